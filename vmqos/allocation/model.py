@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The planner's words: the world as it is, what is asked of it, and the steps from the one to the other."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.resctrl.bitmask import CapacityBitmask
+
+DEFAULT_GROUP = ""
+"""The name of the default control group: the root of resctrl itself."""
+
+
+class Owner(enum.Enum):
+    """Whose a control group is."""
+
+    DEFAULT = "default"
+    VM = "vm"
+    """``vmqos.<uuid>``: one VM's exclusive ways."""
+    CLASS = "class"
+    """``vmqos.shared-<what it grants>``: several VMs' cap."""
+    FOREIGN = "foreign"
+    """Somebody else's: its ways are taken, its files are never written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A control group as it is in resctrl now.
+
+    :ivar name: its directory below the root of resctrl; :data:`DEFAULT_GROUP` for the default group.
+    :ivar owner: whose it is.
+    :ivar masks: its L3 ways by cache id; a cache that is missing takes no part (offline, or not yet set up).
+    :ivar exclusive: whether the kernel itself refuses overlaps (mode ``exclusive``).
+    """
+
+    name: str
+    owner: Owner
+    masks: Mapping[int, CapacityBitmask]
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All control groups of the host, the default group included."""
+
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One running VM and what its flavor asks for.
+
+    :ivar uuid: the VM's UUID, the key of everything.
+    :ivar wants: the promise to keep; only VMs that ask for something come here.
+    :ivar caches: ids of the L3s the VM can run on; never empty.
+    :ivar arrival: a number that is smaller the earlier the VM came; equal ones are ordered by UUID.
+    """
+
+    uuid: str
+    wants: CacheRequest
+    caches: frozenset[int]
+    arrival: int
+
+
+class WhenFull(enum.Enum):
+    """What becomes of a VM for which no CLOSID is left (``[allocation] when_full``)."""
+
+    PEND = "pend"
+    SHARE = "share"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The operator's choices (the ``[allocation]`` section).
+
+    :ivar default_ways_min: the fewest L3 ways the default group keeps on every cache, 1 or greater.
+    :ivar use_shareable_ways: whether ways that I/O fills too may be given out exclusively (last).
+    :ivar reserved_ways: ways that are left alone on every cache, for owners such as libvirt's cachetune.
+    :ivar when_full: what to do when no CLOSID is left.
+    :ivar kernel_exclusive: whether exclusive groups are put into the kernel's mode ``exclusive`` where it can be.
+    """
+
+    default_ways_min: int = 2
+    use_shareable_ways: bool = False
+    reserved_ways: CapacityBitmask = field(default_factory=CapacityBitmask)
+    when_full: WhenFull = WhenFull.PEND
+    kernel_exclusive: bool = True
+
+
+class PromiseState(enum.Enum):
+    """How a VM's promise stands."""
+
+    KEPT = "kept"
+    PENDING = "pending"
+    """Nothing of the promise is in force; it is tried again when something changes."""
+    DEGRADED = "degraded"
+    """A part of the promise is in force, or something other than was asked for."""
+    NONE = "none"
+    """The flavor asks for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the plan gives one VM.
+
+    :ivar state: how the promise stands once the plan is carried out.
+    :ivar group: the control group its tasks belong in; :data:`DEFAULT_GROUP` while pending.
+    :ivar masks: the ways its promise gives it, by cache id; empty while pending.
+    :ivar reason: why it is not kept, naming the missing thing and what would help; empty where it is kept
+        (or a remark, such as a request that was rounded up to ``min_cbm_bits``).
+    """
+
+    uuid: str
+    state: PromiseState
+    group: str = DEFAULT_GROUP
+    masks: Mapping[int, CapacityBitmask] = field(default_factory=dict)
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateGroup:
+    """``mkdir``. The kernel gives it every way that no group in mode ``exclusive`` holds; it has no tasks."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMasks:
+    """One write of schemata; caches that are not named keep their mask."""
+
+    group: str
+    masks: Mapping[int, CapacityBitmask]
+
+
+@dataclass(frozen=True, slots=True)
+class SetExclusive:
+    """Write ``mode``: ``exclusive``, or ``shareable`` again."""
+
+    group: str
+    exclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveGroup:
+    """``rmdir`` of a group of ours that no VM needs; its tasks, if any, fall to the default group."""
+
+    group: str
+
+
+Step = CreateGroup | WriteMasks | SetExclusive | RemoveGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do, in this order: ``prepare`` step by step, each VM's tasks to its verdict's group, ``retire``.
+
+    :ivar prepare: makes every group that a verdict names ready for tasks. Rules 1 to 3 hold after each step.
+    :ivar verdicts: by VM UUID, one for every request.
+    :ivar retire: takes down what no VM needs any more, and gives its ways back to the default group.
+    """
+
+    prepare: tuple[Step, ...] = ()
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    retire: tuple[Step, ...] = ()
