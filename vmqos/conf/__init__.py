@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Every option of vmqos, one module a section; :func:`vmqos.conf.loader.load` reads and checks them."""

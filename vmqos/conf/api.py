@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ``[api]`` section: the agent's local, read-only HTTP API."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup("api", title="The local API")
+
+
+OPTIONS = [
+    cfg.StrOpt(
+        "socket",
+        default="$agent.state_path/agent.sock",
+        sample_default="/run/vmqos/agent.sock",
+        help="The Unix socket that the agent answers on.",
+    ),
+    cfg.StrOpt(
+        "socket_mode",
+        regex=r"^0?[0-7]{3}$",
+        default="660",
+        help="Permissions of the socket in octal. Whoever may write to it may read what the agent knows; nothing "
+        "can be changed through it.",
+    ),
+    cfg.StrOpt("socket_group", default=None, help="The group that the socket belongs to; the agent's own if unset."),
+]

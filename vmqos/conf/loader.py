@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading the configuration, and refusing a bad one with a message that says where it is and what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+
+from oslo_config import cfg
+
+from vmqos.conf.exceptions import ConfigurationError
+from vmqos.conf.opts import SECTIONS
+
+
+_NOTATIONS = {"reserved_ways": "a hexadecimal mask, such as c00", "socket_mode": "octal permissions, such as 660"}
+_FILE = re.compile(r"LocationInfo\(.*?detail='(.*?)'\)")
+"""Where oslo.config says in its error's text that the value came from; the error itself does not carry it."""
+
+
+def load(arguments: Sequence[str], conf: cfg.ConfigOpts | None = None, version: str | None = None) -> cfg.ConfigOpts:
+    """Parse the command line and the files it names, and check every option.
+
+    :param arguments: the command line without the program's name.
+    :param conf: where command line options are registered already; a fresh one if ``None``.
+    :raises vmqos.conf.exceptions.ConfigurationError: if a file can't be read or a value is not allowed.
+    """
+    conf = cfg.ConfigOpts() if conf is None else conf
+    for section in SECTIONS:
+        conf.register_group(section.GROUP)
+        conf.register_opts(section.OPTIONS, group=section.GROUP)
+    try:
+        conf(list(arguments), project="vmqos", prog="vmqos-agent", version=version)
+    except cfg.ConfigFilesNotFoundError as error:
+        raise ConfigurationError(f"can't read the configuration file: {', '.join(error.config_files)}") from error
+    except (cfg.ConfigFileParseError, cfg.ConfigDirNotFoundError, cfg.RequiredOptError) as error:
+        raise ConfigurationError(str(error)) from error
+    except cfg.ConfigFileValueError as error:
+        raise ConfigurationError(_explain(conf) or str(error)) from error
+    check(conf)
+    return conf
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """Read every option once, so that a bad value is found now and not in the middle of the night.
+
+    :raises vmqos.conf.exceptions.ConfigurationError: if a value is not allowed.
+    """
+    problem = _explain(conf)
+    if problem:
+        raise ConfigurationError(problem)
+    if conf.agent.retry_delay_max < conf.agent.retry_delay_min:
+        raise ConfigurationError(
+            f"[agent] retry_delay_max = {conf.agent.retry_delay_max:g} is less than "
+            f"retry_delay_min = {conf.agent.retry_delay_min:g}"
+        )
+
+
+def _explain(conf: cfg.ConfigOpts) -> str:
+    """The first bad value as a sentence; empty if all are good."""
+    for section in SECTIONS:
+        for option in section.OPTIONS:
+            try:
+                getattr(conf[section.GROUP.name], option.dest)
+            except (cfg.ConfigFileValueError, cfg.TemplateSubstitutionError, ValueError) as error:
+                reason = str(error).rpartition("is not valid: ")[2] or str(error)
+                file = _FILE.search(str(error))
+                where = f"{file[1]}: " if file else ""
+                return f"{where}[{section.GROUP.name}] {option.name}: {reason}{_allowed(option)}"
+    return ""
+
+
+def _allowed(option: cfg.Opt) -> str:
+    pattern = getattr(option.type, "regex", None)
+    if pattern is not None:
+        return f" (allowed: {_NOTATIONS[option.name]})"
+    low, high = getattr(option.type, "min", None), getattr(option.type, "max", None)
+    if low is None and high is None:
+        return ""
+    return f" (allowed: {low if low is not None else '...'} to {high if high is not None else '...'})"
+
+
+def unknown_options(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """A sentence for each section or option in the files that vmqos does not know, most likely a typing error."""
+    known = {section.GROUP.name: {option.name for option in section.OPTIONS} for section in SECTIONS}
+    for path in conf.config_file or ():
+        sections: dict[str, dict[str, list[str]]] = {}
+        cfg.ConfigParser(path, sections).parse()
+        for section, options in sections.items():
+            if section == "DEFAULT":
+                continue
+            if section not in known:
+                yield f"{path}: section [{section}] is unknown and ignored{_suggest(section, known)}"
+                continue
+            for option in options.keys() - known[section]:
+                hint = _suggest(option, known[section])
+                yield f"{path}: [{section}] {option} is unknown and ignored{hint}"
+
+
+def _suggest(word: str, known: Sequence[str] | set[str] | dict[str, set[str]]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
