@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vmqos cache``: who may fill which ways."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from vmqos.cli import contract, exceptions, map_rows, settings, terminal, way_map
+from vmqos.cli.output import Listing, as_rows, terminal_of
+
+
+class CacheShow(Listing):
+    """Draw the map of each L3 cache's ways: which VM, class or group may fill which
+
+    A column is a way, the highest on the left as in the kernel's masks; a line is a control group. Where two lines have a
+    cell in the same column, both groups may fill that way: that is so for the default group and the classes of VMs with
+    hw:cache_policy=shared, and never for a VM with exclusive ways; if it happens all the same, a line below says so.
+    Ways that I/O devices fill too (info/L3/shareable_bits) are marked.
+
+    In a terminal the map is coloured. With -f json or yaml the data of the agent's API is printed instead; with -f csv or
+    value, or with -c, a table of it.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the cache's id."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "cache_id", metavar="CACHE_ID", nargs="?", type=int, help="only this cache, by the kernel's cache id"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Ask the agent."""
+        agent = settings.agent(self.app.options)
+        self._caches = _chosen(agent.caches(), parsed_args.cache_id)
+        self._vms = agent.vms() if _wants_map(parsed_args) else []
+        return as_rows(self._caches)
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
+    ) -> int:
+        """Draw the map, or print the data where that is asked for."""
+        if not _wants_map(parsed_args):
+            return super().produce_output(parsed_args, column_names, data)
+        screen = terminal_of(self)
+        picture = way_map.draw(map_rows.build(self._caches, self._vms), screen)
+        terminal.show(picture, self.app.stdout, screen)
+        return 0
+
+
+def _wants_map(parsed_args: argparse.Namespace) -> bool:
+    return parsed_args.formatter == "table" and not parsed_args.columns
+
+
+def _chosen(caches: list[contract.Cache], wanted: int | None) -> list[contract.Cache]:
+    if wanted is None:
+        return caches
+    found = [cache for cache in caches if cache["id"] == wanted]
+    if not found:
+        raise exceptions.NoSuchCache(wanted=wanted, known=", ".join(str(cache["id"]) for cache in caches) or "none")
+    return found

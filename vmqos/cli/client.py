@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions to the agent over its Unix socket."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import httpx
+
+from vmqos.cli import contract, exceptions
+
+TIMEOUT = 10.0
+"""Seconds to wait for an answer. The agent answers from memory; only a stuck one takes longer."""
+
+_ABSENT = {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR, errno.ENOTSOCK}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentClient:
+    """The agent's API, one method a resource; every method opens a connection of its own.
+
+    Every method raises:
+
+    :raises vmqos.cli.exceptions.AgentNotRunning: if nobody listens on the socket.
+    :raises vmqos.cli.exceptions.SocketForbidden: if the caller may not use it.
+    :raises vmqos.cli.exceptions.AgentTimeout: if no answer comes.
+    :raises vmqos.cli.exceptions.AgentRefused: if the answer is an error; it carries the agent's text.
+    :raises vmqos.cli.exceptions.NotOurApi: if the answer is not what :mod:`vmqos.cli.contract` says.
+
+    :param socket: the path of the agent's Unix socket.
+    :param timeout: seconds to wait for an answer.
+    """
+
+    socket: str
+    timeout: float = TIMEOUT
+
+    def vms(self) -> list[contract.Vm]:
+        """Every running VM, in the agent's order."""
+        return cast(list[contract.Vm], self._list("/v1/vms", "vms", contract.Vm))
+
+    def vm(self, uuid: str) -> contract.DetailedVm:
+        """One VM with its threads."""
+        return cast(contract.DetailedVm, self._one(f"/v1/vms/{uuid}", contract.DetailedVm))
+
+    def caches(self) -> list[contract.Cache]:
+        """Every L3 cache and who may fill which of its ways."""
+        return cast(list[contract.Cache], self._list("/v1/caches", "caches", contract.Cache))
+
+    def capabilities(self) -> dict[str, Any]:
+        """What resctrl offers on this host, as ``info/`` says."""
+        return self._get("/v1/capabilities")
+
+    def health(self) -> contract.Health:
+        """How the agent fares."""
+        return cast(contract.Health, self._one("/v1/health", contract.Health))
+
+    def plan(self, extra_specs: Sequence[str]) -> contract.Plan:
+        """What would happen to a VM whose flavor carries these ``key=value`` extra specs."""
+        parameters = tuple(("spec", spec) for spec in extra_specs)
+        return cast(contract.Plan, self._one("/v1/plan", contract.Plan, parameters))
+
+    def _list(self, path: str, key: str, kind: type) -> list[dict[str, Any]]:
+        items = self._get(path).get(key)
+        if not isinstance(items, list):
+            raise exceptions.NotOurApi(socket=self.socket, problem=f"{path} has no list '{key}'")
+        for item in items:
+            self._check(path, item, kind)
+        return items
+
+    def _one(self, path: str, kind: type, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+        answer = self._get(path, parameters)
+        self._check(path, answer, kind)
+        return answer
+
+    def _check(self, path: str, value: object, kind: type) -> None:
+        required: frozenset[str] = kind.__required_keys__  # type: ignore[attr-defined]
+        missing = sorted(required - value.keys()) if isinstance(value, Mapping) else ["everything"]
+        if missing:
+            problem = f"{path} lacks {', '.join(missing)}"
+            raise exceptions.NotOurApi(socket=self.socket, problem=problem)
+
+    def _get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+        transport = httpx.HTTPTransport(uds=self.socket)
+        try:
+            with httpx.Client(transport=transport, base_url="http://vmqos-agent", timeout=self.timeout) as http:
+                answer = http.get(path, params=tuple(parameters))
+        except httpx.TimeoutException as error:
+            raise exceptions.AgentTimeout(socket=self.socket, seconds=self.timeout) from error
+        except httpx.ConnectError as error:
+            raise self._why_no_connection(error) from error
+        except httpx.HTTPError as error:
+            raise exceptions.NotOurApi(socket=self.socket, problem=str(error) or type(error).__name__) from error
+        return self._decode(path, answer)
+
+    def _decode(self, path: str, answer: httpx.Response) -> dict[str, Any]:
+        try:
+            value = answer.json()
+        except ValueError as error:
+            problem = f"{path} is no JSON (HTTP {answer.status_code})"
+            raise exceptions.NotOurApi(socket=self.socket, problem=problem) from error
+        if not isinstance(value, dict):
+            raise exceptions.NotOurApi(socket=self.socket, problem=f"{path} is no JSON object")
+        if answer.is_success:
+            return value
+        text = str(value.get("error") or answer.reason_phrase)
+        raise exceptions.AgentRefused(text=text, status=answer.status_code)
+
+    def _why_no_connection(self, error: httpx.ConnectError) -> exceptions.CommandError:
+        # httpx keeps no errno of its own: the OSError is at the far end of the chain of causes.
+        for cause in _causes(error):
+            if isinstance(cause, PermissionError):
+                return exceptions.SocketForbidden(socket=self.socket, **_access(self.socket))
+            if isinstance(cause, OSError) and cause.errno in _ABSENT:
+                return exceptions.AgentNotRunning(socket=self.socket)
+        return exceptions.SocketUnusable(socket=self.socket, problem=str(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _access(path: str) -> dict[str, str]:
+    """The socket's mode and group in words; where even looking is forbidden, its directory's."""
+    import grp
+
+    for candidate in (path, os.path.dirname(path) or "."):
+        try:
+            found = os.stat(candidate)
+        except OSError:
+            continue
+        try:
+            group = grp.getgrgid(found.st_gid).gr_name
+        except KeyError:
+            group = str(found.st_gid)
+        where = "" if candidate == path else f"in {candidate}, "
+        return {"access": f"{where}mode {stat.S_IMODE(found.st_mode):o} of group '{group}'", "group": group}
+    return {"access": "not to be seen", "group": "root"}

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON that the agent's local API answers with, as this command reads it.
+
+Fields that a later agent adds are kept and shown by ``-f json``; fields listed here must be there.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired, TypedDict
+
+State = Literal["kept", "pending", "degraded", "none"]
+
+
+class Task(TypedDict):
+    """One thread of a VM; ``group`` is the control group it is in: empty for the default one, ``None`` if none lists it."""
+
+    tid: int
+    pid: int
+    comm: str
+    group: str | None
+    in_place: bool
+
+
+class Vm(TypedDict):
+    """A running VM and how its promise stands; masks are hexadecimal, by cache id."""
+
+    uuid: str
+    name: str
+    instance_name: str
+    flavor: str
+    project: str
+    state: State
+    reason: str
+    policy: str | None
+    ways_requested: int | None
+    masks: dict[str, str]
+    group: str
+    monitoring_group: str | None
+    unmonitored_reason: str
+    tasks: int
+    tasks_in_place: int
+    pid: int
+    caches: list[int]
+    since: float
+    last_error: str | None
+    retry_in: float | None
+
+
+class DetailedVm(Vm):
+    """A VM with its threads, as asked for one by one."""
+
+    task_list: list[Task]
+
+
+class CacheGroup(TypedDict):
+    """A control group's share of one cache; ``vm`` and ``vm_name`` are set where ``owner`` is ``vm``."""
+
+    name: str
+    owner: Literal["default", "vm", "class", "foreign"]
+    mask: str
+    mode: str
+    vm: str | None
+    vm_name: str | None
+
+
+class Cache(TypedDict):
+    """One L3 cache: its ways, sizes in bytes, the CPUs that use it, and who may fill which ways; masks are hexadecimal."""
+
+    resource: str
+    id: int
+    cbm_mask: str
+    ways: int
+    way_bytes: int | None
+    size_bytes: int | None
+    shareable_bits: str
+    reserved: NotRequired[str]
+    cpus: str
+    free_ways: int
+    largest_free_run: int
+    groups: list[CacheGroup]
+
+
+class Verdict(TypedDict):
+    """How a promise would stand."""
+
+    state: State
+    reason: str
+    group: str
+    masks: dict[str, str]
+
+
+class Plan(TypedDict):
+    """What a VM with the given extra specs would get: the steps, and the VMs whose ways would move."""
+
+    verdict: Verdict
+    steps: list[str]
+    moves: list[str]
+
+
+class ResctrlHealth(TypedDict):
+    """The agent's view of resctrl."""
+
+    path: str
+    mounted: bool
+    error: str | None
+    simulated: bool
+
+
+class LibvirtHealth(TypedDict):
+    """The agent's view of libvirt."""
+
+    uri: str
+    connected: bool
+    error: str | None
+
+
+class Health(TypedDict):
+    """How the agent fares."""
+
+    status: Literal["ok", "degraded", "failing"]
+    version: str
+    uptime_seconds: float
+    resctrl: ResctrlHealth
+    libvirt: LibvirtHealth
+    passes: int
+    last_pass_ms: float
+    last_error: str | None
+    vms: dict[str, int]

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong with a command: one class a failure, its message what the operator should do."""
+
+from __future__ import annotations
+
+
+class CommandError(Exception):
+    """The root of this package's errors; each subclass fills ``msg_fmt`` from its keyword arguments."""
+
+    msg_fmt = "the command failed"
+
+    def __init__(self, **values: object) -> None:
+        self.values = values
+        super().__init__(self.msg_fmt.format(**values))
+
+
+class AgentNotRunning(CommandError):
+    """Nobody listens on the socket."""
+
+    msg_fmt = (
+        "vmqos-agent does not run: nobody answers on {socket}; start it with 'systemctl start vmqos-agent', "
+        "or name its socket with --socket"
+    )
+
+
+class SocketForbidden(CommandError):
+    """The socket's permissions keep the caller out."""
+
+    msg_fmt = (
+        "no permission for {socket}, which is {access}; join the group '{group}', use sudo, "
+        "or change [api] socket_mode and socket_group of the agent"
+    )
+
+
+class SocketUnusable(CommandError):
+    """The socket's path can't be one."""
+
+    msg_fmt = "can't use {socket} as the agent's socket: {problem}"
+
+
+class AgentTimeout(CommandError):
+    """The agent accepted the question and did not answer."""
+
+    msg_fmt = "vmqos-agent did not answer within {seconds:g} seconds on {socket}; see 'journalctl -u vmqos-agent'"
+
+
+class NotOurApi(CommandError):
+    """What answers is not the agent, or an agent of another version."""
+
+    msg_fmt = "what answers on {socket} is not the API of this version of vmqos-agent: {problem}"
+
+
+class AgentRefused(CommandError):
+    """The agent answered with an error."""
+
+    msg_fmt = "{text} (vmqos-agent, HTTP {status})"
+
+
+class NoSuchVm(CommandError):
+    """No running VM has that UUID or name."""
+
+    msg_fmt = "no running VM has the UUID or name '{wanted}'; 'vmqos vm list' shows them all"
+
+
+class AmbiguousVm(CommandError):
+    """Several VMs match."""
+
+    msg_fmt = "'{wanted}' fits {count} VMs, give more of the UUID: {matches}"
+
+
+class NoSuchCache(CommandError):
+    """No L3 cache has that id."""
+
+    msg_fmt = "there is no L3 cache with the id '{wanted}'; there are: {known}"
+
+
+class AgentStillRuns(CommandError):
+    """Resetting under a running agent undoes nothing."""
+
+    msg_fmt = (
+        "vmqos-agent runs and would make its groups again at once; stop it first with "
+        "'systemctl stop vmqos-agent', or insist with --force"
+    )
+
+
+class NotConfirmed(CommandError):
+    """The operator said no, or could not be asked."""
+
+    msg_fmt = "nothing was changed: {reason}"
+
+
+class MissingArgument(CommandError):
+    """An argument that this way of calling the command needs."""
+
+    msg_fmt = "{what}; see 'vmqos help {command}'"
+
+
+class NotInstalled(CommandError):
+    """An optional part of vmqos is missing."""
+
+    msg_fmt = "{what} needs the Python package {package}: install it with 'pip install {extra}'"

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ``vmqos`` command."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from cliff.app import App
+from cliff.commandmanager import CommandManager
+
+from vmqos.version import version as vmqos_version
+
+NAMESPACE = "vmqos.cli"
+"""The entry point group of the commands; an underscore in a name stands for a blank."""
+
+USAGE_STATUS = 2
+
+_DESCRIPTION = """\
+Cache and memory-bandwidth QoS for the VMs of this host: which VM owns which ways of the L3 caches, and why. The commands
+ask vmqos-agent over its local socket; 'doctor', 'capabilities', 'reset' and 'simulate' work without it."""
+
+
+class VmqosApp(App):
+    """The application: global options, logging, and one clear line for each error."""
+
+    NAME = "vmqos"
+    LOG = logging.getLogger(NAME)
+    CONSOLE_MESSAGE_FORMAT = "vmqos: %(message)s"
+
+    def __init__(self, **streams: Any) -> None:
+        super().__init__(_DESCRIPTION, vmqos_version(), CommandManager(NAMESPACE), deferred_help=True, **streams)
+
+    def build_option_parser(
+        self, description: str | None, version: str | None, argparse_kwargs: dict[str, Any] | None = None
+    ) -> argparse.ArgumentParser:
+        """Add the options that all commands share."""
+        # Without allow_abbrev=False a command's --log or --no would be taken for --log-file or --no-color.
+        parser = super().build_option_parser(description, version, {"allow_abbrev": False, **(argparse_kwargs or {})})
+        parser.add_argument(
+            "--socket",
+            metavar="PATH",
+            help="The agent's Unix socket. Otherwise it is taken from the environment variable VMQOS_SOCKET, or from "
+            "[api] socket of the configuration (/run/vmqos/agent.sock unless set).",
+        )
+        parser.add_argument(
+            "--config-file",
+            metavar="PATH",
+            action="append",
+            default=[],
+            help="The agent's configuration file, may be repeated; /etc/vmqos/vmqos.conf by default, if it is there.",
+        )
+        parser.add_argument(
+            "--no-color",
+            action="store_true",
+            help="Plain ASCII without colours, as if the environment variable NO_COLOR were set. Output that does not "
+            "go to a terminal is plain anyway, unless FORCE_COLOR is set.",
+        )
+        return parser
+
+    def configure_logging(self) -> None:
+        """Log to standard error, without the chatter of the libraries."""
+        super().configure_logging()
+        if self.options.verbose_level < 2:
+            for library in ("httpx", "httpcore", "stevedore", "mfusepy", "fuse"):
+                logging.getLogger(library).setLevel(logging.WARNING)
+
+    def initialize_app(self, argv: list[str]) -> None:
+        """Without a command show the help: there is no interactive mode."""
+        if not argv:
+            self.interactive_mode = False
+            argv.append("help")
+
+    def run_subcommand(self, argv: list[str]) -> int:
+        """Run a command, or say in one line which ones there are.
+
+        :returns: the exit status: 0, 1 for a failure, 2 for wrong usage.
+        """
+        try:
+            self.command_manager.find_command(argv)
+        except ValueError:
+            self.LOG.error(self._unknown(argv))
+            return USAGE_STATUS
+        return super().run_subcommand(argv) or 0
+
+    def _unknown(self, argv: Sequence[str]) -> str:
+        words = " ".join(argv[: next((i for i, word in enumerate(argv) if word.startswith("-")), len(argv))])
+        if not words:
+            return f"unknown option {argv[0]}; see 'vmqos --help'"
+        inside = [name for name, _ in self.command_manager if name.startswith(f"{argv[0]} ")]
+        matches = sorted(inside) or self.get_fuzzy_matches(argv[0])
+        return f"there is no command '{words}'; did you mean: {', '.join(matches)}? See 'vmqos --help'"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    :param argv: the arguments; those of the process if ``None``.
+    :returns: the exit status: 0, 1 for a failure, 2 for wrong usage, 130 and 141 for an interrupt and a closed pipe.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the locale can't write must not end the listing.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    return VmqosApp().run(list(sys.argv[1:] if argv is None else argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the place that output goes to can show."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from rich.console import Console, RenderableType
+
+DEFAULT_WIDTH = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """An output's abilities.
+
+    :ivar fancy: colours and line-drawing characters; without them plain ASCII and no escape codes.
+    :ivar width: columns that fit on a line.
+    :ivar bounded: whether a longer line would be wrapped by a screen; ``False`` for a pipe or file.
+    """
+
+    fancy: bool = False
+    width: int = DEFAULT_WIDTH
+    bounded: bool = True
+
+    def glyph(self, fancy: str, plain: str) -> str:
+        """The character to use here of the two."""
+        return fancy if self.fancy else plain
+
+
+def of_stream(stream: TextIO, environment: Mapping[str, str], no_color: bool = False) -> Terminal:
+    """Look at an output stream.
+
+    ``NO_COLOR`` (https://no-color.org) makes it plain, ``FORCE_COLOR`` makes a pipe as colourful as a terminal.
+
+    :param no_color: ``--no-color``, as if ``NO_COLOR`` were set.
+    """
+    screen = stream.isatty()
+    unicode = (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
+    wanted = bool(environment.get("FORCE_COLOR")) or (screen and environment.get("TERM") != "dumb")
+    forbidden = no_color or bool(environment.get("NO_COLOR"))
+    width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+    return Terminal(fancy=wanted and unicode and not forbidden, width=width, bounded=screen)
+
+
+def show(content: RenderableType, stream: TextIO, terminal: Terminal, width: int | None = None) -> None:
+    """Write something drawn with rich.
+
+    :param width: columns to draw it in, where they are not the terminal's.
+    """
+    console = Console(
+        file=stream,
+        width=width or terminal.width,
+        force_terminal=terminal.fancy,
+        color_system="auto" if terminal.fancy else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    console.print(content, crop=False)

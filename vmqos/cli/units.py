@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes, seconds and masks as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from vmqos.resctrl.bitmask import CapacityBitmask
+
+
+def size(count: float | None) -> str:
+    """Bytes in the largest binary unit that keeps the number above 1, such as ``1.5 MiB``; empty for ``None``."""
+    if count is None:
+        return ""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            break
+        count /= 1024
+    return f"{count:.1f}".removesuffix(".0") + f" {unit}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the two largest units, such as ``2 h 5 min``."""
+    whole = max(int(seconds), 0)
+    parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
+    while len(parts) > 1 and not parts[0][0]:
+        parts.pop(0)
+    return " ".join(f"{number} {unit}" for number, unit in parts[:2] if number) or "0 s"
+
+
+def ways_by_cache(masks: Mapping[str, str]) -> str:
+    """How many ways on which cache: ``2`` where it is the same on all, ``0:2 1:4`` where not, ``-`` for none."""
+    counts = {cache: CapacityBitmask.parse(mask).count for cache, mask in sorted(masks.items(), key=_by_number)}
+    if not counts:
+        return "-"
+    if len(set(counts.values())) == 1:
+        return str(next(iter(counts.values())))
+    return " ".join(f"{cache}:{count}" for cache, count in counts.items())
+
+
+def masks_by_cache(masks: Mapping[str, str]) -> str:
+    """Masks as schemata writes them, such as ``0=3;1=c``."""
+    return ";".join(f"{cache}={mask}" for cache, mask in sorted(masks.items(), key=_by_number))
+
+
+def way_list(ways: Iterable[int]) -> str:
+    """Way numbers, highest first, runs drawn together: ``10-9 4 1-0``."""
+    runs = [run.ways for run in reversed(CapacityBitmask.of_ways(ways).runs())]
+    return " ".join(f"{run[-1]}-{run[0]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _by_number(item: tuple[str, str]) -> int:
+    return int(item[0])

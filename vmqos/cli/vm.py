@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vmqos vm``: the VMs of this host and how their promises stand."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from vmqos.cli import settings, tables, terminal, vm_view
+from vmqos.cli.output import Details, Listing, as_rows, is_for_machines, terminal_of
+
+
+class VmList(Listing):
+    """List the running VMs, those in trouble first
+
+    State is 'kept' (the VM has what its flavor promises), 'pending' (nothing of it yet: the reason says what is missing,
+    and it is tried again when something changes), 'degraded' (only a part of it, or something else) or 'none' (the flavor
+    promises nothing). Ways are L3 ways granted, for each cache where they differ (0:2 1:4), with what the flavor asks for
+    where that is more (0 of 4). Tasks are the VM's threads that are in their group, of all its threads.
+
+    With -f json or yaml the fields are those of the agent's API; -c then takes its names.
+    """
+
+    optional = ("Group", "Policy", "Tasks", "Flavor")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Ask the agent."""
+        vms = vm_view.by_urgency(settings.agent(self.app.options).vms())
+        if is_for_machines(parsed_args):
+            return as_rows(vms)
+        return vm_view.LIST_TITLES, [vm_view.list_row(vm) for vm in vms]
+
+
+class VmShow(Details):
+    """Show one VM: its promise, its ways, and the group of each of its threads
+
+    'In place' says whether a thread is in the control group that the VM's promise asks for. New threads are found by the
+    agent's next audit.
+
+    With -f json or yaml the fields are those of the agent's API; -c then takes its names.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the VM."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "vm", metavar="VM", help="its UUID, a beginning of the UUID that no other VM has, or its name"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Find the VM by what the user calls it, and ask the agent for all of it."""
+        agent = settings.agent(self.app.options)
+        vm = agent.vm(vm_view.find(agent.vms(), parsed_args.vm)["uuid"])
+        if is_for_machines(parsed_args):
+            return tuple(vm), tuple(vm.values())
+        self._threads = vm["task_list"]
+        fields = vm_view.fields(vm)
+        return tuple(fields), tuple(fields.values())
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]) -> int:
+        """Print the fields and, in a table, the threads below them."""
+        status = super().produce_output(parsed_args, column_names, data)
+        if parsed_args.formatter == "table" and not parsed_args.columns and self._threads:
+            screen = terminal_of(self)
+            rows = [vm_view.task_row(task) for task in self._threads]
+            width = screen.width if screen.bounded else tables.UNBOUNDED
+            self.app.stdout.write("\n")
+            terminal.show(tables.draw(vm_view.TASK_TITLES, rows, screen, width), self.app.stdout, screen, width)
+        return status

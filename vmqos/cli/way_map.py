@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way map: which group may fill which ways of a cache, as a picture. Pure: values in, drawn lines out.
+
+Each way is a column, the highest on the left as in the masks that the kernel prints; each group is a line. Ways that
+several groups may fill are seen at once, because their cells stand one below the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from vmqos.cli import units
+from vmqos.cli.map_rows import CacheMap, Kind, Row
+from vmqos.cli.safe_text import pad, shorten
+from vmqos.cli.terminal import Terminal
+
+_COLOURS = (75, 215, 114, 176, 80, 222, 210, 147, 149, 180, 117, 183)
+"""The VMs' colours in the 256-colour palette: light ones, that black letters can be read on."""
+
+_STYLES = {
+    Kind.CLASS: "bold color(255) on color(30)",
+    Kind.FOREIGN: "bold color(255) on color(124)",
+    Kind.DEFAULT: "color(250) on color(239)",
+    Kind.IO: "bold color(220)",
+    Kind.NOBODY: "dim",
+    Kind.PLANNED: "bold color(16) on color(46)",
+}
+_LEGEND = (
+    (Kind.VM, "A", "one VM's own"),
+    (Kind.CLASS, "1", "a class: VMs' cap in the shared pool"),
+    (Kind.DEFAULT, "=", "default group"),
+    (Kind.FOREIGN, "#", "not vmqos'"),
+    (Kind.PLANNED, "+", "planned"),
+    (Kind.NOBODY, "-", "no group's"),
+    (Kind.IO, "~", "I/O devices fill it too"),
+)
+_FIGURES = ("ways", "size", "mask")
+_WIDEST_LABEL = 32
+_LEAST_LABEL = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How the maps are laid out: columns for the label, for each way, and for the figures that there is room for."""
+
+    label: int
+    way: int
+    figures: tuple[int, ...]
+
+
+def draw(maps: Sequence[CacheMap], terminal: Terminal) -> Text:
+    """The pictures of the caches, one below the other, and the legend of the symbols they use."""
+    lines: list[Text] = []
+    shape = _shape(maps, terminal.width)
+    for cache in maps:
+        lines += [*_cache(cache, shape, terminal), Text()]
+    lines += _legend([row.kind for cache in maps for row in cache.rows], terminal)
+    for line in lines:
+        line.rstrip()
+    return Text("\n").join(lines)
+
+
+def _cache(cache: CacheMap, shape: _Shape, terminal: Terminal) -> Iterator[Text]:
+    yield _title(cache, terminal)
+    yield from _axis(cache, shape, terminal)
+    for row in cache.rows:
+        yield _row(cache, row, shape, terminal)
+    yield from _notes(cache, terminal)
+
+
+def _shape(maps: Sequence[CacheMap], width: int) -> _Shape:
+    """The widest cells that leave the labels readable, the same for all; where room is scarce the figures go first."""
+    rows = [(cache, row) for cache in maps for row in cache.rows]
+    ways = max((cache.ways for cache in maps), default=0)
+    longest = max((cell_len(row.label) for _, row in rows), default=0)
+    wanted = max(_LEAST_LABEL, min(longest, _WIDEST_LABEL))
+    figures = tuple(
+        max(map(cell_len, column)) for column in zip(_FIGURES, *(_figures(*pair) for pair in rows), strict=True)
+    )
+    for count in range(len(figures), -1, -1):
+        for way, least in ((4, wanted), (3, min(wanted, 14)), (2, _LEAST_LABEL), (1, _LEAST_LABEL)):
+            room = width - 6 - ways * way - sum(2 + column for column in figures[:count])
+            if room >= least:
+                return _Shape(min(room, wanted), way, figures[:count])
+    return _Shape(_LEAST_LABEL, 1, ())
+
+
+def _figures(cache: CacheMap, row: Row) -> tuple[str, str, str]:
+    count = row.mask.count
+    return str(count), units.size(cache.way_bytes and cache.way_bytes * count), str(row.mask)
+
+
+def _title(cache: CacheMap, terminal: Terminal) -> Text:
+    times, dot = terminal.glyph("×", "x"), terminal.glyph(" · ", ", ")
+    name = f"{cache.resource} cache {cache.id}"
+    ways = f"{cache.ways} ways"
+    if cache.way_bytes:
+        ways += f" {times} {units.size(cache.way_bytes)} = {units.size(cache.way_bytes * cache.ways)}"
+    return Text.assemble((name, "bold"), dot, ways, dot, f"CPUs {cache.cpus or 'none'}")
+
+
+def _axis(cache: CacheMap, shape: _Shape, terminal: Terminal) -> Iterator[Text]:
+    """The ways' numbers: side by side where they fit, else upright, a digit below the other."""
+    highest = cache.ways - 1
+    upright = len(str(highest)) >= shape.way > 0 and highest > 9
+    digits = len(str(highest)) if upright else 1
+    for digit in range(digits):
+        last = digit == digits - 1
+        line = Text(" " * 5 + ("way" if last else "").rjust(shape.label) + " ", style="dim")
+        for way in range(highest, -1, -1):
+            number = str(way).rjust(digits)[digit] if upright else str(way)
+            style = "color(220)" if way in cache.shareable.ways else ""
+            line.append(_centred(number, shape.way), style)
+        if last:
+            for title, width in zip(_FIGURES, shape.figures, strict=False):
+                line.append("  " + title.rjust(width))
+        yield line
+
+
+def _row(cache: CacheMap, row: Row, shape: _Shape, terminal: Terminal) -> Text:
+    style = _style(row)
+    label = pad(shorten(row.label, shape.label, terminal.glyph("…", "..")), shape.label)
+    line = Text(" ")
+    line.append(f" {row.symbol} ", style)
+    line.append(f" {label} ", "dim" if row.kind in (Kind.IO, Kind.NOBODY) else "")
+    own, empty = _centred(row.symbol, shape.way), _centred(terminal.glyph("·", "."), shape.way)
+    for way in range(cache.ways - 1, -1, -1):
+        line.append(*((own, style) if row.mask.bits >> way & 1 else (empty, "color(238)")))
+    for text, width in zip(_figures(cache, row), shape.figures, strict=False):
+        line.append("  " + text.rjust(width), "dim")
+    return line
+
+
+def _notes(cache: CacheMap, terminal: Terminal) -> Iterator[Text]:
+    if cache.free_ways is not None:
+        run = "" if cache.largest_free_run == cache.free_ways else f", at most {cache.largest_free_run} side by side"
+        noun = "way" if cache.free_ways == 1 else "ways"
+        free = f"{cache.free_ways or 'no'} {noun} left to promise exclusively{run}"
+        yield Text(f"     {free}", style="bold green" if cache.free_ways else "bold yellow")
+    for warning in cache.warnings:
+        yield Text(f"  {terminal.glyph('▲', '!')} {warning}", style="bold red")
+    for remark in cache.remarks:
+        yield Text(f"     {shorten(remark, max(terminal.width - 5, 20), terminal.glyph('…', '..'))}", style="dim")
+
+
+def _legend(kinds: Sequence[Kind], terminal: Terminal) -> Iterator[Text]:
+    line = Text()
+    for kind, symbol, meaning in _LEGEND:
+        if kind not in kinds:
+            continue
+        item = Text.assemble((f" {symbol} ", _STYLES.get(kind, _vm_style(0))), f" {meaning}   ")
+        if line and cell_len(line.plain) + cell_len(item.plain.rstrip()) > terminal.width:
+            yield line
+            line = Text()
+        line.append_text(item)
+    if line:
+        yield line
+
+
+def _style(row: Row) -> str:
+    return _vm_style(row.number) if row.kind is Kind.VM else _STYLES[row.kind]
+
+
+def _vm_style(number: int) -> str:
+    return f"bold color(16) on color({_COLOURS[number % len(_COLOURS)]})"
+
+
+def _centred(text: str, width: int) -> str:
+    return text.rjust((width + len(text) + 1) // 2).ljust(width)
