@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from vmqos.agent.backoff import Backoff
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def backoff(clock: Clock) -> Backoff:
+    return Backoff(1.0, 10.0, clock)
+
+
+def test_each_failure_doubles_the_delay_up_to_the_limit(backoff: Backoff) -> None:
+    delays = []
+    for _ in range(6):
+        backoff.fail("vm", "refused")
+        failure = backoff.get("vm")
+        assert failure is not None
+        delays.append(failure.delay)
+    assert delays == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+
+
+def test_a_key_waits_until_its_time_has_come(backoff: Backoff, clock: Clock) -> None:
+    backoff.fail("vm", "refused")
+    assert backoff.waits("vm") and not backoff.any_due()
+    assert backoff.retry_in("vm") == backoff.next_due() == 1.0
+    clock.now += 1.0
+    assert not backoff.waits("vm") and backoff.any_due()
+    assert backoff.retry_in("vm") == 0.0
+
+
+def test_success_starts_over(backoff: Backoff) -> None:
+    backoff.fail("vm", "refused")
+    backoff.fail("vm", "refused")
+    backoff.succeed("vm")
+    assert backoff.get("vm") is None and backoff.retry_in("vm") is None and backoff.next_due() is None
+    backoff.fail("vm", "refused again")
+    failure = backoff.get("vm")
+    assert failure is not None and failure.delay == 1.0 and failure.error == "refused again"
+
+
+def test_keys_that_are_gone_are_forgotten(backoff: Backoff) -> None:
+    backoff.fail("gone", "x")
+    backoff.fail(("monitoring", "here"), "y")
+    backoff.keep_only({("monitoring", "here")})
+    assert backoff.get("gone") is None
+    assert backoff.get(("monitoring", "here")) is not None

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from vmqos.agent.backoff import Failure
+from vmqos.agent.outcome import judge
+from vmqos.agent.placement import Placed, Target
+from vmqos.agent.wish import Wish
+from vmqos.allocation import PromiseState, Verdict
+from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.resctrl.bitmask import CapacityBitmask
+
+ASKS = Wish(request=CacheRequest(ways=2), asked=CacheRequest(ways=2))
+KEPT = Verdict("u", PromiseState.KEPT, "vmqos.u", {0: CapacityBitmask(3)})
+TARGET = Target("vmqos.u")
+
+
+def placed(tasks: set[int], in_place: set[int], foreign: set[int] = frozenset()) -> Placed:  # type: ignore[assignment]
+    return Placed(TARGET, frozenset(tasks), frozenset(in_place), frozenset(foreign))
+
+
+def test_a_kept_promise_with_all_tasks_in_place_is_kept() -> None:
+    outcome = judge(ASKS, KEPT, placed({1, 2}, {1, 2}), None)
+    assert (outcome.state, outcome.reason, outcome.masks) == (PromiseState.KEPT, "", KEPT.masks)
+
+
+def test_tasks_in_a_foreign_group_degrade_the_promise() -> None:
+    outcome = judge(ASKS, KEPT, placed({1, 2}, {1}, {2}), None)
+    assert outcome.state is PromiseState.DEGRADED and "1 of 2 tasks" in outcome.reason
+
+
+def test_tasks_that_are_not_in_place_degrade_the_promise() -> None:
+    outcome = judge(ASKS, KEPT, placed({1, 2}, {1}), None)
+    assert outcome.state is PromiseState.DEGRADED and "1 of 2 tasks" in outcome.reason
+
+
+def test_a_pending_vm_stays_pending_and_both_reasons_are_told() -> None:
+    pending = Verdict("u", PromiseState.PENDING, reason="no room")
+    outcome = judge(ASKS, pending, None, Failure("the kernel refused", 1.0, 0.0))
+    assert outcome.state is PromiseState.PENDING and outcome.reason == "no room; the kernel refused"
+
+
+def test_what_is_not_supported_yet_degrades_what_is_kept() -> None:
+    wish = Wish(request=CacheRequest(ways=2), problem="not supported yet: hw:l2_cache_ways")
+    outcome = judge(wish, KEPT, placed({1}, {1}), None)
+    assert outcome.state is PromiseState.DEGRADED and outcome.reason == wish.problem and outcome.masks == KEPT.masks
+
+
+def test_a_bad_flavor_is_degraded_and_a_silent_one_is_nothing() -> None:
+    assert judge(Wish(problem="hw:cache_ways=two"), None, None, None).state is PromiseState.DEGRADED
+    assert judge(Wish(remark="made by hand"), None, None, None).state is PromiseState.NONE
+    assert judge(Wish(remark="made by hand"), None, None, None).reason == "made by hand"

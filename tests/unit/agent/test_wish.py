@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vmqos.agent import wish
+from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
+from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+
+
+def vm(specs: dict[str, str] | None, **changes: object) -> VirtualMachine:
+    metadata = NovaMetadata("gold", "w2", "project", specs)
+    plain = VirtualMachine("u", "instance-1", 1, Process(1, 1), None, False, metadata)
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def test_a_flavor_that_asks_for_nothing_is_no_problem() -> None:
+    assert wish.read(vm({"hw:cpu_policy": "dedicated"})) == wish.Wish()
+
+
+def test_ways_and_policy_are_acted_on() -> None:
+    read = wish.read(vm({"hw:cache_ways": "2", "hw:cache_policy": "shared"}))
+    assert read.request == CacheRequest(ways=2, policy=CachePolicy.SHARED) == read.asked
+    assert not read.problem
+
+
+def test_a_bad_value_is_a_problem_that_names_flavor_key_and_value() -> None:
+    read = wish.read(vm({"hw:cache_ways": "two"}))
+    assert read.request is None
+    assert "w2" in read.problem and "hw:cache_ways" in read.problem and "two" in read.problem
+
+
+def test_a_key_for_a_later_release_is_named_and_the_ways_are_given() -> None:
+    read = wish.read(vm({"hw:cache_ways": "2", "hw:mem_bandwidth_percent": "50"}))
+    assert read.request is not None and read.request.ways == 2
+    assert read.problem == "not supported yet: hw:mem_bandwidth_percent"
+
+
+def test_a_key_for_a_later_release_alone_asks_nothing_of_the_planner() -> None:
+    read = wish.read(vm({"hw:l2_cache_ways": "2"}))
+    assert read.request is None and read.asked is not None
+    assert "hw:l2_cache_ways" in read.problem
+
+
+def test_an_older_nova_is_a_remark() -> None:
+    read = wish.read(vm(None))
+    assert read.request is None and not read.problem and "2025.2" in read.remark
+
+
+def test_a_vm_that_nova_did_not_make_asks_for_nothing() -> None:
+    assert wish.read(vm({}, metadata=None)) == wish.Wish()
+
+
+def test_broken_metadata_is_a_problem() -> None:
+    read = wish.read(vm({"hw:cache_ways": "2"}, metadata_error="the extra spec has no name"))
+    assert read.request is None and "the extra spec has no name" in read.problem
+
+
+def test_a_vm_that_libvirt_placed_is_left_alone() -> None:
+    read = wish.read(vm({}, has_cachetune=True))
+    assert read.hands_off and "cachetune" in read.remark and not read.problem
+
+
+def test_a_vm_that_libvirt_placed_and_that_asks_for_ways_has_a_problem() -> None:
+    read = wish.read(vm({"hw:cache_ways": "2"}, has_cachetune=True))
+    assert read.hands_off and read.request is None and "cachetune" in read.problem

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vmqos.conf import loader
+from vmqos.conf.exceptions import ConfigurationError
+
+
+def write(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "vmqos.conf"
+    path.write_text(text)
+    return ["--config-file", str(path)]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[allocation]\nwhen_full = maybe\n", ["vmqos.conf", "[allocation] when_full", "maybe", "pend, share"]),
+        ("[allocation]\ndefault_ways_min = 0\n", ["vmqos.conf", "[allocation] default_ways_min", "1 to 32"]),
+        ("[allocation]\ndefault_ways_min = two\n", ["vmqos.conf", "[allocation] default_ways_min", "two", "1 to 32"]),
+        ("[allocation]\nreserved_ways = xyz\n", ["vmqos.conf", "[allocation] reserved_ways", "xyz", "hexadecimal"]),
+        ("[allocation]\nkernel_exclusive = si\n", ["vmqos.conf", "[allocation] kernel_exclusive", "si"]),
+        ("[api]\nsocket_mode = 999\n", ["vmqos.conf", "[api] socket_mode", "999", "octal"]),
+        ("[agent]\naudit_interval = 0\n", ["vmqos.conf", "[agent] audit_interval", "0.1"]),
+        ("[agent]\nretry_delay_max = 0.5\n", ["retry_delay_max", "retry_delay_min"]),
+        ("[agent\n", ["vmqos.conf:1"]),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_place_and_what_is_allowed(tmp_path: Path, text: str, told: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        loader.load(write(tmp_path, text))
+    for word in told:
+        assert word in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="nowhere.conf"):
+        loader.load(["--config-file", str(tmp_path / "nowhere.conf")])
+
+
+def test_defaults_need_no_file(tmp_path: Path) -> None:
+    conf = loader.load(write(tmp_path, ""))
+    assert conf.resctrl.path == "/sys/fs/resctrl"
+    assert conf.api.socket == "/run/vmqos/agent.sock"
+    assert list(loader.unknown_options(conf)) == []
+
+
+def test_a_typing_error_is_told_with_what_was_probably_meant(tmp_path: Path) -> None:
+    conf = loader.load(write(tmp_path, "[alocation]\nx = 1\n[agent]\naudit_interva = 1\n[api]\nfrobnicate = 1\n"))
+    told = sorted(loader.unknown_options(conf))
+    assert any("[alocation]" in line and "did you mean allocation?" in line for line in told)
+    assert any("audit_interva " in line and "did you mean audit_interval?" in line for line in told)
+    assert any("frobnicate" in line and "did you mean" not in line for line in told)
+    assert all("vmqos.conf" in line for line in told)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carrying out a plan's steps on resctrl, one write after the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from vmqos.agent.monitoring import Create, Move, Remove
+from vmqos.allocation import CreateGroup, RemoveGroup, SetExclusive, Step, WriteMasks
+from vmqos.resctrl import exceptions, groups
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.filesystem import Filesystem
+
+LOG = logging.getLogger(__name__)
+
+
+class StepFailed(Exception):
+    """A step of a plan did not succeed; those before it are in force, those after it were not tried."""
+
+    def __init__(self, step: Step, error: exceptions.ResctrlError) -> None:
+        super().__init__(str(error))
+        self.step = step
+
+
+def describe(step: Step) -> str:
+    """One step in an operator's words."""
+    match step:
+        case CreateGroup(group):
+            return f"create the control group {group}"
+        case WriteMasks(group, masks):
+            return f"give {group or 'the default group'} the L3 ways {_masks(masks)}"
+        case SetExclusive(group, exclusive):
+            return f"make {group} {'exclusive' if exclusive else 'shareable'} in the kernel"
+        case RemoveGroup(group):
+            return f"remove the control group {group}"
+
+
+def _masks(masks: Mapping[int, CapacityBitmask]) -> str:
+    return ";".join(f"{cache}={mask}" for cache, mask in sorted(masks.items()))
+
+
+def execute(filesystem: Filesystem, steps: Iterable[Step]) -> set[str]:
+    """Carry out the steps in order; the caller holds the exclusive lock.
+
+    A refusal of the kernel's mode ``exclusive`` is no failure: the masks keep the promise without it.
+
+    :returns: the groups for which the kernel refused that mode.
+    :raises vmqos.agent.act.StepFailed: at the first step that fails.
+    """
+    unguarded = set()
+    for step in steps:
+        LOG.info("%s", describe(step))
+        try:
+            _execute(filesystem, step)
+        except exceptions.ResctrlError as error:
+            if isinstance(step, SetExclusive) and step.exclusive:
+                LOG.warning("the kernel does not guard %s: %s", step.group, error)
+                unguarded.add(step.group)
+                continue
+            raise StepFailed(step, error) from error
+    return unguarded
+
+
+def _execute(filesystem: Filesystem, step: Step) -> None:
+    match step:
+        case CreateGroup(group):
+            groups.create(filesystem, group)
+        case WriteMasks(group, masks):
+            groups.write_masks(filesystem, group, "L3", masks)
+        case SetExclusive(group, exclusive):
+            groups.set_mode(filesystem, group, "exclusive" if exclusive else "shareable")
+        case RemoveGroup(group):
+            groups.remove(filesystem, group)
+
+
+def change_monitoring(filesystem: Filesystem, step: Move | Create | Remove) -> None:
+    """Carry out one change of a monitoring group; the caller holds the exclusive lock.
+
+    :raises vmqos.resctrl.exceptions.ResctrlError: if the kernel refuses.
+    """
+    match step:
+        case Move(name, source, target):
+            LOG.info("move the monitoring group %s from %s to %s", name, source or "/", target or "/")
+            groups.move_monitoring_group(filesystem, name, source, target)
+        case Create(name, control):
+            LOG.info("create the monitoring group %s in %s", name, control or "/")
+            groups.create_monitoring_group(filesystem, control, name)
+        case Remove(name, control):
+            LOG.info("remove the monitoring group %s from %s", name, control or "/")
+            groups.remove_monitoring_group(filesystem, control, name)

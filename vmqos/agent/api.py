@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The local, read-only HTTP API: JSON over a Unix socket."""
+
+from __future__ import annotations
+
+import grp
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import parse_qs
+
+import waitress
+from oslo_config import cfg
+
+from vmqos.agent import exceptions, report
+from vmqos.agent.loop import Agent
+from vmqos.openstack import extra_specs
+from vmqos.resctrl.exceptions import ResctrlError
+from vmqos.version import version
+
+LOG = logging.getLogger(__name__)
+
+StartResponse = Callable[[str, list[tuple[str, str]]], object]
+
+
+class _Answer(Exception):  # noqa: N818
+    """An answer other than 200."""
+
+    def __init__(self, status: str, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Api:
+    """The WSGI application; it answers from the agent's last snapshot and changes nothing.
+
+    :param agent: the agent to tell about.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._routes: dict[str, Callable[[dict[str, list[str]]], Any]] = {
+            "/v1/vms": lambda query: {"vms": report.vms(agent.snapshot, agent.backoff)},
+            "/v1/caches": lambda query: {"caches": report.caches(agent.snapshot)},
+            "/v1/capabilities": self._capabilities,
+            "/v1/health": lambda query: self._health(),
+            "/v1/plan": self._plan,
+        }
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """WSGI (PEP 3333)."""
+        status = "200 OK"
+        try:
+            body = self._answer(environ)
+        except _Answer as answer:
+            status, body = answer.status, {"error": str(answer)}
+        except ResctrlError as error:
+            status, body = "503 Service Unavailable", {"error": str(error)}
+        content = json.dumps(body).encode()
+        start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(content)))])
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [content]
+
+    def _answer(self, environ: dict[str, Any]) -> Any:
+        path = environ.get("PATH_INFO", "").rstrip("/")
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            raise _Answer("405 Method Not Allowed", "this API only answers GET: it can't change anything")
+        route = self._routes.get(path)
+        if route is not None:
+            return route(parse_qs(environ.get("QUERY_STRING", "")))
+        if path.startswith("/v1/vms/"):
+            return self._vm(path.removeprefix("/v1/vms/"))
+        raise _Answer("404 Not Found", f"there is no {path or '/'} here: {', '.join((*self._routes, '/v1/vms/<uuid>'))}")
+
+    def _vm(self, uuid: str) -> Any:
+        snapshot = self._agent.snapshot
+        try:
+            found = report.vm(snapshot, self._agent.backoff, uuid)
+            return {**found, "task_list": report.task_list(snapshot, self._agent.filesystem, uuid)}
+        except KeyError as error:
+            raise _Answer("404 Not Found", f"no VM {uuid} runs on this host") from error
+
+    def _capabilities(self, query: dict[str, list[str]]) -> Any:
+        view = self._agent.snapshot.view
+        if view is None:
+            raise _Answer("503 Service Unavailable", self._agent.health.resctrl_error or "resctrl was not read yet")
+        return report.capabilities(view.capabilities)
+
+    def _plan(self, query: dict[str, list[str]]) -> Any:
+        specs = {}
+        for spec in query.get("spec", []):
+            key, separator, value = spec.partition("=")
+            if not separator:
+                raise _Answer("400 Bad Request", f"{spec!r} is no extra spec: write KEY=VALUE, such as hw:cache_ways=2")
+            specs[key] = value
+        parsed = extra_specs.parse(specs)
+        if parsed.errors:
+            raise _Answer("400 Bad Request", "; ".join(str(error) for error in parsed.errors))
+        if parsed.request is None or parsed.request.ways is None:
+            raise _Answer("400 Bad Request", "nothing is asked for: name hw:cache_ways=N at least")
+        try:
+            return report.what_if(self._agent.snapshot, parsed.request)
+        except LookupError as error:
+            raise _Answer("503 Service Unavailable", self._agent.health.resctrl_error or str(error)) from error
+
+    def _health(self) -> Any:
+        agent, health = self._agent, self._agent.health
+        counts = report.counts(agent.snapshot)
+        connected = agent.connection.is_connected
+        if health.resctrl_error or agent.snapshot.view is None:
+            status = "failing"
+        elif not connected or counts["pending"] or counts["degraded"]:
+            status = "degraded"
+        else:
+            status = "ok"
+        return {
+            "status": status,
+            "version": version(),
+            "uptime_seconds": time.monotonic() - agent.started,
+            "resctrl": {
+                "path": agent.conf.resctrl.path,
+                "mounted": agent.snapshot.view is not None,
+                "error": health.resctrl_error or None,
+                "simulated": agent.simulated,
+            },
+            "libvirt": {
+                "uri": agent.conf.libvirt.uri,
+                "connected": connected,
+                "error": agent.connection.last_error or None,
+            },
+            "passes": health.passes,
+            "last_pass_ms": health.last_pass_seconds * 1000,
+            "last_error": health.last_error or None,
+            "vms": counts,
+        }
+
+
+class Server:
+    """Serves :class:`Api` on its Unix socket from a thread of its own, between :meth:`start` and :meth:`stop`."""
+
+    def __init__(self, agent: Agent, conf: cfg.ConfigOpts) -> None:
+        self._path: str = conf.api.socket
+        try:
+            os.makedirs(os.path.dirname(self._path) or ".", mode=0o755, exist_ok=True)
+            self._server = waitress.create_server(
+                Api(agent), unix_socket=self._path, unix_socket_perms=conf.api.socket_mode, threads=2, ident="vmqos"
+            )
+            if conf.api.socket_group:
+                os.chown(self._path, -1, grp.getgrnam(conf.api.socket_group).gr_gid)
+        except KeyError as error:
+            raise exceptions.ApiUnusable(self._path, f"[api] socket_group: {error.args[0]}") from error
+        except OSError as error:
+            raise exceptions.ApiUnusable(self._path, error.strerror or str(error)) from error
+        self._thread = threading.Thread(target=self._server.run, name="api", daemon=True)
+
+    def start(self) -> None:
+        """Answer from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop answering, and remove the socket."""
+        self._server.close()
+        try:
+            os.unlink(self._path)
+        except FileNotFoundError:
+            pass

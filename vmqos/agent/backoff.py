@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When to try again what failed: twice as long after each failure, up to a limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What failed last under a key.
+
+    :ivar error: the failure in words.
+    :ivar delay: seconds between the failure and the next try.
+    :ivar due: the monotonic time of the next try, in seconds.
+    """
+
+    error: str
+    delay: float
+    due: float
+
+
+class Backoff:
+    """The failures that are not mended yet, by key.
+
+    :param shortest: seconds until the first new try, greater than 0.
+    :param longest: the most seconds between two tries.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(self, shortest: float, longest: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.shortest = shortest
+        self.longest = longest
+        self._clock = clock
+        self._failures: dict[Hashable, Failure] = {}
+
+    def fail(self, key: Hashable, error: str) -> None:
+        """Note a failure; the same key waits twice as long as the last time."""
+        last = self._failures.get(key)
+        delay = min(self.longest, last.delay * 2 if last else self.shortest)
+        self._failures[key] = Failure(error, delay, self._clock() + delay)
+
+    def succeed(self, key: Hashable) -> None:
+        """Forget the key's failures."""
+        self._failures.pop(key, None)
+
+    def keep_only(self, keys: Collection[Hashable]) -> None:
+        """Forget the failures of all other keys."""
+        for key in self._failures.keys() - set(keys):
+            del self._failures[key]
+
+    def get(self, key: Hashable) -> Failure | None:
+        """The key's last failure, ``None`` where nothing is wrong."""
+        return self._failures.get(key)
+
+    def waits(self, key: Hashable) -> bool:
+        """Whether it is too early to try the key again."""
+        failure = self._failures.get(key)
+        return failure is not None and failure.due > self._clock()
+
+    def retry_in(self, key: Hashable) -> float | None:
+        """Seconds until the key is tried again, 0 or more; ``None`` where nothing is wrong."""
+        failure = self._failures.get(key)
+        return None if failure is None else max(0.0, failure.due - self._clock())
+
+    def any_due(self) -> bool:
+        """Whether something that failed may be tried now."""
+        now = self._clock()
+        return any(failure.due <= now for failure in self._failures.values())
+
+    def next_due(self) -> float | None:
+        """Seconds until the first key may be tried again; ``None`` where nothing is wrong."""
+        if not self._failures:
+            return None
+        return max(0.0, min(failure.due for failure in self._failures.values()) - self._clock())

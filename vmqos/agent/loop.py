@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's life: a pass when something happened, and a pass when nothing did for a while."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+
+from oslo_config import cfg
+
+from vmqos import allocation
+from vmqos.agent import notify
+from vmqos.agent.backoff import Backoff
+from vmqos.agent.inventory import Inventory
+from vmqos.agent.reconcile import Change, Reconciler
+from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
+from vmqos.agent.wakeup import Wakeup
+from vmqos.conf import loader
+from vmqos.conf.exceptions import ConfigurationError
+from vmqos.hypervisor.connection import Connection
+from vmqos.resctrl import exceptions, mount, topology
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.filesystem import Filesystem
+
+LOG = logging.getLogger(__name__)
+
+DYING_POLL = 0.1
+"""Seconds until a VM that libvirt no longer lists, but whose process still lives, is looked at again."""
+
+PASSES_IN_A_ROW = 4
+"""How many passes may follow each other at once, as long as each gets further."""
+
+
+def policy_from(conf: cfg.ConfigOpts) -> allocation.Policy:
+    """The ``[allocation]`` section as the planner wants it."""
+    section = conf.allocation
+    return allocation.Policy(
+        default_ways_min=section.default_ways_min,
+        use_shareable_ways=section.use_shareable_ways,
+        reserved_ways=CapacityBitmask.parse(section.reserved_ways),
+        when_full=allocation.WhenFull(section.when_full),
+        kernel_exclusive=section.kernel_exclusive,
+    )
+
+
+class Agent:
+    """The loop; :meth:`run` is its whole life, the other methods may be called from any thread.
+
+    :param conf: the checked configuration.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self.conf = conf
+        self.started = time.monotonic()
+        self.health = Health()
+        self.backoff = Backoff(conf.agent.retry_delay_min, conf.agent.retry_delay_max)
+        self.filesystem = Filesystem(conf.resctrl.path)
+        self.reconciler = Reconciler(self.filesystem, self.backoff)
+        self.connection = Connection(conf.libvirt.uri, self._on_change, run_dir=conf.libvirt.run_dir)
+        self.inventory = Inventory(self.connection)
+        self._policy = policy_from(conf)
+        self._topology = CacheTopology()
+        self._wakeup = Wakeup()
+        self._stop = False
+        self._reload = False
+        self._everything = True
+        self._next_full = 0.0
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What was known at the end of the last pass."""
+        return self.reconciler.snapshot
+
+    @property
+    def simulated(self) -> bool:
+        """Whether resctrl is the simulator; ``False`` where there is none at all."""
+        try:
+            return mount.find(self.conf.resctrl.path).simulated
+        except exceptions.ResctrlError:
+            return False
+
+    def stop(self) -> None:
+        """End :meth:`run` after the pass under way. The VMs keep their groups."""
+        self._stop = True
+        self._wakeup.set()
+
+    def reload(self) -> None:
+        """Read the configuration files again before the next pass."""
+        self._reload = True
+        self._wakeup.set()
+
+    def run(self) -> None:
+        """Watch over the host until :meth:`stop`."""
+        self.connection.start()
+        notify.notify("READY=1")
+        watchdog = notify.watchdog_interval()
+        try:
+            while not self._stop:
+                if self._reload:
+                    self._reload = False
+                    self._read_configuration_again()
+                self.run_passes()
+                notify.notify(f"WATCHDOG=1\nSTATUS={self._summary()}")
+                self._wakeup.wait(min(self._pause(), watchdog / 3) if watchdog else self._pause())
+        finally:
+            notify.notify("STOPPING=1")
+            self.connection.close()
+
+    def run_once(self) -> bool:
+        """One look at everything and all that follows from it; whether that went without an error."""
+        self.connection.start(wait=True)
+        try:
+            self.run_passes()
+            return not self.health.resctrl_error and self.inventory.answered
+        finally:
+            self.connection.close()
+
+    def run_passes(self) -> None:
+        """One pass, and more as long as each gets further."""
+        for _ in range(PASSES_IN_A_ROW):
+            if not self._run_pass():
+                break
+
+    def _run_pass(self) -> bool:
+        began = time.monotonic()
+        everything = self._everything or began >= self._next_full
+        self._everything = False
+        try:
+            again = self._observe_and_act(everything)
+        except exceptions.ResctrlError as error:
+            again = False
+            self._everything = True
+            self._failed(self._better(error))
+        else:
+            self.health = replace(self.health, resctrl_error="")
+            if everything:
+                self._next_full = began + self.conf.agent.full_audit_interval
+        took = time.monotonic() - began
+        self.health = replace(self.health, passes=self.health.passes + 1, last_pass_seconds=took)
+        return again
+
+    def _observe_and_act(self, everything: bool) -> bool:
+        changed = self.inventory.refresh(everything)
+        if not self.inventory.answered:
+            # Without libvirt's word nobody knows which groups are still needed.
+            return False
+        if everything:
+            self._topology = CacheTopology(
+                topology.l3_of_cpus(self.conf.resctrl.sysfs_cpu_path),
+                topology.cache_sizes(self.conf.resctrl.sysfs_cpu_path),
+            )
+        with self.filesystem.lock(exclusive=True, timeout=self.conf.resctrl.lock_timeout):
+            return self.reconciler.run(
+                Change(frozenset(changed), everything), self.inventory.vms, self._topology, self._policy
+            )
+
+    def _better(self, error: exceptions.ResctrlError) -> exceptions.ResctrlError:
+        """The cause behind the error, where resctrl is not even there."""
+        self.reconciler.forget()
+        try:
+            mount.find(self.conf.resctrl.path)
+        except exceptions.ResctrlError as cause:
+            return cause
+        return error
+
+    def _failed(self, error: exceptions.ResctrlError) -> None:
+        if str(error) != self.health.resctrl_error:
+            LOG.error("%s", error)
+        self.health = replace(self.health, resctrl_error=str(error), last_error=str(error))
+
+    def _on_change(self, uuid: str | None) -> None:
+        if uuid is None:
+            self._everything = True
+        else:
+            self.inventory.mark(uuid)
+        self._wakeup.set()
+
+    def _pause(self) -> float:
+        """Seconds until the next pass, if nothing happens before."""
+        pauses = [self.conf.agent.audit_interval]
+        due = self.backoff.next_due()
+        if due is not None:
+            pauses.append(max(due, 0.01))
+        if self.inventory.dying:
+            pauses.append(DYING_POLL)
+        return min(pauses)
+
+    def _read_configuration_again(self) -> None:
+        notify.notify("RELOADING=1")
+        try:
+            self.conf.reload_config_files()
+            loader.check(self.conf)
+            self._policy = policy_from(self.conf)
+            self.backoff.shortest = self.conf.agent.retry_delay_min
+            self.backoff.longest = self.conf.agent.retry_delay_max
+            self._everything = True
+            LOG.info("configuration read again; [libvirt], [api], [resctrl] path and [agent] state_path need a restart")
+        except (ConfigurationError, cfg.Error) as error:
+            LOG.error("the new configuration is not used: %s", error)
+        notify.notify("READY=1")
+
+    def _summary(self) -> str:
+        counts = {state: 0 for state in allocation.PromiseState}
+        for outcome in self.snapshot.outcomes.values():
+            counts[outcome.state] += 1
+        return ", ".join(f"{number} {state.value}" for state, number in counts.items())

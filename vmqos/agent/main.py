@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``vmqos-agent``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+
+from oslo_config import cfg
+from oslo_log import log
+
+from vmqos.agent import api
+from vmqos.agent.exceptions import AgentError
+from vmqos.agent.loop import Agent
+from vmqos.agent.single_instance import only_agent
+from vmqos.conf import loader
+from vmqos.conf.exceptions import ConfigurationError
+from vmqos.version import version
+
+LOG = log.getLogger(__name__)
+
+COMMAND_LINE = [
+    cfg.BoolOpt("once", default=False, help="Look at everything once, do what follows from it, and end."),
+]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the agent; the exit status is 0 after SIGTERM or a good ``--once``, 1 where something is wrong."""
+    conf = cfg.ConfigOpts()
+    log.register_options(conf)
+    conf.register_cli_opts(COMMAND_LINE)
+    try:
+        loader.load(sys.argv[1:] if arguments is None else arguments, conf, version())
+        log.setup(conf, "vmqos")
+        for warning in loader.unknown_options(conf):
+            LOG.warning("%s", warning)
+        with only_agent(conf.resctrl.path):
+            return _once(conf) if conf.once else _serve(conf)
+    except (ConfigurationError, AgentError) as error:
+        print(f"vmqos-agent: {error}", file=sys.stderr)
+        return 1
+
+
+def _once(conf: cfg.ConfigOpts) -> int:
+    agent = Agent(conf)
+    if agent.run_once():
+        return 0
+    reason = agent.health.resctrl_error or agent.connection.last_error or "libvirt did not answer"
+    print(f"vmqos-agent: {reason}", file=sys.stderr)
+    return 1
+
+
+def _serve(conf: cfg.ConfigOpts) -> int:
+    agent = Agent(conf)
+    server = api.Server(agent, conf)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    signal.signal(signal.SIGHUP, lambda *_: agent.reload())
+    server.start()
+    try:
+        agent.run()
+    finally:
+        server.stop()
+    LOG.info("stopped; every VM keeps its group")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which VM gets a monitoring group, and where: RMIDs are few, and a VM's counters are worth keeping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from vmqos.agent.view import ResctrlView
+from vmqos.allocation import vm_group
+
+OUT_OF_RMIDS = "no RMID is left: the machine has {total}, and {reserved} are kept for VMs with a promise"
+CANNOT_MONITOR = "this machine's resctrl has no monitoring (no info/L3_MON)"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Rename a monitoring group into another control group: its tasks, RMID and counters go along."""
+
+    name: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make a monitoring group."""
+
+    name: str
+    control: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Take a monitoring group down; its tasks fall to the control group's own monitoring."""
+
+    name: str
+    control: str
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoringPlan:
+    """What to do about monitoring groups.
+
+    :ivar steps: moves and creations, to be done before the VMs' tasks are placed.
+    :ivar stale: removals, to be done after.
+    :ivar without: why a VM has none, by UUID.
+    """
+
+    steps: tuple[Move | Create, ...]
+    stale: tuple[Remove, ...]
+    without: Mapping[str, str]
+
+
+def plan(view: ResctrlView, wanted: Sequence[tuple[str, str]]) -> MonitoringPlan:
+    """Arrange the monitoring of all VMs that have no control group of their own.
+
+    Every control group takes an RMID too, so as many as groups can still be made are kept free: a promise is worth
+    more than a graph.
+
+    :param wanted: UUID and control group of each VM, those that came first in front.
+    """
+    monitoring = view.capabilities.monitoring
+    if monitoring is None:
+        return MonitoringPlan((), (), {uuid: CANNOT_MONITOR for uuid, _ in wanted})
+    where = {name: control for control, names in view.monitoring_groups.items() for name in names}
+    ours = {name: control for name, control in where.items() if name.startswith(vm_group(""))}
+    reserved = max(0, view.capabilities.num_closids - len(view.layout.groups))
+    free = monitoring.num_rmids - view.rmids_in_use - reserved
+    steps: list[Move | Create] = []
+    without = {}
+    for uuid, control in wanted:
+        name = vm_group(uuid)
+        if name in ours:
+            if ours[name] != control:
+                steps.append(Move(name, ours[name], control))
+        elif free > 0:
+            free -= 1
+            steps.append(Create(name, control))
+        else:
+            without[uuid] = OUT_OF_RMIDS.format(total=monitoring.num_rmids, reserved=reserved)
+    keep = {vm_group(uuid) for uuid, _ in wanted}
+    stale = tuple(Remove(name, control) for name, control in sorted(ours.items()) if name not in keep)
+    return MonitoringPlan(tuple(steps), stale, without)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How one VM's promise stands, all things considered: the plan, the flavor, what failed, where its tasks are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from vmqos.agent.backoff import Failure
+from vmqos.agent.placement import Placed
+from vmqos.agent.wish import Wish
+from vmqos.allocation import DEFAULT_GROUP, PromiseState, Verdict
+from vmqos.resctrl.bitmask import CapacityBitmask
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the agent has to say of one VM.
+
+    :ivar state: how the promise stands.
+    :ivar reason: why it is not kept; a remark where it is.
+    :ivar group: the control group of its tasks.
+    :ivar masks: the ways its promise gives it, by cache id.
+    :ivar since: when this state began, in seconds since 1970.
+    """
+
+    state: PromiseState
+    reason: str = ""
+    group: str = DEFAULT_GROUP
+    masks: Mapping[int, CapacityBitmask] = field(default_factory=dict)
+    since: float = 0.0
+
+
+def judge(wish: Wish, verdict: Verdict | None, placed: Placed | None, failure: Failure | None) -> Outcome:
+    """Put together what is known of one VM; pure.
+
+    :param verdict: what is in force for it; ``None`` where the planner was not asked.
+    :param placed: where its tasks were found; ``None`` where nobody looked.
+    :param failure: what failed for it and is not mended.
+    """
+    if verdict is None:
+        trouble = _trouble(wish, placed, failure)
+        return Outcome(PromiseState.DEGRADED if trouble else PromiseState.NONE, trouble or wish.remark)
+    outcome = Outcome(verdict.state, verdict.reason, verdict.group, verdict.masks)
+    trouble = _trouble(wish, placed, failure)
+    if not trouble:
+        return outcome
+    state = PromiseState.DEGRADED if outcome.state is PromiseState.KEPT else outcome.state
+    return replace(outcome, state=state, reason="; ".join(filter(None, (outcome.reason, trouble))))
+
+
+def _trouble(wish: Wish, placed: Placed | None, failure: Failure | None) -> str:
+    parts = [wish.problem]
+    if failure is not None:
+        parts.append(failure.error)
+    if placed is not None and wish.request is not None:
+        if placed.foreign:
+            parts.append(
+                f"{len(placed.foreign)} of {len(placed.tasks)} tasks are in a control group that somebody else made, "
+                "and are left there"
+            )
+        elif placed.in_place != placed.tasks and failure is None:
+            parts.append(f"{len(placed.tasks - placed.in_place)} of {len(placed.tasks)} tasks are not in place yet")
+    return "; ".join(filter(None, parts))

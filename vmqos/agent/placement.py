@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Putting all tasks of a VM where they belong, although threads come and go meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+
+from vmqos.resctrl import exceptions, tasks
+from vmqos.resctrl.filesystem import Filesystem
+
+LOG = logging.getLogger(__name__)
+
+ROUNDS = 8
+"""How often to look for threads that were born to a thread which had not been moved yet. Each round halves the odds
+at least; what is left is found by the next audit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a VM's tasks belong.
+
+    :ivar control: the control group; the empty name is the default group.
+    :ivar monitoring: the monitoring group in it; ``None`` for the control group's own monitoring.
+    """
+
+    control: str
+    monitoring: str | None = None
+
+    @property
+    def directory(self) -> str:
+        """The directory below the root of resctrl whose ``tasks`` file must list them all."""
+        parts = [self.control] if self.control else []
+        if self.monitoring is not None:
+            parts += ["mon_groups", self.monitoring]
+        return "/".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What was found when a VM's tasks were last looked at.
+
+    :ivar target: where they belong.
+    :ivar tasks: its tasks.
+    :ivar in_place: those of them that are there.
+    :ivar foreign: those that somebody else put into a group of theirs, where they are left.
+    """
+
+    target: Target
+    tasks: frozenset[int]
+    in_place: frozenset[int]
+    foreign: frozenset[int] = frozenset()
+
+
+def place(
+    filesystem: Filesystem,
+    target: Target,
+    list_tasks: Callable[[], Set[int]],
+    foreign: Set[int] = frozenset(),
+    fresh: bool = False,
+) -> Placed:
+    """Move every task of a VM that is not where it belongs; the caller holds the exclusive lock.
+
+    :param list_tasks: lists the VM's tasks as they are at that moment.
+    :param foreign: tasks in groups that are not ours: not to be taken away.
+    :param fresh: the target is known to be empty, so there is no need to read it.
+    :raises vmqos.resctrl.exceptions.ResctrlError: if the kernel refuses a task that lives.
+    """
+    there = set[int]() if fresh else set(tasks.read_tasks(filesystem, target.directory))
+    wanted = set(list_tasks())
+    strangers = set[int]()
+    for _ in range(ROUNDS):
+        missing = wanted - there - foreign
+        if not missing:
+            break
+        there |= _move(filesystem, target, missing)
+        before, wanted = wanted, set(list_tasks())
+        strangers |= (missing & there & before) - wanted
+    if strangers:
+        _give_back(filesystem, strangers)
+    return Placed(target, frozenset(wanted), frozenset(wanted & there), frozenset(wanted & foreign))
+
+
+def _move(filesystem: Filesystem, target: Target, tids: set[int]) -> set[int]:
+    """Move tasks into the target; those that died meanwhile are left out of the result."""
+    if target.monitoring is None:
+        return set(tasks.move(filesystem, target.directory, tids).moved)
+    if target.control:
+        tids = set(tasks.move(filesystem, target.control, tids).moved)
+        return set(tasks.move(filesystem, target.directory, tids).moved)
+    try:
+        return set(tasks.move(filesystem, target.directory, tids).moved)
+    except exceptions.CommandFailed:
+        # A monitoring group takes tasks of its own control group only: some of them were in another one.
+        tids = set(tasks.move(filesystem, target.control, tids).moved)
+        return set(tasks.move(filesystem, target.directory, tids).moved)
+
+
+def _give_back(filesystem: Filesystem, tids: set[int]) -> None:
+    """Move tasks to the default group that are no longer the VM's.
+
+    They ended while they were moved, so most of these ids are free; one that was given to a new task of another
+    process at that very moment must not keep the VM's ways.
+    """
+    moved = tasks.move(filesystem, "", tids).moved
+    if moved:
+        LOG.info("gave %d task(s) back to the default group: their ids were reused while they were moved", len(moved))

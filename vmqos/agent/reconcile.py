@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One pass: look at what is, decide what should be, move the one to the other."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from vmqos import allocation
+from vmqos.agent import act, monitoring, outcome, placement, view, wish
+from vmqos.agent.backoff import Backoff
+from vmqos.agent.inventory import ObservedVm
+from vmqos.agent.outcome import Outcome
+from vmqos.agent.placement import Placed, Target
+from vmqos.agent.snapshot import CacheTopology, Snapshot
+from vmqos.agent.strays import StrayWatch
+from vmqos.agent.view import ResctrlView
+from vmqos.agent.wish import Wish
+from vmqos.allocation import Owner, PromiseState, Request, SetExclusive, Verdict
+from vmqos.hypervisor import processes, vm_tasks
+from vmqos.hypervisor.exceptions import HypervisorError
+from vmqos.resctrl import exceptions, tasks
+from vmqos.resctrl.filesystem import Filesystem
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What may have changed since the last pass.
+
+    :ivar vms: UUIDs of VMs that were looked at anew or are gone.
+    :ivar everything: trust nothing that was found before.
+    """
+
+    vms: frozenset[str] = frozenset()
+    everything: bool = False
+
+
+class Reconciler:
+    """Keeps what one pass knows for the next one, so that a pass over an unchanged host is cheap.
+
+    Nothing it keeps is needed for a right decision: :meth:`forget` costs time alone.
+
+    :param filesystem: resctrl.
+    :param backoff: failures, by VM UUID; those of monitoring groups by ``("monitoring", uuid)``.
+    """
+
+    def __init__(self, filesystem: Filesystem, backoff: Backoff) -> None:
+        self._filesystem = filesystem
+        self._backoff = backoff
+        self._strays = StrayWatch()
+        self._placed: dict[str, Placed] = {}
+        self._unguarded: set[str] = set()
+        self._settled = False
+        self.snapshot = Snapshot()
+
+    def forget(self) -> None:
+        """Take nothing from earlier passes for granted."""
+        self._placed.clear()
+        self._strays.forget()
+        self._unguarded.clear()
+        self._settled = False
+        self.snapshot = replace(self.snapshot, view=None)
+
+    def run(
+        self, change: Change, vms: Mapping[str, ObservedVm], topology: CacheTopology, policy: allocation.Policy
+    ) -> bool:
+        """One pass; the caller holds the exclusive lock on resctrl.
+
+        :returns: whether another pass right away may get further.
+        :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
+        """
+        before = self.snapshot.view
+        now = view.look(self._filesystem, None if change.everything else before)
+        if before is None or now.mounted_as != before.mounted_as:
+            self.forget()
+        elif change.everything:
+            self._strays.forget()
+            self._unguarded.clear()
+        for uuid in self._placed.keys() - vms.keys():
+            del self._placed[uuid]
+        strays = self._strays.look(self._filesystem, self._owners(), vms)
+        self.snapshot = replace(self.snapshot, view=now)
+        if (
+            self._settled
+            and now == before
+            and not (change.everything or change.vms or strays or self._backoff.any_due())
+            and policy == self.snapshot.policy
+        ):
+            return False
+        look_at = set(vms) if change.everything else set(change.vms) | strays
+        return self._change(now, look_at, vms, topology, policy)
+
+    def _owners(self) -> dict[int, str]:
+        return {
+            tid: uuid
+            for uuid, placed in self._placed.items()
+            if placed.target.control
+            for tid in placed.tasks - placed.foreign
+        }
+
+    def _change(
+        self,
+        now: ResctrlView,
+        look_at: set[str],
+        vms: Mapping[str, ObservedVm],
+        topology: CacheTopology,
+        policy: allocation.Policy,
+    ) -> bool:
+        self._backoff.keep_only({*vms, *(("monitoring", uuid) for uuid in vms)})
+        wishes = {uuid: wish.read(observed.vm) for uuid, observed in vms.items()}
+        requests = tuple(self._requests(now, vms, wishes, topology))
+        plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy))
+        failure = self._prepare(plan)
+        if plan.prepare:
+            now = view.look(self._filesystem, now)
+        if failure is not None:
+            self._blame(now, plan, failure)
+        completed = failure is None
+        verdicts = {uuid: self._in_force(now, verdict) for uuid, verdict in plan.verdicts.items()}
+        order = sorted(vms, key=lambda uuid: (vms[uuid].vm.process.start_time, uuid))
+        ours = [uuid for uuid in order if not wishes[uuid].hands_off]
+        unmonitored, fresh, stale = self._arrange_monitoring(now, ours, verdicts)
+        now = view.look(self._filesystem, now)
+        self._place(now, ours, look_at, vms, verdicts, unmonitored, fresh | _created(plan))
+        for removal in stale:
+            self._try_monitoring(removal, removal.name.removeprefix(allocation.vm_group("")))
+        if completed:
+            completed = self._retire(plan, verdicts)
+        now = view.look(self._filesystem, now)
+        self._settled = completed and not plan.prepare and not plan.retire
+        outcomes = self._judge(vms, wishes, verdicts)
+        self.snapshot = Snapshot(
+            now, topology, policy, dict(vms), wishes, outcomes, dict(self._placed), unmonitored, requests
+        )
+        waiting = any(verdict.state is not PromiseState.KEPT for verdict in verdicts.values())
+        return completed and bool(plan.retire) and waiting
+
+    def _requests(
+        self,
+        now: ResctrlView,
+        vms: Mapping[str, ObservedVm],
+        wishes: Mapping[str, Wish],
+        topology: CacheTopology,
+    ) -> list[Request]:
+        every_cache = frozenset(now.capabilities.l3.cache_ids) if now.capabilities.l3 else frozenset({0})
+        requests = []
+        for uuid, observed in vms.items():
+            wanted = wishes[uuid].request
+            if wanted is None or wishes[uuid].hands_off:
+                continue
+            caches = topology.caches_of(observed.cpus) & every_cache or every_cache
+            if self._backoff.waits(uuid):
+                # What failed is not tried again yet; what the VM has, it keeps.
+                group = now.group(allocation.vm_group(uuid))
+                if group is None:
+                    continue
+                held = min((group.masks[cache].count for cache in caches if cache in group.masks), default=0)
+                wanted = replace(wanted, ways=max(held, 1))
+            requests.append(Request(uuid, wanted, caches, observed.vm.process.start_time))
+        return requests
+
+    def _without_refused(self, plan: allocation.Plan) -> allocation.Plan:
+        """The plan without the guards that the kernel refused and would refuse again."""
+        return replace(
+            plan,
+            prepare=tuple(
+                step
+                for step in plan.prepare
+                if not (isinstance(step, SetExclusive) and step.exclusive and step.group in self._unguarded)
+            ),
+        )
+
+    def _prepare(self, plan: allocation.Plan) -> act.StepFailed | None:
+        """Carry out the plan's first part; the step that failed, if one did."""
+        try:
+            self._unguarded |= act.execute(self._filesystem, plan.prepare)
+        except act.StepFailed as failure:
+            LOG.error("%s: %s", act.describe(failure.step), failure)
+            return failure
+        for uuid in plan.verdicts:
+            if not self._backoff.waits(uuid):
+                self._backoff.succeed(uuid)
+        return None
+
+    def _blame(self, now: ResctrlView, plan: allocation.Plan, failure: act.StepFailed) -> None:
+        """Note the failure for the VMs that it concerns: those of the group, or else all that miss something now."""
+        concerned = [uuid for uuid, verdict in plan.verdicts.items() if verdict.group == failure.step.group != ""]
+        for uuid in concerned or plan.verdicts:
+            if self._in_force(now, plan.verdicts[uuid]) is not plan.verdicts[uuid]:
+                self._backoff.fail(uuid, str(failure))
+
+    def _in_force(self, now: ResctrlView, verdict: Verdict) -> Verdict:
+        """The verdict if resctrl bears it out; else what is left of it."""
+        if not verdict.group:
+            return verdict
+        group = now.group(verdict.group)
+        if group is None:
+            return Verdict(verdict.uuid, PromiseState.PENDING, reason=verdict.reason)
+        if all(group.masks.get(cache) == mask for cache, mask in verdict.masks.items()):
+            return verdict
+        if group.owner is Owner.VM and self._placed.get(verdict.uuid):
+            held = {cache: group.masks[cache] for cache in verdict.masks if cache in group.masks}
+            return replace(verdict, state=PromiseState.DEGRADED, masks=held)
+        return Verdict(verdict.uuid, PromiseState.PENDING, reason=verdict.reason)
+
+    def _arrange_monitoring(
+        self, now: ResctrlView, ours: list[str], verdicts: Mapping[str, Verdict]
+    ) -> tuple[dict[str, str], set[str], tuple[monitoring.Remove, ...]]:
+        """Make the monitoring groups; why VMs have none, the directories that are new, and what to remove later."""
+        wanted = []
+        for uuid in ours:
+            control = verdicts[uuid].group if uuid in verdicts else ""
+            if control != allocation.vm_group(uuid):
+                wanted.append((uuid, control))
+        plan = monitoring.plan(now, wanted)
+        unmonitored = dict(plan.without)
+        fresh = set()
+        for step in plan.steps:
+            uuid = step.name.removeprefix(allocation.vm_group(""))
+            error = self._try_monitoring(step, uuid)
+            if error:
+                unmonitored[uuid] = error
+            elif isinstance(step, monitoring.Create):
+                fresh.add(Target(step.control, step.name).directory)
+        return unmonitored, fresh, plan.stale
+
+    def _try_monitoring(self, step: monitoring.Move | monitoring.Create | monitoring.Remove, uuid: str) -> str:
+        key = ("monitoring", uuid)
+        failure = self._backoff.get(key)
+        if failure is not None and self._backoff.waits(key):
+            return failure.error
+        try:
+            act.change_monitoring(self._filesystem, step)
+        except exceptions.ResctrlError as error:
+            self._backoff.fail(key, str(error))
+            return str(error)
+        self._backoff.succeed(key)
+        return ""
+
+    def _place(
+        self,
+        now: ResctrlView,
+        ours: list[str],
+        look_at: set[str],
+        vms: Mapping[str, ObservedVm],
+        verdicts: Mapping[str, Verdict],
+        unmonitored: Mapping[str, str],
+        fresh: set[str],
+    ) -> None:
+        targets = {}
+        for uuid in ours:
+            control = verdicts[uuid].group if uuid in verdicts else ""
+            name = allocation.vm_group(uuid)
+            monitored = control != name and uuid not in unmonitored and name in now.monitoring_groups.get(control, ())
+            targets[uuid] = Target(control, name if monitored else None)
+        due = [
+            uuid
+            for uuid, target in targets.items()
+            if uuid in look_at
+            or uuid not in self._placed
+            or self._placed[uuid].target != target
+            or target.directory in fresh
+            or self._backoff.get(uuid) is not None
+        ]
+        foreign = self._foreign_tasks(now) if due else set()
+        for uuid in due:
+            self._place_one(vms[uuid], targets[uuid], foreign, targets[uuid].directory in fresh)
+
+    def _place_one(self, observed: ObservedVm, target: Target, foreign: set[int], fresh: bool) -> None:
+        vm = observed.vm
+
+        def list_tasks() -> set[int]:
+            return vm_tasks.all_tasks(vm) | self._strays.kernel_threads(vm.uuid)
+
+        if not processes.still(vm.process):
+            return
+        try:
+            self._placed[vm.uuid] = placement.place(self._filesystem, target, list_tasks, foreign, fresh)
+        except HypervisorError as error:
+            LOG.info("VM %s went away while its tasks were moved: %s", vm.uuid, error)
+        except exceptions.ResctrlError as error:
+            self._backoff.fail(vm.uuid, str(error))
+            LOG.error("tasks of VM %s can't be moved to %s: %s", vm.uuid, target.directory or "/", error)
+
+    def _foreign_tasks(self, now: ResctrlView) -> set[int]:
+        found = set[int]()
+        for group in now.layout.groups:
+            if group.owner is Owner.FOREIGN and now.modes.get(group.name) != "pseudo-locked":
+                try:
+                    found |= set(tasks.read_tasks(self._filesystem, group.name))
+                except exceptions.ResctrlError as error:
+                    LOG.info("the tasks of the foreign group %s can't be read: %s", group.name, error)
+        return found
+
+    def _retire(self, plan: allocation.Plan, verdicts: Mapping[str, Verdict]) -> bool:
+        """Take down what no VM needs, unless the plan turned out differently; whether all of it succeeded."""
+        if any(verdict.group != plan.verdicts[uuid].group for uuid, verdict in verdicts.items()):
+            return False
+        try:
+            act.execute(self._filesystem, plan.retire)
+        except act.StepFailed as failure:
+            LOG.error("%s: %s", act.describe(failure.step), failure)
+            return False
+        return True
+
+    def _judge(
+        self, vms: Mapping[str, ObservedVm], wishes: Mapping[str, Wish], verdicts: Mapping[str, Verdict]
+    ) -> dict[str, Outcome]:
+        outcomes = {}
+        for uuid in vms:
+            verdict = verdicts.get(uuid)
+            if verdict is None and wishes[uuid].request is not None and not wishes[uuid].hands_off:
+                verdict = Verdict(uuid, PromiseState.PENDING)
+            fresh = outcome.judge(wishes[uuid], verdict, self._placed.get(uuid), self._backoff.get(uuid))
+            last = self.snapshot.outcomes.get(uuid)
+            same = last is not None and last.state is fresh.state
+            outcomes[uuid] = replace(fresh, since=last.since if last is not None and same else time.time())
+            if last is None or (last.state, last.reason) != (fresh.state, fresh.reason):
+                _announce(vms[uuid], outcomes[uuid])
+        return outcomes
+
+
+def _announce(observed: ObservedVm, told: Outcome) -> None:
+    level = logging.WARNING if told.state in (PromiseState.PENDING, PromiseState.DEGRADED) else logging.INFO
+    LOG.log(level, "VM %s (%s): %s%s", observed.vm.uuid, observed.vm.name, told.state.value,
+            f": {told.reason}" if told.reason else "")  # fmt: skip
+
+
+def _created(plan: allocation.Plan) -> set[str]:
+    return {step.group for step in plan.prepare if isinstance(step, allocation.CreateGroup)}

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's knowledge as the JSON values that its API answers with; pure but for the tasks of one VM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from vmqos import allocation
+from vmqos.agent import act
+from vmqos.agent.backoff import Backoff
+from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.view import ResctrlView
+from vmqos.allocation import DEFAULT_GROUP, Group, Owner, Plan, PromiseState, Verdict, WriteMasks
+from vmqos.hypervisor import exceptions as hypervisor_exceptions
+from vmqos.hypervisor import processes, vm_tasks
+from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.resctrl import tasks
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import Capabilities
+from vmqos.resctrl.filesystem import Filesystem
+
+Json = dict[str, Any]
+
+
+def vms(snapshot: Snapshot, backoff: Backoff) -> list[Json]:
+    """Every VM, those that came first in front."""
+    order = sorted(snapshot.vms.values(), key=lambda observed: (observed.vm.process.start_time, observed.vm.uuid))
+    return [vm(snapshot, backoff, observed.vm.uuid) for observed in order if observed.vm.uuid in snapshot.outcomes]
+
+
+def vm(snapshot: Snapshot, backoff: Backoff, uuid: str) -> Json:
+    """One VM. :raises KeyError: if there is none of that UUID."""
+    observed = snapshot.vms[uuid]
+    outcome = snapshot.outcomes[uuid]
+    asked = snapshot.wishes[uuid].asked
+    placed = snapshot.placed.get(uuid)
+    failure = backoff.get(uuid)
+    metadata = observed.vm.metadata
+    return {
+        "uuid": uuid,
+        "name": observed.vm.name,
+        "instance_name": metadata.instance_name if metadata else "",
+        "flavor": metadata.flavor if metadata else "",
+        "project": metadata.project if metadata else "",
+        "state": outcome.state.value,
+        "reason": outcome.reason,
+        "policy": asked.policy.value if asked else None,
+        "ways_requested": asked.ways if asked else None,
+        "masks": _masks(outcome.masks),
+        "group": outcome.group,
+        "monitoring_group": placed.target.directory if placed and placed.target.monitoring else None,
+        "unmonitored_reason": snapshot.unmonitored.get(uuid, ""),
+        "tasks": len(placed.tasks) if placed else 0,
+        "tasks_in_place": len(placed.in_place) if placed else 0,
+        "pid": observed.vm.process.pid,
+        "caches": sorted(snapshot.topology.caches_of(observed.cpus)),
+        "since": outcome.since,
+        "last_error": failure.error if failure else None,
+        "retry_in": backoff.retry_in(uuid),
+    }
+
+
+def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str) -> list[Json]:
+    """Where each task of a VM is now, read from resctrl.
+
+    :raises KeyError: if there is no VM of that UUID.
+    :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
+    """
+    observed = snapshot.vms[uuid]
+    placed = snapshot.placed.get(uuid)
+    expected = placed.target.control if placed else None
+    try:
+        tids = vm_tasks.all_tasks(observed.vm) | (placed.tasks if placed else set())
+    except hypervisor_exceptions.HypervisorError:
+        tids = set()
+    where: dict[int, str] = {}
+    with filesystem.lock(exclusive=False, timeout=1.0):
+        for group in snapshot.view.layout.groups if snapshot.view else ():
+            if len(where) == len(tids):
+                break
+            where.update(dict.fromkeys(tids & set(tasks.read_tasks(filesystem, group.name)), group.name))
+    rows = []
+    for tid in sorted(tids):
+        try:
+            comm = processes.identify(tid).comm
+        except hypervisor_exceptions.HypervisorError:
+            continue
+        group_name = where.get(tid)
+        in_place = expected is not None and group_name == expected
+        rows.append({"tid": tid, "pid": observed.vm.process.pid, "comm": comm, "group": group_name, "in_place": in_place})
+    return rows
+
+
+def caches(snapshot: Snapshot) -> list[Json]:
+    """Every L3 that can be partitioned, with the ways of every control group in it."""
+    view = snapshot.view
+    resource = view.capabilities.l3 if view else None
+    if view is None or resource is None:
+        return []
+    room = allocation.free_ways(view.capabilities, view.layout, snapshot.policy)
+    return [
+        {
+            "resource": resource.name,
+            "id": cache,
+            "cbm_mask": str(resource.cbm_mask),
+            "ways": resource.way_count,
+            "size_bytes": snapshot.topology.sizes.get(cache),
+            "way_bytes": _way_bytes(snapshot.topology.sizes.get(cache), resource.way_count),
+            "shareable_bits": str(resource.shareable_bits),
+            "reserved": str(snapshot.policy.reserved_ways & resource.cbm_mask),
+            "cpus": _ranges(snapshot.topology.cpus.get(cache, frozenset())),
+            "free_ways": room[cache].free_ways,
+            "largest_free_run": room[cache].largest_free_run,
+            "groups": [_group(snapshot, view, group, cache) for group in view.layout.groups if cache in group.masks],
+        }
+        for cache in resource.cache_ids
+    ]
+
+
+def _group(snapshot: Snapshot, view: ResctrlView, group: Group, cache: int) -> Json:
+    uuid = group.name.removeprefix(allocation.vm_group("")) if group.owner is Owner.VM else None
+    observed = snapshot.vms.get(uuid) if uuid else None
+    name = None
+    if observed is not None:
+        name = observed.vm.metadata.instance_name if observed.vm.metadata else observed.vm.name
+    return {
+        "name": group.name,
+        "owner": group.owner.value,
+        "mask": str(group.masks[cache]),
+        "mode": view.modes.get(group.name, ""),
+        "vm": uuid,
+        "vm_name": name,
+    }
+
+
+def capabilities(found: Capabilities) -> Json:
+    """What ``info/`` says."""
+    monitoring = found.monitoring
+    return {
+        "num_closids": found.num_closids,
+        "caches": {
+            name: {
+                "num_closids": cache.num_closids,
+                "cbm_mask": str(cache.cbm_mask),
+                "ways": cache.way_count,
+                "min_cbm_bits": cache.min_cbm_bits,
+                "shareable_bits": str(cache.shareable_bits),
+                "sparse_masks": cache.sparse_masks,
+                "cache_ids": list(cache.cache_ids),
+            }
+            for name, cache in found.caches.items()
+        },
+        "bandwidths": {
+            name: {
+                "num_closids": bandwidth.num_closids,
+                "min_bandwidth": bandwidth.min_bandwidth,
+                "bandwidth_gran": bandwidth.bandwidth_gran,
+                "delay_linear": bandwidth.delay_linear,
+                "cache_ids": list(bandwidth.cache_ids),
+            }
+            for name, bandwidth in found.bandwidths.items()
+        },
+        "monitoring": None
+        if monitoring is None
+        else {
+            "num_rmids": monitoring.num_rmids,
+            "events": list(monitoring.events),
+            "max_threshold_occupancy": monitoring.max_threshold_occupancy,
+        },
+    }
+
+
+def counts(snapshot: Snapshot) -> dict[str, int]:
+    """How many VMs are in each state."""
+    result = {state.value: 0 for state in PromiseState}
+    for outcome in snapshot.outcomes.values():
+        result[outcome.state.value] += 1
+    return result
+
+
+def what_if(snapshot: Snapshot, wants: CacheRequest) -> Json:
+    """What one more VM that wants this would get, and what would be done for it.
+
+    :raises LookupError: while resctrl can't be read.
+    """
+    if snapshot.view is None:
+        raise LookupError("resctrl can't be read now")
+    now = snapshot.view
+    every_cache = frozenset(now.capabilities.l3.cache_ids) if now.capabilities.l3 else frozenset({0})
+    verdict, plan = allocation.whatif(
+        now.capabilities, now.layout, snapshot.requests, snapshot.policy, wants, every_cache
+    )
+    return {
+        "verdict": _verdict(verdict),
+        "steps": [act.describe(step) for step in (*plan.prepare, *plan.retire)],
+        "moves": sorted(_moved(now, plan)),
+    }
+
+
+def _verdict(verdict: Verdict) -> Json:
+    group = verdict.group if verdict.group != DEFAULT_GROUP else ""
+    return {"state": verdict.state.value, "reason": verdict.reason, "group": group, "masks": _masks(verdict.masks)}
+
+
+def _moved(now: ResctrlView, plan: Plan) -> set[str]:
+    """UUIDs of the VMs whose ways the plan would change."""
+    ours = {group.name for group in now.layout.groups if group.owner is Owner.VM}
+    prefix = allocation.vm_group("")
+    return {
+        step.group.removeprefix(prefix)
+        for step in plan.prepare
+        if isinstance(step, WriteMasks) and step.group in ours
+    }
+
+
+def _masks(masks: Mapping[int, CapacityBitmask]) -> dict[str, str]:
+    return {str(cache): str(mask) for cache, mask in sorted(masks.items())}
+
+
+def _way_bytes(size: int | None, ways: int) -> int | None:
+    return None if size is None else size // ways
+
+
+def _ranges(cpus: Iterable[int]) -> str:
+    """A CPU list in the kernel's notation, such as ``0-3,8``."""
+    found: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if found and cpu == found[-1][1] + 1:
+            found[-1][1] = cpu
+        else:
+            found.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)

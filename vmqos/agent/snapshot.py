@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent knew at the end of a pass: one immutable value, handed to the API's threads as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vmqos.agent.inventory import ObservedVm
+from vmqos.agent.outcome import Outcome
+from vmqos.agent.placement import Placed
+from vmqos.agent.view import ResctrlView
+from vmqos.agent.wish import Wish
+from vmqos.allocation import Policy, Request
+
+
+@dataclass(frozen=True, slots=True)
+class CacheTopology:
+    """Where the L3s are.
+
+    :ivar cpus: the CPUs of each L3, by cache id; empty where sysfs does not say.
+    :ivar sizes: bytes of each L3, by cache id.
+    """
+
+    cpus: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    sizes: Mapping[int, int] = field(default_factory=dict)
+
+    def caches_of(self, cpus: frozenset[int]) -> frozenset[int]:
+        """Ids of the L3s that one of these CPUs fills."""
+        return frozenset(cache for cache, members in self.cpus.items() if members & cpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The agent's knowledge; every mapping is by VM UUID.
+
+    :ivar view: resctrl as it was left; ``None`` while it can't be read.
+    :ivar unmonitored: why a VM has no monitoring group.
+    :ivar requests: what the planner was last asked for.
+    """
+
+    view: ResctrlView | None = None
+    topology: CacheTopology = field(default_factory=CacheTopology)
+    policy: Policy = field(default_factory=Policy)
+    vms: Mapping[str, ObservedVm] = field(default_factory=dict)
+    wishes: Mapping[str, Wish] = field(default_factory=dict)
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    placed: Mapping[str, Placed] = field(default_factory=dict)
+    unmonitored: Mapping[str, str] = field(default_factory=dict)
+    requests: tuple[Request, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How the loop itself does.
+
+    :ivar resctrl_error: why resctrl could not be read or written in the last pass; empty if it could.
+    :ivar last_error: the last failure of a pass, however long ago.
+    :ivar last_pass_seconds: how long the last pass took.
+    """
+
+    passes: int = 0
+    last_pass_seconds: float = 0.0
+    resctrl_error: str = ""
+    last_error: str = ""

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a VM's flavor asks for, as far as it can be read and acted on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vmqos.hypervisor.model import VirtualMachine
+from vmqos.openstack import extra_specs
+from vmqos.openstack.extra_specs import CacheRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One VM's request in the agent's terms.
+
+    :ivar request: what the planner is to arrange; ``None`` where there is nothing to arrange.
+    :ivar asked: everything the flavor asks for, what can't be acted on included; ``None`` where it asks for nothing.
+    :ivar problem: why not all of it is acted on; empty where all is. A VM with a problem is degraded at best.
+    :ivar remark: what an operator should know of a VM that asks for nothing; empty where there is nothing.
+    :ivar hands_off: whether the VM's tasks belong to somebody else.
+    """
+
+    request: CacheRequest | None = None
+    asked: CacheRequest | None = None
+    problem: str = ""
+    remark: str = ""
+    hands_off: bool = False
+
+
+def read(vm: VirtualMachine) -> Wish:
+    """Read the extra specs in the VM's metadata; whatever they say, this does not fail."""
+    if vm.metadata is None:
+        wish = Wish(problem=vm.metadata_error)
+    elif vm.metadata.extra_specs is None:
+        wish = Wish(
+            problem=vm.metadata_error,
+            remark="Nova wrote no extra specs into the domain XML (it does from 2025.2 on): resize or hard-reboot the VM",
+        )
+    else:
+        wish = _of_specs(vm)
+    if vm.has_cachetune:
+        placed = "libvirt placed this VM by cachetune or memorytune: vmqos leaves it alone"
+        if wish.asked is None and not wish.problem:
+            return Wish(remark=placed, hands_off=True)
+        return Wish(asked=wish.asked, problem=f"{placed}; {wish.problem}".rstrip("; "), hands_off=True)
+    return wish
+
+
+def _of_specs(vm: VirtualMachine) -> Wish:
+    assert vm.metadata is not None and vm.metadata.extra_specs is not None
+    parsed = extra_specs.parse(vm.metadata.extra_specs)
+    problems = [vm.metadata_error] if vm.metadata_error else []
+    problems += [str(error) for error in parsed.errors]
+    if problems:
+        return Wish(asked=parsed.request, problem=f"flavor {vm.metadata.flavor}: {'; '.join(problems)}")
+    if parsed.request is None:
+        return Wish()
+    missing = extra_specs.unsupported(parsed.request)
+    problem = f"not supported yet: {', '.join(missing)}" if missing else ""
+    acted_on = parsed.request if parsed.request.ways is not None else None
+    return Wish(request=acted_on, asked=parsed.request, problem=problem)
