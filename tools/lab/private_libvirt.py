@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A libvirtd of our own, which can't see the host's VMs, sockets, configuration or D-Bus, nor they it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+import urllib.parse
+from pathlib import Path
+
+import libvirt
+
+from tools.lab import processes
+from tools.lab.workspace import CHECKOUT, Workspace
+
+CACHE = CHECKOUT / "build" / "lab" / "qemu-capabilities"
+"""What libvirtd found out about this host's QEMU; seconds of work that later starts are spared."""
+
+DAEMON_CONF = """\
+listen_tls = 0
+listen_tcp = 0
+auth_unix_ro = "none"
+auth_unix_rw = "none"
+unix_sock_group = "root"
+log_outputs = "3:stderr"
+"""
+
+TCP_CONF = "listen_tls = 0\nlisten_tcp = 0\n"
+
+# hugetlbfs_mount: libvirtd would make directories in the host's /dev/hugepages.
+QEMU_CONF = """\
+user = "root"
+group = "root"
+dynamic_ownership = 0
+security_driver = "none"
+namespaces = []
+stdio_handler = "file"
+hugetlbfs_mount = []
+"""
+
+DAEMONS = ("libvirtd", "virtqemud")
+"""The monolithic daemon, and what takes its place where a distribution has dropped it."""
+
+
+class PrivateLibvirt:
+    """A private libvirt daemon with the QEMU driver.
+
+    :param workspace: owns the daemon, its VMs and its files.
+    :raises FileNotFoundError: if neither libvirtd nor virtqemud is installed.
+    :ivar uri: for ``libvirt.open`` and ``[libvirt] uri``.
+    :ivar run_dir: where the VMs' PID files are, for ``[libvirt] run_dir``.
+    :ivar pid: of the daemon; ``None`` while it is stopped.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        # libvirt-python prints every error to stderr unless told otherwise.
+        libvirt.registerErrorHandler(lambda *_: None, None)
+        self._workspace = workspace
+        self._daemon = _find_daemon()
+        self._process: subprocess.Popen[bytes] | None = None
+        for name in ("etc", "run", "lib", "log", "cache", "dbus"):
+            (workspace.path / name).mkdir()
+        name = Path(self._daemon).name
+        (workspace.path / "etc" / "daemon.conf").write_text(
+            DAEMON_CONF if name == "libvirtd" else DAEMON_CONF.replace(TCP_CONF, "")
+        )
+        (workspace.path / "etc" / "qemu.conf").write_text(QEMU_CONF)
+        _write_accounts(workspace.path)
+        if CACHE.is_dir():
+            shutil.copytree(CACHE, workspace.path / "cache" / "qemu" / "capabilities")
+        self.run_dir = workspace.path / "run" / "qemu"
+        self.log = workspace.path / "log" / "daemon.log"
+        self._socket = workspace.path / "run" / f"{name.replace('libvirtd', 'libvirt')}-sock"
+        self.uri = f"qemu+unix:///system?socket={urllib.parse.quote(str(self._socket))}"
+
+    @property
+    def pid(self) -> int | None:
+        """PID of the running daemon."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Start the daemon and wait until it answers.
+
+        :raises RuntimeError: if it ends or does not answer within a minute, with the end of its log.
+        """
+        self._socket.unlink(missing_ok=True)
+        namespace = Path(__file__).with_name("private_namespace.sh")
+        daemon = [self._daemon, "-f", "/etc/libvirt/daemon.conf", "-p", "/run/libvirt/daemon.pid"]
+        # NOTIFY_SOCKET and the LISTEN_ variables belong to whatever service we may run in.
+        environment = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET" and not k.startswith("LISTEN_")}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(namespace), str(self._workspace.path), *daemon],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        self._workspace.record_process(self._process.pid)
+        deadline = time.monotonic() + 60
+        while not self._answers():
+            if self.pid is None or time.monotonic() > deadline:
+                log_end = self.log.read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"the private {Path(self._daemon).name} did not start:\n{log_end}")
+            time.sleep(processes.POLL_INTERVAL)
+        if not CACHE.is_dir():
+            self._keep_capabilities()
+
+    def connect(self) -> libvirt.virConnect:
+        """A new connection, which the caller closes."""
+        return libvirt.open(self.uri)
+
+    def stop(self) -> None:
+        """Stop the daemon; its VMs go on, as they do on a real host."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the daemon by SIGKILL; its VMs go on."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stop the daemon and start it again under the running VMs."""
+        self.stop()
+        self.start()
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        self._process.wait(30)
+        self._workspace.forget_process(self._process.pid)
+        self._process = None
+
+    def _answers(self) -> bool:
+        if not self._socket.exists():
+            return False
+        try:
+            self.connect().close()
+        except libvirt.libvirtError:
+            return False
+        return True
+
+    def _keep_capabilities(self) -> None:
+        connection = self.connect()
+        # Has libvirtd probe QEMU, which it otherwise does at a VM's first start.
+        connection.getCapabilities()
+        connection.close()
+        found = self._workspace.path / "cache" / "qemu" / "capabilities"
+        if not found.is_dir():
+            return
+        partial = CACHE.with_name(f"{CACHE.name}.{os.getpid()}")
+        shutil.copytree(found, partial)
+        try:
+            partial.rename(CACHE)
+        except OSError:
+            # Another of us was faster.
+            shutil.rmtree(partial)
+
+
+def _write_accounts(directory: Path) -> None:
+    """Write the accounts files that ``private_namespace.sh`` lays over the host's, where the host's lack something.
+
+    Debian and Ubuntu build libvirt with the user libvirt-qemu and the group libvirt-qemu or kvm; the daemon does not
+    start without them, even if ``qemu.conf`` names others.
+    """
+    for name, wanted in (
+        ("passwd", {"libvirt-qemu": "x:64055:64055:::/usr/sbin/nologin"}),
+        ("group", {"libvirt-qemu": "x:64055:", "kvm": "x:64056:"}),
+    ):
+        text = Path("/etc", name).read_text()
+        present = {line.partition(":")[0] for line in text.splitlines()}
+        missing = [f"{account}:{rest}\n" for account, rest in wanted.items() if account not in present]
+        if missing:
+            (directory / name).write_text(text.rstrip("\n") + "\n" + "".join(missing))
+
+
+def _find_daemon() -> str:
+    for name in DAEMONS:
+        found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin")
+        if found:
+            return found
+    raise FileNotFoundError("neither libvirtd nor virtqemud is installed: run tools/test or tools/demo, which install it")

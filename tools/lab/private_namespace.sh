@@ -1,0 +1,99 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs a libvirt daemon that sees its own directories in place of the host's, and its own part of the cgroups.
+#
+#     private_namespace.sh STATE COMMAND [ARGUMENT...]
+#
+# STATE/{etc,run,lib,log,cache,dbus} are laid over libvirt's and D-Bus's directories in a mount namespace of the
+# command's own; its cgroup namespace begins at the cgroup named like STATE's last part. D-Bus is hidden because
+# libvirt would ask the host's systemd-machined for a cgroup there. The PID stays the same all through.
+set -eu
+
+directories='
+etc    /etc/libvirt
+run    /run/libvirt
+lib    /var/lib/libvirt
+log    /var/log/libvirt
+cache  /var/cache/libvirt
+dbus   /run/dbus
+'
+
+# Written where the host lacks the accounts that libvirt insists on (they come with libvirt-daemon-system,
+# which would start the host's own daemons).
+accounts='passwd group'
+
+cgroup_mounts() {
+    awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 }' /proc/self/mounts
+}
+
+# An empty directory where the host has none, without leaving one there: its parent becomes a tmpfs
+# that holds the parent's entries.
+provide() {
+    [ ! -d "$1" ] || return 0
+    parent=$(dirname "$1")
+    ( provide "$parent" )
+    original=$(mktemp -d "$state/original.XXXXXX")
+    mount --rbind "$parent" "$original"
+    mount -t tmpfs -o mode=0755 vmqos-lab "$parent"
+    find "$original" -mindepth 1 -maxdepth 1 | while read -r entry; do
+        name=$parent/${entry##*/}
+        if [ -L "$entry" ]; then
+            cp -P "$entry" "$name"
+        else
+            if [ -d "$entry" ]; then mkdir "$name"; else : >"$name"; fi
+            mount --rbind "$entry" "$name"
+        fi
+    done
+    mkdir "$1"
+}
+
+enter_cgroups() {
+    for mount in $(cgroup_mounts); do
+        mkdir -p "$mount/$group"
+        if [ -e "$mount/$group/cgroup.clone_children" ] && [ -e "$mount/cpuset.cpus" ]; then
+            # A new cpuset of version 1 has no CPU and takes no process.
+            cat "$mount/cpuset.cpus" >"$mount/$group/cpuset.cpus"
+            cat "$mount/cpuset.mems" >"$mount/$group/cpuset.mems"
+        fi
+        echo $$ >"$mount/$group/cgroup.procs"
+    done
+}
+
+if [ "$1" != --inside ]; then
+    state=$1
+    group=$(basename "$state")
+    enter_cgroups
+    exec unshare --mount --net --cgroup --propagation private -- "$0" --inside "$@"
+fi
+
+shift
+state=$1
+group=$(basename "$state")
+shift
+
+# Another workspace's simulator that stays mounted here would outlive its end.
+awk '$3 ~ /^fuse/ { print $2 }' /proc/self/mounts | grep -E 'vmqos|resctrl|pytest' | while read -r mount; do
+    umount --lazy "$mount" || true
+done
+
+echo "$directories" | while read -r own theirs; do
+    [ -n "$own" ] || continue
+    provide "$theirs"
+    mount --bind "$state/$own" "$theirs"
+done
+
+for file in $accounts; do
+    [ ! -e "$state/$file" ] || mount --bind "$state/$file" "/etc/$file"
+done
+
+for mount in $(cgroup_mounts); do
+    mount --bind "$mount/$group" "$mount"
+    # Version 2 hands controllers on only from a cgroup that has no process of its own.
+    if [ -e "$mount/cgroup.subtree_control" ]; then
+        mkdir -p "$mount/daemon"
+        echo $$ >"$mount/daemon/cgroup.procs"
+    fi
+done
+
+exec "$@"

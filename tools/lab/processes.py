@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ending exactly the processes that are ours: by PID and start time, through a pidfd."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+POLL_INTERVAL = 0.05
+
+
+def start_time(pid: int) -> int | None:
+    """Clock ticks from boot to the start of ``pid`` (field 22 of proc(5)); ``None`` where it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def end(pid: int, belongs: Callable[[int], bool], *, polite_for: float = 0.0) -> None:
+    """End a process if it is the one that is meant.
+
+    The check is made while a pidfd holds the PID, so that a later process of the same PID is never hit.
+
+    :param belongs: whether the process that has this PID now is the one to end.
+    :param polite_for: seconds to wait after SIGTERM before SIGKILL; 0 sends SIGKILL at once.
+    :raises TimeoutError: if the process outlives SIGKILL by 10 seconds.
+    """
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if not belongs(pid):
+            return
+        for number, patience in ((signal.SIGTERM, polite_for), (signal.SIGKILL, 10.0)):
+            if patience and _signal_and_wait(descriptor, number, patience):
+                return
+    finally:
+        os.close(descriptor)
+    raise TimeoutError(f"process {pid} did not end within 10 s of SIGKILL")
+
+
+def _signal_and_wait(descriptor: int, number: int, patience: float) -> bool:
+    try:
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return True
+    return bool(select.select([descriptor], [], [], patience)[0])
+
+
+def all_pids() -> Iterator[int]:
+    """Every PID there is now, kernel threads included."""
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout: float) -> None:
+    """Wait for ``condition``, looking every 50 ms.
+
+    :raises TimeoutError: after ``timeout`` seconds, saying ``what`` did not happen.
+    """
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {timeout:.0f} s")
+        time.sleep(POLL_INTERVAL)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small VMs whose domain XML carries the metadata as Nova 34 writes it."""
+
+from __future__ import annotations
+
+import uuid as uuids
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape, quoteattr
+
+import libvirt
+
+NOVA_NAMESPACE = "http://openstack.org/xmlns/libvirt/nova/1.1"
+PROJECT = "6e33a463cfb740e48ced88dc1df76034"
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A Nova flavor.
+
+    :ivar extra_specs: ``None`` leaves the element out, as Nova did before 2025.2 (32.0).
+    """
+
+    name: str
+    extra_specs: Mapping[str, str] | None = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Vm:
+    """A VM to define: no disk, no network, one I/O thread; its firmware finds nothing to boot and idles.
+
+    :ivar name: the libvirt name, unique on the private libvirtd.
+    :ivar display_name: the server's name in Nova; the libvirt name where empty.
+    :ivar vcpus: vCPUs at the start.
+    :ivar max_vcpus: what vCPU hot-plug can reach; ``vcpus`` where 0.
+    :ivar cpuset: the host CPUs that the VM may run on, such as ``0`` or ``0-1``; all where empty.
+    :ivar memory: MiB.
+    :ivar virt_type: ``kvm`` or ``qemu``; see :func:`tools.lab.kvm.virt_type`.
+    :ivar metadata: takes the place of Nova's ``<metadata>`` element, for bad-input tests; may be empty.
+    """
+
+    name: str
+    flavor: Flavor
+    display_name: str = ""
+    vcpus: int = 1
+    max_vcpus: int = 0
+    cpuset: str = ""
+    memory: int = 32
+    virt_type: str = "qemu"
+    uuid: str = field(default_factory=lambda: str(uuids.uuid4()))
+    metadata: str | None = None
+
+
+def nova_metadata(vm: Vm) -> str:
+    """The ``<metadata>`` element of Nova 34 (``nova.virt.libvirt.config.LibvirtConfigGuestMetaNovaInstance``)."""
+    specs = ""
+    if vm.flavor.extra_specs is not None:
+        each = (
+            f"\n          <nova:extraSpec name={quoteattr(key)}>{escape(value)}</nova:extraSpec>"
+            for key, value in vm.flavor.extra_specs.items()
+        )
+        specs = f"\n        <nova:extraSpecs>{''.join(each)}\n        </nova:extraSpecs>"
+    return f"""<metadata>
+    <nova:instance xmlns:nova="{NOVA_NAMESPACE}">
+      <nova:package version="34.0.0"/>
+      <nova:name>{escape(vm.display_name or vm.name)}</nova:name>
+      <nova:creationTime>2026-11-21 10:22:17</nova:creationTime>
+      <nova:flavor name={quoteattr(vm.flavor.name)} id="{uuids.uuid5(uuids.NAMESPACE_OID, vm.flavor.name)}">
+        <nova:memory>{vm.memory}</nova:memory>
+        <nova:disk>1</nova:disk>
+        <nova:swap>0</nova:swap>
+        <nova:ephemeral>0</nova:ephemeral>
+        <nova:vcpus>{vm.vcpus}</nova:vcpus>{specs}
+      </nova:flavor>
+      <nova:owner>
+        <nova:user uuid="5c7df48002cf4f0b9ff379fab04675e8">admin</nova:user>
+        <nova:project uuid="{PROJECT}">admin</nova:project>
+      </nova:owner>
+      <nova:ports/>
+    </nova:instance>
+  </metadata>"""
+
+
+def domain_xml(vm: Vm) -> str:
+    """The VM's definition for ``virDomainDefineXML``."""
+    cpuset = f" cpuset={quoteattr(vm.cpuset)}" if vm.cpuset else ""
+    return f"""<domain type="{vm.virt_type}">
+  <name>{escape(vm.name)}</name>
+  <uuid>{vm.uuid}</uuid>
+  {nova_metadata(vm) if vm.metadata is None else vm.metadata}
+  <memory unit="MiB">{vm.memory}</memory>
+  <vcpu placement="static"{cpuset} current="{vm.vcpus}">{vm.max_vcpus or vm.vcpus}</vcpu>
+  <iothreads>1</iothreads>
+  <os><type arch="x86_64" machine="pc">hvm</type></os>
+  <features><acpi/><apic/></features>
+  <on_poweroff>destroy</on_poweroff>
+  <on_crash>destroy</on_crash>
+  <devices>
+    <controller type="usb" model="none"/>
+    <memballoon model="none"/>
+  </devices>
+</domain>"""
+
+
+def define(connection: libvirt.virConnect, vm: Vm) -> libvirt.virDomain:
+    """Define the VM, or redefine it, as Nova does at a resize (what runs keeps its old definition)."""
+    return connection.defineXML(domain_xml(vm))
+
+
+def start(connection: libvirt.virConnect, vm: Vm) -> libvirt.virDomain:
+    """Define the VM and start it.
+
+    :raises libvirt.libvirtError: if QEMU does not start.
+    """
+    domain = define(connection, vm)
+    domain.create()
+    return domain
+
+
+def remove(connection: libvirt.virConnect, uuid: str) -> None:
+    """Stop the VM if it runs, and undefine it; a VM that is gone is fine."""
+    try:
+        domain = connection.lookupByUUIDString(uuid)
+    except libvirt.libvirtError:
+        return
+    for step in (domain.destroy, domain.undefine):
+        try:
+            step()
+        except libvirt.libvirtError as error:
+            if error.get_error_code() not in (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN):
+                raise

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One directory that knows everything we started, so that all of it can be ended, whoever died.
+
+A workspace is ``/tmp/vmqos-lab-XXXXXXXX``. Beside what its users put there it holds:
+
+- ``owner``: PID and start time of the process it belongs to;
+- ``processes/<pid>``: the start time of a process that was started for it;
+- ``mounts``: mount points, one a line, in the order of mounting.
+
+Processes of the private libvirtd and its VMs need no record: they live in a mount namespace in which
+``<workspace>/run`` lies over ``/run/libvirt``. Three can do the cleaning, all by :func:`remove`: the owner; the
+reaper, a process that waits for the owner's death; and the next owner, for what a machine's reset of both left.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+from tools.lab import processes
+
+BASE = Path("/tmp")
+PREFIX = "vmqos-lab-"
+CHECKOUT = Path(__file__).resolve().parents[2]
+"""The top of the source tree."""
+
+
+class Workspace:
+    """A directory, and a reaper that empties it when this process dies.
+
+    :ivar path: the directory; short enough for sockets in it (a Unix socket's path has at most 107 bytes).
+    """
+
+    def __init__(self) -> None:
+        remove_stale()
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=BASE))
+        (self.path / "processes").mkdir()
+        (self.path / "mounts").touch()
+        (self.path / "owner").write_text(f"{os.getpid()} {processes.start_time(os.getpid())}\n")
+        self._reaper = subprocess.Popen(
+            [sys.executable, "-m", "tools.lab.reaper", str(self.path)],
+            cwd=CHECKOUT,
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Workspace:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def record_process(self, pid: int) -> None:
+        """Have ``pid``, which is running now, ended with the workspace."""
+        started = processes.start_time(pid)
+        if started is not None:
+            (self.path / "processes" / str(pid)).write_text(f"{started}\n")
+
+    def forget_process(self, pid: int) -> None:
+        """The opposite of :meth:`record_process`, for one that has ended."""
+        (self.path / "processes" / str(pid)).unlink(missing_ok=True)
+
+    def record_mount(self, path: Path) -> None:
+        """Have ``path`` unmounted with the workspace; to be called before the mount is made."""
+        with (self.path / "mounts").open("a") as mounts:
+            mounts.write(f"{path}\n")
+
+    def close(self) -> None:
+        """End and remove everything, the reaper included."""
+        remove(self.path)
+        if self._reaper.stdin:
+            self._reaper.stdin.close()
+        self._reaper.wait()
+
+
+def remove_stale() -> None:
+    """Remove the workspaces whose owner is dead (their reaper may be at it: both can)."""
+    for path in BASE.glob(f"{PREFIX}*"):
+        try:
+            if path.is_symlink() or path.stat().st_uid != os.geteuid():
+                continue
+            owner, started = (path / "owner").read_text().split()
+        except (FileNotFoundError, ValueError):
+            # Being made or being removed at this moment.
+            continue
+        if processes.start_time(int(owner)) != int(started):
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """End the workspace's processes, unmount its mounts, remove its cgroups and its directory; idempotent."""
+    recorded = _recorded_processes(path)
+    for pid, started in recorded.items():
+        processes.end(pid, lambda p, s=started: processes.start_time(p) == s, polite_for=5.0)  # type: ignore[misc]
+    while inside := [pid for pid in processes.all_pids() if _lives_in(pid, path)]:
+        for pid in inside:
+            processes.end(pid, lambda p: _lives_in(p, path))
+    for mount in _mounts(path):
+        subprocess.run(["umount", "--lazy", mount], stderr=subprocess.DEVNULL, check=False)
+    for root in _cgroup_roots():
+        _remove_cgroup(root / path.name)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _recorded_processes(path: Path) -> dict[int, int]:
+    found = {}
+    for file in sorted((path / "processes").glob("*")):
+        try:
+            found[int(file.name)] = int(file.read_text())
+        except (FileNotFoundError, ValueError):
+            continue
+    return found
+
+
+def _lives_in(pid: int, path: Path) -> bool:
+    """Whether ``pid`` sees the workspace's ``run`` in place of ``/run/libvirt``: only what our libvirtd made does."""
+    try:
+        mounts = Path(f"/proc/{pid}/mountinfo").read_text()
+    except (OSError, UnicodeDecodeError):
+        return False
+    # Field 4 is the part of the source file system, field 5 the mount point (proc(5)).
+    return any(
+        fields[3].endswith(f"/{path.name}/run") and fields[4] == "/run/libvirt"
+        for fields in (line.split() for line in mounts.splitlines())
+    )
+
+
+def _mounts(path: Path) -> list[str]:
+    """What is mounted of the recorded mounts, last made first, and whatever else is mounted in the workspace."""
+    try:
+        recorded = set((path / "mounts").read_text().splitlines())
+    except FileNotFoundError:
+        recorded = set()
+    present = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return [mount for mount in reversed(present) if mount in recorded or mount.startswith(f"{path}/")]
+
+
+def _cgroup_roots() -> list[Path]:
+    lines = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    return [Path(fields[1]) for fields in lines if fields[2] in ("cgroup", "cgroup2")]
+
+
+def _remove_cgroup(path: Path) -> None:
+    for directory, _, _ in os.walk(path, topdown=False):
+        try:
+            processes.wait_until(lambda d=directory: _try_rmdir(d), f"rmdir {directory}", 5.0)  # type: ignore[misc]
+        except TimeoutError as error:
+            print(f"vmqos lab: {error}", file=sys.stderr)
+
+
+def _try_rmdir(path: str) -> bool:
+    """Remove a cgroup, which the kernel refuses for a moment after its last process."""
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
