@@ -3,8 +3,14 @@
 
 from __future__ import annotations
 
+import difflib
 import enum
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vmqos.openstack import cpu_spec
 
 
 class CachePolicy(enum.Enum):
@@ -36,3 +42,182 @@ class CacheRequest:
     bandwidth_percent: int | None = None
     bandwidth_mbps: int | None = None
     vcpus: frozenset[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpecError:
+    """One extra spec that can't be followed.
+
+    :ivar key: the extra spec's key.
+    :ivar value: its value, as found.
+    :ivar allowed: what is allowed instead, a clause that ends without a full stop.
+    """
+
+    key: str
+    value: str
+    allowed: str
+
+    def __str__(self) -> str:
+        value = self.value if len(self.value) <= _LONGEST_SHOWN else self.value[:_LONGEST_SHOWN] + "..."
+        return f"{self.key}={value!r}: {self.allowed}"
+
+
+class InvalidExtraSpecs(ValueError):
+    """Extra specs that can't be followed.
+
+    :ivar errors: what is wrong, never empty.
+    """
+
+    def __init__(self, errors: tuple[SpecError, ...]) -> None:
+        self.errors = errors
+        super().__init__("; ".join(map(str, errors)))
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedSpecs:
+    """What :func:`parse` made of a flavor's extra specs.
+
+    :ivar request: what is asked for; ``None`` where nothing is, or where anything is wrong: half a promise is none.
+    :ivar errors: everything that is wrong, in the order of :data:`KEYS`, misspelt keys last.
+    """
+
+    request: CacheRequest | None
+    errors: tuple[SpecError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One extra spec of the grammar.
+
+    :ivar name: its key.
+    :ivar field: the field of :class:`CacheRequest` that it fills.
+    :ivar pattern: a regular expression (ASCII, whole value) that every allowed value matches.
+    :ivar allowed: what is allowed, for error messages.
+    :ivar convert: makes the field's value of a text that matches; raises ``ValueError`` for one that is not allowed all
+        the same.
+    """
+
+    name: str
+    field: str
+    pattern: str
+    allowed: str
+    convert: Callable[[str], object] = int
+
+
+_LONGEST_SHOWN = 80
+_COUNT = r"[1-9][0-9]{0,8}"
+_COUNT_ALLOWED = "an integer from 1 up is allowed, in plain decimal digits"
+
+WAYS = Key("hw:cache_ways", "ways", _COUNT, _COUNT_ALLOWED)
+POLICY = Key("hw:cache_policy", "policy", "exclusive|shared", "'exclusive' or 'shared' is allowed", CachePolicy)
+CODE_WAYS = Key("hw:cache_code_ways", "code_ways", _COUNT, _COUNT_ALLOWED)
+DATA_WAYS = Key("hw:cache_data_ways", "data_ways", _COUNT, _COUNT_ALLOWED)
+L2_WAYS = Key("hw:l2_cache_ways", "l2_ways", _COUNT, _COUNT_ALLOWED)
+BANDWIDTH_PERCENT = Key(
+    "hw:mem_bandwidth_percent", "bandwidth_percent", "[1-9][0-9]?|100", "an integer from 1 to 100 is allowed"
+)
+BANDWIDTH_MBPS = Key("hw:mem_bandwidth_mbps", "bandwidth_mbps", _COUNT, _COUNT_ALLOWED + " (MB/s)")
+VCPUS = Key(
+    "hw:cache_vcpus",
+    "vcpus",
+    cpu_spec.PATTERN,
+    "a list of vCPU numbers (0 to 9999) and ranges that leaves at least one is allowed, such as '0-3,^2'",
+    cpu_spec.parse,
+)
+
+KEYS = (WAYS, POLICY, CODE_WAYS, DATA_WAYS, L2_WAYS, BANDWIDTH_PERCENT, BANDWIDTH_MBPS, VCPUS)
+"""The whole grammar."""
+
+SUPPORTED = frozenset({WAYS.name, POLICY.name})
+"""The keys that this release acts on; the others are understood and reported."""
+
+_NAMES = frozenset(key.name for key in KEYS)
+_FAMILIES = ("hw:cache_", "hw:l2_cache", "hw:mem_bandwidth")
+
+
+def parse(specs: Mapping[str, str]) -> ParsedSpecs:
+    """Read a flavor's extra specs; never fails, whatever they say.
+
+    Keys of others are ignored. A key that is no extra spec of ours but looks like one misspelt is an error, because a
+    promise must not be dropped silently.
+
+    :param specs: all extra specs of the flavor.
+    """
+    values: dict[str, Any] = {}
+    errors: list[SpecError] = []
+    for key in KEYS:
+        if key.name not in specs:
+            continue
+        text = specs[key.name]
+        try:
+            values[key.field] = _read(key, text)
+        except ValueError:
+            errors.append(SpecError(key.name, text, key.allowed))
+        misplaced = _misplaced(key, specs)
+        if misplaced:
+            errors.append(SpecError(key.name, text, misplaced))
+    for name, text in specs.items():
+        meant = _meant(name)
+        if meant:
+            errors.append(SpecError(name, text, f"there is no such extra spec, did you mean {meant}?"))
+    if errors or not values:
+        return ParsedSpecs(None, tuple(errors))
+    return ParsedSpecs(replace(CacheRequest(), **values))
+
+
+def parse_strict(specs: Mapping[str, str]) -> CacheRequest | None:
+    """Read a flavor's extra specs; ``None`` where they ask for nothing.
+
+    :raises InvalidExtraSpecs: if anything is wrong with them.
+    """
+    parsed = parse(specs)
+    if parsed.errors:
+        raise InvalidExtraSpecs(parsed.errors)
+    return parsed.request
+
+
+def unsupported(request: CacheRequest) -> tuple[str, ...]:
+    """The keys of the request that this release does not act on, in the order of :data:`KEYS`."""
+    nothing = CacheRequest()
+    return tuple(
+        key.name
+        for key in KEYS
+        if key.name not in SUPPORTED and getattr(request, key.field) != getattr(nothing, key.field)
+    )
+
+
+def _read(key: Key, text: str) -> object:
+    if not re.fullmatch(key.pattern, text):
+        raise ValueError(text)
+    return key.convert(text)
+
+
+def _misplaced(key: Key, specs: Mapping[str, str]) -> str:
+    """Why the key may not stand beside the other ones, or without them; empty where it may."""
+    l3_ways = (WAYS, CODE_WAYS, DATA_WAYS)
+    if key is POLICY and not _any_of(specs, *l3_ways):
+        return f"allowed only together with {WAYS.name}, or with {CODE_WAYS.name} and {DATA_WAYS.name}"
+    if key in (CODE_WAYS, DATA_WAYS):
+        other = DATA_WAYS if key is CODE_WAYS else CODE_WAYS
+        if WAYS.name in specs:
+            return f"allowed only instead of {WAYS.name}, not beside it"
+        if other.name not in specs:
+            return f"allowed only together with {other.name}"
+    if key is BANDWIDTH_MBPS and BANDWIDTH_PERCENT.name in specs:
+        return f"allowed only instead of {BANDWIDTH_PERCENT.name}, not beside it"
+    if key is VCPUS and not _any_of(specs, *l3_ways, L2_WAYS):
+        return f"allowed only together with {WAYS.name} or another key that asks for ways"
+    return ""
+
+
+def _any_of(specs: Mapping[str, str], *keys: Key) -> bool:
+    return any(key.name in specs for key in keys)
+
+
+def _meant(name: str) -> str:
+    """The key of ours that a misspelt one probably stands for; empty where it is ours, or somebody else's."""
+    likely = name.strip().lower().replace("-", "_").replace("hw:l3_cache", "hw:cache")
+    if name in _NAMES or not likely.startswith(_FAMILIES):
+        return ""
+    close = difflib.get_close_matches(likely, sorted(_NAMES), n=1, cutoff=0.8)
+    return close[0] if close else ""

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The grammar of the extra specs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmqos.openstack import extra_specs
+from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+
+REQUESTS: list[tuple[dict[str, str], CacheRequest | None]] = [
+    ({}, None),
+    ({"hw:cpu_policy": "dedicated", "resources:CUSTOM_CACHE_WAY": "2"}, None),
+    ({"hw:cache_ways": "2"}, CacheRequest(ways=2)),
+    ({"hw:cache_ways": "999"}, CacheRequest(ways=999)),
+    ({"hw:cache_ways": "1", "hw:cache_policy": "exclusive"}, CacheRequest(ways=1)),
+    ({"hw:cache_ways": "4", "hw:cache_policy": "shared"}, CacheRequest(ways=4, policy=CachePolicy.SHARED)),
+    ({"hw:cache_code_ways": "1", "hw:cache_data_ways": "3"}, CacheRequest(code_ways=1, data_ways=3)),
+    (
+        {"hw:cache_code_ways": "1", "hw:cache_data_ways": "3", "hw:cache_policy": "shared"},
+        CacheRequest(code_ways=1, data_ways=3, policy=CachePolicy.SHARED),
+    ),
+    ({"hw:l2_cache_ways": "8"}, CacheRequest(l2_ways=8)),
+    ({"hw:mem_bandwidth_percent": "1"}, CacheRequest(bandwidth_percent=1)),
+    ({"hw:mem_bandwidth_percent": "100"}, CacheRequest(bandwidth_percent=100)),
+    ({"hw:mem_bandwidth_mbps": "12000"}, CacheRequest(bandwidth_mbps=12000)),
+    ({"hw:cache_ways": "2", "hw:cache_vcpus": "0-3,^2"}, CacheRequest(ways=2, vcpus=frozenset({0, 1, 3}))),
+    ({"hw:l2_cache_ways": "2", "hw:cache_vcpus": "0"}, CacheRequest(l2_ways=2, vcpus=frozenset({0}))),
+]
+
+COUNTS = ("hw:cache_ways", "hw:l2_cache_ways", "hw:mem_bandwidth_mbps", "hw:mem_bandwidth_percent")
+
+NO_COUNT = (
+    "two", "", " ", "0", "-1", "+1", "2.0", "2e1", "0x2", "02", " 2", "2 ", "2\n", "1_000",
+    "\u0662", "\uff12", "\u00b2", "9" * 10, "9" * 5000, "None", "2,3", "\x00",
+)  # fmt: skip
+
+MISPLACED = [
+    ({"hw:cache_policy": "shared"}, "hw:cache_policy", "hw:cache_ways"),
+    ({"hw:cache_policy": "exclusive", "hw:l2_cache_ways": "2"}, "hw:cache_policy", "hw:cache_ways"),
+    ({"hw:cache_code_ways": "1"}, "hw:cache_code_ways", "hw:cache_data_ways"),
+    ({"hw:cache_data_ways": "1"}, "hw:cache_data_ways", "hw:cache_code_ways"),
+    (
+        {"hw:cache_ways": "2", "hw:cache_code_ways": "1", "hw:cache_data_ways": "1"},
+        "hw:cache_data_ways",
+        "hw:cache_ways",
+    ),
+    (
+        {"hw:mem_bandwidth_percent": "10", "hw:mem_bandwidth_mbps": "100"},
+        "hw:mem_bandwidth_mbps",
+        "hw:mem_bandwidth_percent",
+    ),
+    ({"hw:cache_vcpus": "0-3"}, "hw:cache_vcpus", "hw:cache_ways"),
+    ({"hw:cache_vcpus": "0-3", "hw:mem_bandwidth_percent": "10"}, "hw:cache_vcpus", "hw:cache_ways"),
+]
+
+MISSPELT = {
+    "hw:cache_way": "hw:cache_ways",
+    "hw:cache_wayss": "hw:cache_ways",
+    "hw:Cache_Ways": "hw:cache_ways",
+    "hw:cache-ways": "hw:cache_ways",
+    " hw:cache_ways": "hw:cache_ways",
+    "hw:l3_cache_ways": "hw:cache_ways",
+    "hw:cache_polcy": "hw:cache_policy",
+    "hw:cache_code_way": "hw:cache_code_ways",
+    "hw:l2_cache_way": "hw:l2_cache_ways",
+    "hw:mem_bandwidth_pct": "hw:mem_bandwidth_percent",
+    "hw:mem_bandwidth_mbs": "hw:mem_bandwidth_mbps",
+    "hw:cache_vcpu": "hw:cache_vcpus",
+}
+
+OTHERS = (
+    "hw:cache_l3.0",
+    "hw:cpu_cores",
+    "hw:mem_page_size",
+    "hw:cpu_realtime_mask",
+    "cache_ways",
+    "trait:CUSTOM_CACHE_WAYS",
+)
+
+
+@pytest.mark.parametrize(("specs", "request_"), REQUESTS)
+def test_specs_become_a_request(specs: dict[str, str], request_: CacheRequest | None) -> None:
+    parsed = extra_specs.parse(specs)
+    assert parsed.errors == ()
+    assert parsed.request == request_
+    assert extra_specs.parse_strict(specs) == request_
+
+
+@pytest.mark.parametrize("key", COUNTS)
+@pytest.mark.parametrize("value", NO_COUNT)
+def test_a_value_that_is_no_count_is_an_error_that_names_it(key: str, value: str) -> None:
+    (error,) = extra_specs.parse({key: value}).errors
+    assert (error.key, error.value) == (key, value)
+    assert "an integer from 1" in error.allowed
+    assert str(error).startswith(f"{key}=")
+    assert str(error).isprintable()
+    assert len(str(error)) < 300
+
+
+@pytest.mark.parametrize("value", ["101", "1000", "50%"])
+def test_a_percentage_ends_at_100(value: str) -> None:
+    (error,) = extra_specs.parse({"hw:mem_bandwidth_percent": value}).errors
+    assert "from 1 to 100" in error.allowed
+
+
+@pytest.mark.parametrize("value", ["", "Shared", "exclusiv", "shared ", "exclusive|shared"])
+def test_a_policy_is_one_of_two_words(value: str) -> None:
+    (error,) = extra_specs.parse({"hw:cache_ways": "2", "hw:cache_policy": value}).errors
+    assert (error.key, error.value) == ("hw:cache_policy", value)
+    assert "'exclusive' or 'shared'" in str(error)
+
+
+@pytest.mark.parametrize("value", ["", "^0", "0-3,^0-3", "3-0", "a", "0,,1", "0-99999"])
+def test_vcpus_are_a_cpu_list_that_leaves_at_least_one(value: str) -> None:
+    (error,) = extra_specs.parse({"hw:cache_ways": "2", "hw:cache_vcpus": value}).errors
+    assert (error.key, error.value) == ("hw:cache_vcpus", value)
+    assert "0-3,^2" in str(error)
+
+
+@pytest.mark.parametrize(("specs", "key", "other"), MISPLACED)
+def test_keys_that_do_not_go_together_are_errors_that_name_the_other_one(
+    specs: dict[str, str], key: str, other: str
+) -> None:
+    parsed = extra_specs.parse(specs)
+    assert parsed.request is None
+    assert [error.allowed for error in parsed.errors if error.key == key and other in error.allowed]
+
+
+@pytest.mark.parametrize("key", MISSPELT)
+def test_a_misspelt_key_is_an_error_with_a_suggestion(key: str) -> None:
+    (error,) = extra_specs.parse({key: "2"}).errors
+    assert error.key == key
+    assert error.allowed.endswith(f"did you mean {MISSPELT[key]}?")
+
+
+@pytest.mark.parametrize("key", OTHERS)
+def test_keys_of_others_are_ignored(key: str) -> None:
+    assert extra_specs.parse({key: "x"}) == extra_specs.ParsedSpecs(None)
+
+
+def test_one_bad_key_does_not_hide_the_others() -> None:
+    parsed = extra_specs.parse(
+        {"hw:cache_vcpus": "x", "hw:cache_way": "1", "hw:cache_policy": "none", "hw:cache_ways": "0"}
+    )
+    assert [error.key for error in parsed.errors] == [
+        "hw:cache_ways",
+        "hw:cache_policy",
+        "hw:cache_vcpus",
+        "hw:cache_way",
+    ]
+
+
+def test_half_a_promise_is_none() -> None:
+    assert extra_specs.parse({"hw:cache_ways": "2", "hw:cache_policy": "sharde"}).request is None
+
+
+def test_the_strict_form_raises_with_all_errors() -> None:
+    with pytest.raises(
+        extra_specs.InvalidExtraSpecs, match=r"hw:cache_ways='two'.*; hw:mem_bandwidth_mbps='fast'"
+    ) as raised:
+        extra_specs.parse_strict({"hw:cache_ways": "two", "hw:mem_bandwidth_mbps": "fast"})
+    assert len(raised.value.errors) == 2
+
+
+@pytest.mark.parametrize(
+    ("request_", "keys"),
+    [
+        (CacheRequest(ways=2, policy=CachePolicy.SHARED), ()),
+        (CacheRequest(ways=2, vcpus=frozenset({0})), ("hw:cache_vcpus",)),
+        (CacheRequest(code_ways=1, data_ways=1), ("hw:cache_code_ways", "hw:cache_data_ways")),
+        (CacheRequest(l2_ways=1, bandwidth_percent=5), ("hw:l2_cache_ways", "hw:mem_bandwidth_percent")),
+        (CacheRequest(ways=1, bandwidth_mbps=5), ("hw:mem_bandwidth_mbps",)),
+    ],
+)
+def test_keys_that_are_not_acted_on_yet_are_named(request_: CacheRequest, keys: tuple[str, ...]) -> None:
+    assert extra_specs.unsupported(request_) == keys
+
+
+def test_it_imports_where_nothing_else_is_installed() -> None:
+    program = (
+        "import sys; import vmqos.openstack.extra_specs; "
+        "found = {name.split('.')[0] for name in sys.modules}; "
+        "sys.exit(bool(found & {'libvirt', 'openstack', 'oslo_config', 'oslo_log'}))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@given(st.integers(1, 999_999_999))
+def test_every_count_is_read_back(count: int) -> None:
+    assert extra_specs.parse({"hw:cache_ways": str(count)}) == extra_specs.ParsedSpecs(CacheRequest(ways=count))
+
+
+KEYS = st.sampled_from([key.name for key in extra_specs.KEYS] + list(MISSPELT)) | st.text(max_size=20)
+VALUES = st.sampled_from(["1", "2", "100", "101", "exclusive", "shared", "0-3,^2", "^1"]) | st.text(max_size=20)
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=8))
+def test_any_specs_give_a_request_or_errors_that_name_what_was_given(specs: dict[str, str]) -> None:
+    parsed = extra_specs.parse(specs)
+    assert not (parsed.request and parsed.errors)
+    for error in parsed.errors:
+        assert specs[error.key] == error.value
+    ours = {key.name for key in extra_specs.KEYS} & specs.keys()
+    assert bool(parsed.request) == (bool(ours) and not parsed.errors)
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=8), st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=4))
+def test_what_others_write_changes_nothing(specs: dict[str, str], others: dict[str, str]) -> None:
+    strangers = {f"other:{key}": value for key, value in others.items()}
+    assert extra_specs.parse(strangers | specs) == extra_specs.parse(specs | strangers) == extra_specs.parse(specs)
