@@ -111,8 +111,9 @@ class Capabilities:
 
         The kernel's rule (``closid_init``); 1 where nothing can be allocated.
         """
-        resources = (*self.caches.values(), *self.bandwidths.values())
-        return min((resource.num_closids for resource in resources), default=1)
+        of_caches = (resource.num_closids for resource in self.caches.values())
+        of_bandwidths = (resource.num_closids for resource in self.bandwidths.values())
+        return min((*of_caches, *of_bandwidths), default=1)
 
     @property
     def l3(self) -> CacheResource | None:

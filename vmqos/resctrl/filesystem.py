@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of one mounted resctrl: reading, writing, directories, and the lock between applications.
+
+Everything is opened for one call and closed again, so that the operator can unmount resctrl at any time but while the
+lock is held. Calls go to the kernel by file descriptor: the built-in ``open()`` costs more than twice as much.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+
+from vmqos.resctrl import exceptions
+
+LAST_CMD_STATUS = "info/last_cmd_status"
+
+_CHUNK = 65536
+_GONE = (errno.ENOENT, errno.ENODEV)
+_FIRST_PAUSE = 0.0005
+_LONGEST_PAUSE = 0.05
+
+
+def join(*parts: str) -> str:
+    """One path from its parts; empty parts (the root, the default group) leave no trace."""
+    return "/".join(filter(None, parts))
+
+
+class Filesystem:
+    """A mounted resctrl. Paths are relative to its root; ``""`` is the root itself.
+
+    :param root: the mount point, see :func:`vmqos.resctrl.mount.find`.
+    :ivar takes_task_lists: whether the kernel takes several task ids in one write (Linux 6.8 and later); ``True``
+        until :func:`vmqos.resctrl.tasks.move` has seen it refuse.
+    """
+
+    __slots__ = ("root", "takes_task_lists")
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.takes_task_lists = True
+
+    def __repr__(self) -> str:
+        return f"Filesystem({self.root!r})"
+
+    def path(self, *relative: str) -> str:
+        """The absolute path of a file or directory."""
+        return join(self.root, *relative)
+
+    def read(self, *relative: str) -> str:
+        """The whole text of a file.
+
+        :raises vmqos.resctrl.exceptions.Vanished: if it does not exist (any more).
+        :raises vmqos.resctrl.exceptions.Unreadable: if it can't be read.
+        :raises vmqos.resctrl.exceptions.DeadMount: if it is a simulator's and the simulator has ended.
+        """
+        return self.read_bytes(*relative).decode(errors="replace")
+
+    def read_bytes(self, *relative: str) -> bytes:
+        """The same as :meth:`read`, undecoded: for files that are read often."""
+        path = self.path(*relative)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                content = chunk = os.read(descriptor, _CHUNK)
+                while chunk:
+                    chunk = os.read(descriptor, _CHUNK)
+                    content += chunk
+                return content
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise self._unreadable(error, path) from error
+
+    def listdir(self, *relative: str) -> list[str]:
+        """The names in a directory, files and directories alike, in no particular order.
+
+        :raises vmqos.resctrl.exceptions.Vanished: if it does not exist (any more).
+        """
+        path = self.path(*relative)
+        try:
+            return os.listdir(path)
+        except OSError as error:
+            raise self._unreadable(error, path) from error
+
+    def directories(self, *relative: str) -> list[str]:
+        """The names of the directories in a directory, in ascending order.
+
+        :raises vmqos.resctrl.exceptions.Vanished: if it does not exist (any more).
+        """
+        path = self.path(*relative)
+        try:
+            with os.scandir(path) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        except OSError as error:
+            raise self._unreadable(error, path) from error
+
+    def write(self, relative: str, text: str) -> None:
+        """Write one command to a file, in one call of the kernel.
+
+        :param text: the command; the line break at its end, without which the kernel refuses it, is added if missing.
+        :raises vmqos.resctrl.exceptions.Vanished: if the file does not exist (any more).
+        :raises vmqos.resctrl.exceptions.ReadOnly: if resctrl is mounted read-only.
+        :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses it.
+        """
+        path = self.path(relative)
+        data = text if text.endswith("\n") else f"{text}\n"
+        reached = False
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                reached = True
+                raw = data.encode()
+                if os.write(descriptor, raw) != len(raw):
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            # Where not even the open succeeded, the status would be an older command's.
+            status = self.last_cmd_status() if reached else ""
+            raise self._refused(error, "write", path, data, status) from error
+
+    def mkdir(self, relative: str) -> None:
+        """Make a group.
+
+        :raises vmqos.resctrl.exceptions.Vanished: if the parent directory does not exist (any more).
+        :raises vmqos.resctrl.exceptions.ReadOnly: if resctrl is mounted read-only.
+        :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses it.
+        """
+        path = self.path(relative)
+        self._change_tree("mkdir", path, "", lambda: os.mkdir(path, 0o755))
+
+    def rmdir(self, relative: str) -> None:
+        """Remove a group; its tasks go to the parent (those of a control group to the default group).
+
+        :raises vmqos.resctrl.exceptions.Vanished: if the group does not exist (any more).
+        :raises vmqos.resctrl.exceptions.ReadOnly: if resctrl is mounted read-only.
+        :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses it.
+        """
+        path = self.path(relative)
+        self._change_tree("rmdir", path, "", lambda: os.rmdir(path))
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename or move a monitoring group.
+
+        :raises vmqos.resctrl.exceptions.Vanished: if the group or the destination's parent does not exist (any more).
+        :raises vmqos.resctrl.exceptions.ReadOnly: if resctrl is mounted read-only.
+        :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses it.
+        """
+        source, target = self.path(old), self.path(new)
+        self._change_tree("rename", source, target, lambda: os.rename(source, target))
+
+    def last_cmd_status(self) -> str:
+        """The kernel's word on the last command, without the last line break; empty if all was well or it is unreadable."""
+        try:
+            status = self.read(LAST_CMD_STATUS).strip("\n")
+        except exceptions.ResctrlError:
+            return ""
+        return "" if status == "ok" else status
+
+    @contextlib.contextmanager
+    def lock(self, exclusive: bool, timeout: float | None = None) -> Iterator[None]:
+        """Hold the lock between applications on resctrl: ``flock`` on the root directory.
+
+        The kernel documents it ("Locking between applications"); libvirt and pqos take it. It belongs to the open
+        directory, so a thread that takes it twice waits for itself.
+
+        :param exclusive: whether to change something (``LOCK_EX``) or only to read (``LOCK_SH``).
+        :param timeout: seconds to wait, 0 or more; ``None`` waits for ever.
+        :raises vmqos.resctrl.exceptions.LockTimeout: if another process kept the lock.
+        :raises vmqos.resctrl.exceptions.Vanished: if the root does not exist.
+        """
+        try:
+            descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise self._unreadable(error, self.root) from error
+        try:
+            self._flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH, timeout)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _flock(self, descriptor: int, operation: int, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                left = _LONGEST_PAUSE if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    raise exceptions.LockTimeout(
+                        path=self.root, timeout=timeout, holders=_lock_holders(descriptor)
+                    ) from error
+            except OSError as error:
+                raise self._unreadable(error, self.root) from error
+            time.sleep(min(pause, left))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _change_tree(self, action: str, path: str, data: str, change: Callable[[], None]) -> None:
+        """Make, remove or rename a directory.
+
+        mkdir and rmdir do not clear ``last_cmd_status`` on kernels up to 6.12 at least: messages pile up in its 512
+        bytes until the newest no longer fits. So a failed command is given a second time, now with a clear status.
+        """
+        try:
+            return change()
+        except OSError as error:
+            if error.errno in _GONE:
+                raise self._refused(error, action, path, data, "") from error
+        self._clear_last_cmd_status()
+        try:
+            change()
+        except OSError as error:
+            raise self._refused(error, action, path, data, self.last_cmd_status()) from error
+
+    def _clear_last_cmd_status(self) -> None:
+        """Write the default group's mode as it is: the kernel clears the status and finds nothing to do."""
+        with contextlib.suppress(exceptions.ResctrlError):
+            self.write("mode", self.read("mode"))
+
+    def _unreadable(self, error: OSError, path: str) -> exceptions.ResctrlError:
+        if error.errno in _GONE:
+            return exceptions.Vanished(path=path)
+        if error.errno == errno.ENOTCONN:
+            return exceptions.DeadMount(path=self.root)
+        return exceptions.Unreadable(path=path, errno_name=_name(error))
+
+    def _refused(self, error: OSError, action: str, path: str, data: str, status: str) -> exceptions.ResctrlError:
+        if error.errno in _GONE:
+            return exceptions.Vanished(path=path)
+        if error.errno == errno.ENOTCONN:
+            return exceptions.DeadMount(path=self.root)
+        if error.errno == errno.EROFS:
+            return exceptions.ReadOnly(path=self.root)
+        return exceptions.CommandFailed(
+            action=action, path=path, data=data, errno_name=_name(error), last_cmd_status=status
+        )
+
+
+def _name(error: OSError) -> str:
+    return errno.errorcode.get(error.errno or 0, str(error.errno))
+
+
+def _lock_holders(descriptor: int) -> str:
+    """Who holds a lock on the open file: processes' ids and names from ``/proc/locks``, as far as to be seen here."""
+    status = os.fstat(descriptor)
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    found = []
+    with contextlib.suppress(OSError), open("/proc/locks", encoding="utf-8") as locks:
+        for line in locks:
+            fields = line.split()
+            if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == file:
+                found.append(f"process {fields[4]} ({_command(fields[4])})")
+    return f"it is held by {', '.join(found)}" if found else "its holder can't be seen from here"
+
+
+def _command(pid: str) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
+            return comm.read().strip()
+    except OSError:
+        return "ended, or in another namespace"

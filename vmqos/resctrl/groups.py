@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Control groups and monitoring groups: what there is, making, changing, removing.
+
+The name of a control group is that of its directory below the root; ``""`` is the default group. Whoever reads and then
+writes holds :meth:`vmqos.resctrl.filesystem.Filesystem.lock`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from vmqos.resctrl import exceptions, schemata
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.filesystem import Filesystem, join
+
+MON_GROUPS = "mon_groups"
+NO_GROUPS = frozenset({"info", "mon_data", MON_GROUPS})
+"""The directories beside the control groups that the kernel itself makes."""
+
+_IMPOSSIBLE = frozenset({"", ".", ".."}) | NO_GROUPS
+
+
+@dataclass(frozen=True, slots=True)
+class ControlGroup:
+    """A control group as it was read.
+
+    :ivar name: its name; empty for the default group.
+    :ivar mode: ``shareable``, ``exclusive``, ``pseudo-locksetup`` or ``pseudo-locked``.
+    :ivar schemata: each resource's values by cache id (:func:`vmqos.resctrl.schemata.parse`).
+    """
+
+    name: str
+    mode: str
+    schemata: Mapping[str, Mapping[int, str]] = field(hash=False)
+
+    def masks(self, resource: str) -> dict[int, CapacityBitmask]:
+        """The capacity bitmasks of one resource by cache id; none where the group has none (yet).
+
+        :raises vmqos.resctrl.exceptions.InvalidBitmask: if its values are no masks.
+        """
+        return schemata.masks_of(self.schemata, resource)
+
+
+def list_control_groups(fs: Filesystem) -> list[ControlGroup]:
+    """Every control group, the default one first, the others by name; one that is removed meanwhile is left out.
+
+    :raises vmqos.resctrl.exceptions.Vanished: if resctrl is not mounted (any more).
+    """
+    found = [_read(fs, "")]
+    for name in fs.directories():
+        if name not in NO_GROUPS:
+            try:
+                found.append(_read(fs, name))
+            except exceptions.Vanished:
+                continue
+    return found
+
+
+def _read(fs: Filesystem, name: str) -> ControlGroup:
+    return ControlGroup(name, fs.read(name, "mode").strip(), schemata.parse(fs.read(name, "schemata")))
+
+
+def create(fs: Filesystem, name: str) -> None:
+    """Make a control group. It starts with every way that no exclusive group holds, and with no task.
+
+    :raises vmqos.resctrl.exceptions.InvalidGroupName: if no group can have that name.
+    :raises vmqos.resctrl.exceptions.GroupExists: if the name is taken.
+    :raises vmqos.resctrl.exceptions.NoClosidLeft: if every CLOSID is taken.
+    :raises vmqos.resctrl.exceptions.NoRmidLeft: if every RMID is taken: a control group needs one, too.
+    :raises vmqos.resctrl.exceptions.RmidsInLimbo: if no RMID is free yet.
+    :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses for any other reason.
+    """
+    _check(name)
+    _explained(lambda: fs.mkdir(name))
+
+
+def remove(fs: Filesystem, name: str) -> None:
+    """Remove a control group with its monitoring groups; its tasks go to the default group.
+
+    :raises vmqos.resctrl.exceptions.InvalidGroupName: if no group can have that name.
+    :raises vmqos.resctrl.exceptions.Vanished: if there is none.
+    :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses.
+    """
+    _check(name)
+    fs.rmdir(name)
+
+
+def write_masks(fs: Filesystem, name: str, resource: str, masks: Mapping[int, CapacityBitmask]) -> None:
+    """Set the masks of some caches, all or none of them; the other caches keep theirs.
+
+    :param masks: at least one mask by cache id.
+    :raises vmqos.resctrl.exceptions.MasksOverlap: if an exclusive group would lose ways by it.
+    :raises vmqos.resctrl.exceptions.Vanished: if there is no such group.
+    :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses for any other reason. An unknown cache id is
+        refused without a reason.
+    """
+    _explained(lambda: fs.write(join(name, "schemata"), schemata.format_masks(resource, masks)))
+
+
+def set_mode(fs: Filesystem, name: str, mode: str) -> None:
+    """Set the mode: ``shareable``, or ``exclusive`` so that the kernel itself keeps others out of the group's ways.
+
+    :raises vmqos.resctrl.exceptions.MasksOverlap: if another group, the default one included, has one of the ways.
+    :raises vmqos.resctrl.exceptions.Vanished: if there is no such group.
+    :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses for any other reason.
+    """
+    _explained(lambda: fs.write(join(name, "mode"), mode))
+
+
+def monitoring_directory(control: str, name: str) -> str:
+    """The directory of a monitoring group below the root."""
+    return join(control, MON_GROUPS, name)
+
+
+def list_monitoring_groups(fs: Filesystem, control: str) -> list[str]:
+    """The names of a control group's monitoring groups, in ascending order; none where nothing can be monitored.
+
+    :raises vmqos.resctrl.exceptions.Vanished: if there is no such control group.
+    """
+    try:
+        return fs.directories(control, MON_GROUPS)
+    except exceptions.Vanished:
+        fs.listdir(control)
+        return []
+
+
+def create_monitoring_group(fs: Filesystem, control: str, name: str) -> None:
+    """Make a monitoring group. It starts with no task and takes those of its control group only.
+
+    :raises vmqos.resctrl.exceptions.InvalidGroupName: if no group can have that name.
+    :raises vmqos.resctrl.exceptions.GroupExists: if the name is taken.
+    :raises vmqos.resctrl.exceptions.NoRmidLeft: if every RMID is taken.
+    :raises vmqos.resctrl.exceptions.RmidsInLimbo: if no RMID is free yet.
+    :raises vmqos.resctrl.exceptions.Vanished: if there is no such control group.
+    :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses for any other reason.
+    """
+    _check(name)
+    _explained(lambda: fs.mkdir(monitoring_directory(control, name)))
+
+
+def remove_monitoring_group(fs: Filesystem, control: str, name: str) -> None:
+    """Remove a monitoring group; its tasks are counted by the control group from then on.
+
+    :raises vmqos.resctrl.exceptions.InvalidGroupName: if no group can have that name.
+    :raises vmqos.resctrl.exceptions.Vanished: if there is none.
+    :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses.
+    """
+    _check(name)
+    fs.rmdir(monitoring_directory(control, name))
+
+
+def move_monitoring_group(fs: Filesystem, name: str, from_control: str, to_control: str) -> None:
+    """Move a monitoring group with its tasks into another control group; it keeps its RMID and its counters.
+
+    Linux 6.4 and later; before, and for groups that monitor CPUs, the kernel refuses with EPERM.
+
+    :raises vmqos.resctrl.exceptions.InvalidGroupName: if no group can have that name.
+    :raises vmqos.resctrl.exceptions.GroupExists: if the name is taken there.
+    :raises vmqos.resctrl.exceptions.Vanished: if there is no such monitoring or control group.
+    :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses for any other reason.
+    """
+    _check(name)
+    source, target = monitoring_directory(from_control, name), monitoring_directory(to_control, name)
+    _explained(lambda: fs.rename(source, target))
+
+
+def _check(name: str) -> None:
+    if name in _IMPOSSIBLE or "/" in name or "\n" in name or "\0" in name:
+        raise exceptions.InvalidGroupName(name=name)
+
+
+def _explained(command: Callable[[], None]) -> None:
+    try:
+        command()
+    except exceptions.CommandFailed as failure:
+        raise _kind(failure).of(failure) from failure
+
+
+def _kind(failure: exceptions.CommandFailed) -> type[exceptions.CommandFailed]:
+    status = failure.last_cmd_status.lower()
+    match failure.action, failure.errno_name:
+        case _, "EEXIST":
+            return exceptions.GroupExists
+        case "mkdir", "ENOSPC":
+            return exceptions.NoClosidLeft if "closid" in status else exceptions.NoRmidLeft
+        case "mkdir", "EBUSY":
+            return exceptions.RmidsInLimbo
+        case "write", "EINVAL" if "overlaps" in status:
+            return exceptions.MasksOverlap
+    return exceptions.CommandFailed

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading ``info/``: what this machine's resctrl can do with this mount."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from vmqos.resctrl import exceptions, schemata
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import BandwidthResource, CacheResource, Capabilities, Monitoring
+from vmqos.resctrl.filesystem import Filesystem
+
+_CACHE = re.compile(r"L[0-9](?:CODE|DATA)?")
+_MONITORING = "L3_MON"
+_EVENT_SETTING = "_config"
+
+T = TypeVar("T")
+
+
+def read_capabilities(fs: Filesystem) -> Capabilities:
+    """What ``info/`` offers. Files and resources that this version does not know are passed over.
+
+    Files that came with later kernels may be missing: ``shareable_bits`` (4.14), ``sparse_masks`` (6.7).
+
+    :raises vmqos.resctrl.exceptions.Vanished: if resctrl is not mounted (any more).
+    :raises vmqos.resctrl.exceptions.UnexpectedContent: if a file that is needed can't be understood.
+    """
+    online = {resource: tuple(sorted(values)) for resource, values in schemata.parse(fs.read("schemata")).items()}
+    caches, bandwidths, monitoring = {}, {}, None
+    for name in fs.directories("info"):
+        files = set(fs.listdir("info", name))
+        cache_ids = online.get(name, ())
+        if name == _MONITORING:
+            monitoring = _monitoring(fs, files)
+        elif "cbm_mask" in files and _CACHE.fullmatch(name):
+            caches[name] = _cache(fs, name, files, cache_ids)
+        elif "min_bandwidth" in files:
+            bandwidths[name] = _bandwidth(fs, name, files, cache_ids)
+    return Capabilities(caches=caches, bandwidths=bandwidths, monitoring=monitoring)
+
+
+def _cache(fs: Filesystem, name: str, files: set[str], cache_ids: tuple[int, ...]) -> CacheResource:
+    directory = f"info/{name}"
+    shareable = _mask(fs, f"{directory}/shareable_bits") if "shareable_bits" in files else CapacityBitmask()
+    return CacheResource(
+        name=name,
+        num_closids=_integer(fs, f"{directory}/num_closids"),
+        cbm_mask=_mask(fs, f"{directory}/cbm_mask"),
+        min_cbm_bits=_integer(fs, f"{directory}/min_cbm_bits"),
+        shareable_bits=shareable,
+        sparse_masks="sparse_masks" in files and _integer(fs, f"{directory}/sparse_masks") != 0,
+        cache_ids=cache_ids,
+    )
+
+
+def _bandwidth(fs: Filesystem, name: str, files: set[str], cache_ids: tuple[int, ...]) -> BandwidthResource:
+    directory = f"info/{name}"
+    return BandwidthResource(
+        name=name,
+        num_closids=_integer(fs, f"{directory}/num_closids"),
+        min_bandwidth=_integer(fs, f"{directory}/min_bandwidth"),
+        bandwidth_gran=_integer(fs, f"{directory}/bandwidth_gran"),
+        delay_linear="delay_linear" in files and _integer(fs, f"{directory}/delay_linear") != 0,
+        cache_ids=cache_ids,
+    )
+
+
+def _monitoring(fs: Filesystem, files: set[str]) -> Monitoring:
+    directory = f"info/{_MONITORING}"
+    features = fs.read(directory, "mon_features").split()
+    threshold = f"{directory}/max_threshold_occupancy"
+    return Monitoring(
+        num_rmids=_integer(fs, f"{directory}/num_rmids"),
+        # AMD lists mbm_total_bytes_config beside mbm_total_bytes: what is counted can be set, it is no counter itself.
+        events=tuple(feature for feature in features if not feature.endswith(_EVENT_SETTING)),
+        max_threshold_occupancy=_integer(fs, threshold) if "max_threshold_occupancy" in files else 0,
+    )
+
+
+def _integer(fs: Filesystem, path: str) -> int:
+    return _understood(fs, path, int, "integer")
+
+
+def _mask(fs: Filesystem, path: str) -> CapacityBitmask:
+    return _understood(fs, path, CapacityBitmask.parse, "capacity bitmask")
+
+
+def _understood(fs: Filesystem, path: str, understand: Callable[[str], T], expected: str) -> T:
+    text = fs.read(path).strip()
+    try:
+        return understand(text)
+    except ValueError as error:
+        raise exceptions.UnexpectedContent(path=fs.path(path), text=text, expected=expected) from error

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text of ``schemata`` files.
+
+Linux 6.12 pads what it prints (``    L3:0=003``, ``MB:0= 50``), 7.2 does not; so texts are parsed and never compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vmqos.resctrl import exceptions
+from vmqos.resctrl.bitmask import CapacityBitmask
+
+Schemata = dict[str, dict[int, str]]
+"""Each resource's values by cache id, as the kernel wrote them but for the padding."""
+
+_UNINITIALIZED = "uninitialized"
+
+
+def parse(text: str) -> Schemata:
+    """Read a ``schemata`` file.
+
+    A resource of a group that is about to be pseudo-locked has no values yet (``L3:uninitialized``): it is there, and
+    empty.
+
+    :raises vmqos.resctrl.exceptions.InvalidSchemata: if a line is none of a schemata file.
+    """
+    return {resource: values for resource, values in map(_parse_line, filter(str.strip, text.split("\n")))}
+
+
+def _parse_line(line: str) -> tuple[str, dict[int, str]]:
+    resource, colon, values = line.partition(":")
+    if not colon or not resource.strip():
+        raise exceptions.InvalidSchemata(line=line)
+    if values.strip() in ("", _UNINITIALIZED):
+        return resource.strip(), {}
+    found = {}
+    for entry in values.split(";"):
+        cache, equals, value = map(str.strip, entry.partition("="))
+        if not equals or not (cache.isascii() and cache.isdecimal()) or not value:
+            raise exceptions.InvalidSchemata(line=line)
+        found[int(cache)] = value
+    return resource.strip(), found
+
+
+def masks_of(schemata: Mapping[str, Mapping[int, str]], resource: str) -> dict[int, CapacityBitmask]:
+    """The capacity bitmasks of one resource by cache id; none where the schemata does not have it.
+
+    :raises vmqos.resctrl.exceptions.InvalidBitmask: if its values are no masks.
+    """
+    return {cache: CapacityBitmask.parse(value) for cache, value in schemata.get(resource, {}).items()}
+
+
+def parse_masks(text: str, resource: str) -> dict[int, CapacityBitmask]:
+    """The same, straight from the text.
+
+    :raises vmqos.resctrl.exceptions.InvalidSchemata: if a line is none of a schemata file.
+    :raises vmqos.resctrl.exceptions.InvalidBitmask: if the resource's values are no masks.
+    """
+    return masks_of(parse(text), resource)
+
+
+def format_masks(resource: str, masks: Mapping[int, CapacityBitmask]) -> str:
+    """The line that sets these caches' masks and leaves all others alone.
+
+    :param masks: at least one mask by cache id.
+    :raises ValueError: if ``masks`` is empty: the kernel refuses a line that sets nothing.
+    """
+    if not masks:
+        raise ValueError(f"no mask to write for {resource}")
+    return f"{resource}:" + ";".join(f"{cache}={mask}" for cache, mask in sorted(masks.items()))

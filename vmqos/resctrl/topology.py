@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which CPUs share which cache, from sysfs; resctrl's cache ids are the ``id`` files there."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+SYSFS_CPU = "/sys/devices/system/cpu"
+
+_CPU = re.compile(r"cpu(\d+)")
+_INDEX = re.compile(r"index\d+")
+_SIZE = re.compile(r"(\d+)([KMG]?)")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One instance of a cache.
+
+    :ivar id: the id that resctrl knows it by.
+    :ivar cpus: the online CPUs that share it.
+    :ivar size: bytes; ``None`` where the kernel does not say.
+    """
+
+    id: int
+    cpus: frozenset[int]
+    size: int | None
+
+
+def read_caches(level: int, sysfs_cpu: str = SYSFS_CPU) -> dict[int, Cache]:
+    """The data or unified caches of one level by id.
+
+    A CPU that is offline or has no ``cache/`` directory is in none of them. Nor is one whose cache has no ``id``: a
+    kernel or machine without that has no resctrl for this cache either, and a guessed id might name another cache.
+
+    :param level: 1 to 3.
+    """
+    found: dict[int, Cache] = {}
+    seen = set[int]()
+    for cpu in _numbers(sysfs_cpu, _CPU):
+        if cpu not in seen:
+            cache = _cache_of_cpu(f"{sysfs_cpu}/cpu{cpu}/cache", cpu, level)
+            if cache is not None:
+                before = found.get(cache.id)
+                cpus = cache.cpus | before.cpus if before else cache.cpus
+                found[cache.id] = Cache(cache.id, cpus, cache.size)
+                seen |= cache.cpus
+    return dict(sorted(found.items()))
+
+
+def l3_of_cpus(sysfs_cpu: str = SYSFS_CPU) -> dict[int, frozenset[int]]:
+    """The CPUs of each L3 by cache id; see :func:`read_caches`."""
+    return {cache.id: cache.cpus for cache in read_caches(3, sysfs_cpu).values()}
+
+
+def cache_sizes(sysfs_cpu: str = SYSFS_CPU, level: int = 3) -> dict[int, int]:
+    """The size of each cache of one level in bytes, by cache id, where the kernel says it."""
+    return {cache.id: cache.size for cache in read_caches(level, sysfs_cpu).values() if cache.size is not None}
+
+
+def parse_cpu_list(text: str) -> frozenset[int]:
+    """The CPUs of a list in the kernel's format, such as ``0-3,8``; an empty text is no CPU.
+
+    :raises ValueError: if ``text`` is no such list.
+    """
+    cpus = set[int]()
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)
+
+
+def _cache_of_cpu(directory: str, cpu: int, level: int) -> Cache | None:
+    try:
+        indexes = sorted(filter(_INDEX.fullmatch, os.listdir(directory)))
+    except OSError:
+        return None
+    for index in indexes:
+        path = f"{directory}/{index}"
+        if _read(f"{path}/level") == str(level) and _read(f"{path}/type") != "Instruction":
+            cache_id = _read(f"{path}/id")
+            if not cache_id.isdecimal():
+                return None
+            return Cache(int(cache_id), _shared_cpus(f"{path}/shared_cpu_list", cpu), _size(_read(f"{path}/size")))
+    return None
+
+
+def _shared_cpus(path: str, cpu: int) -> frozenset[int]:
+    try:
+        return parse_cpu_list(_read(path)) | {cpu}
+    except ValueError:
+        return frozenset({cpu})
+
+
+def _size(text: str) -> int | None:
+    parsed = _SIZE.fullmatch(text)
+    return int(parsed[1]) * _UNITS[parsed[2]] if parsed else None
+
+
+def _numbers(directory: str, pattern: re.Pattern[str]) -> list[int]:
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []
+    return sorted(int(match[1]) for match in map(pattern.fullmatch, names) if match)
+
+
+def _read(path: str) -> str:
+    """The text of a file, without blanks around it; empty if there is none."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
