@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import uuid as uuids
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
 import libvirt
@@ -129,3 +131,38 @@ def remove(connection: libvirt.virConnect, uuid: str) -> None:
         except libvirt.libvirtError as error:
             if error.get_error_code() not in (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN):
                 raise
+
+
+@dataclass(frozen=True, slots=True)
+class RunningVm:
+    """A VM that was started, seen from outside: by libvirt and /proc, not by the agent.
+
+    :ivar run_dir: where the private libvirtd keeps the PID files.
+    """
+
+    uuid: str
+    name: str
+    domain: libvirt.virDomain
+    run_dir: Path
+
+    @property
+    def pid(self) -> int:
+        """PID of the QEMU process, from libvirt's PID file.
+
+        :raises FileNotFoundError: if the VM is not running.
+        """
+        return int((self.run_dir / f"{self.name}.pid").read_text())
+
+    def tasks(self) -> dict[int, str]:
+        """The task ids of the QEMU process with their names; empty where it has ended."""
+        found = {}
+        try:
+            tids = os.listdir(f"/proc/{self.pid}/task")
+        except FileNotFoundError:
+            return {}
+        for tid in tids:
+            try:
+                found[int(tid)] = Path(f"/proc/{self.pid}/task/{tid}/comm").read_text().rstrip("\n")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+        return found

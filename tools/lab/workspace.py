@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -26,6 +27,7 @@ from tools.lab import processes
 
 BASE = Path("/tmp")
 PREFIX = "vmqos-lab-"
+AGENT_LOCKS = Path("/run/vmqos")
 CHECKOUT = Path(__file__).resolve().parents[2]
 """The top of the source tree."""
 
@@ -98,14 +100,17 @@ def remove(path: Path) -> None:
     """End the workspace's processes, unmount its mounts, remove its cgroups and its directory; idempotent."""
     recorded = _recorded_processes(path)
     for pid, started in recorded.items():
-        processes.end(pid, lambda p, s=started: processes.start_time(p) == s, polite_for=5.0)  # type: ignore[misc]
-    while inside := [pid for pid in processes.all_pids() if _lives_in(pid, path)]:
+        processes.end(pid, partial(_started_at, started), polite_for=5.0)
+    while inside := [pid for pid in processes.all_pids() if _lives_in(path, pid)]:
         for pid in inside:
-            processes.end(pid, lambda p: _lives_in(p, path))
+            processes.end(pid, partial(_lives_in, path))
     for mount in _mounts(path):
         subprocess.run(["umount", "--lazy", mount], stderr=subprocess.DEVNULL, check=False)
     for root in _cgroup_roots():
         _remove_cgroup(root / path.name)
+    # A killed agent's lock file is named after its resctrl, which was in the workspace.
+    for lock in AGENT_LOCKS.glob(f"*{path.name}*"):
+        lock.unlink(missing_ok=True)
     shutil.rmtree(path, ignore_errors=True)
 
 
@@ -119,7 +124,11 @@ def _recorded_processes(path: Path) -> dict[int, int]:
     return found
 
 
-def _lives_in(pid: int, path: Path) -> bool:
+def _started_at(started: int, pid: int) -> bool:
+    return processes.start_time(pid) == started
+
+
+def _lives_in(path: Path, pid: int) -> bool:
     """Whether ``pid`` sees the workspace's ``run`` in place of ``/run/libvirt``: only what our libvirtd made does."""
     try:
         mounts = Path(f"/proc/{pid}/mountinfo").read_text()
@@ -150,7 +159,7 @@ def _cgroup_roots() -> list[Path]:
 def _remove_cgroup(path: Path) -> None:
     for directory, _, _ in os.walk(path, topdown=False):
         try:
-            processes.wait_until(lambda d=directory: _try_rmdir(d), f"rmdir {directory}", 5.0)  # type: ignore[misc]
+            processes.wait_until(partial(_try_rmdir, directory), f"rmdir {directory}", 5.0)
         except TimeoutError as error:
             print(f"vmqos lab: {error}", file=sys.stderr)
 

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: a private libvirtd with real QEMU processes, the simulator, and the agent between them.
+
+Each pytest process (each worker of pytest-xdist) has one workspace and one libvirtd; each test has its own simulator,
+agent and VMs, and leaves none of them. A machine that lacks something fails the tests and says what; it never skips them.
+
+A test usually asks for ``agent``, ``simulator`` and ``make_vm``::
+
+    def test_a_vm_with_ways_gets_them(agent, simulator, make_vm, wait_for):
+        vm = make_vm({"hw:cache_ways": "2"})
+        wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM's promise being kept")
+
+Another machine than ``cascade-lake``, and mount options::
+
+    @pytest.mark.parametrize("simulator", ["minimal", ("cascade-lake", "cdp")], indirect=True)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import libvirt
+import pytest
+
+from tools.lab import kvm, processes, vms
+from tools.lab.agent import Agent, Options
+from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.simulator import Simulator
+from tools.lab.workspace import Workspace
+
+QUICK: Options = {"agent": {"audit_interval": 0.2, "full_audit_interval": 2.0, "retry_delay_min": 0.1}}
+"""A test can't wait for the minute that an operator can."""
+
+NOTHING_ASKED: Mapping[str, str] = {}
+
+
+class MakeVm(Protocol):
+    """Start a VM.
+
+    :param extra_specs: the flavor's; ``None`` leaves them out of the metadata, as Nova did before 2025.2.
+    :param fields: of :class:`tools.lab.vms.Vm`, such as ``vcpus=2``, ``max_vcpus=4``, ``cpuset="0"``,
+        ``name="instance-00000001"``, ``metadata="<metadata/>"``.
+    """
+
+    def __call__(self, extra_specs: Mapping[str, str] | None = ..., **fields: Any) -> vms.RunningVm: ...
+
+
+class MakeAgent(Protocol):
+    """Configure an agent for the test's simulator and libvirtd, without starting it.
+
+    :param options: values by section and option, over those that the fixture sets.
+    :param name: tells several agents of one test apart.
+    """
+
+    def __call__(self, options: Options | None = ..., name: str = ...) -> Agent: ...
+
+
+class WaitFor(Protocol):
+    """Wait until ``condition`` is true; ``TimeoutError`` says that ``what`` did not happen.
+
+    An ``OSError`` or ``RuntimeError`` in the condition, such as an API that does not answer yet, counts as not true.
+    """
+
+    def __call__(self, condition: Callable[[], bool], what: str, timeout: float = ...) -> None: ...
+
+
+@pytest.fixture(scope="session")
+def workspace() -> Iterator[Workspace]:
+    """The directory that everything of this pytest process is in, and leaves with, even after SIGKILL."""
+    missing = []
+    if os.geteuid() != 0:
+        missing.append("root's rights (for mounts, namespaces and cgroups)")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        missing.append("/dev/fuse (modprobe fuse; in a container, pass the device in)")
+    missing.extend(program for program in ("qemu-system-x86_64", "fusermount3", "unshare") if not shutil.which(program))
+    if missing:
+        pytest.fail(f"the functional tests need: {'; '.join(missing)}. tools/test installs the packages.", pytrace=False)
+    with Workspace() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def _session_libvirt(workspace: Workspace) -> Iterator[PrivateLibvirt]:
+    try:
+        daemon = PrivateLibvirt(workspace)
+    except FileNotFoundError as error:
+        pytest.fail(str(error), pytrace=False)
+    daemon.start()
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture
+def libvirt_host(_session_libvirt: PrivateLibvirt) -> Iterator[PrivateLibvirt]:
+    """The private libvirtd, running and without VMs; a test may stop, kill and restart it."""
+    if _session_libvirt.pid is None:
+        _session_libvirt.start()
+    yield _session_libvirt
+    if _session_libvirt.pid is None:
+        _session_libvirt.start()
+    connection = _session_libvirt.connect()
+    for domain in connection.listAllDomains():
+        vms.remove(connection, domain.UUIDString())
+    connection.close()
+
+
+@pytest.fixture
+def libvirt_connection(libvirt_host: PrivateLibvirt) -> Iterator[libvirt.virConnect]:
+    """A connection to the private libvirtd, made at the test's start: useless after a restart of it."""
+    connection = libvirt_host.connect()
+    yield connection
+    with contextlib.suppress(libvirt.libvirtError):
+        connection.close()
+
+
+@pytest.fixture(scope="session")
+def virt_type() -> str:
+    """``kvm`` where it works, ``qemu`` elsewhere."""
+    return kvm.virt_type()
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def simulator(request: pytest.FixtureRequest, workspace: Workspace) -> Iterator[Simulator]:
+    """A mounted simulator: ``cascade-lake``, or the profile (and mount options) of an indirect parameter."""
+    wanted = getattr(request, "param", "cascade-lake")
+    profile, mount_options = wanted if isinstance(wanted, tuple) else (wanted, "")
+    simulated = Simulator(workspace, profile, mount_options, name=f"resctrl-{next(_numbers)}")
+    try:
+        simulated.start()
+        yield simulated
+    finally:
+        simulated.stop()
+
+
+@pytest.fixture
+def make_agent(workspace: Workspace, libvirt_host: PrivateLibvirt, simulator: Simulator) -> Iterator[MakeAgent]:
+    """See :class:`MakeAgent`. Agents that still run at the test's end are ended; what they said is in the report."""
+    made: list[Agent] = []
+
+    def make(options: Options | None = None, name: str = "agent") -> Agent:
+        agent = Agent(
+            workspace,
+            resctrl=simulator.root,
+            sysfs=simulator.sysfs,
+            uri=libvirt_host.uri,
+            run_dir=libvirt_host.run_dir,
+            options=QUICK,
+            name=f"{name}-{next(_numbers)}",
+        )
+        agent.configure(options or {})
+        made.append(agent)
+        return agent
+
+    yield make
+    for agent in made:
+        agent.kill()
+        if agent.log.exists():
+            # pytest shows it with a test that failed.
+            print(f"--- {agent.log.name}\n{agent.log.read_text(errors='replace')[-8000:]}")
+
+
+@pytest.fixture
+def agent(make_agent: MakeAgent) -> Agent:
+    """A running agent with quick audits."""
+    started = make_agent()
+    started.start()
+    return started
+
+
+@pytest.fixture
+def make_vm(libvirt_host: PrivateLibvirt, virt_type: str) -> Iterator[MakeVm]:
+    """See :class:`MakeVm`."""
+    connections: list[libvirt.virConnect] = []
+
+    def make(extra_specs: Mapping[str, str] | None = NOTHING_ASKED, **fields: Any) -> vms.RunningVm:
+        if not connections or not connections[-1].isAlive():
+            connections.append(libvirt_host.connect())
+        name = fields.pop("name", f"instance-{next(_numbers):08x}")
+        flavor = fields.pop("flavor", vms.Flavor("test", extra_specs))
+        vm = vms.Vm(name=name, flavor=flavor, **{"virt_type": virt_type, **fields})
+        domain = vms.start(connections[-1], vm)
+        return vms.RunningVm(vm.uuid, vm.name, domain, libvirt_host.run_dir)
+
+    yield make
+    for connection in connections:
+        with contextlib.suppress(libvirt.libvirtError):
+            connection.close()
+
+
+@pytest.fixture
+def wait_for() -> WaitFor:
+    """See :class:`WaitFor`."""
+
+    def wait(condition: Callable[[], bool], what: str, timeout: float = 20.0) -> None:
+        def quietly() -> bool:
+            try:
+                return condition()
+            except (OSError, RuntimeError):
+                return False
+
+        processes.wait_until(quietly, what, timeout)
+
+    return wait

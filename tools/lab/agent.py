@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent, with a configuration of its own."""
+
+from __future__ import annotations
+
+import configparser
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tools.lab import processes
+from tools.lab.workspace import CHECKOUT, Workspace
+
+START_TIMEOUT = 30.0
+STOP_TIMEOUT = 30.0
+
+Options = Mapping[str, Mapping[str, object]]
+"""Option values by section and name."""
+
+
+class Agent:
+    """``vmqos-agent`` on a configuration file that is written here.
+
+    :param resctrl: the root of resctrl.
+    :param sysfs: ``[resctrl] sysfs_cpu_path``; the host's own where ``None``.
+    :param uri: the libvirt connection.
+    :param run_dir: ``[libvirt] run_dir``.
+    :param options: further options, and other values for these.
+    :param name: tells several agents of one workspace apart.
+    :ivar config_file: for ``--config-file``.
+    :ivar socket: the API's.
+    :ivar log: what the agent says.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        resctrl: Path,
+        sysfs: Path | None,
+        uri: str,
+        run_dir: Path,
+        options: Options | None = None,
+        name: str = "agent",
+    ) -> None:
+        self._workspace = workspace
+        self._process: subprocess.Popen[bytes] | None = None
+        state = workspace.path / f"{name}-state"
+        self.config_file = workspace.path / f"{name}.conf"
+        self.socket = state / "agent.sock"
+        self.log = workspace.path / f"{name}.log"
+        self._options: dict[str, dict[str, object]] = {
+            "resctrl": {"path": resctrl},
+            "libvirt": {"uri": uri, "run_dir": run_dir},
+            "agent": {"state_path": state},
+        }
+        if sysfs is not None:
+            self._options["resctrl"]["sysfs_cpu_path"] = sysfs
+        self.configure(options or {})
+
+    def configure(self, options: Options) -> None:
+        """Write the configuration file with these options changed; a running agent reads it at SIGHUP."""
+        for section, values in options.items():
+            self._options.setdefault(section, {}).update(values)
+        # oslo.config substitutes $NAME.
+        parser = configparser.ConfigParser(interpolation=None)
+        for section, values in self._options.items():
+            parser[section] = {key: str(value).replace("$", "$$") for key, value in values.items()}
+        with self.config_file.open("w") as file:
+            parser.write(file)
+
+    @property
+    def pid(self) -> int | None:
+        """PID of the running agent."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start it, and wait until its API answers.
+
+        :raises RuntimeError: if it ends at once, with what it said.
+        :raises TimeoutError: after 30 seconds.
+        """
+        self.launch()
+        if wait:
+            processes.wait_until(self._answers_or_ended, f"the agent answering on {self.socket}", START_TIMEOUT)
+
+    def launch(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start it without waiting, with further arguments such as ``--once``; its output goes to :attr:`log`."""
+        command = [sys.executable, "-m", "vmqos.agent.main", "--config-file", str(self.config_file), *arguments]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self._workspace.record_process(self._process.pid)
+        return self._process
+
+    def run_once(self, timeout: float = 60.0) -> int:
+        """Run ``vmqos-agent --once``; the result is its exit status."""
+        status = self.launch("--once").wait(timeout)
+        self._forget()
+        return status
+
+    def reload(self) -> None:
+        """Have the running agent read its configuration again (SIGHUP)."""
+        if self._process:
+            self._process.send_signal(signal.SIGHUP)
+
+    def stop(self) -> int | None:
+        """End it by SIGTERM, which leaves the VMs' groups alone; the result is its exit status."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> int | None:
+        """End it by SIGKILL."""
+        return self._end(signal.SIGKILL)
+
+    def get(self, path: str, timeout: float = 10.0) -> Any:
+        """``GET`` a path of the API, such as ``/v1/vms``; the result is the decoded JSON.
+
+        :raises RuntimeError: if the status is not 200.
+        :raises OSError: if nobody answers.
+        """
+        connection = _UnixConnection(self.socket, timeout)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            body = response.read()
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise RuntimeError(f"GET {path}: {response.status} {body.decode(errors='replace')}")
+        return json.loads(body)
+
+    def _end(self, number: signal.Signals) -> int | None:
+        if self._process is None:
+            return None
+        self._process.send_signal(number)
+        status = self._process.wait(STOP_TIMEOUT)
+        self._forget()
+        return status
+
+    def _forget(self) -> None:
+        if self._process:
+            self._workspace.forget_process(self._process.pid)
+            self._process = None
+
+    def _answers_or_ended(self) -> bool:
+        if self._process and self._process.poll() is not None:
+            said = self.log.read_text(errors="replace")[-3000:]
+            raise RuntimeError(f"the agent ended with status {self._process.returncode}:\n{said}")
+        try:
+            self.get("/v1/health")
+        except (OSError, http.client.HTTPException):
+            return False
+        return True
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated RDT machine, mounted for as long as it is needed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.lab import processes
+from tools.lab.workspace import CHECKOUT, Workspace
+
+START_TIMEOUT = 30.0
+
+
+class Simulator:
+    """``python -m vmqos.simulator`` with a mount point of its own.
+
+    :param profile: the machine, such as ``cascade-lake``.
+    :param mount_options: as for the kernel's resctrl, such as ``cdp``.
+    :param name: tells several simulators of one workspace apart.
+    :ivar root: the mount point, for ``[resctrl] path``.
+    :ivar sysfs: what the machine's caches are, for ``[resctrl] sysfs_cpu_path``.
+    :ivar log: one JSON line for each change that was made.
+    """
+
+    def __init__(
+        self, workspace: Workspace, profile: str = "cascade-lake", mount_options: str = "", name: str = "resctrl"
+    ) -> None:
+        self._workspace = workspace
+        self.profile = profile
+        self.mount_options = mount_options
+        self.root = workspace.path / name
+        self.sysfs = workspace.path / f"{name}-sysfs"
+        self.log = workspace.path / f"{name}.jsonl"
+        self.output = workspace.path / f"{name}.out"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """PID of the running simulator."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Mount it, and wait until its root can be read.
+
+        :raises RuntimeError: if it ends at once, with what it said.
+        :raises TimeoutError: after 30 seconds.
+        """
+        self.root.mkdir(exist_ok=True)
+        self._workspace.record_mount(self.root)
+        command = [sys.executable, "-m", "vmqos.simulator", str(self.root), "--profile", self.profile]
+        command += ["--sysfs", str(self.sysfs), "--log", str(self.log)]
+        if self.mount_options:
+            command += ["--mount-options", self.mount_options]
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        self._workspace.record_process(self._process.pid)
+        processes.wait_until(self._mounted_or_ended, f"the simulator mounting {self.root}", START_TIMEOUT)
+
+    def stop(self) -> None:
+        """Unmount it; every group in it is gone, as after ``umount`` of the kernel's. Starting it again is fine."""
+        if self._process is None:
+            return
+        if self.pid is not None:
+            subprocess.run(["umount", str(self.root)], stderr=subprocess.DEVNULL, check=False)
+            try:
+                self._process.wait(2)
+            except subprocess.TimeoutExpired:
+                self._process.send_signal(signal.SIGTERM)
+                try:
+                    self._process.wait(5)
+                except subprocess.TimeoutExpired:
+                    self._process.kill()
+                    self._process.wait()
+        if os.path.ismount(self.root) or self._is_dead_mount():
+            subprocess.run(["umount", "--lazy", str(self.root)], stderr=subprocess.DEVNULL, check=False)
+        self._workspace.forget_process(self._process.pid)
+        self._process = None
+
+    def _mounted_or_ended(self) -> bool:
+        assert self._process
+        if self._process.poll() is not None:
+            said = self.output.read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"the simulator ended with status {self._process.returncode}:\n{said}")
+        return os.path.ismount(self.root) and (self.root / "schemata").exists() and self.sysfs.is_dir()
+
+    def _is_dead_mount(self) -> bool:
+        """Whether the mount outlived its server: stat(2) then says ENOTCONN, and ismount says no."""
+        return any(
+            line.split()[4] == str(self.root) for line in Path("/proc/self/mountinfo").read_text().splitlines()
+        )
