@@ -12,15 +12,20 @@ from vmqos.cli.output import Listing, as_rows, terminal_of
 
 
 class CacheShow(Listing):
-    """Draw the map of each L3 cache's ways: which VM, class or group may fill which
+    """Draw the map of each L3 cache's ways: which VM, class or group may fill which.
 
-    A column is a way, the highest on the left as in the kernel's masks; a line is a control group. Where two lines have a
-    cell in the same column, both groups may fill that way: that is so for the default group and the classes of VMs with
-    hw:cache_policy=shared, and never for a VM with exclusive ways; if it happens all the same, a line below says so.
-    Ways that I/O devices fill too (info/L3/shareable_bits) are marked.
+    A column is a way, the highest on the left as in the kernel's masks; a line is a control group. Where two lines
+    have a cell in the same column, both groups may fill that way: that is so for the default group and the classes
+    of VMs with hw:cache_policy=shared, and never for a VM with exclusive ways; if it happens all the same, a line
+    below says so. Ways that I/O devices fill too (info/L3/shareable_bits) are marked.
 
-    In a terminal the map is coloured. With -f json or yaml the data of the agent's API is printed instead; with -f csv or
-    value, or with -c, a table of it.
+    In a terminal the map is coloured. With -f json or yaml the data of the agent's API is printed instead; with -f
+    csv or value, or with -c, a table of it.
+
+    For example:
+
+        vmqos cache show
+        vmqos cache show 0 -f json
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -4,15 +4,14 @@
 Fields that a later agent adds are kept and shown by ``-f json``; fields listed here must be there.
 """
 
-from __future__ import annotations
-
+# No "from __future__ import annotations" here: it would hide NotRequired from __required_keys__.
 from typing import Literal, NotRequired, TypedDict
 
 State = Literal["kept", "pending", "degraded", "none"]
 
 
 class Task(TypedDict):
-    """One thread of a VM; ``group`` is the control group it is in: empty for the default one, ``None`` if none lists it."""
+    """One thread of a VM; ``group`` is the control group it is in: empty for the default one, ``None`` for none."""
 
     tid: int
     pid: int
@@ -64,7 +63,7 @@ class CacheGroup(TypedDict):
 
 
 class Cache(TypedDict):
-    """One L3 cache: its ways, sizes in bytes, the CPUs that use it, and who may fill which ways; masks are hexadecimal."""
+    """One L3 cache: its ways, its CPUs, and who may fill which ways; sizes in bytes, masks hexadecimal."""
 
     resource: str
     id: int

@@ -95,6 +95,12 @@ class MissingArgument(CommandError):
     msg_fmt = "{what}; see 'vmqos help {command}'"
 
 
+class NoSuchProfile(CommandError):
+    """No simulated machine has that name."""
+
+    msg_fmt = "there is no simulated machine '{wanted}'; there are: {known}"
+
+
 class NotInstalled(CommandError):
     """An optional part of vmqos is missing."""
 

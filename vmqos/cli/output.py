@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from vmqos.cli import terminal as terminals
+from vmqos.cli.help_text import Documented
 from vmqos.cli.tables import TableFormatter
 from vmqos.cli.terminal import Terminal
 
@@ -25,12 +27,10 @@ def is_for_machines(parsed_args: argparse.Namespace) -> bool:
 
 def terminal_of(command: Lister | ShowOne) -> Terminal:
     """The abilities of the application's standard output."""
-    import os
-
     return terminals.of_stream(command.app.stdout, os.environ, command.app.options.no_color)
 
 
-class Listing(Lister):
+class Listing(Documented, Lister):
     """A command that prints a list.
 
     :cvar optional: titles of columns that a table may leave out in a narrow terminal, the least important first.
@@ -47,7 +47,7 @@ class Listing(Lister):
         return super().produce_output(parsed_args, column_names, data)
 
 
-class Details(ShowOne):
+class Details(Documented, ShowOne):
     """A command that prints one thing."""
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]) -> int:

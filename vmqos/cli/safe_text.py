@@ -14,7 +14,7 @@ from typing import Any
 from rich.cells import cell_len
 
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode categories that draw nothing, or draw something else elsewhere: controls, direction marks, lone surrogates."""
+"""Unicode categories that draw nothing, or change what is drawn: controls, direction marks, lone surrogates."""
 
 
 def neutralise(text: str) -> str:

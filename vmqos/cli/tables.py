@@ -67,7 +67,11 @@ class TableFormatter(ListFormatter, SingleFormatter):
         """Add nothing: cliff's table formatter has added the options already."""
 
     def emit_list(
-        self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: argparse.Namespace
+        self,
+        column_names: Sequence[str],
+        data: Iterable[Sequence[Any]],
+        stdout: TextIO,
+        parsed_args: argparse.Namespace,
     ) -> None:
         """Write one row an item, the names as the heading."""
         rows = [list(row) for row in data]
@@ -135,7 +139,7 @@ class _Layout:
 def _lay_out(
     titles: Sequence[str], rows: Sequence[Sequence[Any]], terminal: Terminal, width: int, optional: Sequence[str]
 ) -> _Layout:
-    columns, frame = list(range(len(titles))), 2 if terminal.fancy else 3
+    columns = list(range(len(titles)))
     droppable = [titles.index(title) for title in optional if title in titles]
     layout = _Layout(columns, {}, False)
     for short, dropped in [(False, 0), *((True, count) for count in range(len(droppable) + 1))]:
@@ -143,7 +147,8 @@ def _lay_out(
         widths = {index: _widest(titles[index], [row[index] for row in rows], short) for index in kept}
         if short:
             widths = {index: width if index == kept[-1] else min(width, _WIDE) for index, width in widths.items()}
-        excess = sum(widths.values()) + frame * len(kept) + 1 - width
+        frame = 2 * (len(kept) - 1) if terminal.fancy else 3 * len(kept) + 1
+        excess = sum(widths.values()) + frame - width
         layout = _Layout(kept, widths, short)
         if excess <= 0 or widths[kept[-1]] - excess >= _NARROWEST:
             break

@@ -12,17 +12,24 @@ from vmqos.cli.output import Details, Listing, as_rows, is_for_machines, termina
 
 
 class VmList(Listing):
-    """List the running VMs, those in trouble first
+    """List the running VMs, those in trouble first.
 
-    State is 'kept' (the VM has what its flavor promises), 'pending' (nothing of it yet: the reason says what is missing,
-    and it is tried again when something changes), 'degraded' (only a part of it, or something else) or 'none' (the flavor
-    promises nothing). Ways are L3 ways granted, for each cache where they differ (0:2 1:4), with what the flavor asks for
-    where that is more (0 of 4). Tasks are the VM's threads that are in their group, of all its threads.
+    State is 'kept' (the VM has what its flavor promises), 'pending' (nothing of it yet: the reason says what is
+    missing, and it is tried again when something changes), 'degraded' (only a part of it, or something else) or
+    'none' (the flavor promises nothing). Ways are the L3 ways granted, for each cache where they differ (0:2 1:4),
+    and what the flavor asks for where it did not get that (0 of 4). Tasks are the VM's threads that are in their
+    group, of all its threads.
 
-    With -f json or yaml the fields are those of the agent's API; -c then takes its names.
+    With -f json or yaml the fields are those of the agent's API, and -c takes their names.
+
+    For example:
+
+        vmqos vm list
+        vmqos vm list -f value -c UUID -c State
+        vmqos vm list -f json -c uuid -c masks
     """
 
-    optional = ("Group", "Policy", "Tasks", "Flavor")
+    optional = ("Group", "Policy", "Flavor", "Tasks")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Ask the agent."""
@@ -33,12 +40,17 @@ class VmList(Listing):
 
 
 class VmShow(Details):
-    """Show one VM: its promise, its ways, and the group of each of its threads
+    """Show one VM: its promise, its ways, and the group of each of its threads.
 
-    'In place' says whether a thread is in the control group that the VM's promise asks for. New threads are found by the
-    agent's next audit.
+    'In place' says whether a thread is in the control group that the VM's promise asks for. A new thread starts in
+    the group of the thread that made it; the agent's audit finds those that are elsewhere.
 
-    With -f json or yaml the fields are those of the agent's API; -c then takes its names.
+    With -f json or yaml the fields are those of the agent's API, and -c takes their names.
+
+    For example:
+
+        vmqos vm show web-1
+        vmqos vm show 4f2c -f value -c Masks
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

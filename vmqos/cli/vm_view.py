@@ -22,7 +22,7 @@ _UUID = re.compile(r"([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{
 
 
 def by_urgency(vms: Sequence[contract.Vm]) -> list[contract.Vm]:
-    """The VMs with those in trouble first: degraded, pending, kept with threads out of place, kept, none; then by name."""
+    """The VMs with those in trouble first: degraded, pending, kept but for some threads, kept, none; then by name."""
     return sorted(
         vms,
         key=lambda vm: (_URGENCY.get(vm["state"], -1), not _misplaced(vm), display_name(vm).casefold(), vm["uuid"]),

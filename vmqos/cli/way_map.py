@@ -95,7 +95,7 @@ def _figures(cache: CacheMap, row: Row) -> tuple[str, str, str]:
 
 
 def _title(cache: CacheMap, terminal: Terminal) -> Text:
-    times, dot = terminal.glyph("×", "x"), terminal.glyph(" · ", ", ")
+    times, dot = terminal.glyph("\N{MULTIPLICATION SIGN}", "x"), terminal.glyph(" · ", ", ")
     name = f"{cache.resource} cache {cache.id}"
     ways = f"{cache.ways} ways"
     if cache.way_bytes:

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this host lacks to keep promises, each with the command that mends it. Works without a running agent."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from oslo_config import cfg
+
+from vmqos.agent import host_checks, resctrl_checks
+from vmqos.agent.finding import Finding, Status, read
+from vmqos.conf import loader
+
+
+def examine(conf: cfg.ConfigOpts, ask_agent: Callable[[], Mapping[str, Any]], proc: str = "/proc") -> list[Finding]:
+    """Look at everything; no check stops the others.
+
+    :param ask_agent: returns the agent's health as its API tells it, or raises an error with the reason.
+    :param proc: where procfs is mounted.
+    """
+    mounted, root = resctrl_checks.find_mount(conf.resctrl.path)
+    simulated = root is not None and root.simulated
+    return [
+        host_checks.cpu_flags(read(proc, "cpuinfo"), simulated),
+        host_checks.kernel_support(read(proc, "filesystems"), simulated),
+        host_checks.kernel_command_line(read(proc, "cmdline")),
+        mounted,
+        *(resctrl_checks.resctrl(conf, simulated) if root else ()),
+        *configuration(conf),
+        host_checks.libvirt_answers(conf.libvirt.uri),
+        host_checks.pid_files(conf.libvirt.run_dir),
+        host_checks.cgroups(read(proc, "mounts")),
+        host_checks.descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
+        *agent(ask_agent),
+    ]
+
+
+def configuration(conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    """Options in the files that vmqos does not know."""
+    for problem in loader.unknown_options(conf):
+        yield Finding("Configuration", Status.WARNING, problem)
+
+
+def agent(ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:
+    """Whether the agent runs, and what it says of itself."""
+    try:
+        health = ask()
+    except Exception as error:  # whatever keeps it from answering is the finding
+        yield Finding("Agent", Status.PROBLEM, str(error), "systemctl start vmqos-agent")
+        return
+    yield Finding("Agent", Status.OK, f"version {health['version']} answers, {health['passes']} passes so far")
+    status = {"ok": Status.OK, "degraded": Status.WARNING}.get(health["status"], Status.PROBLEM)
+    counts = ", ".join(f"{count} {state}" for state, count in health["vms"].items() if count)
+    troubles = [health["resctrl"]["error"], health["libvirt"]["error"], health["last_error"]]
+    detail = "; ".join(filter(None, [f"VMs: {counts}" if counts else "no VM runs", *dict.fromkeys(troubles)]))
+    yield Finding("Promises", status, detail, "" if status is Status.OK else "vmqos vm list")

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Taking back everything vmqos did to resctrl: its groups go, their ways return to the default group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from vmqos.resctrl import groups, info, schemata, tasks
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import CacheResource
+from vmqos.resctrl.filesystem import Filesystem
+from vmqos.resctrl.groups import ControlGroup
+
+PREFIX = "vmqos."
+"""What the names of all our groups begin with; whatever else there is, is somebody else's."""
+
+DEFAULT = ""
+"""The name of the default control group."""
+
+Masks = Mapping[int, CapacityBitmask]
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What a reset does, or has done.
+
+    :ivar control_groups: the control groups to remove, each with how many tasks fall back to the default group.
+    :ivar monitoring_groups: names of the monitoring groups of the default group to remove.
+    :ivar grown: the default group's new masks by resource and cache id, only those that change.
+    """
+
+    control_groups: Mapping[str, int]
+    monitoring_groups: tuple[str, ...]
+    grown: Mapping[str, Masks]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.control_groups or self.monitoring_groups or self.grown)
+
+    def describe(self) -> list[str]:
+        """A sentence for each step, in the order of the steps."""
+        steps = [
+            f"remove the control group {name}; its {count} task(s) return to the default group"
+            for name, count in self.control_groups.items()
+        ]
+        steps += [f"remove the monitoring group mon_groups/{name}" for name in self.monitoring_groups]
+        steps += [
+            f"write {schemata.format_masks(resource, masks)} to the default group's schemata"
+            for resource, masks in self.grown.items()
+        ]
+        return steps
+
+
+def prepare(filesystem: Filesystem, reserved: CapacityBitmask, timeout: float | None) -> Reset:
+    """Look at what a reset would do; nothing is written.
+
+    :param reserved: L3 ways that the default group does not get back (``[allocation] reserved_ways``).
+    :param timeout: seconds to wait for the lock on resctrl.
+    :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
+    """
+    with filesystem.lock(exclusive=False, timeout=timeout):
+        return _look(filesystem, reserved)
+
+
+def perform(filesystem: Filesystem, reserved: CapacityBitmask, timeout: float | None) -> Reset:
+    """Do it, under the lock and by what is there now.
+
+    The groups go first: while one of them is in mode ``exclusive``, the kernel refuses the default group its ways.
+
+    :param reserved: L3 ways that the default group does not get back.
+    :param timeout: seconds to wait for the lock on resctrl.
+    :returns: what was done.
+    :raises vmqos.resctrl.exceptions.ResctrlError: if a step fails; the steps before it remain done.
+    """
+    with filesystem.lock(exclusive=True, timeout=timeout):
+        reset = _look(filesystem, reserved)
+        for name in reset.control_groups:
+            groups.remove(filesystem, name)
+        for name in reset.monitoring_groups:
+            groups.remove_monitoring_group(filesystem, DEFAULT, name)
+        for resource, masks in reset.grown.items():
+            groups.write_masks(filesystem, DEFAULT, resource, masks)
+        return reset
+
+
+def _look(filesystem: Filesystem, reserved: CapacityBitmask) -> Reset:
+    found = groups.list_control_groups(filesystem)
+    capabilities = info.read_capabilities(filesystem)
+    monitored = capabilities.monitoring is not None
+    ours = [group.name for group in found if group.name.startswith(PREFIX)]
+    grown = {
+        name: masks
+        for name, cache in capabilities.caches.items()
+        if (masks := grow_default(found, cache, reserved if cache.level == 3 else CapacityBitmask()))
+    }
+    return Reset(
+        control_groups={name: len(tasks.read_tasks(filesystem, name)) for name in ours},
+        monitoring_groups=tuple(
+            name
+            for name in (sorted(groups.list_monitoring_groups(filesystem, DEFAULT)) if monitored else ())
+            if name.startswith(PREFIX)
+        ),
+        grown=grown,
+    )
+
+
+def grow_default(
+    found: Iterable[ControlGroup], cache: CacheResource, reserved: CapacityBitmask, keep_ours: bool = False
+) -> dict[int, CapacityBitmask]:
+    """The masks that the default group has once none of our groups is left, where they differ from those of now.
+
+    It gets every way that neither another owner's group holds nor ``reserved`` names. Ways that it shares with another
+    owner's group already it keeps: that owner saw them shared. Where a mask may not have gaps it gets the run of ways
+    around those it has, so that it never loses one.
+
+    :param keep_ours: whether our groups keep their ways instead.
+    """
+    groups_now = list(found)
+    default = next((group for group in groups_now if group.name == DEFAULT), None)
+    if default is None:
+        return {}
+    holders = [
+        group.masks(cache.name)
+        for group in groups_now
+        if group.name != DEFAULT and (keep_ours or not group.name.startswith(PREFIX))
+    ]
+    result = {}
+    for cache_id, now in default.masks(cache.name).items():
+        free = cache.cbm_mask - reserved
+        for masks in holders:
+            free -= masks.get(cache_id, CapacityBitmask())
+        mask = now | free
+        if not cache.sparse_masks:
+            mask = next((run for run in mask.runs() if run.overlaps(now)), now)
+        if mask != now:
+            result[cache_id] = mask
+    return result

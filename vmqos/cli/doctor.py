@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vmqos doctor``: what this host lacks."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from vmqos.cli import settings
+from vmqos.cli.output import Listing, is_for_machines
+from vmqos.cli.safe_text import neutralise
+from vmqos.cli.tables import Cell
+
+_STYLES = {"ok": "green", "warning": "bold yellow", "problem": "bold red"}
+
+
+class Doctor(Listing):
+    """Check whether this host can keep promises, and say what mends what it lacks.
+
+    Looks at the CPUs, the kernel, the resctrl mount and what is in it, libvirt, and the agent, which need not run.
+    Run it as root, or some checks can't look.
+
+    The exit status is 0 if no check found a problem (there may be warnings: things worth knowing that keep no
+    promise from being kept), 1 if one did, 2 for wrong usage.
+
+    For example:
+
+        vmqos doctor --problems
+        vmqos doctor -f json
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add what to leave out."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--problems", action="store_true", help="leave out what is fine")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Examine the host."""
+        # Imported here: these reach for libvirt and resctrl, which the commands that ask the agent do not need.
+        from vmqos.agent import doctor
+        from vmqos.agent.finding import Status
+
+        options = self.app.options
+        findings = doctor.examine(settings.configuration(options), settings.agent(options).health)
+        self._status = int(any(finding.status is Status.PROBLEM for finding in findings))
+        if parsed_args.problems:
+            findings = [finding for finding in findings if finding.status is not Status.OK]
+        if is_for_machines(parsed_args):
+            rows = [(finding.title, finding.status.value, finding.detail, finding.command) for finding in findings]
+            return ("title", "status", "detail", "command"), rows
+        return ("Check", "Status", "Finding"), [
+            (
+                finding.title,
+                Cell(finding.status.value, style=_STYLES[finding.status.value]),
+                neutralise(finding.detail) + (f"\n-> {neutralise(finding.command)}" if finding.command else ""),
+            )
+            for finding in findings
+        ]
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the findings; the exit status says whether something is to be done."""
+        super().run(parsed_args)
+        return self._status

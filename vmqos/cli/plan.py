@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vmqos plan``: what would happen to a VM, changing nothing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from vmqos.cli import contract, map_rows, settings, terminal, way_map
+from vmqos.cli.output import Details, is_for_machines, terminal_of
+from vmqos.cli.safe_text import distinct_names, neutralise
+from vmqos.cli.terminal import Terminal
+from vmqos.cli.units import masks_by_cache
+
+_STYLES = {"kept": "bold green", "pending": "bold yellow", "degraded": "bold red", "none": "bold"}
+_MEANING = {
+    "kept": "would get what it asks for",
+    "pending": "would have to wait, with nothing of it",
+    "degraded": "would get only a part of it, or something else",
+    "none": "asks for nothing",
+}
+
+
+class Plan(Details):
+    """Tell what would happen if a VM with these extra specs started here now; change nothing.
+
+    Shows whether the promise would be kept, the ways the VM would get on each cache (marked + on the map of the
+    ways as they are now), the VMs whose ways would be moved to make room, and the steps. The VM is taken to be free
+    to run on all CPUs.
+
+    The exit status is 0 whatever the verdict is.
+
+    For example:
+
+        vmqos plan --flavor-spec hw:cache_ways=3
+        vmqos plan --flavor-spec hw:cache_ways=2 --flavor-spec hw:cache_policy=shared -f value -c State
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the extra specs."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--flavor-spec",
+            metavar="KEY=VALUE",
+            action="append",
+            required=True,
+            help="an extra spec of the flavor, such as hw:cache_ways=3 or hw:cache_policy=shared; may be repeated",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Ask the agent."""
+        agent = settings.agent(self.app.options)
+        self._plan = agent.plan(parsed_args.flavor_spec)
+        if is_for_machines(parsed_args):
+            return tuple(self._plan), tuple(self._plan.values())
+        if parsed_args.formatter == "table":
+            self._caches, self._vms = agent.caches(), agent.vms()
+        fields = _fields(self._plan)
+        return tuple(fields), tuple(fields.values())
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]) -> int:
+        """Tell the plan in words and as a map, or print the fields where that is asked for."""
+        if parsed_args.formatter != "table" or parsed_args.columns:
+            return super().produce_output(parsed_args, column_names, data)
+        screen = terminal_of(self)
+        terminal.show(tell(self._plan, self._caches, self._vms, screen), self.app.stdout, screen)
+        return 0
+
+
+def tell(plan: contract.Plan, caches: Sequence[contract.Cache], vms: Sequence[contract.Vm], screen: Terminal) -> Text:
+    """The plan in words, with the map of the ways that it is about."""
+    verdict = plan["verdict"]
+    story = Text.assemble(
+        (neutralise(verdict["state"]), _STYLES.get(verdict["state"], "bold")),
+        f": a VM with these extra specs {_MEANING.get(verdict['state'], 'would be in this state')}\n",
+    )
+    if verdict["reason"]:
+        story.append(f"{neutralise(verdict['reason'])}\n")
+    if verdict["masks"]:
+        story.append("\n")
+        story.append_text(way_map.draw(map_rows.build(caches, vms, planned=verdict["masks"]), screen))
+        story.append("\n")
+    names = distinct_names(vms)
+    moved = [names.get(uuid, neutralise(uuid)) for uuid in plan["moves"]]
+    story.append("\nVMs whose ways would change: ", "bold").append(", ".join(moved) or "none")
+    story.append("\nSteps:", "bold")
+    for number, step in enumerate(plan["steps"], 1):
+        story.append(f"\n{number:3}. {neutralise(step)}")
+    if not plan["steps"]:
+        story.append(" none")
+    return story
+
+
+def _fields(plan: contract.Plan) -> dict[str, Any]:
+    verdict = plan["verdict"]
+    return {
+        "State": neutralise(verdict["state"]),
+        "Reason": neutralise(verdict["reason"]) or "-",
+        "Group": neutralise(verdict["group"]) or "(default)",
+        "Masks": masks_by_cache(verdict["masks"]) or "-",
+        "Moves": " ".join(map(neutralise, plan["moves"])) or "-",
+        "Steps": "; ".join(map(neutralise, plan["steps"])) or "-",
+    }
