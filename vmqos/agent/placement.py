@@ -91,8 +91,7 @@ def _move(filesystem: Filesystem, target: Target, tids: set[int]) -> set[int]:
         return set(tasks.move(filesystem, target.directory, tids).moved)
     try:
         return set(tasks.move(filesystem, target.directory, tids).moved)
-    except exceptions.CommandFailed:
-        # A monitoring group takes tasks of its own control group only: some of them were in another one.
+    except exceptions.DifferentControlGroup:
         tids = set(tasks.move(filesystem, target.control, tids).moved)
         return set(tasks.move(filesystem, target.directory, tids).moved)
 

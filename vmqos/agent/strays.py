@@ -3,17 +3,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from vmqos.agent.inventory import ObservedVm
 from vmqos.hypervisor import cgroup, exceptions, processes
 from vmqos.resctrl.filesystem import Filesystem
-
-_KERNEL_THREAD = re.compile(r"(?:vhost-|kvm-pit/)(\d+)")
-"""Kernel threads that work for one QEMU process and carry its PID: ``vhost_dev_set_owner`` (before Linux 6.4) and
-``kvm_create_pit``."""
-
 
 class StrayWatch:
     """Watches the default group's tasks; one object watches one mount.
@@ -70,9 +64,8 @@ class StrayWatch:
             uuid = by_pid.get(identity.tgid)
             if uuid is not None:
                 return uuid
-            named = _KERNEL_THREAD.fullmatch(identity.comm)
-            if named is not None and identity.is_kernel_thread:
-                uuid = by_pid.get(int(named[1]))
+            if identity.serves_pid is not None:
+                uuid = by_pid.get(identity.serves_pid)
                 if uuid is not None:
                     self._kernel_threads.setdefault(uuid, set()).add(tid)
                 return uuid

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent's tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.functional.agent.tree import Tree
+from tests.functional.conftest import WaitFor
+from tools.lab.agent import Agent
+from tools.lab.simulator import Simulator
+from tools.lab.vms import RunningVm
+
+WaitForVm = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def tree(simulator: Simulator) -> Tree:
+    """The simulator's tree, read from outside."""
+    return Tree(simulator.root)
+
+
+@pytest.fixture
+def wait_for_vm(agent: Agent, wait_for: WaitFor) -> WaitForVm:
+    """Wait until the agent says of a VM that it is in a state, with all tasks in place; what the agent says of it."""
+
+    def wait(vm: RunningVm, state: str, **expected: object) -> dict[str, Any]:
+        last: dict[str, Any] = {}
+
+        def reached() -> bool:
+            last.clear()
+            last.update(agent.get(f"/v1/vms/{vm.uuid}"))
+            return last["state"] == state and all(last[key] == value for key, value in expected.items())
+
+        try:
+            wait_for(reached, f"{vm.name} being {state} {expected or ''}")
+        except TimeoutError as error:
+            raise AssertionError(f"{error}; the agent says: {last}") from error
+        return last
+
+    return wait

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What resctrl says, read from outside: none of the project's own code, and never the agent's word."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+NO_GROUPS = {"info", "mon_data", "mon_groups"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A resctrl tree."""
+
+    root: Path
+
+    def groups(self) -> list[str]:
+        """The control groups below the default group."""
+        return sorted(name for name in os.listdir(self.root) if (self.root / name).is_dir() and name not in NO_GROUPS)
+
+    def masks(self, group: str = "") -> dict[int, int]:
+        """The group's L3 masks by cache id."""
+        for line in (self.root / group / "schemata").read_text().splitlines():
+            resource, _, values = line.strip().partition(":")
+            if resource == "L3":
+                return {int(cache): int(mask, 16) for cache, _, mask in (v.partition("=") for v in values.split(";"))}
+        raise AssertionError(f"{group or '/'} has no L3 in its schemata")
+
+    def mode(self, group: str) -> str:
+        """The group's mode."""
+        return (self.root / group / "mode").read_text().strip()
+
+    def tasks(self, directory: str = "") -> set[int]:
+        """The task ids of a group."""
+        return set(map(int, (self.root / directory / "tasks").read_text().split()))
+
+    def monitoring_groups(self, group: str = "") -> list[str]:
+        """The monitoring groups of a control group."""
+        return sorted(os.listdir(self.root / group / "mon_groups"))
+
+    def violations(self, exclusive: Iterable[str]) -> Iterator[str]:
+        """Where rules 1 to 3 of the allocation are broken, for VMs that run on every cache.
+
+        :param exclusive: the groups of the exclusive VMs.
+        """
+        whole = int((self.root / "info/L3/cbm_mask").read_text(), 16)
+        least = int((self.root / "info/L3/min_cbm_bits").read_text())
+        masks = {group: self.masks(group) for group in ("", *self.groups())}
+        for group, of_group in masks.items():
+            for cache, mask in of_group.items():
+                shifted = mask // (mask & -mask) if mask else 0
+                if mask & ~whole or mask.bit_count() < least or shifted & (shifted + 1):
+                    yield f"{group or '/'} has the illegal mask {mask:x} on cache {cache}"
+        for cache, mask in masks[""].items():
+            if mask.bit_count() < 2:
+                yield f"the default group has {mask:x} on cache {cache}, less than its floor"
+        for owner in exclusive:
+            for other, of_other in masks.items():
+                for cache, mask in masks.get(owner, {}).items():
+                    if other != owner and of_other.get(cache, 0) & mask:
+                        yield f"{other or '/'} shares ways {of_other[cache] & mask:x} of cache {cache} with {owner}"
