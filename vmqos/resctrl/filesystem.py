@@ -154,7 +154,7 @@ class Filesystem:
         self._change_tree("rename", source, target, lambda: os.rename(source, target))
 
     def last_cmd_status(self) -> str:
-        """The kernel's word on the last command, without the last line break; empty if all was well or it is unreadable."""
+        """The kernel's reason why the last command failed; empty if all was well or it is unreadable."""
         try:
             status = self.read(LAST_CMD_STATUS).strip("\n")
         except exceptions.ResctrlError:

@@ -67,8 +67,8 @@ def parse_cpu_list(text: str) -> frozenset[int]:
     """
     cpus = set[int]()
     for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
-        cpus.update(range(int(first), int(last or first) + 1))
+        first, dash, last = part.partition("-")
+        cpus.update(range(int(first), int(last if dash else first) + 1))
     return frozenset(cpus)
 
 
