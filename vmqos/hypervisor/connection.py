@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way to libvirt: which VMs run, word when one changes, and a new connection when the old one is lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import libvirt
+
+from vmqos.hypervisor import cgroup, domain_xml, event_loop, exceptions, qemu_process
+from vmqos.hypervisor.model import VirtualMachine
+
+LOG = logging.getLogger(__name__)
+
+KEEPALIVE_INTERVAL = 5
+"""Seconds between questions whether libvirtd still answers."""
+KEEPALIVE_COUNT = 3
+"""How many unanswered ones end the connection: a hung libvirtd is noticed after 15 to 20 seconds."""
+
+RETRY_DELAY_MIN = 0.2
+"""Seconds until a lost connection is tried again; doubled after each failure."""
+RETRY_DELAY_MAX = 10.0
+
+EVENTS = (
+    libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE,
+    libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_ADDED,
+    libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_REMOVED,
+    libvirt.VIR_DOMAIN_EVENT_ID_METADATA_CHANGE,
+    libvirt.VIR_DOMAIN_EVENT_ID_TUNABLE,
+)
+"""What changes a VM's tasks, CPUs or promise. Events that a guest can cause at will, such as a reboot (which keeps
+every thread), are left out: no guest shall keep the host's agent busy."""
+
+_CLOSE_REASONS = {
+    libvirt.VIR_CONNECT_CLOSE_REASON_ERROR: "the connection broke",
+    libvirt.VIR_CONNECT_CLOSE_REASON_EOF: "libvirtd closed the connection",
+    libvirt.VIR_CONNECT_CLOSE_REASON_KEEPALIVE: "libvirtd does not answer any more",
+    libvirt.VIR_CONNECT_CLOSE_REASON_CLIENT: "the connection was closed",
+}
+
+_T = TypeVar("_T")
+
+
+class Connection:
+    """A connection to libvirt that comes back by itself; every method may be called from any thread.
+
+    The connection is read-only: nothing here can change a VM.
+
+    :param uri: libvirt's connection URI, such as ``qemu:///system``.
+    :param on_change: called with a VM's UUID when something of it changed, and with ``None`` when anything may have:
+        after each connect and each loss. It is called from threads of the connection's own and should only take a note.
+    :param run_dir: where libvirt keeps the VMs' PID files.
+    :param keepalive: seconds between keep-alive messages, and how many may stay unanswered.
+    :param retry_delays: seconds until a lost connection is tried again, at first and at most.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        on_change: Callable[[str | None], None],
+        run_dir: str = "/run/libvirt/qemu",
+        *,
+        keepalive: tuple[int, int] = (KEEPALIVE_INTERVAL, KEEPALIVE_COUNT),
+        retry_delays: tuple[float, float] = (RETRY_DELAY_MIN, RETRY_DELAY_MAX),
+    ) -> None:
+        self._uri = uri
+        self._on_change = on_change
+        self._run_dir = run_dir
+        self._keepalive = keepalive
+        self._retry_delays = retry_delays
+        self._last_error = "not connected yet"
+        # libvirt-python frees a connection under a call that still uses it, so calls and the close take turns.
+        self._lock = threading.Lock()
+        self._libvirt: Any = None
+        self._domains: dict[str, Any] = {}
+        self._callbacks: list[int] = []
+        self._lost = threading.Event()
+        self._tried = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._keep_connected, name="libvirt-connection", daemon=True)
+
+    def start(self, wait: bool = False, timeout: float = 30.0) -> None:
+        """Connect, and stay connected until :meth:`close`; a failure is no error, it is tried again.
+
+        :param wait: whether to return only after the first try, well or ill.
+        :param timeout: seconds to wait at most, for a libvirtd that accepts but does not answer.
+        """
+        self._thread.start()
+        if wait:
+            self._tried.wait(timeout)
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Disconnect and end the threads. Not for :attr:`on_change`.
+
+        :param timeout: seconds to wait for a libvirtd that does not answer.
+        """
+        self._closing.set()
+        self._lost.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+            if self._thread.is_alive():
+                LOG.warning("libvirt at %s does not answer: its connection is left open", self._uri)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether libvirt could be reached when last heard of."""
+        return self._libvirt is not None and not self._lost.is_set()
+
+    @property
+    def last_error(self) -> str:
+        """Why there is no connection; empty while there is one."""
+        return self._last_error
+
+    def list_running(self) -> dict[str, int]:
+        """The running VMs (paused ones too): libvirt's ID of each by UUID, by one call.
+
+        :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if there is no connection.
+        :raises vmqos.hypervisor.exceptions.HypervisorFailed: if libvirt refuses.
+        """
+
+        def ask(connection: Any) -> dict[str, int]:
+            domains = connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
+            self._domains = {domain.UUIDString(): domain for domain in domains}
+            return {uuid: domain.ID() for uuid, domain in self._domains.items()}
+
+        return self._call(ask)
+
+    def describe(self, uuid: str) -> VirtualMachine | None:
+        """A running VM, its QEMU process and cgroup included.
+
+        :returns: ``None`` where no such VM runs, or it has no process yet (its start will be reported).
+        :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if there is no connection.
+        :raises vmqos.hypervisor.exceptions.HypervisorError: if libvirt refuses, or /proc can't be read.
+        """
+
+        def ask(connection: Any) -> str | None:
+            try:
+                domain = self._domains.get(uuid) or connection.lookupByUUIDString(uuid)
+                return str(domain.XMLDesc(0))
+            except libvirt.libvirtError as error:
+                if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                    return None
+                raise
+
+        xml = self._call(ask)
+        if xml is None:
+            return None
+        domain = domain_xml.parse(xml)
+        if domain.libvirt_id is None:
+            return None
+        process = qemu_process.find(domain.uuid, domain.name, self._run_dir)
+        if process is None:
+            return None
+        try:
+            own_cgroup = cgroup.vm_cgroup(process.pid)
+        except exceptions.ProcessVanished:
+            return None
+        return VirtualMachine(
+            uuid=domain.uuid,
+            name=domain.name,
+            libvirt_id=domain.libvirt_id,
+            process=process,
+            cgroup=own_cgroup,
+            has_cachetune=domain.has_cachetune,
+            metadata=domain.metadata,
+            metadata_error=domain.metadata_error,
+        )
+
+    def _call(self, ask: Callable[[Any], _T]) -> _T:
+        with self._lock:
+            if self._libvirt is None:
+                raise exceptions.HypervisorUnreachable(uri=self._uri, error=self._last_error)
+            try:
+                return ask(self._libvirt)
+            except libvirt.libvirtError as error:
+                if self._libvirt.isAlive():
+                    raise exceptions.HypervisorFailed(uri=self._uri, error=error) from error
+                self._lose(str(error))
+                raise exceptions.HypervisorUnreachable(uri=self._uri, error=error) from error
+
+    def _keep_connected(self) -> None:
+        """The life of the connection's thread."""
+        event_loop.acquire()
+        delay = self._retry_delays[0]
+        while not self._closing.is_set():
+            self._lost.clear()
+            try:
+                self._connect()
+            except libvirt.libvirtError as error:
+                if str(error) != self._last_error:
+                    LOG.warning("libvirt can't be reached at %s: %s", self._uri, error)
+                self._last_error = str(error)
+                self._tried.set()
+                self._closing.wait(delay)
+                delay = min(2 * delay, self._retry_delays[1])
+                continue
+            LOG.info("connected to libvirt at %s", self._uri)
+            delay = self._retry_delays[0]
+            self._tried.set()
+            self._tell(None)
+            if not self._closing.is_set():
+                self._lost.wait()
+            self._disconnect()
+            if not self._closing.is_set():
+                LOG.warning("lost libvirt at %s: %s", self._uri, self._last_error)
+                self._tell(None)
+                self._closing.wait(delay)
+        event_loop.release()
+
+    def _connect(self) -> None:
+        connection = libvirt.openReadOnly(self._uri)
+        self._callbacks = []
+        try:
+            connection.registerCloseCallback(self._closed, None)
+            connection.setKeepAlive(*self._keepalive)
+            for event in EVENTS:
+                self._callbacks.append(connection.domainEventRegisterAny(None, event, self._event, None))
+        except libvirt.libvirtError:
+            self._shut(connection)
+            raise
+        with self._lock:
+            self._last_error = ""
+            self._libvirt = connection
+
+    def _disconnect(self) -> None:
+        with self._lock:
+            connection, self._libvirt = self._libvirt, None
+            self._domains = {}
+            self._shut(connection)
+
+    def _shut(self, connection: Any) -> None:
+        for callback in self._callbacks:
+            _ignore_errors(connection.domainEventDeregisterAny, callback)
+        _ignore_errors(connection.unregisterCloseCallback)
+        _ignore_errors(connection.close)
+
+    def _closed(self, connection: Any, reason: int, opaque: object) -> None:
+        self._lose(_CLOSE_REASONS.get(reason, f"the connection was closed (reason {reason})"))
+
+    def _lose(self, error: str) -> None:
+        self._last_error = error
+        self._lost.set()
+
+    def _event(self, connection: Any, domain: Any, *details: object) -> None:
+        LOG.debug("VM %s: event %s", domain.UUIDString(), details[:-1])
+        self._tell(domain.UUIDString())
+
+    def _tell(self, uuid: str | None) -> None:
+        try:
+            self._on_change(uuid)
+        except Exception:
+            LOG.exception("a change of VM %s was not taken note of", uuid or "(any)")
+
+
+def _ignore_errors(function: Callable[..., object], *arguments: object) -> None:
+    """Tidy up what a lost connection may have taken along already."""
+    try:
+        function(*arguments)
+    except libvirt.libvirtError as error:
+        LOG.debug("%s: %s", getattr(function, "__name__", function), error)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong with libvirt and /proc: one class a failure, its message what the operator should do."""
+
+from __future__ import annotations
+
+
+class HypervisorError(Exception):
+    """The root of this package's errors; each subclass fills ``msg_fmt`` from its keyword arguments."""
+
+    msg_fmt = "the hypervisor failed"
+
+    def __init__(self, **values: object) -> None:
+        self.values = values
+        super().__init__(self.msg_fmt.format(**values))
+
+
+class HypervisorUnreachable(HypervisorError):
+    """There is no connection to libvirt now."""
+
+    msg_fmt = (
+        "libvirt can't be reached at {uri}: {error}. Check that libvirtd (or virtqemud) runs and that this user may "
+        "connect, with: virsh --readonly --connect '{uri}' list"
+    )
+
+
+class HypervisorFailed(HypervisorError):
+    """libvirt is there, but refused or failed a call."""
+
+    msg_fmt = "libvirt at {uri} failed: {error}"
+
+
+class UnreadableDescription(HypervisorError):
+    """A domain XML that no libvirt would write."""
+
+    msg_fmt = "the domain XML can't be read: {error}"
+
+
+class ProcessVanished(HypervisorError):
+    """A process or thread ended while it was looked at, or its ID is another one's by now."""
+
+    msg_fmt = "process {pid} has ended"
+
+
+class ProcessUnreadable(HypervisorError):
+    """The kernel does not let this user see a process."""
+
+    msg_fmt = "/proc/{pid} can't be read: {error}. Run as root, and mount /proc without hidepid"
+
+
+class CgroupUnreadable(HypervisorError):
+    """The kernel does not let this user see a VM's cgroup."""
+
+    msg_fmt = "{path} can't be read: {error}. Run as root"
