@@ -2,7 +2,7 @@
 """Fixtures: a private libvirtd with real QEMU processes, the simulator, and the agent between them.
 
 Each pytest process (each worker of pytest-xdist) has one workspace and one libvirtd; each test has its own simulator,
-agent and VMs, and leaves none of them. A machine that lacks something fails the tests and says what; it never skips them.
+agent and VMs, and leaves none of them. A machine that lacks something fails the tests and says what; none is skipped.
 
 A test usually asks for ``agent``, ``simulator`` and ``make_vm``::
 
@@ -79,7 +79,7 @@ def workspace() -> Iterator[Workspace]:
         missing.append("/dev/fuse (modprobe fuse; in a container, pass the device in)")
     missing.extend(program for program in ("qemu-system-x86_64", "fusermount3", "unshare") if not shutil.which(program))
     if missing:
-        pytest.fail(f"the functional tests need: {'; '.join(missing)}. tools/test installs the packages.", pytrace=False)
+        pytest.fail(f"the functional tests need: {'; '.join(missing)}; tools/test installs packages.", pytrace=False)
     with Workspace() as opened:
         yield opened
 

@@ -22,9 +22,22 @@ def usable() -> bool:
     with tempfile.TemporaryDirectory(prefix="vmqos-kvm-") as directory:
         said = Path(directory) / "firmware"
         qemu = subprocess.Popen(
-            ["qemu-system-x86_64", "-accel", "kvm", "-machine", "pc", "-m", "32", "-nodefaults", "-display", "none"]
-            # SeaBIOS writes its messages to this port.
-            + ["-debugcon", f"file:{said}", "-global", "isa-debugcon.iobase=0x402"],
+            [
+                *(
+                    "qemu-system-x86_64",
+                    "-accel",
+                    "kvm",
+                    "-machine",
+                    "pc",
+                    "-m",
+                    "32",
+                    "-nodefaults",
+                    "-display",
+                    "none",
+                ),
+                # SeaBIOS writes its messages to this port.
+                *("-debugcon", f"file:{said}", "-global", "isa-debugcon.iobase=0x402"),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -183,4 +183,4 @@ def _find_daemon() -> str:
         found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin")
         if found:
             return found
-    raise FileNotFoundError("neither libvirtd nor virtqemud is installed: run tools/test or tools/demo, which install it")
+    raise FileNotFoundError("neither libvirtd nor virtqemud is installed; tools/test and tools/demo install it")

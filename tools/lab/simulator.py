@@ -91,6 +91,4 @@ class Simulator:
 
     def _is_dead_mount(self) -> bool:
         """Whether the mount outlived its server: stat(2) then says ENOTCONN, and ismount says no."""
-        return any(
-            line.split()[4] == str(self.root) for line in Path("/proc/self/mountinfo").read_text().splitlines()
-        )
+        return any(line.split()[4] == str(self.root) for line in Path("/proc/self/mountinfo").read_text().splitlines())
