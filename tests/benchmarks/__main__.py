@@ -13,7 +13,8 @@ ELSEWHERE = ("planner", "start")
 def main() -> None:
     """Run what was asked for, one after the other."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"which ones: {', '.join((*ON_RESCTRL, *ELSEWHERE))}; all if none is named")
+    every = ", ".join((*ON_RESCTRL, *ELSEWHERE))
+    parser.add_argument("names", nargs="*", help=f"which ones: {every}; all if none is named")
     parser.add_argument(
         "--resctrl",
         metavar="PATH",

@@ -14,8 +14,8 @@ from vmqos.agent.inventory import ObservedVm
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology
 from vmqos.allocation import Policy
-from vmqos.hypervisor.model import NovaMetadata, VirtualMachine
 from vmqos.hypervisor import processes as process_table
+from vmqos.hypervisor.model import NovaMetadata, VirtualMachine
 from vmqos.resctrl.filesystem import Filesystem
 
 VMS, THREADS, ROUNDS = 200, 20, 50
@@ -43,7 +43,8 @@ def run(resctrl: str) -> Iterator[Figure]:
         for _ in range(3):
             one_pass(True)
     yield Figure("an idle pass, 200 VMs x 20 threads, CPU", statistics.median(idle), "ms", 10.0, spread(idle, "ms"))
-    yield Figure("a full audit of the same, CPU", statistics.median(full), "ms", None, f"the first placing {first:.1f} ms")
+    detail = f"the first placing {first:.1f} ms"
+    yield Figure("a full audit of the same, CPU", statistics.median(full), "ms", None, detail)
 
 
 def _vm(number: int, pid: int) -> tuple[str, ObservedVm]:
@@ -57,4 +58,5 @@ def _vm(number: int, pid: int) -> tuple[str, ObservedVm]:
         specs = {}
     process = process_table.of_pid(pid)
     metadata = NovaMetadata(f"vm-{number}", "bench", "", specs)
-    return name, ObservedVm(VirtualMachine(name, f"bench-{number}", number, process, None, False, metadata), frozenset({0}))
+    vm = VirtualMachine(name, f"bench-{number}", number, process, None, False, metadata)
+    return name, ObservedVm(vm, frozenset({0}))

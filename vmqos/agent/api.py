@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import json
 import logging
@@ -27,7 +28,7 @@ LOG = logging.getLogger(__name__)
 StartResponse = Callable[[str, list[tuple[str, str]]], object]
 
 
-class _Answer(Exception):  # noqa: N818
+class _Answer(Exception):
     """An answer other than 200."""
 
     def __init__(self, status: str, text: str) -> None:
@@ -73,7 +74,8 @@ class Api:
             return route(parse_qs(environ.get("QUERY_STRING", "")))
         if path.startswith("/v1/vms/"):
             return self._vm(path.removeprefix("/v1/vms/"))
-        raise _Answer("404 Not Found", f"there is no {path or '/'} here: {', '.join((*self._routes, '/v1/vms/<uuid>'))}")
+        known = ", ".join((*self._routes, "/v1/vms/<uuid>"))
+        raise _Answer("404 Not Found", f"there is no {path or '/'} here, but {known}")
 
     def _vm(self, uuid: str) -> Any:
         snapshot = self._agent.snapshot
@@ -163,7 +165,5 @@ class Server:
     def stop(self) -> None:
         """Stop answering, and remove the socket."""
         self._server.close()
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
-        except FileNotFoundError:
-            pass

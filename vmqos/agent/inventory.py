@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The VMs of this host, as libvirt and /proc last showed them; each is looked at again only when it may have changed."""
+"""The VMs of this host, as libvirt and /proc last showed them; each is looked at again when it may have changed."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ class Inventory:
         self.dying = frozenset(self._vms.keys() - running.keys())
         for uuid, libvirt_id in running.items():
             known = self._vms.get(uuid)
-            if known is None or known.vm.libvirt_id != libvirt_id or uuid in marked or everything:
-                if self._look_at(uuid):
-                    changed.add(uuid)
+            due = known is None or known.vm.libvirt_id != libvirt_id or uuid in marked or everything
+            if due and self._look_at(uuid):
+                changed.add(uuid)
         return changed
 
     def _look_at(self, uuid: str) -> bool:

@@ -184,7 +184,7 @@ class Agent:
             pauses.append(max(due, 0.01))
         if self.inventory.dying:
             pauses.append(DYING_POLL)
-        return min(pauses)
+        return float(min(pauses))
 
     def _read_configuration_again(self) -> None:
         notify.notify("RELOADING=1")

@@ -88,7 +88,8 @@ def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str) -> list[Jso
             continue
         group_name = where.get(tid)
         in_place = expected is not None and group_name == expected
-        rows.append({"tid": tid, "pid": observed.vm.process.pid, "comm": comm, "group": group_name, "in_place": in_place})
+        pid = observed.vm.process.pid
+        rows.append({"tid": tid, "pid": pid, "comm": comm, "group": group_name, "in_place": in_place})
     return rows
 
 
@@ -208,9 +209,7 @@ def _moved(now: ResctrlView, plan: Plan) -> set[str]:
     ours = {group.name for group in now.layout.groups if group.owner is Owner.VM}
     prefix = allocation.vm_group("")
     return {
-        step.group.removeprefix(prefix)
-        for step in plan.prepare
-        if isinstance(step, WriteMasks) and step.group in ours
+        step.group.removeprefix(prefix) for step in plan.prepare if isinstance(step, WriteMasks) and step.group in ours
     }
 
 

@@ -9,11 +9,12 @@ from vmqos.agent.inventory import ObservedVm
 from vmqos.hypervisor import cgroup, exceptions, processes
 from vmqos.resctrl.filesystem import Filesystem
 
+
 class StrayWatch:
     """Watches the default group's tasks; one object watches one mount.
 
-    New threads and forks inherit their creator's group, so a VM's task turns up here only if it was born to nobody of the
-    VM (a helper process that libvirt starts, a kernel thread), or if somebody moved it.
+    New threads and forks inherit their creator's group, so a VM's task turns up here only if it was born to nobody of
+    the VM (a helper process that libvirt starts, a kernel thread), or if somebody moved it.
     """
 
     def __init__(self) -> None:

@@ -73,5 +73,5 @@ def look(filesystem: Filesystem, before: ResctrlView | None = None) -> ResctrlVi
 
 
 def _same_caches(before: Layout, now: Layout) -> bool:
-    """Whether the same caches are online, by the default group's masks."""
-    return before.groups[:1] != () and now.groups[:1] != () and before.groups[0].masks.keys() == now.groups[0].masks.keys()
+    """Whether the same caches are online, by the masks of the first group, the default one."""
+    return [set(group.masks) for group in before.groups[:1]] == [set(group.masks) for group in now.groups[:1]]

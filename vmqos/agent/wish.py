@@ -35,7 +35,8 @@ def read(vm: VirtualMachine) -> Wish:
     elif vm.metadata.extra_specs is None:
         wish = Wish(
             problem=vm.metadata_error,
-            remark="Nova wrote no extra specs into the domain XML (it does from 2025.2 on): resize or hard-reboot the VM",
+            remark="Nova wrote no extra specs into the domain XML, as it does from 2025.2 on: "
+            "hard-reboot the VM after the upgrade",
         )
     else:
         wish = _of_specs(vm)

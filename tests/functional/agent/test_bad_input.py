@@ -54,7 +54,9 @@ def test_metadata_that_makes_no_sense_degrades_its_vm_alone(
     assert tree.groups() == [f"vmqos.{good.uuid}"]
 
 
-@pytest.mark.parametrize("metadata", ["", "<metadata/>", '<metadata><x:y xmlns:x="urn:other">&lt;no&gt; &amp;</x:y></metadata>'])
+@pytest.mark.parametrize(
+    "metadata", ["", "<metadata/>", '<metadata><x:y xmlns:x="urn:other">&lt;no&gt; &amp;</x:y></metadata>']
+)
 def test_a_vm_that_nova_did_not_make_asks_for_nothing(
     agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm, metadata: str
 ) -> None:

@@ -22,9 +22,12 @@ with only_agent("/resctrl", sys.argv[1]):
 
 
 def test_the_second_agent_on_a_resctrl_refuses_and_names_the_first(tmp_path: Path) -> None:
-    with only_agent("/resctrl", str(tmp_path)):
-        with pytest.raises(exceptions.AlreadyRunning, match=f"PID {os.getpid()}"), only_agent("/resctrl", str(tmp_path)):
-            pytest.fail("both agents run")
+    with (
+        only_agent("/resctrl", str(tmp_path)),
+        pytest.raises(exceptions.AlreadyRunning, match=f"PID {os.getpid()}"),
+        only_agent("/resctrl", str(tmp_path)),
+    ):
+        pytest.fail("both agents run")
 
 
 def test_another_resctrl_has_another_lock(tmp_path: Path) -> None:
