@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever dies, the host ends where it would have ended, and no promise is broken on the way."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.functional.agent.conftest import WaitForVm
+from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, EXCLUSIVE_4, SHARED_3, all_in, group, set_live_metadata
+from tests.functional.agent.tree import Tree
+from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
+from tools.lab.agent import Agent
+from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.simulator import Simulator
+from tools.lab.workspace import CHECKOUT, Workspace
+
+KILLS = 50
+SEED = 20261121
+
+
+def layout(tree: Tree) -> dict[str, object]:
+    """Everything an operator would compare: groups, masks, monitoring groups and their tasks."""
+    return {
+        name: (tree.masks(name), tree.mode(name), tree.monitoring_groups(name), tree.tasks(name) if name else None)
+        for name in ("", *tree.groups())
+    }
+
+
+def test_sigterm_ends_the_agent_and_changes_nothing(
+    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
+) -> None:
+    vm = make_vm(EXCLUSIVE_4)
+    wait_for_vm(vm, "kept")
+    before = layout(tree)
+    assert agent.stop() == 0
+    assert layout(tree) == before
+    assert not agent.socket.exists()
+
+
+def test_a_new_agent_finds_everything_as_the_old_one_left_it(
+    agent: Agent, simulator: Simulator, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
+) -> None:
+    first, second = make_vm(EXCLUSIVE_4), make_vm(SHARED_3)
+    wait_for_vm(first, "kept")
+    wait_for_vm(second, "kept")
+    before = layout(tree)
+    agent.kill()
+    changes = simulator.log.read_text()
+    agent.start()
+    wait_for_vm(first, "kept")
+    wait_for_vm(second, "kept")
+    assert layout(tree) == before
+    assert simulator.log.read_text() == changes, "nothing had to be written"
+
+
+def test_what_happened_while_the_agent_was_dead_is_made_up_for(
+    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
+) -> None:
+    gone, stays = make_vm(EXCLUSIVE_4), make_vm(EXCLUSIVE_2)
+    wait_for_vm(gone, "kept")
+    kept = wait_for_vm(stays, "kept")
+    agent.kill()
+    gone.domain.destroy()
+    late = make_vm(EXCLUSIVE_4)
+    agent.start()
+    wait_for_vm(late, "kept")
+    assert wait_for_vm(stays, "kept")["masks"] == kept["masks"]
+    wait_for(lambda: group(gone) not in tree.groups(), "the group of the VM that is gone being removed")
+    assert not list(tree.violations([group(stays), group(late)]))
+
+
+def test_once_does_the_work_and_ends(make_agent: MakeAgent, tree: Tree, make_vm: MakeVm) -> None:
+    vm = make_vm(EXCLUSIVE_2)
+    agent = make_agent()
+    assert agent.run_once() == 0
+    assert all_in(tree, group(vm), vm)
+    assert not list(tree.violations([group(vm)]))
+
+
+def test_a_second_agent_refuses(agent: Agent, make_agent: MakeAgent) -> None:
+    second = make_agent(name="second")
+    assert second.run_once() == 1
+    assert f"PID {agent.pid}" in second.log.read_text()
+    assert agent.get("/v1/health")["status"] == "ok"
+
+
+def test_a_restart_of_libvirtd_is_survived(
+    agent: Agent, tree: Tree, libvirt_host: PrivateLibvirt, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
+) -> None:
+    before = make_vm(EXCLUSIVE_4)
+    kept = wait_for_vm(before, "kept")
+    libvirt_host.kill()
+    wait_for(lambda: not agent.get("/v1/health")["libvirt"]["connected"], "the agent noticing")
+    assert agent.get(f"/v1/vms/{before.uuid}")["masks"] == kept["masks"]
+    assert all_in(tree, group(before), before)
+    libvirt_host.start()
+    after = make_vm(EXCLUSIVE_2)
+    wait_for_vm(after, "kept", tasks=len(after.tasks()))
+    assert wait_for_vm(before, "kept")["masks"] == kept["masks"]
+    assert agent.get("/v1/health")["libvirt"]["connected"]
+
+
+def test_a_vm_that_dies_while_libvirtd_is_down_gives_its_ways_back(
+    agent: Agent, tree: Tree, libvirt_host: PrivateLibvirt, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
+) -> None:
+    vm = make_vm(EXCLUSIVE_4)
+    wait_for_vm(vm, "kept")
+    libvirt_host.kill()
+    os.kill(vm.pid, signal.SIGKILL)
+    wait_for(lambda: tree.groups() == [], "the group being gone")
+
+
+def test_without_libvirt_nothing_is_taken_down(
+    make_agent: MakeAgent, tree: Tree, libvirt_host: PrivateLibvirt, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    vm = make_vm(EXCLUSIVE_4)
+    agent = make_agent()
+    assert agent.run_once() == 0
+    before = layout(tree)
+    libvirt_host.kill()
+    agent.start()
+    wait_for(lambda: agent.get("/v1/health")["passes"] > 5, "some passes")
+    assert layout(tree) == before
+    libvirt_host.start()
+    wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being kept")
+    assert layout(tree) == before
+
+
+def test_resctrl_may_be_unmounted_and_mounted_again(
+    agent: Agent, tree: Tree, simulator: Simulator, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
+) -> None:
+    vm = make_vm(EXCLUSIVE_4)
+    wait_for_vm(vm, "kept")
+    subprocess.run(["umount", str(simulator.root)], check=True)
+    wait_for(lambda: agent.get("/v1/health")["status"] == "failing", "the agent noticing")
+    assert "mount" in agent.get("/v1/health")["resctrl"]["error"]
+    simulator.stop()
+    simulator.start()
+    wait_for_vm(vm, "kept")
+    wait_for(lambda: all_in(tree, group(vm), vm), "the tasks being in place again")
+    assert not list(tree.violations([group(vm)]))
+
+
+def test_the_agent_waits_for_the_lock_and_goes_on(
+    agent: Agent, tree: Tree, simulator: Simulator, make_vm: MakeVm, wait_for_vm: WaitForVm
+) -> None:
+    holder = subprocess.Popen(["flock", "--exclusive", str(simulator.root), "cat"], stdin=subprocess.PIPE)
+    assert holder.stdin is not None
+    time.sleep(0.3)
+    changes = simulator.log.read_text()
+    vm = make_vm(EXCLUSIVE_2)
+    time.sleep(1.0)
+    assert simulator.log.read_text() == changes, "nothing may be written while another holds the lock"
+    holder.stdin.close()
+    assert holder.wait() == 0
+    wait_for_vm(vm, "kept")
+    assert all_in(tree, group(vm), vm)
+
+
+@pytest.fixture
+def countdown(workspace: Workspace, simulator: Simulator) -> Iterator[Path]:
+    """Replaces the simulator by one that kills its client; the file that arms it."""
+    simulator.stop()
+    file = workspace.path / f"{simulator.root.name}.countdown"
+    arguments = [str(simulator.root), str(simulator.sysfs), str(simulator.log), str(file)]
+    command = [sys.executable, "-m", "tests.functional.agent.killing_simulator", *arguments]
+    killer = subprocess.Popen(command, cwd=CHECKOUT, start_new_session=True)
+    workspace.record_process(killer.pid)
+    while not os.path.ismount(simulator.root):
+        assert killer.poll() is None, "the simulator ended"
+        time.sleep(0.02)
+    yield file
+    subprocess.run(["umount", str(simulator.root)], check=True)
+    killer.wait(10)
+    workspace.forget_process(killer.pid)
+
+
+def test_sigkill_between_any_two_steps_leads_to_the_same_end(
+    countdown: Path, make_agent: MakeAgent, tree: Tree, make_vm: MakeVm
+) -> None:
+    agent = make_agent({"agent": {"retry_delay_min": 0.1}})
+    choose = random.Random(SEED)
+    first, second, third = make_vm(EXCLUSIVE_4), make_vm(EXCLUSIVE_2), make_vm(SHARED_3)
+    make_vm()
+    wishes = {first: EXCLUSIVE_4, second: EXCLUSIVE_2, third: SHARED_3}
+    kills = 0
+    for turn in range(10 * KILLS):
+        if kills == KILLS:
+            break
+        if turn:
+            changed = choose.choice(list(wishes))
+            others = [specs for specs in (EXCLUSIVE_4, EXCLUSIVE_2, SHARED_3, {}) if specs != wishes[changed]]
+            wishes[changed] = choose.choice(others)
+            set_live_metadata(changed, wishes[changed])
+        exclusive = [group(vm) for vm, specs in wishes.items() if specs in (EXCLUSIVE_2, EXCLUSIVE_4)]
+        countdown.write_text(str(choose.randint(1, 12)))
+        if agent.run_once() == -signal.SIGKILL:
+            kills += 1
+            # A group whose VM asks for something else by now is no exclusive VM's any more.
+            assert not list(tree.violations([name for name in exclusive if name in tree.groups() and tree.tasks(name)]))
+        countdown.unlink(missing_ok=True)
+        assert agent.run_once() == 0, agent.log.read_text()[-2000:]
+        assert sorted(name for name in tree.groups() if "shared" not in name) == sorted(exclusive)
+        assert not list(tree.violations(exclusive))
+        for vm, specs in wishes.items():
+            if specs in (EXCLUSIVE_2, EXCLUSIVE_4):
+                assert {mask.bit_count() for mask in tree.masks(group(vm)).values()} == {int(specs["hw:cache_ways"])}
+                assert all_in(tree, group(vm), vm)
+            else:
+                class_group = "vmqos.shared-ways3/" if specs else ""
+                assert all_in(tree, f"{class_group}mon_groups/{group(vm)}", vm)
+        taken = 0
+        for name in exclusive:
+            taken |= tree.masks(name)[0]
+        assert tree.masks()[0] == 0x7FF & ~taken, "no way may be lost"
+    assert kills == KILLS
