@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mounting a resctrl for a test, and putting tasks at its disposal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from vmqos.resctrl import exceptions, mount
+from vmqos.resctrl.filesystem import Filesystem
+
+T = TypeVar("T")
+PATIENCE = 30.0
+"""Seconds: longer than any RMID stays in limbo here, and than a busy machine takes to start a process."""
+
+ON_KERNEL = os.environ.get("VMQOS_TEST_RESCTRL") == "kernel"
+
+_SLEEPERS = """
+import sys, threading
+threading.stack_size(65536)
+for _ in range(int(sys.argv[1]) - 1):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def mounted(*options: str) -> Iterator[Filesystem]:
+    """A fresh resctrl with these mount options; unmounting fails if the test left anything open."""
+    with _kernels(options) if ON_KERNEL else simulated(*options) as fs:
+        yield fs
+
+
+@contextlib.contextmanager
+def _kernels(options: tuple[str, ...]) -> Iterator[Filesystem]:
+    option = ["-o", ",".join(options)] if options else []
+    subprocess.run(["mount", "-t", "resctrl", *option, "resctrl", mount.DEFAULT_PATH], check=True)
+    try:
+        yield Filesystem(mount.DEFAULT_PATH)
+    finally:
+        subprocess.run(["umount", mount.DEFAULT_PATH], check=True)
+
+
+@contextlib.contextmanager
+def simulated(*options: str) -> Iterator[Filesystem]:
+    """A simulator's resctrl."""
+    with running_simulator(*options) as (fs, _):
+        yield fs
+
+
+@contextlib.contextmanager
+def running_simulator(*options: str) -> Iterator[tuple[Filesystem, subprocess.Popen[bytes]]]:
+    """A simulator's resctrl and its process."""
+    with tempfile.TemporaryDirectory(prefix="vmqos-resctrl-client-") as root:
+        command = [sys.executable, "-m", "vmqos.cli.main", "simulate", root, "--profile", "cascade-lake"]
+        if options:
+            command += ["--mount-options", ",".join(options)]
+        process = subprocess.Popen(command)
+        try:
+            eventually(lambda: mount.find(root), exceptions.MountError, while_runs=process)
+            yield Filesystem(root), process
+        finally:
+            subprocess.run(["fusermount3", "-u", root], check=process.poll() is None)
+            process.terminate()
+            process.wait(PATIENCE)
+
+
+def eventually(
+    action: Callable[[], T], *errors: type[Exception], while_runs: subprocess.Popen[bytes] | None = None
+) -> T:
+    """What the action returns once it no longer raises one of these errors."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return action()
+        except errors:
+            ended = while_runs is not None and while_runs.poll() is not None
+            if ended or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+@dataclass(frozen=True, slots=True)
+class Sleepers:
+    """A process that does nothing, with its threads."""
+
+    process: subprocess.Popen[bytes]
+    tids: frozenset[int]
+
+
+@contextlib.contextmanager
+def sleepers(count: int) -> Iterator[Sleepers]:
+    """A process with that many threads, its main thread included."""
+    command = [sys.executable, "-c", _SLEEPERS, str(count)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield Sleepers(process, frozenset(map(int, os.listdir(f"/proc/{process.pid}/task"))))
+        finally:
+            process.kill()
+
+
+def dead_tid() -> int:
+    """The id of a task that has just ended."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+def impossible_tids(count: int) -> set[int]:
+    """Ids that no task can have on this kernel."""
+    with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
+        first = int(file.read()) + 1
+    return set(range(first, first + count))
