@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from vmqos.resctrl import groups, info, schemata, tasks
+from vmqos.resctrl import groups, info, mount, schemata, tasks
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource
 from vmqos.resctrl.filesystem import Filesystem
@@ -53,29 +53,30 @@ class Reset:
         return steps
 
 
-def prepare(filesystem: Filesystem, reserved: CapacityBitmask, timeout: float | None) -> Reset:
+def prepare(path: str, reserved: str = "0", timeout: float | None = None) -> Reset:
     """Look at what a reset would do; nothing is written.
 
-    :param reserved: L3 ways that the default group does not get back (``[allocation] reserved_ways``).
-    :param timeout: seconds to wait for the lock on resctrl.
-    :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
+    :param path: where resctrl is mounted.
+    :param reserved: L3 ways, hexadecimal, that the default group does not get back (``[allocation] reserved_ways``).
+    :param timeout: seconds to wait for the lock on resctrl; ``None`` waits for ever.
+    :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl is not there or can't be read.
     """
+    filesystem = Filesystem(mount.find(path, writable=False).path)
     with filesystem.lock(exclusive=False, timeout=timeout):
-        return _look(filesystem, reserved)
+        return _look(filesystem, CapacityBitmask.parse(reserved))
 
 
-def perform(filesystem: Filesystem, reserved: CapacityBitmask, timeout: float | None) -> Reset:
-    """Do it, under the lock and by what is there now.
+def perform(path: str, reserved: str = "0", timeout: float | None = None) -> Reset:
+    """Do it, under the lock and by what is there now; the parameters are those of :func:`prepare`.
 
     The groups go first: while one of them is in mode ``exclusive``, the kernel refuses the default group its ways.
 
-    :param reserved: L3 ways that the default group does not get back.
-    :param timeout: seconds to wait for the lock on resctrl.
     :returns: what was done.
     :raises vmqos.resctrl.exceptions.ResctrlError: if a step fails; the steps before it remain done.
     """
+    filesystem = Filesystem(mount.find(path).path)
     with filesystem.lock(exclusive=True, timeout=timeout):
-        reset = _look(filesystem, reserved)
+        reset = _look(filesystem, CapacityBitmask.parse(reserved))
         for name in reset.control_groups:
             groups.remove(filesystem, name)
         for name in reset.monitoring_groups:

@@ -50,6 +50,9 @@ class CacheShow(Listing):
         if not _wants_map(parsed_args):
             return super().produce_output(parsed_args, column_names, data)
         screen = terminal_of(self)
+        if not self._caches:
+            self.app.stdout.write("This host has no L3 cache that can be partitioned; see 'vmqos doctor'.\n")
+            return 0
         picture = way_map.draw(map_rows.build(self._caches, self._vms), screen)
         terminal.show(picture, self.app.stdout, screen)
         return 0

@@ -10,8 +10,7 @@ from typing import Any
 from vmqos.cli import exceptions, settings
 from vmqos.cli.output import Details, is_for_machines
 from vmqos.cli.safe_text import neutralise
-from vmqos.cli.units import size
-from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.cli.units import parse_mask, size
 
 
 class Capabilities(Details):
@@ -52,15 +51,15 @@ def describe(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _cache(cache: Mapping[str, Any]) -> str:
-    every, shared = CapacityBitmask.parse(cache["cbm_mask"]), CapacityBitmask.parse(cache["shareable_bits"])
+    every, shared = parse_mask(cache["cbm_mask"]), parse_mask(cache["shareable_bits"])
     least = cache["min_cbm_bits"]
     lines = [
-        f"{every.count} ways (mask {every}) on {_caches(cache['cache_ids'])}, {cache['num_closids']} CLOSIDs",
+        f"{every.bit_count()} ways (mask {every:x}) on {_caches(cache['cache_ids'])}, {cache['num_closids']} CLOSIDs",
         f"a mask has {least} way{'' if least == 1 else 's'} or more, "
         + ("gaps allowed" if cache["sparse_masks"] else "without gaps"),
     ]
     if shared:
-        lines.append(f"{shared.count} of them (mask {shared}) are filled by I/O devices too")
+        lines.append(f"{shared.bit_count()} of them (mask {shared:x}) are filled by I/O devices too")
     return "\n".join(lines)
 
 

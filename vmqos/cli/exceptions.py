@@ -26,10 +26,7 @@ class AgentNotRunning(CommandError):
 class SocketForbidden(CommandError):
     """The socket's permissions keep the caller out."""
 
-    msg_fmt = (
-        "no permission for {socket}, which is {access}; join the group '{group}', use sudo, "
-        "or change [api] socket_mode and socket_group of the agent"
-    )
+    msg_fmt = "no permission for {socket} ({access}): {mend}, or change [api] socket_mode and socket_group of the agent"
 
 
 class SocketUnusable(CommandError):

@@ -40,6 +40,9 @@ class VmqosApp(App):
         """Add the options that all commands share."""
         # Without allow_abbrev=False a command's --log or --no would be taken for --log-file or --no-color.
         parser = super().build_option_parser(description, version, {"allow_abbrev": False, **(argparse_kwargs or {})})
+        for action in parser._actions:
+            if isinstance(action, argparse._VersionAction):
+                action.version = f"{self.NAME} {version}"  # cliff takes the name of whatever program runs
         parser.add_argument(
             "--socket",
             metavar="PATH",

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from vmqos.cli import contract, units
 from vmqos.cli.safe_text import distinct_names, neutralise
-from vmqos.resctrl.bitmask import CapacityBitmask
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 _DIGITS = "123456789"
@@ -35,13 +34,14 @@ class Row:
 
     :ivar symbol: the character in its cells; a VM's and a class's is the same on every cache.
     :ivar label: its name, safe for a terminal.
+    :ivar mask: its ways, bit 0 being way 0.
     :ivar number: counts the VMs and the classes, for symbol and colour.
     """
 
     kind: Kind
     symbol: str
     label: str
-    mask: CapacityBitmask
+    mask: int
     number: int = 0
 
 
@@ -51,7 +51,7 @@ class CacheMap:
 
     :ivar way_bytes: the size of one way in bytes; ``None`` where the kernel does not tell.
     :ivar cpus: the CPUs that use the cache, as a list such as ``0-3,8``.
-    :ivar shareable: ways that I/O devices fill too.
+    :ivar shareable: the mask of the ways that I/O devices fill too.
     :ivar free_ways: ways that could be promised exclusively now; ``None`` where that is not the question.
     :ivar warnings: promises that are broken on this cache.
     :ivar remarks: what the picture leaves out.
@@ -62,7 +62,7 @@ class CacheMap:
     ways: int
     way_bytes: int | None
     cpus: str
-    shareable: CapacityBitmask
+    shareable: int
     free_ways: int | None
     largest_free_run: int
     rows: tuple[Row, ...]
@@ -119,21 +119,21 @@ def _build_one(
     shown = [group for group in cache["groups"] if group["owner"] != "vm" or group["name"] not in elsewhere]
     hidden = [names.labels[group["name"]] for group in cache["groups"] if group not in shown]
     rows = [_row(group, names) for group in shown]
-    every = CapacityBitmask.parse(cache["cbm_mask"])
-    held = CapacityBitmask(0)
+    every = units.parse_mask(cache["cbm_mask"])
+    held = 0
     for group in cache["groups"]:
-        held |= CapacityBitmask.parse(group["mask"])
-    reserved = CapacityBitmask.parse(cache.get("reserved", "0")) - held
+        held |= units.parse_mask(group["mask"])
+    reserved = units.parse_mask(cache.get("reserved", "0")) & ~held
     if reserved:
         rows.append(Row(Kind.NOBODY, "-", "reserved", reserved))
-    if every - held - reserved:
-        rows.append(Row(Kind.NOBODY, "-", "no group's", every - held - reserved))
-    shareable = CapacityBitmask.parse(cache["shareable_bits"])
+    if every & ~held & ~reserved:
+        rows.append(Row(Kind.NOBODY, "-", "no group's", every & ~held & ~reserved))
+    shareable = units.parse_mask(cache["shareable_bits"])
     if shareable:
         rows.append(Row(Kind.IO, "~", "also filled by I/O", shareable))
     if planned is not None and str(cache["id"]) in planned:
-        rows.append(Row(Kind.PLANNED, "+", "the planned VM", CapacityBitmask.parse(planned[str(cache["id"])])))
-    rows.sort(key=lambda row: (row.kind.value, -row.mask.bits.bit_length(), row.label))
+        rows.append(Row(Kind.PLANNED, "+", "the planned VM", units.parse_mask(planned[str(cache["id"])])))
+    rows.sort(key=lambda row: (row.kind.value, -row.mask.bit_length(), row.label))
     return CacheMap(
         resource=neutralise(cache["resource"]),
         id=cache["id"],
@@ -150,7 +150,7 @@ def _build_one(
 
 
 def _row(group: contract.CacheGroup, names: _Names) -> Row:
-    mask, name = CapacityBitmask.parse(group["mask"]), group["name"]
+    mask, name = units.parse_mask(group["mask"]), group["name"]
     if group["owner"] == "default":
         return Row(Kind.DEFAULT, "=", "default group", mask)
     if group["owner"] == "foreign":

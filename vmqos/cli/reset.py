@@ -37,15 +37,10 @@ class Reset(Documented):
         from vmqos.agent import reset
         from vmqos.agent.exceptions import AlreadyRunning
         from vmqos.agent.single_instance import only_agent
-        from vmqos.resctrl import mount
-        from vmqos.resctrl.bitmask import CapacityBitmask
-        from vmqos.resctrl.filesystem import Filesystem
 
         conf = settings.configuration(self.app.options)
-        mount.find(conf.resctrl.path)
-        filesystem, timeout = Filesystem(conf.resctrl.path), conf.resctrl.lock_timeout
-        reserved = CapacityBitmask.parse(conf.allocation.reserved_ways)
-        planned = reset.prepare(filesystem, reserved, timeout)
+        where = (conf.resctrl.path, conf.allocation.reserved_ways, conf.resctrl.lock_timeout)
+        planned = reset.prepare(*where)
         self._say("would do" if parsed_args.dry_run else "will do", conf.resctrl.path, planned.describe())
         if parsed_args.dry_run or planned.is_empty:
             return 0
@@ -54,7 +49,7 @@ class Reset(Documented):
             with nullcontext() if parsed_args.force else only_agent(conf.resctrl.path):
                 if not parsed_args.yes:
                     self._ask(input)
-                reset.perform(filesystem, reserved, timeout)
+                reset.perform(*where)
         except AlreadyRunning as error:
             raise exceptions.AgentStillRuns() from error
         self.app.stdout.write("Done.\n")

@@ -7,26 +7,24 @@ the operator who lists it.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.cells import cell_len
 
-_UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode categories that draw nothing, or change what is drawn: controls, direction marks, lone surrogates."""
-
 
 def neutralise(text: str) -> str:
-    """The text with every character that could steer a terminal written as a backslash escape."""
-    if text.isascii() and text.isprintable():
+    """The text with every character that is not plainly seen written as a backslash escape.
+
+    These are Unicode's control and format characters (escape sequences, direction marks), lone surrogates, private and
+    unassigned ones, and every blank but the ordinary one.
+    """
+    if text.isprintable():
         return text
-    return "".join(_escape(character) for character in text)
+    return "".join(character if character.isprintable() else _escape(character) for character in text)
 
 
 def _escape(character: str) -> str:
-    if unicodedata.category(character) not in _UNSAFE:
-        return character
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 

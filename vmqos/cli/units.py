@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes, seconds and masks as people read them."""
+"""Bytes, seconds and masks as people read them.
+
+A capacity bitmask is a plain ``int`` here, bit 0 being way 0: the agent has checked it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from vmqos.resctrl.bitmask import CapacityBitmask
+
+def parse_mask(text: str) -> int:
+    """A mask of the API: hexadecimal digits."""
+    return int(text, 16)
 
 
 def size(count: float | None) -> str:
@@ -30,7 +36,7 @@ def duration(seconds: float) -> str:
 
 def ways_by_cache(masks: Mapping[str, str]) -> str:
     """How many ways on which cache: ``2`` where it is the same on all, ``0:2 1:4`` where not, ``-`` for none."""
-    counts = {cache: CapacityBitmask.parse(mask).count for cache, mask in sorted(masks.items(), key=_by_number)}
+    counts = {cache: parse_mask(mask).bit_count() for cache, mask in sorted(masks.items(), key=_by_number)}
     if not counts:
         return "-"
     if len(set(counts.values())) == 1:
@@ -43,10 +49,16 @@ def masks_by_cache(masks: Mapping[str, str]) -> str:
     return ";".join(f"{cache}={mask}" for cache, mask in sorted(masks.items(), key=_by_number))
 
 
-def way_list(ways: Iterable[int]) -> str:
-    """Way numbers, highest first, runs drawn together: ``10-9 4 1-0``."""
-    runs = [run.ways for run in reversed(CapacityBitmask.of_ways(ways).runs())]
-    return " ".join(f"{run[-1]}-{run[0]}" if len(run) > 1 else str(run[0]) for run in runs)
+def way_list(mask: int) -> str:
+    """The numbers of a mask's ways, highest first, runs drawn together: ``10-9 4 1-0``."""
+    runs: list[list[int]] = []
+    for way in range(mask.bit_length() - 1, -1, -1):
+        if mask >> way & 1:
+            if runs and runs[-1][-1] == way + 1:
+                runs[-1].append(way)
+            else:
+                runs.append([way])
+    return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def _by_number(item: tuple[str, str]) -> int:

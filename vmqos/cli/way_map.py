@@ -90,8 +90,8 @@ def _shape(maps: Sequence[CacheMap], width: int) -> _Shape:
 
 
 def _figures(cache: CacheMap, row: Row) -> tuple[str, str, str]:
-    count = row.mask.count
-    return str(count), units.size(cache.way_bytes and cache.way_bytes * count), str(row.mask)
+    count = row.mask.bit_count()
+    return str(count), units.size(cache.way_bytes and cache.way_bytes * count), f"{row.mask:x}"
 
 
 def _title(cache: CacheMap, terminal: Terminal) -> Text:
@@ -113,7 +113,7 @@ def _axis(cache: CacheMap, shape: _Shape, terminal: Terminal) -> Iterator[Text]:
         line = Text(" " * 5 + ("way" if last else "").rjust(shape.label) + " ", style="dim")
         for way in range(highest, -1, -1):
             number = str(way).rjust(digits)[digit] if upright else str(way)
-            style = "color(220)" if way in cache.shareable.ways else ""
+            style = "color(220)" if cache.shareable >> way & 1 else ""
             line.append(_centred(number, shape.way), style)
         if last:
             for title, width in zip(_FIGURES, shape.figures, strict=False):
@@ -129,7 +129,7 @@ def _row(cache: CacheMap, row: Row, shape: _Shape, terminal: Terminal) -> Text:
     line.append(f" {label} ", "dim" if row.kind in (Kind.IO, Kind.NOBODY) else "")
     own, empty = _centred(row.symbol, shape.way), _centred(terminal.glyph("·", "."), shape.way)
     for way in range(cache.ways - 1, -1, -1):
-        line.append(*((own, style) if row.mask.bits >> way & 1 else (empty, "color(238)")))
+        line.append(*((own, style) if row.mask >> way & 1 else (empty, "color(238)")))
     for text, width in zip(_figures(cache, row), shape.figures, strict=False):
         line.append("  " + text.rjust(width), "dim")
     return line

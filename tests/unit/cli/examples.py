@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers of an agent, by its contract: two caches of 11 ways, five VMs in every state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+WEB = "4f2c1a9e-0f0b-4a55-9c1e-2b6d7a90c3aa"
+DB = "7d01e4c2-55b1-4a0e-8f5b-c7b3a4ab1111"
+BATCH = "9b3ddc10-1111-4222-8333-944455556666"
+HUGE = "9b3ddc11-2222-4222-8333-944455557777"
+PLAIN = "b0b0b0b0-2222-4222-8333-944455557777"
+
+
+def vm(uuid: str, instance_name: str, **changes: Any) -> Any:
+    return {
+        "uuid": uuid,
+        "name": f"instance-{uuid[:8]}",
+        "instance_name": instance_name,
+        "flavor": "m1.cache",
+        "project": "8d1f2ad9",
+        "state": "kept",
+        "reason": "",
+        "policy": "exclusive",
+        "ways_requested": 2,
+        "masks": {},
+        "group": "",
+        "monitoring_group": None,
+        "unmonitored_reason": "",
+        "tasks": 11,
+        "tasks_in_place": 11,
+        "pid": 4321,
+        "caches": [0, 1],
+        "since": 1794000000.5,
+        "last_error": None,
+        "retry_in": None,
+    } | changes
+
+
+def vms() -> list[Any]:
+    return [
+        vm(WEB, "web-1", masks={"0": "3", "1": "3"}, group=f"vmqos.{WEB}", tasks_in_place=10),
+        vm(DB, "db-1", masks={"0": "3c"}, group=f"vmqos.{DB}", ways_requested=4, caches=[0]),
+        vm(BATCH, "batch", masks={"0": "c0", "1": "c0"}, group="vmqos.shared-ways2", policy="shared"),
+        vm(
+            HUGE,
+            "huge",
+            state="pending",
+            ways_requested=8,
+            reason="needs 8 free ways on cache 0, only 3 are free",
+            last_error="write /sys/fs/resctrl/vmqos.x/schemata 'L3:0=ff' failed with EINVAL",
+            retry_in=12.0,
+        ),
+        vm(PLAIN, "plain", state="none", policy=None, ways_requested=None),
+    ]
+
+
+def tasks(group: str) -> list[Any]:
+    return [
+        {"tid": 4321, "pid": 4321, "comm": "qemu-system-x86", "group": "", "in_place": False},
+        {"tid": 4322, "pid": 4321, "comm": "CPU 0/KVM", "group": group, "in_place": True},
+    ]
+
+
+def group(name: str, owner: str, mask: str, **changes: Any) -> Any:
+    return {"name": name, "owner": owner, "mask": mask, "mode": "shareable", "vm": None, "vm_name": None} | changes
+
+
+def vm_group(uuid: str, mask: str, name: str | None) -> Any:
+    return group(f"vmqos.{uuid}", "vm", mask, mode="exclusive", vm=uuid, vm_name=name)
+
+
+def cache(cache_id: int, groups: list[Any], ways: int = 11, **changes: Any) -> Any:
+    return {
+        "resource": "L3",
+        "id": cache_id,
+        "cbm_mask": f"{(1 << ways) - 1:x}",
+        "ways": ways,
+        "way_bytes": 1572864,
+        "size_bytes": 1572864 * ways,
+        "shareable_bits": "600",
+        "cpus": f"{cache_id}",
+        "free_ways": 3,
+        "largest_free_run": 3,
+        "groups": groups,
+    } | changes
+
+
+def caches() -> list[Any]:
+    shared = group("vmqos.shared-ways2", "class", "c0")
+    return [
+        cache(0, [group("", "default", "7c0"), vm_group(WEB, "3", "web-1"), vm_group(DB, "3c", "db-1"), shared]),
+        cache(1, [group("", "default", "7fc"), vm_group(WEB, "3", "web-1"), vm_group(DB, "7fc", "db-1"), shared]),
+    ]
+
+
+def capabilities() -> Any:
+    return {
+        "num_closids": 8,
+        "caches": {
+            "L3": {
+                "num_closids": 16,
+                "cbm_mask": "7ff",
+                "ways": 11,
+                "min_cbm_bits": 1,
+                "shareable_bits": "600",
+                "sparse_masks": False,
+                "cache_ids": [0, 1],
+            }
+        },
+        "bandwidths": {
+            "MB": {
+                "num_closids": 8,
+                "min_bandwidth": 10,
+                "bandwidth_gran": 10,
+                "delay_linear": True,
+                "cache_ids": [0, 1],
+            }
+        },
+        "monitoring": {"num_rmids": 192, "events": ["llc_occupancy"], "max_threshold_occupancy": 98304},
+    }
+
+
+def health() -> Any:
+    return {
+        "status": "degraded",
+        "version": "1.0",
+        "uptime_seconds": 12.0,
+        "resctrl": {"path": "/sys/fs/resctrl", "mounted": True, "error": None, "simulated": False},
+        "libvirt": {"uri": "qemu:///system", "connected": True, "error": None},
+        "passes": 3,
+        "last_pass_ms": 1.2,
+        "last_error": None,
+        "vms": {"kept": 3, "pending": 1, "degraded": 0, "none": 1},
+    }
+
+
+def plan() -> Any:
+    return {
+        "verdict": {"state": "kept", "reason": "", "group": "vmqos.new", "masks": {"0": "1c0", "1": "1c"}},
+        "steps": ["give the default group the L3 ways 0=600", "create the control group vmqos.new"],
+        "moves": [WEB],
+    }

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket as sockets
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli import examples
+from tests.unit.cli.fake_agent import FakeAgent
+from vmqos.cli import exceptions
+from vmqos.cli.client import AgentClient
+
+
+def test_every_resource_arrives_as_the_agent_sent_it(agent: FakeAgent, socket: str) -> None:
+    client = AgentClient(socket)
+    assert client.vms() == examples.vms()
+    assert client.vm(examples.WEB)["task_list"] == examples.tasks(f"vmqos.{examples.WEB}")
+    assert client.caches() == examples.caches()
+    assert client.capabilities() == examples.capabilities()
+    assert client.health() == examples.health()
+
+
+def test_extra_specs_of_a_plan_arrive_unharmed(agent: FakeAgent, socket: str) -> None:
+    specs = ["hw:cache_ways=3", "hw:cache_vcpus=0-3,^2", "weird key=a&b+c=ü"]
+    assert AgentClient(socket).plan(specs) == examples.plan()
+    assert agent.queries[-1] == {"spec": specs}
+
+
+def test_fields_of_a_later_agent_are_kept(agent: FakeAgent, socket: str) -> None:
+    agent.answers["/v1/health"] = examples.health() | {"mood": "sunny"}
+    assert AgentClient(socket).health()["mood"] == "sunny"  # type: ignore[typeddict-item]
+
+
+def test_an_error_carries_the_agents_own_words(agent: FakeAgent, socket: str) -> None:
+    text = json.dumps({"error": "hw:cache_ways=two: write an integer, 1 or greater"}).encode()
+    agent.answers["/v1/plan"] = lambda query: ("400 Bad Request", text)
+    with pytest.raises(exceptions.AgentRefused, match=r"hw:cache_ways=two: write an integer.* HTTP 400"):
+        AgentClient(socket).plan(["hw:cache_ways=two"])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ("200 OK", b"<html>hello"),
+        ("502 Bad Gateway", b"<html>nginx"),
+        ("200 OK", b"[]"),
+        ("200 OK", b'{"machines": []}'),
+        ("200 OK", b'{"vms": [{"uuid": "x"}]}'),
+        ("200 OK", b'{"vms": [7]}'),
+        ("200 OK", b"\xff\xfe"),
+    ],
+)
+def test_what_is_no_api_of_ours_is_called_so(agent: FakeAgent, socket: str, answer: tuple[str, bytes]) -> None:
+    agent.answers["/v1/vms"] = lambda query: answer
+    with pytest.raises(exceptions.NotOurApi, match="not the API of this version"):
+        AgentClient(socket).vms()
+
+
+def test_a_missing_socket_says_how_to_start_the_agent(socket: str) -> None:
+    with pytest.raises(exceptions.AgentNotRunning, match=f"{socket}; start it with 'systemctl start vmqos-agent'"):
+        AgentClient(socket).health()
+
+
+def test_a_socket_that_a_dead_agent_left_behind_is_no_running_agent(socket: str) -> None:
+    with sockets.socket(sockets.AF_UNIX) as dead:
+        dead.bind(socket)
+    with pytest.raises(exceptions.AgentNotRunning):
+        AgentClient(socket).health()
+
+
+def test_a_path_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
+    with pytest.raises(exceptions.SocketUnusable, match=r"x{110}.*too long"):
+        AgentClient(str(tmp_path / ("x" * 110))).health()
+
+
+@pytest.mark.parametrize(
+    ("directory_mode", "socket_mode", "message"),
+    [
+        (0o755, 0o040, r"\(mode 0040, group '.*'\): join the group '.*' or use sudo"),
+        (0o640, 0o666, r"\(/.* has mode 0640, group '.*'\): join the group '.*' or use sudo"),
+    ],
+)
+def test_a_forbidden_socket_says_which_mode_and_group_forbid_it(
+    directory_mode: int, socket_mode: int, message: str
+) -> None:
+    # Not in tmp_path, whose parents only their owner may enter.
+    with tempfile.TemporaryDirectory() as directory, sockets.socket(sockets.AF_UNIX) as listening:
+        path = f"{directory}/agent.sock"
+        listening.bind(path)
+        os.chmod(path, socket_mode)
+        os.chmod(directory, directory_mode)
+        with somebody(), pytest.raises(exceptions.SocketForbidden, match=message):
+            AgentClient(path).health()
+        os.chmod(directory, 0o700)
+
+
+def test_an_agent_that_does_not_answer_is_not_waited_for_for_ever(socket: str) -> None:
+    with sockets.socket(sockets.AF_UNIX) as silent:
+        silent.bind(socket)
+        silent.listen()
+        with pytest.raises(exceptions.AgentTimeout, match=r"within 0\.2 seconds"):
+            AgentClient(socket, timeout=0.2).health()
+
+
+def test_an_agent_that_hangs_up_is_reported(socket: str) -> None:
+    with sockets.socket(sockets.AF_UNIX) as rude:
+        rude.bind(socket)
+        rude.listen()
+
+        def hang_up() -> None:
+            connection, _ = rude.accept()
+            connection.close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        with pytest.raises(exceptions.NotOurApi):
+            AgentClient(socket).health()
+        thread.join()
+
+
+@contextlib.contextmanager
+def somebody() -> Iterator[None]:
+    """A user whom permissions keep out: not root, and an owner only where the test is one."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_agent import FakeAgent
+from vmqos.cli import main
+from vmqos.version import version
+
+COMMANDS = ["cache show", "capabilities", "doctor", "plan", "reset", "simulate", "vm list", "vm show"]
+
+
+def test_every_command_is_an_entry_point_that_loads() -> None:
+    found = {point.name.replace("_", " "): point.load() for point in entry_points(group=main.NAMESPACE)}
+    assert sorted(found) == COMMANDS
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("help",), ("--no-color",)])
+def test_help_lists_every_command_with_a_line(run: Run, arguments: tuple[str, ...]) -> None:
+    ran = run(*arguments)
+    assert ran.status == 0
+    for command in COMMANDS:
+        assert re.search(rf"^  {command} +\w.{{20,}}$", ran.out, re.MULTILINE), command
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself_in_paragraphs(run: Run, command: str) -> None:
+    for arguments in ((*command.split(), "--help"), ("help", *command.split())):
+        ran = run(*arguments)
+        assert ran.status == 0
+        assert f"usage: vmqos {command}" in ran.out
+        assert ran.out.count("\n\n") > 3
+        assert max(map(len, ran.out.splitlines())) <= 100
+
+
+def test_the_version_is_the_packages(run: Run) -> None:
+    ran = run("--version")
+    assert ran.status == 0
+    assert ran.out == f"vmqos {version()}\n"
+
+
+def test_shell_completion_knows_the_commands(run: Run) -> None:
+    ran = run("complete")
+    assert ran.status == 0
+    assert "cmds='cache capabilities complete doctor help plan reset simulate vm'" in ran.out
+    assert "cmds_vm='list show'" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("vm",), "there is no command 'vm'; did you mean: vm list, vm show? See 'vmqos --help'"),
+        (("cahce", "show"), "there is no command 'cahce show'; did you mean: cache show"),
+        (("--colour", "vm", "list"), "unknown option --colour; see 'vmqos --help'"),
+        (("vm", "frobnicate"), "did you mean: vm list, vm show?"),
+    ],
+)
+def test_wrong_usage_is_one_line_on_stderr_and_status_2(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    ran = run(*arguments)
+    assert (ran.status, ran.out) == (2, "")
+    assert message in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_an_unknown_option_of_a_command_is_wrong_usage(run: Run) -> None:
+    assert run("vm", "list", "--frobnicate").status == 2
+
+
+def test_an_agent_that_does_not_run_is_one_line_on_stderr_and_status_1(run: Run, socket: str) -> None:
+    ran = run("vm", "list")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith(f"vmqos: vmqos-agent does not run: nobody answers on {socket};")
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_debug_shows_where_it_went_wrong(run: Run) -> None:
+    assert "Traceback" in run("--debug", "vm", "list").err
+    assert "Traceback" not in run("vm", "list").err
+
+
+def test_global_options_may_stand_behind_the_command(agent: FakeAgent, run: Run, socket: str) -> None:
+    os.environ["VMQOS_SOCKET"] = "/nowhere"
+    assert run("vm", "list", "--socket", socket).status == 0
+
+
+def run_in_terminal(*arguments: str, columns: int = 80, **environment: str) -> str:
+    """What a real terminal of that width is sent."""
+    leader, follower = pty.openpty()
+    code = "import sys; from vmqos.cli.main import main; sys.exit(main())"
+    settings = os.environ | {"COLUMNS": str(columns), "TERM": "xterm-256color"} | environment
+    command = [sys.executable, "-c", code, *arguments]
+    with subprocess.Popen(command, stdout=follower, stderr=follower, stdin=follower, env=settings) as process:
+        os.close(follower)
+        seen = b""
+        while True:
+            try:
+                part = os.read(leader, 65536)
+            except OSError:  # EIO: the last writer has closed the terminal
+                break
+            seen += part
+        assert process.wait() == 0
+    os.close(leader)
+    return seen.decode()
+
+
+def test_a_terminal_gets_colours_and_lines_that_fit(agent: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "utf-8")
+    for arguments in (("cache", "show"), ("vm", "list")):
+        shown = run_in_terminal(*arguments)
+        assert "\x1b[" in shown
+        text = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+        assert "\x1b" not in text
+        assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_dumb_terminal_gets_ascii(agent: FakeAgent) -> None:
+    shown = run_in_terminal("cache", "show", TERM="dumb")
+    assert "\x1b" not in shown
+    assert shown.isascii()
+
+
+def test_a_reader_that_leaves_early_is_no_error(agent: FakeAgent) -> None:
+    code = "import sys; from vmqos.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "vm", "list", "-f", "json"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert ended.returncode in (0, 141)
+    assert b"Traceback" not in ended.stderr
