@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record the outputs and the picture that the documentation shows, by running the commands for real.
+
+As root, from the top of the source tree, with ``vmqos[agent,simulator]`` installed::
+
+    python doc/record_examples.py
+
+A private libvirtd, small VMs, the simulator and the agent play one host; each example is what a command printed there.
+Only the workspace's path is replaced, by one that fits a reader's host.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import SVG_EXPORT_THEME
+from rich.text import Text
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(CHECKOUT))
+
+from tools.lab import kvm, processes, vms  # noqa: E402
+from tools.lab.agent import Agent  # noqa: E402
+from tools.lab.private_libvirt import PrivateLibvirt  # noqa: E402
+from tools.lab.simulator import Simulator  # noqa: E402
+from tools.lab.workspace import Workspace  # noqa: E402
+
+EXAMPLES = CHECKOUT / "doc" / "source" / "examples"
+PICTURE = CHECKOUT / "doc" / "source" / "_static" / "way-map.svg"
+WIDTH = 96
+SHOWN_PATH = "/run/vmqos-sim"
+
+WAYS_2 = vms.Flavor("c2.cache2", {"hw:cache_ways": "2"})
+WAYS_3 = vms.Flavor("c4.cache3", {"hw:cache_ways": "3"})
+WAYS_6 = vms.Flavor("c8.cache6", {"hw:cache_ways": "6"})
+CAP_2 = vms.Flavor("c2.cap2", {"hw:cache_ways": "2", "hw:cache_policy": "shared"})
+PLAIN = vms.Flavor("m1.small", {})
+WRONG = vms.Flavor("c2.wrong", {"hw:cache_ways": "two"})
+LATER = vms.Flavor("c2.later", {"hw:cache_ways": "1", "hw:mem_bandwidth_percent": "40"})
+
+HAPPY = (("db-1", WAYS_3), ("web-1", WAYS_2), ("batch-1", CAP_2), ("batch-2", CAP_2), ("mail-1", PLAIN))
+UNHAPPY = (("big-1", WAYS_6), ("typo-1", WRONG), ("later-1", LATER))
+
+
+class Host:
+    """The host that everything is recorded on."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.path = workspace.path
+        self.libvirt = PrivateLibvirt(workspace)
+        self.simulator = Simulator(workspace, "cascade-lake")
+        self.libvirt.start()
+        self.simulator.start()
+        self.agent = Agent(
+            workspace,
+            resctrl=self.simulator.root,
+            sysfs=self.simulator.sysfs,
+            uri=self.libvirt.uri,
+            run_dir=self.libvirt.run_dir,
+        )
+        self._virt_type = kvm.virt_type()
+
+    def start(self, wanted: Sequence[tuple[str, vms.Flavor]]) -> None:
+        """Start VMs, and wait until the agent has judged each and placed its tasks."""
+        connection = self.libvirt.connect()
+        for name, flavor in wanted:
+            identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}.example.com"))
+            libvirt_name = f"instance-{int(identity[:4], 16):08x}"
+            vm = vms.Vm(libvirt_name, flavor, name, vcpus=2, virt_type=self._virt_type, uuid=identity)
+            vms.start(connection, vm)
+            processes.wait_until(lambda uuid=identity: self._settled(uuid), f"{name} being settled", 30.0)  # type: ignore[misc]
+        connection.close()
+
+    def _settled(self, identity: str) -> bool:
+        found = [vm for vm in self.agent.get("/v1/vms")["vms"] if vm["uuid"] == identity]
+        return bool(found) and 0 < found[0]["tasks"] == found[0]["tasks_in_place"]
+
+    def vmqos(self, *arguments: str, colours: bool = False, width: int = WIDTH) -> str:
+        """What ``vmqos`` prints."""
+        environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "VMQOS_SOCKET")}
+        environment |= {"COLUMNS": str(width), "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
+        if colours:
+            environment |= {"FORCE_COLOR": "1", "COLORTERM": "truecolor"}
+        command = [sys.executable, "-m", "vmqos.cli.main", "--config-file", str(self.agent.config_file), *arguments]
+        done = subprocess.run(command, cwd=CHECKOUT, env=environment, text=True, capture_output=True, check=False)
+        return self._presentable(done.stdout + done.stderr)
+
+    def json(self, path: str) -> str:
+        """What the agent's API answers, laid out for people."""
+        return self._presentable(json.dumps(self.agent.get(path), indent=2))
+
+    def _presentable(self, text: str) -> str:
+        text = text.replace(f"{self.path}/resctrl-sysfs", f"{SHOWN_PATH}/cpu").replace(str(self.path), SHOWN_PATH)
+        return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def record(name: str, text: str) -> None:
+    """Keep one example."""
+    (EXAMPLES / name).write_text(text, encoding="utf-8")
+    print(f"--- {name}\n{text}", flush=True)
+
+
+def draw(coloured: str) -> None:
+    """Keep the way map as a picture that needs nothing from elsewhere: rich's own loads its font over the network."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO())
+    console.print(Text.from_ansi(coloured.rstrip("\n")))
+    svg = console.export_svg(title="vmqos cache show", theme=SVG_EXPORT_THEME, unique_id="way-map")
+    svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
+    svg = svg.replace("Fira Code, monospace", "Fira Code, DejaVu Sans Mono, Consolas, Menlo, monospace")
+    PICTURE.write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Play the host, and record."""
+    EXAMPLES.mkdir(exist_ok=True)
+    PICTURE.parent.mkdir(exist_ok=True)
+    with Workspace() as workspace:
+        host = Host(workspace)
+        record("simulate-list-profiles.txt", host.vmqos("simulate", "--list-profiles"))
+        host.agent.start()
+        host.start(HAPPY)
+        draw(host.vmqos("cache", "show", colours=True))
+        record("cache-show.txt", host.vmqos("cache", "show", "0"))
+        record("capabilities.txt", host.vmqos("capabilities"))
+        record("doctor.txt", host.vmqos("doctor"))
+        record("plan-kept.txt", host.vmqos("plan", "--flavor-spec", "hw:cache_ways=2"))
+        record("plan-pending.txt", host.vmqos("plan", "--flavor-spec", "hw:cache_ways=6"))
+        host.start(UNHAPPY)
+        record("vm-list.txt", host.vmqos("vm", "list"))
+        record("vm-list-value.txt", host.vmqos("vm", "list", "-f", "value", "-c", "Name", "-c", "State"))
+        record("vm-show.txt", host.vmqos("vm", "show", "web-1"))
+        record("vm-show-pending.txt", host.vmqos("vm", "show", "big-1"))
+        record("api-vm.json", host.json(f"/v1/vms/{uuid.uuid5(uuid.NAMESPACE_DNS, 'web-1.example.com')}"))
+        record("api-caches.json", host.json("/v1/caches"))
+        record("api-capabilities.json", host.json("/v1/capabilities"))
+        record("api-plan.json", host.json("/v1/plan?spec=hw:cache_ways%3D2"))
+        record("api-health.json", host.json("/v1/health"))
+        host.agent.stop()
+        record("not-running.txt", host.vmqos("vm", "list"))
+        record("reset.txt", host.vmqos("reset", "--yes"))
+
+
+if __name__ == "__main__":
+    main()
