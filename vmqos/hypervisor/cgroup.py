@@ -8,7 +8,6 @@ and any where cgroups are off, stays in the cgroup that it was started in, which
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
@@ -61,7 +60,7 @@ def vm_cgroup(pid: int) -> str | None:
     of_a_vm = [
         Membership(membership.controllers, path)
         for membership in memberships
-        if (path := _own_folder(membership.path)) is not None
+        if (path := own_folder(membership.path)) is not None
     ]
     if not of_a_vm:
         return None
@@ -69,7 +68,7 @@ def vm_cgroup(pid: int) -> str | None:
         mounts = parse_mounts(file)
     for membership in sorted(of_a_vm, key=lambda membership: bool(membership.controllers)):
         for mount in mounts:
-            folder = _below(mount, membership)
+            folder = below(mount, membership)
             if folder is not None and os.path.isdir(folder):
                 return folder
     return None
@@ -90,7 +89,7 @@ def processes_in(cgroup: str) -> set[int]:
         found.update(map(int, content.split()))
         # A threaded domain's cgroup.procs lists the processes of all its threaded children, which have no readable one
         # of their own (Documentation/admin-guide/cgroup-v2.rst, "Threads").
-        if _has_children(folder) and _read(f"{folder}/cgroup.type") != b"domain threaded\n":
+        if not _is_leaf(folder) and _read(f"{folder}/cgroup.type") != b"domain threaded\n":
             waiting += _children(folder)
     # The kernel shows processes of other PID namespaces as 0.
     return found - {0}
@@ -118,7 +117,7 @@ def parse_mounts(lines: Iterable[str]) -> list[CgroupMount]:
     return found
 
 
-def _own_folder(path: str) -> str | None:
+def own_folder(path: str) -> str | None:
     """The part of a cgroup's path that leads to a VM's folder; ``None`` where it leads through none."""
     parts = path.split("/")
     for last in range(len(parts) - 1, 0, -1):
@@ -127,7 +126,7 @@ def _own_folder(path: str) -> str | None:
     return None
 
 
-def _below(mount: CgroupMount, membership: Membership) -> str | None:
+def below(mount: CgroupMount, membership: Membership) -> str | None:
     """Where the mount shows the cgroup; ``None`` where it is of another hierarchy, or outside of what is mounted."""
     if membership.controllers:
         if not membership.controllers <= mount.controllers:
@@ -145,11 +144,12 @@ def _unescape(field: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), field)
 
 
-def _has_children(folder: str) -> bool:
-    """Whether there are cgroups below, by one system call: kernfs counts them as links."""
-    with contextlib.suppress(FileNotFoundError):
-        return os.stat(folder).st_nlink > 2
-    return False
+def _is_leaf(folder: str) -> bool:
+    """Whether there are no cgroups below, by one system call: kernfs counts them as links."""
+    try:
+        return os.stat(folder).st_nlink == 2
+    except FileNotFoundError:
+        return True
 
 
 def _children(folder: str) -> list[str]:

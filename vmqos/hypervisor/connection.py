@@ -131,27 +131,17 @@ class Connection:
     def describe(self, uuid: str) -> VirtualMachine | None:
         """A running VM, its QEMU process and cgroup included.
 
-        :returns: ``None`` where no such VM runs, or it has no process yet (its start will be reported).
+        :returns: ``None`` where no such VM runs, or it is only being started (which will be reported).
         :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if there is no connection.
         :raises vmqos.hypervisor.exceptions.HypervisorError: if libvirt refuses, or /proc can't be read.
         """
-
-        def ask(connection: Any) -> str | None:
-            try:
-                domain = self._domains.get(uuid) or connection.lookupByUUIDString(uuid)
-                return str(domain.XMLDesc(0))
-            except libvirt.libvirtError as error:
-                if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
-                    return None
-                raise
-
-        xml = self._call(ask)
-        if xml is None:
+        xml = self._ask_about(uuid, lambda domain: str(domain.XMLDesc(0)))
+        domain = None if xml is None else domain_xml.parse(xml)
+        if domain is None or domain.libvirt_id is None:
             return None
-        domain = domain_xml.parse(xml)
-        if domain.libvirt_id is None:
-            return None
-        process = qemu_process.find(domain.uuid, domain.name, self._run_dir)
+        process = qemu_process.by_pid_file(uuid, domain.name, self._run_dir)
+        if process is None and not self._is_starting(uuid):
+            process = qemu_process.by_command_line(uuid)
         if process is None:
             return None
         try:
@@ -168,6 +158,24 @@ class Connection:
             metadata=domain.metadata,
             metadata_error=domain.metadata_error,
         )
+
+    def _is_starting(self, uuid: str) -> bool:
+        """Whether libvirt is just starting the VM, so that a missing QEMU process is no surprise."""
+        starting = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP]
+        return self._ask_about(uuid, lambda domain: bool(domain.state() == starting)) is not False
+
+    def _ask_about(self, uuid: str, question: Callable[[Any], _T]) -> _T | None:
+        """Ask libvirt about one VM; ``None`` where it knows no such VM."""
+
+        def ask(connection: Any) -> _T | None:
+            try:
+                return question(self._domains.get(uuid) or connection.lookupByUUIDString(uuid))
+            except libvirt.libvirtError as error:
+                if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                    return None
+                raise
+
+        return self._call(ask)
 
     def _call(self, ask: Callable[[Any], _T]) -> _T:
         with self._lock:

@@ -10,20 +10,26 @@ from vmqos.hypervisor import cgroup, exceptions, processes
 from vmqos.hypervisor.model import Process
 
 
-def find(uuid: str, name: str, run_dir: str) -> Process | None:
-    """The QEMU process of a VM; ``None`` where it has none, or none yet.
+def by_pid_file(uuid: str, name: str, run_dir: str) -> Process | None:
+    """The QEMU process of a VM, as libvirt's PID file tells; ``None`` where it leads to no such process.
 
-    libvirt writes its PID to ``<run_dir>/<name>.pid`` (``virPidFileBuildPath``). The file may be stale, or of another
-    PID namespace, so the process must have the VM's UUID on its command line; where it has not, /proc is searched.
+    libvirt writes ``<run_dir>/<name>.pid`` (``virPidFileBuildPath``) shortly before it starts QEMU. The file may be
+    stale, or of another PID namespace, so the process must have the VM's UUID on its command line.
 
     :param run_dir: ``/run/libvirt/qemu`` for ``qemu:///system``.
     """
     pid = _read_pid_file(os.path.join(run_dir, f"{name}.pid")) if "/" not in name else None
-    if pid is not None:
-        process = _verified(pid, uuid)
-        if process is not None:
-            return process
-    return _search(uuid)
+    return None if pid is None else _verified(pid, uuid)
+
+
+def by_command_line(uuid: str) -> Process | None:
+    """The QEMU process of a VM, by its UUID on the command line: a look at every process of the host.
+
+    Anybody can start a process with such arguments, but only root puts one into a VM's cgroup: of several processes,
+    one that is in such a cgroup is it, else the one that was started first.
+    """
+    found = [process for pid in processes.all_pids() if (process := _verified(pid, uuid)) is not None]
+    return min(found, key=lambda process: (not _in_vm_cgroup(process.pid), process.start_time), default=None)
 
 
 def _read_pid_file(path: str) -> int | None:
@@ -36,19 +42,16 @@ def _read_pid_file(path: str) -> int | None:
 
 
 def _verified(pid: int, uuid: str) -> Process | None:
-    """The process of this PID if it is the VM's; the start time, read first, tells whether the PID changed hands."""
+    """The process of this PID if it is the VM's; what has not its arguments is not looked at any closer."""
     try:
+        if not _has_uuid(processes.command_line(pid), uuid):
+            return None
         process = processes.of_pid(pid)
+        # The PID may have changed hands between the two looks.
         is_it = _has_uuid(processes.command_line(pid), uuid) and processes.still(process)
     except exceptions.HypervisorError:
         return None
     return process if is_it else None
-
-
-def _search(uuid: str) -> Process | None:
-    """Of several processes that claim the UUID, the one in a VM's cgroup is it: those are root's to give."""
-    found = [process for pid in processes.all_pids() if (process := _verified(pid, uuid)) is not None]
-    return min(found, key=lambda process: (not _in_vm_cgroup(process.pid), process.start_time), default=None)
 
 
 def _in_vm_cgroup(pid: int) -> bool:

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What /proc says of processes: seen on processes of our own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import pytest
+
+from vmqos.hypervisor import exceptions, processes
+from vmqos.hypervisor.model import Process
+
+
+class Spawn(Protocol):
+    """Start a Python program that says a word when it is ready."""
+
+    def __call__(self, program: str, *arguments: str) -> subprocess.Popen[str]: ...
+
+
+READY = "print('ready', flush=True); input()"
+
+
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    children: list[subprocess.Popen[str]] = []
+
+    def start(program: str, *arguments: str) -> subprocess.Popen[str]:
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        children.append(child)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        return child
+
+    yield start
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+@pytest.fixture
+def ended() -> int:
+    """The PID of a process that has ended and was reaped."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
+
+
+def test_a_process_is_itself_while_it_lives(spawn: Spawn) -> None:
+    child = spawn(READY)
+    process = processes.of_pid(child.pid)
+    assert processes.still(process)
+    child.communicate("")
+    assert not processes.still(process)
+
+
+def test_a_process_of_another_start_time_is_another_process() -> None:
+    process = processes.of_pid(os.getpid())
+    assert not processes.still(Process(process.pid, process.start_time - 1))
+
+
+def test_a_zombie_lives_no_more(spawn: Spawn) -> None:
+    child = spawn(READY)
+    process = processes.of_pid(child.pid)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert processes.exists(child.pid)
+    assert not processes.still(process)
+
+
+@pytest.mark.parametrize("comm", ["a b", ") R 1 (", "((", "x\\ty", "\u00fc"])
+def test_a_name_may_hold_anything(spawn: Spawn, comm: str) -> None:
+    child = spawn(f"open('/proc/self/comm', 'w').write({comm!r}); {READY}")
+    assert processes.identify(child.pid) == processes.Identity(child.pid, comm, False)
+    assert processes.still(processes.of_pid(child.pid))
+
+
+def test_a_thread_knows_its_process() -> None:
+    release = threading.Event()
+    thread = threading.Thread(target=release.wait)
+    thread.start()
+    assert thread.native_id is not None
+    try:
+        assert processes.identify(thread.native_id).tgid == os.getpid()
+        assert thread.native_id in processes.tasks(os.getpid())
+        assert processes.thread_count(os.getpid()) == len(processes.tasks(os.getpid()))
+    finally:
+        release.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        processes.of_pid,
+        processes.identify,
+        processes.tasks,
+        processes.thread_count,
+        processes.command_line,
+        lambda pid: processes.cpu_affinity([pid]),
+    ],
+)
+def test_a_process_that_has_ended_is_said_to_have(look: Callable[[int], object], ended: int) -> None:
+    with pytest.raises(exceptions.ProcessVanished, match=str(ended)):
+        look(ended)
+    assert not processes.exists(ended)
+
+
+def test_the_affinity_is_that_of_all_threads_together(spawn: Spawn, ended: int) -> None:
+    first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+    children = [spawn(f"import os; os.sched_setaffinity(0, {{{cpu}}}); {READY}") for cpu in (first, last)]
+    assert processes.cpu_affinity([children[0].pid]) == {first}
+    assert processes.cpu_affinity([ended, *(child.pid for child in children)]) == {first, last}
+
+
+def test_the_command_line_keeps_empty_arguments(spawn: Spawn) -> None:
+    assert processes.command_line(spawn(READY, "", "a b").pid)[-2:] == [b"", b"a b"]
+
+
+def test_all_pids_has_our_own() -> None:
+    assert os.getpid() in processes.all_pids()
+
+
+@pytest.mark.parametrize(
+    ("comm", "is_kernel_thread", "pid"),
+    [
+        ("vhost-4711", True, 4711),
+        ("kvm-pit/4711", True, 4711),
+        ("vhost-4711", False, None),
+        ("kvm-nx-lpage-re", True, None),
+        ("vhost-", True, None),
+        ("kworker/0:1", True, None),
+    ],
+)
+def test_a_kernel_thread_names_the_process_it_serves(comm: str, is_kernel_thread: bool, pid: int | None) -> None:
+    assert processes.Identity(1, comm, is_kernel_thread).serves_pid == pid

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All tasks of a VM; the cgroup is a folder of files here, the processes are real."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vmqos.hypervisor import exceptions, processes, vm_tasks
+from vmqos.hypervisor.model import Process, VirtualMachine
+
+FOUR_THREADS = """
+import threading
+for _ in range(3):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+print('ready', flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def child() -> Iterator[int]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", FOUR_THREADS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield process.pid
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def vm(child: int, tmp_path: Path) -> VirtualMachine:
+    (tmp_path / "cgroup.procs").write_text(f"{child}\n")
+    return VirtualMachine(
+        uuid="38c43823-3651-469c-b344-166d1c87d77b",
+        name="instance-00000005",
+        libvirt_id=1,
+        process=processes.of_pid(child),
+        cgroup=str(tmp_path),
+        has_cachetune=False,
+        metadata=None,
+    )
+
+
+def test_qemus_threads_are_its_tasks(vm: VirtualMachine) -> None:
+    assert len(vm_tasks.all_tasks(vm)) == 4
+    assert vm_tasks.all_tasks(vm) == processes.tasks(vm.process.pid)
+
+
+def test_without_a_cgroup_they_are_all(vm: VirtualMachine) -> None:
+    assert vm_tasks.all_tasks(replace(vm, cgroup=None)) == processes.tasks(vm.process.pid)
+
+
+def test_helpers_in_the_cgroup_belong_to_it_with_all_threads(vm: VirtualMachine, tmp_path: Path) -> None:
+    (tmp_path / "emulator").mkdir()
+    (tmp_path / "emulator" / "cgroup.procs").write_text(f"{os.getpid()}\n99999999\n")
+    assert vm_tasks.all_tasks(vm) == processes.tasks(vm.process.pid) | processes.tasks(os.getpid())
+
+
+def test_a_cgroup_that_is_gone_is_no_error(vm: VirtualMachine, tmp_path: Path) -> None:
+    assert len(vm_tasks.all_tasks(replace(vm, cgroup=str(tmp_path / "gone")))) == 4
+
+
+def test_a_process_that_took_over_the_pid_is_not_the_vms(vm: VirtualMachine) -> None:
+    taken_over = replace(vm, process=Process(vm.process.pid, vm.process.start_time - 1))
+    with pytest.raises(exceptions.ProcessVanished, match=str(vm.process.pid)):
+        vm_tasks.all_tasks(taken_over)
