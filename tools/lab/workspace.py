@@ -5,7 +5,9 @@ A workspace is ``/tmp/vmqos-lab-XXXXXXXX``. Beside what its users put there it h
 
 - ``owner``: PID and start time of the process it belongs to;
 - ``processes/<pid>``: the start time of a process that was started for it;
-- ``mounts``: mount points, one a line, in the order of mounting.
+- ``mounts``: mount points, one a line, in the order of mounting;
+- ``commands``: to be run at the end, one a line, each a JSON list: for what removing files can't undo;
+- ``directories``: elsewhere, one a line; removed at the end if they are empty then.
 
 Processes of the private libvirtd and its VMs need no record: they live in a mount namespace in which
 ``<workspace>/run`` lies over ``/run/libvirt``. Three can do the cleaning, all by :func:`remove`: the owner; the
@@ -14,11 +16,15 @@ reaper, a process that waits for the owner's death; and the next owner, for what
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -42,7 +48,6 @@ class Workspace:
         remove_stale()
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=BASE))
         (self.path / "processes").mkdir()
-        (self.path / "mounts").touch()
         (self.path / "owner").write_text(f"{os.getpid()} {processes.start_time(os.getpid())}\n")
         self._reaper = subprocess.Popen(
             [sys.executable, "-m", "tools.lab.reaper", str(self.path)],
@@ -71,8 +76,19 @@ class Workspace:
 
     def record_mount(self, path: Path) -> None:
         """Have ``path`` unmounted with the workspace; to be called before the mount is made."""
-        with (self.path / "mounts").open("a") as mounts:
-            mounts.write(f"{path}\n")
+        self._append("mounts", str(path))
+
+    def record_command(self, command: Sequence[str]) -> None:
+        """Have ``command`` run at the workspace's end, after its processes'."""
+        self._append("commands", json.dumps(command))
+
+    def record_directory(self, path: Path) -> None:
+        """Have ``path``, outside the workspace, removed with it if it is empty then."""
+        self._append("directories", str(path))
+
+    def _append(self, file: str, line: str) -> None:
+        with (self.path / file).open("a") as opened:
+            opened.write(f"{line}\n")
 
     def close(self) -> None:
         """End and remove everything, the reaper included."""
@@ -90,7 +106,9 @@ def remove_stale() -> None:
                 continue
             owner, started = (path / "owner").read_text().split()
         except (FileNotFoundError, ValueError):
-            # Being made or being removed at this moment.
+            if path.exists() and time.time() - path.stat().st_mtime > 60:
+                # Nobody makes one this slowly.
+                shutil.rmtree(path, ignore_errors=True)
             continue
         if processes.start_time(int(owner)) != int(started):
             remove(path)
@@ -104,6 +122,8 @@ def remove(path: Path) -> None:
     while inside := [pid for pid in processes.all_pids() if _lives_in(path, pid)]:
         for pid in inside:
             processes.end(pid, partial(_lives_in, path))
+    for command in _lines(path / "commands"):
+        subprocess.run(json.loads(command), cwd=CHECKOUT, stdin=subprocess.DEVNULL, timeout=60, check=False)
     for mount in _mounts(path):
         subprocess.run(["umount", "--lazy", mount], stderr=subprocess.DEVNULL, check=False)
     for root in _cgroup_roots():
@@ -111,7 +131,17 @@ def remove(path: Path) -> None:
     # A killed agent's lock file is named after its resctrl, which was in the workspace.
     for lock in AGENT_LOCKS.glob(f"*{path.name}*"):
         lock.unlink(missing_ok=True)
+    for directory in _lines(path / "directories"):
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)
     shutil.rmtree(path, ignore_errors=True)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except FileNotFoundError:
+        return []
 
 
 def _recorded_processes(path: Path) -> dict[int, int]:
@@ -143,10 +173,7 @@ def _lives_in(path: Path, pid: int) -> bool:
 
 def _mounts(path: Path) -> list[str]:
     """What is mounted of the recorded mounts, last made first, and whatever else is mounted in the workspace."""
-    try:
-        recorded = set((path / "mounts").read_text().splitlines())
-    except FileNotFoundError:
-        recorded = set()
+    recorded = set(_lines(path / "mounts"))
     present = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     return [mount for mount in reversed(present) if mount in recorded or mount.startswith(f"{path}/")]
 
