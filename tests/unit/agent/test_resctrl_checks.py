@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vmqos.agent import resctrl_checks
+from vmqos.agent.finding import Status
+from vmqos.agent.view import ResctrlView
+from vmqos.allocation import Group, Layout, Owner
+from vmqos.conf import loader
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import CacheResource, Capabilities, Monitoring
+from vmqos.resctrl.groups import ControlGroup
+
+VM_GROUP = "vmqos.4f2c1a9e-0f0b-4a55-9c1e-2b6d7a90c3aa"
+
+
+def l3(**changes: Any) -> CacheResource:
+    values: dict[str, Any] = {
+        "name": "L3",
+        "num_closids": 4,
+        "cbm_mask": CapacityBitmask(0x7FF),
+        "min_cbm_bits": 1,
+        "shareable_bits": CapacityBitmask(0x600),
+        "sparse_masks": False,
+        "cache_ids": (0, 1),
+    }
+    return CacheResource(**values | changes)
+
+
+def view(groups: dict[str, int], resource: CacheResource | None = None, rmids: int | None = 8) -> ResctrlView:
+    """A host whose groups have the same mask on both caches."""
+    owners = {"": Owner.DEFAULT, VM_GROUP: Owner.VM}
+    layout = Layout(
+        tuple(
+            Group(name, owners.get(name, Owner.FOREIGN), {0: CapacityBitmask(bits), 1: CapacityBitmask(bits)})
+            for name, bits in groups.items()
+        )
+    )
+    monitoring = None if rmids is None else Monitoring(rmids, ("llc_occupancy",), 0)
+    capabilities = Capabilities(caches={"L3": resource or l3()}, monitoring=monitoring)
+    return ResctrlView((0, 1), capabilities, layout, dict.fromkeys(groups, "shareable"), {})
+
+
+def control(groups: dict[str, int]) -> list[ControlGroup]:
+    return [ControlGroup(name, "shareable", {"L3": {0: f"{bits:x}", 1: f"{bits:x}"}}) for name, bits in groups.items()]
+
+
+@pytest.mark.parametrize(
+    ("groups", "status", "words", "command"),
+    [
+        ({"": 0x7FF}, Status.OK, "11 ways on cache 0", ""),
+        ({"": 0x7FC, VM_GROUP: 0x3}, Status.OK, "9 ways on cache 0", ""),
+        ({"": 0x7F0, VM_GROUP: 0x3}, Status.WARNING, "no group holds.*L3:0=c;1=c", "echo 'L3:0=7fc;1=7fc' >"),
+        ({"": 0x400}, Status.PROBLEM, "fewer than .*default_ways_min = 2 ways: 1 on cache 0", "'L3:0=7ff;1=7ff'"),
+        ({"": 0x400, "libvirt": 0x3FF}, Status.PROBLEM, "fewer than", ""),
+        ({"": 0x7F8, "libvirt": 0x3}, Status.WARNING, "no group holds.*L3:0=4;1=4", "'L3:0=7fc;1=7fc'"),
+    ],
+)
+def test_the_default_group_has_enough_and_no_way_lies_idle(
+    groups: dict[str, int], status: Status, words: str, command: str
+) -> None:
+    import re
+
+    found = resctrl_checks.default_group(view(groups), control(groups), loader.load([]))
+    assert found.status is status
+    assert re.search(words, found.detail)
+    assert command in found.command
+    assert bool(found.command) is bool(command)
+
+
+def test_reserved_ways_are_not_idle(tmp_path: Path) -> None:
+    (tmp_path / "vmqos.conf").write_text("[allocation]\nreserved_ways = 3\n")
+    conf = loader.load(["--config-file", str(tmp_path / "vmqos.conf")])
+    groups = {"": 0x7FC}
+    assert resctrl_checks.default_group(view(groups), control(groups), conf).status is Status.OK
+
+
+def test_classes_of_service_that_run_out_are_a_warning() -> None:
+    assert resctrl_checks.closids(view({"": 1, "a": 2, "b": 4}), "/r").status is Status.OK
+    full = resctrl_checks.closids(view({"": 1, "a": 2, "b": 4, "c": 8}), "/r")
+    assert (full.status, "4 of 4" in full.detail, "rmdir /r/" in full.command) == (Status.WARNING, True, True)
+
+
+@pytest.mark.parametrize(
+    ("rmids", "status", "words"),
+    [
+        (8, Status.OK, "2 of 8"),
+        (2, Status.WARNING, "can't be monitored"),
+        (None, Status.WARNING, "no cache or bandwidth"),
+    ],
+)
+def test_monitoring_that_is_missing_or_runs_out_is_a_warning(rmids: int | None, status: Status, words: str) -> None:
+    found = resctrl_checks.rmids(view({"": 1, "a": 2}, rmids=rmids))
+    assert found.status is status
+    assert words in found.detail
+
+
+def test_groups_of_others_are_named_with_their_ways() -> None:
+    assert resctrl_checks.foreign_groups(view({"": 0x7FC, VM_GROUP: 3})).status is Status.OK
+    found = resctrl_checks.foreign_groups(view({"": 0x7FC, "qemu-1-x-vcpus_0": 3}))
+    assert found.status is Status.WARNING
+    assert "qemu-1-x-vcpus_0 (L3:0=3;1=3)" in found.detail
+
+
+def test_io_ways_say_whether_they_are_promised() -> None:
+    assert "2 (mask 600)" in resctrl_checks.io_ways(view({"": 1}), usable=False).detail
+    assert "promised last" in resctrl_checks.io_ways(view({"": 1}), usable=True).detail
+    nothing = resctrl_checks.io_ways(view({"": 1}, l3(shareable_bits=CapacityBitmask())), usable=False)
+    assert nothing.detail.startswith("none")
+
+
+def test_a_mount_with_cdp_can_not_keep_cache_ways() -> None:
+    split = ResctrlView((0, 1), Capabilities(caches={"L3CODE": l3(name="L3CODE")}), Layout(()), {}, {})
+    found = resctrl_checks.l3_allocation(split, "/sys/fs/resctrl", simulated=False)
+    assert found.status is Status.PROBLEM
+    assert found.command == "umount /sys/fs/resctrl && mount -t resctrl resctrl /sys/fs/resctrl"
+    assert resctrl_checks.l3_allocation(view({"": 1}), "/r", simulated=False).status is Status.OK
+
+
+def test_a_host_without_l3_allocation_is_a_problem() -> None:
+    bare = ResctrlView((0, 1), Capabilities(), Layout(()), {}, {})
+    assert resctrl_checks.l3_allocation(bare, "/r", simulated=False).status is Status.PROBLEM
+
+
+def test_caches_whose_cpus_are_unknown_are_a_problem(tmp_path: Path) -> None:
+    found = resctrl_checks.cache_ids(view({"": 1}), str(tmp_path), simulated=True)
+    assert found.status is Status.PROBLEM
+    assert "no CPU for L3 cache 0, 1" in found.detail
+    assert "sysfs_cpu_path" in found.command
+
+
+def test_a_mount_that_is_not_there_says_so(tmp_path: Path) -> None:
+    found, mounted = resctrl_checks.find_mount(str(tmp_path))
+    assert (found.status, mounted) == (Status.PROBLEM, None)

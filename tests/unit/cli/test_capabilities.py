@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.unit.cli import examples
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_agent import FakeAgent
+from vmqos.cli import capabilities
+
+
+def test_a_table_tells_what_info_says(agent: FakeAgent, run: Run) -> None:
+    shown = run("capabilities").out
+    for words in (
+        "8 (CLOSIDs), the default group included",
+        "11 ways (mask 7ff) on caches 0, 1, 16 CLOSIDs",
+        "a mask has 1 way or more, without gaps",
+        "2 of them (mask 600) are filled by I/O devices too",
+        "memory bandwidth from 10 in steps of 10",
+        "192 (RMIDs)",
+        "llc_occupancy",
+        "96 KiB",
+    ):
+        assert words in shown
+
+
+def test_json_is_the_agents_own_answer(agent: FakeAgent, run: Run) -> None:
+    assert json.loads(run("capabilities", "-f", "json").out) == examples.capabilities()
+
+
+def test_amd_masks_may_be_empty_and_sparse() -> None:
+    found: dict[str, Any] = examples.capabilities()
+    found["caches"]["L3"] |= {"min_cbm_bits": 0, "sparse_masks": True, "shareable_bits": "0", "cache_ids": [3]}
+    fields = capabilities.describe(found)
+    assert "a mask has 0 ways or more, gaps allowed" in fields["L3"]
+    assert "on cache 3," in fields["L3"]
+    assert "I/O" not in fields["L3"]
+
+
+def test_a_host_without_counters_says_so() -> None:
+    fields = capabilities.describe(examples.capabilities() | {"monitoring": None})
+    assert fields["Monitoring"].startswith("none: ")
+    assert "Counters" not in fields
+
+
+def test_names_from_a_strange_info_directory_are_harmless() -> None:
+    found = examples.capabilities()
+    found["caches"] = {"L3\x1b[2J": found["caches"]["L3"]}
+    found["monitoring"]["events"] = ["x\x07"]
+    for title, text in capabilities.describe(found).items():
+        assert title.isprintable()
+        assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_without_an_agent_and_without_resctrl_the_error_is_one_line(run: Run, tmp_path: Any) -> None:
+    conf = tmp_path / "vmqos.conf"
+    conf.write_text(f"[resctrl]\npath = {tmp_path}/nothing\n")
+    ran = run("--config-file", str(conf), "capabilities")
+    assert (ran.status, ran.out) == (1, "")
+    assert len(ran.err.splitlines()) == 1

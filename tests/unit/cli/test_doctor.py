@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_agent import FakeAgent
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> str:
+    """A host on which resctrl is missing and libvirt answers."""
+    path = tmp_path / "vmqos.conf"
+    path.write_text(f"[resctrl]\npath = {tmp_path}/resctrl\n[libvirt]\nuri = test:///default\nrun_dir = {tmp_path}\n")
+    return str(path)
+
+
+def test_a_host_that_lacks_something_ends_with_status_1_and_the_command(run: Run, conf: str) -> None:
+    ran = run("--config-file", conf, "doctor")
+    assert (ran.status, ran.err) == (1, "")
+    assert "| resctrl mount " in ran.out
+    assert "-> systemctl start vmqos-agent" in ran.out
+
+
+def test_what_is_fine_can_be_left_out(agent: FakeAgent, run: Run, conf: str) -> None:
+    ran = run("--config-file", conf, "doctor", "--problems", "-f", "json")
+    findings = json.loads(ran.out)
+    assert findings
+    assert all(set(finding) == {"title", "status", "detail", "command"} for finding in findings)
+    assert all(finding["status"] != "ok" for finding in findings)
+    assert "Agent" not in {finding["title"] for finding in findings}
+
+
+def test_a_configuration_that_is_wrong_is_one_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.conf").write_text("[allocation]\ndefault_ways_min = none\n")
+    ran = run("--config-file", str(tmp_path / "bad.conf"), "doctor")
+    assert (ran.status, ran.out) == (1, "")
+    assert "default_ways_min" in ran.err
+    assert len(ran.err.splitlines()) == 1
