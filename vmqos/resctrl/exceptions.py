@@ -91,7 +91,7 @@ class DeadMount(MountError):
 class NotResctrl(MountError):
     """Something else is mounted there."""
 
-    msg_fmt = "{path} is a mount of type {fstype} and no resctrl: umount {path}, or configure the path of resctrl"
+    msg_fmt = "{path} is a {fstype} filesystem and no resctrl: configure the path of resctrl (findmnt -t resctrl)"
 
 
 class LockTimeout(ResctrlError):
@@ -112,7 +112,10 @@ class Vanished(ResctrlError):
 class Unreadable(ResctrlError):
     """A file is there and can't be read."""
 
-    msg_fmt = "{path} can't be read ({errno_name}): run as root, or have root allow it with chmod or chown"
+    msg_fmt = (
+        "{path} can't be read ({errno_name}): run as root, or have root allow it with chmod or chown "
+        "(the tasks of a pseudo-locked group nobody can read)"
+    )
 
 
 class CommandFailed(ResctrlError):
@@ -190,8 +193,14 @@ class MasksOverlap(CommandFailed):
 
     msg_fmt = (
         f"{CommandFailed.msg_fmt}. A group in the mode exclusive (or pseudo-locked) shares no way with any other "
-        "group, the default one included, nor with the ways in info/L3/shareable_bits"
+        "group, the default one included, nor with those in the shareable_bits of the resource's info/ directory"
     )
+
+
+class CacheOffline(CommandFailed):
+    """A mask names a cache that is not there, or has no CPU online."""
+
+    msg_fmt = f"{CommandFailed.msg_fmt}. No such cache is online: the default group's schemata lists those that are"
 
 
 class DifferentControlGroup(CommandFailed):

@@ -211,16 +211,19 @@ class Filesystem:
         except OSError as error:
             if error.errno in _GONE:
                 raise self._refused(error, action, path, data, "") from error
-        self._clear_last_cmd_status()
+        cleared = self._clear_last_cmd_status()
         try:
             change()
         except OSError as error:
-            raise self._refused(error, action, path, data, self.last_cmd_status()) from error
+            raise self._refused(error, action, path, data, self.last_cmd_status() if cleared else "") from error
 
-    def _clear_last_cmd_status(self) -> None:
+    def _clear_last_cmd_status(self) -> bool:
         """Write the default group's mode as it is: the kernel clears the status and finds nothing to do."""
-        with contextlib.suppress(exceptions.ResctrlError):
+        try:
             self.write("mode", self.read("mode"))
+        except exceptions.ResctrlError:
+            return False
+        return True
 
     def _unreadable(self, error: OSError, path: str) -> exceptions.ResctrlError:
         if error.errno in _GONE:

@@ -91,11 +91,17 @@ def write_masks(fs: Filesystem, name: str, resource: str, masks: Mapping[int, Ca
 
     :param masks: at least one mask by cache id.
     :raises vmqos.resctrl.exceptions.MasksOverlap: if an exclusive group would lose ways by it.
+    :raises vmqos.resctrl.exceptions.CacheOffline: if one of the caches is not there, or has no CPU online.
     :raises vmqos.resctrl.exceptions.Vanished: if there is no such group.
-    :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses for any other reason. An unknown cache id is
-        refused without a reason.
+    :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses for any other reason.
     """
-    _explained(lambda: fs.write(join(name, "schemata"), schemata.format_masks(resource, masks)))
+    try:
+        _explained(lambda: fs.write(join(name, "schemata"), schemata.format_masks(resource, masks)))
+    except exceptions.CommandFailed as failure:
+        # Of all that parse_line() in the kernel refuses, it is silent about an unknown cache alone.
+        if failure.errno_name == "EINVAL" and not failure.last_cmd_status:
+            raise exceptions.CacheOffline.of(failure) from failure
+        raise
 
 
 def set_mode(fs: Filesystem, name: str, mode: str) -> None:

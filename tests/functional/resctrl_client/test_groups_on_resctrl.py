@@ -76,7 +76,7 @@ def test_masks_are_set_for_the_caches_that_are_named(fs):
         ("L3", {0: CapacityBitmask(0x5)}, "non-consecutive"),
         ("L3", {0: CapacityBitmask(0)}, "out of range"),
         ("L3", {0: CapacityBitmask(0x800)}, "out of range"),
-        ("L3", {9: CapacityBitmask(0x3)}, "gave no reason"),
+        ("L3", {9: CapacityBitmask(0x3)}, "No such cache is online"),
         ("L3", {0: CapacityBitmask(0x3), 1: CapacityBitmask(0x5)}, "non-consecutive"),
         ("L2", {0: CapacityBitmask(0x3)}, "resource name 'L2'"),
     ],

@@ -58,6 +58,8 @@ CREATE, CREATE_MONITORING, WRITE, MODE, MOVE, REMOVE = (
         (WRITE, "EINVAL", "CBM overlaps with pseudo-locked region", exceptions.MasksOverlap),
         (WRITE, "EINVAL", "The mask 5 has non-consecutive 1-bits", exceptions.CommandFailed),
         (WRITE, "EINVAL", "Resource group is pseudo-locked", exceptions.CommandFailed),
+        (WRITE, "EINVAL", "", exceptions.CacheOffline),
+        (WRITE, "EACCES", "", exceptions.CommandFailed),
         (MODE, "EINVAL", "Schemata overlaps", exceptions.MasksOverlap),
         (MODE, "EINVAL", "Unknown or unsupported mode", exceptions.CommandFailed),
         (MOVE, "EEXIST", "", exceptions.GroupExists),
