@@ -39,6 +39,8 @@ _LEGEND = (
     (Kind.IO, "~", "I/O devices fill it too"),
 )
 _FIGURES = ("ways", "size", "mask")
+_CHOICES = ((3, 4), (3, 3), (3, 2), (2, 2), (1, 2), (3, 1), (2, 1), (1, 1))
+"""How many figures and how wide a way, the best first."""
 _WIDEST_LABEL = 32
 _LEAST_LABEL = 12
 
@@ -73,7 +75,7 @@ def _cache(cache: CacheMap, shape: _Shape, terminal: Terminal) -> Iterator[Text]
 
 
 def _shape(maps: Sequence[CacheMap], width: int) -> _Shape:
-    """The widest cells that leave the labels readable, the same for all; where room is scarce the figures go first."""
+    """The widest cells that leave the labels readable, the same for all; where room is scarce figures are left out."""
     rows = [(cache, row) for cache in maps for row in cache.rows]
     ways = max((cache.ways for cache in maps), default=0)
     longest = max((cell_len(row.label) for _, row in rows), default=0)
@@ -81,11 +83,11 @@ def _shape(maps: Sequence[CacheMap], width: int) -> _Shape:
     figures = tuple(
         max(map(cell_len, column)) for column in zip(_FIGURES, *(_figures(*pair) for pair in rows), strict=True)
     )
-    for count in range(len(figures), -1, -1):
-        for way, least in ((4, wanted), (3, min(wanted, 14)), (2, _LEAST_LABEL), (1, _LEAST_LABEL)):
-            room = width - 6 - ways * way - sum(2 + column for column in figures[:count])
-            if room >= least:
-                return _Shape(min(room, wanted), way, figures[:count])
+    for count, way in _CHOICES:
+        least = wanted if way == 4 else min(wanted, 14) if way == 3 else _LEAST_LABEL
+        room = width - 6 - ways * way - sum(2 + column for column in figures[:count])
+        if room >= least:
+            return _Shape(min(room, wanted), way, figures[:count])
     return _Shape(_LEAST_LABEL, 1, ())
 
 

@@ -61,7 +61,6 @@ def test_caches_of_all_kinds_fit_the_terminal(ways: int, width: int) -> None:
     drawn = [line for line in lines if "not alone" not in line]
     assert max(map(cell_len, drawn)) <= width
     row = next(line for line in lines if line.startswith("  A"))
-    assert row.split()[-1] == top
     assert row.count("A") == 2
 
 
