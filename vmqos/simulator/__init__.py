@@ -1,1 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
+"""An RDT machine in user space: resctrl as a FUSE filesystem with the kernel's rules, on any Linux host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vmqos.simulator.profiles import PROFILES, Profile
+
+if TYPE_CHECKING:
+    from vmqos.simulator.service import serve
+
+__all__ = ["PROFILES", "Profile", "serve"]
+
+
+def __getattr__(name: str) -> Any:
+    # libfuse is loaded when the simulator is served, not when somebody lists the profiles.
+    if name == "serve":
+        from vmqos.simulator.service import serve
+
+        return serve
+    raise AttributeError(name)

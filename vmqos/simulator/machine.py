@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole simulated machine: hardware that lasts and, while mounted, resctrl. No FUSE and no I/O of its own."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Callable
+
+from vmqos.simulator import group_files, groups, info, options
+from vmqos.simulator.hardware import Hardware
+from vmqos.simulator.numbers import refusal
+from vmqos.simulator.profiles import Profile
+from vmqos.simulator.state import Mounted
+from vmqos.simulator.tasks import Processes
+from vmqos.simulator.tree import Caller, Directory, File, Node, find
+
+_ROOT = Caller()
+
+
+class Machine:
+    """One machine.
+
+    Every method takes :attr:`lock`, so that several threads may call them.
+
+    :param processes: where the machine's tasks are looked up.
+    :param clock: a monotonic clock in seconds.
+    """
+
+    def __init__(self, profile: Profile, processes: Processes, clock: Callable[[], float] = time.monotonic) -> None:
+        self.lock = threading.RLock()
+        self.hardware = Hardware(profile, processes, clock)
+        self._mounted: Mounted | None = None
+
+    @property
+    def mounted(self) -> Mounted:
+        """What is mounted.
+
+        :raises OSError: ``ENODEV`` if nothing is.
+        """
+        if self._mounted is None:
+            raise refusal(errno.ENODEV)
+        return self._mounted
+
+    def mount(self, text: str = "") -> Directory:
+        """Mount resctrl.
+
+        :param text: mount options joined by commas.
+        :return: the root directory.
+        :raises OSError: ``EINVAL`` for options that the machine refuses, ``EBUSY`` if it is mounted.
+        """
+        with self.lock:
+            parsed = options.parse(text, self.hardware.profile)
+            if self._mounted is not None:
+                raise refusal(errno.EBUSY)
+            root = Directory("", 0o555, _ROOT)
+            mounted = Mounted(self.hardware, parsed, root)
+            group_files.fill(mounted, mounted.default, _ROOT)
+            root.add(info.build(mounted))
+            if self.hardware.profile.monitoring:
+                root.add(Directory("mon_groups", 0o555, _ROOT, mounted.default))
+            self._mounted = mounted
+            return root
+
+    def unmount(self) -> None:
+        """Unmount: every group goes, every class gets everything, every task is back in the default group."""
+        with self.lock:
+            mounted = self.mounted
+            hardware, now = self.hardware, self.hardware.clock()
+            hardware.check_limbo()
+            for resource in hardware.resources:
+                resource.reset()
+            hardware.members.move_all(lambda closid, rmid: True, 0, 0)
+            for group in mounted.groups:
+                for child in group.children:
+                    hardware.rmids.give_back(child.rmid, now)
+                hardware.rmids.give_back(group.rmid, now)
+            for node in list(mounted.root):
+                mounted.root.remove(node.name)
+            self._mounted = None
+
+    def find(self, path: str) -> Node:
+        """The node at a path below the root.
+
+        :raises OSError: ``ENOENT`` or ``ENOTDIR``.
+        """
+        with self.lock:
+            return find(self.mounted.root, path)
+
+    def mkdir(self, path: str, permissions: int, caller: Caller) -> None:
+        """Make a group.
+
+        :raises OSError: as the kernel refuses it.
+        """
+        with self.lock:
+            folder, _, name = path.rpartition("/")
+            parent = self.find(folder)
+            if not isinstance(parent, Directory):
+                raise refusal(errno.ENOTDIR)
+            groups.make(self.mounted, parent, name, permissions, caller)
+
+    def rmdir(self, path: str) -> None:
+        """Remove a group.
+
+        :raises OSError: as the kernel refuses it.
+        """
+        with self.lock:
+            node = self.find(path)
+            if not isinstance(node, Directory):
+                raise refusal(errno.ENOTDIR)
+            groups.remove(self.mounted, node)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename or move a monitoring group.
+
+        :raises OSError: as the kernel refuses it.
+        """
+        with self.lock:
+            folder, _, name = new.rpartition("/")
+            target = self.find(folder)
+            if not isinstance(target, Directory):
+                raise refusal(errno.ENOTDIR)
+            groups.rename(self.mounted, self.find(old), target, name)
+
+    def read(self, file: File) -> str:
+        """The content of a file.
+
+        :raises OSError: as the kernel refuses it.
+        """
+        with self.lock:
+            return file.read()
+
+    def write(self, file: File, data: bytes, caller: Caller) -> int:
+        """One write to a file.
+
+        :raises OSError: as the kernel refuses it.
+        """
+        with self.lock:
+            return file.write(data, caller)
+
+    def set_online(self, cpu: int, online: bool) -> None:
+        """Switch a CPU of the machine on or off, as ``/sys/devices/system/cpu/cpuN/online`` does."""
+        with self.lock:
+            before = self.hardware.l3_online
+            self.hardware.set_online(cpu, online)
+            if self._mounted is None:
+                return
+            if online:
+                self._mounted.default.cpus.add(cpu)
+            for group in self._mounted.every_group():
+                if not online:
+                    group.cpus.discard(cpu)
+                if group.mon_data is None:
+                    continue
+                for domain in sorted(set(before) ^ set(self.hardware.l3_online)):
+                    if online:
+                        group_files.add_counters(self._mounted, group, domain)
+                    else:
+                        group.mon_data.remove(group_files.counter_folder(domain))

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serving a simulated machine at a mount point until it is unmounted or the process is told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import replace
+
+from vmqos.simulator import record, sysfs
+from vmqos.simulator.filesystem import Observer, ResctrlFilesystem, run
+from vmqos.simulator.machine import Machine
+from vmqos.simulator.procfs import ProcFs
+from vmqos.simulator.profiles import PROFILES, Profile
+
+
+def serve(
+    mountpoint: str,
+    profile: Profile | str,
+    mount_options: str = "",
+    sysfs_directory: str | None = None,
+    log: str | None = None,
+    observer: Observer | None = None,
+) -> None:
+    """Mount a simulated machine of this host's CPUs and serve it; returns when it is unmounted.
+
+    SIGTERM and SIGINT unmount it. Call it from the main thread of a process that has nothing else to do.
+
+    :param mountpoint: an existing directory.
+    :param profile: one of :data:`vmqos.simulator.profiles.PROFILES`, or its name.
+    :param mount_options: resctrl's own, joined by commas: ``cdp``, ``cdpl2``, ``mba_MBps``, ``debug``.
+    :param sysfs_directory: where to write the caches' CPUs (see :func:`vmqos.simulator.sysfs.write`).
+    :param log: a file that gets one JSON line for each operation that could change something.
+    :param observer: called for the same operations.
+    :raises KeyError: if there is no profile of that name.
+    :raises OSError: ``EINVAL`` if the machine cannot give a mount option; others if a file cannot be written.
+    :raises RuntimeError: if FUSE cannot mount.
+    """
+    chosen = PROFILES[profile] if isinstance(profile, str) else profile
+    chosen = replace(chosen, topology=chosen.topology.fitted(_host_cpus()))
+    machine = Machine(chosen, ProcFs())
+    machine.mount(mount_options)
+    if sysfs_directory is not None:
+        sysfs.write(sysfs_directory, chosen.topology)
+    with ExitStack() as stack:
+        observers = [observer] if observer is not None else []
+        if log is not None:
+            observers.append(record.to_file(stack.enter_context(open(log, "a", encoding="utf-8"))))
+        mount(machine, mountpoint, _all(observers))
+
+
+def mount(machine: Machine, mountpoint: str, observer: Observer | None = None) -> None:
+    """Serve a machine that is mounted at ``mountpoint`` until FUSE ends, then unmount the machine too.
+
+    :raises RuntimeError: if FUSE cannot mount.
+    """
+    options = str(machine.mounted.options)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # FUSE ends on these signals only where nobody else handles them.
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        run(ResctrlFilesystem(machine, observer), mountpoint, "+".join(["resctrl", *filter(None, options.split(","))]))
+    finally:
+        machine.unmount()
+
+
+def _all(observers: Iterable[Observer]) -> Observer:
+    def tell(one: record.Record) -> None:
+        for observer in observers:
+            observer(one)
+
+    return tell
+
+
+def _host_cpus() -> set[int]:
+    return set(range(os.cpu_count() or 1))

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which CPUs a simulated machine has and which caches they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One cache.
+
+    :ivar id: its number among the caches of its level, 0 or greater.
+    :ivar size: bytes.
+    :ivar cpus: the CPUs that share it.
+    """
+
+    id: int
+    size: int
+    cpus: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The caches of a machine.
+
+    :ivar l3: in the order of their ids.
+    :ivar l2: in the order of their ids.
+    :ivar l3_ways: associativity as sysfs shows it; the kernel's mask may have fewer bits.
+    :ivar l2_ways: likewise.
+    """
+
+    l3: tuple[Cache, ...]
+    l2: tuple[Cache, ...]
+    l3_ways: int
+    l2_ways: int
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        """Every CPU of the machine."""
+        return frozenset(cpu for cache in (*self.l3, *self.l2) for cpu in cache.cpus)
+
+    @property
+    def cpu_count(self) -> int:
+        """The highest CPU number plus one (the kernel's ``nr_cpu_ids``)."""
+        return max(self.cpus, default=0) + 1
+
+    def caches(self, level: int) -> tuple[Cache, ...]:
+        """The caches of level 2 or 3."""
+        return self.l3 if level == 3 else self.l2
+
+    def fitted(self, cpus: Iterable[int]) -> Topology:
+        """The same L3 caches over other CPUs, dealt out evenly and in order; each core gets an L2 of its own.
+
+        :param cpus: the CPUs that shall exist, usually the host's; at least one.
+        """
+        numbers = sorted(cpus)
+        count = len(self.l3)
+        bounds = [len(numbers) * index // count for index in range(count + 1)]
+        l3 = tuple(
+            replace(cache, cpus=frozenset(numbers[bounds[index] : bounds[index + 1]]))
+            for index, cache in enumerate(self.l3)
+        )
+        per_l2 = max(len(cache.cpus) for cache in self.l2)
+        size = self.l2[0].size
+        l2: list[Cache] = []
+        for cache in l3:
+            members = sorted(cache.cpus)
+            for start in range(0, len(members), per_l2):
+                l2.append(Cache(len(l2), size, frozenset(members[start : start + per_l2])))
+        return replace(self, l3=l3, l2=tuple(l2))
+
+
+def regular(
+    *, sockets: int, cores: int, threads: int, l3_size: int, l2_size: int, l3_ways: int, l2_ways: int
+) -> Topology:
+    """A machine of equal sockets whose CPUs are numbered socket by socket, core by core.
+
+    :param l3_size: bytes of each socket's L3.
+    :param l2_size: bytes of each core's L2.
+    """
+    per_socket = cores * threads
+    l3 = tuple(
+        Cache(index, l3_size, frozenset(range(index * per_socket, (index + 1) * per_socket)))
+        for index in range(sockets)
+    )
+    l2 = tuple(
+        Cache(index, l2_size, frozenset(range(index * threads, (index + 1) * threads)))
+        for index in range(sockets * cores)
+    )
+    return Topology(l3, l2, l3_ways, l2_ways)
