@@ -22,7 +22,7 @@ class CacheShow(Listing):
     In a terminal the map is coloured. With -f json or yaml the data of the agent's API is printed instead; with -f
     csv or value, or with -c, a table of it.
 
-    For example:
+    For example::
 
         vmqos cache show
         vmqos cache show 0 -f json

@@ -24,7 +24,7 @@ class Doctor(Listing):
     The exit status is 0 if no check found a problem (there may be warnings: things worth knowing that keep no
     promise from being kept), 1 if one did, 2 for wrong usage.
 
-    For example:
+    For example::
 
         vmqos doctor --problems
         vmqos doctor -f json

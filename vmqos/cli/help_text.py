@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 
 import autopage.argparse
 from cliff.command import Command
@@ -13,14 +14,17 @@ _EXAMPLE = "    "
 
 
 class ParagraphFormatter(autopage.argparse.HelpFormatter):
-    """Wraps each paragraph of a description by itself, and leaves indented ones as they are."""
+    """Wraps each paragraph of a description by itself, and leaves indented ones as they are.
+
+    A description is reStructuredText as well, for the manual pages: the ``::`` before an indented paragraph is a colon here.
+    """
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = inspect.cleandoc(text).split("\n\n")
         return "\n\n".join(
             paragraph
             if paragraph.startswith(_EXAMPLE)
-            else str(super(ParagraphFormatter, self)._fill_text(paragraph, width, indent))
+            else str(super(ParagraphFormatter, self)._fill_text(re.sub(r"::$", ":", paragraph), width, indent))
             for paragraph in paragraphs
         )
 

@@ -33,7 +33,7 @@ class Plan(Details):
 
     The exit status is 0 whatever the verdict is.
 
-    For example:
+    For example::
 
         vmqos plan --flavor-spec hw:cache_ways=3
         vmqos plan --flavor-spec hw:cache_ways=2 --flavor-spec hw:cache_policy=shared -f value -c State

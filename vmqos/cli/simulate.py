@@ -18,7 +18,7 @@ class Simulate(Documented):
     The agent uses it when [resctrl] path names MOUNTPOINT and [resctrl] sysfs_cpu_path the directory of --sysfs;
     what to write into vmqos.conf is printed at the start.
 
-    For example:
+    For example::
 
         vmqos simulate --list-profiles
         vmqos simulate /tmp/rdt/resctrl --profile cascade-lake --sysfs /tmp/rdt/cpu

@@ -22,7 +22,7 @@ class VmList(Listing):
 
     With -f json or yaml the fields are those of the agent's API, and -c takes their names.
 
-    For example:
+    For example::
 
         vmqos vm list
         vmqos vm list -f value -c UUID -c State
@@ -47,7 +47,7 @@ class VmShow(Details):
 
     With -f json or yaml the fields are those of the agent's API, and -c takes their names.
 
-    For example:
+    For example::
 
         vmqos vm show web-1
         vmqos vm show 4f2c -f value -c Masks

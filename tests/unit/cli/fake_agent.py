@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -52,6 +53,8 @@ class FakeAgent:
 @contextlib.contextmanager
 def serving(application: Callable[..., Any], path: str) -> Iterator[None]:
     """Serve on the socket while the block runs."""
+    # In this process its warnings would reach the standard error of the command that is tried.
+    logging.getLogger("waitress").setLevel(logging.ERROR)
     server = waitress.create_server(application, unix_socket=path, threads=2, clear_untrusted_proxy_headers=True)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
