@@ -41,7 +41,8 @@ provide() {
         if [ -L "$entry" ]; then
             cp -P "$entry" "$name"
         else
-            if [ -d "$entry" ]; then mkdir "$name"; else : >"$name"; fi
+            # mount(8) itself makes /run/mount.
+            if [ -d "$entry" ]; then mkdir -p "$name"; else : >>"$name"; fi
             mount --rbind "$entry" "$name"
         fi
     done
