@@ -98,7 +98,16 @@ class NoSuchProfile(CommandError):
     msg_fmt = "there is no simulated machine '{wanted}'; there are: {known}"
 
 
-class NotInstalled(CommandError):
-    """An optional part of vmqos is missing."""
+class NoSuchMountOption(CommandError):
+    """The simulated machine can't be mounted like this."""
 
-    msg_fmt = "{what} needs the Python package {package}: install it with 'pip install {extra}'"
+    msg_fmt = "the machine '{profile}' can't be mounted with '{options}': it lacks what one of these asks for"
+
+
+class NoFuse(CommandError):
+    """The simulator can't be mounted."""
+
+    msg_fmt = (
+        "the simulator can't be mounted ({problem}): it needs root, the package fuse3 ('apt install fuse3') "
+        "and mfusepy ('pip install vmqos[simulator]')"
+    )

@@ -16,7 +16,7 @@ _EXAMPLE = "    "
 class ParagraphFormatter(autopage.argparse.HelpFormatter):
     """Wraps each paragraph of a description by itself, and leaves indented ones as they are.
 
-    A description is reStructuredText as well, for the manual pages: the ``::`` before an indented paragraph is a colon here.
+    A description is reStructuredText too, for manual pages: the ``::`` before an indented paragraph becomes a colon.
     """
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:

@@ -40,23 +40,28 @@ class Reset(Documented):
 
         conf = settings.configuration(self.app.options)
         where = (conf.resctrl.path, conf.allocation.reserved_ways, conf.resctrl.lock_timeout)
-        planned = reset.prepare(*where)
-        self._say("would do" if parsed_args.dry_run else "will do", conf.resctrl.path, planned.describe())
-        if parsed_args.dry_run or planned.is_empty:
+        if parsed_args.dry_run:
+            self._say("would do", conf.resctrl.path, reset.prepare(*where).describe())
             return 0
         try:
             # While this lock is held no agent can start and take the groups for its own.
             with nullcontext() if parsed_args.force else only_agent(conf.resctrl.path):
-                if not parsed_args.yes:
-                    self._ask(input)
-                reset.perform(*where)
+                planned = reset.prepare(*where)
+                self._say("will do", conf.resctrl.path, planned.describe())
+                if not planned.is_empty:
+                    if not parsed_args.yes:
+                        self._ask(input)
+                    reset.perform(*where)
+                    self.app.stdout.write("Done.\n")
         except AlreadyRunning as error:
             raise exceptions.AgentStillRuns() from error
-        self.app.stdout.write("Done.\n")
         return 0
 
     def _say(self, intent: str, path: str, steps: list[str]) -> None:
-        self.app.stdout.write(f"On {path} 'vmqos reset' {intent}: {'nothing, no group is ours' if not steps else ''}\n")
+        if not steps:
+            self.app.stdout.write(f"Nothing to do: no group on {path} is vmqos', and no way lies idle.\n")
+            return
+        self.app.stdout.write(f"On {path}, 'vmqos reset' {intent}:\n")
         for step in steps:
             self.app.stdout.write(f"  - {neutralise(step)}\n")
         self.app.stdout.flush()

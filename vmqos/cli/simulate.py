@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 
 from vmqos.cli import exceptions
@@ -14,7 +15,7 @@ class Simulate(Documented):
     """Mount a simulated resctrl, with the rules, errors and counters of a machine that has RDT.
 
     For trying vmqos out where there is no such hardware: tasks are the host's real ones, caches are not. It stays
-    in the foreground until Ctrl-C or until MOUNTPOINT is unmounted, and then takes everything it made away again.
+    in the foreground until Ctrl-C or until MOUNTPOINT is unmounted.
     The agent uses it when [resctrl] path names MOUNTPOINT and [resctrl] sysfs_cpu_path the directory of --sysfs;
     what to write into vmqos.conf is printed at the start.
 
@@ -47,13 +48,9 @@ class Simulate(Documented):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """List the profiles, or serve one until it is over."""
-        try:
-            from vmqos import simulator
-            from vmqos.simulator.profiles import PROFILES
-        except ImportError as error:
-            raise exceptions.NotInstalled(
-                what="the simulator", package=error.name or str(error), extra="'vmqos[simulator]'"
-            ) from error
+        # Imported here: no other command needs the simulator.
+        from vmqos.simulator import PROFILES
+
         if parsed_args.list_profiles:
             width = max(map(len, PROFILES), default=0)
             for name, profile in PROFILES.items():
@@ -64,13 +61,33 @@ class Simulate(Documented):
             raise exceptions.MissingArgument(what=missing, command="simulate")
         if parsed_args.profile not in PROFILES:
             raise exceptions.NoSuchProfile(wanted=parsed_args.profile, known=", ".join(PROFILES))
+        self._serve(parsed_args)
+        return 0
+
+    def _serve(self, parsed_args: argparse.Namespace) -> None:
+        try:
+            from vmqos.simulator.service import serve
+        except (ImportError, OSError) as error:
+            raise exceptions.NoFuse(problem=error) from error
         mountpoint = os.path.abspath(parsed_args.mountpoint)
-        sysfs = parsed_args.sysfs and os.path.abspath(parsed_args.sysfs)
+        sysfs = os.path.abspath(parsed_args.sysfs) if parsed_args.sysfs else None
+        made = not os.path.isdir(mountpoint)
+        os.makedirs(mountpoint, exist_ok=True)
         self.app.stdout.write(how_to_use(parsed_args.profile, mountpoint, sysfs))
         self.app.stdout.flush()
-        os.makedirs(mountpoint, exist_ok=True)
-        simulator.serve(mountpoint, parsed_args.profile, parsed_args.mount_options, sysfs, parsed_args.log)
-        return 0
+        try:
+            serve(mountpoint, parsed_args.profile, parsed_args.mount_options, sysfs, parsed_args.log)
+        except OSError as error:
+            if error.errno == errno.EINVAL and parsed_args.mount_options:
+                raise exceptions.NoSuchMountOption(
+                    profile=parsed_args.profile, options=parsed_args.mount_options
+                ) from error
+            raise
+        except RuntimeError as error:
+            raise exceptions.NoFuse(problem=error) from error
+        finally:
+            if made:
+                os.rmdir(mountpoint)
 
 
 def how_to_use(profile: str, mountpoint: str, sysfs: str | None) -> str:
