@@ -33,7 +33,7 @@ class Filesystem:
     """A mounted resctrl. Paths are relative to its root; ``""`` is the root itself.
 
     :param root: the mount point, see :func:`vmqos.resctrl.mount.find`.
-    :ivar takes_task_lists: whether the kernel takes several task ids in one write (Linux 6.8 and later); ``True``
+    :ivar takes_task_lists: whether the kernel takes several task ids in one write (Linux 6.7 and later); ``True``
         until :func:`vmqos.resctrl.tasks.move` has seen it refuse.
     """
 

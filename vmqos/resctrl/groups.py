@@ -159,7 +159,7 @@ def remove_monitoring_group(fs: Filesystem, control: str, name: str) -> None:
 def move_monitoring_group(fs: Filesystem, name: str, from_control: str, to_control: str) -> None:
     """Move a monitoring group with its tasks into another control group; it keeps its RMID and its counters.
 
-    Linux 6.4 and later; before, and for groups that monitor CPUs, the kernel refuses with EPERM.
+    Linux 6.5 and later; before, and for groups that monitor CPUs, the kernel refuses with EPERM.
 
     :raises vmqos.resctrl.exceptions.InvalidGroupName: if no group can have that name.
     :raises vmqos.resctrl.exceptions.GroupExists: if the name is taken there.

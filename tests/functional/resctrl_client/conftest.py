@@ -3,16 +3,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import Sleepers, mounted, sleepers
+from tests.functional.resctrl_client.mounted import ON_KERNEL, Sleepers, kernels, simulated, sleepers
 from vmqos.resctrl.filesystem import Filesystem
+
+Mounted = Callable[..., AbstractContextManager[Filesystem]]
+
+_numbers = itertools.count(1)
 
 
 @pytest.fixture
-def fs() -> Iterator[Filesystem]:
+def mounted(request: pytest.FixtureRequest) -> Mounted:
+    """Mounts a fresh resctrl with the given options, for as long as the ``with`` lasts."""
+    if ON_KERNEL:
+        return kernels
+    from tools.lab.simulator import Simulator
+
+    workspace = request.getfixturevalue("workspace")
+    return lambda *options: simulated(
+        Simulator(workspace, "cascade-lake", ",".join(options), name=f"client-{next(_numbers)}")
+    )
+
+
+@pytest.fixture
+def fs(mounted: Mounted) -> Iterator[Filesystem]:
     """A fresh resctrl without mount options."""
     with mounted() as found:
         yield found

@@ -7,14 +7,17 @@ import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from vmqos.resctrl import exceptions, mount
+from vmqos.resctrl import mount
 from vmqos.resctrl.filesystem import Filesystem
+
+if TYPE_CHECKING:
+    # Not there in the machine where the kernel's own is tried.
+    from tools.lab.simulator import Simulator
 
 T = TypeVar("T")
 PATIENCE = 30.0
@@ -33,14 +36,8 @@ sys.stdin.read()
 
 
 @contextlib.contextmanager
-def mounted(*options: str) -> Iterator[Filesystem]:
-    """A fresh resctrl with these mount options; unmounting fails if the test left anything open."""
-    with _kernels(options) if ON_KERNEL else simulated(*options) as fs:
-        yield fs
-
-
-@contextlib.contextmanager
-def _kernels(options: tuple[str, ...]) -> Iterator[Filesystem]:
+def kernels(*options: str) -> Iterator[Filesystem]:
+    """The kernel's own resctrl, mounted afresh; to unmount it fails if anything of it is still open."""
     option = ["-o", ",".join(options)] if options else []
     subprocess.run(["mount", "-t", "resctrl", *option, "resctrl", mount.DEFAULT_PATH], check=True)
     try:
@@ -50,40 +47,24 @@ def _kernels(options: tuple[str, ...]) -> Iterator[Filesystem]:
 
 
 @contextlib.contextmanager
-def simulated(*options: str) -> Iterator[Filesystem]:
-    """A simulator's resctrl."""
-    with running_simulator(*options) as (fs, _):
-        yield fs
+def simulated(simulator: Simulator) -> Iterator[Filesystem]:
+    """A simulator's resctrl; to unmount it fails if anything of it is still open."""
+    try:
+        simulator.start()
+        yield Filesystem(str(simulator.root))
+        subprocess.run(["umount", str(simulator.root)], check=True)
+    finally:
+        simulator.stop()
 
 
-@contextlib.contextmanager
-def running_simulator(*options: str) -> Iterator[tuple[Filesystem, subprocess.Popen[bytes]]]:
-    """A simulator's resctrl and its process."""
-    with tempfile.TemporaryDirectory(prefix="vmqos-resctrl-client-") as root:
-        command = [sys.executable, "-m", "vmqos.cli.main", "simulate", root, "--profile", "cascade-lake"]
-        if options:
-            command += ["--mount-options", ",".join(options)]
-        process = subprocess.Popen(command)
-        try:
-            eventually(lambda: mount.find(root), exceptions.MountError, while_runs=process)
-            yield Filesystem(root), process
-        finally:
-            subprocess.run(["fusermount3", "-u", root], check=process.poll() is None)
-            process.terminate()
-            process.wait(PATIENCE)
-
-
-def eventually(
-    action: Callable[[], T], *errors: type[Exception], while_runs: subprocess.Popen[bytes] | None = None
-) -> T:
+def eventually(action: Callable[[], T], *errors: type[Exception]) -> T:
     """What the action returns once it no longer raises one of these errors."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
             return action()
         except errors:
-            ended = while_runs is not None and while_runs.poll() is not None
-            if ended or time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """vmqos.resctrl.info on a mounted resctrl."""
 
-from tests.functional.resctrl_client.mounted import mounted
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource
 from vmqos.resctrl.info import read_capabilities
@@ -22,7 +21,7 @@ def test_the_capabilities_are_those_of_the_machine(fs):
     assert found.monitoring.max_threshold_occupancy > 0
 
 
-def test_code_and_data_are_apart_where_it_is_mounted_so():
+def test_code_and_data_are_apart_where_it_is_mounted_so(mounted):
     with mounted("cdp") as fs:
         found = read_capabilities(fs)
         assert set(found.caches) == {"L3CODE", "L3DATA"}

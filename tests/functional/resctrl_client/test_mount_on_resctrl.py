@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """vmqos.resctrl.mount on a mounted resctrl."""
 
-import os
 import subprocess
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import ON_KERNEL, mounted
+from tests.functional.resctrl_client.mounted import ON_KERNEL
 from vmqos.resctrl import exceptions, info, mount
 
 
@@ -15,7 +14,7 @@ def test_a_mounted_resctrl_is_found_and_known_for_what_it_is(fs):
 
 
 @pytest.mark.parametrize("options", [("cdp",), ("mba_MBps",), ("cdp", "mba_MBps")], ids=",".join)
-def test_its_mount_options_are_seen(options):
+def test_its_mount_options_are_seen(mounted, options):
     with mounted(*options) as fs:
         assert mount.find(fs.root, options=options).options == set(options)
 
@@ -41,14 +40,11 @@ def test_a_read_only_mount_is_told_at_the_look_and_at_each_write(fs):
         subprocess.run(["mount", "-i", "-o", "remount,bind,rw", fs.root], check=True)
 
 
-def test_an_unmounted_resctrl_has_vanished():
+def test_an_unmounted_resctrl_has_vanished(mounted):
     with mounted() as fs:
         root = fs.root
-    os.makedirs(root, exist_ok=True)
     with pytest.raises((exceptions.NotMounted, exceptions.NotSupported)):
         mount.find(root)
     for use in (lambda: fs.read("schemata"), lambda: fs.write("schemata", "L3:0=1"), lambda: fs.rmdir("g")):
         with pytest.raises(exceptions.Vanished):
             use()
-    if not ON_KERNEL:
-        os.rmdir(root)

@@ -16,7 +16,7 @@ TIDS = st.sets(st.integers(min_value=1, max_value=4194304), max_size=1500)
 
 
 class Kernel(Filesystem):
-    """Takes tasks as ``rdtgroup_tasks_write`` does since Linux 6.8: up to the first that fails."""
+    """Takes tasks as ``rdtgroup_tasks_write`` does since Linux 6.7: up to the first that fails."""
 
     def __init__(self, dead=(), foreign=()):
         super().__init__("/kernel")
