@@ -52,25 +52,21 @@ class Membership:
 def vm_cgroup(pid: int) -> str | None:
     """The directory of the VM's cgroup that the process is in; ``None`` for a process in no VM's cgroup.
 
-    Where several hierarchies have it, version 2 is preferred: it lists a VM's processes in one file.
+    Of several hierarchies the answer is the same for all processes of a VM.
 
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
     """
     memberships = parse_memberships(processes.read(pid, "cgroup").decode(errors="surrogateescape"))
-    of_a_vm = [
-        Membership(membership.controllers, path)
-        for membership in memberships
-        if (path := own_folder(membership.path)) is not None
-    ]
-    if not of_a_vm:
+    candidates = own_folders(memberships)
+    if not candidates:
         return None
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         mounts = parse_mounts(file)
-    for membership in sorted(of_a_vm, key=lambda membership: bool(membership.controllers)):
+    for candidate in candidates:
         for mount in mounts:
-            folder = below(mount, membership)
-            if folder is not None and os.path.isdir(folder):
-                return folder
+            directory = below(mount, candidate)
+            if directory is not None and os.path.isdir(directory):
+                return directory
     return None
 
 
@@ -115,6 +111,18 @@ def parse_mounts(lines: Iterable[str]) -> list[CgroupMount]:
             controllers = frozenset(options.split(",")) - {"rw", "ro"} if kind == "cgroup" else frozenset[str]()
             found.append(CgroupMount(path, root, controllers))
     return found
+
+
+def own_folders(memberships: Iterable[Membership]) -> list[Membership]:
+    """The VM's folder in each hierarchy that has one, the most telling first.
+
+    That is one where libvirt made a folder for each kind of thread: helper processes are put into ``emulator`` there,
+    and nowhere else (``qemuSetupCgroupForExtDevices``; of version 1 in cpu, cpuacct and cpuset). Version 2 comes first
+    because it lists all processes in one file.
+    """
+    found = [(membership, own) for membership in memberships if (own := own_folder(membership.path)) is not None]
+    found.sort(key=lambda pair: (pair[0].path == pair[1], sorted(pair[0].controllers)))
+    return [Membership(membership.controllers, own) for membership, own in found]
 
 
 def own_folder(path: str) -> str | None:

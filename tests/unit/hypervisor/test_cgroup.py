@@ -75,6 +75,37 @@ def test_a_vms_folder_is_found_from_each_of_its_threads(path: str) -> None:
     assert cgroup.own_folder(path) == OF_A_VM[path]
 
 
+PLAIN = "/machine/qemu-1-vm.libvirt-qemu"
+
+HIERARCHIES = {
+    "version 2": (f"0::{SCOPE}/libvirt/emulator\n", [("", SCOPE)]),
+    "version 1": (
+        f"3:memory:{PLAIN}\n2:cpuset:{PLAIN}/emulator\n1:cpu,cpuacct:{PLAIN}/emulator\n",
+        [("cpu,cpuacct", PLAIN), ("cpuset", PLAIN), ("memory", PLAIN)],
+    ),
+    "both, version 2 with libvirt's threads": (
+        f"2:cpu:{PLAIN}/vcpu0\n1:pids:/\n0::{PLAIN}/vcpu0\n",
+        [("", PLAIN), ("cpu", PLAIN)],
+    ),
+    "both, version 2 for systemd alone": (
+        f"2:cpuset:{SCOPE}/emulator\n1:name=systemd:{SCOPE}\n0::{SCOPE}\n",
+        [("cpuset", SCOPE), ("", SCOPE), ("name=systemd", SCOPE)],
+    ),
+    "a helper in version 1": (
+        f"2:cpuset:{PLAIN}/emulator\n1:memory:/system.slice/libvirtd.service\n",
+        [("cpuset", PLAIN)],
+    ),
+    "no cgroups": ("1:cpu:/\n0::/system.slice/libvirtd.service\n", []),
+}
+
+
+@pytest.mark.parametrize("case", HIERARCHIES)
+def test_the_hierarchy_that_lists_helper_processes_comes_first(case: str) -> None:
+    text, expected = HIERARCHIES[case]
+    folders = cgroup.own_folders(cgroup.parse_memberships(text))
+    assert [(",".join(sorted(folder.controllers)), folder.path) for folder in folders] == expected
+
+
 @pytest.mark.parametrize("path", FOREIGN)
 def test_a_cgroup_that_is_not_a_vms_is_never_taken_for_one(path: str) -> None:
     assert cgroup.own_folder(path) is None
