@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client of the kernel's resctrl filesystem. It knows no VM and no policy.
 
-Specification: ``Documentation/filesystems/resctrl.rst`` of the kernel (formerly ``Documentation/arch/x86/resctrl.rst``).
+Specification: ``Documentation/filesystems/resctrl.rst`` of the kernel, formerly
+``Documentation/arch/x86/resctrl.rst``.
 """

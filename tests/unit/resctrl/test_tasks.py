@@ -41,7 +41,7 @@ class Kernel(Filesystem):
 
 
 class OldKernel(Kernel):
-    """Linux before 6.8: a list is EINVAL, and the status is still that of the command before."""
+    """Linux before 6.7: a list is EINVAL, and the status is still that of the command before."""
 
     status = ""
 
