@@ -17,7 +17,8 @@ from vmqos.conf import loader
 def examine(conf: cfg.ConfigOpts, ask_agent: Callable[[], Mapping[str, Any]], proc: str = "/proc") -> list[Finding]:
     """Look at everything; no check stops the others.
 
-    :param ask_agent: returns the agent's health as its API tells it, or raises an error with the reason.
+    :param ask_agent: returns the agent's health as its API tells it, or raises an error with the reason, and with a
+        ``command`` that mends it where there is one.
     :param proc: where procfs is mounted.
     """
     mounted, root = resctrl_checks.find_mount(conf.resctrl.path)
@@ -48,7 +49,7 @@ def agent(ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:
     try:
         health = ask()
     except Exception as error:  # whatever keeps it from answering is the finding
-        yield Finding("Agent", Status.PROBLEM, str(error), "systemctl start vmqos-agent")
+        yield Finding("Agent", Status.PROBLEM, str(error), getattr(error, "command", ""))
         return
     yield Finding("Agent", Status.OK, f"version {health['version']} answers, {health['passes']} passes so far")
     status = {"ok": Status.OK, "degraded": Status.WARNING}.get(health["status"], Status.PROBLEM)

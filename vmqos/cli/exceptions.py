@@ -5,9 +5,13 @@ from __future__ import annotations
 
 
 class CommandError(Exception):
-    """The root of this package's errors; each subclass fills ``msg_fmt`` from its keyword arguments."""
+    """The root of this package's errors; each subclass fills ``msg_fmt`` from its keyword arguments.
+
+    :cvar command: a line for a shell that mends it; empty where there is none.
+    """
 
     msg_fmt = "the command failed"
+    command = ""
 
     def __init__(self, **values: object) -> None:
         self.values = values
@@ -17,6 +21,7 @@ class CommandError(Exception):
 class AgentNotRunning(CommandError):
     """Nobody listens on the socket."""
 
+    command = "systemctl start vmqos-agent"
     msg_fmt = (
         "vmqos-agent does not run: nobody answers on {socket}; start it with 'systemctl start vmqos-agent', "
         "or name its socket with --socket"

@@ -59,7 +59,9 @@ class Reset(Documented):
 
     def _say(self, intent: str, path: str, steps: list[str]) -> None:
         if not steps:
-            self.app.stdout.write(f"Nothing to do: no group on {path} is vmqos', and no way lies idle.\n")
+            self.app.stdout.write(
+                f"Nothing to do: no group on {path} is vmqos', and the default group has all it can.\n"
+            )
             return
         self.app.stdout.write(f"On {path}, 'vmqos reset' {intent}:\n")
         for step in steps:

@@ -23,8 +23,14 @@ def health(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
+class Silence(Exception):
+    """What an agent that does not run is to the one that asks it."""
+
+    command = "systemctl start vmqos-agent"
+
+
 def silent() -> dict[str, Any]:
-    raise ConnectionError("nobody answers on /run/vmqos/agent.sock")
+    raise Silence("nobody answers on /run/vmqos/agent.sock")
 
 
 @pytest.mark.parametrize(
