@@ -22,6 +22,9 @@ from vmqos.simulator.tree import PAGE_SIZE, Caller, Directory, File, Node
 
 Observer = Callable[[Record], None]
 
+_ENDED_BY_SIGNAL = 8
+"""What libfuse's ``fuse_main`` returns when its loop ended, not of itself, after mounting."""
+
 
 class OpenFile:
     """An open file, and the content that was made when it was read from its beginning (``seq_file``)."""
@@ -211,8 +214,16 @@ def run(operations: ResctrlFilesystem, mountpoint: str, source: str) -> None:
     """Serve until it is unmounted or a signal comes; a killed server leaves no mount behind (``auto_unmount``).
 
     :param source: what ``/proc/mounts`` shows as the device.
-    :raises RuntimeError: if it cannot be mounted.
+    :raises OSError: ``EIO`` if it cannot be mounted; libfuse has said why on standard error.
     """
+    try:
+        _serve(operations, mountpoint, source)
+    except RuntimeError as error:
+        if error.args != (_ENDED_BY_SIGNAL,):
+            raise OSError(errno.EIO, "FUSE could not be mounted", mountpoint) from error
+
+
+def _serve(operations: ResctrlFilesystem, mountpoint: str, source: str) -> None:
     mfusepy.FUSE(
         operations,
         mountpoint,

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 
-from vmqos.simulator import record, sysfs
+from vmqos.simulator import record
+from vmqos.simulator import sysfs as sysfs_files
 from vmqos.simulator.filesystem import Observer, ResctrlFilesystem, run
 from vmqos.simulator.machine import Machine
 from vmqos.simulator.procfs import ProcFs
@@ -20,7 +21,7 @@ def serve(
     mountpoint: str,
     profile: Profile | str,
     mount_options: str = "",
-    sysfs_directory: str | None = None,
+    sysfs: str | None = None,
     log: str | None = None,
     observer: Observer | None = None,
 ) -> None:
@@ -31,19 +32,19 @@ def serve(
     :param mountpoint: an existing directory.
     :param profile: one of :data:`vmqos.simulator.profiles.PROFILES`, or its name.
     :param mount_options: resctrl's own, joined by commas: ``cdp``, ``cdpl2``, ``mba_MBps``, ``debug``.
-    :param sysfs_directory: where to write the caches' CPUs (see :func:`vmqos.simulator.sysfs.write`).
+    :param sysfs: where to write the caches' CPUs (see :func:`vmqos.simulator.sysfs.write`).
     :param log: a file that gets one JSON line for each operation that could change something.
     :param observer: called for the same operations.
     :raises KeyError: if there is no profile of that name.
-    :raises OSError: ``EINVAL`` if the machine cannot give a mount option; others if a file cannot be written.
-    :raises RuntimeError: if FUSE cannot mount.
+    :raises OSError: ``EINVAL`` if the machine cannot give a mount option, ``EIO`` if FUSE cannot mount, others if
+        a file cannot be written.
     """
     chosen = PROFILES[profile] if isinstance(profile, str) else profile
     chosen = replace(chosen, topology=chosen.topology.fitted(_host_cpus()))
     machine = Machine(chosen, ProcFs())
     machine.mount(mount_options)
-    if sysfs_directory is not None:
-        sysfs.write(sysfs_directory, chosen.topology)
+    if sysfs is not None:
+        sysfs_files.write(sysfs, chosen.topology)
     with ExitStack() as stack:
         observers = [observer] if observer is not None else []
         if log is not None:
@@ -54,7 +55,7 @@ def serve(
 def mount(machine: Machine, mountpoint: str, observer: Observer | None = None) -> None:
     """Serve a machine that is mounted at ``mountpoint`` until FUSE ends, then unmount the machine too.
 
-    :raises RuntimeError: if FUSE cannot mount.
+    :raises OSError: ``EIO`` if FUSE cannot mount.
     """
     options = str(machine.mounted.options)
     for number in (signal.SIGTERM, signal.SIGINT):
