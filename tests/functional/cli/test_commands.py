@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands against a real agent, real VMs and the simulator."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.functional.agent.tree import Tree
+from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
+from tools.lab.agent import Agent
+from tools.lab.simulator import Simulator
+from tools.lab.workspace import CHECKOUT
+
+WAYS_2 = {"hw:cache_ways": "2"}
+CAP_2 = {"hw:cache_ways": "2", "hw:cache_policy": "shared"}
+
+
+def vmqos(agent: Agent, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as an operator would, without a terminal."""
+    environment = {key: value for key, value in os.environ.items() if key not in ("VMQOS_SOCKET", "FORCE_COLOR")}
+    command = [sys.executable, "-m", "vmqos.cli.main", "--config-file", str(agent.config_file), *arguments]
+    return subprocess.run(command, cwd=CHECKOUT, env=environment, text=True, capture_output=True, check=False)
+
+
+def read(agent: Agent, *arguments: str) -> Any:
+    """What a command that has to succeed prints as JSON."""
+    done = vmqos(agent, *arguments, "-f", "json")
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return json.loads(done.stdout)
+
+
+def settled(agent: Agent, *uuids: str) -> bool:
+    vms = {vm["uuid"]: vm for vm in agent.get("/v1/vms")["vms"]}
+    return all(identity in vms and 0 < vms[identity]["tasks"] == vms[identity]["tasks_in_place"] for identity in uuids)
+
+
+def test_an_operator_sees_vms_ways_and_tasks_as_the_agent_does(
+    agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    exclusive, shared = make_vm(WAYS_2), make_vm(CAP_2)
+    wait_for(lambda: settled(agent, exclusive.uuid, shared.uuid), "both VMs being settled")
+
+    assert {vm["uuid"]: vm["state"] for vm in read(agent, "vm", "list")} == {
+        exclusive.uuid: "kept",
+        shared.uuid: "kept",
+    }
+    shown = read(agent, "vm", "show", exclusive.uuid[:8])
+    assert all(task["in_place"] for task in shown["task_list"])
+    tree = Tree(simulator.root)
+    assert {int(cache): int(mask, 16) for cache, mask in shown["masks"].items()} == tree.masks(
+        f"vmqos.{exclusive.uuid}"
+    )
+
+    assert read(agent, "cache", "show") == agent.get("/v1/caches")["caches"]
+    picture = vmqos(agent, "cache", "show").stdout
+    assert picture.isascii()
+    assert "not alone" not in picture
+    assert picture.count("class ways2, 1 VM") == 2
+    assert "CPU 0/" in vmqos(agent, "vm", "show", exclusive.uuid).stdout
+
+
+def test_a_plan_is_what_happens_when_the_vm_comes(
+    agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    first = make_vm(WAYS_2)
+    wait_for(lambda: settled(agent, first.uuid), "the first VM being settled")
+    before = Tree(simulator.root).groups()
+    plan = read(agent, "plan", "--flavor-spec", "hw:cache_ways=3")
+    assert plan["verdict"]["state"] == "kept"
+    assert Tree(simulator.root).groups() == before
+
+    second = make_vm({"hw:cache_ways": "3"})
+    wait_for(lambda: settled(agent, second.uuid), "the second VM being settled")
+    assert read(agent, "vm", "show", second.uuid)["masks"] == plan["verdict"]["masks"]
+    assert "+  the planned VM" in vmqos(agent, "plan", "--flavor-spec", "hw:cache_ways=1").stdout
+    refused = vmqos(agent, "plan", "--flavor-spec", "hw:cache_ways=two")
+    assert refused.returncode == 1
+    assert len(refused.stderr.splitlines()) == 1
+    assert "hw:cache_ways" in refused.stderr
+
+
+def test_a_reset_takes_back_ours_alone_and_never_under_a_running_agent(
+    agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    tree = Tree(simulator.root)
+    foreign = simulator.root / "qemu-1-other-vcpus_0"
+    vm, capped = make_vm(WAYS_2), make_vm(CAP_2)
+    wait_for(lambda: settled(agent, vm.uuid, capped.uuid), "both VMs being settled")
+    foreign.mkdir()
+    (foreign / "schemata").write_text("L3:0=200;1=200\n")
+
+    refused = vmqos(agent, "reset", "--yes")
+    assert refused.returncode == 1
+    assert "stop it first" in refused.stderr
+    assert f"vmqos.{vm.uuid}" in tree.groups()
+
+    agent.stop()
+    told = vmqos(agent, "reset", "--dry-run")
+    assert f"remove the control group vmqos.{vm.uuid}; its " in told.stdout
+    assert f"vmqos.{vm.uuid}" in tree.groups()
+
+    unasked = vmqos(agent, "reset")
+    assert unasked.returncode == 1
+    assert "--yes" in unasked.stderr
+    assert f"vmqos.{vm.uuid}" in tree.groups()
+
+    done = vmqos(agent, "reset", "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert tree.groups() == [foreign.name]
+    assert tree.masks(foreign.name) == {0: 0x200, 1: 0x200}
+    assert all(mask & 0x1FF == 0x1FF for mask in tree.masks().values())
+    assert not list((simulator.root / "mon_groups").glob("vmqos.*"))
+    assert "Nothing to do" in vmqos(agent, "reset").stdout
+
+    # The VMs went on, and a new agent keeps their promises again.
+    agent.start()
+    wait_for(lambda: settled(agent, vm.uuid, capped.uuid), "both VMs being settled again")
+
+
+def test_the_doctor_passes_a_host_whose_agent_runs_and_not_one_whose_agent_does_not(agent: Agent) -> None:
+    healthy = vmqos(agent, "doctor", "-f", "json")
+    assert healthy.returncode == 0, healthy.stdout
+    assert {finding["status"] for finding in json.loads(healthy.stdout)} <= {"ok", "warning"}
+
+    agent.stop()
+    ill = vmqos(agent, "doctor", "--problems", "-f", "json")
+    assert ill.returncode == 1
+    problems = [finding for finding in json.loads(ill.stdout) if finding["status"] == "problem"]
+    assert [(finding["title"], finding["command"]) for finding in problems] == [
+        ("Agent", "systemctl start vmqos-agent")
+    ]
+
+
+@pytest.mark.parametrize("simulator", [("cascade-lake", "cdp")], indirect=True)
+def test_the_doctor_names_a_mount_that_can_not_keep_the_promise(make_agent: MakeAgent, simulator: Simulator) -> None:
+    found = json.loads(vmqos(make_agent(), "doctor", "--problems", "-f", "json").stdout)
+    assert [finding["detail"] for finding in found if finding["title"] == "L3 allocation"] == [
+        "mounted with cdp: L3 is split into code and data ways, and hw:cache_ways can't be kept"
+    ]
+
+
+def test_capabilities_are_the_same_with_and_without_an_agent(agent: Agent) -> None:
+    told = read(agent, "capabilities")
+    agent.stop()
+    assert read(agent, "capabilities") == told
+
+
+def test_a_hostile_instance_name_does_not_reach_the_terminal(agent: Agent, make_vm: MakeVm, wait_for: WaitFor) -> None:
+    vm = make_vm(WAYS_2, display_name="\N{RIGHT-TO-LEFT OVERRIDE}evil" + "x" * 200, uuid=str(uuid.uuid4()))
+    wait_for(lambda: settled(agent, vm.uuid), "the VM being settled")
+    for arguments in (("vm", "list"), ("vm", "show", vm.uuid), ("cache", "show")):
+        shown = vmqos(agent, *arguments).stdout
+        assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in shown
+        assert r"\u202eevil" in shown
