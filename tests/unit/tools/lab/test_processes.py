@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tools.lab import processes
+
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
+
+
+def test_a_process_that_does_not_belong_is_left_alone() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        processes.end(process.pid, lambda pid: False)
+        assert process.poll() is None
+        process.kill()
+
+
+def test_sigkill_follows_where_sigterm_is_ignored() -> None:
+    with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        processes.end(process.pid, lambda pid: True, polite_for=0.1)
+        assert process.wait(5) == -9
+
+
+def test_a_process_that_is_gone_is_fine() -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    processes.end(process.pid, lambda pid: True)
+
+
+def test_the_start_time_tells_a_process_from_a_later_one() -> None:
+    first = processes.start_time(os.getpid())
+    time.sleep(0.02)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        second = processes.start_time(process.pid)
+        process.kill()
+    assert first is not None and second is not None and first < second
+
+
+def test_the_wait_ends_with_what_did_not_happen() -> None:
+    with pytest.raises(TimeoutError, match="pigs flying: not within 0 s"):
+        processes.wait_until(lambda: False, "pigs flying", 0.1)
