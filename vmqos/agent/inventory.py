@@ -72,12 +72,13 @@ class Inventory:
         self.answered = True
         changed = self._forget_dead(self._vms.keys() - running.keys())
         self.dying = frozenset(self._vms.keys() - running.keys())
+        unseen = set()
         for uuid, libvirt_id in running.items():
             known = self._vms.get(uuid)
-            due = known is None or known.vm.libvirt_id != libvirt_id or uuid in marked or everything
-            if due and self._look_at(uuid):
-                changed.add(uuid)
-        return changed
+            if known is None or known.vm.libvirt_id != libvirt_id or uuid in marked or everything:
+                (changed if self._look_at(uuid) else unseen).add(uuid)
+        # libvirtd may list a VM for a while whose QEMU died while it was being restarted.
+        return changed | self._forget_dead(unseen & self._vms.keys())
 
     def _look_at(self, uuid: str) -> bool:
         try:
@@ -87,6 +88,7 @@ class Inventory:
             cpus = processes.cpu_affinity(vm_tasks.all_tasks(vm))
         except exceptions.HypervisorError as error:
             LOG.info("VM %s can't be looked at now: %s", uuid, error)
+            self.mark(uuid)
             return False
         self._vms[uuid] = ObservedVm(vm, cpus)
         return True

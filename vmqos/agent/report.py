@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from vmqos.allocation import DEFAULT_GROUP, Group, Owner, Plan, PromiseState, Ve
 from vmqos.hypervisor import exceptions as hypervisor_exceptions
 from vmqos.hypervisor import processes, vm_tasks
 from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.resctrl import exceptions as resctrl_exceptions
 from vmqos.resctrl import tasks
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
@@ -79,7 +81,9 @@ def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str) -> list[Jso
         for group in snapshot.view.layout.groups if snapshot.view else ():
             if len(where) == len(tids):
                 break
-            where.update(dict.fromkeys(tids & set(tasks.read_tasks(filesystem, group.name)), group.name))
+            # A pseudo-locked group has no tasks to read, and a group may be removed at any moment.
+            with contextlib.suppress(resctrl_exceptions.Unreadable, resctrl_exceptions.Vanished):
+                where.update(dict.fromkeys(tids & tasks.read_tasks(filesystem, group.name), group.name))
     rows = []
     for tid in sorted(tids):
         try:
