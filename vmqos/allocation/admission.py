@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who gets what: first what VMs have, then what they want more, then the newcomers, each in order of arrival.
+
+Nothing here depends on where masks lie, only on whether they fit. So a VM that is let in by one plan is let in by the
+next one too, wherever the first one was interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vmqos.allocation import reasons
+from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
+from vmqos.allocation.model import Owner, WhenFull
+from vmqos.allocation.packing import Piece
+from vmqos.allocation.room import Room, furnish
+from vmqos.allocation.world import World
+
+
+@dataclass(slots=True)
+class Admission:
+    """The answer, filled in VM by VM.
+
+    :ivar rooms: what is promised on each cache.
+    :ivar served: the VMs that have ways of their own after the plan, by UUID.
+    :ivar classes: the classes that exist after the plan, with their caps.
+    :ivar members: the class of each VM that is in one, by UUID.
+    :ivar notes: why a VM does not get what it asks for, by UUID.
+    :ivar changes: who is given more than it had, and on which caches, in the order of the decisions.
+    :ivar sharing: the VMs that the operator lets share because no CLOSID is left, by UUID.
+    :ivar closids: how many more groups can be created.
+    :ivar freed: how many groups this plan removes, and nobody waits for.
+    :ivar answered: what was asked already, and why it was refused, if it was. Room only becomes less: to ask again is
+        to be refused again.
+    """
+
+    rooms: dict[int, Room]
+    served: dict[str, ExclusiveClaim] = field(default_factory=dict)
+    classes: dict[str, int] = field(default_factory=dict)
+    members: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    changes: list[tuple[str, frozenset[int]]] = field(default_factory=list)
+    sharing: set[str] = field(default_factory=set)
+    closids: int = 0
+    freed: int = 0
+    answered: dict[tuple[type, tuple[int, ...], int], str] = field(default_factory=dict)
+
+
+def admit(
+    world: World, claims: Sequence[Claim], barred: Collection[str] = (), frozen: Collection[int] = ()
+) -> Admission:
+    """Decide on all claims.
+
+    :param claims: in order of arrival.
+    :param barred: VMs and classes that get no more than they have: their masks can't be brought in place safely.
+    :param frozen: caches where no exclusive mask may move.
+    """
+    exclusive = [claim for claim in claims if isinstance(claim, ExclusiveClaim)]
+    shared = [claim for claim in claims if isinstance(claim, SharedClaim)]
+    result = Admission({cache: _room(world, cache, exclusive, shared, cache in frozen) for cache in world.lines})
+    needed = {claim.group for claim in claims}
+    result.closids = max(0, world.capabilities.num_closids - len(world.groups))
+    result.freed = sum(name not in needed for name in world.named(Owner.VM, Owner.CLASS))
+    for claim in sorted(claims, key=lambda claim: not _is_kept(world, claim)):
+        if isinstance(claim, SharedClaim):
+            _join(world, result, claim, barred)
+        elif claim.held:
+            _grow(world, result, claim, barred)
+        else:
+            _place(world, result, claim, barred)
+    return result
+
+
+def _is_kept(world: World, claim: Claim) -> bool:
+    """Whether something of the promise is in force already."""
+    return claim.group in world.groups if isinstance(claim, SharedClaim) else bool(claim.held)
+
+
+def _room(
+    world: World, cache: int, exclusive: Iterable[ExclusiveClaim], shared: Iterable[SharedClaim], frozen: bool
+) -> Room:
+    """One cache with all that must not be taken away (rule 4)."""
+    granted = [
+        min(claim.ways, world.masks[claim.group].get(cache, 0).bit_count())
+        for claim in shared
+        if claim.group in world.groups and cache in claim.caches
+    ]
+    held = [Piece(claim.uuid, claim.has(cache), claim.held[cache]) for claim in exclusive if cache in claim.held]
+    return furnish(world.lines[cache], held, world.floor, max(granted, default=0), frozen)
+
+
+def _grow(world: World, result: Admission, claim: ExclusiveClaim, barred: Collection[str]) -> None:
+    """Keep what the VM has, and give it what it lacks if that fits on all of its caches."""
+    result.served[claim.uuid] = claim
+    lacking = [cache for cache in claim.caches if claim.has(cache) < claim.ways]
+    if not lacking:
+        return
+    if claim.uuid in barred:
+        result.notes[claim.uuid] = reasons.NO_SAFE_ORDER
+    elif short := [cache for cache in lacking if not result.rooms[cache].takes(claim.uuid, claim.ways)]:
+        result.notes[claim.uuid] = reasons.shortage(world, result.rooms, short, claim.uuid, claim.ways)
+    else:
+        for cache in lacking:
+            result.rooms[cache].pieces[claim.uuid] = Piece(claim.uuid, claim.ways, claim.held.get(cache, 0))
+        result.changes.append((claim.uuid, frozenset(lacking)))
+
+
+def _place(world: World, result: Admission, claim: ExclusiveClaim, barred: Collection[str]) -> None:
+    """Give a newcomer its ways on all of its caches, or nothing."""
+    exists = claim.group in world.groups
+    question = (ExclusiveClaim, claim.caches, claim.ways)
+    if claim.uuid in barred:
+        note = reasons.NO_SAFE_ORDER
+    elif question in result.answered:
+        note = result.answered[question]
+    elif short := [cache for cache in claim.caches if not result.rooms[cache].takes(claim.uuid, claim.ways)]:
+        note = result.answered[question] = reasons.shortage(world, result.rooms, short, claim.uuid, claim.ways)
+    elif exists or result.closids:
+        result.closids -= not exists
+        for cache in claim.caches:
+            piece = Piece(claim.uuid, claim.ways, claim.near.get(cache, 0))
+            result.rooms[cache].pieces[claim.uuid] = piece
+        result.served[claim.uuid] = claim
+        result.changes.append((claim.uuid, frozenset(claim.caches)))
+        return
+    else:
+        _without_closid(world, result, claim)
+        return
+    result.freed += exists
+    result.notes[claim.uuid] = note
+
+
+def _join(world: World, result: Admission, claim: SharedClaim, barred: Collection[str]) -> None:
+    """Put the VM into the class of its promise; the pool grows for it where it can."""
+    if claim.group not in result.classes:
+        if claim.group not in world.groups:
+            if not result.closids:
+                _without_closid(world, result, claim)
+                return
+            result.closids -= 1
+        result.classes[claim.group] = claim.ways
+    result.members[claim.uuid] = claim.group
+    question = (SharedClaim, claim.caches, claim.ways)
+    if claim.group in barred or question in result.answered:
+        return
+    result.answered[question] = ""
+    before = {cache: result.rooms[cache].pool for cache in claim.caches}
+    for cache in claim.caches:
+        result.rooms[cache].raise_pool(claim.ways)
+    if raised := frozenset(cache for cache in claim.caches if result.rooms[cache].pool > before[cache]):
+        result.changes.append((claim.group, raised))
+
+
+def _without_closid(world: World, result: Admission, claim: Claim) -> None:
+    """No CLOSID is left: wait for one that this very plan frees, or do as the operator says (rule 9)."""
+    if result.freed:
+        result.freed -= 1
+        result.notes[claim.uuid] = reasons.WAITS_FOR_CLOSID
+        return
+    nearest = None
+    if world.policy.when_full is WhenFull.SHARE:
+        result.sharing.add(claim.uuid)
+        nearest = _nearest(claim.ways, result.classes)
+        if nearest is not None:
+            result.members[claim.uuid] = nearest
+    result.notes[claim.uuid] = reasons.no_closid(world, nearest)
+
+
+def _nearest(ways: int, classes: Mapping[str, int]) -> str | None:
+    """The class with the same cap; else that with the next larger one, else that with the next smaller one."""
+    return min(classes, key=lambda name: (classes[name] < ways, abs(classes[name] - ways)), default=None)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The masks as they are between two steps of a plan, and which write is safe next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from vmqos.allocation.line import union
+from vmqos.allocation.model import DEFAULT_GROUP
+from vmqos.allocation.target import Target
+from vmqos.allocation.world import World
+
+
+class Board:
+    """The groups that the plan may write, on their way to the target.
+
+    :ivar masks: each group's ways now by cache, by its name; groups that do not exist yet are missing.
+    :ivar guarded: the groups in mode ``exclusive``.
+    :ivar order: the groups' names in the order in which they are looked at: those that share, VMs, new VMs, new
+        classes.
+    """
+
+    def __init__(self, world: World, target: Target) -> None:
+        self.world = world
+        self.target = target
+        self.masks = {name: dict(world.masks[name]) for name in target.masks if name in world.masks}
+        self.guarded = {name for name in self.masks if name in world.groups and world.groups[name].exclusive}
+        self._new = set(target.created)
+        self._new_classes = {name for name in target.created if not self._owns(name)}
+        old = [name for name in target.masks if name not in self._new]
+        self.order = (*sorted(old, key=self._owns), *target.created)
+        self._in_force = {
+            (name, cache)
+            for name, cache in target.own
+            if name in self.masks
+            and (not self.missing(name).get(cache) or self._is_alone(name, cache, self.masks[name].get(cache, 0)))
+        }
+
+    def exists(self, name: str) -> bool:
+        """Whether the group was created already."""
+        return name in self.masks
+
+    def ways(self, names: Iterable[str], cache: int) -> int:
+        """The ways that any of the groups has on the cache now."""
+        return union(self.masks[name].get(cache, 0) for name in names)
+
+    def missing(self, name: str) -> dict[int, int]:
+        """The masks that the group is to have and does not have yet, by cache."""
+        now = self.masks.get(name, {})
+        return {cache: mask for cache, mask in self.target.masks[name].items() if now.get(cache) != mask}
+
+    def unfinished(self) -> bool:
+        """Whether any mask is not yet what it is to be."""
+        return any(self.missing(name) for name in self.order)
+
+    def is_own(self, name: str, cache: int) -> bool:
+        """Whether the group's ways on the cache are to be nobody else's."""
+        return (name, cache) in self.target.own
+
+    def is_free(self, name: str, cache: int, mask: int) -> bool:
+        """Whether the group can have that mask now."""
+        if name in self._new_classes and not self.exists(name):
+            others = (other for other in self.order if other not in self._new_classes)
+            return not any(self.missing(other) for other in others)
+        return not any(True for _ in self.in_the_way(name, cache, mask))
+
+    def in_the_way(self, name: str, cache: int, mask: int) -> Iterator[str]:
+        """The groups that have ways of a mask which this group is to have, and that must not have them together."""
+        own, goal = self.is_own(name, cache), self.target.masks[name][cache]
+        for other, masks in self.masks.items():
+            overlaps = other != name and masks.get(cache, 0) & mask and (own or (other, cache) in self._in_force)
+            # What overlaps in the end, for want of room, need not be kept apart on the way.
+            if overlaps and not goal & self.target.masks[other][cache]:
+                yield other
+
+    def write(self, name: str, masks: dict[int, int]) -> None:
+        """Note that the group has these masks now."""
+        self.masks.setdefault(name, {}).update(masks)
+        self._in_force |= {(name, cache) for cache in masks if self.is_own(name, cache)}
+
+    def is_in_force(self, name: str, cache: int) -> bool:
+        """Whether the group's ways on the cache are a promise already."""
+        return (name, cache) in self._in_force
+
+    def least(self, name: str, cache: int) -> int:
+        """The fewest ways that the group can do with between two steps."""
+        fewest = self.world.lines[cache].fewest
+        return max(fewest, self.target.keep[cache]) if name == DEFAULT_GROUP else fewest
+
+    def _owns(self, name: str) -> bool:
+        return any(group == name for group, _ in self.target.own)
+
+    def _is_alone(self, name: str, cache: int, mask: int) -> bool:
+        return bool(mask) and not self.ways((other for other in self.masks if other != name), cache) & mask

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What could be promised exclusively now, cache by cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vmqos.allocation.fitting import unpromised
+from vmqos.allocation.model import DEFAULT_GROUP, Layout, Owner, Policy
+from vmqos.allocation.names import class_ways
+from vmqos.allocation.packing import Piece
+from vmqos.allocation.room import furnish
+from vmqos.allocation.world import look
+from vmqos.resctrl.capabilities import Capabilities
+
+
+@dataclass(frozen=True, slots=True)
+class FreeRoom:
+    """What one cache has left.
+
+    :ivar free_ways: how many ways could be promised exclusively, to however many VMs.
+    :ivar largest_free_run: how many ways one more VM could get for itself, other VMs' masks being moved for it as a
+        plan would.
+    """
+
+    free_ways: int
+    largest_free_run: int
+
+
+def free_ways(capabilities: Capabilities, layout: Layout, policy: Policy) -> dict[int, FreeRoom]:
+    """What each L3 has left beside the groups that are there, by cache id; empty where the L3 can't be partitioned."""
+    l3 = capabilities.l3
+    if l3 is None:
+        return {}
+    world = look(capabilities, l3, layout, policy)
+    found = {}
+    for cache, line in world.lines.items():
+        pool = world.masks[DEFAULT_GROUP].get(cache, 0)
+        vms = {name: world.masks[name].get(cache, 0) for name in world.named(Owner.VM)}
+        held = [
+            Piece(name, mask.bit_count(), mask) for name, mask in vms.items() if line.legal(mask) and not mask & pool
+        ]
+        granted = [
+            min(class_ways(name) or 0, world.masks[name].get(cache, 0).bit_count()) for name in world.named(Owner.CLASS)
+        ]
+        room = furnish(line, held, world.floor, max(granted, default=0))
+        total = unpromised(room.line, room.lengths(), room.pool) if not room.closed else 0
+        one = room.most("")
+        found[cache] = FreeRoom(total if one else 0, one)
+    return found

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One cache as a line of ways: which of them may be given to whom.
+
+Inside the planner a set of ways is a plain integer, way 0 being bit 0: packing looks at thousands of sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+
+def run(start: int, length: int) -> int:
+    """The set of ``length`` neighbouring ways from ``start`` on."""
+    return ((1 << length) - 1) << start
+
+
+def runs(ways: int) -> Iterator[tuple[int, int]]:
+    """Start and length of each maximal run of neighbouring ways, lowest first."""
+    while ways:
+        start = lowest(ways)
+        shifted = ways >> start
+        length = (~shifted & (shifted + 1)).bit_length() - 1
+        yield start, length
+        ways &= ~run(start, length)
+
+
+def longest_run(ways: int) -> int:
+    """The length of the longest run of neighbouring ways; 0 if there is no way."""
+    return max((length for _, length in runs(ways)), default=0)
+
+
+def lowest(ways: int) -> int:
+    """The lowest way of a set that is not empty."""
+    return (ways & -ways).bit_length() - 1
+
+
+def union(sets: Iterable[int]) -> int:
+    """The ways that are in any of the sets."""
+    together = 0
+    for ways in sets:
+        together |= ways
+    return together
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What one cache has to give.
+
+    :ivar every: every way of the cache.
+    :ivar pool: the ways that may be promised at all: no foreign group holds them, the operator reserved none of them.
+    :ivar exclusive: those of ``pool`` that a VM may have for itself.
+    :ivar shareable: the ways that I/O fills too.
+    :ivar fewest: the fewest ways a mask may have, 1 or more.
+    :ivar sparse: whether a mask may have gaps.
+    """
+
+    every: int
+    pool: int
+    exclusive: int
+    shareable: int
+    fewest: int
+    sparse: bool
+
+    @property
+    def width(self) -> int:
+        """One more than the highest way."""
+        return self.every.bit_length()
+
+    def without(self, ways: int) -> Line:
+        """The same line where nobody can be given these ways."""
+        return replace(self, pool=self.pool & ~ways, exclusive=self.exclusive & ~ways)
+
+    def legal(self, ways: int) -> bool:
+        """Whether the kernel takes the set as a mask (:meth:`vmqos.resctrl.capabilities.CacheResource.check`)."""
+        if ways & ~self.every or ways.bit_count() < self.fewest:
+            return False
+        return self.sparse or longest_run(ways) == ways.bit_count()
+
+    def parts(self, ways: int, size: int) -> Iterator[int]:
+        """The legal masks of that size within the ways; where masks may have gaps, one for each way to start from."""
+        if size < self.fewest or ways.bit_count() < size:
+            return
+        if self.sparse:
+            yield take(ways, size)
+            return
+        for start, length in runs(ways):
+            for first in range(start, start + length - size + 1):
+                yield run(first, size)
+
+    def largest(self, ways: int) -> int:
+        """The size of the largest legal mask within the ways; 0 if there is none."""
+        size = ways.bit_count() if self.sparse else longest_run(ways)
+        return size if size >= self.fewest else 0
+
+    def best_part(self, ways: int, size: int, liked: Iterable[int]) -> int:
+        """The legal mask of that size within the ways that has the most of what is liked; 0 if there is none.
+
+        :param liked: sets of ways, the one that matters most first; of equals, the lowest mask wins.
+        """
+        if size < self.fewest or ways.bit_count() < size:
+            return 0
+        if self.sparse:
+            return _gather(ways, size, liked)
+        wishes = tuple(liked)
+        return max(
+            self.parts(ways, size), default=0, key=lambda part: tuple((part & wish).bit_count() for wish in wishes)
+        )
+
+
+def take(ways: int, size: int) -> int:
+    """The ``size`` lowest of the ways."""
+    taken = 0
+    for _ in range(size):
+        taken |= ways & ~taken & -(ways & ~taken)
+    return taken
+
+
+def _gather(ways: int, size: int, liked: Iterable[int]) -> int:
+    """``size`` of the ways, those that are in the first wishes first, then the lowest."""
+    classes = [ways]
+    for wish in liked:
+        classes = [part for group in classes for part in (group & wish, group & ~wish)]
+    taken = 0
+    for group in classes:
+        taken |= take(group, min(size - taken.bit_count(), group.bit_count()))
+    return taken

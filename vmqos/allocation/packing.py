@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where on one cache each exclusive mask and the shared pool lie, with as few moved masks as possible.
+
+A mask that keeps its place, grows around it or shrinks within it is not moved. Among the packings with the fewest moved
+masks the one is taken that gives out the fewest ways of I/O, then the one with the largest pool, then the one with the
+most ways of I/O in the pool, then the first in a fixed order of patterns. Only the first of these asks where masks are
+now; so a plan that is made anew between two moves of an earlier plan finds the same packing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from vmqos.allocation.line import Line, lowest, run, take, union
+
+_POOL, _LOOSE, _NOTHING = -1, -2, -3
+_WEIGHT = 64
+"""More than a mask has ways: the kernel's masks have up to 32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One exclusive mask to be placed.
+
+    :ivar key: whose it is.
+    :ivar length: how many ways it shall have.
+    :ivar held: the ways that it has now; 0 if it has none that it could keep.
+    """
+
+    key: str
+    length: int
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """The places found.
+
+    :ivar pool: the pool's ways; 0 if none was asked for and none was left.
+    :ivar masks: the ways of each piece by its key.
+    """
+
+    pool: int
+    masks: dict[str, int]
+
+
+def pack(line: Line, pieces: Sequence[Piece], pool: int) -> Packing:
+    """Place every piece, and a pool of at least ``pool`` ways.
+
+    :param pieces: those that come first get the lower places among equals.
+    :raises ValueError: if they do not fit (:func:`vmqos.allocation.fitting.fits`).
+    """
+    if line.sparse:
+        return _scatter(line, pieces)
+    for moves in range(len(pieces) + 1):
+        found = _Search(line, pieces, pool, moves).find()
+        if found is not None:
+            return found
+    raise ValueError(f"masks of {[piece.length for piece in pieces]} ways and a pool of {pool} do not fit")
+
+
+def _scatter(line: Line, pieces: Sequence[Piece]) -> Packing:
+    """Where masks may have gaps, each keeps its ways, and takes or leaves the rest way by way."""
+    taken = union(piece.held for piece in pieces)
+    masks = {}
+    for piece in sorted(pieces, key=lambda piece: piece.length >= piece.held.bit_count()):
+        mask = piece.held & line.exclusive
+        if mask.bit_count() > piece.length:
+            kept = take(mask & ~line.shareable, min(piece.length, (mask & ~line.shareable).bit_count()))
+            mask = kept | take(mask & ~kept, piece.length - kept.bit_count())
+        taken = taken & ~piece.held | mask
+        masks[piece.key] = mask
+    for piece in pieces:
+        for free in (line.exclusive & ~line.shareable & ~taken, line.exclusive & line.shareable & ~taken):
+            missing = piece.length - masks[piece.key].bit_count()
+            more = take(free, min(missing, free.bit_count()))
+            masks[piece.key] |= more
+            taken |= more
+        if masks[piece.key].bit_count() < piece.length:
+            raise ValueError(f"{piece.length} ways for {piece.key} do not fit")
+    return Packing(line.pool & ~taken, masks)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """How far a search has come, going up the ways.
+
+    :ivar way: the ways below this one are settled.
+    :ivar loose: for each length, how many masks still need a place anywhere; negative where places were given ahead to
+        masks that turn out further up to be moved.
+    :ivar kept: bit *i* is set if fixed piece *i* has its place, and where it was is not passed yet.
+    :ivar pooled: whether the pool has its place.
+    :ivar moves: how many more masks may be moved.
+    """
+
+    way: int
+    loose: tuple[int, ...]
+    kept: int
+    pooled: bool
+    moves: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What a search puts at a way.
+
+    :ivar what: a fixed piece's index, or ``_POOL``, ``_LOOSE`` or ``_NOTHING``.
+    :ivar length: how many ways it gets.
+    """
+
+    what: int
+    length: int
+    after: _State
+
+
+class _Search:
+    """Dynamic programming over the ways of one cache, with at most ``moves`` moved masks."""
+
+    def __init__(self, line: Line, pieces: Sequence[Piece], pool: int, moves: int) -> None:
+        self._line = line
+        self._pieces = pieces
+        self._pool = pool
+        self._lengths = sorted({piece.length for piece in pieces}, reverse=True)
+        self._starts = {index: _kept_starts(line, piece) for index, piece in enumerate(pieces) if piece.held}
+        self._starts = {index: starts for index, starts in self._starts.items() if starts}
+        self._ending: dict[int, list[int]] = {}
+        for index, starts in self._starts.items():
+            self._ending.setdefault(starts[-1], []).append(index)
+        loose = [0] * len(self._lengths)
+        for index, piece in enumerate(pieces):
+            if index not in self._starts:
+                loose[self._lengths.index(piece.length)] += 1
+        self._start = _State(0, tuple(loose), 0, False, moves)
+        self._best: dict[_State, tuple[int, _Choice | None] | None] = {}
+
+    def find(self) -> Packing | None:
+        """The best packing; ``None`` if none needs so few moves."""
+        state, pool = self._start, 0
+        masks: dict[str, int] = {}
+        places: dict[int, list[int]] = {}
+        if self._cost(state) is None:
+            return None
+        while (found := self._best[state]) is not None and (choice := found[1]) is not None:
+            place = run(state.way, choice.length)
+            if choice.what == _POOL:
+                pool = place
+            elif choice.what == _LOOSE:
+                places.setdefault(choice.length, []).append(place)
+            elif choice.what != _NOTHING:
+                masks[self._pieces[choice.what].key] = place
+            state = choice.after
+        for piece in self._pieces:
+            if piece.key not in masks:
+                masks[piece.key] = places[piece.length].pop(0)
+        return Packing(pool, masks)
+
+    def _cost(self, state: _State) -> int | None:
+        """The least cost of what is left to place; ``None`` if it can't be placed."""
+        if state in self._best:
+            found = self._best[state]
+            return None if found is None else found[0]
+        best: tuple[int, _Choice | None] | None = None
+        if state.way >= self._line.width:
+            if not any(state.loose) and (state.pooled or not self._pool):
+                best = (0, None)
+        else:
+            for choice, cost in self._choices(state):
+                rest = self._cost(choice.after)
+                if rest is not None and (best is None or cost + rest < best[0]):
+                    best = (cost + rest, choice)
+        self._best[state] = best
+        return None if best is None else best[0]
+
+    def _choices(self, state: _State) -> Iterator[tuple[_Choice, int]]:
+        """What can be put at the next way: first masks, the longest first, then the pool, then nothing."""
+        for number, length in enumerate(self._lengths):
+            place = run(state.way, length)
+            if place & ~self._line.exclusive:
+                continue
+            cost = (place & self._line.shareable).bit_count() * _WEIGHT * _WEIGHT
+            for index, starts in self._starts.items():
+                unsettled = not state.kept >> index & 1
+                if unsettled and self._pieces[index].length == length and state.way in starts:
+                    yield from self._put(state, index, length, state.loose, state.kept | 1 << index, cost)
+            if state.loose[number] > 0 or state.moves:
+                loose = tuple(count - (other == number) for other, count in enumerate(state.loose))
+                yield from self._put(state, _LOOSE, length, loose, state.kept, cost)
+        if not state.pooled:
+            free = ~(self._line.pool >> state.way)
+            for length in range(lowest(free), max(self._pool, self._line.fewest) - 1, -1):
+                shared = (run(state.way, length) & self._line.shareable).bit_count()
+                yield from self._put(state, _POOL, length, state.loose, state.kept, -length * _WEIGHT - shared)
+        yield from self._put(state, _NOTHING, 0, state.loose, state.kept, 0)
+
+    def _put(
+        self, state: _State, what: int, length: int, loose: tuple[int, ...], kept: int, cost: int
+    ) -> Iterator[tuple[_Choice, int]]:
+        """The choice, unless it would need too many moves."""
+        end, moves = state.way + max(length, 1), state.moves
+        for way in range(state.way, end):
+            for index in self._ending.get(way, ()):
+                if kept >> index & 1:
+                    kept &= ~(1 << index)
+                else:
+                    moves -= 1
+                    number = self._lengths.index(self._pieces[index].length)
+                    loose = tuple(count + (other == number) for other, count in enumerate(loose))
+        if moves < 0 or -sum(count for count in loose if count < 0) > moves:
+            return
+        pooled = state.pooled or what == _POOL
+        room = (self._line.pool >> end).bit_count() if end < self._line.width else 0
+        if sum(count * size for count, size in zip(loose, self._lengths, strict=True) if count > 0) > room:
+            return
+        yield _Choice(what, length, _State(end, loose, kept, pooled, moves)), cost
+
+
+def _kept_starts(line: Line, piece: Piece) -> tuple[int, ...]:
+    """From which ways on the piece can lie without being moved, ascending; none if it must move."""
+    start, length = lowest(piece.held), piece.held.bit_count()
+    if piece.length >= length:
+        starts = range(max(0, start + length - piece.length), start + 1)
+    else:
+        starts = range(start, start + length - piece.length + 1)
+    return tuple(first for first in starts if not run(first, piece.length) & ~line.exclusive)

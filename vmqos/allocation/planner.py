@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan: from the world as it is to the promises that can be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmqos.allocation import reasons, steps, verdicts
+from vmqos.allocation.admission import Admission, admit
+from vmqos.allocation.claims import Claim, in_order, read
+from vmqos.allocation.model import Layout, Owner, Plan, Policy, PromiseState, Request, Step, Verdict
+from vmqos.allocation.target import Target, build
+from vmqos.allocation.world import World, look
+from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.resctrl.capabilities import Capabilities
+
+_NOBODY = "00000000-0000-0000-0000-000000000000"
+
+
+def plan(capabilities: Capabilities, layout: Layout, requests: Sequence[Request], policy: Policy) -> Plan:
+    """Decide who gets which L3 ways, and how to get there.
+
+    The same values give the same plan, in whatever order the groups and requests come. A layout that is as it should be
+    gives a plan without steps. Where nothing is promised to anybody, nothing is touched.
+
+    :param requests: of the running VMs that ask for something; a group of a VM that is not among them is retired.
+    """
+    ordered = in_order(requests)
+    l3 = capabilities.l3
+    if l3 is None:
+        reason = reasons.CDP if "L3CODE" in capabilities.caches else reasons.NO_L3
+        return Plan(verdicts={request.uuid: _pending(request, reason) for request in ordered})
+    world = look(capabilities, l3, layout, policy)
+    claims = read(world, ordered)
+    admission, target, prepare = _arrange(world, claims)
+    given = verdicts.give(world, claims, admission, target)
+    return Plan(
+        prepare=prepare,
+        verdicts={request.uuid: given.get(request.uuid, _pending(request, reasons.NO_CACHE)) for request in ordered},
+        retire=steps.retire(target),
+    )
+
+
+def whatif(
+    capabilities: Capabilities,
+    layout: Layout,
+    requests: Sequence[Request],
+    policy: Policy,
+    wants: CacheRequest,
+    caches: frozenset[int],
+) -> tuple[Verdict, Plan]:
+    """What one more VM would get now, and the plan that would be carried out for it and all others.
+
+    :param requests: of the VMs that are there; the hypothetical one comes last.
+    :param wants: what it asks for.
+    :param caches: ids of the L3s that it could run on.
+    """
+    arrival = max((request.arrival for request in requests), default=0) + 1
+    newcomer = Request(_NOBODY, wants, caches, arrival)
+    found = plan(capabilities, layout, (*requests, newcomer), policy)
+    return found.verdicts[_NOBODY], found
+
+
+def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, tuple[Step, ...]]:
+    """Decide, place and order; what can't be brought in place safely is decided again without it."""
+    barred: set[str] = set()
+    frozen: set[int] = set()
+    while True:
+        admission = admit(world, claims, barred, frozen)
+        target = build(world, claims, admission)
+        if not (admission.served or admission.classes or world.named(Owner.VM, Owner.CLASS)):
+            return admission, target, ()
+        try:
+            return admission, target, steps.prepare(world, target)
+        except steps.NoSafeOrder as error:
+            late = next((name for name, caches in reversed(admission.changes) if error.cache in caches), None)
+            if late is not None:
+                barred.add(late)
+            elif error.cache not in frozen:
+                frozen.add(error.cache)
+            else:
+                return admission, target, ()
+
+
+def _pending(request: Request, reason: str) -> Verdict:
+    state = PromiseState.NONE if request.wants.ways is None else PromiseState.PENDING
+    return Verdict(request.uuid, state, reason=reason if state is PromiseState.PENDING else "")

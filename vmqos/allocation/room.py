@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is promised on one cache, and whether more can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vmqos.allocation.fitting import fits, largest_newcomer, largest_pool
+from vmqos.allocation.line import Line, union
+from vmqos.allocation.packing import Piece
+
+
+@dataclass(slots=True)
+class Room:
+    """One cache's promises, filled in while requests are let in.
+
+    :ivar line: what the cache has to give; the ways of ``stuck`` are not in it.
+    :ivar pieces: the exclusive masks that the planner places, by VM.
+    :ivar stuck: the exclusive masks that can't be placed where they should be, and stay where they are, by VM.
+    :ivar floor: how many ways the pool has to have before anything is promised exclusively (rule 2).
+    :ivar pool: how many it surely has: the floor, and what classes were granted, as far as there is room.
+    :ivar frozen: whether no promise can be added.
+    """
+
+    line: Line
+    pieces: dict[str, Piece] = field(default_factory=dict)
+    stuck: dict[str, int] = field(default_factory=dict)
+    floor: int = 0
+    pool: int = 0
+    frozen: bool = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether no way can be promised exclusively."""
+        return self.frozen or self.pool < self.floor
+
+    def lengths(self, without: str = "") -> tuple[int, ...]:
+        """The lengths of the masks to be placed."""
+        return tuple(piece.length for key, piece in self.pieces.items() if key != without)
+
+    def taken(self, without: str = "") -> int:
+        """How many ways are promised exclusively, to other VMs than this one."""
+        return sum(self.lengths(without)) + sum(mask.bit_count() for key, mask in self.stuck.items() if key != without)
+
+    def takes(self, key: str, length: int) -> bool:
+        """Whether the VM's mask can have that length."""
+        if key in self.stuck or self.closed:
+            return False
+        return fits(self.line, (*self.lengths(key), length), self.pool)
+
+    def most(self, key: str) -> int:
+        """The longest mask that the VM can have now."""
+        if key in self.stuck or self.closed:
+            return 0
+        return largest_newcomer(self.line, self.lengths(key), self.pool)
+
+    def raise_pool(self, ways: int) -> None:
+        """Promise the pool so many ways, or as many as there can be."""
+        if ways > self.pool:
+            self.pool = max(self.pool, min(ways, largest_pool(self.line, self.lengths())))
+
+
+def furnish(line: Line, held: Sequence[Piece], floor: int, granted: int = 0, frozen: bool = False) -> Room:
+    """The room with what VMs have now, which is kept whatever else happens.
+
+    A mask on ways that can't be promised (a foreign group came, the operator reserved ways) moves away if it can.
+    Neither that nor anything else takes from the pool what it can have.
+
+    :param held: the masks by VM in order of arrival, none of them longer than it is now.
+    :param floor: how many ways the pool has to have before anything is promised exclusively.
+    :param granted: how many ways the largest class has.
+    :param frozen: whether every mask stays where it is.
+    """
+    amiss = {piece.key: piece for piece in held if frozen or piece.held & ~line.exclusive}
+    stuck = {key: line.best_part(piece.held, piece.length, (line.exclusive, line.pool)) for key, piece in amiss.items()}
+    pieces = {piece.key: piece for piece in held if piece.key not in stuck}
+    asked = max(floor, granted)
+    pool = _pool(line, pieces, stuck, asked)
+    if not frozen:
+        everyone = [piece.length for piece in held]
+        if fits(line, everyone, pool):
+            pieces, stuck = {piece.key: piece for piece in held}, {}
+        for key in list(stuck):
+            others = {other: mask for other, mask in stuck.items() if other != key}
+            lengths = [piece.length for piece in (*pieces.values(), amiss[key])]
+            if fits(line.without(union(others.values())), lengths, pool):
+                stuck = others
+                pieces[key] = amiss[key]
+        pool = _pool(line, pieces, stuck, asked)
+    return Room(line.without(union(stuck.values())), pieces, stuck, floor, pool, frozen)
+
+
+def _pool(line: Line, pieces: Mapping[str, Piece], stuck: Mapping[str, int], asked: int) -> int:
+    lengths = [piece.length for piece in pieces.values()]
+    return min(asked, largest_pool(line.without(union(stuck.values())), lengths))

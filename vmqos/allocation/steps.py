@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of the steps: between any two of them, no way of an exclusive VM is in another group's mask (rule 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vmqos.allocation import detours
+from vmqos.allocation.board import Board
+from vmqos.allocation.line import run, runs
+from vmqos.allocation.model import CreateGroup, RemoveGroup, SetExclusive, Step, WriteMasks
+from vmqos.allocation.target import Target
+from vmqos.allocation.world import World
+from vmqos.resctrl.bitmask import CapacityBitmask
+
+_DETOURS = 64
+"""On one cache nobody steps aside more often than that: each time a mask comes to its place, unless two take turns."""
+
+
+class NoSafeOrder(Exception):
+    """The masks of a cache can't be brought in place without an overlap.
+
+    :param cache: the cache's id.
+    """
+
+    def __init__(self, cache: int) -> None:
+        super().__init__(f"no safe order of steps on L3 cache {cache}")
+        self.cache = cache
+
+
+def prepare(world: World, target: Target) -> tuple[Step, ...]:
+    """The steps from the world to the target.
+
+    Guards (mode ``exclusive``) are taken off first where the target has none, and put on last. What is ready to be
+    written is written, whole groups before parts of groups; where nothing is, somebody makes way for a while. Classes
+    are created when all else is done: a class that exists is taken for a promise, and must not be taken for one that
+    forbids what this very plan lets in, should it be interrupted.
+
+    :raises NoSafeOrder: if there is none, or none was found.
+    """
+    board = Board(world, target)
+    steps: list[Step] = []
+    detours_left = _DETOURS * len(world.lines)
+    for name, group in world.groups.items():
+        if name in target.masks and group.exclusive and name not in target.guarded:
+            steps.append(SetExclusive(name, False))
+            board.guarded.discard(name)
+    while board.unfinished():
+        write = _next_write(board)
+        if write is not None:
+            steps += _write(board, *write)
+            continue
+        cache, asides = detours.make_way(board)
+        detours_left -= 1
+        if not asides or not detours_left:
+            raise NoSafeOrder(cache)
+        for name, mask in asides:
+            steps += _write(board, name, {cache: mask})
+    steps += [SetExclusive(name, True) for name in target.masks if name in target.guarded - board.guarded]
+    return tuple(steps)
+
+
+def retire(target: Target) -> tuple[Step, ...]:
+    """The steps that remove what no VM needs; its ways are given away already."""
+    return tuple(RemoveGroup(name) for name in target.retired)
+
+
+def _next_write(board: Board) -> tuple[str, dict[int, int]] | None:
+    """A group and the masks that it can have at once."""
+    partial: tuple[str, dict[int, int]] | None = None
+    for name in board.order:
+        missing = board.missing(name)
+        ready = {cache: mask for cache, mask in missing.items() if board.is_free(name, cache, mask)}
+        if ready and len(ready) == len(missing):
+            return name, ready
+        if ready and partial is None and board.exists(name):
+            partial = name, ready
+    return partial
+
+
+def _write(board: Board, name: str, masks: dict[int, int]) -> Iterator[Step]:
+    """Write the masks; the group is created first where it does not exist, and its first write names every cache."""
+    if not board.exists(name):
+        yield from _unguard_for_mkdir(board)
+        yield CreateGroup(name)
+    board.write(name, masks)
+    yield WriteMasks(name, {cache: CapacityBitmask(mask) for cache, mask in sorted(masks.items())})
+
+
+def _unguard_for_mkdir(board: Board) -> Iterator[Step]:
+    """Take off guards that would leave a new group fewer ways than a mask must have: the kernel says ENOSPC then."""
+    for name in ["", *sorted(board.guarded)]:
+        if name:
+            board.guarded.discard(name)
+            yield SetExclusive(name, False)
+        if all(_kernel_gives(board, cache) >= line.fewest for cache, line in board.world.lines.items()):
+            return
+
+
+def _kernel_gives(board: Board, cache: int) -> int:
+    """How many ways the kernel gives a new group: the first run of those that no guarded group has.
+
+    ``__init_one_rdt_domain`` and ``cbm_ensure_valid`` in the kernel's resctrl.
+    """
+    guarded = {name for name, group in board.world.groups.items() if group.exclusive and name not in board.masks}
+    held = board.world.ways(guarded, cache) | board.ways(board.guarded, cache)
+    shared = board.ways(board.masks.keys() - board.guarded, cache)
+    line = board.world.lines[cache]
+    first = next(runs(line.every & ~held | shared | line.shareable), None)
+    return run(*first).bit_count() if first else 0

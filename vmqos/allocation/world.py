@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the planner looks at: the machine, the groups' ways and the operator's policy, as plain integers by cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from vmqos.allocation.line import Line, union
+from vmqos.allocation.model import DEFAULT_GROUP, Group, Layout, Owner, Policy
+from vmqos.resctrl.capabilities import CacheResource, Capabilities
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The world before the plan.
+
+    :ivar capabilities: what resctrl can do here; its L3 can be partitioned.
+    :ivar policy: the operator's choices.
+    :ivar groups: every group by name, in the order of names.
+    :ivar masks: each group's ways by cache id, by its name; a cache that is missing counts as no way.
+    :ivar lines: what each cache has to give, by cache id.
+    :ivar fewest: the fewest ways that a promise can have.
+    """
+
+    capabilities: Capabilities
+    policy: Policy
+    groups: Mapping[str, Group]
+    masks: Mapping[str, Mapping[int, int]]
+    lines: Mapping[int, Line]
+    fewest: int
+
+    @property
+    def floor(self) -> int:
+        """How many ways the default group keeps on every cache (rule 2)."""
+        return max(self.policy.default_ways_min, self.fewest)
+
+    def named(self, *owners: Owner) -> tuple[str, ...]:
+        """The names of the groups that belong to these, in order."""
+        return tuple(name for name, group in self.groups.items() if group.owner in owners)
+
+    def ways(self, names: Iterable[str], cache: int) -> int:
+        """The ways that any of these groups has on a cache."""
+        return union(self.masks[name].get(cache, 0) for name in names if name in self.masks)
+
+    def foreign(self, cache: int) -> int:
+        """The ways that groups of others have on a cache."""
+        return self.ways(self.named(Owner.FOREIGN), cache)
+
+    def foreigners(self, cache: int, ways: int) -> Iterator[str]:
+        """The names of the groups of others that have any of these ways on a cache."""
+        return (name for name in self.named(Owner.FOREIGN) if self.masks[name].get(cache, 0) & ways)
+
+
+def look(capabilities: Capabilities, l3: CacheResource, layout: Layout, policy: Policy) -> World:
+    """Turn the planner's input into the world."""
+    groups = {group.name: group for group in sorted(layout.groups, key=lambda group: group.name)}
+    masks = {
+        name: {cache: mask.bits for cache, mask in group.masks.items() if cache in l3.cache_ids}
+        for name, group in groups.items()
+    }
+    masks.setdefault(DEFAULT_GROUP, {})
+    every, shareable = l3.cbm_mask.bits, l3.shareable_bits.bits & l3.cbm_mask.bits
+    fewest = max(1, l3.min_cbm_bits)
+    lines = {}
+    for cache in l3.cache_ids:
+        taken = union(masks[name].get(cache, 0) for name, group in groups.items() if group.owner is Owner.FOREIGN)
+        pool = every & ~taken & ~policy.reserved_ways.bits
+        exclusive = pool if policy.use_shareable_ways else pool & ~shareable
+        lines[cache] = Line(every, pool, exclusive, shareable, fewest, l3.sparse_masks)
+    return World(capabilities, policy, groups, masks, lines, fewest)
