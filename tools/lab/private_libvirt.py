@@ -31,6 +31,7 @@ log_outputs = "3:stderr"
 TCP_CONF = "listen_tls = 0\nlisten_tcp = 0\n"
 
 # hugetlbfs_mount: libvirtd would make directories in the host's /dev/hugepages.
+# max_core: libvirtd raises it, which fails where a login has lowered the hard limit (su, sudo).
 QEMU_CONF = """\
 user = "root"
 group = "root"
@@ -39,6 +40,7 @@ security_driver = "none"
 namespaces = []
 stdio_handler = "file"
 hugetlbfs_mount = []
+max_core = 0
 """
 
 DAEMONS = ("libvirtd", "virtqemud")
@@ -154,6 +156,10 @@ class PrivateLibvirt:
             return
         partial = CACHE.with_name(f"{CACHE.name}.{os.getpid()}")
         shutil.copytree(found, partial)
+        owner = CHECKOUT.stat()
+        for path in (CHECKOUT / "build", CACHE.parent, partial, *partial.iterdir()):
+            # Root's work in a user's source tree.
+            os.chown(path, owner.st_uid, owner.st_gid)
         try:
             partial.rename(CACHE)
         except OSError:
