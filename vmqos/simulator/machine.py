@@ -34,6 +34,11 @@ class Machine:
         self._mounted: Mounted | None = None
 
     @property
+    def is_mounted(self) -> bool:
+        """Whether resctrl is mounted."""
+        return self._mounted is not None
+
+    @property
     def mounted(self) -> Mounted:
         """What is mounted.
 

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replaying what real kernels answered against the simulator."""
