@@ -14,6 +14,7 @@ from typing import Any, cast
 import httpx
 
 from vmqos.cli import contract, exceptions
+from vmqos.cli.safe_text import neutralise
 
 TIMEOUT = 10.0
 """Seconds to wait for an answer. The agent answers from memory; only a stuck one takes longer."""
@@ -30,7 +31,8 @@ class AgentClient:
     :raises vmqos.cli.exceptions.AgentNotRunning: if nobody listens on the socket.
     :raises vmqos.cli.exceptions.SocketForbidden: if the caller may not use it.
     :raises vmqos.cli.exceptions.AgentTimeout: if no answer comes.
-    :raises vmqos.cli.exceptions.AgentRefused: if the answer is an error; it carries the agent's text.
+    :raises vmqos.cli.exceptions.AgentRefused: if the question is wrong; it carries the agent's text.
+    :raises vmqos.cli.exceptions.AgentFailed: if the agent can't answer; it carries the agent's text.
     :raises vmqos.cli.exceptions.NotOurApi: if the answer is not what :mod:`vmqos.cli.contract` says.
 
     :param socket: the path of the agent's Unix socket.
@@ -110,7 +112,9 @@ class AgentClient:
         if answer.is_success:
             return value
         text = str(value.get("error") or answer.reason_phrase)
-        raise exceptions.AgentRefused(text=text, status=answer.status_code)
+        if answer.is_client_error:
+            raise exceptions.AgentRefused(text=neutralise(text))
+        raise exceptions.AgentFailed(text=neutralise(text), status=answer.status_code)
 
     def _why_no_connection(self, error: httpx.ConnectError) -> exceptions.CommandError:
         # httpx keeps no errno of its own: the OSError is at the far end of the chain of causes.

@@ -46,7 +46,10 @@ class Doctor(Listing):
         findings = doctor.examine(settings.configuration(options), settings.agent(options).health)
         self._status = int(any(finding.status is Status.PROBLEM for finding in findings))
         if parsed_args.problems:
+            checks = len(findings)
             findings = [finding for finding in findings if finding.status is not Status.OK]
+            if not findings and parsed_args.formatter == "table":
+                self.app.stdout.write(f"Nothing to mend: {checks} checks are fine.\n")
         if is_for_machines(parsed_args):
             rows = [(finding.title, finding.status.value, finding.detail, finding.command) for finding in findings]
             return ("title", "status", "detail", "command"), rows

@@ -53,9 +53,15 @@ class NotOurApi(CommandError):
 
 
 class AgentRefused(CommandError):
-    """The agent answered with an error."""
+    """The agent says that the question is wrong (HTTP 4xx)."""
 
-    msg_fmt = "{text} (vmqos-agent, HTTP {status})"
+    msg_fmt = "{text}"
+
+
+class AgentFailed(CommandError):
+    """The agent can't answer (HTTP 5xx)."""
+
+    msg_fmt = "vmqos-agent can't answer (HTTP {status}): {text}"
 
 
 class NoSuchVm(CommandError):

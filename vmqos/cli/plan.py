@@ -16,6 +16,8 @@ from vmqos.cli.terminal import Terminal
 from vmqos.cli.units import masks_by_cache
 
 _STYLES = {"kept": "bold green", "pending": "bold yellow", "degraded": "bold red", "none": "bold"}
+_NOBODY = "00000000-0000-0000-0000-000000000000"
+"""The UUID that the agent gives a VM that is not there."""
 _MEANING = {
     "kept": "would get what it asks for",
     "pending": "would have to wait, with nothing of it",
@@ -81,7 +83,7 @@ def tell(plan: contract.Plan, caches: Sequence[contract.Cache], vms: Sequence[co
     if verdict["reason"]:
         story.append(f"{neutralise(verdict['reason'])}\n")
     if verdict["masks"]:
-        story.append("\n")
+        story.append("The map shows the ways as they are now; + marks those that the VM would get.\n\n")
         story.append_text(way_map.draw(map_rows.build(caches, vms, planned=verdict["masks"]), screen))
         story.append("\n")
     names = distinct_names(vms)
@@ -89,7 +91,7 @@ def tell(plan: contract.Plan, caches: Sequence[contract.Cache], vms: Sequence[co
     story.append("\nVMs whose ways would change: ", "bold").append(", ".join(moved) or "none")
     story.append("\nSteps:", "bold")
     for number, step in enumerate(plan["steps"], 1):
-        story.append(f"\n{number:3}. {neutralise(step)}")
+        story.append(f"\n{number:3}. {neutralise(step).replace(_NOBODY, '<the new VM>')}")
     if not plan["steps"]:
         story.append(" none")
     return story

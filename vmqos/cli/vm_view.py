@@ -128,4 +128,6 @@ def _short(name: str | None) -> str:
 def _monitoring(vm: contract.Vm) -> str:
     if vm["monitoring_group"] is not None:
         return neutralise(vm["monitoring_group"])
-    return f"none: {neutralise(vm['unmonitored_reason'])}" if vm["unmonitored_reason"] else "none"
+    if vm["unmonitored_reason"]:
+        return f"none: {neutralise(vm['unmonitored_reason'])}"
+    return "its control group" if vm["group"] else "none"

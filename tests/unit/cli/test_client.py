@@ -41,8 +41,12 @@ def test_fields_of_a_later_agent_are_kept(agent: FakeAgent, socket: str) -> None
 def test_an_error_carries_the_agents_own_words(agent: FakeAgent, socket: str) -> None:
     text = json.dumps({"error": "hw:cache_ways=two: write an integer, 1 or greater"}).encode()
     agent.answers["/v1/plan"] = lambda query: ("400 Bad Request", text)
-    with pytest.raises(exceptions.AgentRefused, match=r"hw:cache_ways=two: write an integer.* HTTP 400"):
+    with pytest.raises(exceptions.AgentRefused, match=r"^hw:cache_ways=two: write an integer, 1 or greater$"):
         AgentClient(socket).plan(["hw:cache_ways=two"])
+    text = json.dumps({"error": "resctrl is not mounted\x1b[2J"}).encode()
+    agent.answers["/v1/capabilities"] = lambda query: ("503 Service Unavailable", text)
+    with pytest.raises(exceptions.AgentFailed, match=r"HTTP 503\): resctrl is not mounted\\x1b\[2J$"):
+        AgentClient(socket).capabilities()
 
 
 @pytest.mark.parametrize(

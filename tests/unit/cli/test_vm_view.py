@@ -76,6 +76,7 @@ def test_every_field_of_the_contract_is_in_the_details() -> None:
     [
         ({"monitoring_group": "mon_groups/vmqos.x"}, "mon_groups/vmqos.x"),
         ({"unmonitored_reason": "no RMID left"}, "none: no RMID left"),
+        ({"group": "vmqos.x"}, "its control group"),
         ({}, "none"),
     ],
 )
