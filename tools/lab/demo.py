@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -23,6 +23,7 @@ from tools.lab.simulator import Simulator
 from tools.lab.workspace import AGENT_LOCKS, Workspace
 
 REAL_RESCTRL = Path("/sys/fs/resctrl")
+REAL_SYSFS = Path("/sys/devices/system/cpu")
 SETTLE_TIMEOUT = 60.0
 
 GOLD = vms.Flavor("gold.c2", {"hw:cache_ways": "4"})
@@ -63,7 +64,8 @@ def main() -> int:
             good = _check(host)
             if options.once or not good:
                 return 0 if good else 1
-            _stay(host)
+            with suppress(KeyboardInterrupt):
+                _stay(host)
             return 0
     except KeyboardInterrupt:
         return 130
@@ -199,18 +201,28 @@ def _show(host: Host) -> None:
     for title, arguments in (
         ("The VMs, and how their promises stand", ["vm", "list"]),
         ("Who may fill which ways of each L3 cache", ["cache", "show"]),
-        *((f"The tasks of {vm.display_name}", ["vm", "show", vm.uuid]) for vm, _ in host.vms),
+        (f"One VM with all its threads, {host.vms[0][0].display_name}", ["vm", "show", host.vms[0][1].uuid]),
     ):
         print(f"\n{title}:\n$ vmqos {shlex.join(arguments)}", flush=True)
         subprocess.run([sys.executable, "-m", "vmqos.cli.main", *_config(host.agent), *arguments], check=True)
 
 
 def _check(host: Host) -> bool:
-    print("\nChecked from outside, in resctrl's own files and /proc:")
-    findings = outside_check.check(host.root, [_promise(vm, running) for vm, running in host.vms])
+    promises = [_promise(vm, running) for vm, running in host.vms]
+    print("\nChecked from outside, in resctrl's own files and /proc.")
+    where = outside_check.where_tasks_are(host.root, [task for promise in promises for task in promise.tasks])
+    print(f"\n  {'VM':10} {'task':>8}  {'thread':16} group")
+    for promise in promises:
+        for task, name in sorted(promise.tasks.items()):
+            print(f"  {promise.name:10} {task:>8}  {name:16} {where.get(task) or '(default)'}")
+    print()
+    sysfs = host.simulator.sysfs if host.simulator else REAL_SYSFS
+    findings = outside_check.check(host.root, promises, outside_check.caches_with_cpus(sysfs))
     for finding in findings:
         print(f"  {'ok    ' if finding.good else 'WRONG '} {finding.text}")
-    return all(finding.good for finding in findings)
+    good = all(finding.good for finding in findings)
+    print(f"\n{'Every promise is kept.' if good else 'NOT every promise is kept.'}\n", flush=True)
+    return good
 
 
 def _promise(vm: vms.Vm, running: vms.RunningVm) -> outside_check.Promise:

@@ -7,7 +7,7 @@ It shares no code with vmqos: what it finds is not the agent's word.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from pathlib import Path
 class Promise:
     """What one running VM was promised.
 
-    :ivar ways: L3 ways; 0 for a VM that asks for nothing.
+    :ivar ways: L3 ways on each cache that the VM can run on; 0 for a VM that asks for nothing.
     :ivar exclusive: whether nobody else may fill them.
     :ivar tasks: the task ids of its processes, with their names.
     """
@@ -44,18 +44,31 @@ class _Tree:
     tasks: Mapping[str, frozenset[int]]
 
 
-def check(root: Path, promises: Sequence[Promise]) -> list[Finding]:
+def check(root: Path, promises: Sequence[Promise], caches: frozenset[int]) -> list[Finding]:
     """Look at everything that was promised.
 
     :param root: where resctrl is mounted.
+    :param caches: the L3s that have a CPU the VMs can run on: the promises hold there.
     """
     tree = _read(root)
     return [
         *_check_masks_are_legal(root, tree),
-        *(finding for promise in promises if promise.exclusive for finding in _check_exclusive(promise, tree)),
-        *(finding for promise in promises if promise.ways for finding in _check_size(promise, tree)),
+        *(finding for promise in promises if promise.exclusive for finding in _check_exclusive(promise, tree, caches)),
+        *(finding for promise in promises if promise.ways for finding in _check_size(promise, tree, caches)),
         *(_check_tasks(promise, tree) for promise in promises),
     ]
+
+
+def caches_with_cpus(sysfs: Path) -> frozenset[int]:
+    """The ids of the L3s that this machine's CPUs have (``cpu*/cache/index*`` below ``sysfs``)."""
+    levels = ((path, path.with_name("id")) for path in sysfs.glob("cpu[0-9]*/cache/index[0-9]*/level"))
+    return frozenset(int(number.read_text()) for level, number in levels if level.read_text().strip() == "3")
+
+
+def where_tasks_are(root: Path, tasks: Iterable[int]) -> dict[int, str]:
+    """The control group that each of these tasks is in; the default group's name is empty."""
+    tree = _read(root)
+    return {task: group for group in tree.masks for task in tree.tasks[group] if task in set(tasks)}
 
 
 def control_group(promise: Promise, groups: Mapping[str, object]) -> str | None:
@@ -112,7 +125,7 @@ def _check_masks_are_legal(root: Path, tree: _Tree) -> Iterator[Finding]:
     )
 
 
-def _check_exclusive(promise: Promise, tree: _Tree) -> Iterator[Finding]:
+def _check_exclusive(promise: Promise, tree: _Tree, caches: frozenset[int]) -> Iterator[Finding]:
     own = control_group(promise, tree.masks)
     if own is None:
         yield Finding(False, f"{promise.name} has no control group vmqos.{promise.uuid}")
@@ -121,7 +134,7 @@ def _check_exclusive(promise: Promise, tree: _Tree) -> Iterator[Finding]:
         f"way mask {mask & masks[cache]:x} of cache {cache} with {group or 'the default group'}"
         for group, masks in tree.masks.items()
         for cache, mask in tree.masks[own].items()
-        if group != own and cache in masks and mask & masks[cache]
+        if group != own and cache in caches and cache in masks and mask & masks[cache]
     ]
     if overlaps:
         yield Finding(False, f"{promise.name} shares its exclusive ways: {'; '.join(overlaps)}")
@@ -130,9 +143,9 @@ def _check_exclusive(promise: Promise, tree: _Tree) -> Iterator[Finding]:
         yield Finding(True, f"{promise.name}: none of its ways is in any mask of the {others} other groups")
 
 
-def _check_size(promise: Promise, tree: _Tree) -> Iterator[Finding]:
+def _check_size(promise: Promise, tree: _Tree, caches: frozenset[int]) -> Iterator[Finding]:
     group = control_group(promise, tree.masks)
-    masks = tree.masks.get(group or "", {}) if group else {}
+    masks = {cache: mask for cache, mask in tree.masks[group].items() if cache in caches} if group else {}
     text = ", ".join(f"{mask:x} on cache {cache}" for cache, mask in masks.items())
     good = bool(masks) and all(mask.bit_count() == promise.ways for mask in masks.values())
     yield Finding(good, f"{promise.name}: promised {promise.ways} ways a cache, has {text or 'no group'}")

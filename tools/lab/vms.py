@@ -12,6 +12,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 import libvirt
 
+from tools.lab import processes
+
 NOVA_NAMESPACE = "http://openstack.org/xmlns/libvirt/nova/1.1"
 PROJECT = "6e33a463cfb740e48ced88dc1df76034"
 
@@ -154,15 +156,21 @@ class RunningVm:
         return int((self.run_dir / f"{self.name}.pid").read_text())
 
     def tasks(self) -> dict[int, str]:
-        """The task ids of the QEMU process with their names; empty where it has ended."""
-        found = {}
+        """The task ids that work for the VM, with their names; empty where it has ended.
+
+        They are the QEMU process's own and, under KVM, the kernel thread of the VM's timer chip.
+        """
         try:
-            tids = os.listdir(f"/proc/{self.pid}/task")
+            pid = self.pid
+            paths = [Path(f"/proc/{pid}/task/{tid}") for tid in os.listdir(f"/proc/{pid}/task")]
         except FileNotFoundError:
             return {}
-        for tid in tids:
+        found = {}
+        for path in (*paths, *(Path(f"/proc/{other}") for other in processes.all_pids())):
             try:
-                found[int(tid)] = Path(f"/proc/{self.pid}/task/{tid}/comm").read_text().rstrip("\n")
+                name = (path / "comm").read_text().rstrip("\n")
             except (FileNotFoundError, ProcessLookupError):
                 continue
+            if path.parent.name == "task" or name == f"kvm-pit/{pid}":
+                found[int(path.name)] = name
         return found

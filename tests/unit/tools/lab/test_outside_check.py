@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.lab.outside_check import Promise, check
+from tools.lab.outside_check import Promise, caches_with_cpus, check
 
 GOLD = Promise("11111111-1111-1111-1111-111111111111", "gold", 4, True, {10: "qemu-system-x86", 11: "CPU 0/KVM"})
 BATCH = Promise("22222222-2222-2222-2222-222222222222", "batch", 2, False, {20: "qemu-system-x86"})
@@ -46,7 +46,7 @@ def write_l3(path: Path, masks: str) -> None:
 
 
 def complaints(root: Path) -> list[str]:
-    return [finding.text for finding in check(root, PROMISES) if not finding.good]
+    return [finding.text for finding in check(root, PROMISES, frozenset({0, 1})) if not finding.good]
 
 
 def test_kept_promises_give_no_complaint(root: Path) -> None:
@@ -77,3 +77,17 @@ def test_gaps_are_fine_where_the_machine_says_so(root: Path) -> None:
     (root / "info" / "L3" / "sparse_masks").write_text("1\n")
     write_l3(root / "vmqos.shared-ways2", "0=50;1=50")
     assert complaints(root) == []
+
+
+def test_a_cache_that_no_cpu_has_is_no_part_of_the_promise(root: Path) -> None:
+    write_l3(root / GOLD_GROUP, "0=f;1=7ff")
+    assert not [finding for finding in check(root, PROMISES, frozenset({0})) if not finding.good]
+
+
+def test_the_caches_of_the_machine_are_those_of_level_3(tmp_path: Path) -> None:
+    for cpu, index, level, number in ((0, 2, 2, 0), (0, 3, 3, 0), (1, 2, 2, 1), (1, 3, 3, 4)):
+        directory = tmp_path / f"cpu{cpu}" / "cache" / f"index{index}"
+        directory.mkdir(parents=True)
+        (directory / "level").write_text(f"{level}\n")
+        (directory / "id").write_text(f"{number}\n")
+    assert caches_with_cpus(tmp_path) == {0, 4}

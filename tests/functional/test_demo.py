@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tools/demo``, without the installing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.functional.conftest import WaitFor
+from tools.lab.workspace import CHECKOUT
+
+DEMO = [sys.executable, "-m", "tools.lab.demo"]
+
+
+@pytest.fixture
+def demo() -> Iterator[subprocess.Popen[str]]:
+    """The demonstration, up and waiting for Ctrl-C."""
+    process = subprocess.Popen(DEMO, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if "tail -f" in line:
+            break
+    else:
+        pytest.fail(f"the demonstration ended with status {process.wait()}:\n{''.join(said)}", pytrace=False)
+    yield process
+    process.kill()
+    process.stdout.close()
+    process.wait()
+
+
+@pytest.mark.parametrize("profile", ["cascade-lake", "milan", "minimal"])
+def test_it_checks_itself_and_says_who_owns_which_ways(profile: str) -> None:
+    ended = subprocess.run([*DEMO, "--once", "--profile", profile], cwd=CHECKOUT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "WRONG" not in ended.stdout
+    assert "database: promised 4 ways a cache" in ended.stdout
+
+
+def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
+    ended = subprocess.run([*DEMO, "--once", "--profile", "nonesuch"], cwd=CHECKOUT, capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "cascade-lake" in ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_it_leaves_nothing_behind(demo: subprocess.Popen[str], number: signal.Signals, wait_for: WaitFor) -> None:
+    (workspace,) = {path for path in Path("/tmp").glob("vmqos-lab-*") if _owner(path) == demo.pid}
+    pids = [int(path.read_text()) for path in (workspace / "run" / "qemu").glob("instance-*.pid")]
+    assert len(pids) == 4
+    demo.send_signal(number)
+    wait_for(lambda: not workspace.exists(), "the workspace's removal", 20)
+    assert demo.wait(10) == (-signal.SIGKILL if number == signal.SIGKILL else 0)
+    assert not any(_mentions(pid, workspace.name) for pid in pids)
+    assert workspace.name not in Path("/proc/self/mountinfo").read_text()
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/{workspace.name}"))
+    assert not list(Path("/run/vmqos").glob(f"*{workspace.name}*"))
+
+
+def _owner(workspace: Path) -> int:
+    try:
+        return int((workspace / "owner").read_text().split()[0])
+    except (FileNotFoundError, IndexError):
+        return 0
+
+
+def _mentions(pid: int, name: str) -> bool:
+    try:
+        return name in Path(f"/proc/{pid}/mountinfo").read_text()
+    except OSError:
+        return False
