@@ -30,6 +30,9 @@ class Hardware:
         self.threshold = profile.threshold
         monitoring = profile.monitoring
         self.counters = Counters(profile)
+        self.sampled_at = clock()
+        self.seconds_seen: dict[str, float] = {}
+        """CPU time of what :mod:`vmqos.simulator.sampling` looked at last."""
         self.rmids = RmidAllocator(
             monitoring.num_rmids if monitoring else 1,
             (cache.id for cache in profile.topology.l3),

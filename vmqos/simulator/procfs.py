@@ -6,28 +6,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-from vmqos.simulator.tasks import Task
+from vmqos.simulator.tasks import Task, Usage
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _FEW = 512
 _FORKS_PER_SECOND = 20000
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a task or process has used.
-
-    :ivar seconds: CPU time since its start.
-    :ivar resident: bytes of memory its process holds.
-    :ivar cpu: where it ran last.
-    """
-
-    seconds: float
-    resident: int
-    cpu: int
 
 
 class ProcFs:

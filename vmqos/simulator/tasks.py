@@ -32,6 +32,20 @@ class Task:
         return self.parent if self.tid == self.tgid else self.tgid
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a task or process has used.
+
+    :ivar seconds: CPU time since its start.
+    :ivar resident: bytes of memory its process holds.
+    :ivar cpu: where it ran last.
+    """
+
+    seconds: float
+    resident: int
+    cpu: int
+
+
 class Processes(Protocol):
     """Where tasks are looked up: the real ``/proc``, or a table in tests."""
 
@@ -50,8 +64,17 @@ class Processes(Protocol):
     def tids(self) -> Iterable[int]:
         """Every task, process by process."""
 
+    def processes(self) -> Mapping[int, list[int]]:
+        """The threads of every process."""
+
     def owners(self, tid: int) -> tuple[int, int] | None:
         """The real and the saved user id of a task."""
+
+    def usage(self, path: str) -> Usage | None:
+        """What has been used.
+
+        :param path: ``PID`` for a whole process, ``PID/task/TID`` for one thread.
+        """
 
 
 @dataclass(frozen=True, slots=True)
