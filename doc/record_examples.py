@@ -11,12 +11,17 @@ Only the workspace's path is replaced, by one that fits a reader's host.
 
 from __future__ import annotations
 
+import dataclasses
+import fcntl
 import io
 import json
 import os
+import pty
 import re
+import struct
 import subprocess
 import sys
+import termios
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,18 +42,31 @@ from tools.lab.workspace import Workspace  # noqa: E402
 EXAMPLES = CHECKOUT / "doc" / "source" / "examples"
 PICTURE = CHECKOUT / "doc" / "source" / "_static" / "way-map.svg"
 WIDTH = 96
-SHOWN_PATH = "/run/vmqos-sim"
+PICTURE_WIDTH = 88
+SHOWN_PATH = "/run/vmqos-simulator-01"
+"""What stands for the workspace's path: as long as that, or the tables would be askew."""
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 WAYS_2 = vms.Flavor("c2.cache2", {"hw:cache_ways": "2"})
-WAYS_3 = vms.Flavor("c4.cache3", {"hw:cache_ways": "3"})
-WAYS_6 = vms.Flavor("c8.cache6", {"hw:cache_ways": "6"})
+WAYS_3 = vms.Flavor("c2.cache3", {"hw:cache_ways": "3"})
+WAYS_4 = vms.Flavor("c2.cache4", {"hw:cache_ways": "4"})
+WAYS_6 = vms.Flavor("c2.cache6", {"hw:cache_ways": "6"})
 CAP_2 = vms.Flavor("c2.cap2", {"hw:cache_ways": "2", "hw:cache_policy": "shared"})
 PLAIN = vms.Flavor("m1.small", {})
 WRONG = vms.Flavor("c2.wrong", {"hw:cache_ways": "two"})
 LATER = vms.Flavor("c2.later", {"hw:cache_ways": "1", "hw:mem_bandwidth_percent": "40"})
 
-HAPPY = (("db-1", WAYS_3), ("web-1", WAYS_2), ("batch-1", CAP_2), ("batch-2", CAP_2), ("mail-1", PLAIN))
-UNHAPPY = (("big-1", WAYS_6), ("typo-1", WRONG), ("later-1", LATER))
+HAPPY = (
+    ("db-1", WAYS_3, "0"),
+    ("web-1", WAYS_2, ""),
+    ("search-1", WAYS_4, "1"),
+    ("batch-1", CAP_2, ""),
+    ("batch-2", CAP_2, ""),
+    ("mail-1", PLAIN, ""),
+)
+"""Names, flavors and the CPUs they are pinned to."""
+UNHAPPY = (("big-1", WAYS_6, ""), ("typo-1", WRONG, ""), ("later-1", LATER, ""))
 
 
 class Host:
@@ -69,13 +87,13 @@ class Host:
         )
         self._virt_type = kvm.virt_type()
 
-    def start(self, wanted: Sequence[tuple[str, vms.Flavor]]) -> None:
+    def start(self, wanted: Sequence[tuple[str, vms.Flavor, str]]) -> None:
         """Start VMs, and wait until the agent has judged each and placed its tasks."""
         connection = self.libvirt.connect()
-        for name, flavor in wanted:
-            identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}.example.com"))
-            libvirt_name = f"instance-{int(identity[:4], 16):08x}"
-            vm = vms.Vm(libvirt_name, flavor, name, vcpus=2, virt_type=self._virt_type, uuid=identity)
+        for name, flavor, cpus in wanted:
+            identity = uuid_of(name)
+            vm = vms.Vm(f"instance-0000{identity[:4]}", flavor, name, vcpus=2, cpuset=cpus, uuid=identity)
+            vm = dataclasses.replace(vm, virt_type=self._virt_type)
             vms.start(connection, vm)
             processes.wait_until(lambda uuid=identity: self._settled(uuid), f"{name} being settled", 30.0)  # type: ignore[misc]
         connection.close()
@@ -85,22 +103,44 @@ class Host:
         return bool(found) and 0 < found[0]["tasks"] == found[0]["tasks_in_place"]
 
     def vmqos(self, *arguments: str, colours: bool = False, width: int = WIDTH) -> str:
-        """What ``vmqos`` prints."""
+        """What ``vmqos`` prints on a terminal of that width."""
         environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "VMQOS_SOCKET")}
         environment |= {"COLUMNS": str(width), "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
-        if colours:
-            environment |= {"FORCE_COLOR": "1", "COLORTERM": "truecolor"}
         command = [sys.executable, "-m", "vmqos.cli.main", "--config-file", str(self.agent.config_file), *arguments]
-        done = subprocess.run(command, cwd=CHECKOUT, env=environment, text=True, capture_output=True, check=False)
-        return self._presentable(done.stdout + done.stderr)
+        reader, writer = pty.openpty()
+        fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+        with subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdin=writer, stdout=writer, stderr=writer):
+            os.close(writer)
+            printed = _read_all(reader)
+        os.close(reader)
+        return self._presentable(printed if colours else _ESCAPE.sub("", printed))
 
     def json(self, path: str) -> str:
         """What the agent's API answers, laid out for people."""
         return self._presentable(json.dumps(self.agent.get(path), indent=2))
 
     def _presentable(self, text: str) -> str:
-        text = text.replace(f"{self.path}/resctrl-sysfs", f"{SHOWN_PATH}/cpu").replace(str(self.path), SHOWN_PATH)
+        assert len(SHOWN_PATH) == len(str(self.path))
+        text = text.replace(str(self.path), SHOWN_PATH)
         return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def _read_all(terminal: int) -> str:
+    read = b""
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:
+            # EIO: the last process on the other side has ended.
+            return read.decode()
+        if not part:
+            return read.decode()
+        read += part
+
+
+def uuid_of(name: str) -> str:
+    """A VM's UUID, the same in each recording."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}.example.com"))
 
 
 def record(name: str, text: str) -> None:
@@ -111,11 +151,13 @@ def record(name: str, text: str) -> None:
 
 def draw(coloured: str) -> None:
     """Keep the way map as a picture that needs nothing from elsewhere: rich's own loads its font over the network."""
-    console = Console(record=True, width=WIDTH, file=io.StringIO())
+    console = Console(record=True, width=PICTURE_WIDTH, file=io.StringIO())
     console.print(Text.from_ansi(coloured.rstrip("\n")))
     svg = console.export_svg(title="vmqos cache show", theme=SVG_EXPORT_THEME, unique_id="way-map")
     svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
     svg = svg.replace("Fira Code, monospace", "Fira Code, DejaVu Sans Mono, Consolas, Menlo, monospace")
+    # Some viewers drop a text's leading blanks otherwise.
+    svg = svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
     PICTURE.write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n", encoding="utf-8")
 
 
@@ -125,28 +167,31 @@ def main() -> None:
     PICTURE.parent.mkdir(exist_ok=True)
     with Workspace() as workspace:
         host = Host(workspace)
-        record("simulate-list-profiles.txt", host.vmqos("simulate", "--list-profiles"))
+        record("simulate-list-profiles.txt", host.vmqos("simulate", "--list-profiles", width=110))
         host.agent.start()
         host.start(HAPPY)
-        draw(host.vmqos("cache", "show", colours=True))
-        record("cache-show.txt", host.vmqos("cache", "show", "0"))
+        draw(host.vmqos("cache", "show", colours=True, width=PICTURE_WIDTH))
+        record("cache-show.txt", host.vmqos("cache", "show"))
         record("capabilities.txt", host.vmqos("capabilities"))
-        record("doctor.txt", host.vmqos("doctor"))
         record("plan-kept.txt", host.vmqos("plan", "--flavor-spec", "hw:cache_ways=2"))
         record("plan-pending.txt", host.vmqos("plan", "--flavor-spec", "hw:cache_ways=6"))
         host.start(UNHAPPY)
         record("vm-list.txt", host.vmqos("vm", "list"))
         record("vm-list-value.txt", host.vmqos("vm", "list", "-f", "value", "-c", "Name", "-c", "State"))
-        record("vm-show.txt", host.vmqos("vm", "show", "web-1"))
+        record("vm-show.txt", host.vmqos("vm", "show", "web-1", width=110))
         record("vm-show-pending.txt", host.vmqos("vm", "show", "big-1"))
-        record("api-vm.json", host.json(f"/v1/vms/{uuid.uuid5(uuid.NAMESPACE_DNS, 'web-1.example.com')}"))
+        record("api-vm.json", host.json(f"/v1/vms/{uuid_of('web-1')}"))
         record("api-caches.json", host.json("/v1/caches"))
         record("api-capabilities.json", host.json("/v1/capabilities"))
         record("api-plan.json", host.json("/v1/plan?spec=hw:cache_ways%3D2"))
         record("api-health.json", host.json("/v1/health"))
         host.agent.stop()
-        record("not-running.txt", host.vmqos("vm", "list"))
-        record("reset.txt", host.vmqos("reset", "--yes"))
+        foreign = host.simulator.root / "COS7"
+        foreign.mkdir()
+        (foreign / "schemata").write_text("L3:0=400;1=400\n")
+        record("doctor-problems.txt", host.vmqos("doctor", "--problems"))
+        foreign.rmdir()
+        record("reset.txt", host.vmqos("reset", "--yes", width=120))
 
 
 if __name__ == "__main__":
