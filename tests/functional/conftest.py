@@ -181,8 +181,8 @@ def make_vm(libvirt_host: PrivateLibvirt, virt_type: str) -> Iterator[MakeVm]:
     connections: list[libvirt.virConnect] = []
 
     def make(extra_specs: Mapping[str, str] | None = NOTHING_ASKED, **fields: Any) -> vms.RunningVm:
-        if not connections or not connections[-1].isAlive():
-            connections.append(libvirt_host.connect())
+        # One of its own for each VM: libvirtd may have been restarted since the last, and a connection notices late.
+        connections.append(libvirt_host.connect())
         name = fields.pop("name", f"instance-{next(_numbers):08x}")
         flavor = fields.pop("flavor", vms.Flavor("test", extra_specs))
         vm = vms.Vm(name=name, flavor=flavor, **{"virt_type": virt_type, **fields})

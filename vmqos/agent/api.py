@@ -81,9 +81,11 @@ class Api:
         snapshot = self._agent.snapshot
         try:
             found = report.vm(snapshot, self._agent.backoff, uuid)
-            return {**found, "task_list": report.task_list(snapshot, self._agent.filesystem, uuid)}
+            tasks = report.task_list(snapshot, self._agent.filesystem, uuid)
         except KeyError as error:
             raise _Answer("404 Not Found", f"no VM {uuid} runs on this host") from error
+        in_place = sum(task["in_place"] for task in tasks)
+        return {**found, "tasks": len(tasks), "tasks_in_place": in_place, "task_list": tasks}
 
     def _capabilities(self, query: dict[str, list[str]]) -> Any:
         view = self._agent.snapshot.view

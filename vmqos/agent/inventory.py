@@ -72,7 +72,7 @@ class Inventory:
         self.answered = True
         changed = self._forget_dead(self._vms.keys() - running.keys())
         self.dying = frozenset(self._vms.keys() - running.keys())
-        unseen = set()
+        unseen = set[str]()
         for uuid, libvirt_id in running.items():
             known = self._vms.get(uuid)
             if known is None or known.vm.libvirt_id != libvirt_id or uuid in marked or everything:

@@ -93,7 +93,6 @@ class Agent:
     def run(self) -> None:
         """Watch over the host until :meth:`stop`."""
         self.connection.start()
-        notify.notify("READY=1")
         watchdog = notify.watchdog_interval()
         try:
             while not self._stop:
@@ -101,7 +100,7 @@ class Agent:
                     self._reload = False
                     self._read_configuration_again()
                 self.run_passes()
-                notify.notify(f"WATCHDOG=1\nSTATUS={self._summary()}")
+                notify.notify(f"READY=1\nWATCHDOG=1\nSTATUS={self._summary()}")
                 self._wakeup.wait(min(self._pause(), watchdog / 3) if watchdog else self._pause())
         finally:
             notify.notify("STOPPING=1")
@@ -187,7 +186,7 @@ class Agent:
         return float(min(pauses))
 
     def _read_configuration_again(self) -> None:
-        notify.notify("RELOADING=1")
+        notify.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             self.conf.reload_config_files()
             loader.check(self.conf)
@@ -198,7 +197,6 @@ class Agent:
             LOG.info("configuration read again; [libvirt], [api], [resctrl] path and [agent] state_path need a restart")
         except (ConfigurationError, cfg.Error) as error:
             LOG.error("the new configuration is not used: %s", error)
-        notify.notify("READY=1")
 
     def _summary(self) -> str:
         counts = {state: 0 for state in allocation.PromiseState}

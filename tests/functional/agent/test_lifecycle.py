@@ -202,10 +202,11 @@ def test_thirty_vms_that_start_at_once_are_all_served(
 
 
 def test_a_vm_confined_to_one_cache_pays_on_that_cache_alone(
-    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
+    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
 ) -> None:
+    wait_for(lambda: agent.get("/v1/health")["resctrl"]["mounted"], "the first pass")
     caches = agent.get("/v1/caches")["caches"]
-    assert len(caches) == 2, "this machine has one CPU only: the simulator can't give it two caches"
+    assert len(caches) == 2 and all(cache["cpus"] for cache in caches), "the simulator has two caches, and two CPUs"
     first = make_vm(EXCLUSIVE_4, cpuset=caches[0]["cpus"])
     second = make_vm({"hw:cache_ways": "6"}, cpuset=caches[1]["cpus"])
     assert wait_for_vm(first, "kept", caches=[caches[0]["id"]])["masks"].keys() == {str(caches[0]["id"])}
