@@ -141,7 +141,7 @@ def _make_control(mounted: Mounted, name: str, permissions: int, caller: Caller)
         mounted.free_closid(closid)
         raise
     directory = Directory(name, permissions, caller)
-    group = Group(directory, closid, rmid)
+    group = Group(directory, closid, rmid, event=mounted.default_event)
     directory.group = group
     group_files.fill(mounted, group, caller)
     if hardware.profile.monitoring:

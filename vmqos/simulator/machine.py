@@ -59,6 +59,7 @@ class Machine:
             parsed = options.parse(text, self.hardware.profile)
             if self._mounted is not None:
                 raise refusal(errno.EBUSY)
+            options.check_cdp(parsed, self.hardware.profile)
             root = Directory("", 0o555, _ROOT)
             mounted = Mounted(self.hardware, parsed, root)
             group_files.fill(mounted, mounted.default, _ROOT)

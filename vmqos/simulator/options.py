@@ -37,20 +37,26 @@ def parse(text: str, profile: Profile) -> MountOptions:
     """Read the options of ``mount -o`` (``rdt_parse_param``).
 
     :param text: names joined by commas; empty ones are skipped.
-    :raises OSError: ``EINVAL`` for an unknown option, a value where none belongs, or one that the machine
-        cannot give.
+    :raises OSError: ``EINVAL`` for an unknown option, a value where none belongs, or a bandwidth controller that
+        the machine cannot give.
     """
     names = [name for name in text.split(",") if name]
     if any(name not in _FIELDS for name in names):
         raise refusal(errno.EINVAL)
     options = MountOptions(**{_FIELDS[name]: True for name in names})
-    if (
-        (options.cdp and not (profile.l3 and profile.l3.cdp))
-        or (options.cdpl2 and not (profile.l2 and profile.l2.cdp))
-        or (options.mba_mbps and not _can_control_bandwidth(profile))
-    ):
+    if options.mba_mbps and not _can_control_bandwidth(profile):
         raise refusal(errno.EINVAL)
     return options
+
+
+def check_cdp(options: MountOptions, profile: Profile) -> None:
+    """Refuse CDP where the caches have none; the kernel looks at that after all else (``rdt_enable_ctx``).
+
+    :raises OSError: ``EINVAL``.
+    """
+    for wanted, cache in ((options.cdp, profile.l3), (options.cdpl2, profile.l2)):
+        if wanted and not (cache and cache.cdp):
+            raise refusal(errno.EINVAL)
 
 
 def _can_control_bandwidth(profile: Profile) -> bool:

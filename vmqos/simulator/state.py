@@ -45,7 +45,7 @@ class Group:
     children: list[Group] = field(default_factory=list)
     mon_data: Directory | None = None
     region: LockedRegion | None = None
-    event: str = "mbm_local_bytes"
+    event: str = ""
 
     @property
     def is_monitoring(self) -> bool:
@@ -67,12 +67,19 @@ class Mounted:
         self.width = name_width(self.schemas)
         self.status = LastCommandStatus()
         self.root = root
-        self.default = Group(root, cpus=set(hardware.online))
+        self.default = Group(root, cpus=set(hardware.online), event=self.default_event)
         root.group = self.default
         self.groups = [self.default]
         """The control groups, the newest first (``rdt_all_groups``)."""
         self._closids = min((schema.num_closids for schema in self.schemas), default=32)
         self._taken = {0}
+
+    @property
+    def default_event(self) -> str:
+        """What the bandwidth controller watches unless told otherwise (``mba_mbps_default_event``)."""
+        monitoring = self.hardware.profile.monitoring
+        local = monitoring is None or "mbm_local_bytes" in monitoring.events
+        return "mbm_local_bytes" if local else "mbm_total_bytes"
 
     @property
     def kernel(self) -> Kernel:
