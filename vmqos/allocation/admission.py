@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from vmqos.allocation import reasons
 from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
-from vmqos.allocation.model import Owner, WhenFull
+from vmqos.allocation.model import DEFAULT_GROUP, Owner, WhenFull
 from vmqos.allocation.packing import Piece
 from vmqos.allocation.room import Room, furnish
 from vmqos.allocation.world import World
@@ -87,7 +87,13 @@ def _room(
         if claim.group in world.groups and cache in claim.caches
     ]
     held = [Piece(claim.uuid, claim.has(cache), claim.held[cache]) for claim in exclusive if cache in claim.held]
-    return furnish(world.lines[cache], held, world.floor, max(granted, default=0), frozen)
+    line, most = world.lines[cache], max(granted, default=0)
+    room = furnish(line, held, world.floor, most, frozen)
+    if room.need.width < world.floor:
+        # Better the host on ways that were reserved since than no way for the host.
+        reserved = world.masks[DEFAULT_GROUP].get(cache, 0) & world.policy.reserved_ways.bits
+        room = furnish(line.with_company(reserved & line.every), held, world.floor, most, frozen)
+    return room
 
 
 def _grow(world: World, result: Admission, claim: ExclusiveClaim, barred: Collection[str]) -> None:
@@ -145,10 +151,10 @@ def _join(world: World, result: Admission, claim: SharedClaim, barred: Collectio
     if claim.group in barred or question in result.answered:
         return
     result.answered[question] = ""
-    before = {cache: result.rooms[cache].pool for cache in claim.caches}
+    before = {cache: result.rooms[cache].need.width for cache in claim.caches}
     for cache in claim.caches:
         result.rooms[cache].raise_pool(claim.ways)
-    if raised := frozenset(cache for cache in claim.caches if result.rooms[cache].pool > before[cache]):
+    if raised := frozenset(cache for cache in claim.caches if result.rooms[cache].need.width > before[cache]):
         result.changes.append((claim.group, raised))
 
 

@@ -9,53 +9,60 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from vmqos.allocation.line import Line, run, runs
+from vmqos.allocation.line import Line, Need, run, runs
 
 
-def fits(line: Line, lengths: Collection[int], pool: int) -> bool:
-    """Whether exclusive masks of these lengths fit beside a pool of at least ``pool`` ways.
-
-    :param pool: how many ways the default group needs; 0 where it needs none of the ways that may be promised.
-    """
-    total = sum(lengths)
-    if total > line.exclusive.bit_count() or total + pool > line.pool.bit_count():
+def fits(line: Line, lengths: Collection[int], need: Need) -> bool:
+    """Whether exclusive masks of these lengths fit beside the pool that is needed."""
+    total, width = sum(lengths), line.pool.bit_count()
+    clean = width - line.company.bit_count()
+    if total > line.exclusive.bit_count() or total + need.width > width or total + need.clean > clean:
         return False
     if line.sparse:
         return True
     wanted = sorted(lengths, reverse=True)
-    return any(_pack_into(_lengths(line.exclusive & ~place), wanted) for place in pool_places(line, pool))
+    return any(_pack_into(_lengths(line.exclusive & ~place), wanted) for place in _pools(line, need))
 
 
-def largest_pool(line: Line, lengths: Collection[int]) -> int:
-    """The most ways that a pool can have beside exclusive masks of these lengths; 0 if it can have no legal mask."""
+def largest_pool(line: Line, lengths: Collection[int], clean: int = 0) -> int:
+    """The most ways that a pool can have beside exclusive masks of these lengths; 0 if it can have no legal mask.
+
+    :param clean: how many of them must be without company.
+    """
     most = line.pool.bit_count() - sum(lengths)
-    return next((size for size in range(most, line.fewest - 1, -1) if fits(line, lengths, size)), 0)
+    return next((size for size in range(most, line.fewest - 1, -1) if fits(line, lengths, Need(size, clean))), 0)
 
 
-def largest_newcomer(line: Line, lengths: Collection[int], pool: int) -> int:
+def largest_newcomer(line: Line, lengths: Collection[int], need: Need) -> int:
     """The most ways that one more exclusive mask can have beside these and the pool; 0 if it can have no legal mask."""
-    most = line.pool.bit_count() - sum(lengths) - pool
-    return next((size for size in range(most, line.fewest - 1, -1) if fits(line, (*lengths, size), pool)), 0)
+    most = line.exclusive.bit_count() - sum(lengths)
+    return next((size for size in range(most, line.fewest - 1, -1) if fits(line, (*lengths, size), need)), 0)
 
 
-def unpromised(line: Line, lengths: Collection[int], pool: int) -> int:
+def unpromised(line: Line, lengths: Collection[int], need: Need) -> int:
     """How many ways can be promised exclusively beside these masks and the pool, to however many VMs; 0 or more."""
     total = sum(lengths)
     if line.sparse:
-        return max(0, min(line.exclusive.bit_count() - total, line.pool.bit_count() - total - pool))
+        clean = line.pool.bit_count() - line.company.bit_count()
+        left = (line.exclusive.bit_count(), line.pool.bit_count() - need.width, clean - need.clean)
+        return max(0, min(left) - total)
     wanted = sorted(lengths, reverse=True)
-    left = [line.exclusive & ~place for place in pool_places(line, pool)]
-    return max((ways.bit_count() - total for ways in left if _pack_into(_lengths(ways), wanted)), default=0)
+    gaps = [line.exclusive & ~place for place in _pools(line, need)]
+    return max((ways.bit_count() - total for ways in gaps if _pack_into(_lengths(ways), wanted)), default=0)
 
 
-def pool_places(line: Line, size: int) -> Iterator[int]:
-    """Each run of that size which the pool may have; the empty one alone if the size is 0."""
-    if not size:
+def _pools(line: Line, need: Need) -> Iterator[int]:
+    """From each way on, the shortest run that is pool enough; the empty one alone if none is needed."""
+    if not need.width:
         yield 0
         return
     for start, length in runs(line.pool):
-        for first in range(start, start + length - size + 1):
-            yield run(first, size)
+        for first in range(start, start + length):
+            for size in range(need.width, start + length - first + 1):
+                place = run(first, size)
+                if (place & ~line.company).bit_count() >= need.clean:
+                    yield place
+                    break
 
 
 def _lengths(ways: int) -> list[int]:

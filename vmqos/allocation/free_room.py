@@ -44,7 +44,7 @@ def free_ways(capabilities: Capabilities, layout: Layout, policy: Policy) -> dic
             min(class_ways(name) or 0, world.masks[name].get(cache, 0).bit_count()) for name in world.named(Owner.CLASS)
         ]
         room = furnish(line, held, world.floor, max(granted, default=0))
-        total = unpromised(room.line, room.lengths(), room.pool) if not room.closed else 0
+        total = unpromised(room.line, room.lengths(), room.need) if not room.closed else 0
         one = room.most("")
         found[cache] = FreeRoom(total if one else 0, one)
     return found

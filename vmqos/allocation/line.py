@@ -44,12 +44,26 @@ def union(sets: Iterable[int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Need:
+    """What the pool must have: the default group's mask, in which the classes' masks lie.
+
+    :ivar width: how many ways; 0 where it can have none.
+    :ivar clean: how many of these without the company of a foreign group.
+    """
+
+    width: int
+    clean: int
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """What one cache has to give.
 
     :ivar every: every way of the cache.
-    :ivar pool: the ways that may be promised at all: no foreign group holds them, the operator reserved none of them.
-    :ivar exclusive: those of ``pool`` that a VM may have for itself.
+    :ivar pool: the ways that the default group may have.
+    :ivar company: those of ``pool`` that it has now together with a foreign group. It need not leave them, and goes to
+        no others of that kind.
+    :ivar exclusive: those of ``pool`` that a VM may have for itself, none of ``company`` among them.
     :ivar shareable: the ways that I/O fills too.
     :ivar fewest: the fewest ways a mask may have, 1 or more.
     :ivar sparse: whether a mask may have gaps.
@@ -57,6 +71,7 @@ class Line:
 
     every: int
     pool: int
+    company: int
     exclusive: int
     shareable: int
     fewest: int
@@ -69,7 +84,12 @@ class Line:
 
     def without(self, ways: int) -> Line:
         """The same line where nobody can be given these ways."""
-        return replace(self, pool=self.pool & ~ways, exclusive=self.exclusive & ~ways)
+        return replace(self, pool=self.pool & ~ways, company=self.company & ~ways, exclusive=self.exclusive & ~ways)
+
+    def with_company(self, ways: int) -> Line:
+        """The same line where the default group may stay on these ways, which are not to be promised."""
+        ways &= ~self.pool
+        return replace(self, pool=self.pool | ways, company=self.company | ways)
 
     def legal(self, ways: int) -> bool:
         """Whether the kernel takes the set as a mask (:meth:`vmqos.resctrl.capabilities.CacheResource.check`)."""

@@ -2,9 +2,9 @@
 """Where on one cache each exclusive mask and the shared pool lie, with as few moved masks as possible.
 
 A mask that keeps its place, grows around it or shrinks within it is not moved. Among the packings with the fewest moved
-masks the one is taken that gives out the fewest ways of I/O, then the one with the largest pool, then the one with the
-most ways of I/O in the pool, then the first in a fixed order of patterns. Only the first of these asks where masks are
-now; so a plan that is made anew between two moves of an earlier plan finds the same packing.
+masks the one is taken that gives out the fewest ways of I/O, then the one with the largest pool, then the one whose
+pool has the least company and the most ways of I/O, then the first in a fixed order of patterns. Only the first of
+these asks where masks are now; so a plan that is made anew between two moves of an earlier plan finds the same packing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vmqos.allocation.line import Line, lowest, run, take, union
+from vmqos.allocation.line import Line, Need, lowest, run, take, union
 
 _POOL, _LOOSE, _NOTHING = -1, -2, -3
 _WEIGHT = 64
@@ -45,8 +45,8 @@ class Packing:
     masks: dict[str, int]
 
 
-def pack(line: Line, pieces: Sequence[Piece], pool: int) -> Packing:
-    """Place every piece, and a pool of at least ``pool`` ways.
+def pack(line: Line, pieces: Sequence[Piece], need: Need) -> Packing:
+    """Place every piece, and the pool.
 
     :param pieces: those that come first get the lower places among equals.
     :raises ValueError: if they do not fit (:func:`vmqos.allocation.fitting.fits`).
@@ -54,10 +54,10 @@ def pack(line: Line, pieces: Sequence[Piece], pool: int) -> Packing:
     if line.sparse:
         return _scatter(line, pieces)
     for moves in range(len(pieces) + 1):
-        found = _Search(line, pieces, pool, moves).find()
+        found = _Search(line, pieces, need, moves).find()
         if found is not None:
             return found
-    raise ValueError(f"masks of {[piece.length for piece in pieces]} ways and a pool of {pool} do not fit")
+    raise ValueError(f"masks of {[piece.length for piece in pieces]} ways and a pool with {need} do not fit")
 
 
 def _scatter(line: Line, pieces: Sequence[Piece]) -> Packing:
@@ -117,10 +117,10 @@ class _Choice:
 class _Search:
     """Dynamic programming over the ways of one cache, with at most ``moves`` moved masks."""
 
-    def __init__(self, line: Line, pieces: Sequence[Piece], pool: int, moves: int) -> None:
+    def __init__(self, line: Line, pieces: Sequence[Piece], need: Need, moves: int) -> None:
         self._line = line
         self._pieces = pieces
-        self._pool = pool
+        self._need = need
         self._lengths = sorted({piece.length for piece in pieces}, reverse=True)
         self._starts = {index: _kept_starts(line, piece) for index, piece in enumerate(pieces) if piece.held}
         self._starts = {index: starts for index, starts in self._starts.items() if starts}
@@ -162,7 +162,7 @@ class _Search:
             return None if found is None else found[0]
         best: tuple[int, _Choice | None] | None = None
         if state.way >= self._line.width:
-            if not any(state.loose) and (state.pooled or not self._pool):
+            if not any(state.loose) and (state.pooled or not self._need.width):
                 best = (0, None)
         else:
             for choice, cost in self._choices(state):
@@ -178,7 +178,7 @@ class _Search:
             place = run(state.way, length)
             if place & ~self._line.exclusive:
                 continue
-            cost = (place & self._line.shareable).bit_count() * _WEIGHT * _WEIGHT
+            cost = (place & self._line.shareable).bit_count() * _WEIGHT**3
             for index, starts in self._starts.items():
                 unsettled = not state.kept >> index & 1
                 if unsettled and self._pieces[index].length == length and state.way in starts:
@@ -187,10 +187,14 @@ class _Search:
                 loose = tuple(count - (other == number) for other, count in enumerate(state.loose))
                 yield from self._put(state, _LOOSE, length, loose, state.kept, cost)
         if not state.pooled:
-            free = ~(self._line.pool >> state.way)
-            for length in range(lowest(free), max(self._pool, self._line.fewest) - 1, -1):
-                shared = (run(state.way, length) & self._line.shareable).bit_count()
-                yield from self._put(state, _POOL, length, state.loose, state.kept, -length * _WEIGHT - shared)
+            longest = lowest(~(self._line.pool >> state.way))
+            for length in range(longest, max(self._need.width, self._line.fewest) - 1, -1):
+                place = run(state.way, length)
+                company = (place & self._line.company).bit_count()
+                if length - company >= self._need.clean:
+                    shareable = (place & self._line.shareable).bit_count()
+                    cost = (company - length * _WEIGHT) * _WEIGHT - shareable
+                    yield from self._put(state, _POOL, length, state.loose, state.kept, cost)
         yield from self._put(state, _NOTHING, 0, state.loose, state.kept, 0)
 
     def _put(
@@ -209,7 +213,7 @@ class _Search:
         if moves < 0 or -sum(count for count in loose if count < 0) > moves:
             return
         pooled = state.pooled or what == _POOL
-        room = (self._line.pool >> end).bit_count() if end < self._line.width else 0
+        room = (self._line.exclusive >> end).bit_count() if end < self._line.width else 0
         if sum(count * size for count, size in zip(loose, self._lengths, strict=True) if count > 0) > room:
             return
         yield _Choice(what, length, _State(end, loose, kept, pooled, moves)), cost

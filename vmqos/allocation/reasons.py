@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from vmqos.allocation.fitting import largest_newcomer
-from vmqos.allocation.line import Line
+from vmqos.allocation.line import Line, Need
 from vmqos.allocation.model import Owner, WhenFull
 from vmqos.allocation.room import Room
 from vmqos.allocation.world import World
@@ -35,7 +35,7 @@ def shortage(world: World, rooms: Mapping[int, Room], short: Sequence[int], uuid
     begin = f"{_cache(cache)} has {most or 'no'} {_ways(most)} to give in one piece" if not line.sparse else (
         f"{_cache(cache)} has {most or 'no'} {_ways(most)} to give"
     )  # fmt: skip
-    ever = largest_newcomer(line, (), world.floor)
+    ever = largest_newcomer(line, (), Need(world.floor, world.floor))
     parts = [f"{begin} and {asked} {_are(asked)} asked for: {_account(world, cache, room, uuid)}"]
     if asked > ever:
         parts.append(f"with no other VM there it would be {ever}")
@@ -114,16 +114,17 @@ def _account(world: World, cache: int, room: Room, uuid: str) -> str:
     parts = []
     if others := room.taken(uuid):
         parts.append(f"{others} {_are(others)} other VMs'")
-    if room.pool < room.floor:
+    kept = room.need.width
+    if room.need.clean < room.floor:
         parts.append(
-            f"the default group can have {room.pool} and nothing is given out before it has {room.floor} "
+            f"the default group can have {room.need.clean} and nothing is given out before it has {room.floor} "
             f"([allocation] default_ways_min = {policy.default_ways_min})"
         )
-    elif room.pool > world.floor:
-        parts.append(f"{room.pool} stay with the default group and the classes that share it")
+    elif kept > world.floor:
+        parts.append(f"{kept} stay with the default group and the classes that share it")
     else:
         parts.append(
-            f"{room.pool} {'stays' if room.pool == 1 else 'stay'} with the default group "
+            f"{kept} {'stays' if kept == 1 else 'stay'} with the default group "
             f"([allocation] default_ways_min = {policy.default_ways_min})"
         )
     if io := (line.pool & ~line.exclusive).bit_count():

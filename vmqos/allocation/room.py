@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from vmqos.allocation.fitting import fits, largest_newcomer, largest_pool
-from vmqos.allocation.line import Line, union
+from vmqos.allocation.line import Line, Need, union
 from vmqos.allocation.packing import Piece
 
 
@@ -19,21 +19,21 @@ class Room:
     :ivar pieces: the exclusive masks that the planner places, by VM.
     :ivar stuck: the exclusive masks that can't be placed where they should be, and stay where they are, by VM.
     :ivar floor: how many ways the pool has to have before anything is promised exclusively (rule 2).
-    :ivar pool: how many it surely has: the floor, and what classes were granted, as far as there is room.
+    :ivar need: what it surely has: the floor, and what classes were granted, as far as there is room.
     :ivar frozen: whether no promise can be added.
     """
 
     line: Line
-    pieces: dict[str, Piece] = field(default_factory=dict)
-    stuck: dict[str, int] = field(default_factory=dict)
-    floor: int = 0
-    pool: int = 0
+    pieces: dict[str, Piece]
+    stuck: dict[str, int]
+    floor: int
+    need: Need
     frozen: bool = False
 
     @property
     def closed(self) -> bool:
         """Whether no way can be promised exclusively."""
-        return self.frozen or self.pool < self.floor
+        return self.frozen or self.need.clean < self.floor
 
     def lengths(self, without: str = "") -> tuple[int, ...]:
         """The lengths of the masks to be placed."""
@@ -47,18 +47,19 @@ class Room:
         """Whether the VM's mask can have that length."""
         if key in self.stuck or self.closed:
             return False
-        return fits(self.line, (*self.lengths(key), length), self.pool)
+        return fits(self.line, (*self.lengths(key), length), self.need)
 
     def most(self, key: str) -> int:
         """The longest mask that the VM can have now."""
         if key in self.stuck or self.closed:
             return 0
-        return largest_newcomer(self.line, self.lengths(key), self.pool)
+        return largest_newcomer(self.line, self.lengths(key), self.need)
 
     def raise_pool(self, ways: int) -> None:
         """Promise the pool so many ways, or as many as there can be."""
-        if ways > self.pool:
-            self.pool = max(self.pool, min(ways, largest_pool(self.line, self.lengths())))
+        if ways > self.need.width:
+            most = largest_pool(self.line, self.lengths(), self.need.clean)
+            self.need = Need(max(self.need.width, min(ways, most)), self.need.clean)
 
 
 def furnish(line: Line, held: Sequence[Piece], floor: int, granted: int = 0, frozen: bool = False) -> Room:
@@ -76,21 +77,24 @@ def furnish(line: Line, held: Sequence[Piece], floor: int, granted: int = 0, fro
     stuck = {key: line.best_part(piece.held, piece.length, (line.exclusive, line.pool)) for key, piece in amiss.items()}
     pieces = {piece.key: piece for piece in held if piece.key not in stuck}
     asked = max(floor, granted)
-    pool = _pool(line, pieces, stuck, asked)
+    need = _need(line, pieces, stuck, floor, asked)
     if not frozen:
-        everyone = [piece.length for piece in held]
-        if fits(line, everyone, pool):
+        if fits(line, [piece.length for piece in held], need):
             pieces, stuck = {piece.key: piece for piece in held}, {}
         for key in list(stuck):
             others = {other: mask for other, mask in stuck.items() if other != key}
             lengths = [piece.length for piece in (*pieces.values(), amiss[key])]
-            if fits(line.without(union(others.values())), lengths, pool):
+            if fits(line.without(union(others.values())), lengths, need):
                 stuck = others
                 pieces[key] = amiss[key]
-        pool = _pool(line, pieces, stuck, asked)
-    return Room(line.without(union(stuck.values())), pieces, stuck, floor, pool, frozen)
+        need = _need(line, pieces, stuck, floor, asked)
+    return Room(line.without(union(stuck.values())), pieces, stuck, floor, need, frozen)
 
 
-def _pool(line: Line, pieces: Mapping[str, Piece], stuck: Mapping[str, int], asked: int) -> int:
+def _need(line: Line, pieces: Mapping[str, Piece], stuck: Mapping[str, int], floor: int, asked: int) -> Need:
+    """What the pool can have of what is asked for it, the width first."""
+    left = line.without(union(stuck.values()))
     lengths = [piece.length for piece in pieces.values()]
-    return min(asked, largest_pool(line.without(union(stuck.values())), lengths))
+    width = min(asked, largest_pool(left, lengths))
+    clean = range(min(floor, width), -1, -1)
+    return Need(width, next((ways for ways in clean if fits(left, lengths, Need(width, ways))), 0))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from vmqos.allocation.admission import Admission
 from vmqos.allocation.claims import Claim
-from vmqos.allocation.line import run, runs, union
+from vmqos.allocation.line import union
 from vmqos.allocation.model import DEFAULT_GROUP, Owner
 from vmqos.allocation.packing import pack
 from vmqos.allocation.world import World
@@ -45,7 +45,7 @@ def build(world: World, claims: Sequence[Claim], admission: Admission) -> Target
     own = set()
     for cache, room in admission.rooms.items():
         pieces = sorted(room.pieces.values(), key=lambda piece: rank[piece.key])
-        packing = pack(room.line, pieces, room.pool)
+        packing = pack(room.line, pieces, room.need)
         exclusive = {group_of[uuid]: mask for uuid, mask in (*packing.masks.items(), *room.stuck.items())}
         default = _default(world, cache, packing.pool, union(exclusive.values()))
         for name in masks:
@@ -58,7 +58,7 @@ def build(world: World, claims: Sequence[Claim], admission: Admission) -> Target
     return Target(
         masks=masks,
         own=frozenset(own),
-        keep={cache: room.pool for cache, room in admission.rooms.items()},
+        keep={cache: room.need.width for cache, room in admission.rooms.items()},
         guarded=frozenset(name for name in group_of.values() if _can_be_guarded(world, masks, own, name)),
         created=tuple(name for name in needed if name not in world.groups),
         retired=retired,
@@ -70,26 +70,19 @@ def _uuid(group_of: Mapping[str, str], name: str) -> str:
 
 
 def _default(world: World, cache: int, pool: int, taken: int) -> int:
-    """The default group's ways: the pool, and what it shares with foreign groups already.
-
-    A foreign group never gets company that it did not have, and the default group leaves it only where it must.
-    """
+    """The default group's ways: the pool; where nothing is left for it, whatever is nobody's own."""
     line, now = world.lines[cache], world.masks[DEFAULT_GROUP].get(cache, 0)
-    reserved = world.policy.reserved_ways.bits
-    wanted = (line.pool | now & world.foreign(cache) & ~reserved) & ~taken
-    if pool and not line.sparse:
-        return next(run(*place) for place in runs(wanted) if run(*place) & pool)
+    if line.legal(pool):
+        return pool
     guarded = world.ways((name for name in world.named(Owner.FOREIGN) if world.groups[name].exclusive), cache)
-    for ways in (wanted, line.every & ~taken & ~guarded):
-        if size := line.largest(ways):
-            return line.best_part(ways, size, (line.pool, now))
-    return now
+    free = line.every & ~taken & ~guarded
+    return line.best_part(free, line.largest(free), (line.pool, now)) or now
 
 
 def _class(world: World, cache: int, name: str, default: int, cap: int) -> int:
     """A class's ways: as many of the default group's as its cap allows, and rather those that it has."""
     line, now = world.lines[cache], world.masks.get(name, {}).get(cache, 0)
-    return line.best_part(default, min(cap, default.bit_count()), (now, line.pool, ~line.shareable)) or default
+    return line.best_part(default, min(cap, default.bit_count()), (now, ~line.company, ~line.shareable)) or default
 
 
 def _can_be_guarded(world: World, masks: Mapping[str, Mapping[int, int]], own: set[tuple[str, int]], name: str) -> bool:

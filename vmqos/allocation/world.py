@@ -65,7 +65,9 @@ def look(capabilities: Capabilities, l3: CacheResource, layout: Layout, policy: 
     lines = {}
     for cache in l3.cache_ids:
         taken = union(masks[name].get(cache, 0) for name, group in groups.items() if group.owner is Owner.FOREIGN)
-        pool = every & ~taken & ~policy.reserved_ways.bits
-        exclusive = pool if policy.use_shareable_ways else pool & ~shareable
-        lines[cache] = Line(every, pool, exclusive, shareable, fewest, l3.sparse_masks)
+        reserved = policy.reserved_ways.bits
+        clean = every & ~taken & ~reserved
+        exclusive = clean if policy.use_shareable_ways else clean & ~shareable
+        company = masks[DEFAULT_GROUP].get(cache, 0) & taken & ~reserved
+        lines[cache] = Line(every, clean | company, company, exclusive, shareable, fewest, l3.sparse_masks)
     return World(capabilities, policy, groups, masks, lines, fewest)
