@@ -179,7 +179,6 @@ def main() -> None:
         record("vm-list.txt", host.vmqos("vm", "list"))
         record("vm-list-value.txt", host.vmqos("vm", "list", "-f", "value", "-c", "Name", "-c", "State"))
         record("vm-show.txt", host.vmqos("vm", "show", "web-1", width=110))
-        record("vm-show-pending.txt", host.vmqos("vm", "show", "big-1"))
         record("api-vm.json", host.json(f"/v1/vms/{uuid_of('web-1')}"))
         record("api-caches.json", host.json("/v1/caches"))
         record("api-capabilities.json", host.json("/v1/capabilities"))

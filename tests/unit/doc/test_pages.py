@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.unit.doc.pages import CHECKOUT, SOURCE, written
+from vmqos.allocation import PromiseState
+from vmqos.openstack import extra_specs
+from vmqos.simulator.profiles import PROFILES
+
+MADE_BY_A_BUILD = ("doc/build/",)
+
+
+def text_of(*parts: str) -> str:
+    return SOURCE.joinpath(*parts).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", written(), ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_a_file_of_the_tree_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(r"(?:``|`|\()((?:doc|etc|tests|tools)/[^`)\s]*)(?:``|`|\))", page.read_text(encoding="utf-8"))
+    missing = [name for name in named if not name.startswith(MADE_BY_A_BUILD) and not (CHECKOUT / name).exists()]
+    assert not missing or page.name == "style.rst"
+
+
+@pytest.mark.parametrize("page", written(), ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_a_page_tells_nothing_of_the_machine_it_was_written_on(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert str(CHECKOUT) not in text and "vmqos-lab" not in text
+
+
+@pytest.mark.parametrize("example", sorted((SOURCE / "examples").iterdir()), ids=lambda path: path.name)
+def test_an_example_is_shown_somewhere_and_tells_nothing_of_the_machine_it_was_recorded_on(example: Path) -> None:
+    assert any(f"examples/{example.name}" in page.read_text(encoding="utf-8") for page in written())
+    text = example.read_text(encoding="utf-8")
+    assert str(CHECKOUT) not in text and "vmqos-lab" not in text and "Traceback" not in text
+
+
+def test_the_guide_tells_of_every_extra_spec_whether_it_is_acted_on() -> None:
+    rows = re.findall(r"^   \* - (.*?)\n((?:     .*\n)+)", text_of("operator", "flavors.rst"), re.MULTILINE)
+    told = {}
+    for keys, cells in rows[1:]:
+        acted_on = cells.rstrip().endswith("- yes")
+        told.update(dict.fromkeys(re.findall(r"``(hw:\w+)``", keys), acted_on))
+    assert told == {key.name: key.name in extra_specs.SUPPORTED for key in extra_specs.KEYS}
+
+
+def test_the_guide_explains_every_state() -> None:
+    explained = set(re.findall(r"^   \* - ``(\w+)``$", text_of("operator", "states.rst"), re.MULTILINE))
+    assert explained == {state.value for state in PromiseState}
+
+
+def test_the_guide_lists_every_machine_of_the_simulator() -> None:
+    listed = text_of("examples", "simulate-list-profiles.txt").splitlines()
+    assert [line.split()[0] for line in listed] == list(PROFILES), "record the examples anew: doc/record_examples.py"
+
+
+def test_the_api_reference_explains_every_field_that_the_commands_rely_on() -> None:
+    from vmqos.cli import contract
+
+    explained = set(re.findall(r"``([a-z_]+)``", text_of("reference", "http-api.rst")))
+    for kind in (
+        contract.DetailedVm,
+        contract.Cache,
+        contract.CacheGroup,
+        contract.Task,
+        contract.Plan,
+        contract.Verdict,
+    ):
+        assert kind.__required_keys__ <= explained, kind.__name__
