@@ -199,7 +199,7 @@ def what_if(snapshot: Snapshot, wants: CacheRequest) -> Json:
     return {
         "verdict": _verdict(verdict),
         "steps": [act.describe(step) for step in (*plan.prepare, *plan.retire)],
-        "moves": sorted(_moved(now, plan)),
+        "moves": sorted(_moved(snapshot, plan)),
     }
 
 
@@ -208,12 +208,20 @@ def _verdict(verdict: Verdict) -> Json:
     return {"state": verdict.state.value, "reason": verdict.reason, "group": group, "masks": _masks(verdict.masks)}
 
 
-def _moved(now: ResctrlView, plan: Plan) -> set[str]:
-    """UUIDs of the VMs whose ways the plan would change."""
-    ours = {group.name for group in now.layout.groups if group.owner is Owner.VM}
+def _moved(snapshot: Snapshot, plan: Plan) -> set[str]:
+    """UUIDs of the VMs whose promised ways the plan would change.
+
+    On caches where a VM can't run its group follows the default group; that is no change for the VM.
+    """
     prefix = allocation.vm_group("")
+    changed = {
+        (step.group.removeprefix(prefix), cache)
+        for step in plan.prepare
+        if isinstance(step, WriteMasks)
+        for cache in step.masks
+    }
     return {
-        step.group.removeprefix(prefix) for step in plan.prepare if isinstance(step, WriteMasks) and step.group in ours
+        uuid for uuid, outcome in snapshot.outcomes.items() if any((uuid, cache) in changed for cache in outcome.masks)
     }
 
 
