@@ -12,7 +12,6 @@ from oslo_config import cfg
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.conf.opts import SECTIONS
 
-
 _NOTATIONS = {"reserved_ways": "a hexadecimal mask, such as c00", "socket_mode": "octal permissions, such as 660"}
 _FILE = re.compile(r"LocationInfo\(.*?detail='(.*?)'\)")
 """Where oslo.config says in its error's text that the value came from; the error itself does not carry it."""
