@@ -35,9 +35,9 @@ class RmidAllocator:
         self._has_limbo = has_limbo
 
     @property
-    def in_limbo(self) -> frozenset[int]:
-        """The RMIDs that wait for their lines to drain."""
-        return frozenset(self._waiting)
+    def in_limbo(self) -> tuple[int, ...]:
+        """The RMIDs that wait for their lines to drain, the longest waiting first."""
+        return tuple(self._waiting)
 
     @property
     def free(self) -> tuple[int, ...]:
@@ -81,6 +81,12 @@ class RmidAllocator:
                     self._drained(rmid, domain)
             # Looking at a time long past would find what is true now again and again.
             self._next_check[domain] = max(at, now - CHECK_INTERVAL) + CHECK_INTERVAL
+
+    def release(self, rmid: int) -> None:
+        """Let one RMID leave limbo as if its lines had just been seen to be gone everywhere."""
+        for domain, busy in self._busy.items():
+            if rmid in busy:
+                self._drained(rmid, domain)
 
     def set_online(self, domain: int, online: bool) -> None:
         """A cache came or went; what waited for one that went, waits no longer."""

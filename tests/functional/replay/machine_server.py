@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A simulated machine in a process of its own that lasts over several mounts and obeys the replay.
 
-The replay plays the hardware: it switches CPUs, makes counters unreadable and says how time passes. One JSON
-request a line on standard input, one answer a line on standard output. The machine's profile is the first
-line, pickled in base 64.
+The replay plays the hardware: it switches CPUs, makes counters unreadable and says which cache lines are gone.
+Time stands still. One JSON request a line on standard input, one answer a line on standard output; the machine's
+profile is the first line, pickled in base 64.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ class Server:
     """Handlers of the requests."""
 
     def __init__(self, profile: Profile) -> None:
-        self._now = 0.0
-        self.machine = Machine(profile, ProcFs(), lambda: self._now)
+        self.machine = Machine(profile, ProcFs(), lambda: 0.0)
         self.to_mount: queue.Queue[str | None] = queue.Queue()
 
     def mount(self, mountpoint: str, options: str) -> None:
@@ -44,20 +43,12 @@ class Server:
         """Switch a CPU."""
         self.machine.set_online(cpu, online)
 
-    def advance(self, seconds: float) -> None:
-        """Let time pass."""
+    def leave_limbo(self, count: int | None) -> None:
+        """Let so many RMIDs leave limbo, or all, the lowest first: their lines are gone."""
         with self.machine.lock:
-            self._now += seconds
-            self.machine.hardware.check_limbo()
-
-    def drain(self) -> None:
-        """Let the cache lines of every RMID in limbo go, and the time until the kernel has seen it."""
-        with self.machine.lock:
-            hardware = self.machine.hardware
-            for rmid in hardware.rmids.in_limbo:
-                for domain in hardware.l3_online:
-                    hardware.counters.counter(rmid, domain).occupancy = 0.0
-        self.advance(3.0)
+            rmids = self.machine.hardware.rmids
+            for rmid in sorted(rmids.in_limbo[:count]):
+                rmids.release(rmid)
 
     def rmids(self) -> dict[str, int]:
         """How many RMIDs are free and in limbo."""

@@ -21,7 +21,7 @@ COUNTERS = ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
 UNJUDGED: tuple[tuple[str, Callable[[Record], bool]], ...] = (
     (
         "no answer of resctrl's",
-        lambda record: record["op"] in ("env", "cache", "stat-mountpoint", "dmesg"),
+        lambda record: record["op"] in ("env", "cache", "stat-mountpoint", "dmesg", "script-error"),
     ),
     (
         "a measurement",

@@ -19,6 +19,9 @@ RECORDED_ROOT = "/sys/fs/resctrl"
 _ABOUT_TASKS = re.compile(r"No task|processing task|to move task|parsing error pid|Invalid pid")
 _OPEN = "-open-fd-of-removed"
 _NOT_GROUPS = {"info", "mon_groups", "mon_data"}
+_OF_THE_ROOT = _NOT_GROUPS | {
+    *("cpus", "cpus_list", "ctrl_hw_id", "mba_MBps_event", "mode", "mon_hw_id", "schemata", "size", "tasks")
+}
 
 
 class Stage:
@@ -64,25 +67,25 @@ class Stage:
             self._sweep(records, number, previous)
         if record["op"] == "rmdir" and refused(record) is None:
             self._hold(records, number)
-        if record["op"] in ("mkdir", "mkdir-until") and self.mounted:
+        leaves_lock_setup = record["op"] == "write" and record["path"].endswith("/mode")
+        if (record["op"] in ("mkdir", "mkdir-until") or leaves_lock_setup) and self.mounted:
             self._let_limbo_pass(record, previous)
 
     def _sweep(self, records: Sequence[Record], number: int, previous: Record | None) -> None:
         """Remove every group where the script did so without a record.
 
-        It does at the end of a section, unless the next one goes on with a group; and wherever a mkdir that was
-        recorded as successful or a listing says so.
+        It does at the end of a section, unless the next one goes on with a group; before it makes a group that exists;
+        and before it lists the root's groups or monitoring groups and finds none.
         """
         record = records[number]
         if previous is not None and previous["sec"] != record["sec"]:
             if not self._goes_on(records, number):
                 self.remove_groups()
-        elif record["op"] == "mkdir" and refused(record) is None and os.path.isdir(self.path(record["path"])):
+            return
+        made_again = record["op"] == "mkdir" and refused(record) is None and os.path.isdir(self.path(record["path"]))
+        none_listed = record["op"] == "listdir" and record["path"] in ("", "mon_groups") and not _groups_listed(record)
+        if made_again or none_listed:
             self.remove_groups()
-        elif record["op"] == "listdir" and record["path"] in ("", "mon_groups") and refused(record) is None:
-            ours = set(self.groups_in(record["path"]))
-            if ours and not ours & set(record["ret"]):
-                self.remove_groups()
 
     def _goes_on(self, records: Sequence[Record], number: int) -> bool:
         """Whether a section uses a group that exists before it makes one of that name."""
@@ -112,20 +115,25 @@ class Stage:
             self.machine.do("hold_device", path, True)
 
     def _let_limbo_pass(self, record: Record, previous: Record | None) -> None:
-        """Let time pass where the recording shows that an RMID had left limbo.
+        """Let RMIDs leave limbo where the recording shows that they had.
 
-        When lines have drained is the hardware's matter, and when the kernel looks is the clock's: the replay's
-        clock stands still but for this.
+        When lines have drained is the hardware's matter, and when the kernel looks is the clock's. So time stands
+        still until a free RMID is needed; then all are let go, or, if the section shows later that some were still
+        in limbo, no more than are needed.
         """
         rmids = self.machine.do("rmids")
-        if not rmids["limbo"]:
-            return
         none_was_in_limbo = record["op"] == "mkdir-until" or (
             refused(record) == "ENOSPC" and _says_out_of_rmids(record, previous)
         )
-        one_had_left_limbo = refused(record) is None and not rmids["free"]
-        if none_was_in_limbo or one_had_left_limbo:
-            self.machine.do("drain")
+        if none_was_in_limbo:
+            self.machine.do("leave_limbo", None)
+        elif refused(record) is None and not rmids["free"]:
+            busy_later = any(
+                refused(later) == "EBUSY" and later["op"] == "mkdir"
+                for later in self._later
+                if later["sec"] == record["sec"]
+            )
+            self.machine.do("leave_limbo", 1 if busy_later else None)
 
     def attributes_later(self, path: str) -> Record:
         """What a later listing shows of a path whose mode or owner is changed now."""
@@ -262,6 +270,11 @@ class Stage:
     def task_data(self, path: str, data: str) -> str:
         """What to write where the recording wrote ``data``: to a ``tasks`` file, the stand-ins' ids."""
         return self.ids.translate(data) if os.path.basename(path) == "tasks" else data
+
+
+def _groups_listed(record: Record) -> set[str]:
+    """The groups in a recorded listing of the root or its ``mon_groups``."""
+    return set() if refused(record) else set(record["ret"]) - _OF_THE_ROOT
 
 
 def _says_out_of_rmids(record: Record, previous: Record | None) -> bool:

@@ -48,7 +48,7 @@ def test_a_dirty_rmid_waits_for_every_cache() -> None:
     rmids = RmidAllocator(2, [0, 1])
     rmids.give_back(rmids.take(), 0.0)
     rmids.check(5.0, lambda rmid, domain: domain == 1)
-    assert rmids.in_limbo == {1}
+    assert rmids.in_limbo == (1,)
     rmids.check(6.0, clean)
     assert rmids.free == (1,)
 
@@ -59,6 +59,14 @@ def test_what_waits_for_a_cache_that_goes_offline_waits_no_longer() -> None:
     rmids.check(1.0, lambda rmid, domain: domain == 1)
     rmids.set_online(1, False)
     assert rmids.free == (1,)
+
+
+def test_one_can_be_let_out_of_limbo() -> None:
+    rmids = RmidAllocator(3, [0, 1])
+    for rmid in (rmids.take(), rmids.take()):
+        rmids.give_back(rmid, 0.0)
+    rmids.release(2)
+    assert (rmids.free, rmids.in_limbo) == ((2,), (1,))
 
 
 def test_without_occupancy_there_is_no_limbo() -> None:
@@ -87,5 +95,5 @@ def test_no_rmid_is_lost_or_given_out_twice(steps: list[bool], count: int) -> No
             held.add(rmid)
         elif held:
             rmids.give_back(held.pop(), now)
-        assert held | set(rmids.free) | rmids.in_limbo == set(range(1, count))
+        assert held | set(rmids.free) | set(rmids.in_limbo) == set(range(1, count))
         assert len(held) + len(rmids.free) + len(rmids.in_limbo) == count - 1
