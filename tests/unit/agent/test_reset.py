@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vmqos.agent import reset
@@ -52,6 +52,7 @@ def test_the_default_group_gets_back_what_nobody_else_holds(
 MASKS = st.integers(1, ALL)
 
 
+@settings(deadline=None)
 @given(
     MASKS, st.dictionaries(st.sampled_from([VM, "vmqos.shared-ways2", "libvirt", "pqos"]), MASKS), MASKS, st.booleans()
 )

@@ -61,7 +61,8 @@ def serving(application: Callable[..., Any], path: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # The loop's own thread closes the server: closed from here, its select() would find a dead descriptor.
+        # First the workers, which wake the loop when they are done; then the loop closes the server itself. In any
+        # other order somebody uses a descriptor that is closed, or by then another's.
+        server.task_dispatcher.shutdown()
         server.trigger.pull_trigger(server.close)
         thread.join(10)
-        server.task_dispatcher.shutdown()
