@@ -103,10 +103,9 @@ def libvirt_host(_session_libvirt: PrivateLibvirt) -> Iterator[PrivateLibvirt]:
     yield _session_libvirt
     if _session_libvirt.pid is None:
         _session_libvirt.start()
-    connection = _session_libvirt.connect()
+    connection = _session_libvirt.connection()
     for domain in connection.listAllDomains():
         vms.remove(connection, domain.UUIDString())
-    connection.close()
 
 
 @pytest.fixture
@@ -176,23 +175,15 @@ def agent(make_agent: MakeAgent) -> Agent:
 
 
 @pytest.fixture
-def make_vm(libvirt_host: PrivateLibvirt, virt_type: str) -> Iterator[MakeVm]:
+def make_vm(libvirt_host: PrivateLibvirt, virt_type: str) -> MakeVm:
     """See :class:`MakeVm`."""
-    connections: list[libvirt.virConnect] = []
 
     def make(extra_specs: Mapping[str, str] | None = NOTHING_ASKED, **fields: Any) -> vms.RunningVm:
-        # One of its own for each VM: libvirtd may have been restarted since the last, and a connection notices late.
-        connections.append(libvirt_host.connect())
         name = fields.pop("name", f"instance-{next(_numbers):08x}")
         flavor = fields.pop("flavor", vms.Flavor("test", extra_specs))
-        vm = vms.Vm(name=name, flavor=flavor, **{"virt_type": virt_type, **fields})
-        domain = vms.start(connections[-1], vm)
-        return vms.RunningVm(vm.uuid, vm.name, domain, libvirt_host.run_dir)
+        return vms.run(libvirt_host, vms.Vm(name=name, flavor=flavor, **{"virt_type": virt_type, **fields}))
 
-    yield make
-    for connection in connections:
-        with contextlib.suppress(libvirt.libvirtError):
-            connection.close()
+    return make
 
 
 @pytest.fixture

@@ -152,7 +152,7 @@ def _start(workspace: Workspace, options: argparse.Namespace) -> Host:
         workspace.record_command([sys.executable, "-m", "vmqos.cli.main", *_config(agent), "reset", "--yes"])
     agent.start()
     _say(f"starting 4 VMs under {'KVM' if virt_type == 'kvm' else 'software emulation (KVM does not work here)'}")
-    host = Host(root, simulator, daemon, agent, [_start_vm(daemon, vm) for vm in _vms(virt_type)])
+    host = Host(root, simulator, daemon, agent, [(vm, vms.run(daemon, vm)) for vm in _vms(virt_type)])
     processes.wait_until(lambda: _settled(host), "the agent keeping every promise", SETTLE_TIMEOUT)
     _say("every VM is where it belongs")
     return host
@@ -176,11 +176,6 @@ def _vms(virt_type: str) -> list[vms.Vm]:
         vms.Vm(f"instance-{number:08x}", flavor, name, vcpus=vcpus, virt_type=virt_type)
         for number, (name, flavor, vcpus) in enumerate(wanted, start=1)
     ]
-
-
-def _start_vm(daemon: PrivateLibvirt, vm: vms.Vm) -> tuple[vms.Vm, vms.RunningVm]:
-    connection = daemon.connect()
-    return vm, vms.RunningVm(vm.uuid, vm.name, vms.start(connection, vm), daemon.run_dir)
 
 
 def _settled(host: Host) -> bool:
@@ -229,7 +224,9 @@ def _promise(vm: vms.Vm, running: vms.RunningVm) -> outside_check.Promise:
     specs = vm.flavor.extra_specs or {}
     ways = int(specs.get("hw:cache_ways", "0"))
     exclusive = bool(ways) and specs.get("hw:cache_policy", "exclusive") == "exclusive"
-    return outside_check.Promise(vm.uuid, vm.display_name, ways, exclusive, running.tasks())
+    return outside_check.Promise(
+        vm.uuid, vm.display_name, ways, exclusive, {**running.tasks(), **running.kernel_threads()}
+    )
 
 
 def _stay(host: Host) -> None:

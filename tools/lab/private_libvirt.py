@@ -63,6 +63,7 @@ class PrivateLibvirt:
         self._workspace = workspace
         self._daemon = _find_daemon()
         self._process: subprocess.Popen[bytes] | None = None
+        self._connection: libvirt.virConnect | None = None
         for name in ("etc", "run", "lib", "log", "cache", "dbus"):
             (workspace.path / name).mkdir()
         name = Path(self._daemon).name
@@ -115,6 +116,17 @@ class PrivateLibvirt:
     def connect(self) -> libvirt.virConnect:
         """A new connection, which the caller closes."""
         return libvirt.open(self.uri)
+
+    def connection(self) -> libvirt.virConnect:
+        """A connection that lives: the last one, or a new one where the daemon was restarted since."""
+        try:
+            if self._connection:
+                self._connection.getLibVersion()
+                return self._connection
+        except libvirt.libvirtError:
+            pass
+        self._connection = self.connect()
+        return self._connection
 
     def stop(self) -> None:
         """Stop the daemon; its VMs go on, as they do on a real host."""

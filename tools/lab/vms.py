@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid as uuids
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
@@ -13,6 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 import libvirt
 
 from tools.lab import processes
+from tools.lab.private_libvirt import PrivateLibvirt
 
 NOVA_NAMESPACE = "http://openstack.org/xmlns/libvirt/nova/1.1"
 PROJECT = "6e33a463cfb740e48ced88dc1df76034"
@@ -121,6 +123,15 @@ def start(connection: libvirt.virConnect, vm: Vm) -> libvirt.virDomain:
     return domain
 
 
+def run(host: PrivateLibvirt, vm: Vm) -> RunningVm:
+    """Define the VM and start it on a private libvirtd.
+
+    :raises libvirt.libvirtError: if QEMU does not start.
+    """
+    start(host.connection(), vm)
+    return RunningVm(vm.uuid, vm.name, host)
+
+
 def remove(connection: libvirt.virConnect, uuid: str) -> None:
     """Stop the VM if it runs, and undefine it; a VM that is gone is fine."""
     try:
@@ -139,13 +150,17 @@ def remove(connection: libvirt.virConnect, uuid: str) -> None:
 class RunningVm:
     """A VM that was started, seen from outside: by libvirt and /proc, not by the agent.
 
-    :ivar run_dir: where the private libvirtd keeps the PID files.
+    :ivar host: the libvirtd that it runs on.
     """
 
     uuid: str
     name: str
-    domain: libvirt.virDomain
-    run_dir: Path
+    host: PrivateLibvirt
+
+    @property
+    def domain(self) -> libvirt.virDomain:
+        """The VM in libvirt's hands, also after a restart of libvirtd."""
+        return self.host.connection().lookupByUUIDString(self.uuid)
 
     @property
     def pid(self) -> int:
@@ -153,24 +168,25 @@ class RunningVm:
 
         :raises FileNotFoundError: if the VM is not running.
         """
-        return int((self.run_dir / f"{self.name}.pid").read_text())
+        return int((self.host.run_dir / f"{self.name}.pid").read_text())
 
     def tasks(self) -> dict[int, str]:
-        """The task ids that work for the VM, with their names; empty where it has ended.
-
-        They are the QEMU process's own and, under KVM, the kernel thread of the VM's timer chip.
-        """
+        """The task ids of the QEMU process with their names; empty where it has ended."""
         try:
             pid = self.pid
-            paths = [Path(f"/proc/{pid}/task/{tid}") for tid in os.listdir(f"/proc/{pid}/task")]
+            return _named(Path(f"/proc/{pid}/task/{tid}") for tid in os.listdir(f"/proc/{pid}/task"))
         except FileNotFoundError:
             return {}
-        found = {}
-        for path in (*paths, *(Path(f"/proc/{other}") for other in processes.all_pids())):
-            try:
-                name = (path / "comm").read_text().rstrip("\n")
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if path.parent.name == "task" or name == f"kvm-pit/{pid}":
-                found[int(path.name)] = name
-        return found
+
+    def kernel_threads(self) -> dict[int, str]:
+        """The kernel's threads outside the process that work for the VM: KVM's for its timer chip."""
+        named = _named(Path(f"/proc/{pid}") for pid in processes.all_pids())
+        return {pid: name for pid, name in named.items() if name == f"kvm-pit/{self.pid}"}
+
+
+def _named(paths: Iterable[Path]) -> dict[int, str]:
+    found = {}
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found[int(path.name)] = (path / "comm").read_text().rstrip("\n")
+    return found
