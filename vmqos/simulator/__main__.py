@@ -18,7 +18,10 @@ def main() -> None:
     parser.add_argument("--sysfs", help="where to write the caches' CPUs")
     parser.add_argument("--log", help="a file that gets one JSON line for each operation")
     arguments = parser.parse_args()
-    serve(arguments.mountpoint, arguments.profile, arguments.mount_options, arguments.sysfs, arguments.log)
+    try:
+        serve(arguments.mountpoint, arguments.profile, arguments.mount_options, arguments.sysfs, arguments.log)
+    except OSError as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An observer can keep a log."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from vmqos.simulator.record import Record, to_file
+
+
+def test_each_operation_is_one_line_of_json() -> None:
+    file = io.StringIO()
+    observe = to_file(file)
+    observe(Record("write", "g/tasks", "10\n", 42, None))
+    observe(Record("mkdir", "g", "", 42, "EEXIST"))
+    lines = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert [line.pop("time") > 0 for line in lines] == [True, True]
+    assert lines == [
+        {"op": "write", "path": "g/tasks", "data": "10\n", "pid": 42, "errno": None},
+        {"op": "mkdir", "path": "g", "data": "", "pid": 42, "errno": "EEXIST"},
+    ]
