@@ -69,7 +69,7 @@ def _targets(demands: Sequence[Demand], ways: int, size: float) -> list[float]:
     for way in range(ways):
         rivals = [index for index, demand in enumerate(demands) if demand.mask >> way & 1]
         total = sum(eagerness[index] for index in rivals)
-        for index in rivals:
+        for index in rivals if total else ():
             shares[index] += way_size * eagerness[index] / total
     return [min(share, demand.working_set) for share, demand in zip(shares, demands, strict=True)]
 

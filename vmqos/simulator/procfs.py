@@ -5,21 +5,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from vmqos.simulator.tasks import Task, Usage
+from vmqos.simulator.tasks import Assignment, Newcomer, Task, Usage
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_FEW = 512
-_FORKS_PER_SECOND = 20000
+_PARENT, _USER_TIME, _SYSTEM_TIME, _START, _RESIDENT, _PROCESSOR = 1, 11, 12, 19, 21, 36
+"""Where things are in ``stat``, counted from the field after the name (proc(5) counts from 3 there)."""
+_FEW = 64
+_SILENCE = 1.0
+"""Seconds after which the count of forks is asked whether ids may have gone round."""
 
 
 class ProcFs:
     """Tasks of the real host.
 
     New tasks are found by their ids: the kernel hands ids out in ascending order and shows the last one in
-    ``/proc/loadavg``. After so long a silence that the numbers may have gone round, start times decide.
+    ``/proc/loadavg``. Where so many were made that the numbers may have gone round, start times decide.
 
     :param root: where proc is mounted.
     """
@@ -29,41 +32,35 @@ class ProcFs:
         with open(f"{root}/sys/kernel/pid_max", encoding="ascii") as file:
             self._pid_max = int(file.read())
         self._last_pid = self._read_last_pid()
+        self._forks = self._read_forks()
         self._looked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def find(self, tid: int) -> Task | None:
         """The living task of that id."""
         fields = self._stat(str(tid))
-        status = self._status(tid) if fields else None
-        if not fields or not status:
-            return None
-        return Task(tid, int(status["Tgid"]), int(fields[1]), int(fields[19]))
+        return Task(tid, int(fields[_START])) if fields else None
 
     def alive(self, tid: int) -> bool:
         """Whether a task of that id exists."""
         return os.path.exists(f"{self._root}/{tid}")
 
-    def newcomers(self, known: Mapping[int, int]) -> list[Task]:
-        """The tasks made since the last call, the older ones first."""
+    def newcomers(self, known: Mapping[int, Assignment]) -> list[Newcomer]:
+        """The tasks made since the last call, a creator before what it made."""
         last, now = self._read_last_pid(), time.clock_gettime(time.CLOCK_BOOTTIME)
-        silence, before, previous = now - self._looked_at, self._looked_at, self._last_pid
-        self._looked_at = now
-        trusted = silence < self._pid_max / _FORKS_PER_SECOND
-        if trusted and last == previous:
+        before, previous = self._looked_at, self._last_pid
+        self._looked_at, self._last_pid = now, last
+        if not known:
             return []
-        self._last_pid = last
-        if not trusted:
-            return self._started_since(before, known)
+        if now - before > _SILENCE and self._may_have_gone_round():
+            return self._in_order(known, lambda tid, start: start >= int(before * _TICKS))
         count = (last - previous) % self._pid_max
         if count <= _FEW:
-            candidates = [(previous + step) % self._pid_max for step in range(1, count + 1)]
-        else:
-            candidates = [tid for tid in self.tids() if (tid - previous - 1) % self._pid_max < count]
-            candidates.sort(key=lambda tid: (tid - previous) % self._pid_max)
-        return [task for tid in candidates if (task := self.find(tid))]
+            candidates = ((previous + step) % self._pid_max for step in range(1, count + 1))
+            return [newcomer for tid in candidates if (newcomer := self._newcomer(tid))]
+        return self._in_order(known, lambda tid, start: 0 < (tid - previous) % self._pid_max <= count)
 
     def tids(self) -> list[int]:
-        """Every task, process by process."""
+        """Every task."""
         return [tid for threads in self.processes().values() for tid in threads]
 
     def processes(self) -> dict[int, list[int]]:
@@ -93,27 +90,50 @@ class ProcFs:
         fields = self._stat(path)
         if not fields:
             return None
-        return Usage((int(fields[11]) + int(fields[12])) / _TICKS, int(fields[21]) * _PAGE, int(fields[36]))
+        seconds = (int(fields[_USER_TIME]) + int(fields[_SYSTEM_TIME])) / _TICKS
+        return Usage(seconds, int(fields[_RESIDENT]) * _PAGE, int(fields[_PROCESSOR]))
 
-    def _started_since(self, then: float, known: Mapping[int, int]) -> list[Task]:
-        found = []
-        for tid in self.tids():
-            fields = self._stat(str(tid))
-            if not fields:
+    def _newcomer(self, tid: int) -> Newcomer | None:
+        fields, status = self._stat(str(tid)), self._status(tid)
+        if not fields or not status:
+            return None
+        leader = int(status["Tgid"])
+        return Newcomer(Task(tid, int(fields[_START])), leader if leader != tid else int(fields[_PARENT]))
+
+    def _in_order(self, known: Mapping[int, Assignment], is_new: Callable[[int, int], bool]) -> list[Newcomer]:
+        """The new tasks among all, told by id and start, that may have inherited something."""
+        found: list[Newcomer] = []
+        for pid, threads in self.processes().items():
+            leader = self._stat(str(pid))
+            if not leader:
                 continue
-            start = int(fields[19])
-            if (start >= int(then * _TICKS) and tid not in known) or known.get(tid, start) != start:
-                task = self.find(tid)
-                if task:
-                    found.append(task)
-        return sorted(found, key=lambda task: (task.start, task.tid))
+            start = int(leader[_START])
+            new_process = is_new(pid, start) or _is_another(known, pid, start)
+            if new_process:
+                found.append(Newcomer(Task(pid, start), int(leader[_PARENT])))
+            for tid in threads:
+                if tid == pid or not (new_process or pid in known or tid in known):
+                    continue
+                fields = self._stat(str(tid))
+                if fields and (is_new(tid, int(fields[_START])) or _is_another(known, tid, int(fields[_START]))):
+                    found.append(Newcomer(Task(tid, int(fields[_START])), pid))
+        return sorted(found, key=lambda newcomer: (newcomer.task.start, newcomer.task.tid))
+
+    def _may_have_gone_round(self) -> bool:
+        """Whether as many tasks were made as there are ids."""
+        forks, self._forks = self._forks, self._read_forks()
+        return self._forks - forks >= self._pid_max
+
+    def _read_forks(self) -> int:
+        with open(f"{self._root}/stat", encoding="ascii") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("processes "))
 
     def _read_last_pid(self) -> int:
         with open(f"{self._root}/loadavg", encoding="ascii") as file:
             return int(file.read().rpartition(" ")[2])
 
     def _stat(self, path: str) -> list[str]:
-        """The fields of ``stat`` after the name, so that index 0 is the third field of proc(5)."""
+        """The fields of ``stat`` after the name."""
         try:
             descriptor = os.open(f"{self._root}/{path}/stat", os.O_RDONLY)
         except OSError:
@@ -132,6 +152,11 @@ class ProcFs:
                 return dict(_pairs(file.read()))
         except OSError:
             return None
+
+
+def _is_another(known: Mapping[int, Assignment], tid: int, start: int) -> bool:
+    """Whether an id that is known is now that of another task."""
+    return tid in known and known[tid].task.start != start
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:

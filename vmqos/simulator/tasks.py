@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 DEFAULT = (0, 0)
@@ -16,20 +16,22 @@ class Task:
     """One thread of the host.
 
     :ivar tid: thread id.
-    :ivar tgid: id of its process.
-    :ivar parent: id of the process's parent.
     :ivar start: when it started, in clock ticks since boot; with ``tid`` it names the task for ever.
     """
 
     tid: int
-    tgid: int
-    parent: int
     start: int
 
-    @property
-    def creator(self) -> int:
-        """The task that most likely made this one: the leader of a thread, the parent of a process."""
-        return self.parent if self.tid == self.tgid else self.tgid
+
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """A task that was not there before.
+
+    :ivar creator: the task that most likely made it: the leader of a thread's process, the parent of a process.
+    """
+
+    task: Task
+    creator: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,15 @@ class Usage:
     cpu: int
 
 
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a task of another group than the default one has."""
+
+    task: Task
+    closid: int
+    rmid: int
+
+
 class Processes(Protocol):
     """Where tasks are looked up: the real ``/proc``, or a table in tests."""
 
@@ -55,14 +66,16 @@ class Processes(Protocol):
     def alive(self, tid: int) -> bool:
         """Whether a task of that id exists."""
 
-    def newcomers(self, known: Mapping[int, int]) -> Iterable[Task]:
-        """The tasks made since the last call, the older ones first.
+    def newcomers(self, known: Mapping[int, Assignment]) -> Iterable[Newcomer]:
+        """The tasks made since the last call, a creator before what it made.
 
-        :param known: start times by id, to tell a reused id.
+        Those that cannot have inherited anything may be left out.
+
+        :param known: the tasks that have something to pass on; a new one may have the id of one that is gone.
         """
 
     def tids(self) -> Iterable[int]:
-        """Every task, process by process."""
+        """Every task."""
 
     def processes(self) -> Mapping[int, list[int]]:
         """The threads of every process."""
@@ -77,15 +90,6 @@ class Processes(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """What a task of another group than the default one has."""
-
-    task: Task
-    closid: int
-    rmid: int
-
-
 class Membership:
     """The class and RMID of every task; the kernel keeps them in ``task_struct``.
 
@@ -96,6 +100,7 @@ class Membership:
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self._assigned: dict[int, Assignment] = {}
+        self._tids: dict[tuple[int, int], set[int]] = {}
         self.settle()
 
     def settle(self) -> None:
@@ -103,13 +108,10 @@ class Membership:
 
         To be called before anything is assigned, so that nobody inherits what its creator got only later.
         """
-        known = {tid: assignment.task.start for tid, assignment in self._assigned.items()}
-        for task in self._processes.newcomers(known):
-            inherited = self._assigned.get(task.creator)
-            if inherited is not None and task.creator != task.tid:
-                self._assigned[task.tid] = replace(inherited, task=task)
-            else:
-                self._assigned.pop(task.tid, None)
+        for newcomer in self._processes.newcomers(self._assigned):
+            tid, creator = newcomer.task.tid, newcomer.creator
+            closid, rmid = self.of(creator) if creator != tid else DEFAULT
+            self.assign(newcomer.task, closid, rmid)
 
     def of(self, tid: int) -> tuple[int, int]:
         """Class and RMID of a task."""
@@ -118,31 +120,41 @@ class Membership:
 
     def assign(self, task: Task, closid: int, rmid: int) -> None:
         """Set class and RMID of a task."""
-        if (closid, rmid) == DEFAULT:
-            self._assigned.pop(task.tid, None)
-        else:
+        self._forget(task.tid)
+        if (closid, rmid) != DEFAULT:
             self._assigned[task.tid] = Assignment(task, closid, rmid)
+            self._tids.setdefault((closid, rmid), set()).add(task.tid)
 
     def members(self, belongs: Callable[[int, int], bool]) -> list[int]:
-        """The living tasks whose class and RMID pass the test, process by process."""
+        """The living tasks whose class and RMID pass the test."""
         self.settle()
         if belongs(*DEFAULT):
             everybody = list(self._processes.tids())
-            living = set(everybody)
-            self._assigned = {tid: one for tid, one in self._assigned.items() if tid in living}
+            for tid in self._assigned.keys() - set(everybody):
+                self._forget(tid)
             return [tid for tid in everybody if belongs(*self.of(tid))]
-        found = [one.task for one in self._assigned.values() if belongs(one.closid, one.rmid)]
-        dead = {task.tid for task in found if not self._processes.alive(task.tid)}
-        for tid in dead:
-            del self._assigned[tid]
-        return [task.tid for task in sorted(found, key=lambda task: (task.tgid, task.tid)) if task.tid not in dead]
+        found = sorted(self._matching(belongs))
+        for tid in found:
+            if not self._processes.alive(tid):
+                self._forget(tid)
+        return [tid for tid in found if tid in self._assigned]
 
     def move_all(self, belongs: Callable[[int, int], bool], closid: int, rmid: int) -> None:
         """Give every task that passes the test another class and RMID (``rdt_move_group_tasks``)."""
         self.settle()
-        for one in list(self._assigned.values()):
-            if belongs(one.closid, one.rmid):
-                self.assign(one.task, closid, rmid)
+        for tid in self._matching(belongs):
+            self.assign(self._assigned[tid].task, closid, rmid)
+
+    def _matching(self, belongs: Callable[[int, int], bool]) -> list[int]:
+        return [tid for key, tids in self._tids.items() if belongs(*key) for tid in tids]
+
+    def _forget(self, tid: int) -> None:
+        assignment = self._assigned.pop(tid, None)
+        if assignment is not None:
+            key = (assignment.closid, assignment.rmid)
+            self._tids[key].discard(tid)
+            if not self._tids[key]:
+                del self._tids[key]
 
     def assignments(self) -> Mapping[int, Assignment]:
         """The tasks outside the default group."""

@@ -9,7 +9,7 @@ from itertools import count
 
 from vmqos.simulator.machine import Machine
 from vmqos.simulator.profiles import PROFILES, Profile
-from vmqos.simulator.tasks import Task, Usage
+from vmqos.simulator.tasks import Assignment, Newcomer, Task, Usage
 from vmqos.simulator.topology import regular
 from vmqos.simulator.tree import Caller, File
 
@@ -21,17 +21,19 @@ class ProcessTable:
 
     def __init__(self) -> None:
         self.tasks: dict[int, Task] = {}
+        self._leaders: dict[int, int] = {}
         self.uids: dict[int, tuple[int, int]] = {}
         self.usages: dict[str, Usage] = {}
-        self._new: list[Task] = []
+        self._new: list[Newcomer] = []
         self._starts = count(100)
 
     def start(self, tid: int, *, tgid: int | None = None, parent: int = 1, uid: int = 0) -> Task:
         """A process, or a thread of one."""
-        task = Task(tid, tgid or tid, parent, next(self._starts))
+        task = Task(tid, next(self._starts))
         self.tasks[tid] = task
         self.uids[tid] = (uid, uid)
-        self._new.append(task)
+        self._leaders[tid] = tgid or tid
+        self._new.append(Newcomer(task, tgid or parent))
         return task
 
     def end(self, tid: int) -> None:
@@ -44,7 +46,7 @@ class ProcessTable:
     def alive(self, tid: int) -> bool:
         return tid in self.tasks
 
-    def newcomers(self, known: Mapping[int, int]) -> list[Task]:
+    def newcomers(self, known: Mapping[int, Assignment]) -> list[Newcomer]:
         new, self._new = self._new, []
         return new
 
@@ -53,8 +55,8 @@ class ProcessTable:
 
     def processes(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
-        for task in self.tasks.values():
-            found.setdefault(task.tgid, []).append(task.tid)
+        for tid in self.tasks:
+            found.setdefault(self._leaders[tid], []).append(tid)
         return found
 
     def owners(self, tid: int) -> tuple[int, int] | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from vmqos.simulator.procfs import ProcFs
+from vmqos.simulator.tasks import Assignment, Task
 
 
 @pytest.fixture
@@ -22,63 +23,83 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_a_task_is_found_with_its_family(child: subprocess.Popen[bytes]) -> None:
-    task = ProcFs().find(child.pid)
+def _known(*tids: int, start: int = 0) -> dict[int, Assignment]:
+    """Tasks that have something to pass on."""
+    return {tid: Assignment(Task(tid, start), 1, 1) for tid in tids}
+
+
+HERE = _known(os.getpid())
+
+
+def test_a_task_is_found_with_its_start(child: subprocess.Popen[bytes]) -> None:
+    task, again = ProcFs().find(child.pid), ProcFs().find(child.pid)
     assert task is not None
-    assert (task.tid, task.tgid, task.parent) == (child.pid, child.pid, os.getpid())
-    assert task.creator == os.getpid()
+    assert task == again and task.tid == child.pid
+    assert task.start > 0
 
 
-def test_a_thread_is_found_by_its_id() -> None:
+def test_a_process_is_told_with_its_parent_and_a_thread_with_its_leader() -> None:
+    processes = ProcFs()
     event = threading.Event()
     thread = threading.Thread(target=event.wait)
     thread.start()
+    child = subprocess.Popen(["sleep", "1000"])
     try:
-        assert thread.native_id is not None
-        task = ProcFs().find(thread.native_id)
-        assert task is not None
-        assert (task.tgid, task.creator) == (os.getpid(), os.getpid())
+        creators = {newcomer.task.tid: newcomer.creator for newcomer in processes.newcomers(HERE)}
+        assert creators[child.pid] == os.getpid()
+        assert creators[thread.native_id or 0] == os.getpid()
+        assert not {child.pid, thread.native_id} & {newcomer.task.tid for newcomer in processes.newcomers(HERE)}
     finally:
         event.set()
         thread.join()
-
-
-def test_new_tasks_are_told_once() -> None:
-    processes = ProcFs()
-    child = subprocess.Popen(["sleep", "1000"])
-    try:
-        assert child.pid in [task.tid for task in processes.newcomers({})]
-        assert child.pid not in [task.tid for task in processes.newcomers({})]
-    finally:
         child.kill()
         child.wait()
 
 
 def test_many_new_tasks_are_found_too() -> None:
     processes = ProcFs()
-    for _ in range(600):
-        subprocess.run(["true"], check=True)
+    event = threading.Event()
+    threads = [threading.Thread(target=event.wait) for _ in range(300)]
+    for thread in threads:
+        thread.start()
     child = subprocess.Popen(["sleep", "1000"])
     try:
-        assert child.pid in [task.tid for task in processes.newcomers({})]
+        creators = {newcomer.task.tid: newcomer.creator for newcomer in processes.newcomers(HERE)}
+        assert {creators.get(thread.native_id or 0) for thread in threads} == {os.getpid()}
+        assert creators[child.pid] == os.getpid()
     finally:
+        event.set()
+        for thread in threads:
+            thread.join()
         child.kill()
         child.wait()
 
 
-def test_after_a_long_silence_start_times_decide(
+def test_nobody_is_new_where_nobody_has_anything_to_pass_on(child: subprocess.Popen[bytes]) -> None:
+    processes = ProcFs()
+    later = subprocess.Popen(["sleep", "1000"])
+    try:
+        assert processes.newcomers({}) == []
+    finally:
+        later.kill()
+        later.wait()
+
+
+def test_where_ids_may_have_gone_round_start_times_decide(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processes = ProcFs()
     known = processes.find(child.pid)
     assert known is not None
-    monkeypatch.setattr(processes, "_pid_max", 0)
+    monkeypatch.setattr("vmqos.simulator.procfs._SILENCE", -1.0)
+    monkeypatch.setattr(processes, "_may_have_gone_round", lambda: True)
     later = subprocess.Popen(["sleep", "1000"])
     try:
-        found = [task.tid for task in processes.newcomers({child.pid: known.start})]
-        assert later.pid in found
-        assert child.pid not in found
-        assert child.pid in [task.tid for task in processes.newcomers({child.pid: known.start - 1})]
+        same = {child.pid: Assignment(known, 1, 1)}
+        found = {newcomer.task.tid: newcomer.creator for newcomer in processes.newcomers(same)}
+        assert found[later.pid] == os.getpid()
+        reused = _known(child.pid, start=known.start - 1)
+        assert child.pid in [newcomer.task.tid for newcomer in processes.newcomers(reused)]
     finally:
         later.kill()
         later.wait()
@@ -111,6 +132,7 @@ def test_usage_and_owners_are_this_processs() -> None:
 def test_a_name_with_brackets_and_blanks_does_not_confuse(tmp_path: Path) -> None:
     (tmp_path / "sys/kernel").mkdir(parents=True)
     (tmp_path / "sys/kernel/pid_max").write_text("32768\n")
+    (tmp_path / "stat").write_text("cpu 1 2 3\nprocesses 99\n")
     (tmp_path / "loadavg").write_text("0.00 0.00 0.00 1/2 77\n")
     (tmp_path / "5").mkdir()
     numbers = " ".join(str(number) for number in range(4, 53))
@@ -119,5 +141,5 @@ def test_a_name_with_brackets_and_blanks_does_not_confuse(tmp_path: Path) -> Non
     processes = ProcFs(str(tmp_path))
     task = processes.find(5)
     assert task is not None
-    assert (task.parent, task.start) == (4, 22)
+    assert task.start == 22
     assert processes.owners(5) == (1, 3)
