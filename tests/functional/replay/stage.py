@@ -136,8 +136,9 @@ class Stage:
             self.machine.do("leave_limbo", 1 if busy_later else None)
 
     def attributes_later(self, path: str) -> Record:
-        """What a later listing shows of a path whose mode or owner is changed now."""
-        return next(record for record in self._later if record["op"] == "tree" and record["path"] == path)
+        """What a later listing shows of a path whose mode or owner is changed now; anything, if it does not exist."""
+        shown = (record for record in self._later if record["op"] == "tree" and record["path"] == path)
+        return next(shown, {"mode": "644", "uid": 0, "gid": 0})
 
     def finish(self, records: Sequence[Record], number: int) -> None:
         """Clear up after a record."""
@@ -254,7 +255,8 @@ class Stage:
         part = path.split("/")[-2]
         tid = self.actor.do("pid") if part == "self" else self.ids.real(int(part))
         for group in [*self.groups_in(""), ""]:
-            if self._lists(group, tid):
+            # Where nothing can be allocated, the default group has every task and lists none.
+            if self._lists(group, tid) or not (group or self.profile.can_allocate):
                 folder = f"{group}/mon_groups".lstrip("/")
                 mon = next((name for name in self.groups_in(folder) if self._lists(f"{folder}/{name}", tid)), "")
                 return f"res:{group or '/'}\nmon:{mon}\n"
