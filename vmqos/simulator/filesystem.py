@@ -40,18 +40,27 @@ class ResctrlFilesystem(mfusepy.Operations):  # type: ignore[misc]
 
     :param machine: a machine that is mounted.
     :param observer: called after every operation that could change something, failed ones included.
+    :param ready: called when the mount works and FUSE handles signals.
     """
 
     use_ns = True
     flag_nopath = True
     flag_nullpath_ok = True
 
-    def __init__(self, machine: Machine, observer: Observer | None = None) -> None:
+    def __init__(
+        self, machine: Machine, observer: Observer | None = None, ready: Callable[[], None] | None = None
+    ) -> None:
         self._machine = machine
         self._observer = observer
+        self._ready = ready
         self._open: dict[int, OpenFile] = {}
         self._open_directories: dict[int, Directory] = {}
         self._handles = itertools.count(1)
+
+    def init(self, path: str) -> None:
+        """The kernel has greeted the server."""
+        if self._ready is not None:
+            self._ready()
 
     def getattr(self, path: str | None, fh: int | None = None) -> dict[str, Any]:
         """``stat``."""

@@ -16,6 +16,8 @@ from vmqos.simulator.machine import Machine
 from vmqos.simulator.procfs import ProcFs
 from vmqos.simulator.profiles import PROFILES, Profile
 
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+
 
 def serve(
     mountpoint: str,
@@ -58,13 +60,20 @@ def mount(machine: Machine, mountpoint: str, observer: Observer | None = None) -
     :raises OSError: ``EIO`` if FUSE cannot mount.
     """
     options = str(machine.mounted.options)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # FUSE ends on these signals only where nobody else handles them.
+    # FUSE ends in order on these signals where nobody else handles them, and once it does: until then they wait.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    for number in _ENDING:
         signal.signal(number, signal.SIG_DFL)
+
+    def ready() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    source = "+".join(["resctrl", *filter(None, options.split(","))])
     try:
-        run(ResctrlFilesystem(machine, observer), mountpoint, "+".join(["resctrl", *filter(None, options.split(","))]))
+        run(ResctrlFilesystem(machine, observer, ready), mountpoint, source)
     finally:
         machine.unmount()
+        ready()
 
 
 def _all(observers: Iterable[Observer]) -> Observer:
