@@ -6,11 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vmqos.simulator.profiles import PROFILES, Profile
+from vmqos.simulator.record import Record
 
 if TYPE_CHECKING:
     from vmqos.simulator.service import serve
 
-__all__ = ["PROFILES", "Profile", "serve"]
+__all__ = ["PROFILES", "Profile", "Record", "serve"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -11,11 +10,13 @@ from dataclasses import replace
 
 from vmqos.simulator import record
 from vmqos.simulator import sysfs as sysfs_files
+from vmqos.simulator.cpus import parse_list
 from vmqos.simulator.filesystem import Observer, ResctrlFilesystem, run
 from vmqos.simulator.machine import Machine
 from vmqos.simulator.procfs import ProcFs
 from vmqos.simulator.profiles import PROFILES, Profile
 
+_MANY_CPUS = 1 << 16
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -84,5 +85,7 @@ def _all(observers: Iterable[Observer]) -> Observer:
     return tell
 
 
-def _host_cpus() -> set[int]:
-    return set(range(os.cpu_count() or 1))
+def _host_cpus() -> frozenset[int]:
+    """The CPUs that are online; they need not be numbered without gaps."""
+    with open("/sys/devices/system/cpu/online", encoding="ascii") as file:
+        return parse_list(file.read(), _MANY_CPUS)
