@@ -29,7 +29,7 @@ def main(mountpoint: str, sysfs: str, log: str, countdown: str) -> None:
         file.unlink()
         os.kill(record.pid, signal.SIGKILL)
 
-    simulator.serve(mountpoint, "cascade-lake", "", sysfs, log, observer=count)
+    simulator.serve(mountpoint, "broadwell", "", sysfs, log, observer=count)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ def all_in(tree: Tree, directory: str, vm: RunningVm) -> bool:
     return bool(tasks) and tasks <= tree.tasks(directory)
 
 
+@pytest.mark.parametrize("virt_type", ["fastest", "emulated"], indirect=True)
 def test_an_exclusive_vm_gets_its_ways_for_all_its_tasks(
     agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
 ) -> None:

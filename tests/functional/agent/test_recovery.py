@@ -238,7 +238,7 @@ def test_sigkill_between_any_two_steps_leads_to_the_same_end(
                 class_group = "vmqos.shared-ways3/" if specs else ""
                 assert all_in(tree, f"{class_group}mon_groups/{group(vm)}", vm)
         for cache, mask in tree.masks().items():
-            assert mask == widest_run(0x7FF & ~union(tree.masks(name)[cache] for name in exclusive)), (
+            assert mask == widest_run(0xFFFFF & ~union(tree.masks(name)[cache] for name in exclusive)), (
                 "no way may be lost"
             )
     assert kills == KILLS
