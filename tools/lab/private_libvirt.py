@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 import urllib.parse
+from collections.abc import Callable
 from pathlib import Path
 
 import libvirt
@@ -18,6 +19,9 @@ from tools.lab.workspace import CHECKOUT, Workspace
 
 CACHE = CHECKOUT / "build" / "lab" / "qemu-capabilities"
 """What libvirtd found out about this host's QEMU; seconds of work that later starts are spared."""
+
+NAMESPACE = Path(__file__).with_name("private_namespace.sh")
+START_TIMEOUT = 60.0
 
 DAEMON_CONF = """\
 listen_tls = 0
@@ -62,6 +66,7 @@ class PrivateLibvirt:
         libvirt.registerErrorHandler(lambda *_: None, None)
         self._workspace = workspace
         self._daemon = _find_daemon()
+        self._holder: subprocess.Popen[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: libvirt.virConnect | None = None
         for name in ("etc", "run", "lib", "log", "cache", "dbus"):
@@ -89,29 +94,38 @@ class PrivateLibvirt:
 
         :raises RuntimeError: if it ends or does not answer within a minute, with the end of its log.
         """
+        if self._holder is None:
+            self._holder = self._spawn("hold")
+            self._wait_for((self._workspace.path / "ready").exists, self._holder)
         self._socket.unlink(missing_ok=True)
-        namespace = Path(__file__).with_name("private_namespace.sh")
         daemon = [self._daemon, "-f", "/etc/libvirt/daemon.conf", "-p", "/run/libvirt/daemon.pid"]
+        self._process = self._spawn("run", str(self._holder.pid), *daemon)
+        self._wait_for(self._answers, self._process)
+        if not CACHE.is_dir():
+            self._keep_capabilities()
+
+    def _spawn(self, verb: str, *arguments: str) -> subprocess.Popen[bytes]:
         # NOTIFY_SOCKET and the LISTEN_ variables belong to whatever service we may run in.
         environment = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET" and not k.startswith("LISTEN_")}
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [str(namespace), str(self._workspace.path), *daemon],
+            process = subprocess.Popen(
+                [str(NAMESPACE), verb, str(self._workspace.path), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=environment,
                 start_new_session=True,
             )
-        self._workspace.record_process(self._process.pid)
-        deadline = time.monotonic() + 60
-        while not self._answers():
-            if self.pid is None or time.monotonic() > deadline:
+        self._workspace.record_process(process.pid)
+        return process
+
+    def _wait_for(self, condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + START_TIMEOUT
+        while not condition():
+            if process.poll() is not None or time.monotonic() > deadline:
                 log_end = self.log.read_text(errors="replace")[-2000:]
                 raise RuntimeError(f"the private {Path(self._daemon).name} did not start:\n{log_end}")
             time.sleep(processes.POLL_INTERVAL)
-        if not CACHE.is_dir():
-            self._keep_capabilities()
 
     def connect(self) -> libvirt.virConnect:
         """A new connection, which the caller closes."""

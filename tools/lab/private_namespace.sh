@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs a libvirt daemon that sees its own directories in place of the host's, and its own part of the cgroups.
+# A place where a libvirt daemon sees its own directories instead of the host's, and its own part of the cgroups.
 #
-#     private_namespace.sh STATE COMMAND [ARGUMENT...]
+#     private_namespace.sh hold STATE                             make the place; lasts until this process is ended
+#     private_namespace.sh run STATE HOLDER COMMAND [ARGUMENT...] run a command there; HOLDER is the first one's PID
 #
-# STATE/{etc,run,lib,log,cache,dbus} are laid over libvirt's and D-Bus's directories in a mount namespace of the
-# command's own; its cgroup namespace begins at the cgroup named like STATE's last part. D-Bus is hidden because
-# libvirt would ask the host's systemd-machined for a cgroup there. The PID stays the same all through.
+# STATE/{etc,run,lib,log,cache,dbus} are laid over libvirt's and D-Bus's directories in a mount namespace; the cgroup
+# namespace begins at the cgroup named like STATE's last part; the network namespace is empty. D-Bus is hidden because
+# libvirt would ask the host's systemd-machined for a cgroup there. STATE/ready says that the place is made.
 set -eu
 
 directories='
@@ -49,9 +50,9 @@ provide() {
     mkdir "$1"
 }
 
-enter_cgroups() {
+enter_new_cgroups() {
     for mount in $(cgroup_mounts); do
-        mkdir -p "$mount/$group"
+        mkdir "$mount/$group"
         if [ -e "$mount/$group/cgroup.clone_children" ] && [ -e "$mount/cpuset.cpus" ]; then
             # A new cpuset of version 1 has no CPU and takes no process.
             cat "$mount/cpuset.cpus" >"$mount/$group/cpuset.cpus"
@@ -61,40 +62,62 @@ enter_cgroups() {
     done
 }
 
-if [ "$1" != --inside ]; then
-    state=$1
-    group=$(basename "$state")
-    enter_cgroups
-    exec unshare --mount --net --cgroup --propagation private -- "$0" --inside "$@"
-fi
+lay_directories() {
+    echo "$directories" | while read -r own theirs; do
+        [ -n "$own" ] || continue
+        provide "$theirs"
+        mount --bind "$state/$own" "$theirs"
+    done
+    for file in $accounts; do
+        [ ! -e "$state/$file" ] || mount --bind "$state/$file" "/etc/$file"
+    done
+}
 
-shift
-state=$1
-group=$(basename "$state")
-shift
+lay_cgroups() {
+    for mount in $(cgroup_mounts); do
+        mount --bind "$mount/$group" "$mount"
+        # Version 2 hands controllers on only from a cgroup that has no process of its own.
+        if [ -e "$mount/cgroup.subtree_control" ]; then
+            mkdir "$mount/daemon"
+            echo $$ >"$mount/daemon/cgroup.procs"
+        fi
+    done
+}
 
 # Another workspace's simulator that stays mounted here would outlive its end.
-awk '$3 ~ /^fuse/ { print $2 }' /proc/self/mounts | grep -E 'vmqos|resctrl|pytest' | while read -r mount; do
-    umount --lazy "$mount" || true
-done
+drop_simulators() {
+    awk '$3 ~ /^fuse/ { print $2 }' /proc/self/mounts | grep -E '/vmqos-|resctrl' | while read -r mount; do
+        umount --lazy "$mount" || true
+    done
+}
 
-echo "$directories" | while read -r own theirs; do
-    [ -n "$own" ] || continue
-    provide "$theirs"
-    mount --bind "$state/$own" "$theirs"
-done
+verb=$1
+state=$2
+group=$(basename "$state")
+shift 2
 
-for file in $accounts; do
-    [ ! -e "$state/$file" ] || mount --bind "$state/$file" "/etc/$file"
-done
-
-for mount in $(cgroup_mounts); do
-    mount --bind "$mount/$group" "$mount"
-    # Version 2 hands controllers on only from a cgroup that has no process of its own.
-    if [ -e "$mount/cgroup.subtree_control" ]; then
-        mkdir -p "$mount/daemon"
-        echo $$ >"$mount/daemon/cgroup.procs"
-    fi
-done
-
-exec "$@"
+case $verb in
+hold)
+    enter_new_cgroups
+    exec unshare --mount --net --cgroup --propagation private -- "$0" hold-inside "$state"
+    ;;
+hold-inside)
+    drop_simulators
+    lay_directories
+    lay_cgroups
+    : >"$state/ready"
+    exec sleep infinity
+    ;;
+run)
+    holder=$1
+    shift
+    for mount in $(cgroup_mounts); do
+        if [ -d "$mount/$group/daemon" ]; then
+            echo $$ >"$mount/$group/daemon/cgroup.procs"
+        else
+            echo $$ >"$mount/$group/cgroup.procs"
+        fi
+    done
+    exec nsenter --target "$holder" --mount --net --cgroup -- "$@"
+    ;;
+esac
