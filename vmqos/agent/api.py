@@ -166,6 +166,9 @@ class Server:
 
     def stop(self) -> None:
         """Stop answering, and remove the socket."""
-        self._server.close()
+        self._server.task_dispatcher.shutdown()
+        # Closed by its own thread: that one would else go on to poll descriptors that are others' by then.
+        self._server.trigger.pull_trigger(self._server.close)
+        self._thread.join(5.0)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)

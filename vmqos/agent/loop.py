@@ -156,11 +156,16 @@ class Agent:
 
     def _better(self, error: exceptions.ResctrlError) -> exceptions.ResctrlError:
         """The cause behind the error, where resctrl is not even there."""
-        self.reconciler.forget()
+        if isinstance(error, exceptions.LockTimeout):
+            return error
         try:
             mount.find(self.conf.resctrl.path)
-        except exceptions.ResctrlError as cause:
+        except exceptions.MountError as cause:
+            self.reconciler.lose(str(cause))
             return cause
+        except exceptions.ResctrlError as cause:
+            error = cause
+        self.reconciler.forget()
         return error
 
     def _failed(self, error: exceptions.ResctrlError) -> None:

@@ -65,6 +65,17 @@ class Reconciler:
         self._settled = False
         self.snapshot = replace(self.snapshot, view=None)
 
+    def lose(self, reason: str) -> None:
+        """resctrl is gone, and with it every group: no promise is kept until it is back."""
+        self.forget()
+        outcomes = {
+            uuid: replace(told, state=PromiseState.PENDING, reason=reason, group="", masks={}, since=time.time())
+            if told.group and told.reason != reason
+            else told
+            for uuid, told in self.snapshot.outcomes.items()
+        }
+        self.snapshot = replace(self.snapshot, outcomes=outcomes, placed={})
+
     def run(
         self, change: Change, vms: Mapping[str, ObservedVm], topology: CacheTopology, policy: allocation.Policy
     ) -> bool:

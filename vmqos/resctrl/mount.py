@@ -157,8 +157,8 @@ def _why_not_supported(proc: str) -> str:
     if not present:
         return (
             f"the processor announces neither Intel RDT nor AMD QoS (none of {', '.join(_CPU_FLAGS)} among the flags "
-            "in /proc/cpuinfo). Switch it on in the firmware; a virtual machine does not have it. A Haswell server has "
-            "it unannounced: boot with rdt=l3cat. To try things out without: vmqos simulate"
+            "in /proc/cpuinfo). Switch it on in the firmware; a virtual machine does not have it. "
+            "To try things out without: vmqos simulate"
         )
     if "!" in parameter:
         return f"the processor has it ({', '.join(present)}), the boot parameter {parameter} switches it off"

@@ -162,6 +162,7 @@ def test_resctrl_may_be_unmounted_and_mounted_again(
     subprocess.run(["umount", str(simulator.root)], check=True)
     wait_for(lambda: agent.get("/v1/health")["status"] == "failing", "the agent noticing")
     assert "mount" in agent.get("/v1/health")["resctrl"]["error"]
+    assert "mount" in wait_for_vm(vm, "pending", masks={})["reason"]
     simulator.stop()
     simulator.start()
     wait_for_vm(vm, "kept")
