@@ -80,7 +80,7 @@ def test_the_last_of_several_mounts_on_one_directory_counts(resctrl, proc):
     ("files", "cause", "remedy"),
     [
         ({"cpuinfo": "flags : fpu sse\n"}, "announces neither", "vmqos simulate"),
-        ({"cpuinfo": ""}, "announces neither", "rdt=l3cat"),
+        ({"cpuinfo": ""}, "announces neither", "firmware"),
         ({}, "cat_l3", "CONFIG_X86_CPU_RESCTRL"),
         ({"cmdline": "quiet rdt=!l3cat,!mba\n"}, "rdt=!l3cat,!mba", "switches it off"),
     ],
