@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from vmqos.allocation.model import DEFAULT_GROUP, Owner, Request
+from vmqos.allocation.model import DEFAULT_GROUP, Request
 from vmqos.allocation.names import class_group, vm_group
 from vmqos.allocation.world import World
 from vmqos.openstack.extra_specs import CachePolicy
@@ -90,11 +90,12 @@ def read(world: World, requests: Sequence[Request]) -> list[Claim]:
 def _with_what_they_hold(world: World, claims: Collection[ExclusiveClaim]) -> list[ExclusiveClaim]:
     """Fill in what is the VMs' own now.
 
-    A mask that overlaps the shared pool is no grant: the group was just created when an agent was killed, or the VM
+    A mask that overlaps the default group's is no grant: the group was just created when an agent was killed, or the VM
     did not use that cache until now, or somebody wrote the default group's masks. The VM then has to be placed (anew).
+    One that overlaps a class's alone is a grant: it is the class that was just created.
     """
     settled = dict.fromkeys(world.lines, 0)
-    shared = {cache: world.ways((DEFAULT_GROUP, *world.named(Owner.CLASS)), cache) for cache in world.lines}
+    default = world.masks[DEFAULT_GROUP]
     held: dict[str, dict[int, int]] = {claim.uuid: {} for claim in claims}
     near: dict[str, dict[int, int]] = {claim.uuid: {} for claim in claims}
     for found, in_force in ((held, True), (near, False)):
@@ -102,7 +103,7 @@ def _with_what_they_hold(world: World, claims: Collection[ExclusiveClaim]) -> li
             masks = world.masks.get(claim.group, {})
             for cache in claim.caches:
                 mask = masks.get(cache, 0)
-                wanted = not mask & shared[cache] if in_force else mask.bit_count() == claim.ways
+                wanted = not mask & default.get(cache, 0) if in_force else mask.bit_count() == claim.ways
                 if wanted and world.lines[cache].legal(mask) and not mask & settled[cache]:
                     settled[cache] |= mask
                     found[claim.uuid][cache] = mask

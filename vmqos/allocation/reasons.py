@@ -127,7 +127,7 @@ def _account(world: World, cache: int, room: Room, uuid: str) -> str:
             f"{kept} {'stays' if kept == 1 else 'stay'} with the default group "
             f"([allocation] default_ways_min = {policy.default_ways_min})"
         )
-    if io := (line.pool & ~line.exclusive).bit_count():
+    if io := (line.pool & ~line.exclusive & ~line.company).bit_count():
         parts.append(f"{io} {_are(io)} I/O's ([allocation] use_shareable_ways = true would give them out)")
     if reserved := (policy.reserved_ways.bits & line.every).bit_count():
         parts.append(f"{reserved} {_are(reserved)} reserved ([allocation] reserved_ways)")

@@ -38,11 +38,11 @@ class Watch:
         foreign = [other for other in self.kernel.masks if owner_of(other) is Owner.FOREIGN]
         return self.kernel.masks[name][cache] & self.kernel.others(name, cache, foreign)
 
-    def step(self, step: object, served: set[str]) -> None:
+    def step(self, step: object, granted: set[tuple[str, int]]) -> None:
         """Note what the step put into force, and check the state after it."""
         kernel = self.kernel
-        if isinstance(step, WriteMasks) and step.group in served:
-            self.protected |= {(step.group, cache) for cache in step.masks if (step.group, cache) in self.own}
+        if isinstance(step, WriteMasks):
+            self.protected |= {(step.group, cache) for cache in step.masks} & granted
         ours = [name for name in self._ours() if name != kernel.fresh]
         for name, cache in self.protected:
             if name not in kernel.masks:
@@ -59,10 +59,25 @@ class Watch:
 def follow(kernel: Kernel, requests: Sequence[Request], policy: Policy, found: Plan, steps: int | None = None) -> None:
     """Carry out the plan, or the first of its steps; every state on the way is checked."""
     watch = Watch(kernel, requests, policy)
-    served = {verdict.group for verdict in found.verdicts.values() if verdict.masks}
+    granted = {
+        (verdict.group, cache)
+        for verdict in found.verdicts.values()
+        if verdict.group == vm_group(verdict.uuid)
+        for cache in verdict.masks
+    }
+    import copy
+    before = kernel.copy()
     for step in (*found.prepare, *found.retire)[:steps]:
+      try:
         kernel.apply(step)
-        watch.step(step, served)
+        watch.step(step, granted)
+      except Exception:
+        print("LINE", kernel.l3, policy)
+        print({n: {c: hex(m) for c, m in ms.items()} for n, ms in before.masks.items()}, before.exclusive)
+        for r in requests: print("REQ", r.uuid[:8], r.wants.ways, r.wants.policy.value, sorted(r.caches), r.arrival)
+        for s in (*found.prepare, *found.retire): print(s)
+        for v in found.verdicts.values(): print(v)
+        raise
 
 
 def settle(kernel: Kernel, requests: Sequence[Request], policy: Policy) -> list[Plan]:

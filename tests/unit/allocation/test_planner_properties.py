@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.allocation.kernel import Kernel, Refused
 from tests.unit.allocation.run_plan import follow, settle
 from tests.unit.allocation.worlds import EXCLUSIVE, SHARED, machines, policies, request
-from vmqos.allocation import Policy, PromiseState, Request, plan, vm_group
+from vmqos.allocation import CreateGroup, Policy, PromiseState, Request, Step, WriteMasks, plan
 from vmqos.openstack.extra_specs import CacheRequest
 
 NAMES = ("qemu-1-a", "containers", "pqos")
@@ -74,7 +74,9 @@ def _foreign(draw: st.DrawFn, host: Host) -> None:
         for cache in l3.cache_ids:
             fewest = max(1, l3.min_cbm_bits)
             start = draw(st.integers(0, l3.way_count - fewest))
-            length = draw(st.integers(fewest, min(3, l3.way_count - start) if l3.way_count - start > fewest else fewest))
+            length = draw(
+                st.integers(fewest, min(3, l3.way_count - start) if l3.way_count - start > fewest else fewest)
+            )
             try:
                 host.kernel.write(name, {cache: ((1 << length) - 1) << start})
             except Refused:
@@ -109,3 +111,46 @@ def test_the_order_of_the_input_does_not_matter(host: Host, random: st.randoms) 
     random.shuffle(requests)
     again = plan(host.kernel.capabilities, replace(layout, groups=tuple(groups)), requests, host.policy)
     assert again == first
+
+
+def promises(host: Host, kernel: Kernel) -> dict[str, tuple[PromiseState, str, dict[int, int]]]:
+    """What every VM has, wherever it lies."""
+    found = plan(kernel.capabilities, kernel.layout(), host.requests, host.policy)
+    return {
+        uuid: (verdict.state, verdict.group, {cache: mask.count for cache, mask in verdict.masks.items()})
+        for uuid, verdict in found.verdicts.items()
+    }
+
+
+@given(hosts(), st.data())
+def test_a_plan_made_anew_after_a_crash_comes_to_the_same_end(host: Host, data: st.DataObject) -> None:
+    undisturbed, crashed = host.kernel.copy(), host.kernel.copy()
+    settle(undisturbed, host.requests, host.policy)
+    found = plan(crashed.capabilities, crashed.layout(), host.requests, host.policy)
+    steps = (*found.prepare, *found.retire)
+    count = data.draw(st.integers(0, len(steps)))
+    follow(crashed, host.requests, host.policy, found, count)
+    settle(crashed, host.requests, host.policy)
+    if promises(host, crashed) != promises(host, undisturbed):
+        dump(host, found, count, crashed, undisturbed)
+    assert promises(host, crashed) == promises(host, undisturbed)
+    if not (count and isinstance(steps[count - 1], CreateGroup)) and not takes_detours(steps):
+        assert (crashed.masks, crashed.exclusive) == (undisturbed.masks, undisturbed.exclusive)
+
+
+def takes_detours(steps: Sequence[Step]) -> bool:
+    """Whether any mask is written twice on the way."""
+    written = [(step.group, cache) for step in steps if isinstance(step, WriteMasks) for cache in step.masks]
+    return len(written) != len(set(written))
+
+def dump(host, found, count, crashed, undisturbed):
+    print("LINE", host.kernel.l3, host.policy, host.kernel.capabilities.num_closids)
+    show = lambda k: print({n: {c: hex(m) for c, m in ms.items()} for n, ms in k.masks.items()}, k.exclusive)
+    show(host.kernel)
+    for r in host.requests: print("REQ", r.uuid[:8], r.wants.ways, r.wants.policy.value, sorted(r.caches), r.arrival)
+    for i, s in enumerate((*found.prepare, *found.retire)): print("  " if i < count else "XX", s)
+    print("UNDISTURBED", end=" "); show(undisturbed)
+    print("CRASHED", end=" "); show(crashed)
+    p, q = promises(host, crashed), promises(host, undisturbed)
+    for u in p:
+        print(u[:8], "crash", p[u], "undist", q[u])
