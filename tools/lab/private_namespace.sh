@@ -86,7 +86,7 @@ lay_cgroups() {
 
 # Another workspace's simulator that stays mounted here would outlive its end.
 drop_simulators() {
-    awk '$3 ~ /^fuse/ { print $2 }' /proc/self/mounts | grep -E '/vmqos-|resctrl' | while read -r mount; do
+    awk '$3 == "fuse.resctrl" { print $2 }' /proc/self/mounts | while read -r mount; do
         umount --lazy "$mount" || true
     done
 }
