@@ -76,8 +76,7 @@ def _of_monitoring(mounted: Mounted, monitoring: Monitoring) -> Directory:
             directory.add(_event_config(mounted, event))
     directory.add(File("num_rmids", 0o444, _ROOT, lambda: f"{monitoring.num_rmids}\n"))
     directory.add(File("mon_features", 0o444, _ROOT, lambda: "".join(f"{name}\n" for name in features)))
-    if "llc_occupancy" in monitoring.events:
-        directory.add(_threshold(mounted, monitoring))
+    directory.add(_threshold(mounted, monitoring))
     if mounted.kernel.has_assign_mode:
         directory.add(File("mbm_assign_mode", 0o644, _ROOT, lambda: "[default]\n", _assign_mode(mounted)))
     return directory

@@ -118,7 +118,7 @@ class Stage:
         """Let RMIDs leave limbo where the recording shows that they had.
 
         When lines have drained is the hardware's matter, and when the kernel looks is the clock's. So time stands
-        still until a free RMID is needed; then all are let go, or, if the section shows later that some were still
+        still until a free RMID is needed; then all are let go, or, if the recording shows later that some were still
         in limbo, no more than are needed.
         """
         rmids = self.machine.do("rmids")
@@ -128,12 +128,17 @@ class Stage:
         if none_was_in_limbo:
             self.machine.do("leave_limbo", None)
         elif refused(record) is None and not rmids["free"]:
-            busy_later = any(
-                refused(later) == "EBUSY" and later["op"] == "mkdir"
-                for later in self._later
-                if later["sec"] == record["sec"]
-            )
-            self.machine.do("leave_limbo", 1 if busy_later else None)
+            self.machine.do("leave_limbo", 1 if self._some_are_still_in_limbo() else None)
+
+    def _some_are_still_in_limbo(self) -> bool:
+        """Whether a later record is refused for that before one shows that limbo was empty."""
+        for later in self._later:
+            if later["op"] == "mkdir-until":
+                return False
+            no_rmid = later["op"] == "mkdir" and "Out of RMIDs" in (later.get("last_cmd_status") or "")
+            if no_rmid and refused(later) in ("EBUSY", "ENOSPC"):
+                return refused(later) == "EBUSY"
+        return False
 
     def attributes_later(self, path: str) -> Record:
         """What a later listing shows of a path whose mode or owner is changed now; anything, if it does not exist."""

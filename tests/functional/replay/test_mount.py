@@ -36,13 +36,14 @@ class Simulator:
         )
 
     def wait(self) -> None:
-        """Until it is mounted."""
+        """Until it is mounted and answers."""
         deadline = time.monotonic() + START_TIMEOUT
         while not self.mounted:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 assert self.process.stderr is not None
                 pytest.fail(f"the simulator did not mount: {self.process.stderr.read()}")
             time.sleep(0.01)
+        os.listdir(self.root)
 
     @property
     def mounted(self) -> bool:
