@@ -17,7 +17,7 @@ class Board:
     :ivar masks: each group's ways now by cache, by its name; groups that do not exist yet are missing.
     :ivar guarded: the groups in mode ``exclusive``.
     :ivar order: the groups' names in the order in which they are looked at: those that share, VMs, new VMs, new
-        classes.
+        classes; the VMs and the classes each in order of arrival.
     """
 
     def __init__(self, world: World, target: Target) -> None:
@@ -25,10 +25,8 @@ class Board:
         self.target = target
         self.masks = {name: dict(world.masks[name]) for name in target.masks if name in world.masks}
         self.guarded = {name for name in self.masks if name in world.groups and world.groups[name].exclusive}
-        self._new = set(target.created)
-        self._new_classes = {name for name in target.created if not self._owns(name)}
-        old = [name for name in target.masks if name not in self._new]
-        self.order = (*sorted(old, key=self._owns), *target.created)
+        self._turn = {name: (1 if self._owns(name) else 2) if name in target.created else 0 for name in target.masks}
+        self.order = tuple(sorted(target.masks, key=lambda name: (self._turn[name], self._owns(name))))
         self._in_force = {
             (name, cache)
             for name, cache in target.own
@@ -58,10 +56,9 @@ class Board:
         return (name, cache) in self.target.own
 
     def is_free(self, name: str, cache: int, mask: int) -> bool:
-        """Whether the group can have that mask now."""
-        if name in self._new_classes and not self.exists(name):
-            others = (other for other in self.order if other not in self._new_classes)
-            return not any(self.missing(other) for other in others)
+        """Whether the group can have that mask now; one that does not exist waits for its turn, too."""
+        if not self.exists(name) and any(self.missing(other) for other in self._before(name)):
+            return False
         return not any(True for _ in self.in_the_way(name, cache, mask))
 
     def in_the_way(self, name: str, cache: int, mask: int) -> Iterator[str]:
@@ -73,19 +70,34 @@ class Board:
             if overlaps and not goal & self.target.masks[other][cache]:
                 yield other
 
+    def grows(self, name: str, masks: dict[int, int]) -> bool:
+        """Whether the group would have more ways on any cache than it has."""
+        now = self.masks.get(name, {})
+        return any(mask.bit_count() > now.get(cache, 0).bit_count() for cache, mask in masks.items())
+
     def write(self, name: str, masks: dict[int, int]) -> None:
         """Note that the group has these masks now."""
         self.masks.setdefault(name, {}).update(masks)
-        self._in_force |= {(name, cache) for cache in masks if self.is_own(name, cache)}
+        self._in_force |= {
+            (name, cache)
+            for cache, mask in masks.items()
+            if self.is_own(name, cache) and self._is_alone(name, cache, mask)
+        }
 
     def is_in_force(self, name: str, cache: int) -> bool:
         """Whether the group's ways on the cache are a promise already."""
         return (name, cache) in self._in_force
 
     def least(self, name: str, cache: int) -> int:
-        """The fewest ways that the group can do with between two steps."""
+        """The fewest ways that the group can do with between two steps: for the default group its floor (rule 2)."""
         fewest = self.world.lines[cache].fewest
-        return max(fewest, self.target.keep[cache]) if name == DEFAULT_GROUP else fewest
+        if name != DEFAULT_GROUP:
+            return fewest
+        goal, now = self.target.masks[name][cache], self.masks[name].get(cache, 0)
+        return max(fewest, min(self.world.floor, goal.bit_count(), now.bit_count()))
+
+    def _before(self, name: str) -> Iterator[str]:
+        return (other for other in self.order if self._turn[other] < self._turn[name])
 
     def _owns(self, name: str) -> bool:
         return any(group == name for group, _ in self.target.own)

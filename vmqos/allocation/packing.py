@@ -3,8 +3,9 @@
 
 A mask that keeps its place, grows around it or shrinks within it is not moved. Among the packings with the fewest moved
 masks the one is taken that gives out the fewest ways of I/O, then the one with the largest pool, then the one whose
-pool has the least company and the most ways of I/O, then the first in a fixed order of patterns. Only the first of
-these asks where masks are now; so a plan that is made anew between two moves of an earlier plan finds the same packing.
+pool has the least company and the most ways of I/O, then the one whose pool keeps most of its ways, then the first in a
+fixed order of patterns. With every mask that came to its place this packing becomes cheaper by as much as any can,
+so that a plan which is made anew between two steps of an earlier one finds the same packing.
 """
 
 from __future__ import annotations
@@ -45,16 +46,17 @@ class Packing:
     masks: dict[str, int]
 
 
-def pack(line: Line, pieces: Sequence[Piece], need: Need) -> Packing:
+def pack(line: Line, pieces: Sequence[Piece], need: Need, pool_now: int = 0) -> Packing:
     """Place every piece, and the pool.
 
     :param pieces: those that come first get the lower places among equals.
+    :param pool_now: the ways that the pool has now.
     :raises ValueError: if they do not fit (:func:`vmqos.allocation.fitting.fits`).
     """
     if line.sparse:
         return _scatter(line, pieces)
     for moves in range(len(pieces) + 1):
-        found = _Search(line, pieces, need, moves).find()
+        found = _Search(line, pieces, need, pool_now, moves).find()
         if found is not None:
             return found
     raise ValueError(f"masks of {[piece.length for piece in pieces]} ways and a pool with {need} do not fit")
@@ -117,10 +119,11 @@ class _Choice:
 class _Search:
     """Dynamic programming over the ways of one cache, with at most ``moves`` moved masks."""
 
-    def __init__(self, line: Line, pieces: Sequence[Piece], need: Need, moves: int) -> None:
+    def __init__(self, line: Line, pieces: Sequence[Piece], need: Need, pool_now: int, moves: int) -> None:
         self._line = line
         self._pieces = pieces
         self._need = need
+        self._pool_now = pool_now
         self._lengths = sorted({piece.length for piece in pieces}, reverse=True)
         self._starts = {index: _kept_starts(line, piece) for index, piece in enumerate(pieces) if piece.held}
         self._starts = {index: starts for index, starts in self._starts.items() if starts}
@@ -178,7 +181,7 @@ class _Search:
             place = run(state.way, length)
             if place & ~self._line.exclusive:
                 continue
-            cost = (place & self._line.shareable).bit_count() * _WEIGHT**3
+            cost = (place & self._line.shareable).bit_count() * _WEIGHT**4
             for index, starts in self._starts.items():
                 unsettled = not state.kept >> index & 1
                 if unsettled and self._pieces[index].length == length and state.way in starts:
@@ -192,8 +195,9 @@ class _Search:
                 place = run(state.way, length)
                 company = (place & self._line.company).bit_count()
                 if length - company >= self._need.clean:
-                    shareable = (place & self._line.shareable).bit_count()
-                    cost = (company - length * _WEIGHT) * _WEIGHT - shareable
+                    cost = company - length * _WEIGHT
+                    for liked in (self._line.shareable, self._pool_now):
+                        cost = cost * _WEIGHT - (place & liked).bit_count()
                     yield from self._put(state, _POOL, length, state.loose, state.kept, cost)
         yield from self._put(state, _NOTHING, 0, state.loose, state.kept, 0)
 

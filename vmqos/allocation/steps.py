@@ -32,9 +32,10 @@ def prepare(world: World, target: Target) -> tuple[Step, ...]:
     """The steps from the world to the target.
 
     Guards (mode ``exclusive``) are taken off first where the target has none, and put on last. What is ready to be
-    written is written, whole groups before parts of groups; where nothing is, somebody makes way for a while. Classes
-    are created when all else is done: a class that exists is taken for a promise, and must not be taken for one that
-    forbids what this very plan lets in, should it be interrupted.
+    written is written, first what takes no more ways than it has; where nothing is, somebody makes way for a while.
+    Groups of VMs are created when those that exist are done, which need the room till then. Classes are created last: a
+    class that exists is taken for a promise, and must not be taken for one that forbids what this very plan lets in,
+    should it be interrupted.
 
     :raises NoSafeOrder: if there is none, or none was found.
     """
@@ -67,15 +68,17 @@ def retire(target: Target) -> tuple[Step, ...]:
 
 def _next_write(board: Board) -> tuple[str, dict[int, int]] | None:
     """A group and the masks that it can have at once."""
-    partial: tuple[str, dict[int, int]] | None = None
+    best: tuple[bool, bool] | None = None
+    found: tuple[str, dict[int, int]] | None = None
     for name in board.order:
         missing = board.missing(name)
         ready = {cache: mask for cache, mask in missing.items() if board.is_free(name, cache, mask)}
-        if ready and len(ready) == len(missing):
-            return name, ready
-        if ready and partial is None and board.exists(name):
-            partial = name, ready
-    return partial
+        part = len(ready) < len(missing)
+        if ready and (board.exists(name) or not part):
+            rank = (board.grows(name, ready), part)
+            if best is None or rank < best:
+                best, found = rank, (name, ready)
+    return found
 
 
 def _write(board: Board, name: str, masks: dict[int, int]) -> Iterator[Step]:

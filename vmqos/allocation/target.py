@@ -21,7 +21,6 @@ class Target:
     :ivar masks: each group's ways by cache, by its name; those of groups that are to be removed, too: nothing but what
         the default group has.
     :ivar own: where a group's ways are nobody else's, as pairs of group and cache.
-    :ivar keep: how many ways the default group keeps on each cache between two steps.
     :ivar guarded: the groups that the kernel can guard by its mode ``exclusive``.
     :ivar created: the groups that do not exist yet: the VMs' first, each kind in order of arrival.
     :ivar retired: the groups that no VM needs.
@@ -29,7 +28,6 @@ class Target:
 
     masks: Mapping[str, Mapping[int, int]]
     own: frozenset[tuple[str, int]]
-    keep: Mapping[int, int]
     guarded: frozenset[str]
     created: tuple[str, ...]
     retired: tuple[str, ...]
@@ -45,7 +43,7 @@ def build(world: World, claims: Sequence[Claim], admission: Admission) -> Target
     own = set()
     for cache, room in admission.rooms.items():
         pieces = sorted(room.pieces.values(), key=lambda piece: rank[piece.key])
-        packing = pack(room.line, pieces, room.need)
+        packing = pack(room.line, pieces, room.need, world.masks[DEFAULT_GROUP].get(cache, 0))
         exclusive = {group_of[uuid]: mask for uuid, mask in (*packing.masks.items(), *room.stuck.items())}
         default = _default(world, cache, packing.pool, union(exclusive.values()))
         for name in masks:
@@ -58,7 +56,6 @@ def build(world: World, claims: Sequence[Claim], admission: Admission) -> Target
     return Target(
         masks=masks,
         own=frozenset(own),
-        keep={cache: room.need.width for cache, room in admission.rooms.items()},
         guarded=frozenset(name for name in group_of.values() if _can_be_guarded(world, masks, own, name)),
         created=tuple(name for name in needed if name not in world.groups),
         retired=retired,

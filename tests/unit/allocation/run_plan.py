@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.unit.allocation.kernel import Kernel
-from vmqos.allocation import Owner, Plan, Policy, Request, WriteMasks, owner_of, plan, vm_group
+from vmqos.allocation import Owner, Plan, Policy, PromiseState, Request, WriteMasks, owner_of, plan, vm_group
 from vmqos.openstack.extra_specs import CachePolicy
 
 
@@ -24,7 +24,7 @@ class Watch:
         self.protected = {
             (name, cache)
             for name, cache in self.own
-            if name in kernel.masks and not kernel.masks[name][cache] & kernel.others(name, cache, self._ours())
+            if name in kernel.masks and self._is_alone(name, cache)
         }
         least = max(policy.default_ways_min, kernel.l3.min_cbm_bits, 1)
         self.floor = {cache: min(least, mask.bit_count()) for cache, mask in kernel.masks[""].items()}
@@ -34,15 +34,29 @@ class Watch:
     def _ours(self) -> list[str]:
         return [name for name in self.kernel.masks if owner_of(name) is not Owner.FOREIGN]
 
+    def _is_alone(self, name: str, cache: int) -> bool:
+        return not self.kernel.masks[name][cache] & self.kernel.others(name, cache, self._ours())
+
     def _foreign_overlap(self, name: str, cache: int) -> int:
         foreign = [other for other in self.kernel.masks if owner_of(other) is Owner.FOREIGN]
         return self.kernel.masks[name][cache] & self.kernel.others(name, cache, foreign)
+
+    def end(self, found: Plan) -> None:
+        """Check that what the plan says of VMs with ways of their own is true."""
+        kernel = self.kernel
+        for verdict in found.verdicts.values():
+            assert verdict.group in kernel.masks
+            for cache, mask in verdict.masks.items():
+                assert kernel.masks[verdict.group][cache] == mask.bits
+                if verdict.group == vm_group(verdict.uuid) and verdict.state is PromiseState.KEPT:
+                    assert not mask.bits & kernel.others(verdict.group, cache)
 
     def step(self, step: object, granted: set[tuple[str, int]]) -> None:
         """Note what the step put into force, and check the state after it."""
         kernel = self.kernel
         if isinstance(step, WriteMasks):
-            self.protected |= {(step.group, cache) for cache in step.masks} & granted
+            written = {(step.group, cache) for cache in step.masks} & granted
+            self.protected |= {pair for pair in written if self._is_alone(*pair)}
         ours = [name for name in self._ours() if name != kernel.fresh]
         for name, cache in self.protected:
             if name not in kernel.masks:
@@ -78,6 +92,8 @@ def follow(kernel: Kernel, requests: Sequence[Request], policy: Policy, found: P
         for s in (*found.prepare, *found.retire): print(s)
         for v in found.verdicts.values(): print(v)
         raise
+    if steps is None:
+        watch.end(found)
 
 
 def settle(kernel: Kernel, requests: Sequence[Request], policy: Policy) -> list[Plan]:
