@@ -66,7 +66,7 @@ class Reconciler:
         self.snapshot = replace(self.snapshot, view=None)
 
     def lose(self, reason: str) -> None:
-        """resctrl is gone, and with it every group: no promise is kept until it is back."""
+        """Without resctrl no group is left: no promise is kept until it is back."""
         self.forget()
         outcomes = {
             uuid: replace(told, state=PromiseState.PENDING, reason=reason, group="", masks={}, since=time.time())
@@ -89,11 +89,10 @@ class Reconciler:
         if before is None or now.mounted_as != before.mounted_as:
             self.forget()
         elif change.everything:
-            self._strays.forget()
             self._unguarded.clear()
         for uuid in self._placed.keys() - vms.keys():
             del self._placed[uuid]
-        strays = self._strays.look(self._filesystem, self._owners(), vms)
+        strays = self._strays.look(self._filesystem, self._placed, vms)
         self.snapshot = replace(self.snapshot, view=now)
         if (
             self._settled
@@ -104,14 +103,6 @@ class Reconciler:
             return False
         look_at = set(vms) if change.everything else set(change.vms) | strays
         return self._change(now, look_at, vms, topology, policy)
-
-    def _owners(self) -> dict[int, str]:
-        return {
-            tid: uuid
-            for uuid, placed in self._placed.items()
-            if placed.target.control
-            for tid in placed.tasks - placed.foreign
-        }
 
     def _change(
         self,

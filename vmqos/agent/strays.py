@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vmqos.agent.inventory import ObservedVm
+from vmqos.agent.placement import Placed
 from vmqos.hypervisor import cgroup, exceptions, processes
+from vmqos.hypervisor.model import Process
 from vmqos.resctrl.filesystem import Filesystem
 
 
@@ -20,46 +22,50 @@ class StrayWatch:
     def __init__(self) -> None:
         self._last = b""
         self._seen: set[int] = set()
-        self._kernel_threads: dict[str, set[int]] = {}
+        self._kernel_threads: dict[str, set[Process]] = {}
 
-    def look(self, filesystem: Filesystem, owners: Mapping[int, str], vms: Mapping[str, ObservedVm]) -> set[str]:
+    def look(self, filesystem: Filesystem, placed: Mapping[str, Placed], vms: Mapping[str, ObservedVm]) -> set[str]:
         """UUIDs of the VMs that have tasks in the default group and should not.
 
-        :param owners: the VM of each task that belongs elsewhere, as far as known.
+        :param placed: what is known of the VMs' tasks, by UUID.
         :param vms: all VMs by UUID.
         :raises vmqos.resctrl.exceptions.ResctrlError: if the default group can't be read.
         """
+        for gone in self._kernel_threads.keys() - vms.keys():
+            del self._kernel_threads[gone]
         raw = filesystem.read_bytes("tasks")
         if raw == self._last:
             return set()
-        self._last = raw
         now = set(map(int, raw.split()))
-        strays = {owners[tid] for tid in now & owners.keys()}
+        elsewhere = {uuid for uuid, known in placed.items() if known.target.control}
+        strays = {uuid for uuid in elsewhere if not now.isdisjoint(placed[uuid].tasks - placed[uuid].foreign)}
         newcomers = now - self._seen
-        self._seen = now
+        unknown = set[int]()
         if newcomers:
+            newcomers.difference_update(*(known.tasks for known in placed.values()))
             by_pid = {observed.vm.process.pid: uuid for uuid, observed in vms.items()}
             by_cgroup = {observed.vm.cgroup: uuid for uuid, observed in vms.items() if observed.vm.cgroup}
-            elsewhere = set(owners.values())
             for tid in newcomers:
-                uuid = self._identify(tid, by_pid, by_cgroup)
+                uuid = self._identify(tid, by_pid, by_cgroup, unknown)
                 if uuid in elsewhere:
                     strays.add(uuid)
+        # A kernel thread may be there before the VM it works for is known: it is asked for again.
+        self._seen = now - unknown
+        self._last = b"" if unknown else raw
         return strays
 
     def kernel_threads(self, uuid: str) -> set[int]:
         """The kernel threads that were seen working for the VM and still do."""
-        alive = {tid for tid in self._kernel_threads.get(uuid, ()) if processes.exists(tid)}
-        if uuid in self._kernel_threads:
-            self._kernel_threads[uuid] = alive
-        return alive
+        return {thread.pid for thread in self._kernel_threads.get(uuid, ()) if processes.still(thread)}
 
     def forget(self) -> None:
         """Look at every task anew next time."""
         self._last = b""
         self._seen = set()
 
-    def _identify(self, tid: int, by_pid: Mapping[int, str], by_cgroup: Mapping[str, str]) -> str | None:
+    def _identify(
+        self, tid: int, by_pid: Mapping[int, str], by_cgroup: Mapping[str, str], unknown: set[int]
+    ) -> str | None:
         try:
             identity = processes.identify(tid)
             uuid = by_pid.get(identity.tgid)
@@ -67,8 +73,10 @@ class StrayWatch:
                 return uuid
             if identity.serves_pid is not None:
                 uuid = by_pid.get(identity.serves_pid)
-                if uuid is not None:
-                    self._kernel_threads.setdefault(uuid, set()).add(tid)
+                if uuid is None:
+                    unknown.add(tid)
+                else:
+                    self._kernel_threads.setdefault(uuid, set()).add(processes.of_pid(tid))
                 return uuid
             return by_cgroup.get(cgroup.vm_cgroup(tid) or "") if by_cgroup else None
         except exceptions.HypervisorError:

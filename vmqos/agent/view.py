@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from vmqos.allocation import Group, Layout, owner_of
-from vmqos.resctrl import groups, info, schemata
+from vmqos.resctrl import exceptions, groups, info, schemata
 from vmqos.resctrl.capabilities import Capabilities
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -29,6 +29,8 @@ class ResctrlView:
     layout: Layout
     modes: Mapping[str, str]
     monitoring_groups: Mapping[str, tuple[str, ...]]
+    raw: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
+    """Each control group's ``mode`` and ``schemata`` as they were read: while they stay, nothing is parsed again."""
 
     @property
     def rmids_in_use(self) -> int:
@@ -43,33 +45,48 @@ class ResctrlView:
 def look(filesystem: Filesystem, before: ResctrlView | None = None) -> ResctrlView:
     """Read every control group once; the caller holds the lock.
 
-    :param before: the last look. What only a new mount can change is taken over from it.
+    :param before: the last look; the very same value is returned where nothing has changed since.
     :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
     """
-    status = os.stat(filesystem.root)
+    try:
+        status = os.stat(filesystem.root)
+    except OSError as error:
+        raise exceptions.Vanished(path=filesystem.root) from error
     mounted_as = (status.st_dev, status.st_ino)
-    found = groups.list_control_groups(filesystem)
+    if before is not None and before.mounted_as != mounted_as:
+        before = None
+    raw = groups.read_raw(filesystem)
+    if before is not None and raw == before.raw:
+        monitoring = _monitoring_groups(filesystem, before.capabilities, raw)
+        if monitoring == before.monitoring_groups:
+            return before
+        return replace(before, monitoring_groups=monitoring)
+    modes = {name: mode.decode().strip() for name, (mode, _) in raw.items()}
     layout = Layout(
         tuple(
             Group(
-                name=group.name,
-                owner=owner_of(group.name),
-                masks=schemata.masks_of(group.schemata, "L3"),
-                exclusive=group.mode == "exclusive",
+                name=name,
+                owner=owner_of(name),
+                masks=schemata.parse_masks(text.decode(), "L3"),
+                exclusive=modes[name] == "exclusive",
             )
-            for group in found
+            for name, (_, text) in raw.items()
         )
     )
-    if before is not None and before.mounted_as == mounted_as and _same_caches(before.layout, layout):
+    if before is not None and _same_caches(before.layout, layout):
         capabilities = before.capabilities
     else:
         capabilities = info.read_capabilities(filesystem)
-    monitoring = {}
-    if capabilities.monitoring is not None:
-        monitoring = {
-            group.name: tuple(sorted(groups.list_monitoring_groups(filesystem, group.name))) for group in found
-        }
-    return ResctrlView(mounted_as, capabilities, layout, {group.name: group.mode for group in found}, monitoring)
+    monitoring = _monitoring_groups(filesystem, capabilities, raw)
+    return ResctrlView(mounted_as, capabilities, layout, modes, monitoring, raw)
+
+
+def _monitoring_groups(
+    filesystem: Filesystem, capabilities: Capabilities, names: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    if capabilities.monitoring is None:
+        return {}
+    return {name: tuple(groups.list_monitoring_groups(filesystem, name)) for name in names}
 
 
 def _same_caches(before: Layout, now: Layout) -> bool:

@@ -47,18 +47,31 @@ def list_control_groups(fs: Filesystem) -> list[ControlGroup]:
 
     :raises vmqos.resctrl.exceptions.Vanished: if resctrl is not mounted (any more).
     """
-    found = [_read(fs, "")]
+    return [
+        ControlGroup(name, mode.decode().strip(), schemata.parse(text.decode()))
+        for name, (mode, text) in read_raw(fs).items()
+    ]
+
+
+def read_raw(fs: Filesystem) -> dict[str, tuple[bytes, bytes]]:
+    """The same, unparsed: each control group's ``mode`` and ``schemata`` by its name.
+
+    For those who look often, to see at little cost that nothing has changed.
+
+    :raises vmqos.resctrl.exceptions.Vanished: if resctrl is not mounted (any more).
+    """
+    found = {"": _read(fs, "")}
     for name in fs.directories():
         if name not in NO_GROUPS:
             try:
-                found.append(_read(fs, name))
+                found[name] = _read(fs, name)
             except exceptions.Vanished:
                 continue
     return found
 
 
-def _read(fs: Filesystem, name: str) -> ControlGroup:
-    return ControlGroup(name, fs.read(name, "mode").strip(), schemata.parse(fs.read(name, "schemata")))
+def _read(fs: Filesystem, name: str) -> tuple[bytes, bytes]:
+    return fs.read_bytes(name, "mode"), fs.read_bytes(name, "schemata")
 
 
 def create(fs: Filesystem, name: str) -> None:
