@@ -2,7 +2,7 @@
 """Moving a VM's threads into its group, against a C program that only does the writes.
 
 Two figures: the client's moving of known threads, which is what the C program does; and the agent's placing, which also
-takes the lock, finds the threads before and once more after the move, and makes sure that the process is still the same.
+takes the lock, finds the threads before and once more after the move, and makes sure that the process is the same.
 """
 
 from __future__ import annotations
