@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from tests.unit.allocation.kernel import Kernel
+from vmqos.allocation import Owner, Policy, class_ways, owner_of
 from vmqos.allocation.line import Line, Need
 
 
@@ -57,3 +59,33 @@ def fewest_moves(line: Line, lengths: Sequence[int], held: Sequence[int], need: 
         if any(True for _ in pools(line, sum(masks), need))
     ]
     return min(found, default=None)
+
+
+def line_of(kernel: Kernel, policy: Policy, cache: int) -> Line:
+    """What a cache has to give, read from the kernel."""
+    l3, foreign = kernel.l3, [name for name in kernel.masks if owner_of(name) is Owner.FOREIGN]
+    taken, reserved = kernel.others("", cache, foreign), policy.reserved_ways.bits
+    clean = l3.cbm_mask.bits & ~taken & ~reserved
+    company = kernel.masks[""][cache] & taken & ~reserved
+    exclusive = clean if policy.use_shareable_ways else clean & ~l3.shareable_bits.bits
+    fewest = max(1, l3.min_cbm_bits)
+    return Line(l3.cbm_mask.bits, clean | company, company, exclusive, l3.shareable_bits.bits, fewest, l3.sparse_masks)
+
+
+def can_be_placed(kernel: Kernel, policy: Policy, name: str, ways: int, caches: Iterable[int]) -> bool:
+    """Whether a VM could have so many ways of its own on each of these caches, beside all others' present promises."""
+    floor = max(policy.default_ways_min, kernel.l3.min_cbm_bits, 1)
+    for cache in caches:
+        line = line_of(kernel, policy, cache)
+        default, lengths, width = kernel.masks[""][cache], [ways], floor
+        for other, masks in kernel.masks.items():
+            mask = masks[cache]
+            if owner_of(other) is Owner.VM and other != name and not mask & default:
+                if mask & ~line.exclusive:
+                    line = line.without(mask)
+                else:
+                    lengths.append(mask.bit_count())
+            width = max(width, min(class_ways(other) or 0, mask.bit_count()))
+        if not fits(line, lengths, Need(width, floor)):
+            return False
+    return True

@@ -22,9 +22,7 @@ class Watch:
             for cache in request.caches
         }
         self.protected = {
-            (name, cache)
-            for name, cache in self.own
-            if name in kernel.masks and self._is_alone(name, cache)
+            (name, cache) for name, cache in self.own if name in kernel.masks and self._is_alone(name, cache)
         }
         least = max(policy.default_ways_min, kernel.l3.min_cbm_bits, 1)
         self.floor = {cache: min(least, mask.bit_count()) for cache, mask in kernel.masks[""].items()}
@@ -79,19 +77,9 @@ def follow(kernel: Kernel, requests: Sequence[Request], policy: Policy, found: P
         if verdict.group == vm_group(verdict.uuid)
         for cache in verdict.masks
     }
-    import copy
-    before = kernel.copy()
     for step in (*found.prepare, *found.retire)[:steps]:
-      try:
         kernel.apply(step)
         watch.step(step, granted)
-      except Exception:
-        print("LINE", kernel.l3, policy)
-        print({n: {c: hex(m) for c, m in ms.items()} for n, ms in before.masks.items()}, before.exclusive)
-        for r in requests: print("REQ", r.uuid[:8], r.wants.ways, r.wants.policy.value, sorted(r.caches), r.arrival)
-        for s in (*found.prepare, *found.retire): print(s)
-        for v in found.verdicts.values(): print(v)
-        raise
     if steps is None:
         watch.end(found)
 
