@@ -118,6 +118,7 @@ run)
             echo $$ >"$mount/$group/cgroup.procs"
         fi
     done
-    exec nsenter --target "$holder" --mount --net --cgroup -- "$@"
+    # --root: entering a mount namespace leaves a chroot.
+    exec nsenter --target "$holder" --mount --net --cgroup --root -- "$@"
     ;;
 esac
