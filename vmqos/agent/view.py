@@ -31,6 +31,8 @@ class ResctrlView:
     monitoring_groups: Mapping[str, tuple[str, ...]]
     raw: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
     """Each control group's ``mode`` and ``schemata`` as they were read: while they stay, nothing is parsed again."""
+    links: tuple[int, ...] = field(default=(), repr=False)
+    """How many links each ``mon_groups`` has: while they stay, none of them is listed again (before a full audit)."""
 
     @property
     def rmids_in_use(self) -> int:
@@ -56,11 +58,11 @@ def look(filesystem: Filesystem, before: ResctrlView | None = None) -> ResctrlVi
     if before is not None and before.mounted_as != mounted_as:
         before = None
     raw = groups.read_raw(filesystem)
+    links = tuple(_links(filesystem, name) for name in raw)
     if before is not None and raw == before.raw:
-        monitoring = _monitoring_groups(filesystem, before.capabilities, raw)
-        if monitoring == before.monitoring_groups:
+        if links == before.links:
             return before
-        return replace(before, monitoring_groups=monitoring)
+        return replace(before, monitoring_groups=_monitoring_groups(filesystem, before.capabilities, raw), links=links)
     modes = {name: mode.decode().strip() for name, (mode, _) in raw.items()}
     layout = Layout(
         tuple(
@@ -78,7 +80,15 @@ def look(filesystem: Filesystem, before: ResctrlView | None = None) -> ResctrlVi
     else:
         capabilities = info.read_capabilities(filesystem)
     monitoring = _monitoring_groups(filesystem, capabilities, raw)
-    return ResctrlView(mounted_as, capabilities, layout, modes, monitoring, raw)
+    return ResctrlView(mounted_as, capabilities, layout, modes, monitoring, raw, links)
+
+
+def _links(filesystem: Filesystem, control: str) -> int:
+    """A directory has a link for each directory in it; 0 where there is none (any more)."""
+    try:
+        return os.stat(filesystem.path(control, groups.MON_GROUPS)).st_nlink
+    except OSError:
+        return 0
 
 
 def _monitoring_groups(
