@@ -17,6 +17,9 @@ from vmqos.allocation.packing import Piece
 from vmqos.allocation.room import Room, furnish
 from vmqos.allocation.world import World
 
+Question = tuple[type, tuple[int, ...], int]
+"""Whether so many ways on these caches can be had, for a claim of that kind."""
+
 
 @dataclass(slots=True)
 class Admission:
@@ -33,6 +36,7 @@ class Admission:
     :ivar freed: how many groups this plan removes, and nobody waits for.
     :ivar answered: what was asked already, and why it was refused, if it was. Room only becomes less: to ask again is
         to be refused again.
+    :ivar fitting: what was found to fit since the last change.
     """
 
     rooms: dict[int, Room]
@@ -44,7 +48,8 @@ class Admission:
     sharing: set[str] = field(default_factory=set)
     closids: int = 0
     freed: int = 0
-    answered: dict[tuple[type, tuple[int, ...], int], str] = field(default_factory=dict)
+    answered: dict[Question, str] = field(default_factory=dict)
+    fitting: set[Question] = field(default_factory=set)
 
 
 def admit(
@@ -120,10 +125,13 @@ def _place(world: World, result: Admission, claim: ExclusiveClaim, barred: Colle
         note = reasons.NO_SAFE_ORDER
     elif question in result.answered:
         note = result.answered[question]
-    elif short := [cache for cache in claim.caches if not result.rooms[cache].takes(claim.uuid, claim.ways)]:
+    elif question not in result.fitting and (
+        short := [cache for cache in claim.caches if not result.rooms[cache].takes(claim.uuid, claim.ways)]
+    ):
         note = result.answered[question] = reasons.shortage(world, result.rooms, short, claim.uuid, claim.ways)
     elif exists or result.closids:
         result.closids -= not exists
+        result.fitting.clear()
         for cache in claim.caches:
             piece = Piece(claim.uuid, claim.ways, claim.near.get(cache, 0))
             result.rooms[cache].pieces[claim.uuid] = piece
@@ -131,6 +139,7 @@ def _place(world: World, result: Admission, claim: ExclusiveClaim, barred: Colle
         result.changes.append((claim.uuid, frozenset(claim.caches)))
         return
     else:
+        result.fitting.add(question)
         _without_closid(world, result, claim)
         return
     result.freed += exists
@@ -151,6 +160,7 @@ def _join(world: World, result: Admission, claim: SharedClaim, barred: Collectio
     if claim.group in barred or question in result.answered:
         return
     result.answered[question] = ""
+    result.fitting.clear()
     before = {cache: result.rooms[cache].need.width for cache in claim.caches}
     for cache in claim.caches:
         result.rooms[cache].raise_pool(claim.ways)

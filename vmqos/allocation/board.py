@@ -25,6 +25,7 @@ class Board:
         self.target = target
         self.masks = {name: dict(world.masks[name]) for name in target.masks if name in world.masks}
         self.guarded = {name for name in self.masks if name in world.groups and world.groups[name].exclusive}
+        self._missing = {name: self._look_for_missing(name) for name in target.masks}
         self._turn = {name: (1 if self._owns(name) else 2) if name in target.created else 0 for name in target.masks}
         self.order = tuple(sorted(target.masks, key=lambda name: (self._turn[name], self._owns(name))))
         self._in_force = {
@@ -44,12 +45,11 @@ class Board:
 
     def missing(self, name: str) -> dict[int, int]:
         """The masks that the group is to have and does not have yet, by cache."""
-        now = self.masks.get(name, {})
-        return {cache: mask for cache, mask in self.target.masks[name].items() if now.get(cache) != mask}
+        return self._missing[name]
 
     def unfinished(self) -> bool:
         """Whether any mask is not yet what it is to be."""
-        return any(self.missing(name) for name in self.order)
+        return any(self._missing.values())
 
     def is_own(self, name: str, cache: int) -> bool:
         """Whether the group's ways on the cache are to be nobody else's."""
@@ -78,6 +78,7 @@ class Board:
     def write(self, name: str, masks: dict[int, int]) -> None:
         """Note that the group has these masks now."""
         self.masks.setdefault(name, {}).update(masks)
+        self._missing[name] = self._look_for_missing(name)
         self._in_force |= {
             (name, cache)
             for cache, mask in masks.items()
@@ -95,6 +96,10 @@ class Board:
             return fewest
         goal, now = self.target.masks[name][cache], self.masks[name].get(cache, 0)
         return max(fewest, min(self.world.floor, goal.bit_count(), now.bit_count()))
+
+    def _look_for_missing(self, name: str) -> dict[int, int]:
+        now = self.masks.get(name, {})
+        return {cache: mask for cache, mask in self.target.masks[name].items() if now.get(cache) != mask}
 
     def _before(self, name: str) -> Iterator[str]:
         return (other for other in self.order if self._turn[other] < self._turn[name])

@@ -96,15 +96,19 @@ def _with_what_they_hold(world: World, claims: Collection[ExclusiveClaim]) -> li
     """
     settled = dict.fromkeys(world.lines, 0)
     default = world.masks[DEFAULT_GROUP]
-    held: dict[str, dict[int, int]] = {claim.uuid: {} for claim in claims}
-    near: dict[str, dict[int, int]] = {claim.uuid: {} for claim in claims}
+    present = [claim for claim in claims if claim.group in world.masks]
+    held: dict[str, dict[int, int]] = {claim.uuid: {} for claim in present}
+    near: dict[str, dict[int, int]] = {claim.uuid: {} for claim in present}
     for found, in_force in ((held, True), (near, False)):
-        for claim in claims:
-            masks = world.masks.get(claim.group, {})
+        for claim in present:
+            masks = world.masks[claim.group]
             for cache in claim.caches:
                 mask = masks.get(cache, 0)
                 wanted = not mask & default.get(cache, 0) if in_force else mask.bit_count() == claim.ways
                 if wanted and world.lines[cache].legal(mask) and not mask & settled[cache]:
                     settled[cache] |= mask
                     found[claim.uuid][cache] = mask
-    return [replace(claim, held=held[claim.uuid], near=near[claim.uuid]) for claim in claims]
+    return [
+        replace(claim, held=held[claim.uuid], near=near[claim.uuid]) if claim.uuid in held else claim
+        for claim in claims
+    ]

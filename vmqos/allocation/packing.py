@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from vmqos.allocation.line import Line, Need, lowest, run, take, union
+from vmqos.allocation.line import Line, Need, lowest, run, runs, take, union
 
 _POOL, _LOOSE, _NOTHING = -1, -2, -3
 _WEIGHT = 64
@@ -55,11 +56,38 @@ def pack(line: Line, pieces: Sequence[Piece], need: Need, pool_now: int = 0) -> 
     """
     if line.sparse:
         return _scatter(line, pieces)
+    if (found := _stay(line, pieces, need, pool_now)) is not None:
+        return found
     for moves in range(len(pieces) + 1):
         found = _Search(line, pieces, need, pool_now, moves).find()
         if found is not None:
             return found
     raise ValueError(f"masks of {[piece.length for piece in pieces]} ways and a pool with {need} do not fit")
+
+
+def _stay(line: Line, pieces: Sequence[Piece], need: Need, pool_now: int) -> Packing | None:
+    """The packing in which every mask stays as it is: on most caches, most of the time, there is one."""
+    if any(piece.held.bit_count() != piece.length or piece.held & ~line.exclusive for piece in pieces):
+        return None
+    pools = [run(*place) for place in runs(line.pool & ~union(piece.held for piece in pieces))]
+    pools = [pool for pool in pools if _is_enough(line, pool, need)]
+    if need.width and not pools:
+        return None
+    pool = min(pools, key=lambda pool: _pool_cost(line, pool, pool_now), default=0)
+    return Packing(pool, {piece.key: piece.held for piece in pieces})
+
+
+def _is_enough(line: Line, pool: int, need: Need) -> bool:
+    clean = (pool & ~line.company).bit_count()
+    return pool.bit_count() >= max(need.width, line.fewest) and clean >= need.clean
+
+
+def _pool_cost(line: Line, pool: int, pool_now: int) -> int:
+    """The lower the better: the length counts most, then what is in the run."""
+    cost = (pool & line.company).bit_count() - pool.bit_count() * _WEIGHT
+    for liked in (line.shareable, pool_now):
+        cost = cost * _WEIGHT - (pool & liked).bit_count()
+    return cost
 
 
 def _scatter(line: Line, pieces: Sequence[Piece]) -> Packing:
@@ -84,8 +112,7 @@ def _scatter(line: Line, pieces: Sequence[Piece]) -> Packing:
     return Packing(line.pool & ~taken, masks)
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(NamedTuple):
     """How far a search has come, going up the ways.
 
     :ivar way: the ways below this one are settled.
@@ -94,6 +121,7 @@ class _State:
     :ivar kept: bit *i* is set if fixed piece *i* has its place, and where it was is not passed yet.
     :ivar pooled: whether the pool has its place.
     :ivar moves: how many more masks may be moved.
+    :ivar gap: whether the way below was left to nobody.
     """
 
     way: int
@@ -101,10 +129,10 @@ class _State:
     kept: int
     pooled: bool
     moves: int
+    gap: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
+class _Choice(NamedTuple):
     """What a search puts at a way.
 
     :ivar what: a fixed piece's index, or ``_POOL``, ``_LOOSE`` or ``_NOTHING``.
@@ -134,7 +162,7 @@ class _Search:
         for index, piece in enumerate(pieces):
             if index not in self._starts:
                 loose[self._lengths.index(piece.length)] += 1
-        self._start = _State(0, tuple(loose), 0, False, moves)
+        self._start = _State(0, tuple(loose), 0, False, moves, False)
         self._best: dict[_State, tuple[int, _Choice | None] | None] = {}
 
     def find(self) -> Packing | None:
@@ -186,20 +214,24 @@ class _Search:
                 unsettled = not state.kept >> index & 1
                 if unsettled and self._pieces[index].length == length and state.way in starts:
                     yield from self._put(state, index, length, state.loose, state.kept | 1 << index, cost)
-            if state.loose[number] > 0 or state.moves:
+            if (state.loose[number] > 0 or state.moves) and not (state.gap and self._better_lower(place)):
                 loose = tuple(count - (other == number) for other, count in enumerate(state.loose))
                 yield from self._put(state, _LOOSE, length, loose, state.kept, cost)
-        if not state.pooled:
+        if not state.pooled and not (state.gap and self._line.pool >> (state.way - 1) & 1):
             longest = lowest(~(self._line.pool >> state.way))
-            for length in range(longest, max(self._need.width, self._line.fewest) - 1, -1):
+            for length in range(longest, 0, -1):
                 place = run(state.way, length)
-                company = (place & self._line.company).bit_count()
-                if length - company >= self._need.clean:
-                    cost = company - length * _WEIGHT
-                    for liked in (self._line.shareable, self._pool_now):
-                        cost = cost * _WEIGHT - (place & liked).bit_count()
-                    yield from self._put(state, _POOL, length, state.loose, state.kept, cost)
+                if not _is_enough(self._line, place, self._need):
+                    break
+                cost = _pool_cost(self._line, place, self._pool_now)
+                yield from self._put(state, _POOL, length, state.loose, state.kept, cost)
         yield from self._put(state, _NOTHING, 0, state.loose, state.kept, 0)
+
+    def _better_lower(self, place: int) -> bool:
+        """Whether one way further down would do as well, so that a gap below is for nothing."""
+        lower = place >> 1
+        shareable = (place & self._line.shareable).bit_count()
+        return not lower & ~self._line.exclusive and (lower & self._line.shareable).bit_count() <= shareable
 
     def _put(
         self, state: _State, what: int, length: int, loose: tuple[int, ...], kept: int, cost: int
@@ -217,10 +249,10 @@ class _Search:
         if moves < 0 or -sum(count for count in loose if count < 0) > moves:
             return
         pooled = state.pooled or what == _POOL
-        room = (self._line.exclusive >> end).bit_count() if end < self._line.width else 0
+        room = (self._line.pool >> end).bit_count() - (0 if pooled else self._need.width)
         if sum(count * size for count, size in zip(loose, self._lengths, strict=True) if count > 0) > room:
             return
-        yield _Choice(what, length, _State(end, loose, kept, pooled, moves)), cost
+        yield _Choice(what, length, _State(end, loose, kept, pooled, moves, what == _NOTHING)), cost
 
 
 def _kept_starts(line: Line, piece: Piece) -> tuple[int, ...]:

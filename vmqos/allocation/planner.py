@@ -36,7 +36,7 @@ def plan(capabilities: Capabilities, layout: Layout, requests: Sequence[Request]
     given = verdicts.give(world, claims, admission, target)
     return Plan(
         prepare=prepare,
-        verdicts={request.uuid: given.get(request.uuid, _pending(request, reasons.NO_CACHE)) for request in ordered},
+        verdicts={request.uuid: given.get(request.uuid) or _pending(request, reasons.NO_CACHE) for request in ordered},
         retire=steps.retire(target),
     )
 

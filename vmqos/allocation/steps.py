@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from vmqos.allocation import detours
 from vmqos.allocation.board import Board
-from vmqos.allocation.line import run, runs
+from vmqos.allocation.line import runs
 from vmqos.allocation.model import CreateGroup, RemoveGroup, SetExclusive, Step, WriteMasks
 from vmqos.allocation.target import Target
 from vmqos.allocation.world import World
@@ -92,12 +92,11 @@ def _write(board: Board, name: str, masks: dict[int, int]) -> Iterator[Step]:
 
 def _unguard_for_mkdir(board: Board) -> Iterator[Step]:
     """Take off guards that would leave a new group fewer ways than a mask must have: the kernel says ENOSPC then."""
-    for name in ["", *sorted(board.guarded)]:
-        if name:
-            board.guarded.discard(name)
-            yield SetExclusive(name, False)
+    for name in sorted(board.guarded):
         if all(_kernel_gives(board, cache) >= line.fewest for cache, line in board.world.lines.items()):
             return
+        board.guarded.discard(name)
+        yield SetExclusive(name, False)
 
 
 def _kernel_gives(board: Board, cache: int) -> int:
@@ -109,5 +108,5 @@ def _kernel_gives(board: Board, cache: int) -> int:
     held = board.world.ways(guarded, cache) | board.ways(board.guarded, cache)
     shared = board.ways(board.masks.keys() - board.guarded, cache)
     line = board.world.lines[cache]
-    first = next(runs(line.every & ~held | shared | line.shareable), None)
-    return run(*first).bit_count() if first else 0
+    _, length = next(runs(line.every & ~held | shared | line.shareable), (0, 0))
+    return length

@@ -20,6 +20,7 @@ class World:
     :ivar groups: every group by name, in the order of names.
     :ivar masks: each group's ways by cache id, by its name; a cache that is missing counts as no way.
     :ivar lines: what each cache has to give, by cache id.
+    :ivar names: the groups' names by their owner.
     :ivar fewest: the fewest ways that a promise can have.
     """
 
@@ -28,6 +29,7 @@ class World:
     groups: Mapping[str, Group]
     masks: Mapping[str, Mapping[int, int]]
     lines: Mapping[int, Line]
+    names: Mapping[Owner, tuple[str, ...]]
     fewest: int
 
     @property
@@ -37,7 +39,7 @@ class World:
 
     def named(self, *owners: Owner) -> tuple[str, ...]:
         """The names of the groups that belong to these, in order."""
-        return tuple(name for name, group in self.groups.items() if group.owner in owners)
+        return tuple(sorted(name for owner in owners for name in self.names.get(owner, ())))
 
     def ways(self, names: Iterable[str], cache: int) -> int:
         """The ways that any of these groups has on a cache."""
@@ -70,4 +72,5 @@ def look(capabilities: Capabilities, l3: CacheResource, layout: Layout, policy: 
         exclusive = clean if policy.use_shareable_ways else clean & ~shareable
         company = masks[DEFAULT_GROUP].get(cache, 0) & taken & ~reserved
         lines[cache] = Line(every, clean | company, company, exclusive, shareable, fewest, l3.sparse_masks)
-    return World(capabilities, policy, groups, masks, lines, fewest)
+    names = {owner: tuple(name for name in groups if groups[name].owner is owner) for owner in Owner}
+    return World(capabilities, policy, groups, masks, lines, names, fewest)
