@@ -37,7 +37,7 @@ def test_a_bad_value_is_refused_with_its_place_and_what_is_allowed(tmp_path: Pat
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="nowhere.conf"):
+    with pytest.raises(ConfigurationError, match=r"nowhere\.conf"):
         loader.load(["--config-file", str(tmp_path / "nowhere.conf")])
 
 
