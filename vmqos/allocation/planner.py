@@ -21,7 +21,8 @@ def plan(capabilities: Capabilities, layout: Layout, requests: Sequence[Request]
     """Decide who gets which L3 ways, and how to get there.
 
     The same values give the same plan, in whatever order the groups and requests come. A layout that is as it should be
-    gives a plan without steps. Where nothing is promised to anybody, nothing is touched.
+    gives a plan without steps. Where nothing is promised to anybody, nothing is touched, unless the default group has
+    ways that the operator reserved.
 
     :param requests: of the running VMs that ask for something; a group of a VM that is not among them is retired.
     """
@@ -68,7 +69,8 @@ def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, 
     while True:
         admission = admit(world, claims, barred, frozen)
         target = build(world, claims, admission)
-        if not (admission.served or admission.classes or world.named(Owner.VM, Owner.CLASS)):
+        promised = admission.served or admission.classes or world.named(Owner.VM, Owner.CLASS)
+        if not promised and not world.reserve_is_used:
             return admission, target, ()
         try:
             return admission, target, steps.prepare(world, target)

@@ -37,6 +37,12 @@ class World:
         """How many ways the default group keeps on every cache (rule 2)."""
         return max(self.policy.default_ways_min, self.fewest)
 
+    @property
+    def reserve_is_used(self) -> bool:
+        """Whether the default group has ways that are to be left alone."""
+        reserved = self.policy.reserved_ways.bits
+        return any(mask & reserved for mask in self.masks[DEFAULT_GROUP].values())
+
     def named(self, *owners: Owner) -> tuple[str, ...]:
         """The names of the groups that belong to these, in order."""
         return tuple(sorted(name for owner in owners for name in self.names.get(owner, ())))

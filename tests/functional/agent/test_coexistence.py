@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -173,18 +172,17 @@ def test_when_no_rmid_is_left_vms_are_unmonitored_and_promises_are_kept(
 
 
 @pytest.fixture
-def pseudo_reserved(make_agent: MakeAgent) -> Iterator[Agent]:
+def reserving(make_agent: MakeAgent) -> Iterator[Agent]:
     """An agent that leaves the two lowest ways to somebody else."""
     agent = make_agent({"allocation": {"reserved_ways": "3"}})
     agent.start()
     yield agent
 
 
-def test_reserved_ways_are_nobodys(
-    pseudo_reserved: Agent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor, tmp_path: Path
-) -> None:
+def test_reserved_ways_are_nobodys(reserving: Agent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor) -> None:
+    wait_for(lambda: tree.masks()[0] == 0x7FC, "the default group leaving them alone")
     vm = make_vm(EXCLUSIVE_4)
-    wait_for(lambda: pseudo_reserved.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being kept")
+    wait_for(lambda: reserving.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being kept")
     held = 0
     for name in ("", group(vm)):
         held |= tree.masks(name)[0]

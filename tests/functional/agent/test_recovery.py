@@ -159,7 +159,10 @@ def test_resctrl_may_be_unmounted_and_mounted_again(
 ) -> None:
     vm = make_vm(EXCLUSIVE_4)
     wait_for_vm(vm, "kept")
-    subprocess.run(["umount", str(simulator.root)], check=True)
+    # It is busy for the milliseconds of a pass.
+    wait_for(
+        lambda: subprocess.run(["umount", str(simulator.root)], check=False).returncode == 0, "resctrl being unmounted"
+    )
     wait_for(lambda: agent.get("/v1/health")["status"] == "failing", "the agent noticing")
     assert "mount" in agent.get("/v1/health")["resctrl"]["error"]
     assert "mount" in wait_for_vm(vm, "pending", masks={})["reason"]
