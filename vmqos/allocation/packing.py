@@ -152,12 +152,15 @@ class _Search:
         self._pieces = pieces
         self._need = need
         self._pool_now = pool_now
+        self._largest_pool = line.pool.bit_count() - sum(piece.length for piece in pieces)
         self._lengths = sorted({piece.length for piece in pieces}, reverse=True)
         self._starts = {index: _kept_starts(line, piece) for index, piece in enumerate(pieces) if piece.held}
         self._starts = {index: starts for index, starts in self._starts.items() if starts}
         self._ending: dict[int, list[int]] = {}
+        self._last: dict[int, int] = {}
         for index, starts in self._starts.items():
             self._ending.setdefault(starts[-1], []).append(index)
+            self._last[pieces[index].length] = max(starts[-1], self._last.get(pieces[index].length, -1))
         loose = [0] * len(self._lengths)
         for index, piece in enumerate(pieces):
             if index not in self._starts:
@@ -214,12 +217,13 @@ class _Search:
                 unsettled = not state.kept >> index & 1
                 if unsettled and self._pieces[index].length == length and state.way in starts:
                     yield from self._put(state, index, length, state.loose, state.kept | 1 << index, cost)
-            if (state.loose[number] > 0 or state.moves) and not (state.gap and self._better_lower(place)):
+            wanted = state.loose[number] > 0 or (state.moves and self._last.get(length, -1) >= state.way)
+            if wanted and not (state.gap and self._better_lower(place)):
                 loose = tuple(count - (other == number) for other, count in enumerate(state.loose))
                 yield from self._put(state, _LOOSE, length, loose, state.kept, cost)
         if not state.pooled and not (state.gap and self._line.pool >> (state.way - 1) & 1):
             longest = lowest(~(self._line.pool >> state.way))
-            for length in range(longest, 0, -1):
+            for length in range(min(longest, self._largest_pool), 0, -1):
                 place = run(state.way, length)
                 if not _is_enough(self._line, place, self._need):
                     break

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from hypothesis import assume, given
+
+from tests.unit.allocation.hosts import Host, hosts
+from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.run_plan import settle
+from tests.unit.allocation.test_planner_properties import unhurried
+from tests.unit.allocation.worlds import SHARED, machine, request
+from vmqos.allocation import FreeRoom, Layout, Policy, PromiseState, class_group, free_ways, plan, whatif
+from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.resctrl.capabilities import Capabilities
+
+
+def room(kernel: Kernel, policy: Policy | None = None) -> dict[int, FreeRoom]:
+    return free_ways(kernel.capabilities, kernel.layout(), policy or Policy())
+
+
+def test_an_untouched_host_can_promise_all_but_the_floor_and_the_ways_of_io() -> None:
+    kernel = Kernel(machine(11, (0, 1), 0x600))
+    assert room(kernel) == {0: FreeRoom(9, 9), 1: FreeRoom(9, 9)}
+    assert room(kernel, Policy(default_ways_min=4))[0] == FreeRoom(7, 7)
+    assert room(kernel, Policy(use_shareable_ways=True))[0] == FreeRoom(9, 9)
+
+
+def test_what_vms_have_is_not_free_even_where_the_vm_can_not_run() -> None:
+    kernel = Kernel(machine(11, (0, 1)))
+    settle(kernel, [request(1, 3, caches=[0])], Policy())
+    assert room(kernel) == {0: FreeRoom(6, 6), 1: FreeRoom(9, 9)}
+
+
+def test_a_class_keeps_its_cap() -> None:
+    kernel = Kernel(machine(11))
+    settle(kernel, [request(1, 6, SHARED)], Policy())
+    assert class_group(6) in kernel.masks
+    assert room(kernel) == {0: FreeRoom(5, 5)}
+
+
+def test_a_foreign_group_in_the_middle_leaves_two_pieces() -> None:
+    kernel = Kernel(machine(11))
+    kernel.masks["pqos"] = {0: 0x20}
+    kernel.masks[""] = {0: 0x1F}
+    assert room(kernel) == {0: FreeRoom(8, 5)}
+
+
+def test_nothing_can_be_promised_while_the_default_group_lacks_ways() -> None:
+    kernel = Kernel(machine(4))
+    kernel.masks["pqos"] = {0: 0b0110}
+    assert room(kernel) == {0: FreeRoom(0, 0)}
+
+
+def test_a_host_without_l3_has_no_room() -> None:
+    assert free_ways(Capabilities(), Layout(()), Policy()) == {}
+
+
+@unhurried
+@given(hosts(most_caches=2))
+def test_a_newcomer_gets_the_largest_free_run_and_no_more(host: Host) -> None:
+    kernel = host.kernel
+    settle(kernel, host.requests, host.policy)
+    found = plan(kernel.capabilities, kernel.layout(), host.requests, host.policy).verdicts
+    # Those who wait for something are served before a newcomer is.
+    assume(all(verdict.state is not PromiseState.DEGRADED for verdict in found.values()))
+    assume(len(kernel.masks) < kernel.capabilities.num_closids)
+    served = [vm for vm in host.requests if found[vm.uuid].state is PromiseState.KEPT]
+    for cache, free in room(kernel, host.policy).items():
+        for ways, expected in ((free.largest_free_run, True), (free.largest_free_run + 1, False)):
+            if ways < max(1, kernel.l3.min_cbm_bits):
+                continue
+            verdict, _ = whatif(
+                kernel.capabilities,
+                kernel.layout(),
+                served,
+                host.policy,
+                CacheRequest(ways=ways),
+                frozenset({cache}),
+            )
+            assert (verdict.state is PromiseState.KEPT) == expected, (verdict, free)
