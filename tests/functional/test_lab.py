@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.functional.conftest import MakeVm, WaitFor
+from tools.lab import processes, workspace
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.workspace import CHECKOUT
 
@@ -54,16 +57,47 @@ def test_the_host_sees_nothing_of_the_private_libvirtd(libvirt_host: PrivateLibv
 
 
 def test_an_owner_that_is_killed_leaves_nothing(wait_for: WaitFor) -> None:
-    owner = subprocess.Popen([sys.executable, "-c", OWNER], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
-    assert owner.stdout
-    path, daemon, vm = owner.stdout.readline().split()
-    owner.send_signal(signal.SIGKILL)
-    owner.wait()
-    owner.stdout.close()
-    wait_for(lambda: not Path(path).exists(), "the workspace's removal")
-    assert not any(_runs(int(pid)) for pid in (daemon, vm))
-    assert path not in Path("/proc/self/mountinfo").read_text()
-    assert not list(Path("/sys/fs/cgroup").glob(f"**/{Path(path).name}"))
+    with _owner() as (owner, path, pids):
+        owner.kill()
+        wait_for(lambda: not path.exists(), "the workspace's removal")
+    _assert_nothing_is_left(path, pids)
+
+
+def test_what_owner_and_reaper_left_is_removed_at_the_next_start(wait_for: WaitFor) -> None:
+    with _owner() as (owner, path, pids):
+        reaper = [pid for pid in processes.all_pids() if _arguments(pid)[-2:] == ["tools.lab.reaper", str(path)]]
+        for pid in (*reaper, owner.pid):
+            os.kill(pid, signal.SIGKILL)
+        owner.wait()
+        assert path.exists()
+        workspace.remove_stale()
+        # Another worker's start may be at it too.
+        wait_for(lambda: not path.exists(), "the workspace's removal")
+    _assert_nothing_is_left(path, pids)
+
+
+@contextlib.contextmanager
+def _owner() -> Iterator[tuple[subprocess.Popen[str], Path, list[int]]]:
+    """A process with a workspace, a libvirtd and a VM; the workspace, and the PIDs of the latter two."""
+    with subprocess.Popen([sys.executable, "-c", OWNER], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout
+        path, *pids = owner.stdout.readline().split()
+        yield owner, Path(path), [int(pid) for pid in pids]
+        owner.kill()
+
+
+def _assert_nothing_is_left(path: Path, pids: list[int]) -> None:
+    assert len(pids) == 2
+    assert not any(_runs(pid) for pid in pids)
+    assert str(path) not in Path("/proc/self/mountinfo").read_text()
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/{path.name}"))
+
+
+def _arguments(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
+    except OSError:
+        return []
 
 
 def _runs(pid: int) -> bool:
