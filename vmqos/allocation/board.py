@@ -56,10 +56,13 @@ class Board:
         return (name, cache) in self.target.own
 
     def is_free(self, name: str, cache: int, mask: int) -> bool:
-        """Whether the group can have that mask now; one that does not exist waits for its turn, too."""
-        if not self.exists(name) and any(self.missing(other) for other in self._before(name)):
-            return False
-        return not any(True for _ in self.in_the_way(name, cache, mask))
+        """Whether the group can have that mask now."""
+        return not self.waits(name) and not any(True for _ in self.in_the_way(name, cache, mask))
+
+    def waits(self, name: str) -> bool:
+        """Whether the group does not exist, and others have to be finished before it is created."""
+        earlier = (other for other in self.order if self._turn[other] < self._turn[name])
+        return not self.exists(name) and any(self.missing(other) for other in earlier)
 
     def in_the_way(self, name: str, cache: int, mask: int) -> Iterator[str]:
         """The groups that have ways of a mask which this group is to have, and that must not have them together."""
@@ -100,9 +103,6 @@ class Board:
     def _look_for_missing(self, name: str) -> dict[int, int]:
         now = self.masks.get(name, {})
         return {cache: mask for cache, mask in self.target.masks[name].items() if now.get(cache) != mask}
-
-    def _before(self, name: str) -> Iterator[str]:
-        return (other for other in self.order if self._turn[other] < self._turn[name])
 
     def _owns(self, name: str) -> bool:
         return any(group == name for group, _ in self.target.own)

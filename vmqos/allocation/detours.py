@@ -18,16 +18,16 @@ def make_way(board: Board) -> tuple[int, list[tuple[str, int]]]:
     :returns: the cache, and the groups with the masks to be written there in this order; none if nobody can make way.
     """
     best: tuple[int, int, list[tuple[str, int]]] | None = None
-    stuck = 0
+    stuck: list[int] = []
     for name in board.order:
         for cache, place in board.missing(name).items():
-            if board.is_free(name, cache, place):
+            if board.waits(name) or board.is_free(name, cache, place):
                 continue
-            stuck = cache
+            stuck.append(cache)
             found = _clear(board, name, cache, place)
             if found is not None and (best is None or found[0] < best[0]):
                 best = (found[0], cache, found[1])
-    return (best[1], best[2]) if best else (stuck, [])
+    return (best[1], best[2]) if best else (stuck[0], [])
 
 
 def _clear(board: Board, name: str, cache: int, place: int) -> tuple[int, list[tuple[str, int]]] | None:
