@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from vmqos.agent.monitoring import Create, Move, Remove
-from vmqos.allocation import CreateGroup, RemoveGroup, SetExclusive, Step, WriteMasks
+from vmqos.allocation import CreateGroup, Group, Layout, RemoveGroup, SetExclusive, Step, WriteMasks, owner_of
 from vmqos.resctrl import exceptions, groups
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
@@ -60,6 +61,22 @@ def execute(filesystem: Filesystem, steps: Iterable[Step]) -> set[str]:
                 continue
             raise StepFailed(step, error) from error
     return unguarded
+
+
+def predict(layout: Layout, steps: Iterable[Step]) -> Layout:
+    """The layout once the steps have succeeded, without looking; pure."""
+    groups_then = {group.name: group for group in layout.groups}
+    for step in steps:
+        match step:
+            case CreateGroup(name):
+                groups_then[name] = Group(name, owner_of(name), {})
+            case WriteMasks(name, masks):
+                groups_then[name] = replace(groups_then[name], masks={**groups_then[name].masks, **masks})
+            case SetExclusive(name, exclusive):
+                groups_then[name] = replace(groups_then[name], exclusive=exclusive)
+            case RemoveGroup(name):
+                del groups_then[name]
+    return Layout(tuple(groups_then.values()))
 
 
 def _execute(filesystem: Filesystem, step: Step) -> None:

@@ -117,22 +117,22 @@ class Reconciler:
         requests = tuple(self._requests(now, vms, wishes, topology))
         plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy))
         failure = self._prepare(plan)
-        if plan.prepare:
+        if failure is None:
+            now = replace(now, layout=act.predict(now.layout, plan.prepare))
+        else:
             now = view.look(self._filesystem, now)
-        if failure is not None:
             self._blame(now, plan, failure)
         completed = failure is None
         verdicts = {uuid: self._in_force(now, verdict) for uuid, verdict in plan.verdicts.items()}
         order = sorted(vms, key=lambda uuid: (vms[uuid].vm.process.start_time, uuid))
         ours = [uuid for uuid in order if not wishes[uuid].hands_off]
-        unmonitored, fresh, stale = self._arrange_monitoring(now, ours, verdicts)
-        now = view.look(self._filesystem, now)
-        self._place(now, ours, look_at, vms, verdicts, unmonitored, fresh | _created(plan))
+        unmonitored, monitored, fresh, stale = self._arrange_monitoring(now, ours, verdicts)
+        self._place(now, ours, look_at, vms, verdicts, monitored, fresh | _created(plan))
         for removal in stale:
             self._try_monitoring(removal, removal.name.removeprefix(allocation.vm_group("")))
         if completed:
             completed = self._retire(plan, verdicts)
-        now = view.look(self._filesystem, now)
+        now = view.look(self._filesystem, self.snapshot.view)
         self._settled = completed and not plan.prepare and not plan.retire
         outcomes = self._judge(vms, wishes, verdicts)
         self.snapshot = Snapshot(
@@ -211,8 +211,12 @@ class Reconciler:
 
     def _arrange_monitoring(
         self, now: ResctrlView, ours: list[str], verdicts: Mapping[str, Verdict]
-    ) -> tuple[dict[str, str], set[str], tuple[monitoring.Remove, ...]]:
-        """Make the monitoring groups; why VMs have none, the directories that are new, and what to remove later."""
+    ) -> tuple[dict[str, str], set[str], set[str], tuple[monitoring.Remove, ...]]:
+        """Make the monitoring groups.
+
+        :returns: why VMs have none by UUID, the directories of all there are now, those of the new ones, and what to
+            remove later.
+        """
         wanted = []
         for uuid in ours:
             control = verdicts[uuid].group if uuid in verdicts else ""
@@ -220,6 +224,7 @@ class Reconciler:
                 wanted.append((uuid, control))
         plan = monitoring.plan(now, wanted)
         unmonitored = dict(plan.without)
+        there = {Target(control, name).directory for control, names in now.monitoring_groups.items() for name in names}
         fresh = set()
         for step in plan.steps:
             uuid = step.name.removeprefix(allocation.vm_group(""))
@@ -228,7 +233,9 @@ class Reconciler:
                 unmonitored[uuid] = error
             elif isinstance(step, monitoring.Create):
                 fresh.add(Target(step.control, step.name).directory)
-        return unmonitored, fresh, plan.stale
+            else:
+                there.add(Target(step.target, step.name).directory)
+        return unmonitored, there | fresh, fresh, plan.stale
 
     def _try_monitoring(self, step: monitoring.Move | monitoring.Create | monitoring.Remove, uuid: str) -> str:
         key = ("monitoring", uuid)
@@ -250,15 +257,14 @@ class Reconciler:
         look_at: set[str],
         vms: Mapping[str, ObservedVm],
         verdicts: Mapping[str, Verdict],
-        unmonitored: Mapping[str, str],
+        monitored: set[str],
         fresh: set[str],
     ) -> None:
         targets = {}
         for uuid in ours:
             control = verdicts[uuid].group if uuid in verdicts else ""
-            name = allocation.vm_group(uuid)
-            monitored = control != name and uuid not in unmonitored and name in now.monitoring_groups.get(control, ())
-            targets[uuid] = Target(control, name if monitored else None)
+            target = Target(control, allocation.vm_group(uuid))
+            targets[uuid] = target if target.directory in monitored else Target(control)
         due = [
             uuid
             for uuid, target in targets.items()
