@@ -8,16 +8,19 @@ from collections.abc import Iterator
 from vmqos.allocation.board import Board
 from vmqos.allocation.line import union
 
-Aside = tuple[int, int]
-"""How bad it is to step aside like that, and the mask to have meanwhile."""
+Write = tuple[str, int]
+"""A group, and the mask that it gets on the cache in question."""
+
+Detour = tuple[int, list[Write]]
+"""How much harm is done meanwhile, 0 being none, and the writes in their order."""
 
 
-def make_way(board: Board) -> tuple[int, list[tuple[str, int]]]:
-    """The masks that clear the new place of one mask at the least harm.
+def make_way(board: Board) -> tuple[int, list[Write]]:
+    """The writes that clear the new place of one mask at the least harm.
 
-    :returns: the cache, and the groups with the masks to be written there in this order; none if nobody can make way.
+    :returns: the cache, and what is to be written there; nothing if nobody can make way.
     """
-    best: tuple[int, int, list[tuple[str, int]]] | None = None
+    best: tuple[int, int, list[Write]] | None = None
     stuck: list[int] = []
     for name in board.order:
         for cache, place in board.missing(name).items():
@@ -30,45 +33,66 @@ def make_way(board: Board) -> tuple[int, list[tuple[str, int]]]:
     return (best[1], best[2]) if best else (stuck[0], [])
 
 
-def _clear(board: Board, name: str, cache: int, place: int) -> tuple[int, list[tuple[str, int]]] | None:
+def _clear(board: Board, name: str, cache: int, place: int) -> Detour | None:
     """How everyone who is in the way steps aside; ``None`` if somebody can't."""
-    harm = 0
-    asides: list[tuple[str, int]] = []
+    harm, writes = 0, list[Write]()
     for other in board.in_the_way(name, cache, place):
-        aside = min(_asides(board, other, cache, place), default=None)
-        if aside is None or any(aside[1] & mask for group, mask in asides if _clash(board, other, group, cache)):
+        detour = min(_asides(board, other, cache, place), default=None)
+        if detour is None or any(_clash(board, cache, new, old) for new in detour[1] for old in writes):
             return None
-        harm = max(harm, aside[0])
-        asides.append((other, aside[1]))
-    return (harm, asides) if asides else None
+        harm = max(harm, detour[0])
+        writes += detour[1]
+    return (harm, writes) if writes else None
 
 
-def _clash(board: Board, one: str, other: str, cache: int) -> bool:
-    return board.is_own(one, cache) or board.is_own(other, cache)
+def _clash(board: Board, cache: int, one: Write, other: Write) -> bool:
+    """Whether two masks that are to be written can't be there together."""
+    own = board.is_own(one[0], cache) or board.is_own(other[0], cache)
+    return one[0] == other[0] or (own and bool(one[1] & other[1]))
 
 
-def _asides(board: Board, name: str, cache: int, place: int) -> Iterator[Aside]:
+def _asides(board: Board, name: str, cache: int, place: int) -> Iterator[Detour]:
     """What the group could have instead of the ways that are wanted from it."""
-    line, now = board.world.lines[cache], board.masks[name].get(cache, 0)
-    goal = board.target.masks[name][cache]
-    rest = now & ~place
-    if not board.is_in_force(name, cache):
-        if line.largest(rest) >= board.least(name, cache):
-            yield 0, line.best_part(rest, line.largest(rest), (goal,))
-        others = union(masks.get(cache, 0) for group, masks in board.masks.items() if board.is_in_force(group, cache))
-        elsewhere = (line.pool | now) & ~others & ~place
-        if line.largest(elsewhere) >= board.least(name, cache):
-            yield 3, line.best_part(elsewhere, line.largest(elsewhere), (goal, now))
+    if board.is_in_force(name, cache):
+        yield from _asides_of_owner(board, name, cache, place)
         return
-    size = now.bit_count()
-    taken = union(masks.get(cache, 0) for group, masks in board.masks.items() if group != name)
+    if part := _what_is_left(board, name, cache, place):
+        yield 0, [(name, part)]
+    line, now, goal = board.world.lines[cache], board.masks[name].get(cache, 0), board.target.masks[name][cache]
+    elsewhere = (line.pool | now) & ~_owned(board, cache) & ~place
+    if line.largest(elsewhere) >= board.least(name, cache):
+        yield 4, [(name, line.best_part(elsewhere, line.largest(elsewhere), (goal, now)))]
+
+
+def _asides_of_owner(board: Board, name: str, cache: int, place: int) -> Iterator[Detour]:
+    """A VM's mask goes to a free place, or to one that the default group can spare, or else makes itself small."""
+    line, now, goal = board.world.lines[cache], board.masks[name].get(cache, 0), board.target.masks[name][cache]
+    others = [group for group in board.masks if group != name]
+    allowed = line.exclusive & ~place & ~(line.shareable if name in board.guarded else 0)
+    free = allowed & ~board.ways(others, cache)
     wanted = union(board.missing(group).get(cache, 0) for group in board.order if group != name)
-    free = line.exclusive & ~taken & ~place
-    if name in board.guarded:
-        free &= ~line.shareable
     for harm, ways in ((1, free & ~wanted), (2, free)):
-        if mask := line.best_part(ways, size, (goal,)):
-            yield harm, mask
-    for harm, ways in ((4, rest & goal), (5, rest)):
+        if mask := line.best_part(ways, now.bit_count(), (goal,)):
+            yield harm, [(name, mask)]
+    for mask in line.parts(allowed & ~_owned(board, cache, name), now.bit_count()):
+        sharing = [group for group in others if board.masks[group].get(cache, 0) & mask]
+        left = {group: _what_is_left(board, group, cache, mask | place) for group in sharing}
+        if all(left.values()):
+            yield 3, [*left.items(), (name, mask)]
+    for harm, ways in ((5, now & ~place & goal), (6, now & ~place)):
         if length := line.largest(ways):
-            yield harm, line.best_part(ways, length, (goal,))
+            yield harm, [(name, line.best_part(ways, length, (goal,)))]
+
+
+def _what_is_left(board: Board, name: str, cache: int, without: int) -> int:
+    """The largest part of a group's ways that is enough for it and has none of some ways; 0 if there is none."""
+    line, rest = board.world.lines[cache], board.masks[name].get(cache, 0) & ~without
+    if (length := line.largest(rest)) < board.least(name, cache):
+        return 0
+    return line.best_part(rest, length, (board.target.masks[name][cache],))
+
+
+def _owned(board: Board, cache: int, but: str = "") -> int:
+    """The ways that are some VM's own now."""
+    owners = (group for group in board.masks if group != but and board.is_in_force(group, cache))
+    return board.ways(owners, cache)

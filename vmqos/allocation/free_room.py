@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vmqos.allocation.claims import in_order, read
 from vmqos.allocation.fitting import unpromised
-from vmqos.allocation.model import DEFAULT_GROUP, Layout, Owner, Policy
+from vmqos.allocation.model import DEFAULT_GROUP, Layout, Owner, Policy, Request
 from vmqos.allocation.names import class_ways
 from vmqos.allocation.packing import Piece
 from vmqos.allocation.room import furnish
@@ -27,12 +29,21 @@ class FreeRoom:
     largest_free_run: int
 
 
-def free_ways(capabilities: Capabilities, layout: Layout, policy: Policy) -> dict[int, FreeRoom]:
-    """What each L3 has left beside the groups that are there, by cache id; empty where the L3 can't be partitioned."""
+def free_ways(
+    capabilities: Capabilities, layout: Layout, policy: Policy, requests: Sequence[Request] = ()
+) -> dict[int, FreeRoom]:
+    """What each L3 has left beside the groups that are there, by cache id; empty where the L3 can't be partitioned.
+
+    :param requests: of the running VMs. A class is counted where its VMs can run; one whose VMs are not among these is
+        counted everywhere.
+    """
     l3 = capabilities.l3
     if l3 is None:
         return {}
     world = look(capabilities, l3, layout, policy)
+    used: dict[str, set[int]] = {}
+    for claim in read(world, in_order(requests)):
+        used.setdefault(claim.group, set()).update(claim.caches)
     found = {}
     for cache, line in world.lines.items():
         pool = world.masks[DEFAULT_GROUP].get(cache, 0)
@@ -41,7 +52,9 @@ def free_ways(capabilities: Capabilities, layout: Layout, policy: Policy) -> dic
             Piece(name, mask.bit_count(), mask) for name, mask in vms.items() if line.legal(mask) and not mask & pool
         ]
         granted = [
-            min(class_ways(name) or 0, world.masks[name].get(cache, 0).bit_count()) for name in world.named(Owner.CLASS)
+            min(class_ways(name) or 0, world.masks[name].get(cache, 0).bit_count())
+            for name in world.named(Owner.CLASS)
+            if cache in used.get(name, world.lines)
         ]
         room = furnish(line, held, world.floor, max(granted, default=0))
         total = unpromised(room.line, room.lengths(), room.need) if not room.closed else 0

@@ -157,9 +157,11 @@ Step = CreateGroup | WriteMasks | SetExclusive | RemoveGroup
 class Plan:
     """What to do, in this order: ``prepare`` step by step, each VM's tasks to its verdict's group, ``retire``.
 
-    :ivar prepare: makes every group that a verdict names ready for tasks. Rules 1 to 3 hold after each step.
+    :ivar prepare: makes every group that a verdict names ready for tasks. Rules 1 to 3 hold after each step. A group
+        that no VM needs any more gets the default group's masks here, so that its ways can be given to others at once.
     :ivar verdicts: by VM UUID, one for every request.
-    :ivar retire: takes down what no VM needs any more, and gives its ways back to the default group.
+    :ivar retire: removes the groups that no VM needs any more; what they had is given away already, so that nothing
+        leaks if this is never carried out.
     """
 
     prepare: tuple[Step, ...] = ()

@@ -37,6 +37,14 @@ def test_a_class_keeps_its_cap() -> None:
     assert room(kernel) == {0: FreeRoom(5, 5)}
 
 
+def test_and_keeps_it_where_its_vms_can_run_if_that_is_known() -> None:
+    kernel = Kernel(machine(11, (0, 1)))
+    vms = [request(1, 6, SHARED, caches=[1])]
+    settle(kernel, vms, Policy())
+    assert room(kernel) == {0: FreeRoom(5, 5), 1: FreeRoom(5, 5)}
+    assert free_ways(kernel.capabilities, kernel.layout(), Policy(), vms) == {0: FreeRoom(9, 9), 1: FreeRoom(5, 5)}
+
+
 def test_a_foreign_group_in_the_middle_leaves_two_pieces() -> None:
     kernel = Kernel(machine(11))
     kernel.masks["pqos"] = {0: 0x20}
@@ -64,7 +72,8 @@ def test_a_newcomer_gets_the_largest_free_run_and_no_more(host: Host) -> None:
     assume(all(verdict.state is not PromiseState.DEGRADED for verdict in found.values()))
     assume(len(kernel.masks) < kernel.capabilities.num_closids)
     served = [vm for vm in host.requests if found[vm.uuid].state is PromiseState.KEPT]
-    for cache, free in room(kernel, host.policy).items():
+    rooms = free_ways(kernel.capabilities, kernel.layout(), host.policy, served)
+    for cache, free in rooms.items():
         for ways, expected in ((free.largest_free_run, True), (free.largest_free_run + 1, False)):
             if ways < max(1, kernel.l3.min_cbm_bits):
                 continue

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.worlds import machine, uuid
+from vmqos.allocation import Group, Layout, Owner, Policy, class_group, vm_group
+from vmqos.allocation.line import Line
+from vmqos.allocation.world import World, look
+from vmqos.resctrl.bitmask import CapacityBitmask
+
+
+def world(kernel: Kernel, policy: Policy | None = None) -> World:
+    return look(kernel.capabilities, kernel.l3, kernel.layout(), policy or Policy())
+
+
+def test_what_may_be_promised_is_neither_foreign_nor_reserved_nor_ios() -> None:
+    kernel = Kernel(machine(11, shareable=0x600))
+    kernel.masks |= {"": {0: 0x7F0}, "pqos": {0: 0xC}}
+    policy = Policy(reserved_ways=CapacityBitmask(0x1001))
+    assert world(kernel, policy).lines == {0: Line(0x7FF, 0x7F2, 0, 0x1F2, 0x600, 1, False)}
+    policy = Policy(use_shareable_ways=True)
+    assert world(kernel, policy).lines == {0: Line(0x7FF, 0x7F3, 0, 0x7F3, 0x600, 1, False)}
+
+
+def test_the_default_group_may_stay_with_foreign_groups_that_it_is_with() -> None:
+    kernel = Kernel(machine(11))
+    kernel.masks |= {"": {0: 0x7F8}, "pqos": {0: 0x1C}}
+    assert world(kernel).lines == {0: Line(0x7FF, 0x7FB, 0x18, 0x7E3, 0, 1, False)}
+
+
+def test_hardware_that_takes_an_empty_mask_is_given_none() -> None:
+    assert world(Kernel(machine(11, fewest=0))).fewest == 1
+
+
+def test_the_floor_is_a_legal_mask() -> None:
+    assert world(Kernel(machine(11, fewest=2)), Policy(default_ways_min=1)).floor == 2
+    assert world(Kernel(machine(11)), Policy(default_ways_min=3)).floor == 3
+
+
+def test_groups_are_found_by_owner_in_the_order_of_names() -> None:
+    kernel = Kernel(machine(11))
+    names = [class_group(2), vm_group(uuid(2)), vm_group(uuid(1)), "b", "a"]
+    kernel.masks |= {name: {0: 1 << number} for number, name in enumerate(names)}
+    found = world(kernel)
+    assert found.named(Owner.VM, Owner.CLASS) == (vm_group(uuid(1)), vm_group(uuid(2)), class_group(2))
+    assert found.named(Owner.FOREIGN) == ("a", "b")
+    assert list(found.foreigners(0, 0x8)) == ["b"] and found.foreign(0) == 0x18
+    assert found.ways(["a", class_group(2), "nobody"], 0) == 0x11
+
+
+def test_caches_that_a_group_does_not_know_and_that_are_offline_count_for_nothing() -> None:
+    kernel = Kernel(machine(4, (0, 1)))
+    groups = (Group("x", Owner.FOREIGN, {0: CapacityBitmask(1), 7: CapacityBitmask(1)}),)
+    found = look(kernel.capabilities, kernel.l3, Layout(groups), Policy())
+    assert found.masks == {"x": {0: 1}, "": {}} and set(found.lines) == {0, 1}
+    assert found.lines[1].pool == 0xF
