@@ -59,7 +59,7 @@ def capped(got: Mapping[int, int], asked: int) -> str:
     )
 
 
-def overlapped(world: World, cache: int, mask: int, others: Iterable[str]) -> str:
+def overlapped(cache: int, mask: int, others: Iterable[str]) -> str:
     """Somebody else has ways of an exclusive mask, and there is no room to move."""
     names = sorted(others)
     whose = "the default group" if names == [""] else f"the control group{'s' * (len(names) > 1)} {', '.join(names)}"

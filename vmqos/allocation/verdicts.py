@@ -52,7 +52,7 @@ def _exclusive(
     for cache in mine:
         line = world.lines[cache]
         if others := intruders[claim.group, cache]:
-            faults.append(reasons.overlapped(world, cache, got[cache], others))
+            faults.append(reasons.overlapped(cache, got[cache], others))
         if got[cache] & line.shareable and not world.policy.use_shareable_ways:
             faults.append(reasons.on_io_ways(line, cache, got[cache]))
         if got[cache] & world.policy.reserved_ways.bits:

@@ -104,19 +104,19 @@ def shown(steps: tuple[Step, ...]) -> list[str]:
         pytest.param(
             {"": 0b11000000, A: 0b00110000, B: 0b00001100},
             {"": 0b11000000, A: 0b00001100, B: 0b00110000},
-            ["A=00000011", "B=00110000", "A=00001100"],
+            ["B=00000011", "A=00001100", "B=00110000"],
             id="one of two that swap places waits in a free place",
         ),
         pytest.param(
             {"": 0b11110000, A: 0b00001100, B: 0b00000011},
             {"": 0b11110000, A: 0b00000011, B: 0b00001100},
-            ["default=00110000", "A=11000000", "B=00001100", "A=00000011", "default=11110000"],
+            ["default=00110000", "B=11000000", "A=00000011", "B=00001100", "default=11110000"],
             id="or in one that the default group can spare",
         ),
         pytest.param(
             {"": 0b11000000000, A: 0b111, B: 0b1100000, C: 0b110000000, "x": 0b10000},
             {"": 0b11000000000, A: 0b11100000, B: 0b11, C: 0b1100, "x": 0b10000},
-            ["A=00000100", "B=00000011", "C=100000000", "A=11100000", "C=00001100"],
+            ["A=00000100", "B=00000011", "A=00100000", "C=00001100", "A=11100000"],
             id="or one makes itself small",
         ),
     ],
@@ -127,12 +127,9 @@ def test_the_order_of_steps(now: Mapping[str, int], goal: Mapping[str, int], ste
 
 
 def test_what_can_not_be_ordered_is_refused_and_the_cache_named() -> None:
-    start = world({"": (0b11000000, 0b00001100), A: (0b00110000, 0b00000011)}, ways=8, fewest=2)
+    start = world({"": (0b0011, 0b0011), A: (0b1100, 0b1100)}, fewest=2)
     with pytest.raises(NoSafeOrder, match="L3 cache 1") as refusal:
-        prepare(
-            world({"": (0b11, 0b0011), A: (0b1100, 0b1100)}, ways=4, fewest=2),
-            target(start, {"": (0b11, 0b1100), A: (0b1100, 0b0011)}),
-        )
+        prepare(start, target(start, {"": (0b0011, 0b1100), A: (0b1100, 0b0011)}))
     assert refusal.value.cache == 1
 
 
@@ -141,7 +138,11 @@ def test_the_default_group_has_its_floor_on_every_detour() -> None:
     with pytest.raises(NoSafeOrder):
         prepare(start, target(start, {"": 0b0111, A: 0b1000}))
     start = world({"": 0b1110, A: 0b0001}, ways=4, floor=1)
-    assert shown(prepare(start, target(start, {"": 0b0111, A: 0b1000})))[-1] == "default=0111".replace("=", "=0000")
+    assert shown(prepare(start, target(start, {"": 0b0111, A: 0b1000}))) == [
+        "default=00000110",
+        "A=00001000",
+        "default=00000111",
+    ]
 
 
 def test_guards_come_off_first_and_go_on_last() -> None:
@@ -153,9 +154,7 @@ def test_guards_come_off_first_and_go_on_last() -> None:
     kernel.exclusive = {A}
     guarded = look(kernel.capabilities, kernel.l3, kernel.layout(), Policy())
     goal = target(guarded, {"": 0b11111111, A: 0b11111111})
-    assert shown(prepare(guarded, goal)) == ["A free", "A=11111111", "default=11111111"] or shown(
-        prepare(guarded, goal)
-    ) == ["A free", "default=11111111", "A=11111111"]
+    assert shown(prepare(guarded, goal)) == ["A free", "default=11111111", "A=11111111"]
 
 
 def test_nothing_to_do_is_no_step() -> None:

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.run_plan import settle
+from tests.unit.allocation.worlds import SHARED, machine, request, uuid
+from vmqos.allocation import Policy, Request, WhenFull, class_group, reasons, vm_group
+from vmqos.allocation.admission import Admission, admit
+from vmqos.allocation.claims import in_order, read
+from vmqos.allocation.line import Need
+from vmqos.allocation.world import look
+from vmqos.resctrl.bitmask import CapacityBitmask
+
+
+def decide(
+    kernel: Kernel, *requests: Request, policy: Policy | None = None, barred: str = "", frozen: int = -1
+) -> Admission:
+    world = look(kernel.capabilities, kernel.l3, kernel.layout(), policy or Policy())
+    return admit(world, read(world, in_order(requests)), {barred}, {frozen})
+
+
+def test_what_vms_have_comes_before_what_they_want_more_and_that_before_newcomers() -> None:
+    kernel = Kernel(machine(11))
+    settle(kernel, [request(2, 3), request(3, 2)], Policy())
+    result = decide(kernel, request(1, 4), request(2, 6), request(3, 2))
+    assert set(result.served) == {uuid(2), uuid(3)}
+    assert {key: piece.length for key, piece in result.rooms[0].pieces.items()} == {uuid(2): 6, uuid(3): 2}
+    assert result.changes == [(uuid(2), frozenset({0}))]
+
+
+def test_a_class_keeps_what_it_has_and_no_more_than_its_cap() -> None:
+    kernel = Kernel(machine(11))
+    settle(kernel, [request(1, 4, SHARED)], Policy())
+    kernel.masks[class_group(4)] = {0: 0x7FF}
+    assert decide(kernel, request(1, 4, SHARED)).rooms[0].need == Need(4, 2)
+
+
+def test_a_class_is_counted_where_its_vms_can_run() -> None:
+    result = decide(Kernel(machine(11, (0, 1))), request(1, 5, SHARED, caches=[1]))
+    assert {cache: room.need.width for cache, room in result.rooms.items()} == {0: 2, 1: 5}
+
+
+def test_who_is_barred_gets_no_more_than_it_has() -> None:
+    kernel = Kernel(machine(11))
+    settle(kernel, [request(1, 2), request(2, 3, SHARED)], Policy())
+    grown = (request(1, 3), request(2, 3, SHARED), request(3, 1))
+    result = decide(kernel, *grown, barred=uuid(1))
+    assert result.notes == {uuid(1): reasons.NO_SAFE_ORDER} and result.rooms[0].pieces[uuid(1)].length == 2
+    result = decide(kernel, *grown, barred=uuid(3))
+    assert result.notes == {uuid(3): reasons.NO_SAFE_ORDER} and uuid(3) not in result.served
+    result = decide(Kernel(machine(11)), request(1, 5, SHARED), barred=class_group(5))
+    assert result.classes == {class_group(5): 5} and result.rooms[0].need.width == 2
+
+
+def test_on_a_frozen_cache_nothing_changes() -> None:
+    kernel = Kernel(machine(11))
+    settle(kernel, [request(1, 2)], Policy())
+    result = decide(kernel, request(1, 3), request(2, 1), frozen=0)
+    assert result.rooms[0].stuck == {uuid(1): 0x3} and not result.changes
+
+
+def test_the_host_stays_on_reserved_ways_where_it_has_no_others() -> None:
+    kernel = Kernel(machine(4))
+    settle(kernel, [request(1, 2)], Policy())
+    assert kernel.masks[""] == {0: 0b1100}
+    room = decide(kernel, request(1, 2), policy=Policy(reserved_ways=CapacityBitmask(0b1100))).rooms[0]
+    assert room.need == Need(2, 0) and room.closed and room.line.pool == 0b1111
+
+
+def test_a_group_that_can_not_be_filled_is_one_to_be_freed() -> None:
+    kernel = Kernel(machine(11, closids=2))
+    kernel.mkdir(vm_group(uuid(1)))
+    result = decide(kernel, request(1, 10), request(2, 2))
+    assert uuid(1) not in result.served
+    assert result.notes[uuid(2)] == reasons.WAITS_FOR_CLOSID
+
+
+def test_many_who_ask_the_same_get_the_same_answer() -> None:
+    policy = Policy(when_full=WhenFull.SHARE)
+    result = decide(Kernel(machine(11, closids=2)), *(request(number, 2) for number in range(1, 50)), policy=policy)
+    assert len(result.served) == 1 and len(result.sharing) == 48
+    result = decide(Kernel(machine(11)), *(request(number, 9) for number in range(1, 50)))
+    assert len(result.served) == 1 and len(set(result.notes.values())) == 1

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.worlds import machine, uuid
+from vmqos.allocation import Policy, WhenFull, class_group, reasons, vm_group
+from vmqos.allocation.line import Line
+from vmqos.allocation.packing import Piece
+from vmqos.allocation.room import furnish
+from vmqos.allocation.world import World, look
+
+
+def world(policy: Policy | None = None, sparse: bool = False, **masks: int) -> World:
+    kernel = Kernel(machine(11, sparse=sparse, closids=4))
+    kernel.masks |= {name.replace("_", "").replace("default", ""): {0: mask} for name, mask in masks.items()}
+    return look(kernel.capabilities, kernel.l3, kernel.layout(), policy or Policy())
+
+
+def test_a_lack_of_ways_in_the_pool_is_told_as_such() -> None:
+    found = world(default=0x400, pqos=0x3FC)
+    room = furnish(found.lines[0], [Piece("a", 2, 0x3)], 2)
+    assert reasons.shortage(found, {0: room}, [0], "b", 1) == (
+        "L3 cache 0 has no ways to give in one piece and 1 is asked for: of its 11 ways 2 are other VMs', "
+        "the default group can have 1 and nothing is given out before it has 2 ([allocation] default_ways_min = 2), "
+        "8 are taken by pqos"
+    )
+
+
+def test_where_masks_may_have_gaps_there_is_no_talk_of_pieces() -> None:
+    found = world(sparse=True)
+    room = furnish(found.lines[0], [], 2)
+    text = reasons.shortage(found, {0: room}, [0], "b", 10)
+    assert text.startswith("L3 cache 0 has 9 ways to give and 10 are asked for: of its 11 ways 2 stay with the default")
+
+
+def test_the_cache_with_least_is_named() -> None:
+    assert reasons.grown({0: 3, 1: 2, 2: 2}, 4, "no room") == "has 2 of 4 ways on L3 cache 1: no room"
+    assert reasons.capped({0: 3, 1: 5}, 6).startswith("has 3 of 6 ways on L3 cache 0: ")
+
+
+@pytest.mark.parametrize(
+    ("others", "begin"),
+    [
+        ([""], "the default group has ways of this VM's mask 3 on L3 cache 0, too"),
+        (["a"], "the control group a has ways"),
+        (["b", "a"], "the control groups a, b have ways"),
+    ],
+)
+def test_who_is_in_the_way_is_named(others: list[str], begin: str) -> None:
+    assert reasons.overlapped(0, 0x3, others).startswith(begin)
+
+
+def test_ways_that_should_not_be_the_vms_are_named() -> None:
+    line = Line(0x7FF, 0x7FF, 0, 0x1FF, 0x600, 1, False)
+    assert reasons.on_io_ways(line, 1, 0x300).startswith("I/O fills ways 200 of this VM's mask 300 on L3 cache 1, too")
+    assert "reserved_ways" in reasons.on_reserved_ways(1, 0x3)
+
+
+def test_a_lack_of_closids_tells_who_has_them_and_what_would_help() -> None:
+    full = {vm_group(uuid(1)): {0: 0x1}, class_group(2): {0: 0x6}}
+    kernel = Kernel(machine(11, closids=4))
+    kernel.masks |= {**full, "pqos": {0: 0x8}}
+    pend = look(kernel.capabilities, kernel.l3, kernel.layout(), Policy())
+    share = look(kernel.capabilities, kernel.l3, kernel.layout(), Policy(when_full=WhenFull.SHARE))
+    begin = (
+        "no class of service (CLOSID) is left: of 4 one is the default group's, 2 vmqos uses, and 1 others do (pqos)"
+    )
+    assert reasons.no_closid(pend, None) == (
+        f"{begin}; with [allocation] when_full = share it would share the class next to what it asks for"
+    )
+    assert reasons.no_closid(share, class_group(2)) == f"{begin}: it shares {class_group(2)} instead"
+    assert reasons.no_closid(share, None) == (f"{begin}, and there is no class to share: it runs in the default group")
