@@ -30,10 +30,11 @@ def test_a_vm_on_ways_of_io_that_should_not_be_is_degraded() -> None:
     kernel = with_one_vm(0x7F8, 0x7, shareable=0x600)
     found = verdict(kernel, request(1, 8), Policy(default_ways_min=3))
     assert (found.state, found.masks[0].bits) == (PromiseState.KEPT, 0xFF), "it moves if it can"
-    kernel = with_one_vm(0x7FC, 0x3, shareable=0x600)
-    found = verdict(kernel, request(1, 9), Policy(default_ways_min=3))
-    assert (found.state, found.masks[0].bits) == (PromiseState.DEGRADED, 0x7FC)
-    assert found.reason.startswith("I/O fills ways 600 of this VM's mask 7fc on L3 cache 0, too")
+    kernel = with_one_vm(0x7F0, 0x3, shareable=0x600)
+    kernel.masks["pqos"] = {0: 0xC}
+    found = verdict(kernel, request(1, 7), Policy())
+    assert (found.state, found.masks[0].bits) == (PromiseState.DEGRADED, 0x7F0)
+    assert found.reason.startswith("I/O fills ways 600 of this VM's mask 7f0 on L3 cache 0, too")
 
 
 def test_two_faults_are_both_told() -> None:
