@@ -75,7 +75,7 @@ class Api:
         if path.startswith("/v1/vms/"):
             return self._vm(path.removeprefix("/v1/vms/"))
         known = ", ".join((*self._routes, "/v1/vms/<uuid>"))
-        raise _Answer("404 Not Found", f"there is no {path or '/'} here, but {known}")
+        raise _Answer("404 Not Found", f"there is no {path[:80] or '/'} here, but {known}")
 
     def _vm(self, uuid: str) -> Any:
         snapshot = self._agent.snapshot
@@ -83,7 +83,7 @@ class Api:
             found = report.vm(snapshot, self._agent.backoff, uuid)
             tasks = report.task_list(snapshot, self._agent.filesystem, uuid)
         except KeyError as error:
-            raise _Answer("404 Not Found", f"no VM {uuid} runs on this host") from error
+            raise _Answer("404 Not Found", f"no VM {uuid[:80]} runs on this host") from error
         in_place = sum(task["in_place"] for task in tasks)
         return {**found, "tasks": len(tasks), "tasks_in_place": in_place, "task_list": tasks}
 
@@ -125,13 +125,13 @@ class Api:
             "version": version(),
             "uptime_seconds": time.monotonic() - agent.started,
             "resctrl": {
-                "path": agent.conf.resctrl.path,
+                "path": agent.filesystem.root,
                 "mounted": agent.snapshot.view is not None,
                 "error": health.resctrl_error or None,
                 "simulated": agent.simulated,
             },
             "libvirt": {
-                "uri": agent.conf.libvirt.uri,
+                "uri": agent.uri,
                 "connected": connected,
                 "error": agent.connection.last_error or None,
             },
@@ -150,7 +150,14 @@ class Server:
         try:
             os.makedirs(os.path.dirname(self._path) or ".", mode=0o755, exist_ok=True)
             self._server = waitress.create_server(
-                Api(agent), unix_socket=self._path, unix_socket_perms=conf.api.socket_mode, threads=2, ident="vmqos"
+                Api(agent),
+                unix_socket=self._path,
+                unix_socket_perms=conf.api.socket_mode,
+                threads=2,
+                ident="vmqos",
+                asyncore_use_poll=True,
+                channel_timeout=10,
+                connection_limit=1000,
             )
             if conf.api.socket_group:
                 os.chown(self._path, -1, grp.getgrnam(conf.api.socket_group).gr_gid)

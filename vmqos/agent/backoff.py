@@ -60,10 +60,9 @@ class Backoff:
         failure = self._failures.get(key)
         return failure is not None and failure.due > self._clock()
 
-    def retry_in(self, key: Hashable) -> float | None:
-        """Seconds until the key is tried again, 0 or more; ``None`` where nothing is wrong."""
-        failure = self._failures.get(key)
-        return None if failure is None else max(0.0, failure.due - self._clock())
+    def seconds_until(self, failure: Failure) -> float:
+        """Seconds until what failed is tried again, 0 or more."""
+        return max(0.0, failure.due - self._clock())
 
     def any_due(self) -> bool:
         """Whether something that failed may be tried now."""

@@ -86,7 +86,7 @@ class Inventory:
             if vm is None:
                 return False
             cpus = processes.cpu_affinity(vm_tasks.all_tasks(vm))
-        except exceptions.HypervisorError as error:
+        except (exceptions.HypervisorError, OSError) as error:
             LOG.info("VM %s can't be looked at now: %s", uuid, error)
             self.mark(uuid)
             return False
@@ -94,8 +94,16 @@ class Inventory:
         return True
 
     def _forget_dead(self, candidates: set[str]) -> set[str]:
-        dead = {uuid for uuid in candidates if not processes.still(self._vms[uuid].vm.process)}
+        dead = {uuid for uuid in candidates if not _lives(self._vms[uuid].vm)}
         for uuid in dead:
             LOG.info("VM %s (%s) is gone", uuid, self._vms[uuid].vm.name)
             del self._vms[uuid]
         return dead
+
+
+def _lives(vm: VirtualMachine) -> bool:
+    try:
+        return processes.still(vm.process)
+    except exceptions.ProcessUnreadable as error:
+        LOG.warning("whether VM %s lives can't be told: %s", vm.uuid, error)
+        return True

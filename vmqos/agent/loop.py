@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from oslo_config import cfg
@@ -16,7 +17,6 @@ from vmqos.agent.inventory import Inventory
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
 from vmqos.agent.wakeup import Wakeup
-from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.hypervisor.connection import Connection
 from vmqos.resctrl import exceptions, mount, topology
@@ -27,6 +27,9 @@ LOG = logging.getLogger(__name__)
 
 DYING_POLL = 0.1
 """Seconds until a VM that libvirt no longer lists, but whose process still lives, is looked at again."""
+
+DYING_PATIENCE = 10.0
+"""Seconds after which such a VM is left to the audits: libvirt has lost it, and it may live for ever."""
 
 PASSES_IN_A_ROW = 4
 """How many passes may follow each other at once, as long as each gets further."""
@@ -48,10 +51,13 @@ class Agent:
     """The loop; :meth:`run` is its whole life, the other methods may be called from any thread.
 
     :param conf: the checked configuration.
+    :param read_again: reads it anew for :meth:`reload`, and checks it.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts] | None = None) -> None:
         self.conf = conf
+        self._read_again = read_again
+        self.uri: str = conf.libvirt.uri
         self.started = time.monotonic()
         self.health = Health()
         self.backoff = Backoff(conf.agent.retry_delay_min, conf.agent.retry_delay_max)
@@ -64,8 +70,10 @@ class Agent:
         self._wakeup = Wakeup()
         self._stop = False
         self._reload = False
-        self._everything = True
+        self._changes = 1
+        self._changes_seen = 0
         self._next_full = 0.0
+        self._dying_until = 0.0
 
     @property
     def snapshot(self) -> Snapshot:
@@ -76,7 +84,7 @@ class Agent:
     def simulated(self) -> bool:
         """Whether resctrl is the simulator; ``False`` where there is none at all."""
         try:
-            return mount.find(self.conf.resctrl.path).simulated
+            return mount.find(self.filesystem.root).simulated
         except exceptions.ResctrlError:
             return False
 
@@ -123,33 +131,42 @@ class Agent:
 
     def _run_pass(self) -> bool:
         began = time.monotonic()
-        everything = self._everything or began >= self._next_full
-        self._everything = False
+        changes, again = self._changes, False
+        everything = changes != self._changes_seen or began >= self._next_full
+        self._changes_seen = changes
+        if everything:
+            self._next_full = began + self.conf.agent.full_audit_interval
         try:
             again = self._observe_and_act(everything)
         except exceptions.ResctrlError as error:
-            again = False
-            self._everything = True
-            self._failed(self._better(error))
+            cause = self._better(error)
+            if str(cause) != self.health.resctrl_error:
+                LOG.error("%s", cause)
+            self.health = replace(self.health, resctrl_error=str(cause), last_error=str(cause))
+        except Exception as error:
+            # Whatever one VM made us stumble over, the others' promises are still to be watched.
+            LOG.exception("a pass failed")
+            self.reconciler.forget()
+            self.health = replace(self.health, last_error=str(error))
         else:
             self.health = replace(self.health, resctrl_error="")
-            if everything:
-                self._next_full = began + self.conf.agent.full_audit_interval
         took = time.monotonic() - began
         self.health = replace(self.health, passes=self.health.passes + 1, last_pass_seconds=took)
         return again
 
     def _observe_and_act(self, everything: bool) -> bool:
         changed = self.inventory.refresh(everything)
-        if not self.inventory.answered:
-            # Without libvirt's word nobody knows which groups are still needed.
-            return False
-        if everything:
+        if everything or not self._topology.cpus:
             self._topology = CacheTopology(
                 topology.l3_of_cpus(self.conf.resctrl.sysfs_cpu_path),
                 topology.cache_sizes(self.conf.resctrl.sysfs_cpu_path),
             )
-        with self.filesystem.lock(exclusive=True, timeout=self.conf.resctrl.lock_timeout):
+        acting = self.inventory.answered
+        with self.filesystem.lock(exclusive=acting, timeout=self.conf.resctrl.lock_timeout):
+            if not acting:
+                # Without libvirt's word nobody knows which groups are still needed.
+                self.reconciler.peek()
+                return False
             return self.reconciler.run(
                 Change(frozenset(changed), everything), self.inventory.vms, self._topology, self._policy
             )
@@ -159,23 +176,18 @@ class Agent:
         if isinstance(error, exceptions.LockTimeout):
             return error
         try:
-            mount.find(self.conf.resctrl.path)
+            mount.find(self.filesystem.root)
         except exceptions.MountError as cause:
-            self.reconciler.lose(str(cause))
+            self.reconciler.lose(str(cause), self.inventory.vms)
             return cause
         except exceptions.ResctrlError as cause:
             error = cause
         self.reconciler.forget()
         return error
 
-    def _failed(self, error: exceptions.ResctrlError) -> None:
-        if str(error) != self.health.resctrl_error:
-            LOG.error("%s", error)
-        self.health = replace(self.health, resctrl_error=str(error), last_error=str(error))
-
     def _on_change(self, uuid: str | None) -> None:
         if uuid is None:
-            self._everything = True
+            self._changes += 1
         else:
             self.inventory.mark(uuid)
         self._wakeup.set()
@@ -185,23 +197,26 @@ class Agent:
         pauses = [self.conf.agent.audit_interval]
         due = self.backoff.next_due()
         if due is not None:
-            pauses.append(max(due, 0.01))
-        if self.inventory.dying:
+            pauses.append(due or self.backoff.shortest)
+        if not self.inventory.dying:
+            self._dying_until = time.monotonic() + DYING_PATIENCE
+        elif time.monotonic() < self._dying_until:
             pauses.append(DYING_POLL)
         return float(min(pauses))
 
     def _read_configuration_again(self) -> None:
         notify.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
-            self.conf.reload_config_files()
-            loader.check(self.conf)
-            self._policy = policy_from(self.conf)
-            self.backoff.shortest = self.conf.agent.retry_delay_min
-            self.backoff.longest = self.conf.agent.retry_delay_max
-            self._everything = True
-            LOG.info("configuration read again; [libvirt], [api], [resctrl] path and [agent] state_path need a restart")
-        except (ConfigurationError, cfg.Error) as error:
+            if self._read_again is not None:
+                self.conf = self._read_again()
+        except ConfigurationError as error:
             LOG.error("the new configuration is not used: %s", error)
+            return
+        self._policy = policy_from(self.conf)
+        self.backoff.shortest = self.conf.agent.retry_delay_min
+        self.backoff.longest = self.conf.agent.retry_delay_max
+        self._changes += 1
+        LOG.info("configuration read again; [libvirt], [api], [resctrl] path and [agent] state_path need a restart")
 
     def _summary(self) -> str:
         counts = {state: 0 for state in allocation.PromiseState}

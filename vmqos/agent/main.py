@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 from oslo_log import log
@@ -27,19 +27,25 @@ COMMAND_LINE = [
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent; the exit status is 0 after SIGTERM or a good ``--once``, 1 where something is wrong."""
-    conf = cfg.ConfigOpts()
-    log.register_options(conf)
-    conf.register_cli_opts(COMMAND_LINE)
     try:
-        loader.load(sys.argv[1:] if arguments is None else arguments, conf, version())
-        log.setup(conf, "vmqos")
-        for warning in loader.unknown_options(conf):
-            LOG.warning("%s", warning)
+        conf = _configuration(arguments)
         with only_agent(conf.resctrl.path):
-            return _once(conf) if conf.once else _serve(conf)
+            return _once(conf) if conf.once else _serve(conf, lambda: _configuration(arguments))
     except (ConfigurationError, AgentError) as error:
         print(f"vmqos-agent: {error}", file=sys.stderr)
         return 1
+
+
+def _configuration(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
+    """Read everything anew, into an object of its own, and have the log follow it."""
+    conf = cfg.ConfigOpts()
+    log.register_options(conf)
+    conf.register_cli_opts(COMMAND_LINE)
+    loader.load(sys.argv[1:] if arguments is None else arguments, conf, version())
+    log.setup(conf, "vmqos")
+    for warning in loader.unknown_options(conf):
+        LOG.warning("%s", warning)
+    return conf
 
 
 def _once(conf: cfg.ConfigOpts) -> int:
@@ -51,8 +57,8 @@ def _once(conf: cfg.ConfigOpts) -> int:
     return 1
 
 
-def _serve(conf: cfg.ConfigOpts) -> int:
-    agent = Agent(conf)
+def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> int:
+    agent = Agent(conf, read_again)
     server = api.Server(agent, conf)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())

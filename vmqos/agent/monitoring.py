@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vmqos.agent.view import ResctrlView
-from vmqos.allocation import vm_group
+from vmqos.allocation import Owner, owner_of, vm_group
 
 OUT_OF_RMIDS = "no RMID is left: the machine has {total}, and {reserved} are kept for VMs with a promise"
 CANNOT_MONITOR = "this machine's resctrl has no monitoring (no info/L3_MON)"
@@ -63,22 +63,28 @@ def plan(view: ResctrlView, wanted: Sequence[tuple[str, str]]) -> MonitoringPlan
     monitoring = view.capabilities.monitoring
     if monitoring is None:
         return MonitoringPlan((), (), {uuid: CANNOT_MONITOR for uuid, _ in wanted})
-    where = {name: control for control, names in view.monitoring_groups.items() for name in names}
-    ours = {name: control for name, control in where.items() if name.startswith(vm_group(""))}
+    ours = {
+        (name, control)
+        for control, names in view.monitoring_groups.items()
+        for name in names
+        if owner_of(name) is Owner.VM and owner_of(control) is not Owner.FOREIGN
+    }
+    where = dict(sorted(ours))
     reserved = max(0, view.capabilities.num_closids - len(view.layout.groups))
     free = monitoring.num_rmids - view.rmids_in_use - reserved
     steps: list[Move | Create] = []
     without = {}
     for uuid, control in wanted:
         name = vm_group(uuid)
-        if name in ours:
-            if ours[name] != control:
-                steps.append(Move(name, ours[name], control))
+        if (name, control) in ours:
+            ours.remove((name, control))
+        elif name in where:
+            steps.append(Move(name, where[name], control))
+            ours.remove((name, where[name]))
         elif free > 0:
             free -= 1
             steps.append(Create(name, control))
         else:
             without[uuid] = OUT_OF_RMIDS.format(total=monitoring.num_rmids, reserved=reserved)
-    keep = {vm_group(uuid) for uuid, _ in wanted}
-    stale = tuple(Remove(name, control) for name, control in sorted(ours.items()) if name not in keep)
+    stale = tuple(Remove(name, control) for name, control in sorted(ours))
     return MonitoringPlan(tuple(steps), stale, without)

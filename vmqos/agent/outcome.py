@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from vmqos.agent.backoff import Failure
+from vmqos.agent.backoff import Backoff, Failure
 from vmqos.agent.placement import Placed
 from vmqos.agent.wish import Wish
 from vmqos.allocation import DEFAULT_GROUP, PromiseState, Verdict
@@ -29,6 +29,11 @@ class Outcome:
     group: str = DEFAULT_GROUP
     masks: Mapping[int, CapacityBitmask] = field(default_factory=dict)
     since: float = 0.0
+
+
+def failure_of(backoff: Backoff, uuid: str) -> Failure | None:
+    """What failed last for a VM: with its group, or else with its tasks."""
+    return backoff.get(uuid) or backoff.get(("tasks", uuid))
 
 
 def judge(wish: Wish, verdict: Verdict | None, placed: Placed | None, failure: Failure | None) -> Outcome:

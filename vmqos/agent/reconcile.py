@@ -54,6 +54,7 @@ class Reconciler:
         self._strays = StrayWatch()
         self._placed: dict[str, Placed] = {}
         self._unguarded: set[str] = set()
+        self._can_rename = True
         self._settled = False
         self.snapshot = Snapshot()
 
@@ -65,16 +66,27 @@ class Reconciler:
         self._settled = False
         self.snapshot = replace(self.snapshot, view=None)
 
-    def lose(self, reason: str) -> None:
+    def lose(self, reason: str, vms: Mapping[str, ObservedVm]) -> None:
         """Without resctrl no group is left: no promise is kept until it is back."""
         self.forget()
-        outcomes = {
-            uuid: replace(told, state=PromiseState.PENDING, reason=reason, group="", masks={}, since=time.time())
-            if told.group and told.reason != reason
-            else told
-            for uuid, told in self.snapshot.outcomes.items()
+        wishes = {uuid: wish.read(observed.vm) for uuid, observed in vms.items()}
+        verdicts = {
+            uuid: Verdict(uuid, PromiseState.PENDING, reason=reason)
+            for uuid in vms
+            if wishes[uuid].request is not None and not wishes[uuid].hands_off
         }
-        self.snapshot = replace(self.snapshot, outcomes=outcomes, placed={})
+        unmonitored = dict.fromkeys(vms, reason)
+        outcomes = self._judge(vms, wishes, verdicts)
+        self.snapshot = replace(
+            self.snapshot, vms=dict(vms), wishes=wishes, outcomes=outcomes, placed={}, unmonitored=unmonitored
+        )
+
+    def peek(self) -> None:
+        """Look at resctrl and change nothing; the caller holds the lock, shared or exclusive.
+
+        :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
+        """
+        self.snapshot = replace(self.snapshot, view=view.look(self._filesystem, self.snapshot.view))
 
     def run(
         self, change: Change, vms: Mapping[str, ObservedVm], topology: CacheTopology, policy: allocation.Policy
@@ -112,7 +124,7 @@ class Reconciler:
         topology: CacheTopology,
         policy: allocation.Policy,
     ) -> bool:
-        self._backoff.keep_only({*vms, *(("monitoring", uuid) for uuid in vms)})
+        self._backoff.keep_only({key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid))})
         wishes = {uuid: wish.read(observed.vm) for uuid, observed in vms.items()}
         requests = tuple(self._requests(now, vms, wishes, topology))
         plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy))
@@ -123,7 +135,11 @@ class Reconciler:
             now = view.look(self._filesystem, now)
             self._blame(now, plan, failure)
         completed = failure is None
-        verdicts = {uuid: self._in_force(now, verdict) for uuid, verdict in plan.verdicts.items()}
+        verdicts = {uuid: _in_force(now, plan, verdict) for uuid, verdict in plan.verdicts.items()}
+        for uuid, observed_wish in wishes.items():
+            in_force = uuid in verdicts and verdicts[uuid] is plan.verdicts[uuid] and not self._backoff.waits(uuid)
+            if in_force or observed_wish.request is None:
+                self._backoff.succeed(uuid)
         order = sorted(vms, key=lambda uuid: (vms[uuid].vm.process.start_time, uuid))
         ours = [uuid for uuid in order if not wishes[uuid].hands_off]
         unmonitored, monitored, fresh, stale = self._arrange_monitoring(now, ours, verdicts)
@@ -132,7 +148,8 @@ class Reconciler:
             self._try_monitoring(removal, removal.name.removeprefix(allocation.vm_group("")))
         if completed:
             completed = self._retire(plan, verdicts)
-        now = view.look(self._filesystem, self.snapshot.view)
+        # As many links as before need not be the same monitoring groups.
+        now = view.look(self._filesystem, replace(now, links=()))
         self._settled = completed and not plan.prepare and not plan.retire
         outcomes = self._judge(vms, wishes, verdicts)
         self.snapshot = Snapshot(
@@ -158,10 +175,12 @@ class Reconciler:
             if self._backoff.waits(uuid):
                 # What failed is not tried again yet; what the VM has, it keeps.
                 group = now.group(allocation.vm_group(uuid))
-                if group is None:
+                placed = self._placed.get(uuid)
+                if group is not None:
+                    held = min((group.masks[cache].count for cache in caches if cache in group.masks), default=0)
+                    wanted = replace(wanted, ways=max(held, 1))
+                elif placed is None or allocation.owner_of(placed.target.control) is not Owner.CLASS:
                     continue
-                held = min((group.masks[cache].count for cache in caches if cache in group.masks), default=0)
-                wanted = replace(wanted, ways=max(held, 1))
             requests.append(Request(uuid, wanted, caches, observed.vm.process.start_time))
         return requests
 
@@ -183,31 +202,14 @@ class Reconciler:
         except act.StepFailed as failure:
             LOG.error("%s: %s", act.describe(failure.step), failure)
             return failure
-        for uuid in plan.verdicts:
-            if not self._backoff.waits(uuid):
-                self._backoff.succeed(uuid)
         return None
 
     def _blame(self, now: ResctrlView, plan: allocation.Plan, failure: act.StepFailed) -> None:
         """Note the failure for the VMs that it concerns: those of the group, or else all that miss something now."""
         concerned = [uuid for uuid, verdict in plan.verdicts.items() if verdict.group == failure.step.group != ""]
         for uuid in concerned or plan.verdicts:
-            if self._in_force(now, plan.verdicts[uuid]) is not plan.verdicts[uuid]:
+            if _in_force(now, plan, plan.verdicts[uuid]) is not plan.verdicts[uuid]:
                 self._backoff.fail(uuid, str(failure))
-
-    def _in_force(self, now: ResctrlView, verdict: Verdict) -> Verdict:
-        """The verdict if resctrl bears it out; else what is left of it."""
-        if not verdict.group:
-            return verdict
-        group = now.group(verdict.group)
-        if group is None:
-            return Verdict(verdict.uuid, PromiseState.PENDING, reason=verdict.reason)
-        if all(group.masks.get(cache) == mask for cache, mask in verdict.masks.items()):
-            return verdict
-        if group.owner is Owner.VM and self._placed.get(verdict.uuid):
-            held = {cache: group.masks[cache] for cache in verdict.masks if cache in group.masks}
-            return replace(verdict, state=PromiseState.DEGRADED, masks=held)
-        return Verdict(verdict.uuid, PromiseState.PENDING, reason=verdict.reason)
 
     def _arrange_monitoring(
         self, now: ResctrlView, ours: list[str], verdicts: Mapping[str, Verdict]
@@ -226,16 +228,27 @@ class Reconciler:
         unmonitored = dict(plan.without)
         there = {Target(control, name).directory for control, names in now.monitoring_groups.items() for name in names}
         fresh = set()
+        stale = list(plan.stale)
+        busy = {step.name for step in (*plan.steps, *plan.stale)}
+        for uuid in ours:
+            if allocation.vm_group(uuid) not in busy:
+                self._backoff.succeed(("monitoring", uuid))
         for step in plan.steps:
             uuid = step.name.removeprefix(allocation.vm_group(""))
             error = self._try_monitoring(step, uuid)
+            if error and isinstance(step, monitoring.Move) and not self._can_rename:
+                # The VM's counters begin anew, which is better than none.
+                stale.append(monitoring.Remove(step.name, step.source))
+                step = monitoring.Create(step.name, step.target)
+                self._backoff.succeed(("monitoring", uuid))
+                error = self._try_monitoring(step, uuid)
             if error:
                 unmonitored[uuid] = error
             elif isinstance(step, monitoring.Create):
                 fresh.add(Target(step.control, step.name).directory)
             else:
                 there.add(Target(step.target, step.name).directory)
-        return unmonitored, there | fresh, fresh, plan.stale
+        return unmonitored, there | fresh, fresh, tuple(stale)
 
     def _try_monitoring(self, step: monitoring.Move | monitoring.Create | monitoring.Remove, uuid: str) -> str:
         key = ("monitoring", uuid)
@@ -245,6 +258,9 @@ class Reconciler:
         try:
             act.change_monitoring(self._filesystem, step)
         except exceptions.ResctrlError as error:
+            if isinstance(step, monitoring.Move) and getattr(error, "errno_name", "") == "EPERM":
+                LOG.info("this kernel does not rename monitoring groups; Linux does from 6.5 on")
+                self._can_rename = False
             self._backoff.fail(key, str(error))
             return str(error)
         self._backoff.succeed(key)
@@ -268,15 +284,20 @@ class Reconciler:
         due = [
             uuid
             for uuid, target in targets.items()
-            if uuid in look_at
-            or uuid not in self._placed
-            or self._placed[uuid].target != target
-            or target.directory in fresh
-            or self._backoff.get(uuid) is not None
+            if not self._backoff.waits(("tasks", uuid))
+            and (
+                uuid in look_at
+                or uuid not in self._placed
+                or self._placed[uuid].target != target
+                or target.directory in fresh
+                or self._backoff.get(("tasks", uuid)) is not None
+            )
         ]
-        foreign = self._foreign_tasks(now) if due else set()
+        foreign, watched = self._foreign_tasks(now) if due else (set(), set())
         for uuid in due:
-            self._place_one(vms[uuid], targets[uuid], foreign, targets[uuid].directory in fresh)
+            target = targets[uuid]
+            left_alone = foreign if target.control else foreign | watched
+            self._place_one(vms[uuid], target, left_alone, target.directory in fresh)
 
     def _place_one(self, observed: ObservedVm, target: Target, foreign: set[int], fresh: bool) -> None:
         vm = observed.vm
@@ -284,25 +305,36 @@ class Reconciler:
         def list_tasks() -> set[int]:
             return vm_tasks.all_tasks(vm) | self._strays.kernel_threads(vm.uuid)
 
-        if not processes.still(vm.process):
-            return
         try:
+            if not processes.still(vm.process):
+                return
             self._placed[vm.uuid] = placement.place(self._filesystem, target, list_tasks, foreign, fresh)
-        except HypervisorError as error:
-            LOG.info("VM %s went away while its tasks were moved: %s", vm.uuid, error)
+            self._backoff.succeed(("tasks", vm.uuid))
+        except (HypervisorError, OSError) as error:
+            LOG.info("the tasks of VM %s can't be listed now: %s", vm.uuid, error)
         except exceptions.ResctrlError as error:
-            self._backoff.fail(vm.uuid, str(error))
+            self._backoff.fail(("tasks", vm.uuid), str(error))
             LOG.error("tasks of VM %s can't be moved to %s: %s", vm.uuid, target.directory or "/", error)
 
-    def _foreign_tasks(self, now: ResctrlView) -> set[int]:
-        found = set[int]()
+    def _foreign_tasks(self, now: ResctrlView) -> tuple[set[int], set[int]]:
+        """The tasks in control groups that others made, and those in their monitoring groups inside of ours."""
+        foreign, watched = set[int](), set[int]()
         for group in now.layout.groups:
-            if group.owner is Owner.FOREIGN and now.modes.get(group.name) != "pseudo-locked":
-                try:
-                    found |= set(tasks.read_tasks(self._filesystem, group.name))
-                except exceptions.ResctrlError as error:
-                    LOG.info("the tasks of the foreign group %s can't be read: %s", group.name, error)
-        return found
+            if group.owner is Owner.FOREIGN:
+                if now.modes.get(group.name) != "pseudo-locked":
+                    foreign |= self._read_foreign(group.name)
+                continue
+            for name in now.monitoring_groups.get(group.name, ()):
+                if allocation.owner_of(name) is not Owner.VM:
+                    watched |= self._read_foreign(Target(group.name, name).directory)
+        return foreign, watched
+
+    def _read_foreign(self, directory: str) -> set[int]:
+        try:
+            return tasks.read_tasks(self._filesystem, directory)
+        except exceptions.ResctrlError as error:
+            LOG.info("the tasks of the foreign group %s can't be read: %s", directory, error)
+            return set()
 
     def _retire(self, plan: allocation.Plan, verdicts: Mapping[str, Verdict]) -> bool:
         """Take down what no VM needs, unless the plan turned out differently; whether all of it succeeded."""
@@ -323,13 +355,31 @@ class Reconciler:
             verdict = verdicts.get(uuid)
             if verdict is None and wishes[uuid].request is not None and not wishes[uuid].hands_off:
                 verdict = Verdict(uuid, PromiseState.PENDING)
-            fresh = outcome.judge(wishes[uuid], verdict, self._placed.get(uuid), self._backoff.get(uuid))
+            failure = outcome.failure_of(self._backoff, uuid)
+            fresh = outcome.judge(wishes[uuid], verdict, self._placed.get(uuid), failure)
             last = self.snapshot.outcomes.get(uuid)
             same = last is not None and last.state is fresh.state
             outcomes[uuid] = replace(fresh, since=last.since if last is not None and same else time.time())
             if last is None or (last.state, last.reason) != (fresh.state, fresh.reason):
                 _announce(vms[uuid], outcomes[uuid])
         return outcomes
+
+
+def _in_force(now: ResctrlView, plan: allocation.Plan, verdict: Verdict) -> Verdict:
+    """The verdict if resctrl bears it out; else what is left of it."""
+    group, default = now.group(verdict.group), now.group(allocation.DEFAULT_GROUP)
+    if not verdict.group or group is None or default is None:
+        return verdict if not verdict.group else Verdict(verdict.uuid, PromiseState.PENDING, reason=verdict.reason)
+    if all(group.masks.get(cache) == mask for cache, mask in verdict.masks.items()):
+        return verdict
+    held = {cache: group.masks[cache] for cache in verdict.masks if cache in group.masks}
+    # Ways that the default group has too are what the kernel gave a new group, and no grant.
+    own = group.owner is Owner.CLASS or not any(
+        mask.overlaps(default.masks[cache]) for cache, mask in held.items() if cache in default.masks
+    )
+    if held and own and verdict.group not in _created(plan):
+        return replace(verdict, state=PromiseState.DEGRADED, masks=held)
+    return Verdict(verdict.uuid, PromiseState.PENDING, reason=verdict.reason)
 
 
 def _announce(observed: ObservedVm, told: Outcome) -> None:

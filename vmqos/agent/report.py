@@ -10,6 +10,7 @@ from typing import Any
 from vmqos import allocation
 from vmqos.agent import act
 from vmqos.agent.backoff import Backoff
+from vmqos.agent.outcome import failure_of
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.view import ResctrlView
 from vmqos.allocation import DEFAULT_GROUP, Group, Owner, Plan, PromiseState, Verdict, WriteMasks
@@ -37,7 +38,7 @@ def vm(snapshot: Snapshot, backoff: Backoff, uuid: str) -> Json:
     outcome = snapshot.outcomes[uuid]
     asked = snapshot.wishes[uuid].asked
     placed = snapshot.placed.get(uuid)
-    failure = backoff.get(uuid)
+    failure = failure_of(backoff, uuid)
     metadata = observed.vm.metadata
     return {
         "uuid": uuid,
@@ -59,7 +60,7 @@ def vm(snapshot: Snapshot, backoff: Backoff, uuid: str) -> Json:
         "caches": sorted(snapshot.topology.caches_of(observed.cpus)),
         "since": outcome.since,
         "last_error": failure.error if failure else None,
-        "retry_in": backoff.retry_in(uuid),
+        "retry_in": backoff.seconds_until(failure) if failure else None,
     }
 
 

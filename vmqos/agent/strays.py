@@ -11,6 +11,9 @@ from vmqos.hypervisor import cgroup, exceptions, processes
 from vmqos.hypervisor.model import Process
 from vmqos.resctrl.filesystem import Filesystem
 
+LOOKS_AT_UNKNOWN = 100
+"""How often a kernel thread is asked for that works for a process of no known VM: its VM may be about to start."""
+
 
 class StrayWatch:
     """Watches the default group's tasks; one object watches one mount.
@@ -23,6 +26,7 @@ class StrayWatch:
         self._last = b""
         self._seen: set[int] = set()
         self._kernel_threads: dict[str, set[Process]] = {}
+        self._unknown: dict[int, int] = {}
 
     def look(self, filesystem: Filesystem, placed: Mapping[str, Placed], vms: Mapping[str, ObservedVm]) -> set[str]:
         """UUIDs of the VMs that have tasks in the default group and should not.
@@ -50,6 +54,7 @@ class StrayWatch:
                 if uuid in elsewhere:
                     strays.add(uuid)
         # A kernel thread may be there before the VM it works for is known: it is asked for again.
+        self._unknown = {tid: looks for tid, looks in self._unknown.items() if tid in now}
         self._seen = now - unknown
         self._last = b"" if unknown else raw
         return strays
@@ -74,7 +79,9 @@ class StrayWatch:
             if identity.serves_pid is not None:
                 uuid = by_pid.get(identity.serves_pid)
                 if uuid is None:
-                    unknown.add(tid)
+                    self._unknown[tid] = self._unknown.get(tid, 0) + 1
+                    if self._unknown[tid] < LOOKS_AT_UNKNOWN:
+                        unknown.add(tid)
                 else:
                     self._kernel_threads.setdefault(uuid, set()).add(processes.of_pid(tid))
                 return uuid

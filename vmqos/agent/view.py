@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -96,7 +97,12 @@ def _monitoring_groups(
 ) -> dict[str, tuple[str, ...]]:
     if capabilities.monitoring is None:
         return {}
-    return {name: tuple(groups.list_monitoring_groups(filesystem, name)) for name in names}
+    found = {}
+    for name in names:
+        # A foreign group may be removed at any moment, by somebody who takes no lock.
+        with contextlib.suppress(exceptions.Vanished):
+            found[name] = tuple(groups.list_monitoring_groups(filesystem, name))
+    return found
 
 
 def _same_caches(before: Layout, now: Layout) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterator, Sequence
 
@@ -60,7 +61,9 @@ def _explain(conf: cfg.ConfigOpts) -> str:
     for section in SECTIONS:
         for option in section.OPTIONS:
             try:
-                getattr(conf[section.GROUP.name], option.dest)
+                value = getattr(conf[section.GROUP.name], option.dest)
+                if isinstance(value, float) and not math.isfinite(value):
+                    raise ValueError(f"{value} is no length of time")
             except (cfg.ConfigFileValueError, cfg.TemplateSubstitutionError, ValueError) as error:
                 reason = str(error).rpartition("is not valid: ")[2] or str(error)
                 file = _FILE.search(str(error))

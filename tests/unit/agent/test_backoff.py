@@ -37,17 +37,18 @@ def test_each_failure_doubles_the_delay_up_to_the_limit(backoff: Backoff) -> Non
 def test_a_key_waits_until_its_time_has_come(backoff: Backoff, clock: Clock) -> None:
     backoff.fail("vm", "refused")
     assert backoff.waits("vm") and not backoff.any_due()
-    assert backoff.retry_in("vm") == backoff.next_due() == 1.0
+    failure = backoff.get("vm")
+    assert failure is not None and backoff.seconds_until(failure) == backoff.next_due() == 1.0
     clock.now += 1.0
     assert not backoff.waits("vm") and backoff.any_due()
-    assert backoff.retry_in("vm") == 0.0
+    assert backoff.seconds_until(failure) == 0.0
 
 
 def test_success_starts_over(backoff: Backoff) -> None:
     backoff.fail("vm", "refused")
     backoff.fail("vm", "refused")
     backoff.succeed("vm")
-    assert backoff.get("vm") is None and backoff.retry_in("vm") is None and backoff.next_due() is None
+    assert backoff.get("vm") is None and backoff.next_due() is None
     backoff.fail("vm", "refused again")
     failure = backoff.get("vm")
     assert failure is not None and failure.delay == 1.0 and failure.error == "refused again"

@@ -8,6 +8,8 @@ from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource, Capabilities, Monitoring
 
 ALL = CapacityBitmask.run(0, 11)
+A, B, C = (f"{digit * 8}-1111-4111-8111-111111111111" for digit in "abc")
+
 L3 = CacheResource("L3", 4, ALL, 1, CapacityBitmask(), False, (0,))
 
 
@@ -18,42 +20,48 @@ def view(*groups: str, rmids: int | None = 32, monitoring: dict[str, tuple[str, 
 
 
 def test_a_vm_without_a_group_of_its_own_gets_a_monitoring_group() -> None:
-    result = plan(view(), [("a", ""), ("b", "vmqos.shared-ways2")])
-    assert result.steps == (Create("vmqos.a", ""), Create("vmqos.b", "vmqos.shared-ways2"))
+    result = plan(view(), [(A, ""), (B, "vmqos.shared-ways2")])
+    assert result.steps == (Create(f"vmqos.{A}", ""), Create(f"vmqos.{B}", "vmqos.shared-ways2"))
     assert not result.stale and not result.without
 
 
 def test_a_vm_that_changes_its_class_keeps_its_counters() -> None:
-    now = view("vmqos.shared-ways2", monitoring={"": ("vmqos.a",)})
-    assert plan(now, [("a", "vmqos.shared-ways2")]).steps == (Move("vmqos.a", "", "vmqos.shared-ways2"),)
+    now = view("vmqos.shared-ways2", monitoring={"": (f"vmqos.{A}",)})
+    assert plan(now, [(A, "vmqos.shared-ways2")]).steps == (Move(f"vmqos.{A}", "", "vmqos.shared-ways2"),)
 
 
 def test_monitoring_groups_of_vms_that_are_gone_are_removed_and_foreign_ones_are_not() -> None:
-    now = view(monitoring={"": ("vmqos.gone", "mine"), "foreign": ("other",)})
+    now = view("foreign", monitoring={"": (f"vmqos.{A}", "mine", "vmqos.no-uuid"), "foreign": ("other", f"vmqos.{B}")})
     result = plan(now, [])
-    assert result.stale == (Remove("vmqos.gone", ""),)
+    assert result.stale == (Remove(f"vmqos.{A}", ""),)
     assert not result.steps
 
 
 def test_an_rmid_is_kept_for_each_group_that_can_still_be_made() -> None:
     # Six RMIDs: one is the default group's, three are kept for the three CLOSIDs that are left.
-    result = plan(view(rmids=6), [("a", ""), ("b", ""), ("c", "")])
-    assert result.steps == (Create("vmqos.a", ""), Create("vmqos.b", ""))
-    assert set(result.without) == {"c"} and "6" in result.without["c"]
+    result = plan(view(rmids=6), [(A, ""), (B, ""), (C, "")])
+    assert result.steps == (Create(f"vmqos.{A}", ""), Create(f"vmqos.{B}", ""))
+    assert set(result.without) == {C} and "6" in result.without[C]
 
 
 def test_who_came_first_is_monitored_first_and_keeps_it() -> None:
-    now = view(rmids=5, monitoring={"": ("vmqos.late",)})
-    result = plan(now, [("early", ""), ("late", "")])
-    assert not result.steps and set(result.without) == {"early"}
+    now = view(rmids=5, monitoring={"": (f"vmqos.{B}",)})
+    result = plan(now, [(A, ""), (B, "")])
+    assert not result.steps and set(result.without) == {A}
 
 
 def test_a_machine_without_monitoring_says_so() -> None:
-    result = plan(view(rmids=None), [("a", "")])
-    assert not result.steps and "no monitoring" in result.without["a"]
+    result = plan(view(rmids=None), [(A, "")])
+    assert not result.steps and "no monitoring" in result.without[A]
 
 
 def test_an_unchanged_world_needs_nothing() -> None:
-    now = view(monitoring={"": ("vmqos.a",)})
-    result = plan(now, [("a", "")])
+    now = view(monitoring={"": (f"vmqos.{A}",)})
+    result = plan(now, [(A, "")])
     assert not result.steps and not result.stale and not result.without
+
+
+def test_a_group_that_was_made_anew_where_no_rename_is_possible_leaves_the_old_one_to_be_removed() -> None:
+    now = view("vmqos.shared-ways2", monitoring={"": (f"vmqos.{A}",), "vmqos.shared-ways2": (f"vmqos.{A}",)})
+    result = plan(now, [(A, "vmqos.shared-ways2")])
+    assert not result.steps and result.stale == (Remove(f"vmqos.{A}", ""),)

@@ -55,3 +55,9 @@ def test_a_typing_error_is_told_with_what_was_probably_meant(tmp_path: Path) -> 
     assert any("audit_interva " in line and "did you mean audit_interval?" in line for line in told)
     assert any("frobnicate" in line and "did you mean" not in line for line in told)
     assert all("vmqos.conf" in line for line in told)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_time_without_end_is_refused(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ConfigurationError, match="audit_interval"):
+        loader.load(write(tmp_path, f"[agent]\naudit_interval = {value}\n"))
