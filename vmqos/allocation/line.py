@@ -98,7 +98,7 @@ class Line:
         return self.sparse or longest_run(ways) == ways.bit_count()
 
     def parts(self, ways: int, size: int) -> Iterator[int]:
-        """The legal masks of that size within the ways; where masks may have gaps, one for each way to start from."""
+        """The legal masks of that size within the ways; where they may have gaps, just one: any is as good."""
         if size < self.fewest or ways.bit_count() < size:
             return
         if self.sparse:

@@ -78,3 +78,9 @@ def test_company_is_for_the_default_group_alone() -> None:
     assert (line.pool, line.company, line.exclusive) == (0x7FF, 0x3, 0x1FC)
     assert LINE.with_company(0x3) == LINE
     assert line.without(0x1) == Line(0x7FF, 0x7FE, 0x2, 0x1FC, 0x600, 2, False)
+
+
+def test_the_parts_of_a_set_are_its_legal_masks() -> None:
+    assert list(LINE.parts(0x77, 2)) == [0x3, 0x6, 0x30, 0x60]
+    assert list(LINE.parts(0x77, 1)) == list(LINE.parts(0x7, 4)) == []
+    assert list(SPARSE.parts(0x55, 3)) == [0x15], "one is as good as another"

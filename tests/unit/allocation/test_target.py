@@ -59,3 +59,9 @@ def test_where_exclusive_masks_and_others_have_everything_the_default_group_stay
     kernel.masks |= {"": {0: 0b0011}, A: {0: 0b0111}, B: {0: 0b1000}}
     found = aim(kernel, request(2, 1))
     assert not found.masks[""][0] & 0b1000
+
+
+def test_where_nothing_is_left_the_default_group_joins_whoever_is_not_guarded() -> None:
+    kernel = Kernel(machine(4))
+    kernel.masks |= {"": {0: 0}, A: {0: 0b1100}, "pqos": {0: 0b0011}}
+    assert aim(kernel, request(1, 2)).masks == {"": {0: 0b0011}, A: {0: 0b1100}}
