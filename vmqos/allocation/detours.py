@@ -54,14 +54,17 @@ def _clash(board: Board, cache: int, one: Write, other: Write) -> bool:
 def _asides(board: Board, name: str, cache: int, place: int) -> Iterator[Detour]:
     """What the group could have instead of the ways that are wanted from it."""
     if board.is_in_force(name, cache):
-        yield from _asides_of_owner(board, name, cache, place)
-        return
-    if part := _what_is_left(board, name, cache, place):
+        return _asides_of_owner(board, name, cache, place)
+    return _asides_of_sharer(board, name, cache, place)
+
+
+def _asides_of_sharer(board: Board, name: str, cache: int, place: int) -> Iterator[Detour]:
+    """A group that shares makes itself small, or goes elsewhere."""
+    now = board.masks[name].get(cache, 0)
+    if part := _enough(board, name, cache, now & ~place):
         yield 0, [(name, part)]
-    line, now, goal = board.world.lines[cache], board.masks[name].get(cache, 0), board.target.masks[name][cache]
-    elsewhere = (line.pool | now) & ~_owned(board, cache) & ~place
-    if line.largest(elsewhere) >= board.least(name, cache):
-        yield 4, [(name, line.best_part(elsewhere, line.largest(elsewhere), (goal, now)))]
+    if part := _enough(board, name, cache, _elsewhere(board, name, cache, place)):
+        yield 1, [(name, part)]
 
 
 def _asides_of_owner(board: Board, name: str, cache: int, place: int) -> Iterator[Detour]:
@@ -76,20 +79,30 @@ def _asides_of_owner(board: Board, name: str, cache: int, place: int) -> Iterato
             yield harm, [(name, mask)]
     for mask in line.parts(allowed & ~_owned(board, cache, name), now.bit_count()):
         sharing = [group for group in others if board.masks[group].get(cache, 0) & mask]
-        left = {group: _what_is_left(board, group, cache, mask | place) for group in sharing}
-        if all(left.values()):
-            yield 3, [*left.items(), (name, mask)]
+        left = [min(_asides_of_sharer(board, group, cache, mask | place), default=None) for group in sharing]
+        spared = [detour for detour in left if detour is not None]
+        if len(spared) == len(left):
+            yield (
+                3 + max((harm for harm, _ in spared), default=0),
+                [*(write for _, writes in spared for write in writes), (name, mask)],
+            )
     for harm, ways in ((5, now & ~place & goal), (6, now & ~place)):
         if length := line.largest(ways):
             yield harm, [(name, line.best_part(ways, length, (goal,)))]
 
 
-def _what_is_left(board: Board, name: str, cache: int, without: int) -> int:
-    """The largest part of a group's ways that is enough for it and has none of some ways; 0 if there is none."""
-    line, rest = board.world.lines[cache], board.masks[name].get(cache, 0) & ~without
-    if (length := line.largest(rest)) < board.least(name, cache):
+def _enough(board: Board, name: str, cache: int, ways: int) -> int:
+    """The largest mask within the ways that is enough for a group that shares; 0 if there is none."""
+    line = board.world.lines[cache]
+    if (length := line.largest(ways)) < board.least(name, cache):
         return 0
-    return line.best_part(rest, length, (board.target.masks[name][cache],))
+    return line.best_part(ways, length, (board.target.masks[name][cache], board.masks[name].get(cache, 0)))
+
+
+def _elsewhere(board: Board, name: str, cache: int, place: int) -> int:
+    """The ways that a group that shares could have, those that are wanted from it left out."""
+    ways = board.world.lines[cache].pool | board.masks[name].get(cache, 0)
+    return ways & ~_owned(board, cache) & ~place
 
 
 def _owned(board: Board, cache: int, but: str = "") -> int:

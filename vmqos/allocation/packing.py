@@ -56,7 +56,7 @@ def pack(line: Line, pieces: Sequence[Piece], need: Need, pool_now: int = 0) -> 
     """
     if line.sparse:
         return _scatter(line, pieces)
-    if (found := _stay(line, pieces, need, pool_now)) is not None:
+    if (found := _nothing_moves(line, pieces, need, pool_now)) is not None:
         return found
     for moves in range(len(pieces) + 1):
         found = _Search(line, pieces, need, pool_now, moves).find()
@@ -65,24 +65,25 @@ def pack(line: Line, pieces: Sequence[Piece], need: Need, pool_now: int = 0) -> 
     raise ValueError(f"masks of {[piece.length for piece in pieces]} ways and a pool with {need} do not fit")
 
 
-def _stay(line: Line, pieces: Sequence[Piece], need: Need, pool_now: int) -> Packing | None:
+def _nothing_moves(line: Line, pieces: Sequence[Piece], need: Need, pool_now: int) -> Packing | None:
     """The packing in which every mask stays as it is: on most caches, most of the time, there is one."""
     if any(piece.held.bit_count() != piece.length or piece.held & ~line.exclusive for piece in pieces):
         return None
     pools = [run(*place) for place in runs(line.pool & ~union(piece.held for piece in pieces))]
-    pools = [pool for pool in pools if _is_enough(line, pool, need)]
+    pools = [pool for pool in pools if is_enough(line, pool, need)]
     if need.width and not pools:
         return None
-    pool = min(pools, key=lambda pool: _pool_cost(line, pool, pool_now), default=0)
+    pool = min(pools, key=lambda pool: pool_cost(line, pool, pool_now), default=0)
     return Packing(pool, {piece.key: piece.held for piece in pieces})
 
 
-def _is_enough(line: Line, pool: int, need: Need) -> bool:
+def is_enough(line: Line, pool: int, need: Need) -> bool:
+    """Whether the ways are a pool as it must be."""
     clean = (pool & ~line.company).bit_count()
     return pool.bit_count() >= max(need.width, line.fewest) and clean >= need.clean
 
 
-def _pool_cost(line: Line, pool: int, pool_now: int) -> int:
+def pool_cost(line: Line, pool: int, pool_now: int) -> int:
     """The lower the better: the length counts most, then what is in the run."""
     cost = (pool & line.company).bit_count() - pool.bit_count() * _WEIGHT
     for liked in (line.shareable, pool_now):
@@ -154,7 +155,7 @@ class _Search:
         self._pool_now = pool_now
         self._largest_pool = line.pool.bit_count() - sum(piece.length for piece in pieces)
         self._lengths = sorted({piece.length for piece in pieces}, reverse=True)
-        self._starts = {index: _kept_starts(line, piece) for index, piece in enumerate(pieces) if piece.held}
+        self._starts = {index: kept_starts(line, piece) for index, piece in enumerate(pieces) if piece.held}
         self._starts = {index: starts for index, starts in self._starts.items() if starts}
         self._ending: dict[int, list[int]] = {}
         self._last: dict[int, int] = {}
@@ -225,9 +226,9 @@ class _Search:
             longest = lowest(~(self._line.pool >> state.way))
             for length in range(min(longest, self._largest_pool), 0, -1):
                 place = run(state.way, length)
-                if not _is_enough(self._line, place, self._need):
+                if not is_enough(self._line, place, self._need):
                     break
-                cost = _pool_cost(self._line, place, self._pool_now)
+                cost = pool_cost(self._line, place, self._pool_now)
                 yield from self._put(state, _POOL, length, state.loose, state.kept, cost)
         yield from self._put(state, _NOTHING, 0, state.loose, state.kept, 0)
 
@@ -259,7 +260,7 @@ class _Search:
         yield _Choice(what, length, _State(end, loose, kept, pooled, moves, what == _NOTHING)), cost
 
 
-def _kept_starts(line: Line, piece: Piece) -> tuple[int, ...]:
+def kept_starts(line: Line, piece: Piece) -> tuple[int, ...]:
     """From which ways on the piece can lie without being moved, ascending; none if it must move."""
     start, length = lowest(piece.held), piece.held.bit_count()
     if piece.length >= length:

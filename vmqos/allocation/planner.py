@@ -63,12 +63,13 @@ def whatif(
 
 
 def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, tuple[Step, ...]]:
-    """Decide, place and order; what can't be brought in place safely is decided again without it."""
+    """Decide, place and order; where there is no safe order, place differently, or decide again without the latest."""
+    steady: set[int] = set()
     barred: set[str] = set()
     frozen: set[int] = set()
     while True:
         admission = admit(world, claims, barred, frozen)
-        target = build(world, claims, admission)
+        target = build(world, claims, admission, steady)
         promised = admission.served or admission.classes or world.named(Owner.VM, Owner.CLASS)
         if not promised and not world.reserve_is_used:
             return admission, target, ()
@@ -76,6 +77,10 @@ def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, 
             return admission, target, steps.prepare(world, target)
         except steps.NoSafeOrder as error:
             late = next((name for name, caches in reversed(admission.changes) if error.cache in caches), None)
+            if error.cache not in steady:
+                steady.add(error.cache)
+                continue
+            steady.discard(error.cache)
             if late is not None:
                 barred.add(late)
             elif error.cache not in frozen:

@@ -29,6 +29,8 @@ NO_SAFE_ORDER = (
 
 def shortage(world: World, rooms: Mapping[int, Room], short: Sequence[int], uuid: str, asked: int) -> str:
     """Why no mask of that length can be promised on these caches; tells of the first one in full."""
+    if any(rooms[cache].frozen for cache in short):
+        return NO_SAFE_ORDER
     cache = short[0]
     line, room = world.lines[cache], rooms[cache]
     most = room.most(uuid)

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from vmqos.allocation.admission import Admission
 from vmqos.allocation.claims import Claim
 from vmqos.allocation.line import union
 from vmqos.allocation.model import DEFAULT_GROUP, Owner
-from vmqos.allocation.packing import pack
+from vmqos.allocation.packing import Packing, Piece, pack
+from vmqos.allocation.room import Room
+from vmqos.allocation.sliding import slide
 from vmqos.allocation.world import World
 
 
@@ -33,8 +35,11 @@ class Target:
     retired: tuple[str, ...]
 
 
-def build(world: World, claims: Sequence[Claim], admission: Admission) -> Target:
-    """Place everything that was let in."""
+def build(world: World, claims: Sequence[Claim], admission: Admission, steady: Collection[int] = ()) -> Target:
+    """Place everything that was let in.
+
+    :param steady: caches on which no mask is to pass another, if that can be.
+    """
     rank = {claim.uuid: number for number, claim in enumerate(claims)}
     group_of = {uuid: claim.group for uuid, claim in admission.served.items()}
     needed = (*sorted(group_of.values(), key=lambda name: rank[_uuid(group_of, name)]), *admission.classes)
@@ -43,7 +48,7 @@ def build(world: World, claims: Sequence[Claim], admission: Admission) -> Target
     own = set()
     for cache, room in admission.rooms.items():
         pieces = sorted(room.pieces.values(), key=lambda piece: rank[piece.key])
-        packing = pack(room.line, pieces, room.need, world.masks[DEFAULT_GROUP].get(cache, 0))
+        packing = _pack(world, cache, room, pieces, cache in steady)
         exclusive = {group_of[uuid]: mask for uuid, mask in (*packing.masks.items(), *room.stuck.items())}
         default = _default(world, cache, packing.pool, union(exclusive.values()))
         for name in masks:
@@ -60,6 +65,15 @@ def build(world: World, claims: Sequence[Claim], admission: Admission) -> Target
         created=tuple(name for name in needed if name not in world.groups),
         retired=retired,
     )
+
+
+def _pack(world: World, cache: int, room: Room, pieces: Sequence[Piece], steady: bool) -> Packing:
+    default = world.masks[DEFAULT_GROUP].get(cache, 0)
+    if steady and not room.line.sparse:
+        found = slide(room.line, pieces, room.need, default)
+        if found is not None:
+            return found
+    return pack(room.line, pieces, room.need, default)
 
 
 def _uuid(group_of: Mapping[str, str], name: str) -> str:

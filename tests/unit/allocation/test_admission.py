@@ -56,6 +56,7 @@ def test_on_a_frozen_cache_nothing_changes() -> None:
     kernel = Kernel(machine(11))
     settle(kernel, [request(1, 2)], Policy())
     result = decide(kernel, request(1, 3), request(2, 1), frozen=0)
+    assert set(result.notes.values()) == {reasons.NO_SAFE_ORDER}
     assert result.rooms[0].stuck == {uuid(1): 0x3} and not result.changes
 
 
