@@ -165,7 +165,7 @@ class Agent:
         with self.filesystem.lock(exclusive=acting, timeout=self.conf.resctrl.lock_timeout):
             if not acting:
                 # Without libvirt's word nobody knows which groups are still needed.
-                self.reconciler.peek()
+                self.reconciler.peek(self._topology)
                 return False
             return self.reconciler.run(
                 Change(frozenset(changed), everything), self.inventory.vms, self._topology, self._policy

@@ -81,12 +81,13 @@ class Reconciler:
             self.snapshot, vms=dict(vms), wishes=wishes, outcomes=outcomes, placed={}, unmonitored=unmonitored
         )
 
-    def peek(self) -> None:
+    def peek(self, topology: CacheTopology) -> None:
         """Look at resctrl and change nothing; the caller holds the lock, shared or exclusive.
 
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
-        self.snapshot = replace(self.snapshot, view=view.look(self._filesystem, self.snapshot.view))
+        now = view.look(self._filesystem, self.snapshot.view)
+        self.snapshot = replace(self.snapshot, view=now, topology=topology)
 
     def run(
         self, change: Change, vms: Mapping[str, ObservedVm], topology: CacheTopology, policy: allocation.Policy
@@ -105,7 +106,7 @@ class Reconciler:
         for uuid in self._placed.keys() - vms.keys():
             del self._placed[uuid]
         strays = self._strays.look(self._filesystem, self._placed, vms)
-        self.snapshot = replace(self.snapshot, view=now)
+        self.snapshot = replace(self.snapshot, view=now, topology=topology)
         if (
             self._settled
             and now == before

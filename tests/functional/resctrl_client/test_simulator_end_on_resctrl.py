@@ -3,6 +3,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +18,20 @@ def expect_dead(use):
     return str(caught.value)
 
 
+def helpers_of(pid):
+    """The children of a process: the simulator's is the fusermount3 that would take the dead mount away."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
+                yield int(stat.parent.name)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+
+
 def test_a_killed_simulator_is_told_with_the_command(simulator):
     fs = Filesystem(str(simulator.root))
+    for helper in helpers_of(simulator.pid):
+        os.kill(helper, signal.SIGKILL)
     os.kill(simulator.pid, signal.SIGKILL)
     eventually(lambda: expect_dead(lambda: mount.find(fs.root)), pytest.fail.Exception)
     for use in (
