@@ -416,6 +416,17 @@ class TestIdle:
         kernel.masks[""] = {0: 0x1F}
         assert look(kernel, []) == Plan()
 
+    def test_but_reserved_ways_are_taken_from_the_default_group_at_once_and_once(self) -> None:
+        policy = Policy(reserved_ways=CapacityBitmask(0x3))
+        kernel = Kernel(machine(11, (0, 1)))
+        assert look(kernel, [], policy).prepare == (WriteMasks("", ways({0: 0x7FC, 1: 0x7FC})),)
+        carry_out(kernel, [], policy)
+        assert look(kernel, [], policy) == Plan()
+
+    def test_where_the_host_would_have_no_other_ways_it_keeps_reserved_ones(self) -> None:
+        kernel = Kernel(machine(4))
+        assert look(kernel, [], Policy(reserved_ways=CapacityBitmask(0xF))) == Plan()
+
     def test_nor_is_anything_touched_for_a_vm_that_can_not_be_served(self) -> None:
         kernel = Kernel(machine(11))
         kernel.masks[""] = {0: 0x1F}
