@@ -22,7 +22,7 @@ class FreeRoom:
 
     :ivar free_ways: how many ways could be promised exclusively, to however many VMs.
     :ivar largest_free_run: how many ways one more VM could get for itself, other VMs' masks being moved for it as a
-        plan would.
+        plan would; it waits where they can't be moved without an overlap on the way.
     """
 
     free_ways: int

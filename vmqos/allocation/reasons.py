@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from vmqos.allocation.fitting import largest_newcomer
+from vmqos.allocation.fitting import fits, largest_newcomer
 from vmqos.allocation.line import Line, Need
 from vmqos.allocation.model import Owner, WhenFull
 from vmqos.allocation.room import Room
@@ -28,8 +28,14 @@ NO_SAFE_ORDER = (
 
 
 def shortage(world: World, rooms: Mapping[int, Room], short: Sequence[int], uuid: str, asked: int) -> str:
-    """Why no mask of that length can be promised on these caches; tells of the first one in full."""
-    if any(rooms[cache].frozen for cache in short):
+    """Why no mask of that length can be promised on these caches; tells of the first one in full.
+
+    Where masks can't be moved, that is the reason only if there were room after a move.
+    """
+    short = [
+        cache for cache in short if not (rooms[cache].frozen and _would_fit(world, cache, rooms[cache], uuid, asked))
+    ]
+    if not short:
         return NO_SAFE_ORDER
     cache = short[0]
     line, room = world.lines[cache], rooms[cache]
@@ -108,6 +114,12 @@ def no_closid(world: World, nearest: str | None) -> str:
     if nearest is None:
         return f"{why}, and there is no class to share: it runs in the default group"
     return f"{why}: it shares {nearest} instead"
+
+
+def _would_fit(world: World, cache: int, room: Room, uuid: str, asked: int) -> bool:
+    """Whether there were room if every mask could be moved anywhere."""
+    lengths = [mask.bit_count() for key, mask in room.stuck.items() if key != uuid]
+    return fits(world.lines[cache], (*lengths, *room.lengths(uuid), asked), Need(world.floor, world.floor))
 
 
 def _account(world: World, cache: int, room: Room, uuid: str) -> str:

@@ -9,6 +9,7 @@ from tests.unit.allocation.run_plan import settle
 from tests.unit.allocation.test_planner_properties import unhurried
 from tests.unit.allocation.worlds import SHARED, machine, request
 from vmqos.allocation import FreeRoom, Layout, Policy, PromiseState, class_group, free_ways, plan, whatif
+from vmqos.allocation.reasons import NO_SAFE_ORDER
 from vmqos.openstack.extra_specs import CacheRequest
 from vmqos.resctrl.capabilities import Capabilities
 
@@ -85,4 +86,6 @@ def test_a_newcomer_gets_the_largest_free_run_and_no_more(host: Host) -> None:
                 CacheRequest(ways=ways),
                 frozenset({cache}),
             )
-            assert (verdict.state is PromiseState.KEPT) == expected, (verdict, free)
+            # That masks can be moved for it without an overlap on the way is known only once it is tried.
+            held_up = expected and verdict.reason == NO_SAFE_ORDER
+            assert held_up or (verdict.state is PromiseState.KEPT) == expected, (verdict, free)

@@ -28,6 +28,13 @@ def test_a_lack_of_ways_in_the_pool_is_told_as_such() -> None:
     )
 
 
+@pytest.mark.parametrize(("floor", "told"), [(7, reasons.NO_SAFE_ORDER), (8, "default_ways_min = 8")])
+def test_masks_that_cant_be_moved_are_the_reason_only_if_there_were_room_after_a_move(floor: int, told: str) -> None:
+    found = world(Policy(default_ways_min=floor), default=0x1F)
+    room = furnish(found.lines[0], [Piece("a", 3, 0xE0)], floor, frozen=True)
+    assert told in reasons.shortage(found, {0: room}, [0], "b", 1)
+
+
 def test_where_masks_may_have_gaps_there_is_no_talk_of_pieces() -> None:
     found = world(sparse=True)
     room = furnish(found.lines[0], [], 2)
