@@ -207,13 +207,14 @@ class ResctrlFilesystem(mfusepy.Operations):  # type: ignore[misc]
         failed: OSError | None = None
         result: int | None = 0
         with self._machine.lock:
-            try:
-                result = act()
-            except OSError as error:
-                failed = error
+            with self._machine.hardware.registers.watched() as writes:
+                try:
+                    result = act()
+                except OSError as error:
+                    failed = error
             if self._observer is not None:
                 name = errno.errorcode[failed.errno] if failed and failed.errno else None
-                self._observer(Record(op, path, data, caller.tid, name))
+                self._observer(Record(op, path, data, caller.tid, name, tuple(writes)))
         if failed is not None:
             raise failed
         return result or 0

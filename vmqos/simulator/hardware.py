@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from vmqos.simulator.counters import Counters
 from vmqos.simulator.profiles import Profile
+from vmqos.simulator.registers import EVENT_CONFIGURATION, EVENTS, Registers
 from vmqos.simulator.resources import resources_of
 from vmqos.simulator.rmids import RmidAllocator
 from vmqos.simulator.tasks import Membership, Processes
@@ -24,7 +25,8 @@ class Hardware:
         self.profile = profile
         self.processes = processes
         self.clock = clock
-        self.resources = resources_of(profile)
+        self.registers = Registers(profile)
+        self.resources = resources_of(profile, self.registers)
         self.online = set(profile.topology.cpus)
         self.members = Membership(processes)
         self.threshold = profile.threshold
@@ -38,10 +40,6 @@ class Hardware:
             (cache.id for cache in profile.topology.l3),
             has_limbo=bool(monitoring and "llc_occupancy" in monitoring.events),
         )
-        self.configurations: dict[str, dict[int, int]] = {
-            event: {cache.id: value for cache in profile.topology.l3}
-            for event, value in (monitoring.configurable if monitoring else ())
-        }
 
     @property
     def l3_online(self) -> list[int]:
@@ -51,6 +49,15 @@ class Hardware:
     def check_limbo(self) -> None:
         """Let RMIDs whose lines have drained leave limbo."""
         self.rmids.check(self.clock(), self._is_dirty)
+
+    def event_configuration(self, event: str, domain: int) -> int:
+        """Which traffic an AMD counter counts in an L3 cache: bits of ``QOS_EVT_CFG``."""
+        return self.registers.value(3, domain, EVENT_CONFIGURATION + EVENTS.index(event))
+
+    def configure_event(self, event: str, domain: int, value: int) -> None:
+        """Choose which traffic it counts; what is chosen already is not written again (``mbm_config_write_domain``)."""
+        if value != self.event_configuration(event, domain):
+            self.registers.write(3, domain, EVENT_CONFIGURATION + EVENTS.index(event), value)
 
     def set_online(self, cpu: int, online: bool) -> None:
         """Switch a CPU on or off."""

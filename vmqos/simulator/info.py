@@ -108,10 +108,11 @@ def _assign_mode(mounted: Mounted) -> Callable[[str, Caller], None]:
 
 def _event_config(mounted: Mounted, event: str) -> File:
     """``mbm_total_bytes_config`` and ``mbm_local_bytes_config``: which traffic an AMD counter counts."""
-    values = mounted.hardware.configurations[event]
+    hardware = mounted.hardware
 
     def show() -> str:
-        return ";".join(f"{domain}=0x{values[domain]:02x}" for domain in mounted.hardware.l3_online) + "\n"
+        shown = (f"{domain}=0x{hardware.event_configuration(event, domain):02x}" for domain in hardware.l3_online)
+        return ";".join(shown) + "\n"
 
     def store(data: str, caller: Caller) -> None:
         if not data.endswith("\n"):
@@ -124,9 +125,9 @@ def _event_config(mounted: Mounted, event: str) -> File:
             if value & ~0x7F:
                 mounted.status.printf("Invalid event configuration: max valid mask is 0x7f\n")
                 raise refusal(errno.EINVAL)
-            if domain not in mounted.hardware.l3_online:
+            if domain not in hardware.l3_online:
                 raise refusal(errno.EINVAL)
-            values[domain] = value
+            hardware.configure_event(event, domain, value)
 
     return File(f"{event}_config", 0o644, _ROOT, show, store)
 

@@ -62,6 +62,8 @@ class Machine:
             options.check_cdp(parsed, self.hardware.profile)
             root = Directory("", 0o555, _ROOT)
             mounted = Mounted(self.hardware, parsed, root)
+            for resource in mounted.cdp_resources():
+                resource.set_cdp(True)
             group_files.fill(mounted, mounted.default, _ROOT)
             root.add(info.build(mounted))
             if self.hardware.profile.monitoring:
@@ -75,6 +77,8 @@ class Machine:
             mounted = self.mounted
             hardware, now = self.hardware, self.hardware.clock()
             hardware.check_limbo()
+            for resource in mounted.cdp_resources():
+                resource.set_cdp(False)
             for resource in hardware.resources:
                 resource.reset()
             hardware.members.move_all(lambda closid, rmid: True, 0, 0)
@@ -144,6 +148,14 @@ class Machine:
         """
         with self.lock:
             return file.write(data, caller)
+
+    def read_register(self, cpu: int, register: int) -> int:
+        """What is in a model-specific register, as ``/dev/cpu/N/msr`` shows it.
+
+        :raises OSError: ``EIO`` if the CPU has no such register.
+        """
+        with self.lock:
+            return self.hardware.registers.read(cpu, register)
 
     def set_online(self, cpu: int, online: bool) -> None:
         """Switch a CPU of the machine on or off, as ``/sys/devices/system/cpu/cpuN/online`` does."""

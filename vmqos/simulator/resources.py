@@ -9,6 +9,14 @@ from enum import Enum
 
 from vmqos.simulator.options import MountOptions
 from vmqos.simulator.profiles import BandwidthAllocation, CacheAllocation, Profile
+from vmqos.simulator.registers import (
+    L2_CONFIGURATION,
+    L3_CONFIGURATION,
+    Registers,
+    bandwidth_content,
+    bandwidth_register,
+    mask_register,
+)
 from vmqos.simulator.topology import Cache
 
 UNLIMITED_MBPS = 0xFFFF_FFFF
@@ -65,12 +73,22 @@ class Domain:
 
 
 class Resource:
-    """One kind of thing to allocate, with the domains that are online, in the order of their ids."""
+    """One kind of thing to allocate, with the domains that are online, in the order of their ids.
 
-    def __init__(self, name: str, allocation: CacheAllocation | BandwidthAllocation, caches: Iterable[Cache]) -> None:
+    :param registers: where the values go: the kernel keeps a copy of its own, :attr:`Domain.values`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        allocation: CacheAllocation | BandwidthAllocation,
+        caches: Iterable[Cache],
+        registers: Registers,
+    ) -> None:
         self.name = name
         self.allocation = allocation
         self.caches = tuple(caches)
+        self._registers = registers
         self.domains: list[Domain] = []
         for cache in self.caches:
             self.domains.append(Domain(cache, set(cache.cpus)))
@@ -92,10 +110,15 @@ class Resource:
         return domain.values.get((closid, use), self.default)
 
     def apply_staged(self, closid: int) -> None:
-        """Put the staged values of every domain in force for one class (``resctrl_arch_update_domains``)."""
+        """Put the staged values of every domain in force for one class (``resctrl_arch_update_domains``).
+
+        What is in force already is not written again.
+        """
         for domain in self.domains:
             for use, value in domain.staged.items():
-                domain.values[closid, use] = value
+                if value != self.value(domain, closid, use):
+                    domain.values[closid, use] = value
+                    self._write(domain, _index(closid, use), value)
 
     def clear_staged(self) -> None:
         """Forget the staged values."""
@@ -103,11 +126,15 @@ class Resource:
             domain.staged.clear()
 
     def reset(self) -> None:
-        """Give every class everything, as umount does."""
+        """Give every class everything, as umount does (``resctrl_arch_reset_all_ctrls``)."""
         for domain in self.domains:
-            domain.values.clear()
-            domain.mbps.clear()
-            domain.staged.clear()
+            self._reset(domain)
+
+    def set_cdp(self, enabled: bool) -> None:
+        """Let code and data of a cache have masks of their own, or one again (``set_cache_qos_cfg``)."""
+        register = L3_CONFIGURATION if self.name == "L3" else L2_CONFIGURATION
+        for domain in self.domains:
+            self._registers.write(self._level, domain.id, register, int(enabled))
 
     def set_online(self, cpu: int, online: bool) -> None:
         """Add or remove a CPU; a domain exists while it has one."""
@@ -116,7 +143,9 @@ class Resource:
                 continue
             domain = next((domain for domain in self.domains if domain.cache is cache), None)
             if online and domain is None:
-                self.domains.append(Domain(cache, {cpu}))
+                domain = Domain(cache, {cpu})
+                self._reset(domain)
+                self.domains.append(domain)
                 self.domains.sort(key=lambda domain: domain.id)
             elif domain is not None and online:
                 domain.cpus.add(cpu)
@@ -124,6 +153,25 @@ class Resource:
                 domain.cpus.discard(cpu)
                 if not domain.cpus:
                     self.domains.remove(domain)
+
+    @property
+    def _level(self) -> int:
+        return self.allocation.level if isinstance(self.allocation, CacheAllocation) else 3
+
+    def _reset(self, domain: Domain) -> None:
+        domain.values.clear()
+        domain.mbps.clear()
+        domain.staged.clear()
+        for index in range(self.allocation.num_closids):
+            self._write(domain, index, self.default)
+
+    def _write(self, domain: Domain, index: int, value: int) -> None:
+        if isinstance(self.allocation, CacheAllocation):
+            register = mask_register(self._level, index)
+        else:
+            register = bandwidth_register(self.allocation, index)
+            value = bandwidth_content(self.allocation, value)
+        self._registers.write(self._level, domain.id, register, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +190,15 @@ class Schema:
     software_control: bool = False
 
 
-def resources_of(profile: Profile) -> list[Resource]:
+def resources_of(profile: Profile, registers: Registers) -> list[Resource]:
     """The resources of a machine in the kernel's order."""
     found = []
     if profile.l3:
-        found.append(Resource("L3", profile.l3, profile.topology.l3))
+        found.append(Resource("L3", profile.l3, profile.topology.l3, registers))
     if profile.l2:
-        found.append(Resource("L2", profile.l2, profile.topology.l2))
+        found.append(Resource("L2", profile.l2, profile.topology.l2, registers))
     if profile.bandwidth:
-        found.append(Resource("MB", profile.bandwidth, profile.topology.l3))
+        found.append(Resource("MB", profile.bandwidth, profile.topology.l3, registers))
     return found
 
 
@@ -166,6 +214,11 @@ def schemas_of(resources: Iterable[Resource], options: MountOptions) -> list[Sch
             controlled = resource.cache is None and options.mba_mbps
             schemas.insert(0, Schema(resource.name, resource, Use.BOTH, closids, controlled))
     return schemas
+
+
+def _index(closid: int, use: Use) -> int:
+    """Which of a resource's registers has a class's value (``resctrl_get_config_index``)."""
+    return closid if use is Use.BOTH else 2 * closid + (use is Use.CODE)
 
 
 def cdp_enabled(resource: Resource, options: MountOptions) -> bool:

@@ -116,6 +116,10 @@ class Mounted:
         """Whether code and data have masks of their own in this mount."""
         return cdp_enabled(resource, self.options)
 
+    def cdp_resources(self) -> list[Resource]:
+        """The resources that have masks for code and for data in this mount."""
+        return [resource for resource in self.hardware.resources if self.cdp_enabled(resource)]
+
     def overlaps(self, schema: Schema, domain: Domain, mask: int, closid: int, *, exclusive_only: bool) -> bool:
         """Whether a mask meets another class's, or the hardware's (``rdtgroup_cbm_overlaps``).
 
