@@ -7,11 +7,15 @@ import os
 import platform
 import re
 import resource
+import threading
 
 from vmqos.agent.finding import Finding, Status
 
 FEW_DESCRIPTORS = 4096
 """Descriptors that the counters of some hundred VMs need: one for each group, cache and event."""
+
+LIBVIRT_PATIENCE = 10.0
+"""Seconds to wait for a libvirt that takes the connection and does not answer."""
 
 _FLAGS = {
     "cat_l3": "L3 allocation",
@@ -59,8 +63,20 @@ def kernel_command_line(text: str) -> Finding:
     return Finding("Kernel command line", status, f"{' '.join(words)} turns off {', '.join(off)}", command)
 
 
-def libvirt_answers(uri: str) -> Finding:
-    """Whether libvirt tells which VMs run."""
+def libvirt_answers(uri: str, patience: float = LIBVIRT_PATIENCE) -> Finding:
+    """Whether libvirt tells which VMs run, within some seconds."""
+    found: list[Finding] = []
+    # A call to a libvirtd that hangs can't be called off, only be left alone.
+    asking = threading.Thread(target=lambda: found.append(_ask_libvirt(uri)), daemon=True)
+    asking.start()
+    asking.join(patience)
+    if found:
+        return found[0]
+    detail = f"{uri}: libvirt takes the connection, but does not answer within {patience:.0f} s"
+    return Finding("libvirt", Status.PROBLEM, detail, "systemctl restart libvirtd")
+
+
+def _ask_libvirt(uri: str) -> Finding:
     title = "libvirt"
     try:
         import libvirt

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import resource
+import socket
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,16 @@ def test_a_libvirt_that_does_not_answer_is_a_problem(tmp_path: Path) -> None:
     assert found.status is Status.PROBLEM
     assert str(tmp_path) in found.detail
     assert found.command == "systemctl start libvirtd"
+
+
+def test_a_libvirt_that_hangs_is_a_problem_and_keeps_the_doctor_waiting_no_longer_than_it_must(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "mute"))
+        listener.listen()
+        found = host_checks.libvirt_answers(f"qemu:///system?socket={tmp_path}/mute", patience=0.2)
+    assert found.status is Status.PROBLEM
+    assert "does not answer" in found.detail
+    assert found.command == "systemctl restart libvirtd"
 
 
 def test_a_libvirt_that_answers_tells_its_version_and_its_vms() -> None:
