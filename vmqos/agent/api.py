@@ -113,10 +113,13 @@ class Api:
     def _health(self) -> Any:
         agent, health = self._agent, self._agent.health
         counts = report.counts(agent.snapshot)
-        connected = agent.connection.is_connected
+        connected, unanswered = agent.connection.is_connected, agent.unanswered()
+        libvirt_error = agent.connection.last_error
+        if unanswered is not None:
+            libvirt_error = f"libvirt does not answer {unanswered.name}"
         if health.resctrl_error or agent.snapshot.view is None:
             status = "failing"
-        elif not connected or counts["pending"] or counts["degraded"]:
+        elif not connected or unanswered or counts["pending"] or counts["degraded"]:
             status = "degraded"
         else:
             status = "ok"
@@ -133,7 +136,8 @@ class Api:
             "libvirt": {
                 "uri": agent.uri,
                 "connected": connected,
-                "error": agent.connection.last_error or None,
+                "error": libvirt_error or None,
+                "unanswered": unanswered and {"call": unanswered.name, "seconds": time.monotonic() - unanswered.since},
             },
             "passes": health.passes,
             "last_pass_ms": health.last_pass_seconds * 1000,

@@ -14,11 +14,12 @@ from vmqos import allocation
 from vmqos.agent import notify
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.inventory import Inventory
+from vmqos.agent.observer import Observer, Sight
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
 from vmqos.agent.wakeup import Wakeup
 from vmqos.conf.exceptions import ConfigurationError
-from vmqos.hypervisor.connection import Connection
+from vmqos.hypervisor.connection import Call, Connection
 from vmqos.resctrl import exceptions, mount, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
@@ -30,6 +31,15 @@ DYING_POLL = 0.1
 
 DYING_PATIENCE = 10.0
 """Seconds after which such a VM is left to the audits: libvirt has lost it, and it may live for ever."""
+
+ANSWER_PATIENCE = 1.0
+"""Seconds that a pass waits for libvirt, which answers within milliseconds; later answers get a pass of their own."""
+
+ANSWER_PATIENCE_ONCE = 30.0
+"""The same where there is one pass only (``--once``)."""
+
+HUNG_AFTER = 5.0
+"""Seconds after which an unanswered call is worth telling."""
 
 PASSES_IN_A_ROW = 4
 """How many passes may follow each other at once, as long as each gets further."""
@@ -64,10 +74,14 @@ class Agent:
         self.filesystem = Filesystem(conf.resctrl.path)
         self.reconciler = Reconciler(self.filesystem, self.backoff)
         self.connection = Connection(conf.libvirt.uri, self._on_change, run_dir=conf.libvirt.run_dir)
-        self.inventory = Inventory(self.connection)
+        self._wakeup = Wakeup()
+        self._inventory = Inventory(self.connection)
+        self._observer = Observer(self._inventory, self._wakeup.set)
+        self._sight = Sight()
+        self._patience = ANSWER_PATIENCE
+        self._hangs = False
         self._policy = policy_from(conf)
         self._topology = CacheTopology()
-        self._wakeup = Wakeup()
         self._stop = False
         self._reload = False
         self._changes = 1
@@ -87,6 +101,11 @@ class Agent:
             return mount.find(self.filesystem.root).simulated
         except exceptions.ResctrlError:
             return False
+
+    def unanswered(self) -> Call | None:
+        """The call that libvirt should have answered by now, if there is one."""
+        call = self.connection.under_way
+        return call if call is not None and time.monotonic() - call.since > HUNG_AFTER else None
 
     def stop(self) -> None:
         """End :meth:`run` after the pass under way. The VMs keep their groups."""
@@ -112,15 +131,18 @@ class Agent:
                 self._wakeup.wait(min(self._pause(), watchdog / 3) if watchdog else self._pause())
         finally:
             notify.notify("STOPPING=1")
+            self._observer.close()
             self.connection.close()
 
     def run_once(self) -> bool:
         """One look at everything and all that follows from it; whether that went without an error."""
         self.connection.start(wait=True)
+        self._patience = ANSWER_PATIENCE_ONCE
         try:
             self.run_passes()
-            return not self.health.resctrl_error and self.inventory.answered
+            return not self.health.resctrl_error and self._sight.answered
         finally:
+            self._observer.close()
             self.connection.close()
 
     def run_passes(self) -> None:
@@ -155,21 +177,19 @@ class Agent:
         return again
 
     def _observe_and_act(self, everything: bool) -> bool:
-        changed = self.inventory.refresh(everything)
+        self._sight = sight = self._observer.look(everything, self._patience)
+        self._watch_libvirt()
         if everything or not self._topology.cpus:
             self._topology = CacheTopology(
                 topology.l3_of_cpus(self.conf.resctrl.sysfs_cpu_path),
                 topology.cache_sizes(self.conf.resctrl.sysfs_cpu_path),
             )
-        acting = self.inventory.answered
-        with self.filesystem.lock(exclusive=acting, timeout=self.conf.resctrl.lock_timeout):
-            if not acting:
+        with self.filesystem.lock(exclusive=sight.answered, timeout=self.conf.resctrl.lock_timeout):
+            if not sight.answered:
                 # Without libvirt's word nobody knows which groups are still needed.
                 self.reconciler.peek(self._topology)
                 return False
-            return self.reconciler.run(
-                Change(frozenset(changed), everything), self.inventory.vms, self._topology, self._policy
-            )
+            return self.reconciler.run(Change(sight.changed, everything), sight.vms, self._topology, self._policy)
 
     def _better(self, error: exceptions.ResctrlError) -> exceptions.ResctrlError:
         """The cause behind the error, where resctrl is not even there."""
@@ -178,7 +198,7 @@ class Agent:
         try:
             mount.find(self.filesystem.root)
         except exceptions.MountError as cause:
-            self.reconciler.lose(str(cause), self.inventory.vms)
+            self.reconciler.lose(str(cause), self._sight.vms)
             return cause
         except exceptions.ResctrlError as cause:
             error = cause
@@ -189,8 +209,22 @@ class Agent:
         if uuid is None:
             self._changes += 1
         else:
-            self.inventory.mark(uuid)
+            self._inventory.mark(uuid)
         self._wakeup.set()
+
+    def _watch_libvirt(self) -> None:
+        """Say once that libvirt does not answer, and once that it does again."""
+        unanswered = self.unanswered()
+        if unanswered and not self._hangs:
+            self._hangs = True
+            LOG.warning(
+                "libvirt does not answer %s: VMs that start or change are not served until it does; "
+                "those that are known keep what they have",
+                unanswered.name,
+            )
+        elif self._hangs and not unanswered and self.connection.is_connected:
+            self._hangs = False
+            LOG.info("libvirt answers again")
 
     def _pause(self) -> float:
         """Seconds until the next pass, if nothing happens before."""
@@ -198,7 +232,7 @@ class Agent:
         due = self.backoff.next_due()
         if due is not None:
             pauses.append(due or self.backoff.shortest)
-        if not self.inventory.dying:
+        if not self._sight.dying:
             self._dying_until = time.monotonic() + DYING_PATIENCE
         elif time.monotonic() < self._dying_until:
             pauses.append(DYING_POLL)

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import libvirt
@@ -44,10 +47,25 @@ _CLOSE_REASONS = {
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that libvirt has not answered yet.
+
+    :ivar name: libvirt's own name of it, and the VM it is about.
+    :ivar since: when it was made, by :func:`time.monotonic`.
+    """
+
+    name: str
+    since: float
+
+
 class Connection:
     """A connection to libvirt that comes back by itself; every method may be called from any thread.
 
     The connection is read-only: nothing here can change a VM.
+
+    A call may take for ever. The keep-alive messages end it where the whole of libvirtd hangs, but a libvirtd all of
+    whose workers hang still answers them, by its main thread (``virKeepAliveCheckMessage`` in virnetserverclient.c).
 
     :param uri: libvirt's connection URI, such as ``qemu:///system``.
     :param on_change: called with a VM's UUID when something of it changed, and with ``None`` when anything may have:
@@ -72,6 +90,7 @@ class Connection:
         self._keepalive = keepalive
         self._retry_delays = retry_delays
         self._last_error = "not connected yet"
+        self._under_way: Call | None = None
         # libvirt-python frees a connection under a call that still uses it, so calls and the close take turns.
         self._lock = threading.Lock()
         self._libvirt: Any = None
@@ -114,6 +133,11 @@ class Connection:
         """Why there is no connection; empty while there is one."""
         return self._last_error
 
+    @property
+    def under_way(self) -> Call | None:
+        """The call that libvirt has not answered yet, if there is one."""
+        return self._under_way
+
     def list_running(self) -> dict[str, int]:
         """The running VMs (paused ones too): libvirt's ID of each by UUID, by one call.
 
@@ -126,7 +150,7 @@ class Connection:
             self._domains = {domain.UUIDString(): domain for domain in domains}
             return {uuid: domain.ID() for uuid, domain in self._domains.items()}
 
-        return self._call(ask)
+        return self._call("virConnectListAllDomains", ask)
 
     def describe(self, uuid: str) -> VirtualMachine | None:
         """A running VM, its QEMU process and cgroup included.
@@ -135,7 +159,7 @@ class Connection:
         :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if there is no connection.
         :raises vmqos.hypervisor.exceptions.HypervisorError: if libvirt refuses, or /proc can't be read.
         """
-        xml = self._ask_about(uuid, lambda domain: str(domain.XMLDesc(0)))
+        xml = self._ask_about(uuid, "virDomainGetXMLDesc", lambda domain: str(domain.XMLDesc(0)))
         domain = None if xml is None else domain_xml.parse(xml)
         if domain is None or domain.libvirt_id is None:
             return None
@@ -162,9 +186,10 @@ class Connection:
     def _is_starting(self, uuid: str) -> bool:
         """Whether libvirt is just starting the VM, so that a missing QEMU process is no surprise."""
         starting = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP]
-        return self._ask_about(uuid, lambda domain: bool(domain.state() == starting)) is not False
+        is_starting = self._ask_about(uuid, "virDomainGetState", lambda domain: bool(domain.state() == starting))
+        return is_starting is not False
 
-    def _ask_about(self, uuid: str, question: Callable[[Any], _T]) -> _T | None:
+    def _ask_about(self, uuid: str, name: str, question: Callable[[Any], _T]) -> _T | None:
         """Ask libvirt about one VM; ``None`` where it knows no such VM."""
 
         def ask(connection: Any) -> _T | None:
@@ -175,19 +200,28 @@ class Connection:
                     return None
                 raise
 
-        return self._call(ask)
+        return self._call(f"{name} of VM {uuid}", ask)
 
-    def _call(self, ask: Callable[[Any], _T]) -> _T:
+    def _call(self, name: str, ask: Callable[[Any], _T]) -> _T:
         with self._lock:
             if self._libvirt is None:
                 raise exceptions.HypervisorUnreachable(uri=self._uri, error=self._last_error)
             try:
-                return ask(self._libvirt)
+                with self._noted(name):
+                    return ask(self._libvirt)
             except libvirt.libvirtError as error:
                 if self._libvirt.isAlive():
                     raise exceptions.HypervisorFailed(uri=self._uri, error=error) from error
                 self._lose(str(error))
                 raise exceptions.HypervisorUnreachable(uri=self._uri, error=error) from error
+
+    @contextlib.contextmanager
+    def _noted(self, name: str) -> Iterator[None]:
+        self._under_way = Call(name, time.monotonic())
+        try:
+            yield
+        finally:
+            self._under_way = None
 
     def _keep_connected(self) -> None:
         """The life of the connection's thread."""
@@ -196,7 +230,8 @@ class Connection:
         while not self._closing.is_set():
             self._lost.clear()
             try:
-                self._connect()
+                with self._noted("virConnectOpenReadOnly"):
+                    self._connect()
             except libvirt.libvirtError as error:
                 if str(error) != self._last_error:
                     LOG.warning("libvirt can't be reached at %s: %s", self._uri, error)

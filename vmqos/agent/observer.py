@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking at the VMs from a thread of its own, so that a libvirt that does not answer keeps nobody from their work."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from vmqos.agent.inventory import Inventory, ObservedVm
+from vmqos.hypervisor import exceptions, processes
+from vmqos.hypervisor.model import VirtualMachine
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The VMs as they were last seen.
+
+    :ivar vms: the VMs by UUID.
+    :ivar changed: UUIDs of those that were looked at anew, or went, since the sight before.
+    :ivar dying: VMs that libvirt no longer lists and whose process is not gone yet.
+    :ivar answered: whether libvirt has ever said which VMs run: before that, nothing may be taken down.
+    """
+
+    vms: Mapping[str, ObservedVm] = field(default_factory=dict)
+    changed: frozenset[str] = frozenset()
+    dying: frozenset[str] = frozenset()
+    answered: bool = False
+
+
+class Observer:
+    """Has the inventory refreshed by one thread, which lives until :meth:`close`.
+
+    There is one question at a time. While it is not answered, :meth:`look` returns the last answer, less the VMs whose
+    process has ended since: that much /proc says by itself.
+
+    :param inventory: what to refresh; nobody else may, from now on.
+    :param on_late_answer: called from the thread once an answer is there that nobody waited for any more.
+    """
+
+    def __init__(self, inventory: Inventory, on_late_answer: Callable[[], None]) -> None:
+        self._inventory = inventory
+        self._on_late_answer = on_late_answer
+        self._condition = threading.Condition()
+        self._everything = False
+        self._pending = False
+        self._late = False
+        self._closed = False
+        self._error: Exception | None = None
+        self._answer = Sight()
+        self._last = Sight()
+        self._thread: threading.Thread | None = None
+
+    def look(self, everything: bool, patience: float) -> Sight:
+        """Have the VMs looked at, and say how they are.
+
+        :param everything: whether to look at all VMs, or at the new and the marked ones.
+        :param patience: seconds to wait for the answer; nobody waits a second time for the same one.
+        :raises Exception: what went wrong in looking, except that libvirt can't be reached.
+        """
+        with self._condition:
+            self._everything |= everything
+            if self._late:
+                # An answer that came late is as good as a new one: asking again might be too late for ever.
+                self._late = self._pending
+            else:
+                self._ask()
+                self._late = not self._condition.wait_for(lambda: not self._pending, patience)
+            answer, error, self._error = self._answer, self._error, None
+        if error is not None:
+            raise error
+        if self._late:
+            answer = replace(answer, vms={uuid: seen for uuid, seen in answer.vms.items() if lives(seen.vm)})
+        before = self._last.vms
+        changed = {uuid for uuid in answer.vms.keys() | before.keys() if answer.vms.get(uuid) is not before.get(uuid)}
+        self._last = replace(answer, changed=frozenset(changed))
+        return self._last
+
+    def close(self) -> None:
+        """End the thread, as soon as libvirt lets it go."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+
+    def _ask(self) -> None:
+        self._pending = True
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
+            self._thread.start()
+        self._condition.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._pending or self._closed)
+                if self._closed:
+                    return
+                everything, self._everything = self._everything, False
+            error = self._refresh(everything)
+            inventory = self._inventory
+            with self._condition:
+                self._error = error
+                self._answer = Sight(dict(inventory.vms), dying=inventory.dying, answered=inventory.answered)
+                self._pending = False
+                late = self._late
+                self._condition.notify_all()
+            if late:
+                self._on_late_answer()
+
+    def _refresh(self, everything: bool) -> Exception | None:
+        try:
+            self._inventory.refresh(everything)
+        except Exception as error:  # the one who asked gets it
+            return error
+        return None
+
+
+def lives(vm: VirtualMachine) -> bool:
+    """Whether the VM's process has not ended; ``True`` where that can't be told."""
+    try:
+        return processes.still(vm.process)
+    except exceptions.ProcessUnreadable as error:
+        LOG.warning("whether VM %s lives can't be told: %s", vm.uuid, error)
+        return True
