@@ -31,8 +31,10 @@ class NoSafeOrder(Exception):
 def prepare(world: World, target: Target) -> tuple[Step, ...]:
     """The steps from the world to the target.
 
-    Guards (mode ``exclusive``) are taken off first where the target has none, and put on last. What is ready to be
-    written is written, first what takes no more ways than it has; where nothing is, somebody makes way for a while.
+    Guards (mode ``exclusive``) are taken off first where the target has none, and put on last. So is a guard on ways
+    that others have too: when a cache comes online, the kernel opens all of its ways to every group
+    (``domain_setup_ctrlval``), and the guard then has it refuse every write there. What is ready to be written is
+    written, first what takes no more ways than it has; where nothing is, somebody makes way for a while.
     Groups of VMs are created when those that exist are done, which need the room till then. Classes are created last: a
     class that exists is taken for a promise, and must not be taken for one that forbids what this very plan lets in,
     should it be interrupted.
@@ -42,8 +44,8 @@ def prepare(world: World, target: Target) -> tuple[Step, ...]:
     board = Board(world, target)
     steps: list[Step] = []
     detours_left = _DETOURS * len(world.lines)
-    for name, group in world.groups.items():
-        if name in target.masks and group.exclusive and name not in target.guarded:
+    for name in world.groups:
+        if name in board.guarded and (name not in target.guarded or _has_company(world, name)):
             steps.append(SetExclusive(name, False))
             board.guarded.discard(name)
     while board.unfinished():
@@ -88,6 +90,12 @@ def _write(board: Board, name: str, masks: dict[int, int]) -> Iterator[Step]:
         yield CreateGroup(name)
     board.write(name, masks)
     yield WriteMasks(name, {cache: CapacityBitmask(mask) for cache, mask in sorted(masks.items())})
+
+
+def _has_company(world: World, name: str) -> bool:
+    """Whether any other group has ways of this group's."""
+    others = [other for other in world.groups if other != name]
+    return any(mask & world.ways(others, cache) for cache, mask in world.masks[name].items())
 
 
 def _unguard_for_mkdir(board: Board) -> Iterator[Step]:

@@ -14,7 +14,10 @@ from tests.unit.allocation.worlds import EXCLUSIVE, SHARED, machines, policies, 
 from vmqos.allocation import Policy, Request
 
 FOREIGN = ("containers", "pqos", "qemu-1-a-vcpus_0")
-EVERYTHING = ("start", "start", "start", "stop", "resize", "policy", "pin", "foreign", "foreign gone", "configuration")
+EVERYTHING = (
+    *("start", "start", "start", "stop", "resize", "policy", "pin"),
+    *("foreign", "foreign gone", "configuration", "cache back"),
+)
 
 
 @dataclass
@@ -56,6 +59,8 @@ def happens(draw: st.DrawFn, host: Host, events: Sequence[str] = EVERYTHING) -> 
         _foreign_group(draw, host.kernel, draw(st.sampled_from(FOREIGN)))
     elif event == "foreign gone":
         host.kernel.masks.pop(draw(st.sampled_from(FOREIGN)), None)
+    elif event == "cache back":
+        host.kernel.come_online(draw(st.sampled_from(l3.cache_ids)))
     elif event == "start" and number not in host.vms:
         host.clock += 1
         host.vms[number] = request(

@@ -2,7 +2,7 @@
 """The kernel's rules for control groups as a value in memory: what it refuses, and what a new group gets.
 
 Read in ``fs/resctrl/rdtgroup.c`` and ``ctrlmondata.c``: ``rdtgroup_mkdir``, ``__init_one_rdt_domain``,
-``cbm_ensure_valid``, ``parse_cbm``, ``rdtgroup_mode_write``.
+``cbm_ensure_valid``, ``parse_cbm``, ``rdtgroup_mode_write``; and ``domain_setup_ctrlval``.
 """
 
 from __future__ import annotations
@@ -116,6 +116,11 @@ class Kernel:
             self.exclusive.add(name)
         else:
             self.exclusive.discard(name)
+
+    def come_online(self, cache: int) -> None:
+        """A cache gets its first CPU again: whatever the groups had there, and were guarded by, they have all of it."""
+        for masks in self.masks.values():
+            masks[cache] = self.l3.cbm_mask.bits
 
     def rmdir(self, name: str) -> None:
         """Remove a group."""

@@ -157,6 +157,20 @@ def test_guards_come_off_first_and_go_on_last() -> None:
     assert shown(prepare(guarded, goal)) == ["A free", "default=11111111", "A=11111111"]
 
 
+def test_guards_that_keep_every_write_out_of_a_cache_come_off_and_on_again() -> None:
+    kernel = Kernel(machine(8, (0, 1)))
+    kernel.masks = {"": {0: 0xF0, 1: 0xF0}, A: {0: 0x03, 1: 0x03}, B: {0: 0x0C, 1: 0x0C}}
+    kernel.exclusive = {A, B}
+    goal = {"": (0xF0, 0xF0), A: (0x03, 0x03), B: (0x0C, 0x0C)}
+    kernel.come_online(1)
+    found = look(kernel.capabilities, kernel.l3, kernel.layout(), Policy())
+    steps = prepare(found, target(found, goal, guarded=frozenset({A, B})))
+    for step in steps:
+        kernel.apply(step)
+    assert shown(steps)[:2] == ["A free", "B free"] and kernel.exclusive == {A, B}
+    assert {name: tuple(masks.values()) for name, masks in kernel.masks.items()} == goal
+
+
 def test_nothing_to_do_is_no_step() -> None:
     start = world({"": 0b11110000, A: 0b00000011})
     assert prepare(start, target(start, {"": 0b11110000, A: 0b00000011})) == ()
