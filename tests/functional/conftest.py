@@ -4,15 +4,17 @@
 Each pytest process (each worker of pytest-xdist) has one workspace and one libvirtd; each test has its own simulator,
 agent and VMs, and leaves none of them. A machine that lacks something fails the tests and says what; none is skipped.
 
-A test usually asks for ``agent``, ``simulator`` and ``make_vm``::
+A test usually asks for ``agent``, ``resctrl`` and ``make_vm``::
 
-    def test_a_vm_with_ways_gets_them(agent, simulator, make_vm, wait_for):
+    def test_a_vm_with_ways_gets_them(agent, resctrl, make_vm, wait_for):
         vm = make_vm({"hw:cache_ways": "2"})
         wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM's promise being kept")
 
 Another machine than ``cascade-lake``, and mount options::
 
     @pytest.mark.parametrize("simulator", ["minimal", ("cascade-lake", "cdp")], indirect=True)
+
+``tests/kernel/agent`` runs some of the tests on the kernel's own resctrl, with fixtures of the same names.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ import pytest
 from tools.lab import kvm, processes, vms
 from tools.lab.agent import Agent, Options
 from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.resctrl import Resctrl
 from tools.lab.simulator import Simulator
 from tools.lab.workspace import Workspace
 
@@ -52,7 +55,7 @@ class MakeVm(Protocol):
 
 
 class MakeAgent(Protocol):
-    """Configure an agent for the test's simulator and libvirtd, without starting it.
+    """Configure an agent for the test's resctrl and libvirtd, without starting it.
 
     :param options: values by section and option, over those that the fixture sets.
     :param name: tells several agents of one test apart.
@@ -142,15 +145,21 @@ def simulator(request: pytest.FixtureRequest, workspace: Workspace) -> Iterator[
 
 
 @pytest.fixture
-def make_agent(workspace: Workspace, libvirt_host: PrivateLibvirt, simulator: Simulator) -> Iterator[MakeAgent]:
+def resctrl(simulator: Simulator) -> Resctrl:
+    """What the test's agent works on."""
+    return simulator
+
+
+@pytest.fixture
+def make_agent(workspace: Workspace, libvirt_host: PrivateLibvirt, resctrl: Resctrl) -> Iterator[MakeAgent]:
     """See :class:`MakeAgent`. Agents that still run at the test's end are ended; what they said is in the report."""
     made: list[Agent] = []
 
     def make(options: Options | None = None, name: str = "agent") -> Agent:
         agent = Agent(
             workspace,
-            resctrl=simulator.root,
-            sysfs=simulator.sysfs,
+            resctrl=resctrl.root,
+            sysfs=resctrl.sysfs,
             uri=libvirt_host.uri,
             run_dir=libvirt_host.run_dir,
             options=QUICK,

@@ -82,6 +82,10 @@ class Simulator:
         self._workspace.forget_process(self._process.pid)
         self._process = None
 
+    def changes(self) -> list[str]:
+        """Every change that anybody has made so far, one JSON object each."""
+        return self.log.read_text().splitlines()
+
     def _mounted_or_ended(self) -> bool:
         assert self._process
         if self._process.poll() is not None:

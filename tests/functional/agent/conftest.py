@@ -11,16 +11,16 @@ import pytest
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import WaitFor
 from tools.lab.agent import Agent
-from tools.lab.simulator import Simulator
+from tools.lab.resctrl import Resctrl
 from tools.lab.vms import RunningVm
 
 WaitForVm = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def tree(simulator: Simulator) -> Tree:
-    """The simulator's tree, read from outside."""
-    return Tree(simulator.root)
+def tree(resctrl: Resctrl) -> Tree:
+    """The resctrl tree, read from outside."""
+    return Tree(resctrl.root)
 
 
 @pytest.fixture

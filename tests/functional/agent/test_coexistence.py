@@ -14,7 +14,7 @@ from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, EXCLUSIVE_4, SHAR
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tools.lab.agent import Agent
-from tools.lab.simulator import Simulator
+from tools.lab.resctrl import Resctrl
 
 
 def write_masks(tree: Tree, name: str, mask: int) -> None:
@@ -34,30 +34,30 @@ def unguarded(make_agent: MakeAgent) -> Agent:
     return agent
 
 
-def test_an_idle_agent_writes_nothing(agent: Agent, simulator: Simulator, tree: Tree, wait_for: WaitFor) -> None:
-    write_masks(tree, "", 0x7F0)
-    changes = simulator.log.read_text()
+def test_an_idle_agent_writes_nothing(agent: Agent, resctrl: Resctrl, tree: Tree, wait_for: WaitFor) -> None:
+    write_masks(tree, "", tree.every_way & ~0xF)
+    changes = resctrl.changes()
     passes = agent.get("/v1/health")["passes"]
     wait_for(lambda: agent.get("/v1/health")["passes"] > passes + 5, "some passes")
-    assert simulator.log.read_text() == changes
+    assert resctrl.changes() == changes
 
 
 def test_a_settled_agent_writes_nothing(
-    agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
+    agent: Agent, resctrl: Resctrl, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
 ) -> None:
     for specs in (EXCLUSIVE_4, SHARED_3, {}):
         wait_for_vm(make_vm(specs), "kept" if specs else "none")
     passes = agent.get("/v1/health")["passes"]
     wait_for(lambda: agent.get("/v1/health")["passes"] > passes + 3, "the last pass being over")
-    changes = simulator.log.read_text()
+    changes = resctrl.changes()
     passes = agent.get("/v1/health")["passes"]
     # Longer than the full audit's interval of two seconds.
     wait_for(lambda: agent.get("/v1/health")["passes"] > passes + 15, "some passes")
-    assert simulator.log.read_text() == changes
+    assert resctrl.changes() == changes
 
 
 def test_a_foreign_group_from_before_is_never_touched(
-    simulator: Simulator, tree: Tree, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+    tree: Tree, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
 ) -> None:
     (tree.root / "COS1").mkdir()
     write_masks(tree, "COS1", 0x3)
@@ -101,14 +101,15 @@ def test_a_vm_moves_out_of_the_way_of_a_foreign_group(
 def test_a_vm_that_can_not_get_out_of_the_way_names_who_is_in_it(
     unguarded: Agent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor
 ) -> None:
-    vm = make_vm({"hw:cache_ways": "8"})
+    vm = make_vm({"hw:cache_ways": str(tree.every_way.bit_count() - 3)})
     wait_for(lambda: unguarded.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being kept")
     before = tree.masks(group(vm))
     (tree.root / "foreign").mkdir()
-    write_masks(tree, "foreign", 0x3)
+    in_the_way = before[0] & -before[0]
+    write_masks(tree, "foreign", in_the_way)
     wait_for(lambda: unguarded.get(f"/v1/vms/{vm.uuid}")["state"] == "degraded", "the VM being degraded")
     assert "foreign" in unguarded.get(f"/v1/vms/{vm.uuid}")["reason"]
-    assert tree.masks(group(vm)) == before and set(tree.masks("foreign").values()) == {0x3}
+    assert tree.masks(group(vm)) == before and set(tree.masks("foreign").values()) == {in_the_way}
     os.rmdir(tree.root / "foreign")
     wait_for(lambda: unguarded.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being kept again")
 
@@ -180,7 +181,7 @@ def reserving(make_agent: MakeAgent) -> Iterator[Agent]:
 
 
 def test_reserved_ways_are_nobodys(reserving: Agent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor) -> None:
-    wait_for(lambda: tree.masks()[0] == 0x7FC, "the default group leaving them alone")
+    wait_for(lambda: tree.masks()[0] == tree.every_way & ~0x3, "the default group leaving them alone")
     vm = make_vm(EXCLUSIVE_4)
     wait_for(lambda: reserving.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being kept")
     held = 0

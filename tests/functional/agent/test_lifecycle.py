@@ -65,7 +65,7 @@ def test_a_vm_that_asks_for_nothing_is_monitored_in_the_default_group(
     told = wait_for_vm(vm, "none")
     assert told["monitoring_group"] == f"mon_groups/{group(vm)}"
     assert all_in(tree, f"mon_groups/{group(vm)}", vm)
-    assert tree.groups() == [] and set(tree.masks().values()) == {0x7FF}
+    assert tree.groups() == [] and set(tree.masks().values()) == {tree.every_way}
 
 
 def test_a_stopped_vm_leaves_a_clean_host(
@@ -76,8 +76,10 @@ def test_a_stopped_vm_leaves_a_clean_host(
         wait_for_vm(vm, state)
     for vm in vms_running:
         vm.domain.destroy()
-    wait_for(lambda: tree.groups() == [] and tree.monitoring_groups() == [], "all groups being gone")
-    wait_for(lambda: set(tree.masks().values()) == {0x7FF}, "the default group having all ways again")
+    gone = set(map(group, vms_running))
+    wait_for(lambda: not gone & {*tree.groups(), *tree.monitoring_groups()}, "the VMs' groups being gone")
+    wait_for(lambda: tree.groups() == [], "the class being gone")
+    wait_for(lambda: set(tree.masks().values()) == {tree.every_way}, "the default group having all ways again")
 
 
 def test_a_paused_vm_keeps_its_ways(agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm) -> None:
@@ -99,7 +101,7 @@ def test_a_crashed_qemu_gives_its_ways_back(
     wait_for_vm(vm, "kept")
     os.kill(vm.pid, signal.SIGKILL)
     wait_for(lambda: tree.groups() == [], "the group being gone")
-    wait_for(lambda: set(tree.masks().values()) == {0x7FF}, "the default group having all ways again")
+    wait_for(lambda: set(tree.masks().values()) == {tree.every_way}, "the default group having all ways again")
 
 
 def test_hot_plugged_vcpus_are_in_the_group(agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm,
@@ -207,7 +209,7 @@ def test_a_vm_confined_to_one_cache_pays_on_that_cache_alone(
 ) -> None:
     wait_for(lambda: agent.get("/v1/health")["resctrl"]["mounted"], "the first pass")
     caches = agent.get("/v1/caches")["caches"]
-    assert len(caches) == 2 and all(cache["cpus"] for cache in caches), "the simulator has two caches, and two CPUs"
+    assert len(caches) == 2 and all(cache["cpus"] for cache in caches), "this needs a machine of two caches"
     first = make_vm(EXCLUSIVE_4, cpuset=caches[0]["cpus"])
     second = make_vm({"hw:cache_ways": "6"}, cpuset=caches[1]["cpus"])
     assert wait_for_vm(first, "kept", caches=[caches[0]["id"]])["masks"].keys() == {str(caches[0]["id"])}

@@ -17,6 +17,17 @@ class Tree:
 
     root: Path
 
+    @property
+    def every_way(self) -> int:
+        """The mask of all ways of an L3 cache."""
+        return int((self.root / "info/L3/cbm_mask").read_text(), 16)
+
+    @property
+    def gaps_are_fine(self) -> bool:
+        """Whether a mask may have gaps: Linux says so from 6.7 on."""
+        file = self.root / "info/L3/sparse_masks"
+        return file.exists() and file.read_text().strip() == "1"
+
     def groups(self) -> list[str]:
         """The control groups below the default group."""
         return sorted(name for name in os.listdir(self.root) if (self.root / name).is_dir() and name not in NO_GROUPS)
@@ -46,13 +57,13 @@ class Tree:
 
         :param exclusive: the groups of the exclusive VMs.
         """
-        whole = int((self.root / "info/L3/cbm_mask").read_text(), 16)
+        whole, gaps_are_fine = self.every_way, self.gaps_are_fine
         least = int((self.root / "info/L3/min_cbm_bits").read_text())
         masks = {group: self.masks(group) for group in ("", *self.groups())}
         for group, of_group in masks.items():
             for cache, mask in of_group.items():
                 shifted = mask // (mask & -mask) if mask else 0
-                if mask & ~whole or mask.bit_count() < least or shifted & (shifted + 1):
+                if mask & ~whole or mask.bit_count() < least or (shifted & (shifted + 1) and not gaps_are_fine):
                     yield f"{group or '/'} has the illegal mask {mask:x} on cache {cache}"
         for cache, mask in masks[""].items():
             if mask.bit_count() < 2:
