@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a group's ``mon_data`` directory holds, and what the text of a counter means.
+
+The kernel makes a directory for each cache, ``mon_L3_XX``, with a file for each event (``llc_occupancy``,
+``mbm_total_bytes``, ``mbm_local_bytes``). With sub-NUMA clusters (Linux 6.11 and later) those are sums over the
+cache's nodes, and ``mon_sub_L3_YY`` below has each node's own. Linux 6.19 and later may add ``mon_PERF_PKG_XX``, one
+for each processor package, with energy and other events, two of which are no whole numbers.
+
+Counters are files that anybody may read (mode 0444), in directories that take their mode from the group's, which is
+what its maker's ``mkdir`` said: 0755 for those of vmqos.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vmqos.resctrl.filesystem import Filesystem, join
+
+MON_DATA = "mon_data"
+
+_CACHE = re.compile(r"mon_L3_(\d+)")
+_NODE = re.compile(r"mon_sub_L3_(\d+)")
+_PACKAGE = re.compile(r"mon_PERF_PKG_(\d+)")
+
+
+class Missing(StrEnum):
+    """Why there is no number."""
+
+    UNAVAILABLE = "unavailable"
+    """The hardware has no valid value now: ``Unavailable``. The next read may have one."""
+    ERROR = "error"
+    """The hardware or the kernel failed: ``Error``, or what nobody understands."""
+    UNASSIGNED = "unassigned"
+    """No hardware counter is assigned to this group and event: ``Unassigned`` (AMD, ``mbm_event`` mode)."""
+    NO_COUNTER = "no-counter"
+    """The machine does not count this event."""
+    UNREADABLE = "unreadable"
+    """The reader lacks the permission."""
+    VANISHED = "vanished"
+    """The group or the cache went away while it was being read."""
+    NOT_MONITORED = "not-monitored"
+    """There is no group to read: no RMID was left, or its owner is not placed yet."""
+    NO_PREVIOUS = "no-previous"
+    """A rate needs an earlier reading of the same group, and there is none."""
+    WENT_BACK = "went-back"
+    """A rate can't be told, for the counter is less than it was: it began anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A number or the reason why there is none, exactly one of them.
+
+    :ivar value: bytes, but for the energy events: joules (``core_energy``), farads (``activity``) and plain counts.
+    :ivar missing: why there is no value.
+    """
+
+    value: int | float | None
+    missing: Missing | None = None
+
+    @classmethod
+    def none(cls, missing: Missing) -> Reading:
+        """No number, for this reason."""
+        return _NONE[missing]
+
+
+_NONE = {missing: Reading(None, missing) for missing in Missing}
+_WORDS = {b"Unavailable": Missing.UNAVAILABLE, b"Error": Missing.ERROR, b"Unassigned": Missing.UNASSIGNED}
+
+
+def parse(raw: bytes) -> Reading:
+    """Read the content of one counter's file (``rdtgroup_mondata_show`` in the kernel).
+
+    What is neither a number of 0 or more nor a word that we know is an error, never 0.
+    """
+    text = raw.strip()
+    if text.isdigit():
+        return Reading(int(text))
+    known = _WORDS.get(text)
+    if known is not None:
+        return _NONE[known]
+    try:
+        value = float(text)
+    except ValueError:
+        return _NONE[Missing.ERROR]
+    return Reading(value) if math.isfinite(value) and value >= 0 else _NONE[Missing.ERROR]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Source:
+    """What a directory of ``mon_data`` counts.
+
+    :ivar cache: the id of the L3; ``None`` for a package's events.
+    :ivar node: the sub-NUMA node of that cache; ``None`` where it is the whole cache.
+    :ivar package: the id of the processor package; ``None`` for a cache's events.
+    """
+
+    cache: int | None = None
+    node: int | None = None
+    package: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """One directory of ``mon_data``.
+
+    :ivar path: relative to the group.
+    :ivar events: the names of its files, in ascending order.
+    """
+
+    source: Source
+    path: str
+    events: tuple[str, ...]
+
+
+def read_counters(fs: Filesystem, group: str = "") -> tuple[Counters, ...]:
+    """The directories of a group's ``mon_data``: caches by id, each followed by its nodes, then packages by id.
+
+    Every group has the same, so the default group's stand for all. Directories that this version does not know are
+    passed over.
+
+    :param group: the group's directory below the root.
+    :raises vmqos.resctrl.exceptions.Vanished: if there is no such group, or nothing is monitored on this machine.
+    :raises vmqos.resctrl.exceptions.Unreadable: if the caller may not look into it.
+    """
+    caches, packages = [], []
+    for name in fs.listdir(group, MON_DATA):
+        cache, package = _CACHE.fullmatch(name), _PACKAGE.fullmatch(name)
+        if cache:
+            caches += _of_cache(fs, group, name, int(cache[1]))
+        elif package:
+            path = join(MON_DATA, name)
+            packages.append(Counters(Source(package=int(package[1])), path, tuple(sorted(fs.listdir(group, path)))))
+    caches.sort(key=lambda found: (found.source.cache, -1 if found.source.node is None else found.source.node))
+    packages.sort(key=lambda found: found.source.package or 0)
+    return (*caches, *packages)
+
+
+def _of_cache(fs: Filesystem, group: str, name: str, cache: int) -> list[Counters]:
+    path = join(MON_DATA, name)
+    names = fs.listdir(group, path)
+    nodes = {found: int(match[1]) for found in names if (match := _NODE.fullmatch(found))}
+    found = [Counters(Source(cache), path, tuple(sorted(set(names) - nodes.keys())))]
+    for directory, node in nodes.items():
+        below = join(path, directory)
+        found.append(Counters(Source(cache, node), below, tuple(sorted(fs.listdir(group, below)))))
+    return found

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one sweep over the counters found: plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from vmqos.resctrl.monitoring import Missing, Reading
+
+__all__ = ["EVENTS", "HostReading", "Missing", "Policy", "Reading", "Snapshot", "VmReading", "total"]
+
+LLC_OCCUPANCY = "llc_occupancy"
+MBM_TOTAL = "mbm_total_bytes"
+MBM_LOCAL = "mbm_local_bytes"
+
+EVENTS = (LLC_OCCUPANCY, MBM_TOTAL, MBM_LOCAL)
+"""The events that every reading has an entry for, named as resctrl's files: bytes held now, bytes moved so far."""
+
+Policy = Literal["exclusive", "shared"]
+
+
+def total(readings: Iterable[Reading]) -> Reading:
+    """The sum, if each of them is a number; otherwise the first reason. No reading at all: nothing counts this."""
+    value: int | float = 0
+    found = False
+    for reading in readings:
+        if reading.value is None:
+            return reading
+        value += reading.value
+        found = True
+    return Reading(value) if found else Reading.none(Missing.NO_COUNTER)
+
+
+@dataclass(frozen=True, slots=True)
+class VmReading:
+    """One VM's counters.
+
+    :ivar uuid: the VM's UUID.
+    :ivar group: the name of its control group; empty for the default group.
+    :ivar policy: what its group's name says that it was promised; ``None`` for a VM in the default group.
+    :ivar ways: how many ways it was promised, by cache id; empty without promise. A cache on which an exclusive VM's
+        mask follows the default group's is left out: it can't run there.
+    :ivar allocated_bytes: the size of those ways together; ``None`` without promise, or if resctrl does not say.
+    :ivar generation: another one means that the counters are another group's, and began anew.
+    :ivar read_at: monotonic seconds, when these counters were read.
+    :ivar caches: the readings by cache id and event; every one of :data:`EVENTS` is there.
+    :ivar totals: the sums over all caches by event, those of the packages' events included.
+    :ivar nodes: the readings by cache id, sub-NUMA node and event; empty unless the sweeper was asked for them.
+    :ivar packages: the readings by package id and event, where the kernel has them.
+    """
+
+    uuid: str
+    group: str
+    policy: Policy | None
+    ways: Mapping[int, int]
+    allocated_bytes: int | None
+    generation: str
+    read_at: float
+    caches: Mapping[int, Mapping[str, Reading]]
+    totals: Mapping[str, Reading]
+    nodes: Mapping[int, Mapping[int, Mapping[str, Reading]]] = field(default_factory=dict)
+    packages: Mapping[int, Mapping[str, Reading]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HostReading:
+    """The host's own counters and what is left of its resources.
+
+    :ivar caches: the default group's readings, which include those of the VMs that are monitored inside of it.
+    :ivar totals: their sums over all caches, by event.
+    :ivar packages: the default group's readings by package and event.
+    :ivar ways: how many ways each cache has, by cache id; empty where the L3 can't be partitioned.
+    :ivar ways_free: how many of them are the default group's or nobody's, by cache id. How many of those may be promised
+        is the agent's to say, which keeps a floor for the host.
+    :ivar cache_bytes: the size of each cache; empty where resctrl does not say.
+    :ivar closids: how many control groups there can be, the default one included.
+    :ivar closids_used: how many there are.
+    :ivar rmids: how many groups of both kinds can be monitored; 0 where nothing is monitored.
+    :ivar rmids_used: how many groups there are.
+    :ivar events: the events that this machine counts, in ascending order.
+    """
+
+    caches: Mapping[int, Mapping[str, Reading]]
+    totals: Mapping[str, Reading]
+    packages: Mapping[int, Mapping[str, Reading]]
+    ways: Mapping[int, int]
+    ways_free: Mapping[int, int]
+    cache_bytes: Mapping[int, int]
+    closids: int
+    closids_used: int
+    rmids: int
+    rmids_used: int
+    events: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One sweep.
+
+    :ivar monotonic: seconds of the monotonic clock at its beginning.
+    :ivar wall: seconds since 1970 at its beginning.
+    :ivar vms: every VM that has a group, by UUID.
+    :ivar host: the default group, and what is left.
+    :ivar sweep_seconds: how long it took.
+    """
+
+    monotonic: float
+    wall: float
+    vms: Mapping[str, VmReading]
+    host: HostReading
+    sweep_seconds: float

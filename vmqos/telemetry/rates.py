@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bandwidth: how fast the counters grew between two sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vmqos.telemetry.model import MBM_LOCAL, MBM_TOTAL, Missing, Reading, Snapshot, VmReading
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """A VM's memory bandwidth between two sweeps.
+
+    :ivar total: bytes a second to and from memory anywhere.
+    :ivar local: the part to and from memory of the same socket.
+    :ivar remote: the rest: ``total - local``, 0 or more.
+    :ivar seconds: the time between the two readings; 0 where there is no earlier one.
+    """
+
+    total: Reading
+    local: Reading
+    remote: Reading
+    seconds: float
+
+
+def rates(before: Snapshot, after: Snapshot) -> Mapping[str, Rates]:
+    """The bandwidth of every VM of ``after``, by UUID; pure.
+
+    The rate of a VM is taken between the moments in which its own counters were read, by the monotonic clock, over the
+    caches together. It is never taken between two generations.
+    """
+    return {uuid: rate(before.vms.get(uuid), vm) for uuid, vm in after.vms.items()}
+
+
+def rate(before: VmReading | None, after: VmReading) -> Rates:
+    """The bandwidth of one VM; ``before`` is its earlier reading, if there is one."""
+    if before is None or before.generation != after.generation or after.read_at <= before.read_at:
+        seconds = 0.0
+        grown = {event: _unknown(after.totals[event]) for event in (MBM_TOTAL, MBM_LOCAL)}
+    else:
+        seconds = after.read_at - before.read_at
+        grown = {event: _grown(before, after, event, seconds) for event in (MBM_TOTAL, MBM_LOCAL)}
+    total, local = grown[MBM_TOTAL], grown[MBM_LOCAL]
+    return Rates(total, local, _remote(total, local), seconds)
+
+
+def _unknown(now: Reading) -> Reading:
+    return now if now.value is None else Reading.none(Missing.NO_PREVIOUS)
+
+
+def _grown(before: VmReading, after: VmReading, event: str, seconds: float) -> Reading:
+    """The growth of each cache's counter: one that began anew can't hide behind another one that grew."""
+    if after.totals[event].value is None:
+        return after.totals[event]
+    grown: int | float = 0
+    for cache, readings in after.caches.items():
+        now = readings[event].value
+        then = before.caches.get(cache, {}).get(event)
+        if now is None or then is None or then.value is None:
+            return Reading.none(Missing.NO_PREVIOUS)
+        if now < then.value:
+            return Reading.none(Missing.WENT_BACK)
+        grown += now - then.value
+    return Reading(grown / seconds)
+
+
+def _remote(total: Reading, local: Reading) -> Reading:
+    """The two counters of a cache are read one after the other, so local may seem to be the greater one."""
+    if total.value is None:
+        return total
+    if local.value is None:
+        return local
+    return Reading(max(0.0, total.value - local.value))

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One look at every counter of every VM."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from types import TracebackType
+
+from vmqos.resctrl import exceptions, info, monitoring, mount
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import Capabilities
+from vmqos.resctrl.filesystem import Filesystem
+from vmqos.telemetry import descriptors, ways
+from vmqos.telemetry.controls import Controls
+from vmqos.telemetry.group_reader import GroupReader
+from vmqos.telemetry.groups import Listing, Place, list_groups
+from vmqos.telemetry.model import HostReading, Missing, Policy, Snapshot, VmReading
+from vmqos.telemetry.shape import Shape, Sorted
+from vmqos.telemetry.ways import Held
+
+LOCK_PATIENCE = 1.0
+"""Seconds to wait for the lock on resctrl. A listing without it may miss a VM whose group is on the move."""
+
+_HOST = ""
+_NOTHING = Held()
+
+
+class Sweeper:
+    """Reads the counters of all VMs and of the host; for one thread at a time.
+
+    Each VM is found by its group's name, in one listing of the groups a sweep. The lock on resctrl is held, shared, for
+    that listing only: counters need none.
+
+    :param root: the mount point of resctrl or of a simulator; ``None``: wherever the kernel's own is mounted.
+    :param keep_open: whether the counters' files stay open between sweeps, as far as this process may have so many:
+        five times cheaper, and the way for whoever sweeps often. Open files keep ``umount`` from unmounting resctrl;
+        ``umount -l`` completes at the next sweep or :meth:`close`, which finds another filesystem there.
+    :param nodes: whether sub-NUMA nodes are read one by one, too.
+    """
+
+    def __init__(self, root: str | None = None, keep_open: bool = True, *, nodes: bool = False) -> None:
+        self._root = root
+        self._keep_open = keep_open
+        self._nodes = nodes
+        self._mounted: _Mounted | None = None
+
+    def __enter__(self) -> Sweeper:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def sweep(self) -> Snapshot:
+        """Read everything once.
+
+        :raises vmqos.resctrl.exceptions.MountError: if resctrl is not mounted (any more), with what mends it.
+        :raises vmqos.resctrl.exceptions.Unreadable: if the caller may not look into it.
+        :raises vmqos.resctrl.exceptions.ResctrlError: if something else of resctrl can't be read.
+        """
+        if self._mounted is not None and _identity(self._mounted.fs.root) != self._mounted.identity:
+            self.close()
+        if self._mounted is None:
+            found = mount.find(self._root, writable=False)
+            identity = _identity(found.path)
+            if identity is None:
+                raise exceptions.Vanished(path=found.path)
+            self._mounted = _Mounted(Filesystem(found.path), identity, self._keep_open, self._nodes)
+        try:
+            return self._mounted.sweep()
+        except exceptions.Vanished:
+            self.close()
+            mount.find(self._root, writable=False)
+            raise
+
+    def close(self) -> None:
+        """Close every file. The next :meth:`sweep` begins anew."""
+        if self._mounted is not None:
+            self._mounted.close()
+            self._mounted = None
+
+    def let_go_if_unmounted(self) -> None:
+        """Close every file if resctrl is no longer mounted where it was, for whoever may not sweep for a while."""
+        if self._mounted is not None and _identity(self._mounted.fs.root) != self._mounted.identity:
+            self.close()
+
+
+class _Mounted:
+    """One mount of resctrl."""
+
+    def __init__(self, fs: Filesystem, identity: str, keep_open: bool, nodes: bool) -> None:
+        self.fs = fs
+        self.identity = identity
+        self._nodes = nodes
+        self._budget = descriptors.raise_limit() if keep_open else 0
+        self._controls = Controls(fs, keep_open)
+        self._readers: dict[str, GroupReader] = {}
+        self._domains: frozenset[str] = frozenset()
+        self._shape = Shape(())
+        self._capabilities = Capabilities()
+
+    def close(self) -> None:
+        self._controls.close()
+        self._drop(set(self._readers))
+
+    def sweep(self) -> Snapshot:
+        began, wall = time.monotonic(), time.time()
+        with ExitStack() as locked:
+            with suppress(exceptions.LockTimeout):
+                locked.enter_context(self.fs.lock(exclusive=False, timeout=LOCK_PATIENCE))
+            self._look_at_machine()
+            listing = list_groups(self.fs)
+            held = self._controls.read(listing.controls)
+        self._drop(self._readers.keys() - listing.vms.keys() - {_HOST})
+        promises: dict[tuple[str, Policy | None], tuple[dict[int, int], int | None]] = {}
+        vms = {}
+        for uuid, place in listing.vms.items():
+            key = place.control, place.policy
+            if key not in promises:
+                promises[key] = ways.promised(place.policy, held.get(place.control, _NOTHING), held[_HOST])
+            vms[uuid] = self._read_vm(uuid, place, *promises[key])
+        host = self._read_host(listing, held)
+        return Snapshot(began, wall, vms, host, time.monotonic() - began)
+
+    def _look_at_machine(self) -> None:
+        """Find out what is counted, again whenever caches come or go: their last CPU may be taken offline."""
+        try:
+            domains = frozenset(self.fs.listdir(monitoring.MON_DATA))
+        except exceptions.Vanished:
+            domains = frozenset()
+        if domains != self._domains or not self._capabilities.num_closids:
+            self._drop(set(self._readers))
+            self._capabilities = info.read_capabilities(self.fs)
+            self._shape = Shape(monitoring.read_counters(self.fs) if domains else (), self._nodes)
+            self._domains = domains
+
+    def _read_vm(self, uuid: str, place: Place, promised: Mapping[int, int], allocated: int | None) -> VmReading:
+        read_at = time.monotonic()
+        reader, found = self._read(uuid, place.directory)
+        return VmReading(
+            uuid,
+            place.control,
+            place.policy,
+            promised,
+            allocated,
+            f"{self.identity}.{reader.inode:x}" if reader else "",
+            read_at,
+            found.caches,
+            found.totals,
+            found.nodes,
+            found.packages,
+        )
+
+    def _read(self, key: str, directory: str) -> tuple[GroupReader | None, Sorted]:
+        """Read one group; where it turns out to be another one than last time, as that one."""
+        for _ in range(2):
+            reader = self._reader(key, directory)
+            if reader is None:
+                return None, self._shape.sort_all(Missing.VANISHED)
+            found = reader.read()
+            if not reader.vanished:
+                return reader, found
+            self._drop({key})
+        return reader, found
+
+    def _reader(self, key: str, directory: str) -> GroupReader | None:
+        path = self.fs.path(directory)
+        known = self._readers.get(key)
+        if known is not None and known.kept and known.path == path:
+            return known
+        try:
+            inode = os.stat(path).st_ino
+        except OSError:
+            self._drop({key})
+            return None
+        if known is not None and known.inode == inode:
+            known.path = path
+            return known
+        self._drop({key})
+        reader = self._readers[key] = GroupReader(path, inode, self._shape)
+        if len(self._shape.files) <= self._budget and reader.keep():
+            self._budget -= reader.kept
+        return reader
+
+    def _drop(self, keys: set[str]) -> None:
+        for key in keys:
+            reader = self._readers.pop(key, None)
+            if reader is not None:
+                self._budget += reader.kept
+                reader.close()
+
+    def _read_host(self, listing: Listing, held: Mapping[str, Held]) -> HostReading:
+        _, found = self._read(_HOST, "")
+        capabilities = self._capabilities
+        every: dict[int, CapacityBitmask] = {}
+        for resource in capabilities.caches.values():
+            if resource.level == 3:
+                every.update(dict.fromkeys(resource.cache_ids, resource.cbm_mask))
+        count = {cache: mask.count for cache, mask in every.items()}
+        return HostReading(
+            caches=found.caches,
+            totals=found.totals,
+            packages=found.packages,
+            ways=count,
+            ways_free=ways.free(every, held),
+            cache_bytes=ways.cache_bytes(count, held[_HOST]),
+            closids=capabilities.num_closids,
+            closids_used=len(listing.controls),
+            rmids=capabilities.monitoring.num_rmids if capabilities.monitoring else 0,
+            rmids_used=len(listing.controls) + listing.monitoring_groups,
+            events=self._shape.events,
+        )
+
+
+def _identity(root: str) -> str | None:
+    """What tells one mount from the next one on the same directory.
+
+    Device numbers are used again. Linux 6.6 and later give each mount of resctrl a random ``f_fsid``; before, the
+    root's time of change has to do.
+    """
+    try:
+        status, filesystem = os.stat(root), os.statvfs(root)
+    except OSError:
+        return None
+    instance = filesystem.f_fsid or status.st_ctime_ns
+    return f"{status.st_dev:x}.{status.st_ino:x}.{instance:x}"

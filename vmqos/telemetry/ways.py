@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ways and bytes that the control groups hold, from the text of their ``schemata`` and ``size`` files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vmqos.resctrl import schemata
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.telemetry.model import Policy
+from vmqos.telemetry.names import is_ours
+
+_L3 = ("L3", "L3CODE", "L3DATA")
+_NOTHING = CapacityBitmask()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a control group holds of the L3 caches.
+
+    :ivar masks: its ways by cache id; with code and data apart, the ways of both.
+    :ivar sizes: the same in bytes; empty where resctrl does not say.
+    """
+
+    masks: Mapping[int, CapacityBitmask] = field(default_factory=dict)
+    sizes: Mapping[int, int] = field(default_factory=dict)
+
+
+def parse(schemata_text: str, size_text: str) -> Held:
+    """Read a group's two files.
+
+    With CDP, ``size`` counts ways for code and for data apart; a way that is for both is one way all the same.
+
+    :raises vmqos.resctrl.exceptions.ResctrlError: if one of the texts is not what the kernel writes.
+    """
+    values, sizes = schemata.parse(schemata_text), schemata.parse(size_text)
+    masks: dict[int, CapacityBitmask] = {}
+    for resource in _L3:
+        for cache, mask in schemata.masks_of(values, resource).items():
+            masks[cache] = masks.get(cache, _NOTHING) | mask
+    return Held(masks, _sizes(values, sizes, masks))
+
+
+def _sizes(
+    values: Mapping[str, Mapping[int, str]],
+    sizes: Mapping[str, Mapping[int, str]],
+    masks: Mapping[int, CapacityBitmask],
+) -> dict[int, int]:
+    """Bytes by cache: the size of a way, of whatever resource has one, times the ways."""
+    found = {}
+    for resource in _L3:
+        for cache, text in sizes.get(resource, {}).items():
+            ways = CapacityBitmask.parse(values.get(resource, {}).get(cache, "0")).count
+            if ways and text.isdecimal():
+                found[cache] = int(text) * masks[cache].count // ways
+    return found
+
+
+def promised(policy: Policy | None, held: Held, default: Held) -> tuple[dict[int, int], int | None]:
+    """How many ways a VM's control group gives it by cache id, and how many bytes that is.
+
+    Where an exclusive VM can't run, its group has no ways of its own but follows the default group.
+    """
+    if policy is None:
+        return {}, None
+    masks = {
+        cache: mask
+        for cache, mask in held.masks.items()
+        if policy == "shared" or not mask & default.masks.get(cache, _NOTHING)
+    }
+    known = masks and masks.keys() <= held.sizes.keys()
+    return (
+        {cache: mask.count for cache, mask in masks.items()},
+        sum(held.sizes[cache] for cache in masks) if known else None,
+    )
+
+
+def free(every: Mapping[int, CapacityBitmask], held: Mapping[str, Held]) -> dict[int, int]:
+    """How many ways of each cache are the default group's or nobody's.
+
+    What a group of ours has in common with the default group is no more than a share in that pool; every way of a
+    foreign group is taken.
+
+    :param every: all ways of each cache.
+    :param held: what each control group holds, by its name.
+    """
+    pool = held[""].masks
+    left = dict(every)
+    for name, group in held.items():
+        for cache, mask in group.masks.items() if name else ():
+            taken = mask - pool.get(cache, _NOTHING) if is_ours(name) else mask
+            left[cache] = left.get(cache, _NOTHING) - taken
+    return {cache: mask.count for cache, mask in left.items()}
+
+
+def cache_bytes(ways: Mapping[int, int], default: Held) -> dict[int, int]:
+    """The size of each cache, from what the default group has of it."""
+    return {
+        cache: default.sizes[cache] * count // default.masks[cache].count
+        for cache, count in ways.items()
+        if cache in default.sizes and default.masks[cache]
+    }
