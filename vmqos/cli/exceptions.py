@@ -122,3 +122,24 @@ class NoFuse(CommandError):
         "the simulator can't be mounted ({problem}): it needs root, the package fuse3 ('apt install fuse3') "
         "and mfusepy ('pip install vmqos[simulator]')"
     )
+
+
+class NoSuchDefinitions(CommandError):
+    """The file that Ceilometer should read is not there, so it reads the one in its package."""
+
+    msg_fmt = (
+        "there is no {path}: Ceilometer reads the one of its own package then; copy that one there first "
+        "(publisher/data/gnocchi_resources.yaml in the directory of the Python package ceilometer)"
+    )
+
+
+class NoResourceDefinitions(CommandError):
+    """A file is not what it should be."""
+
+    msg_fmt = "{path} is no gnocchi_resources.yaml that metrics can be added to: {problem}"
+
+
+class UnusableFile(CommandError):
+    """A file can't be read or written."""
+
+    msg_fmt = "can't use {path}: {problem}"

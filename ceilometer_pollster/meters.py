@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The meters: what each is called, and where in a reading its volume is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from vmqos.telemetry import Rates, VmReading
+
+Volume = int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """A meter of Ceilometer.
+
+    :ivar name: the sample's name, and the entry point's: Ceilometer's Prometheus exporter forgets the series of a VM
+        that is gone by the latter.
+    :ivar kind: ``gauge`` is a value of now, ``cumulative`` only ever grows.
+    :ivar volume: the volume of one VM; ``None`` where there is none, so that no sample is made.
+    """
+
+    name: str
+    unit: str
+    kind: Literal["gauge", "cumulative"]
+    volume: Callable[[VmReading, Rates], Volume]
+
+
+def _ways(vm: VmReading) -> Volume:
+    """The promise is a number of ways on *every* cache that the VM may run on, so this is no sum.
+
+    Caches differ where a class gets less of one because the pool is small there.
+    """
+    return min(vm.ways.values()) if vm.ways else None
+
+
+_OCCUPANCY, _TOTAL, _LOCAL = "llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"
+
+L3_CACHE = Meter("cpu_l3_cache", "B", "gauge", lambda vm, rates: vm.totals[_OCCUPANCY].value)
+L3_CACHE_WAYS = Meter("cpu_l3_cache.ways", "way", "gauge", lambda vm, rates: _ways(vm))
+L3_CACHE_ALLOCATED = Meter("cpu_l3_cache.allocated", "B", "gauge", lambda vm, rates: vm.allocated_bytes)
+BANDWIDTH_TOTAL = Meter("memory.bandwidth.total", "B/s", "gauge", lambda vm, rates: rates.total.value)
+BANDWIDTH_LOCAL = Meter("memory.bandwidth.local", "B/s", "gauge", lambda vm, rates: rates.local.value)
+BANDWIDTH_REMOTE = Meter("memory.bandwidth.remote", "B/s", "gauge", lambda vm, rates: rates.remote.value)
+TRAFFIC_TOTAL = Meter("memory.traffic.total", "B", "cumulative", lambda vm, rates: vm.totals[_TOTAL].value)
+TRAFFIC_LOCAL = Meter("memory.traffic.local", "B", "cumulative", lambda vm, rates: vm.totals[_LOCAL].value)
+
+METERS = (
+    L3_CACHE,
+    L3_CACHE_WAYS,
+    L3_CACHE_ALLOCATED,
+    BANDWIDTH_TOTAL,
+    BANDWIDTH_LOCAL,
+    BANDWIDTH_REMOTE,
+    TRAFFIC_TOTAL,
+    TRAFFIC_LOCAL,
+)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pollsters, one class a meter, as Ceilometer finds them by their entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import Any
+
+from ceilometer.compute.pollsters import util
+from ceilometer.polling.plugin_base import PollsterBase
+from oslo_log import log
+
+from ceilometer_pollster import metadata, meters, options, watch
+from ceilometer_pollster.meters import Meter
+from vmqos.resctrl import mount
+from vmqos.resctrl.exceptions import ResctrlError
+from vmqos.telemetry import Snapshot, rates
+
+LOG = log.getLogger(__name__)
+
+
+class VmPollster(PollsterBase):  # type: ignore[misc]
+    """A meter of every instance that has a group in resctrl.
+
+    :cvar meter: which one.
+    """
+
+    meter: Meter
+
+    def __init__(self, conf: Any) -> None:
+        options.register(conf)
+        self._latest: Snapshot | None = None
+        self._before: Snapshot | None = None
+        super().__init__(conf)
+
+    def setup_environment(self) -> None:
+        """Make sure that there is something to read.
+
+        Ceilometer passes a pollster over whose set-up fails, and says why at level DEBUG only.
+
+        :raises vmqos.resctrl.exceptions.MountError: if resctrl is not there.
+        """
+        try:
+            mount.find(self.conf.vmqos.resctrl_path, writable=False)
+        except ResctrlError as error:
+            LOG.error("%s is not polled until ceilometer-polling is started again: %s", self.meter.name, error)
+            raise
+
+    @property
+    def default_discovery(self) -> str:
+        """The instances of this host, as for Ceilometer's own pollsters."""
+        return "local_instances"
+
+    def get_samples(self, manager: Any, cache: MutableMapping[str, Any], resources: Sequence[Any]) -> Iterator[Any]:
+        """One sample for each instance that has a volume."""
+        shared = watch.of_service(manager, self.conf.vmqos.resctrl_path)
+        snapshot = shared.snapshot(cache, resources)
+        if snapshot is None:
+            return
+        if snapshot is not self._latest:
+            # By itself, and not shared: another meter may be polled at another interval.
+            self._before, self._latest = self._latest, snapshot
+        bandwidth = rates(self._before or snapshot, snapshot)
+        for instance in resources:
+            vm = snapshot.vms.get(instance.id)
+            volume = None if vm is None else self.meter.volume(vm, bandwidth[instance.id])
+            if vm is not None and volume is not None:
+                yield util.make_sample_from_instance(
+                    self.conf,
+                    instance,
+                    name=self.meter.name,
+                    type=self.meter.kind,
+                    unit=self.meter.unit,
+                    volume=volume,
+                    additional_metadata=metadata.of_vm(vm),
+                    monotonic_time=vm.read_at,
+                )
+
+
+class L3Cache(VmPollster):
+    """Bytes of the L3 caches that the instance's data fill now."""
+
+    meter = meters.L3_CACHE
+
+
+class L3CacheWays(VmPollster):
+    """Ways of each L3 cache that the instance was promised."""
+
+    meter = meters.L3_CACHE_WAYS
+
+
+class L3CacheAllocated(VmPollster):
+    """Bytes of the L3 caches that the instance was promised, all caches together."""
+
+    meter = meters.L3_CACHE_ALLOCATED
+
+
+class BandwidthTotal(VmPollster):
+    """Bytes a second to and from memory."""
+
+    meter = meters.BANDWIDTH_TOTAL
+
+
+class BandwidthLocal(VmPollster):
+    """Bytes a second to and from memory of the same socket."""
+
+    meter = meters.BANDWIDTH_LOCAL
+
+
+class BandwidthRemote(VmPollster):
+    """Bytes a second to and from memory of other sockets."""
+
+    meter = meters.BANDWIDTH_REMOTE
+
+
+class TrafficTotal(VmPollster):
+    """Bytes to and from memory, since the instance's group was made."""
+
+    meter = meters.TRAFFIC_TOTAL
+
+
+class TrafficLocal(VmPollster):
+    """Bytes to and from memory of the same socket, since the instance's group was made."""
+
+    meter = meters.TRAFFIC_LOCAL

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One sweep a polling cycle, whichever meter comes first."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import MutableMapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ceilometer_pollster import reasons
+from ceilometer_pollster.reasons import Instance, Reasons
+from vmqos.resctrl.exceptions import ResctrlError
+from vmqos.telemetry import Snapshot, Sweeper
+
+LOG = logging.getLogger(__name__)
+
+_IN_CACHE = "vmqos"
+"""Where the cycle's cache, which Ceilometer empties between cycles, has the snapshot."""
+
+
+class Watch:
+    """The counters of a host, as the pollsters of one ``ceilometer-polling`` look at them.
+
+    No file stays open between two cycles: they are minutes apart, and an operator's ``umount`` must work.
+
+    :param root: where resctrl is mounted.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._sweeper = Sweeper(root, keep_open=False)
+        # [polling] threads_to_process_pollsters may be more than one.
+        self._lock = threading.Lock()
+        self._reasons: Reasons = {}
+        self._failure = ""
+
+    def snapshot(self, cache: MutableMapping[str, Any], instances: Sequence[Instance]) -> Snapshot | None:
+        """This cycle's sweep, made if nobody made it yet; ``None`` if resctrl can't be read in this cycle.
+
+        What keeps instances from having samples is logged, if it was not in the cycle before.
+
+        :param cache: the cycle's.
+        :param instances: those that are to have samples.
+        """
+        with self._lock:
+            if _IN_CACHE not in cache:
+                cache[_IN_CACHE] = self._sweep(instances)
+            found: Snapshot | None = cache[_IN_CACHE]
+            return found
+
+    def _sweep(self, instances: Sequence[Instance]) -> Snapshot | None:
+        try:
+            found = self._sweeper.sweep()
+        except ResctrlError as error:
+            if str(error) != self._failure:
+                LOG.error("no samples of caches and memory bandwidth: %s", error)
+            self._failure = str(error)
+            return None
+        if self._failure:
+            LOG.info("resctrl can be read again")
+            self._failure = ""
+        now = reasons.find(found, instances)
+        for line in reasons.tell(self._reasons, now, instances):
+            LOG.log(line.level, line.text)
+        self._reasons = now
+        return found
+
+
+_WATCHES: WeakKeyDictionary[object, Watch] = WeakKeyDictionary()
+"""Ceilometer makes each meter's pollster by itself; all that they have in common is the service that runs them."""
+
+
+def of_service(manager: object, root: str) -> Watch:
+    """The watch that all pollsters of this service share.
+
+    :param manager: Ceilometer's ``AgentManager``.
+    """
+    return _WATCHES.get(manager) or _WATCHES.setdefault(manager, Watch(root))
