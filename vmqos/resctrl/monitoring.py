@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -49,6 +50,10 @@ class Missing(StrEnum):
     """A rate can't be told, for the counter is less than it was: it began anew."""
 
 
+Value = int | float | Missing
+"""What a counter says, at no cost: a number, or why there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A number or the reason why there is none, exactly one of them.
@@ -61,6 +66,11 @@ class Reading:
     missing: Missing | None = None
 
     @classmethod
+    def of(cls, value: Value) -> Reading:
+        """The same, made of a plain value."""
+        return _NONE[value] if isinstance(value, Missing) else cls(value)
+
+    @classmethod
     def none(cls, missing: Missing) -> Reading:
         """No number, for this reason."""
         return _NONE[missing]
@@ -70,22 +80,28 @@ _NONE = {missing: Reading(None, missing) for missing in Missing}
 _WORDS = {b"Unavailable": Missing.UNAVAILABLE, b"Error": Missing.ERROR, b"Unassigned": Missing.UNASSIGNED}
 
 
-def parse(raw: bytes) -> Reading:
+def parse(raw: bytes) -> Value:
     """Read the content of one counter's file (``rdtgroup_mondata_show`` in the kernel).
 
     What is neither a number of 0 or more nor a word that we know is an error, never 0.
     """
     text = raw.strip()
     if text.isdigit():
-        return Reading(int(text))
-    known = _WORDS.get(text)
-    if known is not None:
-        return _NONE[known]
+        return int(text)
     try:
         value = float(text)
     except ValueError:
-        return _NONE[Missing.ERROR]
-    return Reading(value) if math.isfinite(value) and value >= 0 else _NONE[Missing.ERROR]
+        return _WORDS.get(text, Missing.ERROR)
+    return value if math.isfinite(value) and value >= 0 else Missing.ERROR
+
+
+def parse_all(raw: Sequence[bytes]) -> list[Value]:
+    """The same for many files, at little cost where they are whole numbers, which the kernel prints unsigned."""
+    try:
+        values: list[Value] = list(map(int, raw))
+    except ValueError:
+        return [parse(text) for text in raw]
+    return values
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.filesystem import Filesystem, join
@@ -28,18 +28,25 @@ class Controls:
         self._keep_open = keep_open
         self._descriptors: dict[str, int] = {}
         self._known: dict[str, tuple[bytes, Held]] = {}
+        self._before: dict[str, Held] = {}
 
     @property
     def kept(self) -> int:
         """How many descriptors are open."""
         return len(self._descriptors)
 
-    def read(self, names: Sequence[str]) -> dict[str, Held]:
-        """What each of these control groups holds; nothing where that can't be told (any more)."""
+    def read(self, names: Collection[str]) -> Mapping[str, Held]:
+        """What each of these control groups holds; nothing where that can't be told (any more).
+
+        The very same value is returned as long as nothing changes.
+        """
         for gone in self._known.keys() - set(names):
             del self._known[gone]
             self._forget(gone)
-        return {name: self._read(name) for name in names}
+        now = {name: self._read(name) for name in names}
+        if now != self._before:
+            self._before = now
+        return self._before
 
     def close(self) -> None:
         """Close what is kept."""

@@ -7,8 +7,7 @@ import errno
 import os
 from collections.abc import Sequence
 
-from vmqos.resctrl.monitoring import Missing, Reading, parse
-from vmqos.telemetry.shape import Shape, Sorted
+from vmqos.resctrl.monitoring import Missing, Value, parse, parse_all
 
 _ENOUGH = 64
 """Bytes: a counter is a number of up to 20 digits, or a word."""
@@ -27,68 +26,67 @@ class GroupReader:
     A kept descriptor says ENODEV once its group is removed, also where another one of the same name has been made; it
     goes along where a monitoring group is renamed. So a group whose descriptors all answer is still the same one.
 
-    :param path: the group's directory.
-    :param inode: its inode number, which no other group of the same mount ever gets.
-    :param shape: the files to read.
+    :param directory: the group's directory below the root of resctrl.
+    :param path: the same, absolute.
+    :param generation: what tells this group from all others, those before and after it included.
+    :param files: what to read, below the directory.
+    :ivar kept: how many descriptors are open.
     :ivar vanished: whether the last :meth:`read` found files gone.
     """
 
-    def __init__(self, path: str, inode: int, shape: Shape) -> None:
-        self.path = path
-        self.inode = inode
-        self.vanished = False
-        self._shape = shape
-        self._descriptors: list[int] = []
-        self._raw: list[bytes] = []
-        self._sorted: Sorted | None = None
+    __slots__ = ("_descriptors", "_files", "_path", "directory", "generation", "kept", "vanished")
 
-    @property
-    def kept(self) -> int:
-        """How many descriptors are open."""
-        return len(self._descriptors)
+    def __init__(self, directory: str, path: str, generation: str, files: Sequence[str]) -> None:
+        self.directory = directory
+        self.generation = generation
+        self._path = path
+        self.kept = 0
+        self.vanished = False
+        self._files = files
+        self._descriptors: list[int] = []
+
+    def move(self, directory: str, path: str) -> None:
+        """The group was renamed; what is open stays open."""
+        self.directory = directory
+        self._path = path
 
     def keep(self) -> bool:
         """Open every file, to stay open until :meth:`close`; ``False``, and none is open, if that can't be done."""
         try:
-            for file in self._shape.files:
-                self._descriptors.append(_open(self.path, file))
+            for file in self._files:
+                self._descriptors.append(_open(self._path, file))
         except OSError:
             self.close()
             return False
+        self.kept = len(self._descriptors)
         return True
 
     def close(self) -> None:
         """Close what is kept."""
+        self.kept = 0
         while self._descriptors:
             os.close(self._descriptors.pop())
 
-    def read(self) -> Sorted:
-        """Every counter, in this moment."""
-        self.vanished = False
+    def read(self) -> list[Value]:
+        """Every file's value in this moment, in their order."""
         try:
-            raw = self._read_all()
+            if self._descriptors:
+                pread = os.pread
+                return parse_all([pread(descriptor, _ENOUGH, 0) for descriptor in self._descriptors])
+            return parse_all([_read_once(self._path, file) for file in self._files])
         except OSError:
-            self._raw = []
-            return self._shape.sort([self._read_one(position) for position in range(len(self._shape.files))])
-        if self._sorted is None or raw != self._raw:
-            self._raw = raw
-            self._sorted = self._shape.sort(_parse_all(raw))
-        return self._sorted
+            self.vanished = False
+            return [self._read_one(position) for position in range(len(self._files))]
 
-    def _read_all(self) -> list[bytes]:
-        if self._descriptors:
-            return [os.pread(descriptor, _ENOUGH, 0) for descriptor in self._descriptors]
-        return [_read_once(self.path, file) for file in self._shape.files]
-
-    def _read_one(self, position: int) -> Reading:
+    def _read_one(self, position: int) -> Value:
         try:
             if self._descriptors:
                 return parse(os.pread(self._descriptors[position], _ENOUGH, 0))
-            return parse(_read_once(self.path, self._shape.files[position]))
+            return parse(_read_once(self._path, self._files[position]))
         except OSError as error:
             missing = _WHY.get(error.errno or 0, Missing.ERROR)
             self.vanished |= missing is Missing.VANISHED
-            return Reading.none(missing)
+            return missing
 
 
 def _open(path: str, file: str) -> int:
@@ -101,9 +99,3 @@ def _read_once(path: str, file: str) -> bytes:
         return os.read(descriptor, _ENOUGH)
     finally:
         os.close(descriptor)
-
-
-def _parse_all(raw: Sequence[bytes]) -> list[Reading]:
-    if b"".join(raw).replace(b"\n", b"").isdigit() and all(raw):
-        return [Reading(number) for number in map(int, raw)]
-    return [parse(text) for text in raw]

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from vmqos.resctrl import exceptions, groups
 from vmqos.resctrl.filesystem import Filesystem, join
@@ -30,45 +30,48 @@ class Place:
 class Listing:
     """All groups at one moment.
 
-    :ivar controls: the names of the control groups, the default one (``""``) first.
-    :ivar monitoring_groups: how many monitoring groups there are in all of them.
+    :ivar names: the monitoring groups of each control group, by its name; the default one (``""``) comes first.
     :ivar vms: each VM's place by its UUID.
     """
 
-    controls: tuple[str, ...]
-    monitoring_groups: int
-    vms: Mapping[str, Place]
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    vms: Mapping[str, Place] = field(default_factory=dict)
 
 
-def list_groups(fs: Filesystem) -> Listing:
+def list_groups(fs: Filesystem, before: Listing) -> Listing:
     """List the control groups and all their monitoring groups.
 
-    A control group that bears a VM's name is the VM's, also where a monitoring group of that name is left over.
-
+    :param before: the last listing; the very same value is returned where nothing has changed since.
     :raises vmqos.resctrl.exceptions.Vanished: if resctrl is not mounted (any more).
     :raises vmqos.resctrl.exceptions.Unreadable: if the caller may not look into it.
     """
-    controls = ("", *(name for name in fs.directories() if name not in groups.NO_GROUPS))
+    names = {"": _monitoring_groups(fs, "")}
+    for control in fs.directories():
+        if control not in groups.NO_GROUPS:
+            names[control] = _monitoring_groups(fs, control)
+    return before if names == before.names else Listing(names, _vms(names))
+
+
+def _vms(names: Mapping[str, Sequence[str]]) -> dict[str, Place]:
+    """A control group that bears a VM's name is the VM's, also where a monitoring group of that name is left over."""
     own: dict[str, Place] = {}
     monitored: dict[str, Place] = {}
-    count = 0
-    for control in controls:
+    for control, inside in names.items():
         uuid = vm_of(control)
         if uuid is not None:
             own[uuid] = Place(control, control, "exclusive")
-        count += _monitoring_groups(fs, control, monitored)
-    return Listing(controls, count, {**monitored, **own})
+        elif not control or is_class(control):
+            policy: Policy | None = "shared" if control else None
+            for name in inside:
+                uuid = vm_of(name)
+                if uuid is not None:
+                    monitored[uuid] = Place(control, join(control, groups.MON_GROUPS, name), policy)
+    return {**monitored, **own}
 
 
-def _monitoring_groups(fs: Filesystem, control: str, found: dict[str, Place]) -> int:
+def _monitoring_groups(fs: Filesystem, control: str) -> list[str]:
+    """In the kernel's order, which is the same as long as the groups are. A group may be removed at any moment."""
     try:
-        names = fs.listdir(control, groups.MON_GROUPS)
+        return fs.listdir(control, groups.MON_GROUPS)
     except exceptions.Vanished:
-        return 0
-    if not control or is_class(control):
-        policy: Policy | None = "shared" if control else None
-        for name in names:
-            uuid = vm_of(name)
-            if uuid is not None:
-                found[uuid] = Place(control, join(control, groups.MON_GROUPS, name), policy)
-    return len(names)
+        return []

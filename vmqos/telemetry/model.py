@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from vmqos.resctrl.monitoring import Missing, Reading
+from vmqos.resctrl.monitoring import Missing, Reading, Value
 
 __all__ = ["EVENTS", "HostReading", "Missing", "Policy", "Reading", "Snapshot", "VmReading", "total"]
 
@@ -21,16 +21,14 @@ EVENTS = (LLC_OCCUPANCY, MBM_TOTAL, MBM_LOCAL)
 Policy = Literal["exclusive", "shared"]
 
 
-def total(readings: Iterable[Reading]) -> Reading:
-    """The sum, if each of them is a number; otherwise the first reason. No reading at all: nothing counts this."""
-    value: int | float = 0
-    found = False
-    for reading in readings:
-        if reading.value is None:
-            return reading
-        value += reading.value
-        found = True
-    return Reading(value) if found else Reading.none(Missing.NO_COUNTER)
+def total(values: Iterable[Value]) -> Reading:
+    """The sum, if each of them is a number; otherwise the first reason. No value at all: nothing counts this."""
+    found = None
+    for value in values:
+        if isinstance(value, Missing):
+            return Reading.none(value)
+        found = value if found is None else found + value
+    return Reading.none(Missing.NO_COUNTER) if found is None else Reading(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,80 +1,79 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files a group's counters are, worked out once for all groups, and how their readings are told apart again."""
+"""Which files a group's counters are, worked out once for all groups, and how their values are told apart again."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from vmqos.resctrl.filesystem import join
-from vmqos.resctrl.monitoring import Counters
+from vmqos.resctrl.monitoring import Counters, Value
 from vmqos.telemetry.model import EVENTS, Missing, Reading, total
 
 ByEvent = Mapping[str, Reading]
 
 
-@dataclass(frozen=True, slots=True)
-class Sorted:
-    """One group's readings by what they count; see :class:`vmqos.telemetry.model.VmReading`."""
-
-    caches: Mapping[int, ByEvent]
-    nodes: Mapping[int, Mapping[int, ByEvent]]
-    packages: Mapping[int, ByEvent]
-    totals: ByEvent
-
-
 class Shape:
-    """The files of every group's ``mon_data``.
+    """The files of every group's ``mon_data``; its methods tell apart their values, given in the order of the files.
 
     :param counters: what one group's has (:func:`vmqos.resctrl.monitoring.read_counters`).
-    :param nodes: whether sub-NUMA nodes are read, too.
+    :param with_nodes: whether sub-NUMA nodes are read, too.
     :ivar files: paths below a group's directory.
     :ivar events: the events that are counted, in ascending order.
+    :ivar has_nodes: whether there is anything for :meth:`nodes`.
+    :ivar has_packages: whether there is anything for :meth:`packages`.
     """
 
-    def __init__(self, counters: Sequence[Counters], nodes: bool = False) -> None:
-        wanted = [found for found in counters if nodes or found.source.node is None]
+    def __init__(self, counters: Sequence[Counters], with_nodes: bool = False) -> None:
+        wanted = [found for found in counters if with_nodes or found.source.node is None]
         self.files = tuple(join(found.path, event) for found in wanted for event in found.events)
         self.events = tuple(sorted({event for found in wanted for event in found.events}))
-        self._parts: list[tuple[Counters, int]] = []
-        self._absent: dict[int, dict[str, Reading]] = {}
-        positions: dict[str, list[int]] = {event: [] for event in EVENTS}
+        self._caches: dict[int, dict[str, int]] = {}
+        self._nodes: dict[int, dict[int, dict[str, int]]] = {}
+        self._packages: dict[int, dict[str, int]] = {}
+        self._sums: dict[str, list[int]] = {event: [] for event in EVENTS}
         start = 0
         for found in wanted:
-            self._parts.append((found, start))
-            if found.source.node is None:
-                for offset, event in enumerate(found.events):
-                    positions.setdefault(event, []).append(start + offset)
-            if found.source.cache is not None:
-                lacking = [event for event in EVENTS if event not in found.events]
-                self._absent[start] = dict.fromkeys(lacking, Reading.none(Missing.NO_COUNTER))
-            start += len(found.events)
-        self._sums = tuple(positions.items())
-
-    def sort(self, readings: Sequence[Reading]) -> Sorted:
-        """Tell apart the readings of :attr:`files`, which are in the same order."""
-        caches: dict[int, ByEvent] = {}
-        nodes: dict[int, dict[int, ByEvent]] = {}
-        packages: dict[int, ByEvent] = {}
-        for found, start in self._parts:
             source = found.source
-            by_event = dict(zip(found.events, readings[start : start + len(found.events)], strict=True))
-            if source.package is not None:
-                packages[source.package] = by_event
+            positions = {event: start + offset for offset, event in enumerate(found.events)}
+            start += len(positions)
+            if source.cache is not None and source.node is not None:
+                self._nodes.setdefault(source.cache, {})[source.node] = positions
                 continue
-            by_event.update(self._absent[start])
-            assert source.cache is not None
-            if source.node is None:
-                caches[source.cache] = by_event
-            else:
-                nodes.setdefault(source.cache, {})[source.node] = by_event
-        totals = {event: _sum(readings, positions) for event, positions in self._sums}
-        return Sorted(caches, nodes, packages, totals)
+            if source.cache is not None:
+                self._caches[source.cache] = positions
+            elif source.package is not None:
+                self._packages[source.package] = positions
+            for event, position in positions.items():
+                self._sums.setdefault(event, []).append(position)
+        self.has_nodes = bool(self._nodes)
+        self.has_packages = bool(self._packages)
 
-    def sort_all(self, missing: Missing) -> Sorted:
-        """The same where no file could be read."""
-        return self.sort([Reading.none(missing)] * len(self.files))
+    def caches(self, values: Sequence[Value]) -> Mapping[int, ByEvent]:
+        """The readings by cache id and event; each of :data:`vmqos.telemetry.model.EVENTS` is there."""
+        return {cache: {**_NOTHING, **_pick(values, positions)} for cache, positions in self._caches.items()}
+
+    def nodes(self, values: Sequence[Value]) -> Mapping[int, Mapping[int, ByEvent]]:
+        """The readings by cache id, sub-NUMA node and event."""
+        return {
+            cache: {node: {**_NOTHING, **_pick(values, positions)} for node, positions in nodes.items()}
+            for cache, nodes in self._nodes.items()
+        }
+
+    def packages(self, values: Sequence[Value]) -> Mapping[int, ByEvent]:
+        """The readings by package id and event."""
+        return {package: _pick(values, positions) for package, positions in self._packages.items()}
+
+    def totals(self, values: Sequence[Value]) -> ByEvent:
+        """The sums over all caches, or all packages, by event."""
+        return {event: total(values[position] for position in positions) for event, positions in self._sums.items()}
+
+    def nowhere(self, missing: Missing) -> list[Value]:
+        """The values where no file could be read."""
+        return [missing] * len(self.files)
 
 
-def _sum(readings: Sequence[Reading], positions: Sequence[int]) -> Reading:
-    return readings[positions[0]] if len(positions) == 1 else total(readings[position] for position in positions)
+_NOTHING = dict.fromkeys(EVENTS, Reading.none(Missing.NO_COUNTER))
+
+
+def _pick(values: Sequence[Value], positions: Mapping[str, int]) -> dict[str, Reading]:
+    return {event: Reading.of(values[position]) for event, position in positions.items()}

@@ -8,24 +8,27 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from types import TracebackType
+from typing import Any
 
 from vmqos.resctrl import exceptions, info, monitoring, mount
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
 from vmqos.resctrl.filesystem import Filesystem
+from vmqos.resctrl.monitoring import Value
 from vmqos.telemetry import descriptors, ways
 from vmqos.telemetry.controls import Controls
+from vmqos.telemetry.deferred import Deferred
 from vmqos.telemetry.group_reader import GroupReader
 from vmqos.telemetry.groups import Listing, Place, list_groups
 from vmqos.telemetry.model import HostReading, Missing, Policy, Snapshot, VmReading
-from vmqos.telemetry.shape import Shape, Sorted
+from vmqos.telemetry.shape import Shape
 from vmqos.telemetry.ways import Held
 
 LOCK_PATIENCE = 1.0
 """Seconds to wait for the lock on resctrl. A listing without it may miss a VM whose group is on the move."""
 
 _HOST = ""
-_NOTHING = Held()
+_EMPTY: dict[int, Any] = {}
 
 
 class Sweeper:
@@ -89,6 +92,18 @@ class Sweeper:
             self.close()
 
 
+class _Target:
+    """A VM to read, with all that stays the same from sweep to sweep."""
+
+    __slots__ = ("allocated", "place", "promised", "reader", "uuid")
+
+    def __init__(self, uuid: str, place: Place, promised: Mapping[int, int], allocated: int | None) -> None:
+        self.uuid = uuid
+        self.place = place
+        self.promised = promised
+        self.allocated = allocated
+
+
 class _Mounted:
     """One mount of resctrl."""
 
@@ -99,9 +114,12 @@ class _Mounted:
         self._budget = descriptors.raise_limit() if keep_open else 0
         self._controls = Controls(fs, keep_open)
         self._readers: dict[str, GroupReader] = {}
-        self._domains: frozenset[str] = frozenset()
+        self._domains: frozenset[str] | None = None
         self._shape = Shape(())
         self._capabilities = Capabilities()
+        self._listing = Listing()
+        self._held: Mapping[str, Held] = {}
+        self._targets: list[_Target] = []
 
     def close(self) -> None:
         self._controls.close()
@@ -113,17 +131,12 @@ class _Mounted:
             with suppress(exceptions.LockTimeout):
                 locked.enter_context(self.fs.lock(exclusive=False, timeout=LOCK_PATIENCE))
             self._look_at_machine()
-            listing = list_groups(self.fs)
-            held = self._controls.read(listing.controls)
-        self._drop(self._readers.keys() - listing.vms.keys() - {_HOST})
-        promises: dict[tuple[str, Policy | None], tuple[dict[int, int], int | None]] = {}
-        vms = {}
-        for uuid, place in listing.vms.items():
-            key = place.control, place.policy
-            if key not in promises:
-                promises[key] = ways.promised(place.policy, held.get(place.control, _NOTHING), held[_HOST])
-            vms[uuid] = self._read_vm(uuid, place, *promises[key])
-        host = self._read_host(listing, held)
+            listing = list_groups(self.fs, self._listing)
+            held = self._controls.read(listing.names.keys())
+        if listing is not self._listing or held is not self._held:
+            self._aim(listing, held)
+        vms = {target.uuid: self._read_vm(target) for target in self._targets}
+        host = self._read_host()
         return Snapshot(began, wall, vms, host, time.monotonic() - began)
 
     def _look_at_machine(self) -> None:
@@ -132,56 +145,69 @@ class _Mounted:
             domains = frozenset(self.fs.listdir(monitoring.MON_DATA))
         except exceptions.Vanished:
             domains = frozenset()
-        if domains != self._domains or not self._capabilities.num_closids:
+        if domains != self._domains:
             self._drop(set(self._readers))
             self._capabilities = info.read_capabilities(self.fs)
             self._shape = Shape(monitoring.read_counters(self.fs) if domains else (), self._nodes)
             self._domains = domains
 
-    def _read_vm(self, uuid: str, place: Place, promised: Mapping[int, int], allocated: int | None) -> VmReading:
+    def _aim(self, listing: Listing, held: Mapping[str, Held]) -> None:
+        """Find out what each VM was promised, and forget those that are gone."""
+        self._drop(self._readers.keys() - listing.vms.keys() - {_HOST})
+        promises: dict[tuple[str, Policy | None], tuple[dict[int, int], int | None]] = {}
+        targets = []
+        for uuid, place in listing.vms.items():
+            key = place.control, place.policy
+            if key not in promises:
+                promises[key] = ways.promised(place.policy, held[place.control], held[_HOST])
+            targets.append(_Target(uuid, place, *promises[key]))
+        self._listing, self._held, self._targets = listing, held, targets
+
+    def _read_vm(self, target: _Target) -> VmReading:
+        place, shape = target.place, self._shape
         read_at = time.monotonic()
-        reader, found = self._read(uuid, place.directory)
+        generation, values = self._read(target.uuid, place.directory)
         return VmReading(
-            uuid,
+            target.uuid,
             place.control,
             place.policy,
-            promised,
-            allocated,
-            f"{self.identity}.{reader.inode:x}" if reader else "",
+            target.promised,
+            target.allocated,
+            generation,
             read_at,
-            found.caches,
-            found.totals,
-            found.nodes,
-            found.packages,
+            Deferred(shape.caches, values),
+            Deferred(shape.totals, values),
+            Deferred(shape.nodes, values) if shape.has_nodes else _EMPTY,
+            Deferred(shape.packages, values) if shape.has_packages else _EMPTY,
         )
 
-    def _read(self, key: str, directory: str) -> tuple[GroupReader | None, Sorted]:
-        """Read one group; where it turns out to be another one than last time, as that one."""
+    def _read(self, key: str, directory: str) -> tuple[str, list[Value]]:
+        """The generation and the values of one group; where it is another one than last time, of that one."""
         for _ in range(2):
             reader = self._reader(key, directory)
             if reader is None:
-                return None, self._shape.sort_all(Missing.VANISHED)
-            found = reader.read()
+                break
+            values = reader.read()
             if not reader.vanished:
-                return reader, found
+                return reader.generation, values
             self._drop({key})
-        return reader, found
+        return "", self._shape.nowhere(Missing.VANISHED)
 
     def _reader(self, key: str, directory: str) -> GroupReader | None:
-        path = self.fs.path(directory)
         known = self._readers.get(key)
-        if known is not None and known.kept and known.path == path:
+        if known is not None and known.kept and known.directory == directory:
             return known
+        path = self.fs.path(directory)
         try:
-            inode = os.stat(path).st_ino
+            generation = f"{self.identity}.{os.stat(path).st_ino:x}"
         except OSError:
             self._drop({key})
             return None
-        if known is not None and known.inode == inode:
-            known.path = path
+        if known is not None and known.generation == generation:
+            known.move(directory, path)
             return known
         self._drop({key})
-        reader = self._readers[key] = GroupReader(path, inode, self._shape)
+        reader = self._readers[key] = GroupReader(directory, path, generation, self._shape.files)
         if len(self._shape.files) <= self._budget and reader.keep():
             self._budget -= reader.kept
         return reader
@@ -193,26 +219,26 @@ class _Mounted:
                 self._budget += reader.kept
                 reader.close()
 
-    def _read_host(self, listing: Listing, held: Mapping[str, Held]) -> HostReading:
-        _, found = self._read(_HOST, "")
-        capabilities = self._capabilities
+    def _read_host(self) -> HostReading:
+        _, values = self._read(_HOST, "")
+        shape, capabilities, names = self._shape, self._capabilities, self._listing.names
         every: dict[int, CapacityBitmask] = {}
         for resource in capabilities.caches.values():
             if resource.level == 3:
                 every.update(dict.fromkeys(resource.cache_ids, resource.cbm_mask))
         count = {cache: mask.count for cache, mask in every.items()}
         return HostReading(
-            caches=found.caches,
-            totals=found.totals,
-            packages=found.packages,
+            caches=shape.caches(values),
+            totals=shape.totals(values),
+            packages=shape.packages(values),
             ways=count,
-            ways_free=ways.free(every, held),
-            cache_bytes=ways.cache_bytes(count, held[_HOST]),
+            ways_free=ways.free(every, self._held),
+            cache_bytes=ways.cache_bytes(count, self._held[_HOST]),
             closids=capabilities.num_closids,
-            closids_used=len(listing.controls),
+            closids_used=len(names),
             rmids=capabilities.monitoring.num_rmids if capabilities.monitoring else 0,
-            rmids_used=len(listing.controls) + listing.monitoring_groups,
-            events=self._shape.events,
+            rmids_used=len(names) + sum(map(len, names.values())),
+            events=shape.events,
         )
 
 
