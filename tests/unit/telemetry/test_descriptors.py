@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of vmqos.telemetry.descriptors."""
+
+import resource
+
+import pytest
+
+from vmqos.telemetry import descriptors
+
+
+@pytest.fixture
+def limits(monkeypatch):
+    """The process's limits, as they are told and set here and nowhere else."""
+    now = {}
+
+    def set_limit(what, wanted):
+        if now.get("fixed"):
+            raise ValueError("not allowed to raise maximum limit")
+        now["limits"] = wanted
+
+    monkeypatch.setattr(resource, "getrlimit", lambda what: now["limits"])
+    monkeypatch.setattr(resource, "setrlimit", set_limit)
+    return now
+
+
+def test_the_soft_limit_is_raised_to_the_hard_one(limits):
+    limits["limits"] = (1024, 4096)
+    assert descriptors.raise_limit() == 4096 - descriptors.SPARE
+    assert limits["limits"] == (4096, 4096)
+
+
+def test_where_it_can_not_be_raised_fewer_are_kept(limits):
+    limits |= {"limits": (1024, 4096), "fixed": True}
+    assert descriptors.raise_limit() == 1024 - descriptors.SPARE
+
+
+def test_a_tight_limit_keeps_none(limits):
+    limits["limits"] = (64, 64)
+    assert descriptors.raise_limit() == 0
+
+
+def test_no_limit_is_no_hindrance(limits):
+    limits["limits"] = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    assert descriptors.raise_limit() > 100_000

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of vmqos.telemetry.rates."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmqos.telemetry import Missing, Reading, VmReading, rates
+from vmqos.telemetry.model import EVENTS, HostReading, Snapshot, total
+from vmqos.telemetry.rates import rate
+
+HOST = HostReading({}, {}, {}, {}, {}, {}, 16, 1, 192, 1, EVENTS)
+
+
+def vm(read_at, *caches, generation="1", uuid="u"):
+    """Each cache as (total, local)."""
+    by_cache = {
+        number: dict(zip(EVENTS, (Reading.of(0), Reading.of(whole), Reading.of(local)), strict=True))
+        for number, (whole, local) in enumerate(caches)
+    }
+    totals = {event: total(one[event].missing or one[event].value for one in by_cache.values()) for event in EVENTS}
+    return VmReading(uuid, "", None, {}, None, generation, read_at, by_cache, totals)
+
+
+def test_a_rate_is_the_growth_of_all_caches_over_the_time_between_the_readings():
+    found = rate(vm(10.0, (100, 60), (0, 0)), vm(12.0, (300, 100), (10, 4)))
+    assert (found.total, found.local, found.remote) == (Reading(105.0), Reading(22.0), Reading(83.0))
+    assert found.seconds == 2.0
+
+
+def test_a_vm_that_was_not_there_before_has_no_rate_yet():
+    found = rate(None, vm(12.0, (300, 100)))
+    assert found.total == found.local == found.remote == Reading(None, Missing.NO_PREVIOUS)
+    assert found.seconds == 0.0
+
+
+def test_no_rate_is_taken_across_two_generations():
+    found = rate(vm(10.0, (100, 60)), vm(12.0, (300, 100), generation="2"))
+    assert found.total == Reading(None, Missing.NO_PREVIOUS)
+
+
+def test_a_counter_that_went_back_is_no_rate_though_another_one_grew_more():
+    found = rate(vm(10.0, (100, 60), (100, 60)), vm(12.0, (90, 70), (300, 70)))
+    assert found.total == Reading(None, Missing.WENT_BACK)
+    assert found.local == Reading(10.0)
+    assert found.remote == Reading(None, Missing.WENT_BACK)
+
+
+@pytest.mark.parametrize("missing", [Missing.UNAVAILABLE, Missing.ERROR, Missing.UNASSIGNED])
+def test_a_counter_without_a_number_is_no_rate_in_either_interval(missing):
+    numbers, text = (100, 60), (missing, 60)
+    during = rate(vm(10.0, numbers), vm(11.0, text))
+    after = rate(vm(11.0, text), vm(12.0, numbers))
+    assert during.total == Reading(None, missing)
+    assert after.total == Reading(None, Missing.NO_PREVIOUS)
+    assert during.local == after.local == Reading(0.0)
+    assert during.remote == Reading(None, missing)
+
+
+def test_a_cache_that_has_come_online_since_leaves_no_rate():
+    found = rate(vm(10.0, (100, 60)), vm(12.0, (110, 70), (5000, 4000)))
+    assert found.total == Reading(None, Missing.NO_PREVIOUS)
+
+
+def test_remote_is_never_negative_though_local_was_read_a_moment_later():
+    assert rate(vm(10.0, (0, 0)), vm(11.0, (100, 101))).remote == Reading(0.0)
+
+
+def test_a_clock_that_stands_still_makes_no_rate():
+    assert rate(vm(10.0, (0, 0)), vm(10.0, (100, 100))).total == Reading(None, Missing.NO_PREVIOUS)
+
+
+def test_every_vm_of_the_later_sweep_has_its_rates_and_no_other():
+    before = Snapshot(10.0, 0.0, {"u": vm(10.0, (1, 1)), "gone": vm(10.0, (1, 1), uuid="gone")}, HOST, 0.1)
+    later = {"u": vm(11.0, (3, 1)), "new": vm(11.0, (3, 1), uuid="new")}
+    found = rates(before, replace(before, monotonic=11.0, vms=later))
+    assert found["u"].total == Reading(2.0)
+    assert found["new"].total == Reading(None, Missing.NO_PREVIOUS)
+    assert found.keys() == {"u", "new"}
+
+
+value = st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([Missing.UNAVAILABLE, Missing.ERROR]))
+caches = st.lists(st.tuples(value, value), min_size=1, max_size=3)
+
+
+@given(caches, caches, st.floats(0.001, 1e6), st.sampled_from(["1", "2"]))
+def test_a_rate_is_a_finite_number_of_0_or_more_or_a_reason_and_never_both(then, now, seconds, generation):
+    found = rate(vm(10.0, *then), vm(10.0 + seconds, *now, generation=generation))
+    for reading in (found.total, found.local, found.remote):
+        assert (reading.value is None) != (reading.missing is None)
+        assert reading.value is None or 0 <= reading.value <= 3 * 2**64 / seconds * 1.001

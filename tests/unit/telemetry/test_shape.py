@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of vmqos.telemetry.shape."""
+
+import pytest
+
+from vmqos.resctrl.monitoring import Counters, Missing, Reading, Source
+from vmqos.telemetry.shape import Shape
+
+OCCUPANCY, TOTAL, LOCAL = "llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"
+EVENTS = (OCCUPANCY, LOCAL, TOTAL)
+TWO_CACHES = (Counters(Source(0), "mon_data/mon_L3_00", EVENTS), Counters(Source(1), "mon_data/mon_L3_01", EVENTS))
+NO_COUNTER = Reading(None, Missing.NO_COUNTER)
+
+
+def test_the_files_are_those_of_every_cache_and_event():
+    shape = Shape(TWO_CACHES)
+    assert shape.files[:2] == ("mon_data/mon_L3_00/llc_occupancy", "mon_data/mon_L3_00/mbm_local_bytes")
+    assert len(shape.files) == 6
+    assert shape.events == EVENTS
+
+
+def test_values_are_told_apart_and_summed():
+    shape = Shape(TWO_CACHES)
+    values = [1, 2, 3, 10, 20, 30]
+    assert shape.caches(values) == {
+        0: {OCCUPANCY: Reading(1), LOCAL: Reading(2), TOTAL: Reading(3)},
+        1: {OCCUPANCY: Reading(10), LOCAL: Reading(20), TOTAL: Reading(30)},
+    }
+    assert shape.totals(values) == {OCCUPANCY: Reading(11), LOCAL: Reading(22), TOTAL: Reading(33)}
+
+
+def test_a_sum_is_a_number_only_if_each_part_is_and_the_parts_stay_visible():
+    shape = Shape(TWO_CACHES)
+    values = [1, 2, 3, Missing.UNAVAILABLE, 20, Missing.ERROR]
+    assert shape.totals(values) == {
+        OCCUPANCY: Reading(None, Missing.UNAVAILABLE),
+        LOCAL: Reading(22),
+        TOTAL: Reading(None, Missing.ERROR),
+    }
+    assert shape.caches(values)[0][OCCUPANCY] == Reading(1)
+
+
+def test_an_event_that_the_machine_does_not_count_is_there_with_that_reason():
+    shape = Shape([Counters(Source(0), "mon_data/mon_L3_00", (TOTAL,))])
+    assert shape.caches([5]) == {0: {OCCUPANCY: NO_COUNTER, TOTAL: Reading(5), LOCAL: NO_COUNTER}}
+    assert shape.totals([5]) == {OCCUPANCY: NO_COUNTER, TOTAL: Reading(5), LOCAL: NO_COUNTER}
+
+
+def test_a_machine_that_counts_nothing_says_so_for_each_event():
+    assert Shape(()).totals([]) == {OCCUPANCY: NO_COUNTER, TOTAL: NO_COUNTER, LOCAL: NO_COUNTER}
+    assert Shape(()).caches([]) == {}
+
+
+@pytest.fixture
+def nodes():
+    return [
+        Counters(Source(0), "mon_data/mon_L3_00", (OCCUPANCY,)),
+        Counters(Source(0, node=0), "mon_data/mon_L3_00/mon_sub_L3_00", (OCCUPANCY,)),
+        Counters(Source(0, node=1), "mon_data/mon_L3_00/mon_sub_L3_01", (OCCUPANCY,)),
+    ]
+
+
+def test_sub_numa_nodes_are_read_when_asked_for_and_never_summed_twice(nodes):
+    shape = Shape(nodes, with_nodes=True)
+    values = [30, 10, 20]
+    assert shape.totals(values)[OCCUPANCY] == Reading(30)
+    assert {node: found[OCCUPANCY] for node, found in shape.nodes(values)[0].items()} == {
+        0: Reading(10),
+        1: Reading(20),
+    }
+    assert shape.has_nodes
+
+
+def test_sub_numa_nodes_are_left_alone_otherwise(nodes):
+    shape = Shape(nodes)
+    assert shape.files == ("mon_data/mon_L3_00/llc_occupancy",)
+    assert not shape.has_nodes
+
+
+def test_energy_is_a_number_with_a_fraction_and_summed_over_the_packages():
+    energy = ("activity", "core_energy")
+    packages = [Counters(Source(package=number), f"mon_data/mon_PERF_PKG_0{number}", energy) for number in (0, 1)]
+    shape = Shape(packages)
+    values = [0.25, 1.5, 0.5, 2]
+    assert shape.packages(values)[1] == {"activity": Reading(0.5), "core_energy": Reading(2)}
+    assert shape.totals(values)["core_energy"] == Reading(3.5)
+    assert shape.has_packages

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of vmqos.telemetry.sweep, on plain files; tests/functional/telemetry has those on a resctrl."""
+
+import fcntl
+import os
+import time
+
+import pytest
+
+from tests.unit.telemetry.tree import ONE, THREE, TWO, Tree, open_files
+from vmqos.resctrl import exceptions
+from vmqos.telemetry import EVENTS, Missing, Reading, sweep
+
+OCCUPANCY, TOTAL, LOCAL = EVENTS
+
+
+def test_one_sweep_reads_every_vm_and_the_host(tree, sweeper):
+    tree.control("", "1ff")
+    own = tree.control(f"vmqos.{ONE}", "600")
+    tree.set(own, TOTAL, 700)
+    tree.control("vmqos.shared-ways2", "3")
+    tree.vm(TWO, "vmqos.shared-ways2", llc_occupancy=4096)
+    tree.vm(THREE)
+    tree.set(tree.root, OCCUPANCY, 8192)
+
+    before = time.monotonic()
+    found = sweeper.sweep()
+
+    assert found.vms.keys() == {ONE, TWO, THREE}
+    one, two, three = (found.vms[uuid] for uuid in (ONE, TWO, THREE))
+    assert (one.group, one.policy, one.ways, one.allocated_bytes) == (
+        f"vmqos.{ONE}",
+        "exclusive",
+        {0: 2, 1: 2},
+        2 * 3145728,
+    )
+    assert (two.group, two.policy, two.ways) == ("vmqos.shared-ways2", "shared", {0: 2, 1: 2})
+    assert (three.group, three.policy, three.ways, three.allocated_bytes) == ("", None, {}, None)
+    assert one.totals[TOTAL] == Reading(1400)
+    assert two.caches[1][OCCUPANCY] == Reading(4096)
+    assert found.host.totals[OCCUPANCY] == Reading(2 * 8192)
+    assert (found.host.ways, found.host.ways_free) == ({0: 11, 1: 11}, {0: 9, 1: 9})
+    assert found.host.cache_bytes == {0: 17301504, 1: 17301504}
+    assert (found.host.closids, found.host.closids_used, found.host.rmids, found.host.rmids_used) == (16, 3, 192, 5)
+    assert before <= found.monotonic <= one.read_at <= time.monotonic()
+    assert 0 < found.sweep_seconds < time.monotonic() - before + 1
+
+
+def test_a_word_instead_of_a_number_is_a_reason_and_the_other_caches_stay(tree, sweeper):
+    group = tree.vm(ONE, llc_occupancy=4096)
+    tree.set(group, OCCUPANCY, "Unavailable", 1)
+    vm = sweeper.sweep().vms[ONE]
+    assert vm.totals[OCCUPANCY] == Reading(None, Missing.UNAVAILABLE)
+    assert vm.caches[0][OCCUPANCY] == Reading(4096)
+    assert vm.totals[TOTAL] == Reading(0)
+
+
+def test_vms_that_come_and_go_are_followed(tree, sweeper):
+    assert sweeper.sweep().vms == {}
+    group = tree.vm(ONE)
+    assert sweeper.sweep().vms.keys() == {ONE}
+    tree.remove(group)
+    assert sweeper.sweep().vms == {}
+    assert not any(ONE in path for path in open_files(tree.root))
+
+
+def test_a_vm_keeps_its_generation_from_sweep_to_sweep_and_into_another_class(tree, sweeper):
+    group = tree.vm(ONE, llc_occupancy=4096)
+    tree.control("vmqos.shared-ways2", "3")
+    first = sweeper.sweep().vms[ONE]
+    group.rename(tree.root / "vmqos.shared-ways2" / "mon_groups" / group.name)
+    second = sweeper.sweep().vms[ONE]
+    assert (first.policy, second.policy) == (None, "shared")
+    assert first.generation == second.generation
+    assert second.totals[OCCUPANCY] == Reading(2 * 4096)
+
+
+def test_a_group_that_was_made_anew_is_another_generation(tree, make_sweeper):
+    sweeper = make_sweeper(tree, keep_open=False)
+    group = tree.vm(ONE)
+    first = sweeper.sweep().vms[ONE].generation
+    # Kept for a moment, so that its inode's number is not given to the next one.
+    group.rename(tree.root / "old")
+    tree.vm(ONE)
+    assert sweeper.sweep().vms[ONE].generation not in ("", first)
+
+
+def test_a_changed_mask_is_seen(tree, sweeper):
+    tree.control("", "1ff")
+    tree.control(f"vmqos.{ONE}", "600")
+    assert sweeper.sweep().vms[ONE].ways == {0: 2, 1: 2}
+    tree.control("", "0ff")
+    tree.control(f"vmqos.{ONE}", "700")
+    assert sweeper.sweep().vms[ONE].ways == {0: 3, 1: 3}
+
+
+def test_a_cache_that_goes_offline_is_gone_from_every_reading(tree, sweeper):
+    group = tree.vm(ONE, llc_occupancy=4096)
+    assert sweeper.sweep().vms[ONE].totals[OCCUPANCY] == Reading(8192)
+    for where in (group, tree.root):
+        tree.remove(where / "mon_data" / "mon_L3_01")
+    assert sweeper.sweep().vms[ONE].totals[OCCUPANCY] == Reading(4096)
+    assert sweeper.sweep().vms[ONE].caches.keys() == {0}
+
+
+def test_nothing_is_open_after_close_and_nothing_between_sweeps_where_nothing_is_kept(tree, make_sweeper):
+    tree.vm(ONE)
+    keeping, other = make_sweeper(tree), make_sweeper(tree, keep_open=False)
+    other.sweep()
+    assert open_files(tree.root) == []
+    keeping.sweep()
+    assert len(open_files(tree.root)) == 2 * 6 + 1
+    keeping.close()
+    assert open_files(tree.root) == []
+    assert keeping.sweep().vms.keys() == {ONE}
+
+
+def test_more_vms_than_files_may_be_open_are_read_all_the_same(tree, make_sweeper, monkeypatch):
+    monkeypatch.setattr("vmqos.telemetry.descriptors.raise_limit", lambda: 13)
+    for uuid in (ONE, TWO, THREE):
+        tree.vm(uuid, llc_occupancy=4096)
+    sweeper = make_sweeper(tree)
+    for _ in range(2):
+        assert {vm.totals[OCCUPANCY] for vm in sweeper.sweep().vms.values()} == {Reading(8192)}
+        assert len([path for path in open_files(tree.root) if "mon_data" in path]) == 12
+
+
+def test_a_reader_that_may_not_read_a_group_says_so_for_that_group(tree, sweeper, monkeypatch):
+    real = os.open
+
+    def refuse(path, *arguments, **options):
+        if ONE in str(path):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    tree.vm(ONE)
+    tree.vm(TWO)
+    found = sweeper.sweep().vms
+    assert found[ONE].totals[TOTAL] == Reading(None, Missing.UNREADABLE)
+    assert found[TWO].totals[TOTAL] == Reading(0)
+
+
+def test_the_lock_of_another_process_delays_a_sweep_and_does_not_prevent_it(tree, sweeper, monkeypatch):
+    monkeypatch.setattr(sweep, "LOCK_PATIENCE", 0.05)
+    tree.vm(ONE)
+    holder = os.open(tree.root, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    assert sweeper.sweep().vms.keys() == {ONE}
+    os.close(holder)
+
+
+def test_the_lock_is_free_while_the_counters_are_read(tree, sweeper, monkeypatch):
+    tree.vm(ONE)
+    locked = []
+    real = sweep.GroupReader.read
+
+    def read(reader):
+        descriptor = os.open(tree.root, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(descriptor)
+        locked.append(reader)
+        return real(reader)
+
+    monkeypatch.setattr(sweep.GroupReader, "read", read)
+    sweeper.sweep()
+    assert len(locked) == 2
+
+
+def test_a_machine_that_only_partitions_has_no_counters(tree, sweeper):
+    tree.remove(tree.root / "mon_data")
+    tree.remove(tree.root / "mon_groups")
+    tree.remove(tree.root / "info" / "L3_MON")
+    found = sweeper.sweep()
+    assert found.vms == {}
+    assert found.host.totals[OCCUPANCY] == Reading(None, Missing.NO_COUNTER)
+    assert (found.host.rmids, found.host.events) == (0, ())
+
+
+def test_a_machine_without_local_bandwidth_says_that_it_has_no_such_counter(tmp_path, make_sweeper):
+    tree = Tree(tmp_path, events=(OCCUPANCY, TOTAL))
+    tree.vm(ONE, mbm_total_bytes=5)
+    vm = make_sweeper(tree).sweep().vms[ONE]
+    assert vm.totals == {OCCUPANCY: Reading(0), TOTAL: Reading(10), LOCAL: Reading(None, Missing.NO_COUNTER)}
+
+
+def test_what_is_not_mounted_is_refused_with_what_mends_it(tmp_path):
+    with pytest.raises(exceptions.MountError):
+        sweep.Sweeper(str(tmp_path)).sweep()
+
+
+def test_files_are_let_go_when_something_else_is_mounted_there(tree, make_sweeper, monkeypatch):
+    tree.vm(ONE)
+    sweeper = make_sweeper(tree)
+    sweeper.sweep()
+    sweeper.let_go_if_unmounted()
+    assert open_files(tree.root)
+    monkeypatch.setattr(sweep, "_identity", lambda root: "another")
+    sweeper.let_go_if_unmounted()
+    assert open_files(tree.root) == []
