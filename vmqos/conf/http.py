@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ``[http]`` section: metrics, the page and the API for those who speak no Unix socket."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup("http", title="Metrics and the page")
+
+OPTIONS = [
+    cfg.StrOpt(
+        "host",
+        default="127.0.0.1",
+        help="The address that the agent answers on over HTTP, without encryption or password. Whoever reaches it may "
+        "read what the agent knows, such as the names of VMs; nothing can be changed through it. For other addresses "
+        "than loopback, the systemd unit has to allow them, too (IPAddressAllow).",
+    ),
+    cfg.PortOpt(
+        "port",
+        default=19177,
+        help="The TCP port; 0 leaves HTTP to the Unix socket ([api] socket). If it is taken, the agent says so in its "
+        "log and does its work without.",
+    ),
+]

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ``[telemetry]`` section: how often counters are read."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup("telemetry", title="Counters")
+
+OPTIONS = [
+    cfg.FloatOpt(
+        "interval",
+        default=2.0,
+        min=0.0,
+        max=3600.0,
+        help="Seconds between two looks at all counters, for the page and for bandwidths. Each look interrupts one CPU "
+        "of each cache for some microseconds a counter. 0 looks only when somebody asks, and remembers nothing.",
+    ),
+    cfg.FloatOpt(
+        "history",
+        default=600.0,
+        min=0.0,
+        max=86400.0,
+        help="How many seconds of each VM's readings are kept for the page. A VM takes 32 bytes for each look.",
+    ),
+    cfg.BoolOpt(
+        "keep_open",
+        default=True,
+        help="Keep the counters' files open from look to look, which is three times cheaper. While they are open, "
+        "umount finds resctrl busy, and umount -l completes with the next look.",
+    ),
+]
