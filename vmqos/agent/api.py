@@ -8,6 +8,7 @@ import grp
 import json
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -19,6 +20,7 @@ from oslo_config import cfg
 
 from vmqos.agent import exceptions, report
 from vmqos.agent.loop import Agent
+from vmqos.agent.page import Site
 from vmqos.openstack import extra_specs
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.version import version
@@ -125,6 +127,7 @@ class Api:
             status = "ok"
         return {
             "status": status,
+            "hostname": socket.gethostname(),
             "version": version(),
             "uptime_seconds": time.monotonic() - agent.started,
             "resctrl": {
@@ -154,7 +157,7 @@ class Server:
         try:
             os.makedirs(os.path.dirname(self._path) or ".", mode=0o755, exist_ok=True)
             self._server = waitress.create_server(
-                Api(agent),
+                Site(Api(agent), conf.api.host_names),
                 unix_socket=self._path,
                 unix_socket_perms=conf.api.socket_mode,
                 threads=2,

@@ -23,4 +23,10 @@ OPTIONS = [
         "can be changed through it.",
     ),
     cfg.StrOpt("socket_group", default=None, help="The group that the socket belongs to; the agent's own if unset."),
+    cfg.ListOpt(
+        "host_names",
+        default=[],
+        help="Names under which browsers and other clients may ask for the agent, beside localhost, this host's own "
+        "name, and addresses. Other names are refused, for they may be a trick of a web page (DNS rebinding).",
+    ),
 ]

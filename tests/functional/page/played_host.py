@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host that a test makes up: what the agent's API would answer, to be put behind the page's real application."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs
+
+import waitress
+
+from vmqos.agent.page import Site
+
+WAY = 1_572_864
+MIB = 1 << 20
+
+
+@dataclass
+class PlayedHost:
+    """A machine with L3 caches of 11 ways, each VM on all of them.
+
+    :ivar broken: paths that are answered by an error, with its status and text.
+    :ivar asked: the paths that were asked for.
+    """
+
+    caches: int = 2
+    ways: int = 11
+    vms: list[dict[str, Any]] = field(default_factory=list)
+    broken: dict[str, tuple[str, str]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    missing: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def add(self, name: str, ways: int = 0, policy: str = "exclusive", **changes: Any) -> dict[str, Any]:
+        """A VM; an exclusive one takes the lowest ways that are free."""
+        identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{len(self.vms)}.{name[:40]}"))
+        group, masks = "", {}
+        if ways and policy == "exclusive":
+            lowest = sum(vm["ways_requested"] or 0 for vm in self.vms if vm["masks"] and vm["policy"] == "exclusive")
+            group, mask = f"vmqos.{identity}", ((1 << ways) - 1) << lowest
+        elif ways:
+            group, mask = f"vmqos.shared-ways{ways}", ((1 << ways) - 1) << (self.ways - ways - 1)
+        if ways:
+            masks = {str(cache): f"{mask:x}" for cache in range(self.caches)}
+        vm = {
+            "uuid": identity,
+            "name": f"instance-{len(self.vms) + 1:08x}",
+            "instance_name": name,
+            "flavor": f"c2.cache{ways}" if ways else "m1.small",
+            "project": "8d1f2ad9c0de4b6b8d1f2ad9c0de4b6b",
+            "state": "kept" if ways else "none",
+            "reason": "",
+            "policy": policy if ways or changes.get("ways_requested") else None,
+            "ways_requested": ways or None,
+            "masks": masks,
+            "group": group,
+            "monitoring_group": None if policy == "exclusive" and ways else f"mon_groups/vmqos.{identity}",
+            "unmonitored_reason": "",
+            "tasks": 9,
+            "tasks_in_place": 9,
+            "pid": 4000 + len(self.vms),
+            "caches": list(range(self.caches)),
+            "since": time.time() - 4000,
+            "last_error": None,
+            "retry_in": None,
+        } | changes
+        self.vms.append(vm)
+        return vm
+
+    def remove(self, vm: dict[str, Any]) -> None:
+        """The VM ends."""
+        self.vms.remove(vm)
+
+    def serve(self, environ: dict[str, Any], start_response: Callable[..., object]) -> list[bytes]:
+        """WSGI, as the agent's API."""
+        path = environ["PATH_INFO"]
+        self.asked.append(path)
+        status, body = "200 OK", self._answer(path, parse_qs(environ.get("QUERY_STRING", "")))
+        if path in self.broken:
+            status, text = self.broken[path]
+            body = {"error": text}
+        elif body is None:
+            status, body = "404 Not Found", {"error": "there is nothing here"}
+        content = json.dumps(body).encode()
+        start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(content)))])
+        return [content]
+
+    def _answer(self, path: str, query: dict[str, list[str]]) -> Any:
+        if path == "/v1/vms":
+            return {"vms": self.vms}
+        if path == "/v1/caches":
+            return {"caches": [self._cache(cache) for cache in range(self.caches)]}
+        if path == "/v1/capabilities":
+            return {"num_closids": 16, "caches": {}, "bandwidths": {}, "monitoring": {"num_rmids": 224, "events": []}}
+        if path == "/v1/health":
+            return self._health()
+        if path == "/v1/telemetry":
+            now = float(int(time.time()))
+            return {"taken_at": now, "interval": 1.0, "vms": {vm["uuid"]: self._reading(vm, now) for vm in self.vms}}
+        if path == "/v1/telemetry/history":
+            return self._history(int(query["seconds"][0]))
+        return None
+
+    def _health(self) -> Any:
+        states = [vm["state"] for vm in self.vms]
+        return {
+            "status": "degraded" if {"pending", "degraded"} & set(states) else "ok",
+            "hostname": "compute-7",
+            "version": "1.4.0",
+            "uptime_seconds": 93784.0,
+            "resctrl": {"path": "/sys/fs/resctrl", "mounted": True, "error": None, "simulated": False},
+            "libvirt": {"uri": "qemu:///system", "connected": True, "error": None, "unanswered": None},
+            "passes": 93000,
+            "last_pass_ms": 4.2,
+            "last_error": None,
+            "vms": {state: states.count(state) for state in ("kept", "pending", "degraded", "none")},
+        }
+
+    def _cache(self, cache: int) -> Any:
+        every, held = (1 << self.ways) - 1, 0
+        groups = []
+        for vm in self.vms:
+            if vm["group"] and vm["group"] not in [group["name"] for group in groups]:
+                exclusive = vm["policy"] == "exclusive"
+                mask = int(vm["masks"][str(cache)], 16)
+                held |= mask if exclusive else 0
+                groups.append(
+                    {
+                        "name": vm["group"],
+                        "owner": "vm" if exclusive else "class",
+                        "mask": f"{mask:x}",
+                        "mode": "shareable",
+                        "vm": vm["uuid"] if exclusive else None,
+                        "vm_name": vm["instance_name"] if exclusive else None,
+                    }
+                )
+        rest = {"name": "", "owner": "default", "mask": f"{every & ~held:x}", "mode": "shareable"}
+        groups.insert(0, {**rest, "vm": None, "vm_name": None})
+        free = max(0, self.ways - held.bit_count() - 4)
+        return {
+            "resource": "L3",
+            "id": cache,
+            "cbm_mask": f"{every:x}",
+            "ways": self.ways,
+            "way_bytes": WAY,
+            "size_bytes": WAY * self.ways,
+            "shareable_bits": f"{3 << (self.ways - 2):x}",
+            "reserved": "0",
+            "cpus": f"{cache * 16}-{cache * 16 + 15}",
+            "free_ways": free,
+            "largest_free_run": free,
+            "groups": groups,
+        }
+
+    def _reading(self, vm: dict[str, Any], now: float) -> Any:
+        occupancy, total, local = self._played(vm, now)
+        share = {"llc_occupancy": occupancy // self.caches, "mbm_total_bytes": 10**12, "mbm_local_bytes": 10**11}
+        missing = self.missing.get(vm["uuid"], {})
+        share = {event: None if event in missing else value for event, value in share.items()}
+        unknown = "mbm_total_bytes" in missing
+        return {
+            "group": vm["group"],
+            "policy": vm["policy"],
+            "ways": {cache: int(mask, 16).bit_count() for cache, mask in vm["masks"].items()},
+            "allocated_bytes": self._allocated(vm),
+            "caches": {str(cache): share for cache in range(self.caches)},
+            "totals": share | {"llc_occupancy": None if "llc_occupancy" in missing else occupancy},
+            "missing": missing,
+            "rates": {"total": None, "local": None, "remote": None}
+            if unknown
+            else {"total": total, "local": local, "remote": total - local},
+        }
+
+    def _allocated(self, vm: dict[str, Any]) -> int | None:
+        return sum(int(mask, 16).bit_count() for mask in vm["masks"].values()) * WAY or None
+
+    def _played(self, vm: dict[str, Any], when: float) -> tuple[int, float, float]:
+        """Occupancy in bytes, total and local bandwidth: another wave for each VM."""
+        number = self.vms.index(vm)
+        phase = when / (40 + 11 * (number % 7)) + number
+        share = 0.55 + 0.4 * math.sin(phase) + 0.05 * math.sin(7 * phase)
+        total = (0.2 + share) * 300 * MIB * (1 + number % 5) / (1 + number % 3)
+        return int(share * (self._allocated(vm) or 4 * MIB)), total, total * (0.6 + 0.3 * math.sin(phase / 3))
+
+    def _history(self, seconds: int) -> Any:
+        now = int(time.time())
+        times = [float(when) for when in range(now - seconds + 1, now + 1)]
+        vms = {}
+        for vm in self.vms:
+            played = [self._played(vm, when) for when in times]
+            missing = self.missing.get(vm["uuid"], {})
+            series = {
+                "llc_occupancy": [one[0] for one in played],
+                "total": [one[1] for one in played],
+                "local": [one[2] for one in played],
+                "remote": [one[1] - one[2] for one in played],
+            }
+            names = {"llc_occupancy": ["llc_occupancy"], "mbm_total_bytes": ["total", "local", "remote"]}
+            for name in (name for event in missing for name in names.get(event, [])):
+                series[name] = [None] * len(times)
+            vms[vm["uuid"]] = series
+        return {"interval": 1.0, "times": times, "vms": vms}
+
+
+@contextlib.contextmanager
+def serving(host: PlayedHost, port: int = 0) -> Iterator[int]:
+    """Serve the page of a host on loopback while the block runs; the port."""
+    logging.getLogger("waitress").setLevel(logging.ERROR)
+    server = waitress.create_server(Site(host.serve), host="127.0.0.1", port=port, threads=4)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield server.effective_port
+    finally:
+        server.task_dispatcher.shutdown()
+        server.trigger.pull_trigger(server.close)
+        thread.join(10)

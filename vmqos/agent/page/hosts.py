@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""To which names the agent answers.
+
+A web page somewhere can have its own name resolve to this machine, and so read in the name's origin what the agent
+says (DNS rebinding). Such a request carries that name. Addresses can't be rebound, nor can names that nobody else
+decides about.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Collection
+
+LOCAL = frozenset({"localhost", "vmqos-agent"})
+"""``vmqos-agent`` is what the command ``vmqos`` asks for over the Unix socket."""
+
+_HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]]*))(?::[0-9]{0,5})?", re.ASCII)
+
+
+def own_names() -> frozenset[str]:
+    """What this machine calls itself."""
+    name = socket.gethostname().lower()
+    return frozenset({name, name.partition(".")[0]} - {""})
+
+
+def is_ours(host: str | None, names: Collection[str]) -> bool:
+    """Whether the value of a ``Host`` header is an address, or one of these names in lower case.
+
+    :param host: ``None`` without such a header: browsers always send one.
+    """
+    if host is None:
+        return True
+    parts = _HOST.fullmatch(host.strip())
+    if parts is None:
+        return False
+    if parts["address"]:
+        return _is_address(parts["address"])
+    name = parts["name"].lower().removesuffix(".")
+    return name in names or _is_address(name)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What needs somebody's attention: what the agent lacks, and VMs that do not have what they were promised.
+
+import { keyed, make, setAttribute, setText, show } from "./dom.js";
+import { count, duration, moment, visible } from "./format.js";
+import { nameOf } from "./lanes.js";
+
+/** What a VM's flavor asks for. */
+export function asked(vm) {
+  if (vm.ways_requested === null) return "nothing";
+  return `${count(vm.ways_requested, "way")}${vm.policy ? `, ${visible(vm.policy)}` : ""}`;
+}
+
+const ORDER = ["failing", "degraded", "pending"];
+
+/** Everything to be shown, the most urgent first. Pure. */
+export function problems({ health, vms, errors }, now) {
+  const found = [];
+  const host = (name, text) => found.push({ key: name, level: "failing", name, text: visible(text), facts: "" });
+  if (health?.resctrl.error) host("resctrl", health.resctrl.error);
+  if (health && (health.libvirt.error || !health.libvirt.connected)) {
+    host("libvirt", health.libvirt.error || "not connected");
+  }
+  for (const [name, text] of Object.entries(errors)) {
+    if (text !== health?.resctrl.error) host(name, text);
+  }
+  for (const vm of vms) {
+    if (vm.state !== "pending" && vm.state !== "degraded") continue;
+    found.push({
+      key: vm.uuid,
+      level: vm.state,
+      name: nameOf(vm),
+      uuid: vm.uuid,
+      text: visible(vm.reason),
+      error: vm.last_error ? visible(vm.last_error) : "",
+      facts: factsOf(vm, now),
+      since: vm.since,
+    });
+  }
+  return found.sort((one, other) => ORDER.indexOf(one.level) - ORDER.indexOf(other.level) || one.since - other.since);
+}
+
+function factsOf(vm, now) {
+  const facts = [];
+  if (vm.ways_requested !== null) facts.push(`asks for ${asked(vm)}`);
+  facts.push(`since ${moment(vm.since)} (${duration(now - vm.since)})`);
+  if (vm.retry_in !== null) facts.push(`next try in ${duration(vm.retry_in)}`);
+  return facts.join(" · ");
+}
+
+export class Attention {
+  /**
+   * @param list holds an item a problem.
+   * @param calm says that there is none.
+   * @param open called with the UUID of the VM that a user chose.
+   */
+  constructor(list, calm, open) {
+    this.list = list;
+    this.calm = calm;
+    this.open = open;
+  }
+
+  update(found, vms) {
+    const promised = vms.filter((vm) => vm.state === "kept").length;
+    const text = promised ? `Nothing. ${count(promised, "promise")} kept.` : "Nothing.";
+    setText(this.calm, text);
+    show(this.calm, !found.length);
+    keyed(this.list, found, {
+      key: (problem) => problem.key,
+      create: (problem) => this.#item(problem),
+      update: (item, problem) => {
+        const [badge, name, reason, error, facts] = item.children;
+        setAttribute(item, "data-level", problem.level);
+        setAttribute(badge, "data-level", problem.level);
+        setText(badge, problem.level);
+        setText(name.firstChild, problem.name);
+        setText(reason, problem.text);
+        setText(error, problem.error ?? "");
+        show(error, Boolean(problem.error));
+        setText(facts, problem.facts);
+      },
+      otherwise: document.getElementById("attention-title"),
+    });
+  }
+
+  #item(problem) {
+    const name = problem.uuid
+      ? make("button", { type: "button", class: "link" }, make("bdi"))
+      : make("strong", {}, make("bdi"));
+    if (problem.uuid) name.addEventListener("click", () => this.open(problem.uuid));
+    return make(
+      "li",
+      {},
+      make("span", { class: "badge" }),
+      name,
+      make("p", { class: "reason" }),
+      make("p", { class: "error" }),
+      make("p", { class: "dim" }),
+    );
+  }
+}

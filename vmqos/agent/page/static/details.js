@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything about one VM.
+
+import { asked } from "./attention.js";
+import { Chart } from "./chart.js";
+import { keyed, make, setText } from "./dom.js";
+import { duration, moment, rate, size, visible, why } from "./format.js";
+
+const EVENTS = { llc_occupancy: "Occupancy", mbm_total_bytes: "Bandwidth", mbm_local_bytes: "Local bandwidth" };
+
+/** The VM's fields as pairs of title and text; those that say nothing are left out. Pure. */
+export function fieldsOf(vm, reading, now) {
+  const fields = [
+    ["State", `${visible(vm.state)} since ${moment(vm.since)} (${duration(now - vm.since)})`],
+    ["Reason", visible(vm.reason)],
+    ["UUID", visible(vm.uuid)],
+    ["libvirt name", visible(vm.name)],
+    ["Flavor", visible(vm.flavor)],
+    ["Project", visible(vm.project)],
+    ["Asks for", asked(vm)],
+    ["Masks", byCache(vm.masks, visible)],
+    ["Can run on", vm.caches.map((cache) => `cache ${cache}`).join(", ")],
+    ["Control group", vm.group ? visible(vm.group) : "the default group"],
+    ["Monitored by", monitoring(vm)],
+    ["Tasks in place", `${vm.tasks_in_place} of ${vm.tasks}`],
+    ["Main process", String(vm.pid)],
+    ["Last error", vm.last_error ? visible(vm.last_error) : ""],
+    ["Next try", vm.retry_in === null ? "" : `in ${duration(vm.retry_in)}`],
+  ];
+  if (reading) {
+    const held = Object.entries(reading.caches).map(([cache, events]) => [cache, events.llc_occupancy ?? null]);
+    fields.push(["Occupancy by cache", byCache(Object.fromEntries(held), (value) => (value === null ? "no value" : size(value)))]);
+    if (reading.rates?.local !== null && reading.rates?.local !== undefined) {
+      fields.push(["Bandwidth now", `${rate(reading.rates.local)} local, ${rate(reading.rates.remote ?? 0)} remote`]);
+    }
+    for (const [event, reason] of Object.entries(reading.missing ?? {})) {
+      fields.push([`No value: ${visible(EVENTS[event] ?? event)}`, why(reason)]);
+    }
+  }
+  return fields.filter(([, text]) => text);
+}
+
+function byCache(values, told) {
+  return Object.entries(values).map(([cache, value]) => `${cache}: ${told(value)}`).join(", ");
+}
+
+function monitoring(vm) {
+  if (vm.monitoring_group) return visible(vm.monitoring_group);
+  if (vm.unmonitored_reason) return `nothing: ${visible(vm.unmonitored_reason)}`;
+  return vm.group ? "its control group" : "nothing";
+}
+
+export class Details {
+  constructor() {
+    this.fields = make("dl");
+    this.occupancy = new Chart("Cache occupancy", [["llc_occupancy", "occupancy"]], size);
+    this.bandwidth = new Chart("Memory bandwidth", [["total", "total"], ["local", "local"], ["remote", "remote"]], rate);
+    const charts = make("div", { class: "charts" }, this.occupancy.element, this.bandwidth.element);
+    this.element = make("div", { class: "detail" }, charts, this.fields);
+  }
+
+  update({ vm, reading, history, now }) {
+    this.occupancy.draw(history, vm.uuid, reading?.allocated_bytes ?? null);
+    this.bandwidth.draw(history, vm.uuid, null);
+    keyed(this.fields, fieldsOf(vm, reading, now), {
+      key: ([title]) => title,
+      create: ([title]) => make("div", {}, make("dt", {}, title), make("dd", {}, make("bdi"))),
+      update: (element, [, text]) => setText(element.lastChild.firstChild, text),
+    });
+  }
+}

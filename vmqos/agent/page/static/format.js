@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values as people read them. Pure.
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+/** Bytes in the largest binary unit that keeps the number above 1, such as "1.5 MiB". */
+export function size(bytes) {
+  let unit = 0;
+  while (bytes >= 1023.95 && unit < UNITS.length - 1) {
+    bytes /= 1024;
+    unit += 1;
+  }
+  const digits = unit === 0 || bytes >= 99.95 ? 0 : 1;
+  return `${bytes.toFixed(digits).replace(/\.0$/, "")} ${UNITS[unit]}`;
+}
+
+/** Bytes a second. */
+export function rate(bytes) {
+  return `${size(bytes)}/s`;
+}
+
+/** Seconds in the two largest units, such as "2 h 5 min". */
+export function duration(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  const parts = [
+    [Math.floor(whole / 86400), "d"],
+    [Math.floor(whole / 3600) % 24, "h"],
+    [Math.floor(whole / 60) % 60, "min"],
+    [whole % 60, "s"],
+  ];
+  while (parts.length > 1 && !parts[0][0]) parts.shift();
+  return parts.slice(0, 2).filter(([number]) => number).map(([number, unit]) => `${number} ${unit}`).join(" ") || "0 s";
+}
+
+/** A moment, given in seconds since 1970, as this browser's clock shows it; with its day where it is another one. */
+export function moment(seconds, now = new Date()) {
+  const date = new Date(seconds * 1000);
+  const time = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  return date.toDateString() === now.toDateString() ? time : `${date.toLocaleDateString()} ${time}`;
+}
+
+/**
+ * A stranger's text with every character that is not plainly seen written as an escape: control and format characters,
+ * direction marks, line breaks, and every blank but the ordinary one.
+ */
+export function visible(text) {
+  return String(text).replace(
+    /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu,
+    (character) => `\\u{${character.codePointAt(0).toString(16)}}`,
+  );
+}
+
+/** A noun with its number: "1 way", "2 ways". */
+export function count(number, noun) {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** The numbers of the ways in a mask, highest first. */
+export function waysOf(mask) {
+  const bits = BigInt(`0x${mask || "0"}`);
+  const found = [];
+  for (let way = bits.toString(2).length - 1; way >= 0; way -= 1) {
+    if ((bits >> BigInt(way)) & 1n) found.push(way);
+  }
+  return found;
+}
+
+/** How many ways on which cache: "2" where it is the same on all, "0:2 1:4" where not, "" for none. */
+export function waysByCache(masks) {
+  const counts = Object.entries(masks).map(([cache, mask]) => [cache, waysOf(mask).length]);
+  if (new Set(counts.map(([, number]) => number)).size <= 1) return counts.length ? String(counts[0][1]) : "";
+  return counts.map(([cache, number]) => `${cache}:${number}`).join(" ");
+}
+
+const WHY = {
+  unavailable: "the hardware has no valid value now",
+  error: "the hardware or the kernel failed",
+  unassigned: "no hardware counter is assigned to the VM",
+  "no-counter": "this machine does not count it",
+  unreadable: "the agent may not read it",
+  vanished: "its group went away",
+  "not-monitored": "the VM is in no group that is monitored",
+  "no-previous": "there is no earlier reading",
+  "went-back": "the counter began anew",
+};
+
+/** Why there is no number, in a few words. */
+export function why(reason) {
+  return WHY[reason] ?? visible(reason);
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The last ten minutes of every VM's counters. Pure.
+
+export const WINDOW = 600;
+
+export const SERIES = ["llc_occupancy", "total", "local", "remote"];
+
+/** Samples in the order of their times; a series of a VM has one value, or null, for each time. */
+export class History {
+  constructor() {
+    this.interval = 1;
+    this.times = [];
+    this.vms = new Map();
+  }
+
+  /** The time of the last sample; 0 without one. */
+  get latest() {
+    return this.times.at(-1) ?? 0;
+  }
+
+  /** Begin anew with what the agent remembers. */
+  load(answer) {
+    this.interval = answer.interval;
+    this.times = [...answer.times];
+    this.vms = new Map(
+      Object.entries(answer.vms).map(([uuid, series]) => [
+        uuid,
+        Object.fromEntries(SERIES.map((name) => [name, [...(series[name] ?? this.times.map(() => null))]])),
+      ]),
+    );
+  }
+
+  /** Add a sample, if it is a new one. */
+  append(telemetry) {
+    this.interval = telemetry.interval;
+    if (telemetry.taken_at <= this.latest) return;
+    for (const uuid of this.vms.keys()) {
+      if (!(uuid in telemetry.vms)) this.vms.delete(uuid);
+    }
+    for (const [uuid, vm] of Object.entries(telemetry.vms)) {
+      if (!this.vms.has(uuid)) {
+        this.vms.set(uuid, Object.fromEntries(SERIES.map((name) => [name, this.times.map(() => null)])));
+      }
+      const series = this.vms.get(uuid);
+      series.llc_occupancy.push(vm.totals.llc_occupancy ?? null);
+      for (const name of ["total", "local", "remote"]) series[name].push(vm.rates?.[name] ?? null);
+    }
+    this.times.push(telemetry.taken_at);
+    this.#trim();
+  }
+
+  #trim() {
+    const old = this.times.findIndex((time) => time >= this.latest - WINDOW);
+    if (old <= 0) return;
+    this.times.splice(0, old);
+    for (const series of this.vms.values()) {
+      for (const name of SERIES) series[name].splice(0, old);
+    }
+  }
+
+  /** The values of one VM's series; empty for a VM that was never counted. */
+  values(uuid, name) {
+    return this.vms.get(uuid)?.[name] ?? [];
+  }
+
+  /** The greatest value of a series over all VMs; 0 without any. */
+  greatest(name) {
+    let found = 0;
+    for (const series of this.vms.values()) {
+      for (const value of series[name]) if (value > found) found = value;
+    }
+    return found;
+  }
+}
+
+/**
+ * A series as runs of [time, value] points without gaps: at most `most` points in the window, each the mean of the
+ * samples in one slot of time. Slots are cut by the clock, so that a point stays what it was while time goes on. A slot
+ * whose samples have no value ends a run, and so does a pause in the samples.
+ */
+export function runs(times, values, interval, most) {
+  const slot = Math.max(interval, 0.1) * Math.ceil(WINDOW / most / Math.max(interval, 0.1));
+  const found = [];
+  let run = null;
+  let before = -Infinity;
+  let index = 0;
+  while (index < values.length) {
+    const number = Math.floor(times[index] / slot);
+    let sum = 0;
+    let count = 0;
+    let last = times[index];
+    for (; index < values.length && Math.floor(times[index] / slot) === number; index += 1) {
+      last = times[index];
+      if (values[index] !== null) {
+        sum += values[index];
+        count += 1;
+      }
+    }
+    if (count && (!run || last - before > 2.5 * slot)) {
+      run = [];
+      found.push(run);
+    }
+    if (count) run.push([last, sum / count]);
+    else run = null;
+    before = last;
+  }
+  return found;
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host in a line: its health, versions, caches, and what is left of CLOSIDs and RMIDs.
+
+import { keyed, make, setText } from "./dom.js";
+import { count, duration, size, visible } from "./format.js";
+
+/** The facts as pairs of title and text. Pure. */
+export function factsOf({ health, caches, capabilities, vms, telemetry }) {
+  const facts = [];
+  if (health) {
+    facts.push(["Agent", `${visible(health.version)}, up ${duration(health.uptime_seconds)}`]);
+    facts.push(["Last pass", `${health.last_pass_ms.toFixed(health.last_pass_ms < 10 ? 1 : 0)} ms`]);
+    const kind = health.resctrl.simulated ? "simulated" : health.resctrl.mounted ? "the kernel's" : "not mounted";
+    facts.push(["resctrl", kind]);
+    facts.push(["libvirt", health.libvirt.connected ? "connected" : "not connected"]);
+  }
+  if (caches.length) facts.push(["Caches", cachesOf(caches)]);
+  if (capabilities) {
+    const groups = Math.max(0, ...caches.map((cache) => cache.groups.length));
+    facts.push(["CLOSIDs", `${groups} of ${capabilities.num_closids} in use`]);
+    const monitoring = capabilities.monitoring;
+    const used = telemetry?.host?.rmids_used ?? groups + vms.filter((vm) => vm.monitoring_group).length;
+    facts.push(["RMIDs", monitoring ? `${used} of ${monitoring.num_rmids} in use` : "nothing is monitored"]);
+  }
+  return facts;
+}
+
+function cachesOf(caches) {
+  const kinds = new Map();
+  for (const cache of caches) {
+    const kind = `${visible(cache.resource)}, ${count(cache.ways, "way")}${cache.size_bytes ? `, ${size(cache.size_bytes)}` : ""}`;
+    kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
+  }
+  return [...kinds].map(([kind, number]) => (number > 1 ? `${number} × ${kind} each` : kind)).join("; ");
+}
+
+/** Show them in a description list. */
+export function update(list, state) {
+  keyed(list, factsOf(state), {
+    key: ([title]) => title,
+    create: ([title]) => make("div", {}, make("dt", {}, title), make("dd")),
+    update: (element, [, text]) => setText(element.lastChild, text),
+  });
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the groups of a cache are laid out as a picture. Pure.
+
+import { count, visible, waysOf } from "./format.js";
+
+const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const DIGITS = "123456789";
+const ORDER = ["vm", "class", "foreign", "default", "nobody"];
+
+/** The name of a VM, as its user sees it. */
+export function nameOf(vm) {
+  return visible(vm.instance_name || vm.name);
+}
+
+/**
+ * Symbols and colours of VMs and classes: a group that has one keeps it for as long as the page is open, so that nothing
+ * changes its colour because another VM came or went. At first they are given out in the order of the names, as
+ * `vmqos cache show` does.
+ */
+export class Numbers {
+  #given = { vm: new Map(), class: new Map() };
+
+  /** Give every group of these a number; the numbers of groups that went can be given again. */
+  update(groups, labels) {
+    for (const owner of Object.keys(this.#given)) {
+      const given = this.#given[owner];
+      const names = [...new Set(groups.filter((group) => group.owner === owner).map((group) => group.name))];
+      for (const name of given.keys()) if (!names.includes(name)) given.delete(name);
+      const taken = new Set(given.values());
+      let next = 0;
+      for (const name of names.sort((one, other) => compare(labels.get(one), labels.get(other)))) {
+        if (given.has(name)) continue;
+        while (taken.has(next)) next += 1;
+        given.set(name, next);
+        taken.add(next);
+      }
+    }
+  }
+
+  /** The number of a VM's or a class's group; undefined for any other. */
+  of(group) {
+    return this.#given[group.owner]?.get(group.name);
+  }
+
+  /** The symbol and the CSS class of a group. */
+  look(group) {
+    const number = this.of(group);
+    if (group.owner === "vm" && number !== undefined) {
+      return { symbol: LETTERS[number % LETTERS.length], style: `vm colour-${number % 12} pattern-${number % 4}` };
+    }
+    if (group.owner === "class" && number !== undefined) {
+      return { symbol: DIGITS[number % DIGITS.length], style: "class" };
+    }
+    return { symbol: { foreign: "#", default: "=" }[group.owner] ?? "-", style: group.owner };
+  }
+}
+
+/** Names in the order that people expect. */
+export function compare(one, other) {
+  return one.localeCompare(other, undefined, { numeric: true, sensitivity: "base" });
+}
+
+/** What each group of these caches is called, by its name; `vms` are the running VMs. */
+export function labelsOf(caches, vms) {
+  const labels = new Map();
+  const known = new Map(vms.map((vm) => [vm.uuid, nameOf(vm)]));
+  for (const group of caches.flatMap((cache) => cache.groups)) {
+    if (group.owner === "vm") {
+      labels.set(group.name, known.get(group.vm) ?? visible(group.vm_name ?? `gone: ${group.name}`));
+    } else if (group.owner === "class") {
+      const members = vms.filter((vm) => vm.group === group.name).length;
+      labels.set(group.name, `class ${visible(group.name.replace(/^vmqos\.shared-/, ""))}, ${count(members, "VM")}`);
+    } else {
+      labels.set(group.name, group.owner === "default" ? "default group" : visible(group.name));
+    }
+  }
+  return labels;
+}
+
+/**
+ * The groups of a cache that hold ways there, the most particular first; last, ways that no group holds.
+ *
+ * A VM that can't run on this cache has a group that follows the default one, and is left out.
+ */
+export function entriesOf(cache, vms) {
+  const elsewhere = new Set(
+    vms.filter((vm) => Object.keys(vm.masks).length && !(String(cache.id) in vm.masks)).map((vm) => vm.group),
+  );
+  const entries = cache.groups
+    .filter((group) => group.owner !== "vm" || !elsewhere.has(group.name))
+    .map((group) => ({ ...group, ways: waysOf(group.mask) }));
+  const held = new Set(cache.groups.flatMap((group) => waysOf(group.mask)));
+  const free = waysOf(cache.cbm_mask).filter((way) => !held.has(way));
+  if (free.length) entries.push({ name: "-", owner: "nobody", ways: free, mask: "" });
+  return entries.sort(
+    (one, other) => ORDER.indexOf(one.owner) - ORDER.indexOf(other.owner) || (other.ways[0] ?? -1) - (one.ways[0] ?? -1),
+  );
+}
+
+/**
+ * The entries in as few lines as possible, so that no way is in two entries of a line. Groups that share no way come
+ * first: in a cache whose promises are kept they fill the first line.
+ */
+export function lanes(entries) {
+  const found = [];
+  const classes = (entry) => entry.owner === "class";
+  for (const entry of [...entries.filter((one) => !classes(one)), ...entries.filter(classes)]) {
+    let lane = found.find((one) => !entry.ways.some((way) => one.taken.has(way)));
+    if (!lane) {
+      lane = { entries: [], taken: new Set() };
+      found.push(lane);
+    }
+    lane.entries.push(entry);
+    for (const way of entry.ways) lane.taken.add(way);
+  }
+  return found.map((lane) => lane.entries);
+}
+
+/** Ways, highest first, as runs of neighbours: [[highest, how many], ...]. */
+export function pieces(ways) {
+  const found = [];
+  for (const way of ways) {
+    const last = found.at(-1);
+    if (last && last[0] - last[1] === way) last[1] += 1;
+    else found.push([way, 1]);
+  }
+  return found;
+}
+
+/** The exclusive VMs whose ways another group holds, too: what must never be. */
+export function overlaps(entries) {
+  const found = [];
+  entries.forEach((entry, index) => {
+    for (const other of entries.slice(index + 1)) {
+      const both = entry.ways.filter((way) => other.ways.includes(way));
+      if (entry.owner === "vm" && other.owner !== "nobody" && both.length) found.push({ entry, other, ways: both });
+    }
+  });
+  return found;
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page's loop: ask the agent, show what it says, say so when it does not answer.
+
+import { Silent, askAll } from "./agent.js";
+import { Attention, problems } from "./attention.js";
+import { setAttribute, setText, show } from "./dom.js";
+import { moment, visible } from "./format.js";
+import { History, WINDOW } from "./history.js";
+import * as host from "./host.js";
+import { Numbers } from "./lanes.js";
+import { changes, tell } from "./news.js";
+import { VmTable } from "./vmtable.js";
+import { WayMap, markGroups } from "./waymap.js";
+
+const QUESTIONS = {
+  health: "v1/health",
+  vms: "v1/vms",
+  caches: "v1/caches",
+  capabilities: "v1/capabilities",
+  telemetry: "v1/telemetry",
+};
+
+/** Milliseconds between two looks, at the least: people can't follow more. */
+const PAUSE = 2000;
+
+/** Milliseconds between two tries while the agent does not answer. */
+const PATIENT_PAUSE = 4000;
+
+const part = (id) => document.getElementById(id);
+const numbers = new Numbers();
+const history = new History();
+const table = new VmTable(part("vms"), { none: part("no-vms"), number: part("vms-count"), find: part("find") }, numbers);
+const open = (uuid) => table.open(uuid);
+const map = new WayMap(part("ways"), part("no-ways"), numbers, open);
+const attention = new Attention(part("attention"), part("calm"), open);
+
+let before = null;
+let answered = null;
+let timer = 0;
+let paused = false;
+let busy = false;
+
+async function look() {
+  if (busy) return;
+  busy = true;
+  clearTimeout(timer);
+  try {
+    const answers = await askAll(QUESTIONS);
+    await remember(answers.telemetry.value);
+    answered = Date.now() / 1000;
+    setText(part("time"), moment(answered));
+    show(part("freshness"), true);
+    hearAgain();
+    render(answers);
+  } catch (error) {
+    if (!(error instanceof Silent)) throw error;
+    fallSilent(error);
+  } finally {
+    busy = false;
+    if (!paused && !document.hidden) timer = setTimeout(look, pause());
+  }
+}
+
+function pause() {
+  return part("silence").hidden ? Math.max(PAUSE, history.interval * 1000) : PATIENT_PAUSE;
+}
+
+/** Keep the sample; ask for the whole history where samples were missed: at the start, and after a pause. */
+async function remember(telemetry) {
+  if (!telemetry) return;
+  if (telemetry.taken_at - history.latest > 3 * (PAUSE / 1000 + telemetry.interval)) {
+    const past = await askAll({ history: `v1/telemetry/history?seconds=${WINDOW}` });
+    if (past.history.value) history.load(past.history.value);
+  }
+  history.append(telemetry);
+}
+
+function render(answers) {
+  const errors = {};
+  const value = (name, otherwise) => {
+    if (answers[name].error) errors[name] = answers[name].error;
+    return answers[name].value ?? otherwise;
+  };
+  const now = Date.now() / 1000;
+  const health = value("health", null);
+  const vms = value("vms", { vms: [] }).vms;
+  const caches = value("caches", { caches: [] }).caches;
+  const capabilities = value("capabilities", null);
+  const telemetry = answers.telemetry.value ?? null;
+  const readings = telemetry?.vms ?? {};
+
+  const found = problems({ health, vms, errors }, now);
+  attention.update(found, vms);
+  host.update(part("host"), { health, caches, capabilities, vms, telemetry });
+  map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null);
+  table.update({ vms, readings, history, now });
+  setText(part("counters"), told(telemetry, answers.telemetry.error));
+  show(part("counters"), vms.length > 0 || !telemetry);
+  show(part("finder"), vms.length > 0);
+
+  setText(part("host-name"), visible(health?.hostname ?? location.hostname));
+  setText(part("health"), health?.status ?? "unknown");
+  setAttribute(part("health"), "data-level", health?.status ?? "failing");
+  document.title = `${found.length ? `(${found.length}) ` : ""}${visible(health?.hostname ?? location.hostname)} · vmqos`;
+  tell(part("news"), before ? changes(before, vms) : []);
+  before = vms;
+}
+
+function told(telemetry, error) {
+  if (!telemetry) return `No counters: ${visible(error ?? "the agent has none")}.`;
+  return (
+    `Counters every ${telemetry.interval} s. ` +
+    "Lines show the last ten minutes; all VMs' occupancies have one scale, and all their bandwidths. " +
+    "A dashed line is what a VM was promised."
+  );
+}
+
+function fallSilent(error) {
+  const since = answered ? ` What you see is of ${moment(answered)}.` : "";
+  const text = `The agent does not answer (${error.message}).${since} Trying again every ${PATIENT_PAUSE / 1000} s.`;
+  setText(part("silence"), text);
+  show(part("silence"), true);
+  document.body.classList.add("stale");
+  setText(part("health"), "no answer");
+  setAttribute(part("health"), "data-level", "failing");
+  document.title = "(!) vmqos does not answer";
+}
+
+function hearAgain() {
+  if (!part("silence").hidden && before) tell(part("news"), ["The agent answers again"]);
+  show(part("silence"), false);
+  document.body.classList.remove("stale");
+}
+
+part("pause").addEventListener("click", () => {
+  paused = !paused;
+  setAttribute(part("pause"), "aria-pressed", String(paused));
+  if (paused) clearTimeout(timer);
+  else look();
+});
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && !paused) look();
+});
+markGroups(part("ways").closest("main"));
+look();

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// One VM in the table: its row, and the row of details below it.
+
+import { Sparkline } from "./chart.js";
+import { Details } from "./details.js";
+import { make, setAttribute, setText, show } from "./dom.js";
+import { rate, size, visible, waysByCache, why } from "./format.js";
+import { nameOf } from "./lanes.js";
+
+const GLYPHS = { kept: "\u25cf", pending: "\u25d4", degraded: "\u25b2", none: "\u25cb" };
+const COLUMNS = 8;
+
+export class VmRows {
+  constructor(uuid) {
+    this.glyph = make("span", { class: "glyph", "aria-hidden": "true" });
+    this.chip = make("span", { class: "chip", "aria-hidden": "true" });
+    this.name = make("bdi");
+    this.button = make("button", { type: "button", class: "name", "aria-expanded": "false" }, this.name);
+    this.badge = make("span", { class: "badge" });
+    this.ways = make("span");
+    this.policy = make("span", { class: "dim small" });
+    this.occupancy = new Measure(true);
+    this.total = new Measure(false);
+    this.local = make("td", { class: "number extra" });
+    this.remote = make("td", { class: "number extra" });
+    this.flavor = make("bdi");
+    const row = make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, make("span", { class: "who" }, this.glyph, this.button, this.chip)),
+      make("td", {}, this.badge),
+      make("td", { class: "number" }, this.ways, " ", this.policy),
+      make("td", {}, this.occupancy.element),
+      make("td", {}, this.total.element),
+      this.local,
+      this.remote,
+      make("td", { class: "extra flavor" }, this.flavor),
+    );
+    this.place = make("td", { colspan: COLUMNS });
+    this.below = make("tr", { class: "details", id: `details-${uuid}`, hidden: "" }, this.place);
+    this.button.setAttribute("aria-controls", this.below.id);
+    this.button.addEventListener("click", () => this.#toggle());
+    this.element = make("tbody", { "data-uuid": uuid }, row, this.below);
+    this.details = null;
+    this.known = null;
+  }
+
+  /** Show what is known of the VM now. */
+  update(vm, known, numbers) {
+    this.known = { vm, ...known };
+    const { reading, tops, history } = known;
+    setAttribute(this.element, "data-level", vm.state);
+    setAttribute(this.element, "data-group", vm.group || null);
+    setText(this.glyph, GLYPHS[vm.state] ?? "?");
+    this.#mark(vm, numbers);
+    setText(this.name, nameOf(vm));
+    setAttribute(this.button, "title", nameOf(vm));
+    setText(this.badge, visible(vm.state));
+    setAttribute(this.badge, "data-level", vm.state);
+    setText(this.ways, granted(vm));
+    setText(this.policy, vm.policy === "shared" ? "shared" : "");
+    this.occupancy.update(history, history.values(vm.uuid, "llc_occupancy"), tops.occupancy, {
+      value: reading?.totals.llc_occupancy ?? null,
+      reason: reasonOf(reading, "llc_occupancy"),
+      limit: reading?.allocated_bytes ?? null,
+    });
+    this.total.update(history, history.values(vm.uuid, "total"), tops.bandwidth, {
+      value: reading?.rates?.total ?? null,
+      reason: reasonOf(reading, "mbm_total_bytes"),
+      limit: null,
+    });
+    numeric(this.local, reading?.rates?.local ?? null);
+    numeric(this.remote, reading?.rates?.remote ?? null);
+    setText(this.flavor, visible(vm.flavor));
+    if (!this.below.hidden) this.details.update(this.known);
+  }
+
+  /** Unfold the details and put the focus on the VM's name. */
+  open() {
+    if (this.below.hidden) this.#toggle();
+    this.button.focus({ preventScroll: true });
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.element.scrollIntoView({ block: "nearest", behavior: calm ? "auto" : "smooth" });
+  }
+
+  #mark(vm, numbers) {
+    const owner = vm.group.startsWith("vmqos.shared-") ? "class" : vm.group ? "vm" : null;
+    const look = owner ? numbers.look({ name: vm.group, owner }) : null;
+    show(this.chip, look !== null && look.symbol !== "-");
+    if (look) {
+      setText(this.chip, look.symbol);
+      setAttribute(this.chip, "class", `chip ${look.style}`);
+    }
+  }
+
+  #toggle() {
+    const opening = this.below.hidden;
+    if (opening && !this.details) {
+      this.details = new Details();
+      this.place.append(this.details.element);
+    }
+    if (opening) this.details.update(this.known);
+    show(this.below, opening);
+    setAttribute(this.button, "aria-expanded", String(opening));
+  }
+}
+
+/** A number with a line of its last ten minutes; the occupancy's also with what was promised. */
+class Measure {
+  constructor(limited) {
+    this.limited = limited;
+    this.spark = new Sparkline();
+    this.text = make("span", { class: "value" });
+    this.limit = make("span", { class: "dim small" });
+    this.bar = make("span");
+    this.meter = make("span", { class: "meter", "aria-hidden": "true" }, this.bar);
+    this.element = make("div", { class: limited ? "measure limited" : "measure" }, this.spark.element);
+    this.element.append(make("span", { class: "figures" }, this.text, " ", this.limit, this.meter));
+  }
+
+  update(history, values, top, { value, reason, limit }) {
+    this.spark.draw(history, values, top, limit);
+    setText(this.text, value === null ? visible(reason) : (this.limited ? size : rate)(value));
+    setAttribute(this.text, "class", value === null ? "dim" : "value");
+    setAttribute(this.text, "title", value === null ? why(reason) : null);
+    setText(this.limit, limit === null ? "" : `of ${size(limit)}`);
+    show(this.meter, limit !== null && value !== null);
+    if (limit) this.bar.style.inlineSize = `${Math.min(100, (100 * (value ?? 0)) / limit).toFixed(1)}%`;
+  }
+}
+
+/** How many ways a VM has, and how many it asked for where it has not all. */
+function granted(vm) {
+  const has = waysByCache(vm.masks);
+  if (vm.ways_requested === null || has === String(vm.ways_requested)) return has || "\u2013";
+  return `${has || 0} of ${vm.ways_requested}`;
+}
+
+function reasonOf(reading, event) {
+  return reading ? (reading.missing?.[event] ?? "no-previous") : "not-monitored";
+}
+
+function numeric(cell, value) {
+  setText(cell, value === null ? "\u2013" : rate(value));
+}
