@@ -37,8 +37,12 @@ from tools.lab.resctrl import Resctrl
 from tools.lab.simulator import Simulator
 from tools.lab.workspace import Workspace
 
-QUICK: Options = {"agent": {"audit_interval": 0.2, "full_audit_interval": 2.0, "retry_delay_min": 0.1}}
-"""A test can't wait for the minute that an operator can."""
+QUICK: Options = {
+    "agent": {"audit_interval": 0.2, "full_audit_interval": 2.0, "retry_delay_min": 0.1},
+    "telemetry": {"interval": 0.5},
+    "http": {"port": 0},
+}
+"""A test can't wait for the minute that an operator can, and several of them run at a time."""
 
 NOTHING_ASKED: Mapping[str, str] = {}
 

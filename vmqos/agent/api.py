@@ -18,14 +18,18 @@ from urllib.parse import parse_qs
 import waitress
 from oslo_config import cfg
 
-from vmqos.agent import exceptions, report
+from vmqos.agent import exceptions, report, telemetry_report
 from vmqos.agent.loop import Agent
-from vmqos.agent.page import Site
+from vmqos.agent.telemetry import Telemetry
+from vmqos.agent.web import Application
 from vmqos.openstack import extra_specs
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.version import version
 
 LOG = logging.getLogger(__name__)
+
+FRESH = 1.0
+"""Seconds: how old counters may be that nobody reads regularly."""
 
 StartResponse = Callable[[str, list[tuple[str, str]]], object]
 
@@ -42,16 +46,20 @@ class Api:
     """The WSGI application; it answers from the agent's last snapshot and changes nothing.
 
     :param agent: the agent to tell about.
+    :param telemetry: the host's counters.
     """
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, telemetry: Telemetry) -> None:
         self._agent = agent
+        self._telemetry = telemetry
         self._routes: dict[str, Callable[[dict[str, list[str]]], Any]] = {
             "/v1/vms": lambda query: {"vms": report.vms(agent.snapshot, agent.backoff)},
             "/v1/caches": lambda query: {"caches": report.caches(agent.snapshot)},
             "/v1/capabilities": self._capabilities,
             "/v1/health": lambda query: self._health(),
             "/v1/plan": self._plan,
+            "/v1/telemetry": lambda query: self._counters(),
+            "/v1/telemetry/history": self._history,
         }
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
@@ -112,6 +120,21 @@ class Api:
         except LookupError as error:
             raise _Answer("503 Service Unavailable", self._agent.health.resctrl_error or str(error)) from error
 
+    def _counters(self) -> Any:
+        snapshot, rates = self._telemetry.sampled(FRESH)
+        return telemetry_report.telemetry(snapshot, rates, self._telemetry.interval)
+
+    def _history(self, query: dict[str, list[str]]) -> Any:
+        text = query.get("seconds", ["600"])[-1]
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds < float("inf"):
+            raise _Answer("400 Bad Request", f"seconds={text[:20]!r} is no length of time: write a number of 0 or more")
+        uuids = frozenset(query["vm"]) if "vm" in query else None
+        return telemetry_report.history(self._telemetry.past(seconds, uuids), self._telemetry.interval)
+
     def _health(self) -> Any:
         agent, health = self._agent, self._agent.health
         counts = report.counts(agent.snapshot)
@@ -150,14 +173,14 @@ class Api:
 
 
 class Server:
-    """Serves :class:`Api` on its Unix socket from a thread of its own, between :meth:`start` and :meth:`stop`."""
+    """Serves the API on its Unix socket from a thread of its own, between :meth:`start` and :meth:`stop`."""
 
-    def __init__(self, agent: Agent, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, application: Application, conf: cfg.ConfigOpts) -> None:
         self._path: str = conf.api.socket
         try:
             os.makedirs(os.path.dirname(self._path) or ".", mode=0o755, exist_ok=True)
             self._server = waitress.create_server(
-                Site(Api(agent), conf.api.host_names),
+                application,
                 unix_socket=self._path,
                 unix_socket_perms=conf.api.socket_mode,
                 threads=2,

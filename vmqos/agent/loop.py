@@ -15,6 +15,7 @@ from vmqos.agent import notify
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.inventory import Inventory
 from vmqos.agent.observer import Observer, Sight
+from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
 from vmqos.agent.wakeup import Wakeup
@@ -70,6 +71,7 @@ class Agent:
         self.uri: str = conf.libvirt.uri
         self.started = time.monotonic()
         self.health = Health()
+        self.pass_times = PassTimes()
         self.backoff = Backoff(conf.agent.retry_delay_min, conf.agent.retry_delay_max)
         self.filesystem = Filesystem(conf.resctrl.path)
         self.reconciler = Reconciler(self.filesystem, self.backoff)
@@ -153,7 +155,7 @@ class Agent:
 
     def _run_pass(self) -> bool:
         began = time.monotonic()
-        changes, again = self._changes, False
+        changes, again, failed = self._changes, False, True
         everything = changes != self._changes_seen or began >= self._next_full
         self._changes_seen = changes
         if everything:
@@ -171,8 +173,10 @@ class Agent:
             self.reconciler.forget()
             self.health = replace(self.health, last_error=str(error))
         else:
+            failed = False
             self.health = replace(self.health, resctrl_error="")
         took = time.monotonic() - began
+        self.pass_times.add(took, failed)
         self.health = replace(self.health, passes=self.health.passes + 1, last_pass_seconds=took)
         return again
 
@@ -250,7 +254,10 @@ class Agent:
         self.backoff.shortest = self.conf.agent.retry_delay_min
         self.backoff.longest = self.conf.agent.retry_delay_max
         self._changes += 1
-        LOG.info("configuration read again; [libvirt], [api], [resctrl] path and [agent] state_path need a restart")
+        LOG.info(
+            "configuration read again; [libvirt], [api], [http], [telemetry], [resctrl] path and [agent] state_path "
+            "need a restart"
+        )
 
     def _summary(self) -> str:
         counts = {state: 0 for state in allocation.PromiseState}

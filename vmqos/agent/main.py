@@ -13,7 +13,10 @@ from oslo_log import log
 from vmqos.agent import api
 from vmqos.agent.exceptions import AgentError
 from vmqos.agent.loop import Agent
+from vmqos.agent.page import Site
 from vmqos.agent.single_instance import only_agent
+from vmqos.agent.telemetry import Telemetry
+from vmqos.agent.web import TcpServer, WithMetrics
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.version import version
@@ -59,15 +62,19 @@ def _once(conf: cfg.ConfigOpts) -> int:
 
 def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> int:
     agent = Agent(conf, read_again)
-    server = api.Server(agent, conf)
+    telemetry = Telemetry.of(conf)
+    application = Site(WithMetrics(agent, telemetry, api.Api(agent, telemetry)), conf.api.host_names)
+    servers = api.Server(application, conf), TcpServer(application, conf.http.host, conf.http.port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     signal.signal(signal.SIGHUP, lambda *_: agent.reload())
-    server.start()
+    for part in (telemetry, *servers):
+        part.start()
     try:
         agent.run()
     finally:
-        server.stop()
+        for part in (*servers, telemetry):
+            part.stop()
     LOG.info("stopped; every VM keeps its group")
     return 0
 

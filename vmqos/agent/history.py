@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last minutes of every VM's readings, in memory that is taken once and no more."""
+
+from __future__ import annotations
+
+import math
+import threading
+from array import array
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+SERIES = ("llc_occupancy", "total", "local", "remote")
+"""Bytes, and bytes a second."""
+
+Sample = tuple[float | None, float | None, float | None, float | None]
+"""One value, or none, for each of :data:`SERIES`."""
+
+_WIDTH = len(SERIES)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is remembered.
+
+    :ivar times: seconds since 1970, the oldest first.
+    :ivar vms: by UUID, each series with one value, or none, for each time.
+    """
+
+    times: list[float]
+    vms: Mapping[str, Mapping[str, list[float | None]]]
+
+
+class History:
+    """A ring of samples for each VM; a VM that is gone is forgotten at once.
+
+    :param capacity: how many samples are kept, 0 or more. Each takes 32 bytes for each VM.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._lock = threading.Lock()
+        self._capacity = capacity
+        self._times = array("d", [math.nan]) * capacity
+        self._vms: dict[str, array[float]] = {}
+        self._count = 0
+
+    def add(self, when: float, samples: Mapping[str, Sample]) -> None:
+        """Remember what was read in one moment of all VMs there are."""
+        if not self._capacity:
+            return
+        with self._lock:
+            slot = self._count % self._capacity
+            self._count += 1
+            self._times[slot] = when
+            for gone in self._vms.keys() - samples.keys():
+                del self._vms[gone]
+            for uuid, sample in samples.items():
+                ring = self._vms.get(uuid)
+                if ring is None:
+                    ring = self._vms[uuid] = array("d", [math.nan]) * (_WIDTH * self._capacity)
+                values = (math.nan if value is None else value for value in sample)
+                ring[_WIDTH * slot : _WIDTH * (slot + 1)] = array("d", values)
+
+    def since(self, when: float, uuids: Collection[str] | None = None) -> Past:
+        """What was read at ``when`` and later, of all VMs or these."""
+        with self._lock:
+            slots = [slot for slot in self._slots() if self._times[slot] >= when]
+            times = [self._times[slot] for slot in slots]
+            vms = {
+                uuid: {name: [_value(ring[_WIDTH * slot + at]) for slot in slots] for at, name in enumerate(SERIES)}
+                for uuid, ring in self._vms.items()
+                if uuids is None or uuid in uuids
+            }
+        return Past(times, vms)
+
+    def _slots(self) -> Iterator[int]:
+        """The slots that are in use, the oldest first."""
+        first = max(0, self._count - self._capacity)
+        return (number % self._capacity for number in range(first, self._count))
+
+
+def _value(number: float) -> float | None:
+    if math.isnan(number):
+        return None
+    # Whole numbers are shorter in JSON, and nobody needs a fraction of a byte.
+    return round(number)

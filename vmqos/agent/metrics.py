@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``GET /metrics``: the counters and the agent's state for Prometheus."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from prometheus_client import ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import CollectorRegistry
+
+from vmqos import allocation
+from vmqos.agent.loop import Agent
+from vmqos.agent.reason_codes import code_of
+from vmqos.agent.snapshot import Snapshot as AgentSnapshot
+from vmqos.agent.telemetry import Telemetry
+from vmqos.agent.view import ResctrlView
+from vmqos.resctrl.exceptions import ResctrlError
+from vmqos.telemetry import Snapshot
+from vmqos.telemetry.exposition import HostCollector
+from vmqos.telemetry.published import AgentState, CacheState, VmState
+from vmqos.version import version
+
+SHARED_FOR = 1.0
+"""Seconds for which one sweep serves everybody who scrapes."""
+
+
+class Metrics:
+    """Makes the text of a scrape.
+
+    :param agent: the agent to tell about.
+    :param telemetry: where the counters come from.
+    """
+
+    def __init__(self, agent: Agent, telemetry: Telemetry) -> None:
+        self._agent = agent
+        self._telemetry = telemetry
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(HostCollector(self._look))
+        ProcessCollector(registry=self._registry)
+
+    def answer(self, accept: str) -> tuple[str, bytes]:
+        """The media type and the text, in the format that the client wants most.
+
+        :param accept: the request's ``Accept`` header.
+        """
+        encode, content_type = choose_encoder(accept)
+        return content_type, encode(self._registry)
+
+    def _look(self) -> tuple[Snapshot | None, AgentState]:
+        try:
+            return self._telemetry.newest(SHARED_FOR), published(self._agent)
+        except ResctrlError:
+            # The log has it, from the thread that looks regularly, and vmqos_resctrl_up says so.
+            return None, published(self._agent)
+
+
+def published(agent: Agent) -> AgentState:
+    """What the agent knows and does, as plain values."""
+    snapshot = agent.snapshot
+    view = snapshot.view
+    vms = {}
+    for uuid, outcome in snapshot.outcomes.items():
+        observed = snapshot.vms.get(uuid)
+        if observed is not None:
+            metadata = observed.vm.metadata
+            vms[uuid] = VmState(
+                uuid=uuid,
+                name=(metadata.instance_name if metadata else "") or observed.vm.name,
+                project=metadata.project if metadata else "",
+                flavor=metadata.flavor if metadata else "",
+                state=outcome.state.value,
+                reason=code_of(outcome.reason),
+                ways={cache: mask.count for cache, mask in outcome.masks.items()},
+            )
+    state = AgentState(
+        version=version(),
+        resctrl=view is not None and not agent.health.resctrl_error,
+        libvirt=agent.connection.is_connected and agent.unanswered() is None,
+        vms=vms,
+        passes=agent.pass_times.durations(),
+        failed_passes=agent.pass_times.failed,
+    )
+    return state if view is None else replace(state, **_of_resctrl(view, snapshot))
+
+
+def _of_resctrl(view: ResctrlView, snapshot: AgentSnapshot) -> dict[str, Any]:
+    capabilities, resource = view.capabilities, view.capabilities.l3
+    caches = {}
+    if resource is not None:
+        room = allocation.free_ways(capabilities, view.layout, snapshot.policy)
+        for cache in resource.cache_ids:
+            size = snapshot.topology.sizes.get(cache)
+            caches[cache] = CacheState(resource.way_count, size, room[cache].free_ways, room[cache].largest_free_run)
+    owners = Counter(group.owner.value for group in view.layout.groups)
+    return {
+        "caches": caches,
+        "groups": {owner.value: owners[owner.value] for owner in allocation.Owner},
+        "closids": capabilities.num_closids,
+        "closids_used": len(view.layout.groups),
+        "rmids": capabilities.monitoring.num_rmids if capabilities.monitoring else 0,
+        "rmids_used": view.rmids_in_use,
+    }

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long the loop's passes took, as a histogram."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from itertools import accumulate
+
+from vmqos.telemetry.published import Durations
+
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Seconds: an idle pass takes some milliseconds, one that waits for the lock up to ``[resctrl] lock_timeout``."""
+
+
+class PassTimes:
+    """Counts passes by their length; one thread adds, others read."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = [0] * (len(BOUNDS) + 1)
+        self._total = 0.0
+        self._failed = 0
+
+    def add(self, seconds: float, failed: bool) -> None:
+        """One more pass."""
+        with self._lock:
+            self._counts[bisect_left(BOUNDS, seconds)] += 1
+            self._total += seconds
+            self._failed += failed
+
+    @property
+    def failed(self) -> int:
+        """How many passes failed."""
+        return self._failed
+
+    def durations(self) -> Durations:
+        """The histogram of all passes so far, failed ones included."""
+        with self._lock:
+            upto = list(accumulate(self._counts))
+            return Durations(tuple(zip(BOUNDS, upto, strict=False)), upto[-1], self._total)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/metrics`` beside the API, and the TCP port that all of it can be had on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import waitress
+
+from vmqos.agent.loop import Agent
+from vmqos.agent.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from vmqos.agent.metrics import Metrics
+
+LOG = logging.getLogger(__name__)
+
+StartResponse = Callable[..., object]
+Application = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
+
+PATH = "/metrics"
+
+
+class WithMetrics:
+    """The WSGI application that answers ``GET /metrics``, and hands every other question to the one behind it.
+
+    :param agent: the agent to tell about.
+    :param telemetry: where the counters come from.
+    :param behind: the API.
+    """
+
+    def __init__(self, agent: Agent, telemetry: Telemetry, behind: Application) -> None:
+        self._agent = agent
+        self._telemetry = telemetry
+        self._behind = behind
+        self._lock = threading.Lock()
+        self._made: Metrics | None = None
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """WSGI (PEP 3333)."""
+        if environ.get("PATH_INFO", "").rstrip("/") != PATH or environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            return self._behind(environ, start_response)
+        content_type, content = self._metrics().answer(environ.get("HTTP_ACCEPT", ""))
+        start_response("200 OK", [("Content-Type", content_type), ("Content-Length", str(len(content)))])
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [content]
+
+    def _metrics(self) -> Metrics:
+        """Made at the first scrape: the library takes a quarter of the agent's memory."""
+        with self._lock:
+            if self._made is None:
+                from vmqos.agent.metrics import Metrics
+
+                self._made = Metrics(self._agent, self._telemetry)
+            return self._made
+
+
+class TcpServer:
+    """Serves an application on a TCP port from a thread of its own, between :meth:`start` and :meth:`stop`.
+
+    A port that can't be had is a line in the log and no reason to end: promises are worth more than graphs.
+
+    :param host: the address.
+    :param port: 0: none at all.
+    """
+
+    def __init__(self, application: Application, host: str, port: int) -> None:
+        self._server: Any = None
+        self._thread: threading.Thread | None = None
+        if not port:
+            return
+        try:
+            self._server = waitress.create_server(
+                application,
+                host=host,
+                port=port,
+                threads=2,
+                ident="vmqos",
+                asyncore_use_poll=True,
+                channel_timeout=10,
+                connection_limit=100,
+            )
+        except (OSError, ValueError) as error:
+            LOG.error(
+                "no metrics and no page on %s:%d ([http] host, port): %s; the Unix socket has them", host, port, error
+            )
+
+    def start(self) -> None:
+        """Answer from now on."""
+        if self._server is not None:
+            self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Stop answering, and close the port."""
+        if self._thread is not None:
+            self._server.task_dispatcher.shutdown()
+            # Closed by its own thread: that one would else go on to poll descriptors that are others' by then.
+            self._server.trigger.pull_trigger(self._server.close)
+            self._thread.join(5.0)

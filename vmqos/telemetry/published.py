@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent makes known beside the counters: plain values for :mod:`vmqos.telemetry.exposition`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class VmState:
+    """How one VM stands.
+
+    :ivar name: its name in Nova; the libvirt name where there is none.
+    :ivar project: the UUID of its project; empty where nobody says.
+    :ivar flavor: the name of its flavor; empty where nobody says.
+    :ivar state: ``kept``, ``pending``, ``degraded`` or ``none``.
+    :ivar reason: one of a fixed set of words; empty where there is nothing to explain.
+    :ivar ways: how many ways its promise gives it, by cache id.
+    """
+
+    uuid: str
+    name: str
+    project: str
+    flavor: str
+    state: str
+    reason: str
+    ways: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheState:
+    """One L3 of the host.
+
+    :ivar ways: how many it has.
+    :ivar size: bytes; ``None`` where the kernel does not say.
+    :ivar free_ways: how many can still be promised.
+    :ivar largest_free_run: how many of them in one piece.
+    """
+
+    ways: int
+    size: int | None
+    free_ways: int
+    largest_free_run: int
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """A histogram.
+
+    :ivar buckets: upper bounds in seconds, in ascending order, with the number of samples up to each.
+    :ivar count: the number of all samples.
+    :ivar total: their sum in seconds.
+    """
+
+    buckets: tuple[tuple[float, int], ...] = ()
+    count: int = 0
+    total: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentState:
+    """All that the agent publishes.
+
+    :ivar version: the agent's.
+    :ivar resctrl: whether resctrl could be read in the last pass.
+    :ivar libvirt: whether libvirt is connected and answers.
+    :ivar vms: the host's VMs by UUID.
+    :ivar caches: the L3s that can be partitioned, by cache id.
+    :ivar groups: how many control groups each kind of owner has.
+    :ivar closids: how many control groups there can be; 0 while resctrl can't be read.
+    :ivar closids_used: how many there are.
+    :ivar rmids: how many groups of both kinds can be monitored; 0 where nothing is monitored.
+    :ivar rmids_used: how many groups there are.
+    :ivar passes: how long the passes of the loop took.
+    :ivar failed_passes: how many of them failed.
+    """
+
+    version: str
+    resctrl: bool = False
+    libvirt: bool = False
+    vms: Mapping[str, VmState] = field(default_factory=dict)
+    caches: Mapping[int, CacheState] = field(default_factory=dict)
+    groups: Mapping[str, int] = field(default_factory=dict)
+    closids: int = 0
+    closids_used: int = 0
+    rmids: int = 0
+    rmids_used: int = 0
+    passes: Durations = field(default_factory=Durations)
+    failed_passes: int = 0
