@@ -40,11 +40,10 @@ class VmPollster(PollsterBase):  # type: ignore[misc]
 
         :raises vmqos.resctrl.exceptions.MountError: if resctrl is not there.
         """
-        try:
-            mount.find(self.conf.vmqos.resctrl_path, writable=False)
-        except ResctrlError as error:
-            LOG.error("%s is not polled until ceilometer-polling is started again: %s", self.meter.name, error)
-            raise
+        problem = _problem(self.conf.vmqos.resctrl_path)
+        if problem is not None:
+            LOG.error("%s is not polled until ceilometer-polling is started again: %s", self.meter.name, problem)
+            raise problem
 
     @property
     def default_discovery(self) -> str:
@@ -75,6 +74,15 @@ class VmPollster(PollsterBase):  # type: ignore[misc]
                     additional_metadata=metadata.of_vm(vm),
                     monotonic_time=vm.read_at,
                 )
+
+
+def _problem(root: str) -> ResctrlError | None:
+    """Why resctrl can't be read there. To be logged outside of an ``except``: oslo.log would tell the error twice."""
+    try:
+        mount.find(root, writable=False)
+    except ResctrlError as error:
+        return error
+    return None
 
 
 class L3Cache(VmPollster):

@@ -50,12 +50,12 @@ class Watch:
             return found
 
     def _sweep(self, instances: Sequence[Instance]) -> Snapshot | None:
-        try:
-            found = self._sweeper.sweep()
-        except ResctrlError as error:
-            if str(error) != self._failure:
-                LOG.error("no samples of caches and memory bandwidth: %s", error)
-            self._failure = str(error)
+        found = self._try_to_sweep()
+        if isinstance(found, ResctrlError):
+            # Not within an "except": oslo.log would tell the error twice.
+            if str(found) != self._failure:
+                LOG.error("no samples of caches and memory bandwidth: %s", found)
+            self._failure = str(found)
             return None
         if self._failure:
             LOG.info("resctrl can be read again")
@@ -65,6 +65,12 @@ class Watch:
             LOG.log(line.level, line.text)
         self._reasons = now
         return found
+
+    def _try_to_sweep(self) -> Snapshot | ResctrlError:
+        try:
+            return self._sweeper.sweep()
+        except ResctrlError as error:
+            return error
 
 
 _WATCHES: WeakKeyDictionary[object, Watch] = WeakKeyDictionary()

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server as a process of the test's workspace."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tools.lab import processes
+from tools.lab.workspace import CHECKOUT, Workspace
+
+START_TIMEOUT = 60.0
+STOP_TIMEOUT = 15.0
+_SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
+
+
+class Server:
+    """A process with a log, which is ended with the workspace at the latest.
+
+    :param directory: the server's own; made if it is not there.
+    :ivar log: what it says.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        directory: Path,
+        command: Sequence[str | Path],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        directory.mkdir(exist_ok=True)
+        self._workspace = workspace
+        self.directory = directory
+        self.log = directory / "log"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(word) for word in command],
+                cwd=CHECKOUT,
+                env={**_clean(os.environ), **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        workspace.record_process(self._process.pid)
+
+    @property
+    def said(self) -> str:
+        """All that it has said."""
+        return self.log.read_text(errors="replace")
+
+    def wait_until(self, condition: Callable[[], bool], what: str, timeout: float = START_TIMEOUT) -> None:
+        """Wait for ``condition`` while the server lives; an ``OSError`` in it counts as not yet.
+
+        :raises RuntimeError: if the server ends.
+        :raises TimeoutError: after ``timeout`` seconds.
+        """
+
+        def met() -> bool:
+            if self._process.poll() is not None:
+                end = self.said[-4000:]
+                raise RuntimeError(f"{self.directory.name} ended with {self._process.returncode}:\n{end}")
+            try:
+                return condition()
+            except OSError:
+                return False
+
+        try:
+            processes.wait_until(met, what, timeout)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; {self.directory.name} says:\n{self.said[-4000:]}") from None
+
+    def run(self, timeout: float = START_TIMEOUT) -> None:
+        """Wait for the end of a program that does its work and ends.
+
+        :raises RuntimeError: if it fails.
+        """
+        if self._process.wait(timeout):
+            raise RuntimeError(f"{self.directory.name} ended with {self._process.returncode}:\n{self.said[-4000:]}")
+        self._workspace.forget_process(self._process.pid)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End it, by SIGKILL if need be."""
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+            try:
+                self._process.wait(STOP_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._workspace.forget_process(self._process.pid)
+
+
+def program(name: str, package: str) -> Path:
+    """A program of the distribution.
+
+    :param package: Debian's, which has it.
+    :raises FileNotFoundError: if it is not installed.
+    """
+    found = shutil.which(name, path=_SYSTEM_PATH)
+    if found is None:
+        raise FileNotFoundError(f"{name} is not installed: apt-get install {package} (tools/test openstack does it)")
+    return Path(found)
+
+
+def script(name: str) -> Path:
+    """A program that pip installed beside this Python.
+
+    :raises FileNotFoundError: if it is not installed.
+    """
+    found = Path(sys.executable).parent / name
+    if not found.exists():
+        raise FileNotFoundError(f"{found} is not there: pip install '.[openstack]' (tox -e openstack does it)")
+    return found
+
+
+def free_port() -> int:
+    """A TCP port of loopback that nobody uses in this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    """Whether somebody accepts connections there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _clean(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without what a shell or a service may say to our servers; without proxies, for all is on loopback."""
+    foreign = ("OS_", "GNOCCHI_", "RABBITMQ_", "ERL_", "NOTIFY_SOCKET", "LISTEN_")
+    proxies = ("http_proxy", "https_proxy", "all_proxy")
+    return {k: v for k, v in environment.items() if not k.startswith(foreign) and k.lower() not in proxies}

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prometheus and its promtool, as Debian has them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.parse
+import urllib.request
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.openstack.servers.process import Server, answers, free_port, program
+from tools.lab.workspace import Workspace
+
+PACKAGE = "prometheus"
+
+
+class Prometheus:
+    """A Prometheus with an empty database.
+
+    :param configuration: its configuration file.
+    """
+
+    def __init__(self, workspace: Workspace, configuration: Path) -> None:
+        directory = workspace.path / "prometheus"
+        port = free_port()
+        self._url = f"http://127.0.0.1:{port}/api/v1"
+        command = [
+            program("prometheus", PACKAGE),
+            f"--config.file={configuration}",
+            f"--storage.tsdb.path={directory / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+        ]
+        self._server = Server(workspace, directory, command)
+        self._server.wait_until(partial(answers, port), "Prometheus answering")
+
+    def ask(self, path: str, **parameters: str) -> Any:
+        """``GET`` a path of its API, such as ``query``; the result is its data.
+
+        :raises ValueError: if it refuses, with what it says.
+        """
+        try:
+            with urllib.request.urlopen(
+                f"{self._url}/{path}?{urllib.parse.urlencode(parameters)}", timeout=10
+            ) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            raise ValueError(f"{path} {parameters}: {error.read().decode(errors='replace')}") from error
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The result of an expression of PromQL in this moment."""
+        found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
+        return found
+
+    def stop(self) -> None:
+        """End it."""
+        self._server.stop()
+
+
+def promtool(*arguments: str | Path) -> str:
+    """What promtool prints.
+
+    :raises AssertionError: if it is not content, with what it says.
+    """
+    command = [str(program("promtool", PACKAGE)), *map(str, arguments)]
+    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

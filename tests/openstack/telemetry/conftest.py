@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A compute node with instances under the agent, and the servers that measure them.
+
+Servers are started once for all tests, each when a test first asks for it; the message broker at once, for it needs
+the longest. A machine that lacks something fails the tests and says what; none is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import pytest
+
+from tests.openstack.servers.ceilometer import Polling
+from tests.openstack.servers.rabbitmq import RabbitMq
+from tests.openstack.telemetry.counters import Counters
+from tests.openstack.telemetry.node import Node
+from tools.lab import processes
+from tools.lab.workspace import Workspace
+
+
+class WaitFor(Protocol):
+    """Wait until ``condition`` is true; ``TimeoutError`` says that ``what`` did not happen."""
+
+    def __call__(self, condition: Callable[[], object], what: str, timeout: float = ...) -> None: ...
+
+
+@pytest.fixture(scope="session")
+def workspace() -> Iterator[Workspace]:
+    """The directory that everything is in, and leaves with, even after SIGKILL."""
+    missing = []
+    if os.geteuid() != 0:
+        missing.append("root's rights (for mounts, namespaces and cgroups)")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        missing.append("/dev/fuse (modprobe fuse; in a container, pass the device in)")
+    missing.extend(name for name in ("qemu-system-x86_64", "fusermount3", "unshare") if not shutil.which(name))
+    if missing:
+        pytest.fail(f"these tests need: {'; '.join(missing)}; tools/test openstack installs packages.", pytrace=False)
+    with Workspace() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def broker(workspace: Workspace) -> Iterator[RabbitMq]:
+    """A message broker, perhaps still starting."""
+    started = RabbitMq(workspace)
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def node(workspace: Workspace, broker: RabbitMq) -> Iterator[Node]:
+    """The compute node, with all instances placed."""
+    started = Node(workspace)
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def polling(workspace: Workspace, node: Node) -> Iterator[Polling]:
+    """``ceilometer-polling`` alone: no message bus, no Keystone, no Nova."""
+    started = Polling(workspace, resctrl=node.simulator.root, libvirt_uri=node.libvirt.uri)
+    yield started
+    started.stop()
+    # pytest shows it with a test that failed.
+    print(f"--- ceilometer-polling\n{started.said[-8000:]}")
+
+
+@pytest.fixture
+def counters(workspace: Workspace, node: Node) -> Iterator[Counters]:
+    """Counters that show what the test wants, until its end."""
+    held = Counters(workspace, node.simulator.root)
+    yield held
+    held.release()
+
+
+@pytest.fixture(scope="session")
+def wait_for() -> WaitFor:
+    """See :class:`WaitFor`."""
+
+    def wait(condition: Callable[[], object], what: str, timeout: float = 30.0) -> None:
+        processes.wait_until(lambda: bool(condition()), what, timeout)
+
+    return wait

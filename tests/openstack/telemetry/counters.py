@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counters that show what a test wants: files mounted over resctrl's own."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from tools.lab.workspace import Workspace
+
+
+class Counters:
+    """The counters of a resctrl, some of them held.
+
+    :param root: where resctrl is mounted.
+    """
+
+    def __init__(self, workspace: Workspace, root: Path) -> None:
+        self._workspace = workspace
+        self._root = root
+        self._held: dict[Path, Path] = {}
+        self._numbers = count(1)
+
+    def hold(self, uuid: str, event: str, text: int | str, cache: int | None = None) -> None:
+        """Have a VM's counter show a text, in one cache or in each; held already, it changes.
+
+        :raises subprocess.CalledProcessError: if it can't be done.
+        """
+        for place in self._places(uuid, event, cache):
+            if place not in self._held:
+                cover = self._workspace.path / f"counter-{next(self._numbers)}"
+                cover.write_text(f"{text}\n")
+                self._workspace.record_mount(place)
+                subprocess.run(["mount", "--bind", cover, place], check=True)
+                self._held[place] = cover
+            self._held[place].write_text(f"{text}\n")
+
+    def release(self) -> None:
+        """Let all of them show again what they would."""
+        for place, cover in self._held.items():
+            subprocess.run(["umount", place], check=True)
+            cover.unlink()
+        self._held.clear()
+
+    def _places(self, uuid: str, event: str, cache: int | None) -> Iterator[Path]:
+        """The files of a VM's counter: its group is found by its name, wherever it is."""
+        name = f"vmqos.{uuid}"
+        groups = [
+            *self._root.glob(name),
+            *self._root.glob(f"mon_groups/{name}"),
+            *self._root.glob(f"*/mon_groups/{name}"),
+        ]
+        assert len(groups) == 1, f"the groups of {uuid}: {groups}"
+        for directory in sorted((groups[0] / "mon_data").glob("mon_L3_*")):
+            if cache is None or directory.name == f"mon_L3_{cache:02}":
+                yield directory / event

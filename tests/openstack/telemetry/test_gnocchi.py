@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the compute node over the message bus into Gnocchi, and back out as an operator reads it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ceilometer.publisher
+import pytest
+from gnocchiclient.exceptions import NotFound
+
+from ceilometer_pollster.meters import METERS
+from tests.openstack.servers import ceilometer as servers
+from tests.openstack.servers.ceilometer import HOST, Notification, Polling
+from tests.openstack.servers.gnocchi import Gnocchi
+from tests.openstack.servers.mariadb import MariaDb
+from tests.openstack.servers.rabbitmq import RabbitMq
+from tests.openstack.telemetry.conftest import WaitFor
+from tests.openstack.telemetry.counters import Counters
+from tests.openstack.telemetry.node import CAPPED, GOLD, PLAIN, RUNNING, STOPPED, WAYS, Node
+from tools.lab.vms import PROJECT, Vm
+from tools.lab.workspace import CHECKOUT, Workspace
+
+HELD = {GOLD.uuid: 3 << 20, CAPPED.uuid: 2 << 20, PLAIN.uuid: 1 << 20}
+"""Bytes of each cache that each instance's counter shows as long as Gnocchi is looked at."""
+TRAFFIC = 5 * 10**12
+PATIENCE = 90.0
+"""Seconds for what a broker, two agents and metricd have to do, on a busy machine too."""
+PROMISES = ("cpu_l3_cache.ways", "cpu_l3_cache.allocated")
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """All of it, running.
+
+    :ivar samples: a file that has all samples that the notification agent publishes, one a line.
+    """
+
+    gnocchi: Gnocchi
+    notification: Notification
+    samples: Path
+
+    def metrics(self, vm: Vm) -> dict[str, Any]:
+        """The metrics of an instance by name."""
+        client = self.gnocchi.client()
+        try:
+            found = client.resource.get("instance", vm.uuid)["metrics"]
+        except NotFound:
+            return {}
+        return {name: client.metric.get(metric) for name, metric in found.items()}
+
+    def measures(self, vm: Vm, meter: str) -> set[float]:
+        """The values of an instance's metric, once metricd is through with what has come; none without a metric."""
+        try:
+            found = self.gnocchi.client().metric.get_measures(meter, resource_id=vm.uuid)
+        except NotFound:
+            return set()
+        return {value for _, _, value in found}
+
+    def published(self) -> list[dict[str, Any]]:
+        """Every sample so far."""
+        return [json.loads(line) for line in self.samples.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def definitions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ceilometer's own resource definitions, with our command's addition."""
+    path = tmp_path_factory.mktemp("etc") / "gnocchi_resources.yaml"
+    shutil.copy(Path(ceilometer.publisher.__file__).parent / "data" / "gnocchi_resources.yaml", path)
+    command = [sys.executable, "-m", "vmqos.cli.main", "gnocchi-resources", "merge", str(path), "--write"]
+    subprocess.run(command, cwd=CHECKOUT, check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def chain(workspace: Workspace, node: Node, broker: RabbitMq, definitions: Path) -> Iterator[Chain]:
+    database = MariaDb(workspace)
+    gnocchi = Gnocchi(workspace, database)
+    servers.upgrade(workspace, gnocchi.credentials).run()
+    held = Counters(workspace, node.simulator.root)
+    for vm in RUNNING:
+        held.hold(vm.uuid, "llc_occupancy", HELD[vm.uuid])
+        held.hold(vm.uuid, "mbm_total_bytes", TRAFFIC)
+    samples = workspace.path / "samples.json"
+    bus = {"DEFAULT": {"transport_url": broker.url()}, **gnocchi.credentials}
+    publishers = [
+        f"gnocchi://?enable_filter_project=false&resources_definition_file={definitions}",
+        f"file://{samples}?json",
+    ]
+    notification = Notification(workspace, bus, publishers)
+    polling = Polling(
+        workspace,
+        resctrl=node.simulator.root,
+        libvirt_uri=node.libvirt.uri,
+        further={**bus, "polling": {"enable_notifications": True}},
+        name="ceilometer-polling-and-notifying",
+    )
+    yield Chain(gnocchi, notification, samples)
+    held.release()
+    polling.stop()
+    notification.stop()
+    print(f"--- ceilometer-agent-notification\n{notification.said[-8000:]}")
+    gnocchi.stop()
+    database.stop()
+
+
+def test_the_occupancy_of_each_instance_is_read_back_from_gnocchi(chain: Chain, wait_for: WaitFor) -> None:
+    for vm in RUNNING:
+        wait_for(lambda vm=vm: chain.measures(vm, "cpu_l3_cache"), f"measures of {vm.display_name}", PATIENCE)
+        assert chain.measures(vm, "cpu_l3_cache") == {2 * HELD[vm.uuid]}
+    shown = chain.gnocchi.command("measures", "show", "cpu_l3_cache", "--resource-id", GOLD.uuid, "-f", "json")
+    assert {measure["value"] for measure in json.loads(shown)} == {2 * HELD[GOLD.uuid]}
+
+
+def test_every_meter_is_a_metric_of_the_instance_with_its_unit_and_archive_policy(
+    chain: Chain, wait_for: WaitFor
+) -> None:
+    wait_for(lambda: len(chain.metrics(GOLD)) == len(METERS), "all metrics", PATIENCE)
+    metrics = chain.metrics(GOLD)
+    assert {name: metric["unit"] for name, metric in metrics.items()} == {meter.name: meter.unit for meter in METERS}
+    assert {meter.name: metrics[meter.name]["archive_policy"]["name"] for meter in METERS} == {
+        meter.name: "ceilometer-low-rate" if meter.kind == "cumulative" else "ceilometer-low" for meter in METERS
+    }
+
+
+def test_promise_and_traffic_are_read_back(chain: Chain, wait_for: WaitFor) -> None:
+    wait_for(lambda: chain.measures(GOLD, "cpu_l3_cache.ways"), "ways", PATIENCE)
+    assert chain.measures(GOLD, "cpu_l3_cache.ways") == {WAYS}
+    wait_for(lambda: chain.measures(PLAIN, "memory.traffic.total"), "traffic", PATIENCE)
+    assert chain.measures(PLAIN, "memory.traffic.total") == {2 * TRAFFIC}
+    assert not set(PROMISES) & set(chain.metrics(PLAIN))
+
+
+def test_an_instance_that_does_not_run_has_no_metric(chain: Chain, wait_for: WaitFor) -> None:
+    wait_for(lambda: bool(chain.metrics(PLAIN)), "metrics of others", PATIENCE)
+    assert not chain.metrics(STOPPED)
+
+
+def test_the_resource_is_the_instance_as_ceilometers_own_meters_know_it(chain: Chain, wait_for: WaitFor) -> None:
+    wait_for(lambda: bool(chain.metrics(GOLD)), "metrics", PATIENCE)
+    resource = chain.gnocchi.client().resource.get("instance", GOLD.uuid)
+    assert (resource["display_name"], resource["flavor_name"], resource["host"], resource["project_id"]) == (
+        GOLD.display_name,
+        "gold",
+        HOST,
+        PROJECT,
+    )
+
+
+def test_metadata_tells_class_policy_and_caches_beside_what_ceilometer_tells(chain: Chain, wait_for: WaitFor) -> None:
+    wait_for(lambda: chain.samples.exists() and len(chain.published()) > 3 * len(METERS), "samples", PATIENCE)
+    told = {sample["resource_id"]: sample["resource_metadata"] for sample in chain.published()}
+    assert {uuid: (one["class"], one["policy"]) for uuid, one in told.items()} == {
+        GOLD.uuid: (f"vmqos.{GOLD.uuid}", "exclusive"),
+        CAPPED.uuid: (f"vmqos.shared-ways{WAYS}", "shared"),
+        PLAIN.uuid: ("", None),
+    }
+    for uuid, metadata in told.items():
+        assert {cache: one["llc_occupancy"] for cache, one in metadata["caches"].items()} == {
+            "0": HELD[uuid],
+            "1": HELD[uuid],
+        }
+    assert {cache["ways"] for cache in told[GOLD.uuid]["caches"].values()} == {WAYS}
+    gold = told[GOLD.uuid]
+    assert (gold["display_name"], gold["name"], gold["status"]) == (GOLD.display_name, GOLD.name, "active")
+    assert gold["flavor"]["extra_specs"] == {"hw:cache_ways": str(WAYS)}
+
+
+def test_no_message_was_refused_for_its_signature_and_no_metric_for_its_name(chain: Chain, wait_for: WaitFor) -> None:
+    wait_for(lambda: bool(chain.metrics(GOLD)), "metrics", PATIENCE)
+    assert "invalid" not in chain.notification.said.lower()
+    assert "is not handled by Gnocchi" not in chain.notification.said

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``ceilometer-polling`` alone: what it exports of each instance, and what it says of those it can't tell of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ceilometer_pollster.meters import METERS
+from tests.openstack.servers.ceilometer import INTERVAL, Polling
+from tests.openstack.telemetry.conftest import WaitFor
+from tests.openstack.telemetry.counters import Counters
+from tests.openstack.telemetry.node import CAPPED, GOLD, PLAIN, RUNNING, STOPPED, WAYS, Node
+from tools.lab import vms
+from tools.lab.workspace import Workspace
+
+OCCUPANCY, TOTAL, LOCAL = "llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"
+PROMISED = {GOLD.uuid, CAPPED.uuid}
+EVERY = {vm.uuid for vm in RUNNING}
+CYCLES = 3 * INTERVAL
+
+
+def told_of(polling: Polling, uuid: str) -> list[str]:
+    """The lines of the pollsters about an instance."""
+    return [line for line in polling.said.splitlines() if "ceilometer_pollster" in line and uuid in line]
+
+
+def test_each_meter_has_a_sample_of_each_running_instance_and_of_no_other(polling: Polling, wait_for: WaitFor) -> None:
+    expected = {
+        meter.name: PROMISED if meter.name in ("cpu_l3_cache.ways", "cpu_l3_cache.allocated") else EVERY
+        for meter in METERS
+    }
+    shown: dict[str, set[str]] = {}
+
+    def as_expected() -> bool:
+        shown.update((name, set(polling.series(name))) for name in expected)
+        return shown == expected
+
+    try:
+        wait_for(as_expected, "all samples")
+    except TimeoutError:
+        assert shown == expected
+    assert told_of(polling, STOPPED.uuid)
+
+
+def test_samples_carry_unit_name_project_and_flavor(polling: Polling, wait_for: WaitFor) -> None:
+    wait_for(lambda: GOLD.uuid in polling.series("memory.bandwidth.total"), "a rate")
+    labels = {one.labels["counter"]: one.labels for one in polling.samples() if one.labels["resource"] == GOLD.uuid}
+    assert {name: one["unit"] for name, one in labels.items()} == {meter.name: meter.unit for meter in METERS}
+    assert {one["resource_name"] for one in labels.values()} == {f"{GOLD.display_name}:{GOLD.name}"}
+    assert {one["flavor_name"] for one in labels.values()} == {"gold"}
+    assert {one["project"] for one in labels.values()} == {vms.PROJECT}
+
+
+def test_a_promise_is_ways_on_each_cache_and_bytes_in_all(polling: Polling, node: Node, wait_for: WaitFor) -> None:
+    wait_for(lambda: set(polling.series("cpu_l3_cache.ways")) == PROMISED, "the promises")
+    assert set(polling.series("cpu_l3_cache.ways").values()) == {WAYS}
+    assert set(polling.series("cpu_l3_cache.allocated").values()) == {node.promised_bytes(GOLD)}
+
+
+def test_volumes_are_the_sums_of_the_counters_of_that_instance(
+    polling: Polling, counters: Counters, wait_for: WaitFor
+) -> None:
+    for number, vm in enumerate(RUNNING, start=1):
+        counters.hold(vm.uuid, OCCUPANCY, number << 20, cache=0)
+        counters.hold(vm.uuid, OCCUPANCY, 100, cache=1)
+        counters.hold(vm.uuid, TOTAL, number * 10**15)
+        counters.hold(vm.uuid, LOCAL, number * 10**14)
+    numbers = dict(enumerate(RUNNING, start=1)).items()
+    for meter, expected in (
+        ("cpu_l3_cache", {vm.uuid: (number << 20) + 100 for number, vm in numbers}),
+        ("memory.traffic.total", {vm.uuid: 2 * number * 10**15 for number, vm in numbers}),
+        ("memory.traffic.local", {vm.uuid: 2 * number * 10**14 for number, vm in numbers}),
+    ):
+        wait_for(lambda m=meter, e=expected: polling.series(m) == e, f"{meter} being {expected}")
+
+
+def test_bandwidth_is_the_growth_between_two_cycles_by_the_clock(
+    polling: Polling, counters: Counters, wait_for: WaitFor
+) -> None:
+    names = ("total", "local", "remote")
+
+    def bandwidth() -> list[float | None]:
+        return [polling.series(f"memory.bandwidth.{name}").get(PLAIN.uuid) for name in names]
+
+    counters.hold(PLAIN.uuid, TOTAL, 10**12)
+    counters.hold(PLAIN.uuid, LOCAL, 10**12)
+    wait_for(lambda: bandwidth() == [0.0, 0.0, 0.0], "no growth")
+    counters.hold(PLAIN.uuid, TOTAL, 10**12 + 4 * 10**9, cache=1)
+    counters.hold(PLAIN.uuid, LOCAL, 10**12 + 10**9, cache=1)
+    seen: list[list[float | None]] = []
+
+    def complete() -> bool:
+        seen.append(bandwidth())
+        return None not in seen[-1] and 0.0 not in seen[-1]
+
+    wait_for(complete, "growth in all three")
+    total, local, remote = (one or 0.0 for one in seen[-1])
+    # A cycle may begin late on a busy machine.
+    assert 4e9 / INTERVAL / 10 < total < 4e9 / INTERVAL * 1.5
+    assert local == pytest.approx(total / 4)
+    assert remote == total - local
+
+
+def test_a_counter_without_a_value_is_no_sample_and_no_zero_and_its_return_no_leap(
+    polling: Polling, counters: Counters, wait_for: WaitFor
+) -> None:
+    counters.hold(GOLD.uuid, OCCUPANCY, 5 << 20)
+    counters.hold(GOLD.uuid, TOTAL, 7 * 10**12)
+    wait_for(lambda: polling.series("memory.traffic.total").get(GOLD.uuid) == 14 * 10**12, "held counters")
+    wait_for(lambda: polling.series("memory.bandwidth.total").get(GOLD.uuid) == 0.0, "no growth")
+    before = len(told_of(polling, GOLD.uuid))
+
+    seen: dict[str, set[float]] = {meter.name: set() for meter in METERS}
+
+    def watching(condition: Callable[[], bool]) -> Callable[[], bool]:
+        """The condition, noting all samples of the instance on the way to it."""
+
+        def noted() -> bool:
+            for one in polling.samples():
+                if one.labels["resource"] == GOLD.uuid:
+                    seen[one.labels["counter"]].add(one.value)
+            return condition()
+
+        return noted
+
+    counters.hold(GOLD.uuid, OCCUPANCY, "Error", cache=1)
+    counters.hold(GOLD.uuid, TOTAL, "Unavailable", cache=1)
+    lost = ("cpu_l3_cache", "memory.traffic.total", "memory.bandwidth.total", "memory.bandwidth.remote")
+    wait_for(watching(lambda: all(GOLD.uuid not in polling.series(meter) for meter in lost)), "these samples ending")
+    # The other instances, and what stands on other counters.
+    assert {CAPPED.uuid, PLAIN.uuid} <= set(polling.series("cpu_l3_cache"))
+    assert GOLD.uuid in polling.series("memory.traffic.local")
+    deadline = time.monotonic() + CYCLES
+    wait_for(watching(lambda: time.monotonic() > deadline), "some cycles more")
+    told = told_of(polling, GOLD.uuid)[before:]
+    assert len(told) == 2, told
+    assert all(event in "".join(told) for event in (OCCUPANCY, TOTAL))
+
+    counters.hold(GOLD.uuid, OCCUPANCY, 5 << 20)
+    counters.hold(GOLD.uuid, TOTAL, 7 * 10**12 + 500)
+    wait_for(watching(lambda: GOLD.uuid in polling.series("memory.bandwidth.total")), "samples again")
+    deadline = time.monotonic() + CYCLES
+    wait_for(watching(lambda: time.monotonic() > deadline), "some cycles more")
+    assert seen["cpu_l3_cache"] == {2 * (5 << 20)}
+    assert seen["memory.traffic.total"] <= {14 * 10**12, 14 * 10**12 + 1000}
+    assert seen["memory.bandwidth.total"] == {0.0}
+    assert len(told_of(polling, GOLD.uuid)[before:]) == 4
+
+
+def test_a_stopped_instance_leaves_no_series_behind_and_begins_anew(
+    polling: Polling, node: Node, wait_for: WaitFor
+) -> None:
+    wait_for(lambda: CAPPED.uuid in polling.series("memory.bandwidth.total"), "a rate")
+    domain = node.libvirt.connection().lookupByUUIDString(CAPPED.uuid)
+    domain.destroy()
+    wait_for(lambda: all(one.labels["resource"] != CAPPED.uuid for one in polling.samples()), "no series of it")
+    wait_for(lambda: "it does not run" in "".join(told_of(polling, CAPPED.uuid)), "the reason")
+    told = len(told_of(polling, CAPPED.uuid))
+    time.sleep(CYCLES)
+    assert len(told_of(polling, CAPPED.uuid)) == told
+
+    domain.create()
+    node.wait_until_placed()
+    wait_for(lambda: CAPPED.uuid in polling.series("memory.bandwidth.total"), "a rate of its new life")
+    # No machine moves a terabyte a second, and a counter that began anew would have moved backwards.
+    assert 0 <= polling.series("memory.bandwidth.total")[CAPPED.uuid] < 1e12
+
+
+def test_without_resctrl_no_meter_is_polled_and_the_log_says_what_mends_it(
+    workspace: Workspace, node: Node, wait_for: WaitFor, tmp_path: Path
+) -> None:
+    blind = Polling(workspace, resctrl=tmp_path, libvirt_uri=node.libvirt.uri, name="ceilometer-without-resctrl")
+    try:
+        for meter in METERS:
+            wait_for(partial(_says, blind, f"{meter.name} is not polled"), f"a line about {meter.name}")
+        assert f"mounted at {tmp_path}" in blind.said
+        assert not list(blind.samples())
+    finally:
+        blind.stop()
+
+
+def _says(polling: Polling, text: str) -> bool:
+    return text in polling.said
