@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from vmqos import allocation
 from vmqos.agent import notify
+from vmqos.agent.assign_counters import assign_counters
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.inventory import Inventory
 from vmqos.agent.observer import Observer, Sight
@@ -193,7 +194,10 @@ class Agent:
                 # Without libvirt's word nobody knows which groups are still needed.
                 self.reconciler.peek(self._topology)
                 return False
-            return self.reconciler.run(Change(sight.changed, everything), sight.vms, self._topology, self._policy)
+            again = self.reconciler.run(Change(sight.changed, everything), sight.vms, self._topology, self._policy)
+            if everything or sight.changed:
+                assign_counters(self.filesystem, self.snapshot)
+            return again
 
     def _better(self, error: exceptions.ResctrlError) -> exceptions.ResctrlError:
         """The cause behind the error, where resctrl is not even there."""
