@@ -59,12 +59,13 @@ class Prometheus:
         self._server.stop()
 
 
-def promtool(*arguments: str | Path) -> str:
+def promtool(*arguments: str | Path, given: str = "") -> str:
     """What promtool prints.
 
+    :param given: its standard input.
     :raises AssertionError: if it is not content, with what it says.
     """
     command = [str(program("promtool", PACKAGE)), *map(str, arguments)]
-    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    done = subprocess.run(command, input=given, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.openstack.servers.process import free_port
 from tools.lab import processes, vms
 from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
@@ -19,15 +22,22 @@ CAPPED = Vm(
     display_name="batch-1",
 )
 PLAIN = Vm("instance-00000003", Flavor("plain"), display_name="web-1")
+GREEDY = Vm("instance-00000005", Flavor("greedy", {"hw:cache_ways": "11"}), display_name="all-1")
+"""It asks for every way there is: pending."""
 STOPPED = Vm("instance-00000004", Flavor("gold", {"hw:cache_ways": str(WAYS)}), display_name="db-2")
 
-RUNNING = (GOLD, CAPPED, PLAIN)
+RUNNING = (GOLD, CAPPED, PLAIN, GREEDY)
 
 
 class Node:
-    """A host of our own inside the host."""
+    """A host of our own inside the host.
+
+    :ivar metrics: host and port of the agent's metrics.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
+        port = free_port()
+        self.metrics = f"127.0.0.1:{port}"
         self.libvirt = PrivateLibvirt(workspace)
         self.simulator = Simulator(workspace)
         self.agent = Agent(
@@ -36,7 +46,12 @@ class Node:
             sysfs=self.simulator.sysfs,
             uri=self.libvirt.uri,
             run_dir=self.libvirt.run_dir,
-            options={"agent": {"audit_interval": 0.5, "retry_delay_min": 0.1}},
+            options={
+                "agent": {"audit_interval": 0.5, "retry_delay_min": 0.1},
+                "http": {"port": port},
+                # Counters that a test holds are files mounted over others: who has those open does not see them.
+                "telemetry": {"keep_open": False},
+            },
         )
 
     def start(self) -> None:
@@ -61,8 +76,10 @@ class Node:
 
     def stop(self) -> None:
         """End everything."""
-        for vm in (*RUNNING, STOPPED):
-            vms.remove(self.libvirt.connection(), vm.uuid)
+        connection = self.libvirt.connection()
+        # The end of a VM takes a second of waiting, mostly for its cgroups.
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda vm: vms.remove(connection, vm.uuid), (*RUNNING, STOPPED)))
         self.agent.kill()
         self.libvirt.stop()
         self.simulator.stop()

@@ -24,11 +24,11 @@ from tests.openstack.servers.mariadb import MariaDb
 from tests.openstack.servers.rabbitmq import RabbitMq
 from tests.openstack.telemetry.conftest import WaitFor
 from tests.openstack.telemetry.counters import Counters
-from tests.openstack.telemetry.node import CAPPED, GOLD, PLAIN, RUNNING, STOPPED, WAYS, Node
+from tests.openstack.telemetry.node import CAPPED, GOLD, GREEDY, PLAIN, RUNNING, STOPPED, WAYS, Node
 from tools.lab.vms import PROJECT, Vm
 from tools.lab.workspace import CHECKOUT, Workspace
 
-HELD = {GOLD.uuid: 3 << 20, CAPPED.uuid: 2 << 20, PLAIN.uuid: 1 << 20}
+HELD = {vm.uuid: number << 20 for number, vm in enumerate(RUNNING, start=1)}
 """Bytes of each cache that each instance's counter shows as long as Gnocchi is looked at."""
 TRAFFIC = 5 * 10**12
 PATIENCE = 90.0
@@ -161,6 +161,7 @@ def test_metadata_tells_class_policy_and_caches_beside_what_ceilometer_tells(cha
         GOLD.uuid: (f"vmqos.{GOLD.uuid}", "exclusive"),
         CAPPED.uuid: (f"vmqos.shared-ways{WAYS}", "shared"),
         PLAIN.uuid: ("", None),
+        GREEDY.uuid: ("", None),
     }
     for uuid, metadata in told.items():
         assert {cache: one["llc_occupancy"] for cache, one in metadata["caches"].items()} == {
