@@ -1,27 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of vmqos.telemetry.rates."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmqos.telemetry import Missing, Reading, VmReading, rates
-from vmqos.telemetry.model import EVENTS, HostReading, Snapshot, total
+from tests.unit.telemetry import values
+from tests.unit.telemetry.values import snapshot
+from vmqos.telemetry import Missing, Reading, rates
 from vmqos.telemetry.rates import rate
 
-HOST = HostReading({}, {}, {}, {}, {}, {}, 16, 1, 192, 1, EVENTS)
 
-
-def vm(read_at, *caches, generation="1", uuid="u"):
-    """Each cache as (total, local)."""
-    by_cache = {
-        number: dict(zip(EVENTS, (Reading.of(0), Reading.of(whole), Reading.of(local)), strict=True))
-        for number, (whole, local) in enumerate(caches)
-    }
-    totals = {event: total(one[event].missing or one[event].value for one in by_cache.values()) for event in EVENTS}
-    return VmReading(uuid, "", None, {}, None, generation, read_at, by_cache, totals)
+def vm(read_at, *caches, **fields):
+    """Each cache counts (total, local)."""
+    return values.vm(*((0, *cache) for cache in caches), read_at=read_at, **fields)
 
 
 def test_a_rate_is_the_growth_of_all_caches_over_the_time_between_the_readings():
@@ -73,9 +65,9 @@ def test_a_clock_that_stands_still_makes_no_rate():
 
 
 def test_every_vm_of_the_later_sweep_has_its_rates_and_no_other():
-    before = Snapshot(10.0, 0.0, {"u": vm(10.0, (1, 1)), "gone": vm(10.0, (1, 1), uuid="gone")}, HOST, 0.1)
-    later = {"u": vm(11.0, (3, 1)), "new": vm(11.0, (3, 1), uuid="new")}
-    found = rates(before, replace(before, monotonic=11.0, vms=later))
+    before = snapshot(vm(10.0, (1, 1)), vm(10.0, (1, 1), uuid="gone"))
+    after = snapshot(vm(11.0, (3, 1)), vm(11.0, (3, 1), uuid="new"), monotonic=11.0)
+    found = rates(before, after)
     assert found["u"].total == Reading(2.0)
     assert found["new"].total == Reading(None, Missing.NO_PREVIOUS)
     assert found.keys() == {"u", "new"}

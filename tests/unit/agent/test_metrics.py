@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.agent.test_report import UUID, snapshot
+from tests.unit.telemetry.values import snapshot as counted
+from tests.unit.telemetry.values import vm
+from vmqos.agent.metrics import Metrics, published
+from vmqos.agent.outcome import Outcome
+from vmqos.agent.pass_times import PassTimes
+from vmqos.agent.snapshot import Health
+from vmqos.allocation import PromiseState
+from vmqos.resctrl import exceptions
+from vmqos.telemetry import Snapshot
+from vmqos.telemetry.published import CacheState, VmState
+
+
+@pytest.fixture
+def agent() -> Any:
+    """What of an agent is asked for here."""
+    return SimpleNamespace(
+        snapshot=snapshot(),
+        health=Health(),
+        pass_times=PassTimes(),
+        connection=SimpleNamespace(is_connected=True),
+        unanswered=lambda: None,
+    )
+
+
+def test_what_the_agent_knows_is_published_as_plain_values(agent: Any) -> None:
+    found = published(agent)
+    assert found.vms == {UUID: VmState(UUID, "gold", "p", "c4", "kept", "", {0: 4})}
+    assert found.caches[0] == CacheState(11, 11 << 20, 5, 5)
+    assert found.groups == {"default": 1, "vm": 1, "class": 0, "foreign": 0}
+    assert (found.closids, found.closids_used, found.rmids, found.rmids_used) == (16, 2, 32, 2)
+    assert (found.resctrl, found.libvirt) == (True, True)
+
+
+def test_a_reason_is_one_word(agent: Any) -> None:
+    pending = Outcome(PromiseState.PENDING, "none of the L3 caches that the VM can run on is online in resctrl")
+    agent.snapshot = replace(agent.snapshot, outcomes={UUID: pending})
+    assert published(agent).vms[UUID].reason == "no-cache"
+    assert published(agent).vms[UUID].ways == {}
+
+
+def test_without_resctrl_its_resources_are_left_out(agent: Any) -> None:
+    agent.snapshot = replace(agent.snapshot, view=None)
+    found = published(agent)
+    assert (found.resctrl, found.closids, found.groups, found.caches) == (False, 0, {}, {})
+
+
+def test_a_libvirt_that_hangs_is_not_up(agent: Any) -> None:
+    agent.unanswered = lambda: "virConnectListAllDomains"
+    assert not published(agent).libvirt
+
+
+class Counters:
+    """Counters that are there, or are not."""
+
+    def __init__(self, found: Snapshot | None) -> None:
+        self.found = found
+
+    def newest(self, max_age: float) -> Snapshot:
+        if self.found is None:
+            raise exceptions.NotMounted(path="/sys/fs/resctrl", mend="mount it")
+        return self.found
+
+
+def test_a_scrape_has_counters_states_and_the_process(agent: Any) -> None:
+    metrics = Metrics(agent, Counters(counted(vm((4096, 1, 1), uuid=UUID))))  # type: ignore[arg-type]
+    content_type, text = metrics.answer("")
+    assert content_type.startswith("text/plain; version=")
+    for name in ("vmqos_vm_llc_occupancy_bytes{", "vmqos_vm_state{", "process_cpu_seconds_total "):
+        assert f"\n{name}" in text.decode()
+
+
+def test_a_client_that_prefers_openmetrics_gets_it(agent: Any) -> None:
+    metrics = Metrics(agent, Counters(counted()))  # type: ignore[arg-type]
+    content_type, text = metrics.answer("application/openmetrics-text; version=1.0.0,text/plain;q=0.5")
+    assert content_type.startswith("application/openmetrics-text")
+    assert text.endswith(b"# EOF\n")
+
+
+def test_a_scrape_without_counters_is_answered_all_the_same(agent: Any) -> None:
+    text = Metrics(agent, Counters(None)).answer("")[1].decode()  # type: ignore[arg-type]
+    assert "vmqos_vm_state{" in text
+    assert "vmqos_vm_llc_occupancy_bytes{" not in text

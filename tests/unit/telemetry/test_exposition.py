@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of vmqos.telemetry.exposition, read back by the library's own parser."""
+
+from dataclasses import replace
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import CollectorRegistry
+
+from tests.unit.telemetry.values import HOST, snapshot, vm
+from vmqos.telemetry import Missing, Reading
+from vmqos.telemetry.exposition import HostCollector
+from vmqos.telemetry.published import AgentState, CacheState, Durations, VmState
+
+WHO = {"uuid": "u", "name": "db-1", "project": "p", "flavor": "gold"}
+KEPT = VmState("u", "db-1", "p", "gold", "kept", "", {0: 2})
+STATE = AgentState(
+    version="1.2.3",
+    resctrl=True,
+    libvirt=True,
+    vms={"u": KEPT},
+    caches={0: CacheState(11, 11 << 20, 7, 4)},
+    groups={"default": 1, "vm": 1, "class": 0, "foreign": 0},
+    closids=16,
+    closids_used=2,
+    rmids=192,
+    rmids_used=3,
+    passes=Durations(((0.1, 3), (1.0, 4)), 5, 12.5),
+    failed_passes=1,
+)
+
+
+class Scraped:
+    """What a scrape said."""
+
+    def __init__(self, text):
+        self.samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+    def of(self, name):
+        return {tuple(sorted(one.labels.items())): one.value for one in self.samples if one.name == name}
+
+    def value(self, name, /, **labels):
+        return self.of(name).get(tuple(sorted(labels.items())))
+
+
+@pytest.fixture
+def scrape():
+    """Scrapes one after the other, of the same collector."""
+    now = {}
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(HostCollector(lambda: (now["snapshot"], now["state"])))
+
+    def scrape(found, state=STATE):
+        now.update(snapshot=found, state=state)
+        return Scraped(generate_latest(registry).decode())
+
+    return scrape
+
+
+def test_a_vms_counters_are_told_by_cache_and_scope(scrape):
+    found = scrape(snapshot(vm((4096, 100, 60), (0, 7, 7))))
+    assert found.value("vmqos_vm_llc_occupancy_bytes", **WHO, cache="0") == 4096
+    assert found.value("vmqos_vm_llc_occupancy_bytes", **WHO, cache="1") == 0
+    memory = {scope: found.value("vmqos_vm_memory_bytes_total", **WHO, cache="0", scope=scope) for scope in
+              ("total", "local", "remote")}  # fmt: skip
+    assert memory == {"total": 100, "local": 60, "remote": 40}
+    assert found.of("vmqos_vm_counter_missing") == {}
+
+
+@pytest.mark.parametrize("missing", [Missing.UNAVAILABLE, Missing.ERROR, Missing.UNASSIGNED, Missing.VANISHED])
+def test_a_counter_without_a_value_is_an_absent_sample_and_a_reason(scrape, missing):
+    found = scrape(snapshot(vm((4096, missing, 60), (0, 7, 7))))
+    assert found.value("vmqos_vm_memory_bytes_total", **WHO, cache="0", scope="total") is None
+    assert found.value("vmqos_vm_memory_bytes_total", **WHO, cache="0", scope="remote") is None
+    assert found.value("vmqos_vm_memory_bytes_total", **WHO, cache="0", scope="local") == 60
+    assert found.value("vmqos_vm_memory_bytes_total", **WHO, cache="1", scope="total") == 7
+    assert found.of("vmqos_vm_counter_missing") == {
+        tuple(sorted({**WHO, "event": "mbm_total_bytes", "reason": missing.value}.items())): 1
+    }
+
+
+def test_a_vm_that_nobody_counts_says_so_for_each_event(scrape):
+    found = scrape(snapshot())
+    reasons = {(dict(labels)["event"], dict(labels)["reason"]) for labels in found.of("vmqos_vm_counter_missing")}
+    assert reasons == {(event, "not-monitored") for event in ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")}
+    assert found.of("vmqos_vm_llc_occupancy_bytes") == {}
+
+
+def test_the_series_of_a_vm_that_is_gone_disappear(scrape):
+    scrape(snapshot(vm((4096, 100, 60))))
+    found = scrape(snapshot(), replace(STATE, vms={}))
+    assert not [sample for sample in found.samples if "uuid" in sample.labels]
+
+
+def test_a_group_that_outlives_its_vm_makes_no_series(scrape):
+    found = scrape(snapshot(vm((4096, 100, 60), uuid="gone")))
+    assert not [sample for sample in found.samples if sample.labels.get("uuid") == "gone"]
+
+
+def test_the_promise_is_told_with_its_state_ways_and_size(scrape):
+    found = scrape(snapshot(vm((4096, 100, 60))))
+    assert found.value("vmqos_vm_state", **WHO, state="kept", reason="") == 1
+    assert found.value("vmqos_vm_cache_ways", **WHO, cache="0") == 2
+    assert found.value("vmqos_vm_cache_allocated_bytes", **WHO, cache="0") == 2 << 20
+
+
+def test_a_state_that_changed_leaves_no_second_series(scrape):
+    scrape(snapshot())
+    pending = replace(KEPT, state="pending", reason="no-ways", ways={})
+    found = scrape(snapshot(), replace(STATE, vms={"u": pending}))
+    assert found.of("vmqos_vm_state") == {tuple(sorted({**WHO, "state": "pending", "reason": "no-ways"}.items())): 1}
+    assert found.of("vmqos_vm_cache_ways") == {}
+
+
+def test_the_hosts_resources_are_told(scrape):
+    host = replace(HOST, caches={0: vm((5, 6, Missing.ERROR)).caches[0]})
+    found = scrape(snapshot(host=host))
+    assert found.value("vmqos_cache_ways", cache="0") == 11
+    assert found.value("vmqos_cache_free_ways", cache="0") == 7
+    assert found.value("vmqos_cache_largest_free_run_ways", cache="0") == 4
+    assert found.value("vmqos_cache_size_bytes", cache="0") == 11 << 20
+    assert found.value("vmqos_groups", owner="vm") == 1
+    assert (found.value("vmqos_closids"), found.value("vmqos_closids_used")) == (16, 2)
+    assert (found.value("vmqos_rmids"), found.value("vmqos_rmids_used")) == (192, 3)
+    assert found.value("vmqos_default_group_llc_occupancy_bytes", cache="0") == 5
+    assert found.of("vmqos_default_group_memory_bytes_total") == {(("cache", "0"), ("scope", "total")): 6}
+
+
+def test_the_loop_is_told_as_a_histogram(scrape):
+    found = scrape(snapshot())
+    name = "vmqos_reconcile_duration_seconds"
+    buckets = {dict(labels)["le"]: value for labels, value in found.of(f"{name}_bucket").items()}
+    assert buckets == {"0.1": 3, "1": 4, "+Inf": 5}
+    assert (found.value(f"{name}_count"), found.value(f"{name}_sum")) == (5, 12.5)
+    assert found.value("vmqos_reconcile_errors_total") == 1
+    assert found.value("vmqos_agent_info", version="1.2.3") == 1
+
+
+def test_without_resctrl_the_states_are_told_and_no_counter_is_0(scrape):
+    found = scrape(None, AgentState("1", vms={"u": replace(KEPT, state="pending", reason="no-resctrl", ways={})}))
+    assert found.value("vmqos_resctrl_up") == 0
+    assert found.value("vmqos_vm_state", **WHO, state="pending", reason="no-resctrl") == 1
+    assert len(found.of("vmqos_vm_counter_missing")) == 3
+    for name in ("vmqos_closids", "vmqos_rmids", "vmqos_vm_llc_occupancy_bytes", "vmqos_sweep_seconds"):
+        assert found.of(name) == {}, name
+
+
+def test_a_hostile_name_stays_inside_its_label(scrape):
+    name = 'x"} 1\nvmqos_closids 999\\'
+    found = scrape(snapshot(), replace(STATE, vms={"u": replace(KEPT, name=name)}))
+    assert found.value("vmqos_closids") == 16
+    assert found.value("vmqos_vm_state", **{**WHO, "name": name}, state="kept", reason="") == 1
+
+
+def test_energy_is_told_where_the_kernel_has_it(scrape):
+    found = scrape(snapshot(vm((1, 2, 2), packages={0: {"core_energy": Reading(1.5), "activity": Reading(0.25)}})))
+    assert found.value("vmqos_vm_core_energy_joules_total", **WHO, package="0") == 1.5

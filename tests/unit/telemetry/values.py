@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings and snapshots made of plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from vmqos.resctrl.monitoring import Value
+from vmqos.telemetry import HostReading, Reading, Snapshot, VmReading
+from vmqos.telemetry.model import EVENTS, total
+
+HOST = HostReading({}, {}, {}, {0: 11}, {0: 9}, {0: 11 << 20}, 16, 2, 192, 3, EVENTS)
+
+
+def vm(
+    *caches: Sequence[Value], uuid: str = "u", read_at: float = 10.0, generation: str = "1", **fields: object
+) -> VmReading:
+    """A VM of which each cache counts (occupancy, total, local)."""
+    by_cache = {
+        number: {event: Reading.of(value) for event, value in zip(EVENTS, values, strict=True)}
+        for number, values in enumerate(caches)
+    }
+    totals = {event: total(one[event].missing or one[event].value for one in by_cache.values()) for event in EVENTS}
+    return VmReading(
+        **{
+            "uuid": uuid,
+            "group": "",
+            "policy": None,
+            "ways": {},
+            "allocated_bytes": None,
+            "generation": generation,
+            "read_at": read_at,
+            "caches": by_cache,
+            "totals": totals,
+            **fields,
+        }
+    )
+
+
+def snapshot(*vms: VmReading, monotonic: float = 10.0, host: HostReading = HOST) -> Snapshot:
+    """A sweep that found these VMs."""
+    found: Mapping[str, VmReading] = {vm.uuid: vm for vm in vms}
+    return Snapshot(monotonic, 1000.0 + monotonic, found, host, 0.01)
