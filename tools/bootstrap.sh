@@ -84,11 +84,12 @@ pip_install() {
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" || die "pip could not install: $*"
 }
 
-# Install what bindep.txt names in the profile "test" and the machine lacks.
+# Install what bindep.txt names in these profiles, "test" if there are none, and the machine lacks.
 install_system_packages() {
     [ -z "${VMQOS_NO_PACKAGES:-}" ] || return 0
     # bindep prints the missing packages, one a line, and ends with 1 if there are any.
-    missing=$("$venv/bin/bindep" --brief --file "$root/bindep.txt" test 2>/dev/null) || true
+    [ $# -gt 0 ] || set -- test
+    missing=$("$venv/bin/bindep" --brief --file "$root/bindep.txt" "$@" 2>/dev/null) || true
     if [ -n "$missing" ]; then
         # shellcheck disable=SC2086
         install_packages $missing

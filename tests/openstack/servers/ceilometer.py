@@ -129,9 +129,9 @@ class Notification:
         self._server.stop()
 
 
-def upgrade(workspace: Workspace, given: Settings) -> Server:
-    """``ceilometer-upgrade``, which makes the resource types in Gnocchi: running, to be waited for."""
+def upgrade(workspace: Workspace, given: Settings) -> None:
+    """Run ``ceilometer-upgrade``, which makes the resource types in Gnocchi."""
     directory = workspace.path / "ceilometer-upgrade"
     directory.mkdir()
     configuration = settings.write(directory / "ceilometer.conf", given)
-    return Server(workspace, directory, [script("ceilometer-upgrade"), "--config-file", configuration])
+    Server(workspace, directory, [script("ceilometer-upgrade"), "--config-file", configuration]).run()

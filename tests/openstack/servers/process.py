@@ -16,7 +16,6 @@ from tools.lab import processes
 from tools.lab.workspace import CHECKOUT, Workspace
 
 START_TIMEOUT = 60.0
-STOP_TIMEOUT = 15.0
 _SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
 
@@ -85,15 +84,11 @@ class Server:
             raise RuntimeError(f"{self.directory.name} ended with {self._process.returncode}:\n{self.said[-4000:]}")
         self._workspace.forget_process(self._process.pid)
 
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End it, by SIGKILL if need be."""
-        if self._process.poll() is None:
-            self._process.send_signal(number)
-            try:
-                self._process.wait(STOP_TIMEOUT)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+    def stop(self) -> None:
+        """End it and all that it started, at once: nothing of it is to be kept, and a farewell takes seconds."""
+        # Its PID stays its own, and its group's, until it has been waited for.
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
         self._workspace.forget_process(self._process.pid)
 
 

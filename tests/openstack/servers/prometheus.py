@@ -7,11 +7,10 @@ import json
 import subprocess
 import urllib.parse
 import urllib.request
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.openstack.servers.process import Server, answers, free_port, program
+from tests.openstack.servers.process import Server, free_port, program
 from tools.lab.workspace import Workspace
 
 PACKAGE = "prometheus"
@@ -34,7 +33,7 @@ class Prometheus:
             f"--web.listen-address=127.0.0.1:{port}",
         ]
         self._server = Server(workspace, directory, command)
-        self._server.wait_until(partial(answers, port), "Prometheus answering")
+        self._server.wait_until(lambda: _is_ready(port), "Prometheus being ready")
 
     def ask(self, path: str, **parameters: str) -> Any:
         """``GET`` a path of its API, such as ``query``; the result is its data.
@@ -57,6 +56,12 @@ class Prometheus:
     def stop(self) -> None:
         """End it."""
         self._server.stop()
+
+
+def _is_ready(port: int) -> bool:
+    # Until then it says 503, which urllib raises as an OSError.
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=10) as answer:
+        return answer.status == 200
 
 
 def promtool(*arguments: str | Path, given: str = "") -> str:

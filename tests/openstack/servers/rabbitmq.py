@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import secrets
-import signal
 
 from tests.openstack.servers.process import Server, answers, free_port, program
 from tools.lab.workspace import Workspace
@@ -65,6 +64,6 @@ class RabbitMq:
         return f"rabbit://guest:guest@127.0.0.1:{self._port}/"
 
     def stop(self) -> None:
-        """End it at once: there is nothing to save, and a farewell takes seconds."""
-        self._server.stop(signal.SIGKILL)
+        """End both."""
+        self._server.stop()
         self._mapper.stop()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A compute node with instances under the agent, and the servers that measure them.
 
-Servers are started once for all tests, each when a test first asks for it; the message broker at once, for it needs
-the longest. A machine that lacks something fails the tests and says what; none is skipped.
+Servers are started once for all tests, each when a test first asks for it; the message broker and Gnocchi at once, for
+they need the longest. A machine that lacks something fails the tests and says what; none is skipped.
 """
 
 from __future__ import annotations
@@ -10,16 +10,27 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 import pytest
 
+from tests.openstack.servers import ceilometer
 from tests.openstack.servers.ceilometer import Polling
+from tests.openstack.servers.gnocchi import Gnocchi
+from tests.openstack.servers.mariadb import MariaDb
 from tests.openstack.servers.rabbitmq import RabbitMq
 from tests.openstack.telemetry.counters import Counters
 from tests.openstack.telemetry.node import Node
 from tools.lab import processes
 from tools.lab.workspace import Workspace
+
+
+class Stoppable(Protocol):
+    """A server."""
+
+    def stop(self) -> None:
+        """End it."""
 
 
 class WaitFor(Protocol):
@@ -52,8 +63,28 @@ def broker(workspace: Workspace) -> Iterator[RabbitMq]:
 
 
 @pytest.fixture(scope="session")
-def node(workspace: Workspace, broker: RabbitMq) -> Iterator[Node]:
-    """The compute node, with all instances placed."""
+def gnocchi(workspace: Workspace) -> Iterator[Future[Gnocchi]]:
+    """Gnocchi with Ceilometer's resource types, perhaps still starting."""
+    started: list[Stoppable] = []
+
+    def start() -> Gnocchi:
+        database = MariaDb(workspace)
+        started.append(database)
+        server = Gnocchi(workspace, database)
+        started.append(server)
+        ceilometer.upgrade(workspace, server.credentials)
+        return server
+
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(start)
+        yield starting
+    for server in reversed(started):
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def node(workspace: Workspace, broker: RabbitMq, gnocchi: Future[Gnocchi]) -> Iterator[Node]:
+    """The compute node, with all instances placed; what takes long to start does so meanwhile."""
     started = Node(workspace)
     started.start()
     yield started

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from itertools import count
@@ -31,11 +32,11 @@ class Counters:
         for place in self._places(uuid, event, cache):
             if place not in self._held:
                 cover = self._workspace.path / f"counter-{next(self._numbers)}"
-                cover.write_text(f"{text}\n")
+                _show(cover, text)
                 self._workspace.record_mount(place)
                 subprocess.run(["mount", "--bind", cover, place], check=True)
                 self._held[place] = cover
-            self._held[place].write_text(f"{text}\n")
+            _show(self._held[place], text)
 
     def release(self) -> None:
         """Let all of them show again what they would."""
@@ -56,3 +57,12 @@ class Counters:
         for directory in sorted((groups[0] / "mon_data").glob("mon_L3_*")):
             if cache is None or directory.name == f"mon_L3_{cache:02}":
                 yield directory / event
+
+
+def _show(cover: Path, text: int | str) -> None:
+    """Write in one piece and always as much, so that no reader finds half of it."""
+    descriptor = os.open(cover, os.O_WRONLY | os.O_CREAT, 0o444)
+    try:
+        os.pwrite(descriptor, f"{text}".ljust(30).encode() + b"\n", 0)
+    finally:
+        os.close(descriptor)

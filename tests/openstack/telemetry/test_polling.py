@@ -87,23 +87,28 @@ def test_bandwidth_is_the_growth_between_two_cycles_by_the_clock(
     def bandwidth() -> list[float | None]:
         return [polling.series(f"memory.bandwidth.{name}").get(PLAIN.uuid) for name in names]
 
-    counters.hold(PLAIN.uuid, TOTAL, 10**12)
-    counters.hold(PLAIN.uuid, LOCAL, 10**12)
+    moved = 10**12
+    counters.hold(PLAIN.uuid, TOTAL, moved)
+    counters.hold(PLAIN.uuid, LOCAL, moved)
     wait_for(lambda: bandwidth() == [0.0, 0.0, 0.0], "no growth")
-    counters.hold(PLAIN.uuid, TOTAL, 10**12 + 4 * 10**9, cache=1)
-    counters.hold(PLAIN.uuid, LOCAL, 10**12 + 10**9, cache=1)
-    seen: list[list[float | None]] = []
+    last: list[float | None] = []
+    step = 4 * 10**9
 
-    def complete() -> bool:
-        seen.append(bandwidth())
-        return None not in seen[-1] and 0.0 not in seen[-1]
+    def growing() -> bool:
+        """Let the counters of one cache grow, a quarter of it locally, until a cycle has seen nothing but that."""
+        nonlocal moved, last
+        moved += step
+        counters.hold(PLAIN.uuid, TOTAL, moved, cache=1)
+        counters.hold(PLAIN.uuid, LOCAL, 10**12 + (moved - 10**12) // 4, cache=1)
+        last = bandwidth()
+        total, local, remote = last
+        return bool(total and local and remote) and local == pytest.approx(total / 4) and remote == total - local
 
-    wait_for(complete, "growth in all three")
-    total, local, remote = (one or 0.0 for one in seen[-1])
-    # A cycle may begin late on a busy machine.
-    assert 4e9 / INTERVAL / 10 < total < 4e9 / INTERVAL * 1.5
-    assert local == pytest.approx(total / 4)
-    assert remote == total - local
+    try:
+        wait_for(growing, "local being a quarter of the total, and remote the rest")
+    except TimeoutError as error:
+        raise AssertionError(f"{error}; last seen: {last}") from error
+    assert last[0] is not None and last[0] < (moved - 10**12) / INTERVAL * 1.5
 
 
 def test_a_counter_without_a_value_is_no_sample_and_no_zero_and_its_return_no_leap(

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,8 @@ import pytest
 from gnocchiclient.exceptions import NotFound
 
 from ceilometer_pollster.meters import METERS
-from tests.openstack.servers import ceilometer as servers
 from tests.openstack.servers.ceilometer import HOST, Notification, Polling
 from tests.openstack.servers.gnocchi import Gnocchi
-from tests.openstack.servers.mariadb import MariaDb
 from tests.openstack.servers.rabbitmq import RabbitMq
 from tests.openstack.telemetry.conftest import WaitFor
 from tests.openstack.telemetry.counters import Counters
@@ -80,16 +79,16 @@ def definitions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def chain(workspace: Workspace, node: Node, broker: RabbitMq, definitions: Path) -> Iterator[Chain]:
-    database = MariaDb(workspace)
-    gnocchi = Gnocchi(workspace, database)
-    servers.upgrade(workspace, gnocchi.credentials).run()
+def chain(
+    workspace: Workspace, node: Node, broker: RabbitMq, gnocchi: Future[Gnocchi], definitions: Path
+) -> Iterator[Chain]:
+    store = gnocchi.result()
     held = Counters(workspace, node.simulator.root)
     for vm in RUNNING:
         held.hold(vm.uuid, "llc_occupancy", HELD[vm.uuid])
         held.hold(vm.uuid, "mbm_total_bytes", TRAFFIC)
     samples = workspace.path / "samples.json"
-    bus = {"DEFAULT": {"transport_url": broker.url()}, **gnocchi.credentials}
+    bus = {"DEFAULT": {"transport_url": broker.url()}, **store.credentials}
     publishers = [
         f"gnocchi://?enable_filter_project=false&resources_definition_file={definitions}",
         f"file://{samples}?json",
@@ -102,13 +101,11 @@ def chain(workspace: Workspace, node: Node, broker: RabbitMq, definitions: Path)
         further={**bus, "polling": {"enable_notifications": True}},
         name="ceilometer-polling-and-notifying",
     )
-    yield Chain(gnocchi, notification, samples)
+    yield Chain(store, notification, samples)
     held.release()
     polling.stop()
     notification.stop()
     print(f"--- ceilometer-agent-notification\n{notification.said[-8000:]}")
-    gnocchi.stop()
-    database.stop()
 
 
 def test_the_occupancy_of_each_instance_is_read_back_from_gnocchi(chain: Chain, wait_for: WaitFor) -> None:
