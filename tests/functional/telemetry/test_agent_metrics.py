@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's metrics and counters, as clients get them: real VMs on the simulator."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.functional.agent.conftest import WaitForVm
+from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
+from tests.functional.telemetry.scraped import Scrape, scrape
+from tools.lab import vms
+from tools.lab.agent import Agent
+from tools.lab.simulator import Simulator
+from vmqos.agent.reason_codes import CODES
+from vmqos.telemetry import Missing
+
+EXCLUSIVE_2 = {"hw:cache_ways": "2"}
+LABELS = {
+    "cache", "event", "flavor", "le", "name", "owner", "package", "project", "reason", "scope", "state", "uuid",
+    "version",
+}  # fmt: skip
+"""Every label there is; each has as many values as there are VMs, caches, packages or words of a fixed set."""
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        found: int = probe.getsockname()[1]
+    yield found
+
+
+def lines_of(found: Scrape, uuid: str) -> list[str]:
+    return [sample.name for sample in found.samples if uuid in sample.labels.values()]
+
+
+def test_a_vm_is_told_with_its_promise_and_its_counters(
+    agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor, wait_for_vm: WaitForVm
+) -> None:
+    vm = make_vm(EXCLUSIVE_2, display_name="db-1")
+    wait_for_vm(vm, "kept")
+    wait_for(lambda: scrape(agent.socket).value("vmqos_vm_state", uuid=vm.uuid, state="kept") == 1, "its state")
+    found = scrape(agent.socket)
+    who = {"uuid": vm.uuid, "name": "db-1", "flavor": "test", "project": vms.PROJECT}
+    group = simulator.root / f"vmqos.{vm.uuid}" / "mon_data"
+    for cache in ("0", "1"):
+        assert found.value("vmqos_vm_cache_ways", **who, cache=cache) == 2
+        assert found.value("vmqos_vm_cache_allocated_bytes", **who, cache=cache) == 2 * 17301504 // 11
+        memory = {
+            scope: found.value("vmqos_vm_memory_bytes_total", **who, cache=cache, scope=scope)
+            for scope in ("total", "local", "remote")
+        }
+        assert memory["remote"] == memory["total"] - memory["local"]
+        # It may have counted on since.
+        counted = int((group / f"mon_L3_0{cache}" / "mbm_total_bytes").read_text())
+        assert memory["total"] <= counted
+        assert found.value("vmqos_vm_llc_occupancy_bytes", **who, cache=cache) <= 17301504
+    assert found.find("vmqos_vm_counter_missing", uuid=vm.uuid) == []
+    assert found.value("vmqos_groups", owner="vm") == 1
+    assert found.value("vmqos_cache_free_ways", cache="0") == 11 - 2 - 2
+    assert (found.value("vmqos_closids"), found.value("vmqos_closids_used")) == (8, 2)
+    assert (found.value("vmqos_rmids"), found.value("vmqos_rmids_used")) == (192, 2)
+    assert found.value("vmqos_reconcile_duration_seconds_count") > 0
+    assert found.value("vmqos_reconcile_errors_total") == 0
+    assert (found.value("vmqos_resctrl_up"), found.value("vmqos_libvirt_up")) == (1, 1)
+
+
+def test_the_series_of_a_vm_disappear_with_it(
+    agent: Agent, make_vm: MakeVm, wait_for: WaitFor, wait_for_vm: WaitForVm
+) -> None:
+    gone, stays = make_vm(EXCLUSIVE_2), make_vm()
+    wait_for_vm(gone, "kept")
+    wait_for_vm(stays, "none")
+    wait_for(lambda: len(lines_of(scrape(agent.socket), gone.uuid)) > 10, "the VM's series")
+    gone.domain.destroy()
+    wait_for(lambda: lines_of(scrape(agent.socket), gone.uuid) == [], "their end")
+    assert lines_of(scrape(agent.socket), stays.uuid)
+    wait_for(lambda: gone.uuid not in agent.get("/v1/telemetry")["vms"], "the next look")
+    assert gone.uuid not in agent.get("/v1/telemetry/history")["vms"]
+
+
+def test_a_vm_that_waits_says_why_in_one_word(agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm) -> None:
+    vm = make_vm({"hw:cache_ways": "10"})
+    wait_for_vm(vm, "pending")
+    found = scrape(agent.socket)
+    assert found.value("vmqos_vm_state", uuid=vm.uuid, state="pending", reason="no-ways") == 1
+    assert found.find("vmqos_vm_cache_ways", uuid=vm.uuid) == []
+    assert found.find("vmqos_vm_llc_occupancy_bytes", uuid=vm.uuid)
+
+
+@pytest.mark.parametrize("simulator", ["minimal"], indirect=True)
+def test_a_vm_for_which_no_rmid_is_left_is_absent_with_a_reason(
+    agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    # Of eight, one is the default group's and three are kept for groups of VMs with a promise.
+    made = [make_vm() for _ in range(5)]
+
+    def unmonitored() -> list[str]:
+        return [vm["uuid"] for vm in agent.get("/v1/vms")["vms"] if vm["unmonitored_reason"]]
+
+    wait_for(lambda: len(agent.get("/v1/vms")["vms"]) == 5 and len(unmonitored()) == 1, "one being left over")
+    (uuid,) = unmonitored()
+    time.sleep(1.1)
+    found = scrape(agent.socket)
+    missing = {(sample.labels["event"], sample.labels["reason"]) for sample in found.find("vmqos_vm_counter_missing")}
+    assert missing == {
+        (event, "not-monitored") for event in ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
+    }  # fmt: skip
+    assert {sample.labels["uuid"] for sample in found.find("vmqos_vm_counter_missing")} == {uuid}
+    assert found.find("vmqos_vm_llc_occupancy_bytes", uuid=uuid) == []
+    assert len({sample.labels["uuid"] for sample in found.find("vmqos_vm_llc_occupancy_bytes")}) == len(made) - 1
+
+
+def test_promtool_finds_nothing_to_complain_about_and_no_label_is_unbounded(
+    agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm
+) -> None:
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.fail("promtool is missing: apt-get install prometheus", pytrace=False)
+    wait_for_vm(make_vm(EXCLUSIVE_2, display_name='a "quoted" \\ name\nwith a break'), "kept")
+    wait_for_vm(make_vm({"hw:cache_ways": "10"}), "pending")
+    found = scrape(agent.socket)
+    checked = subprocess.run([program, "check", "metrics"], input=found.text, capture_output=True, text=True)
+    # The process metrics are the client library's, and the counters that may be missing are the hardware's.
+    said = [line for line in (checked.stdout + checked.stderr).splitlines() if not line.startswith("process_")]
+    assert said == ["vmqos_vm_counter_missing metric name should not include type 'counter'"]
+    assert {label for sample in found.samples for label in sample.labels} <= LABELS
+    ours = [sample for sample in found.samples if sample.name.startswith("vmqos_vm_")]
+    reasons = {*CODES, *(missing.value for missing in Missing)}
+    assert {sample.labels["reason"] for sample in ours if "reason" in sample.labels} <= reasons
+    assert all(re.fullmatch(r"vmqos_[a-z0-9_]+|process_[a-z_]+", sample.name) for sample in found.samples)
+
+
+def test_the_same_is_told_on_loopback_over_tcp_and_to_nobody_else(make_agent: MakeAgent, port: int) -> None:
+    agent = make_agent({"http": {"port": port}})
+    agent.start()
+    over_tcp, over_socket = scrape(port), scrape(agent.socket)
+    assert {sample.name for sample in over_tcp.samples} == {sample.name for sample in over_socket.samples}
+    listening = subprocess.run(["ss", "-Hltn", f"sport = :{port}"], capture_output=True, text=True, check=True).stdout
+    assert [line.split()[3] for line in listening.splitlines()] == [f"127.0.0.1:{port}"]
+    agent.stop()
+    with pytest.raises(OSError):
+        scrape(port)
+
+
+def test_a_port_that_is_taken_keeps_nobody_from_the_promise(
+    make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        agent = make_agent({"http": {"port": taken.getsockname()[1]}})
+        agent.start()
+        vm = make_vm(EXCLUSIVE_2)
+        wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
+    assert "[http] host, port" in agent.log.read_text()
+    assert scrape(agent.socket).find("vmqos_resctrl_up")
+
+
+def test_scrapes_at_the_same_time_share_one_sweep(agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm) -> None:
+    wait_for_vm(make_vm(), "none")
+    found: list[Scrape] = []
+    threads = [threading.Thread(target=lambda: found.append(scrape(agent.socket))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # No two sweeps take the same time to the last digit.
+    assert len(found) == 6
+    assert len({one.value("vmqos_sweep_seconds") for one in found}) <= 3
+
+
+def test_the_last_minutes_are_told_at_the_interval_that_was_asked_for(
+    agent: Agent, make_vm: MakeVm, wait_for: WaitFor, wait_for_vm: WaitForVm
+) -> None:
+    vm = make_vm(EXCLUSIVE_2)
+    wait_for_vm(vm, "kept")
+
+    def rates() -> list[float]:
+        past = agent.get(f"/v1/telemetry/history?seconds=60&vm={vm.uuid}")["vms"].get(vm.uuid, {})
+        return [value for value in past.get("total", []) if value is not None]
+
+    wait_for(lambda: len(rates()) > 3, "some looks")
+    past = agent.get("/v1/telemetry/history?seconds=60")
+    series = past["vms"][vm.uuid]
+    assert set(series) == {"llc_occupancy", "total", "local", "remote"}
+    assert {len(values) for values in series.values()} == {len(past["times"])}
+    assert past["interval"] == 0.5
+    assert past["times"] == sorted(past["times"])
+    assert agent.get("/v1/telemetry/history?seconds=60&vm=nobody")["vms"] == {}
+    assert len(agent.get("/v1/telemetry/history?seconds=1")["times"]) < len(past["times"])
+    with pytest.raises(RuntimeError, match="400"):
+        agent.get("/v1/telemetry/history?seconds=soon")
+
+
+def _rate_of(agent: Agent, uuid: str) -> float | None:
+    told: dict[str, dict[str, float | None]] = agent.get("/v1/telemetry")["vms"].get(uuid, {})
+    return told.get("rates", {}).get("total")
+
+
+def test_counters_are_told_as_they_were_last_read(
+    agent: Agent, make_vm: MakeVm, wait_for: WaitFor, wait_for_vm: WaitForVm
+) -> None:
+    vm = make_vm(EXCLUSIVE_2)
+    wait_for_vm(vm, "kept")
+    wait_for(lambda: _rate_of(agent, vm.uuid) is not None, "two looks")
+    found = agent.get("/v1/telemetry")
+    told = found["vms"][vm.uuid]
+    assert (told["policy"], told["ways"], told["missing"]) == ("exclusive", {"0": 2, "1": 2}, {})
+    assert told["allocated_bytes"] == 2 * 2 * 17301504 // 11
+    assert told["totals"]["llc_occupancy"] == sum(cache["llc_occupancy"] for cache in told["caches"].values())
+    assert abs(found["taken_at"] - time.time()) < 30
+    assert found["host"]["ways"] == {"0": 11, "1": 11}
+
+
+def test_a_resctrl_that_goes_and_comes_is_told_and_holds_nothing_up(
+    agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor, wait_for_vm: WaitForVm
+) -> None:
+    vm = make_vm(EXCLUSIVE_2)
+    wait_for_vm(vm, "kept")
+    subprocess.run(["umount", "-l", str(simulator.root)], check=True)
+    wait_for(lambda: simulator.pid is None, "the agent letting go of its files")
+    simulator.stop()
+    wait_for(lambda: scrape(agent.socket).value("vmqos_resctrl_up") == 0, "the agent saying so")
+    found = scrape(agent.socket)
+    assert found.find("vmqos_vm_llc_occupancy_bytes") == found.find("vmqos_closids") == []
+    assert len(found.find("vmqos_vm_counter_missing", uuid=vm.uuid)) == 3
+    assert found.value("vmqos_vm_state", uuid=vm.uuid, state="pending", reason="no-resctrl") == 1
+    with pytest.raises(RuntimeError, match="503"):
+        agent.get("/v1/telemetry")
+    simulator.start()
+    wait_for_vm(vm, "kept")
+    wait_for(lambda: bool(scrape(agent.socket).find("vmqos_vm_llc_occupancy_bytes", uuid=vm.uuid)), "its counters")
+
+
+def test_without_regular_looks_nothing_is_kept_open_and_everything_is_told(
+    make_agent: MakeAgent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    agent = make_agent({"telemetry": {"interval": 0}})
+    agent.start()
+    vm = make_vm(EXCLUSIVE_2)
+    wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
+    wait_for(lambda: bool(scrape(agent.socket).find("vmqos_vm_llc_occupancy_bytes", uuid=vm.uuid)), "its counters")
+    assert agent.get("/v1/telemetry")["vms"][vm.uuid]["totals"]["llc_occupancy"] is not None
+    assert agent.get("/v1/telemetry/history") == {"interval": 0.0, "times": [], "vms": {}}
+    subprocess.run(["umount", str(simulator.root)], check=True)

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sweep on a mounted resctrl, without the agent and without libvirt."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.functional.conftest import WaitFor
+from tests.functional.telemetry.conftest import Faulty
+from tests.functional.telemetry.faulty_simulator import BEGIN, STEP
+from tools.lab.simulator import Simulator
+from tools.lab.workspace import CHECKOUT
+from vmqos.resctrl import exceptions
+from vmqos.telemetry import EVENTS, Missing, Reading, Sweeper, rates
+
+OCCUPANCY, TOTAL, LOCAL = EVENTS
+VM = "00000000-0000-4000-8000-{:012d}"
+NOBODY = 65534
+
+
+def vm_group(root: Path, number: int, control: str = "") -> Path:
+    """Make a VM's monitoring group."""
+    group = root / control / "mon_groups" / f"vmqos.{VM.format(number)}"
+    group.mkdir()
+    return group
+
+
+@pytest.fixture
+def sweeper(simulator: Simulator) -> Iterator[Sweeper]:
+    with Sweeper(str(simulator.root)) as made:
+        yield made
+
+
+def burn(seconds: float) -> subprocess.Popen[bytes]:
+    """A process that keeps a CPU busy."""
+    code = f"import time\nuntil = time.monotonic() + {seconds}\nwhile time.monotonic() < until: sum(range(1000))"
+    return subprocess.Popen([sys.executable, "-c", code])
+
+
+def test_counters_follow_the_vm_that_works(simulator: Simulator, sweeper: Sweeper, wait_for: WaitFor) -> None:
+    busy, idle = vm_group(simulator.root, 1), vm_group(simulator.root, 2)
+    with burn(30) as worker, subprocess.Popen(["sleep", "60"]) as sleeper:
+        try:
+            (busy / "tasks").write_text(f"{worker.pid}\n")
+            (idle / "tasks").write_text(f"{sleeper.pid}\n")
+            before = sweeper.sweep()
+            wait_for(lambda: (sweeper.sweep().vms[VM.format(1)].totals[TOTAL].value or 0) > 1 << 20, "traffic")
+            after = sweeper.sweep()
+        finally:
+            worker.kill()
+            sleeper.kill()
+    found = rates(before, after)
+    working = found[VM.format(1)]
+    assert working.total.value is not None and working.local.value is not None and working.remote.value is not None
+    assert working.total.value > 0
+    assert working.remote.value == pytest.approx(working.total.value - working.local.value)
+    assert found[VM.format(2)].total == Reading(0.0)
+    assert after.vms[VM.format(1)].totals[OCCUPANCY].value
+    assert after.vms[VM.format(2)].totals[OCCUPANCY] == Reading(0)
+
+
+@pytest.mark.parametrize("word", ["Unavailable", "Error"])
+def test_an_injected_word_never_becomes_0_or_a_spike(faulty: Faulty, word: str) -> None:
+    group = vm_group(faulty.root, 1)
+    healthy = vm_group(faulty.root, 2)
+    uuid, other = VM.format(1), VM.format(2)
+    seen = []
+    with Sweeper(str(faulty.root)) as sweeper:
+        for turn in range(9):
+            if turn == 3:
+                faulty.say(group, word, 0, 1)
+            if turn == 6:
+                faulty.recover()
+            time.sleep(0.05)
+            seen.append(sweeper.sweep())
+    expected = Reading(None, Missing(word.lower()))
+    for turn, snapshot in enumerate(seen):
+        total = snapshot.vms[uuid].totals[TOTAL]
+        assert total == expected if 3 <= turn < 6 else (total.value or 0) >= 2 * BEGIN, turn
+        assert snapshot.vms[other].totals[TOTAL].value, turn
+    found = [rates(before, after) for before, after in itertools.pairwise(seen)]
+    reasons = [found[turn][uuid].total.missing for turn in range(8)]
+    assert reasons == [None, None, *[Missing(word.lower())] * 3, Missing.NO_PREVIOUS, None, None]
+    # Each turn counts a few steps; what was there at the beginning would be a million of them.
+    fastest = max(one[uuid].total.value or 0 for one in found)
+    assert 0 < fastest < 1000 * STEP / 0.05
+    assert all(one[other].total.missing is None for one in found)
+    assert healthy.exists()
+
+
+def test_a_part_that_is_missing_leaves_the_other_caches_visible(faulty: Faulty) -> None:
+    faulty.say(vm_group(faulty.root, 1), "Unavailable", 1)
+    with Sweeper(str(faulty.root)) as sweeper:
+        vm = sweeper.sweep().vms[VM.format(1)]
+    assert vm.totals[TOTAL] == Reading(None, Missing.UNAVAILABLE)
+    assert vm.caches[0][TOTAL].value is not None
+    assert vm.caches[1][TOTAL] == Reading(None, Missing.UNAVAILABLE)
+
+
+def test_a_group_made_anew_is_another_generation_and_no_rate_is_taken_across(
+    simulator: Simulator, sweeper: Sweeper
+) -> None:
+    group = vm_group(simulator.root, 1)
+    before = sweeper.sweep()
+    group.rmdir()
+    group.mkdir()
+    after = sweeper.sweep()
+    uuid = VM.format(1)
+    assert after.vms[uuid].totals[TOTAL] == Reading(0)
+    assert after.vms[uuid].generation != before.vms[uuid].generation
+    assert rates(before, after)[uuid].total == Reading(None, Missing.NO_PREVIOUS)
+
+
+def test_a_group_that_moves_into_another_class_stays_the_same_generation(
+    simulator: Simulator, sweeper: Sweeper
+) -> None:
+    group, uuid = vm_group(simulator.root, 1), VM.format(1)
+    before = sweeper.sweep()
+    (simulator.root / "vmqos.shared-ways2").mkdir()
+    group.rename(simulator.root / "vmqos.shared-ways2" / "mon_groups" / group.name)
+    after = sweeper.sweep()
+    assert (before.vms[uuid].policy, after.vms[uuid].policy) == (None, "shared")
+    assert after.vms[uuid].generation == before.vms[uuid].generation
+    assert rates(before, after)[uuid].total == Reading(0.0)
+
+
+def test_a_mount_made_anew_makes_every_group_another_generation(simulator: Simulator) -> None:
+    generations = []
+    with Sweeper(str(simulator.root), keep_open=False) as sweeper:
+        for _ in range(2):
+            vm_group(simulator.root, 1)
+            generations.append(sweeper.sweep().vms[VM.format(1)].generation)
+            simulator.stop()
+            with pytest.raises(exceptions.MountError):
+                sweeper.sweep()
+            simulator.start()
+    assert len(set(generations)) == 2
+
+
+def test_open_files_keep_umount_away_and_a_lazy_one_completes_with_the_next_look(
+    simulator: Simulator, wait_for: WaitFor
+) -> None:
+    vm_group(simulator.root, 1)
+    with Sweeper(str(simulator.root)) as sweeper:
+        sweeper.sweep()
+        assert subprocess.run(["umount", str(simulator.root)], capture_output=True, check=False).returncode != 0
+        subprocess.run(["umount", "-l", str(simulator.root)], check=True)
+        time.sleep(0.2)
+        assert simulator.pid is not None
+        with pytest.raises(exceptions.MountError):
+            sweeper.sweep()
+        wait_for(lambda: simulator.pid is None, "the simulator being let go")
+
+
+def test_without_kept_files_umount_works_at_any_time(simulator: Simulator, wait_for: WaitFor) -> None:
+    vm_group(simulator.root, 1)
+    with Sweeper(str(simulator.root), keep_open=False) as sweeper:
+        sweeper.sweep()
+        subprocess.run(["umount", str(simulator.root)], check=True)
+        wait_for(lambda: simulator.pid is None, "the simulator being let go")
+
+
+AS_NOBODY = f"""
+import os, sys
+from vmqos.telemetry import Sweeper
+os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
+try:
+    with Sweeper(sys.argv[1]) as sweeper:
+        for vm in sweeper.sweep().vms.values():
+            print(vm.uuid, *(reading.value if reading.missing is None else reading.missing
+                             for reading in vm.totals.values()), sum(vm.ways.values()))
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
+def as_nobody(root: Path, *limits: str) -> list[str]:
+    """What a user without any right reads."""
+    command = [sys.executable, "-c", AS_NOBODY, str(root)]
+    done = subprocess.run([*limits, *command], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    return sorted(done.stdout.splitlines())
+
+
+def test_anybody_may_read_what_the_agent_makes_and_is_told_what_not(simulator: Simulator) -> None:
+    simulator.root.parent.chmod(0o755)
+    own = simulator.root / f"vmqos.{VM.format(1)}"
+    own.mkdir(0o755)
+    (simulator.root / "schemata").write_text("L3:0=7fc;1=7fc\n")
+    (own / "schemata").write_text("L3:0=3;1=3\n")
+    closed = simulator.root / "mon_groups" / f"vmqos.{VM.format(2)}"
+    closed.mkdir(0o700)
+    assert as_nobody(simulator.root) == [
+        f"{VM.format(1)} 0 0 0 4",
+        f"{VM.format(2)} unreadable unreadable unreadable 0",
+    ]
+
+
+def test_a_resctrl_that_may_not_be_looked_into_is_an_error_that_says_so(simulator: Simulator) -> None:
+    simulator.root.parent.chmod(0o755)
+    (simulator.root / "mon_data").chmod(0o700)
+    assert as_nobody(simulator.root) == ["Unreadable"]
+
+
+@pytest.mark.parametrize("simulator", ["sapphire-rapids"], indirect=True)
+@pytest.mark.parametrize("limit", ["64", "300", "4096"])
+def test_200_vms_are_read_however_few_files_may_be_open(simulator: Simulator, limit: str) -> None:
+    simulator.root.parent.chmod(0o755)
+    for number in range(200):
+        vm_group(simulator.root, number)
+    found = as_nobody(simulator.root, "prlimit", f"--nofile={limit}:{limit}")
+    assert len(found) == 200
+    assert {line.split(maxsplit=1)[1] for line in found} == {"0 0 0 0"}
+
+
+def test_an_unmounted_resctrl_is_named_with_what_mends_it(simulator: Simulator) -> None:
+    root = str(simulator.root)
+    simulator.stop()
+    with Sweeper(root) as sweeper, pytest.raises(exceptions.MountError, match=os.path.basename(root)):
+        sweeper.sweep()
