@@ -21,7 +21,7 @@ from oslo_config import cfg
 from vmqos.agent import exceptions, report, telemetry_report
 from vmqos.agent.loop import Agent
 from vmqos.agent.telemetry import Telemetry
-from vmqos.agent.web import Application
+from vmqos.agent.web import Application, end
 from vmqos.openstack import extra_specs
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.version import version
@@ -203,9 +203,6 @@ class Server:
 
     def stop(self) -> None:
         """Stop answering, and remove the socket."""
-        self._server.task_dispatcher.shutdown()
-        # Closed by its own thread: that one would else go on to poll descriptors that are others' by then.
-        self._server.trigger.pull_trigger(self._server.close)
-        self._thread.join(5.0)
+        end(self._server, self._thread)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from vmqos.agent.metrics import Metrics
 
 LOG = logging.getLogger(__name__)
+# It warns of each question that waits for a thread, as the files of a page that a browser loads all do.
+logging.getLogger("waitress.queue").setLevel(logging.ERROR)
 
 StartResponse = Callable[..., object]
 Application = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
@@ -55,6 +57,21 @@ class WithMetrics:
 
                 self._made = Metrics(self._agent, self._telemetry)
             return self._made
+
+
+def end(server: Any, thread: threading.Thread) -> None:
+    """Stop a waitress server that runs in a thread, and wait for it."""
+
+    def close() -> None:
+        # Browsers and Prometheus keep their connections, and the server's loop ends with the last one.
+        for channel in list(server.active_channels.values()):
+            channel.handle_close()
+        server.close()
+
+    server.task_dispatcher.shutdown()
+    # Closed by its own thread: that one would else go on to poll descriptors that are others' by then.
+    server.trigger.pull_trigger(close)
+    thread.join(5.0)
 
 
 class TcpServer:
@@ -96,7 +113,4 @@ class TcpServer:
     def stop(self) -> None:
         """Stop answering, and close the port."""
         if self._thread is not None:
-            self._server.task_dispatcher.shutdown()
-            # Closed by its own thread: that one would else go on to poll descriptors that are others' by then.
-            self._server.trigger.pull_trigger(self._server.close)
-            self._thread.join(5.0)
+            end(self._server, self._thread)
