@@ -18,6 +18,7 @@ from urllib.parse import parse_qs
 import waitress
 
 from vmqos.agent.page import Site
+from vmqos.agent.web import end
 
 WAY = 1_572_864
 MIB = 1 << 20
@@ -103,7 +104,11 @@ class PlayedHost:
             return self._health()
         if path == "/v1/telemetry":
             now = float(int(time.time()))
-            return {"taken_at": now, "interval": 1.0, "vms": {vm["uuid"]: self._reading(vm, now) for vm in self.vms}}
+            vms = {vm["uuid"]: self._reading(vm, now) for vm in self.vms}
+            rmids = (
+                1 + len(self.vms) + len({vm["group"] for vm in self.vms if vm["policy"] == "shared" and vm["masks"]})
+            )
+            return {"taken_at": now, "interval": 1.0, "vms": vms, "host": {"rmids_used": rmids}}
         if path == "/v1/telemetry/history":
             return self._history(int(query["seconds"][0]))
         return None
@@ -173,6 +178,7 @@ class PlayedHost:
             "caches": {str(cache): share for cache in range(self.caches)},
             "totals": share | {"llc_occupancy": None if "llc_occupancy" in missing else occupancy},
             "missing": missing,
+            "rates_missing": dict.fromkeys(("total", "local", "remote"), missing["mbm_total_bytes"]) if unknown else {},
             "rates": {"total": None, "local": None, "remote": None}
             if unknown
             else {"total": total, "local": local, "remote": total - local},
@@ -219,6 +225,4 @@ def serving(host: PlayedHost, port: int = 0) -> Iterator[int]:
     try:
         yield server.effective_port
     finally:
-        server.task_dispatcher.shutdown()
-        server.trigger.pull_trigger(server.close)
-        thread.join(10)
+        end(server, thread)

@@ -24,15 +24,19 @@ export async function ask(path) {
   return body;
 }
 
-/** Everything that the page shows, asked for at once: by name, either a value or what was thrown. */
+/**
+ * Several answers, by name: each either a value or the agent's words why there is none. They are asked for one after the
+ * other, over one connection: the agent has more to do than to answer us.
+ */
 export async function askAll(paths) {
-  const names = Object.keys(paths);
-  const settled = await Promise.allSettled(names.map((name) => ask(paths[name])));
-  const silent = settled.find((one) => one.reason instanceof Silent);
-  if (silent) throw silent.reason;
-  const strange = settled.find((one) => one.reason && !(one.reason instanceof Refused));
-  if (strange) throw strange.reason;
-  return Object.fromEntries(
-    settled.map((one, index) => [names[index], one.reason ? { error: one.reason.message } : { value: one.value }]),
-  );
+  const found = {};
+  for (const [name, path] of Object.entries(paths)) {
+    try {
+      found[name] = { value: await ask(path) };
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      found[name] = { error: error.message };
+    }
+  }
+  return found;
 }

@@ -92,6 +92,7 @@ export class Attention {
       "li",
       {},
       make("span", { class: "badge" }),
+      " ",
       name,
       make("p", { class: "reason" }),
       make("p", { class: "error" }),

@@ -5,7 +5,7 @@ import { keyed, make, setText } from "./dom.js";
 import { count, duration, size, visible } from "./format.js";
 
 /** The facts as pairs of title and text. Pure. */
-export function factsOf({ health, caches, capabilities, vms, telemetry }) {
+export function factsOf({ health, caches, capabilities, telemetry }) {
   const facts = [];
   if (health) {
     facts.push(["Agent", `${visible(health.version)}, up ${duration(health.uptime_seconds)}`]);
@@ -19,8 +19,8 @@ export function factsOf({ health, caches, capabilities, vms, telemetry }) {
     const groups = Math.max(0, ...caches.map((cache) => cache.groups.length));
     facts.push(["CLOSIDs", `${groups} of ${capabilities.num_closids} in use`]);
     const monitoring = capabilities.monitoring;
-    const used = telemetry?.host?.rmids_used ?? groups + vms.filter((vm) => vm.monitoring_group).length;
-    facts.push(["RMIDs", monitoring ? `${used} of ${monitoring.num_rmids} in use` : "nothing is monitored"]);
+    const used = telemetry ? `${telemetry.host.rmids_used} of ${monitoring?.num_rmids} in use` : String(monitoring?.num_rmids);
+    facts.push(["RMIDs", monitoring ? used : "nothing is monitored"]);
   }
   return facts;
 }

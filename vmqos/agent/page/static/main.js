@@ -91,7 +91,7 @@ function render(answers) {
 
   const found = problems({ health, vms, errors }, now);
   attention.update(found, vms);
-  host.update(part("host"), { health, caches, capabilities, vms, telemetry });
+  host.update(part("host"), { health, caches, capabilities, telemetry });
   map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null);
   table.update({ vms, readings, history, now });
   setText(part("counters"), told(telemetry, answers.telemetry.error));
@@ -109,7 +109,7 @@ function render(answers) {
 function told(telemetry, error) {
   if (!telemetry) return `No counters: ${visible(error ?? "the agent has none")}.`;
   return (
-    `Counters every ${telemetry.interval} s. ` +
+    `Counters are read ${telemetry.interval ? `every ${telemetry.interval} s` : "when somebody looks"}. ` +
     "Lines show the last ten minutes; all VMs' occupancies have one scale, and all their bandwidths. " +
     "A dashed line is what a VM was promised."
   );

@@ -35,12 +35,12 @@ function byName(one, other) {
   return compare(nameOf(one), nameOf(other)) || compare(one.uuid, other.uuid);
 }
 
-/** The VMs that have every word of what was typed somewhere in their name, UUID, flavor, project, state or policy. */
+/** The VMs that have every word of what was typed somewhere in their fields, or at the beginning of their UUID. */
 export function found(vms, typed) {
   const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
   return vms.filter((vm) => {
-    const text = [vm.instance_name, vm.name, vm.uuid, vm.flavor, vm.project, vm.state, vm.policy].join(" ").toLowerCase();
-    return words.every((word) => text.includes(word));
+    const text = [vm.instance_name, vm.name, vm.flavor, vm.project, vm.state, vm.policy].join(" ").toLowerCase();
+    return words.every((word) => text.includes(word) || vm.uuid.startsWith(word));
   });
 }
 

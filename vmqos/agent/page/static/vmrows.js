@@ -61,12 +61,12 @@ export class VmRows {
     setText(this.policy, vm.policy === "shared" ? "shared" : "");
     this.occupancy.update(history, history.values(vm.uuid, "llc_occupancy"), tops.occupancy, {
       value: reading?.totals.llc_occupancy ?? null,
-      reason: reasonOf(reading, "llc_occupancy"),
+      reason: reading ? (reading.missing?.llc_occupancy ?? "no-counter") : "not-monitored",
       limit: reading?.allocated_bytes ?? null,
     });
     this.total.update(history, history.values(vm.uuid, "total"), tops.bandwidth, {
       value: reading?.rates?.total ?? null,
-      reason: reasonOf(reading, "mbm_total_bytes"),
+      reason: reading ? (reading.rates_missing?.total ?? "no-previous") : "not-monitored",
       limit: null,
     });
     numeric(this.local, reading?.rates?.local ?? null);
@@ -134,10 +134,6 @@ function granted(vm) {
   const has = waysByCache(vm.masks);
   if (vm.ways_requested === null || has === String(vm.ways_requested)) return has || "\u2013";
   return `${has || 0} of ${vm.ways_requested}`;
-}
-
-function reasonOf(reading, event) {
-  return reading ? (reading.missing?.[event] ?? "no-previous") : "not-monitored";
 }
 
 function numeric(cell, value) {

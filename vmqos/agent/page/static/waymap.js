@@ -124,7 +124,7 @@ class CacheFigure {
     const name = make("bdi");
     const label = entry.vm ? make("button", { type: "button", class: "link" }, name) : make("span", {}, name);
     if (entry.vm) label.addEventListener("click", () => this.open(entry.vm));
-    return make("li", { "data-group": entry.name }, chip, label, make("span", { class: "dim" }));
+    return make("li", { "data-group": entry.name }, chip, " ", label, " ", make("span", { class: "dim" }));
   }
 
   #updateLine(line, entry, cache) {

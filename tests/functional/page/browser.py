@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debian's Chromium, without a window, driven by Selenium."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+ARGUMENTS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+"""The sandbox needs another user than root; the rest keeps the browser from asking anybody else."""
+
+DESKTOP = (1280, 900)
+PHONE = (390, 844)
+
+_STATISTICS = """
+const [data, done] = arguments;
+const image = new Image();
+image.onload = () => {
+  const canvas = Object.assign(document.createElement('canvas'), {width: image.width, height: image.height});
+  const drawing = canvas.getContext('2d');
+  drawing.drawImage(image, 0, 0);
+  const {data: pixels} = drawing.getImageData(0, 0, image.width, image.height);
+  const colours = new Set();
+  let light = 0;
+  for (let at = 0; at < pixels.length; at += 4) {
+    colours.add(pixels[at] << 16 | pixels[at + 1] << 8 | pixels[at + 2]);
+    light += pixels[at] + pixels[at + 1] + pixels[at + 2];
+  }
+  done([colours.size, light / (pixels.length / 4) / 765]);
+};
+image.src = 'data:image/png;base64,' + data;
+"""
+
+
+class Browser:
+    """One window of the browser.
+
+    :ivar driver: for what is not here.
+    """
+
+    def __init__(self, driver: Chrome) -> None:
+        self.driver = driver
+
+    def open(self, url: str) -> None:
+        """Load a page, and wait until it has shown what the agent says."""
+        self.driver.get(url)
+
+    def leave(self) -> None:
+        """Leave the page, and forget what it did to the window."""
+        self.driver.get("about:blank")
+        self.errors()
+        self.emulate()
+
+    def emulate(self, scheme: str = "light", size: tuple[int, int] = DESKTOP) -> None:
+        """A screen of that size, whose user likes that colour scheme."""
+        width, height = size
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.command("Emulation.setDeviceMetricsOverride", metrics)
+        features = [
+            {"name": "prefers-color-scheme", "value": scheme},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]
+        self.command("Emulation.setEmulatedMedia", {"features": features})
+
+    def command(self, name: str, parameters: dict[str, Any] | None = None) -> Any:
+        """A command of the DevTools protocol."""
+        return self.driver.execute_cdp_cmd(name, parameters or {})
+
+    def run(self, script: str, *arguments: object) -> Any:
+        """What the body of a function of JavaScript returns."""
+        return self.driver.execute_script(script, *arguments)
+
+    def value(self, module: str, expression: str) -> Any:
+        """An expression over what a module of the page exports, there called ``it``."""
+        script = (
+            "const [path, done] = [`/page/${arguments[0]}`, arguments[1]];"
+            f"import(path).then((it) => done([{expression}]), (error) => done(String(error)))"
+        )
+        found = self.driver.execute_async_script(script, module)
+        assert isinstance(found, list), found
+        return found[0]
+
+    def all(self, selector: str) -> list[WebElement]:
+        """The elements that a CSS selector finds."""
+        return list(self.driver.find_elements(By.CSS_SELECTOR, selector))
+
+    def one(self, selector: str) -> WebElement:
+        """The only element that a CSS selector finds."""
+        (found,) = self.all(selector)
+        return found
+
+    def texts(self, selector: str) -> list[str]:
+        """What people see of these elements."""
+        return [element.text for element in self.all(selector)]
+
+    def errors(self) -> list[str]:
+        """What the browser complained about since this was asked last: scripts, loading, and the security policy."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
+
+    def picture(self) -> tuple[int, float]:
+        """A screenshot of the whole page: how many colours it has, and how light it is on the whole (0..1)."""
+        shot = self.command("Page.captureScreenshot", {"captureBeyondViewport": True})["data"]
+        base64.b64decode(shot, validate=True)
+        # Looked at in another window: the page's own policy allows no such picture.
+        here = self.driver.current_window_handle
+        self.driver.switch_to.new_window("tab")
+        try:
+            colours, light = self.driver.execute_async_script(_STATISTICS, shot)
+        finally:
+            self.driver.close()
+            self.driver.switch_to.window(here)
+        return colours, light
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Browser]:
+    """A browser with an empty profile, while the block runs.
+
+    :raises FileNotFoundError: if it is not installed.
+    """
+    programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
+    missing = [name for name, path in programs.items() if path is None]
+    if missing:
+        raise FileNotFoundError(f"{' and '.join(missing)} (packages chromium and chromium-driver)")
+    with tempfile.TemporaryDirectory(prefix="vmqos-browser-") as profile:
+        options = ChromeOptions()
+        options.binary_location = str(programs["chromium"])
+        for argument in (*ARGUMENTS, f"--user-data-dir={profile}"):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        driver = Chrome(options=options, service=ChromeService(str(programs["chromedriver"])))
+        try:
+            driver.set_script_timeout(20)
+            driver.set_page_load_timeout(30)
+            yield Browser(driver)
+        finally:
+            driver.quit()

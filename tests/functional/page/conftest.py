@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: a browser, and a host that the test makes up behind the page's real application.
+
+Every test fails at its end if the browser complained about anything, a violation of the security policy above all. A
+test that provokes a complaint takes it from ``browser.errors()`` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import pytest
+
+from tests.functional.conftest import WaitFor
+from tests.functional.page.browser import Browser, running
+from tests.functional.page.played_host import PlayedHost, serving
+
+
+class OpenPage(Protocol):
+    """Show the page of the test's host, and wait until it has heard from it.
+
+    :param scheme: ``light`` or ``dark``.
+    :param size: the screen's.
+    """
+
+    def __call__(self, scheme: str = ..., size: tuple[int, int] = ...) -> Browser: ...
+
+
+@pytest.fixture(scope="session")
+def _session_browser() -> Iterator[Browser]:
+    try:
+        with running() as browser:
+            yield browser
+    except FileNotFoundError as error:
+        pytest.fail(f"the tests of the page need {error}; tools/test installs packages.", pytrace=False)
+
+
+@pytest.fixture
+def browser(_session_browser: Browser) -> Iterator[Browser]:
+    """A browser with nothing in it."""
+    _session_browser.leave()
+    yield _session_browser
+    complaints = _session_browser.errors()
+    _session_browser.leave()
+    assert not complaints
+
+
+@pytest.fixture
+def host() -> PlayedHost:
+    """A host without VMs."""
+    return PlayedHost()
+
+
+@pytest.fixture
+def port(host: PlayedHost) -> Iterator[int]:
+    """Where the host's page is served on loopback."""
+    with serving(host) as number:
+        yield number
+
+
+@pytest.fixture
+def open_page(browser: Browser, port: int, wait_for: WaitFor) -> Iterator[OpenPage]:
+    """See :class:`OpenPage`."""
+
+    def open_it(scheme: str = "light", size: tuple[int, int] = (1280, 900)) -> Browser:
+        browser.emulate(scheme, size)
+        browser.open(f"http://127.0.0.1:{port}/")
+        wait_for(lambda: heard(browser), "the page having heard from the agent", 30)
+        return browser
+
+    yield open_it
+    # Before its server ends, which it would complain about.
+    browser.driver.get("about:blank")
+
+
+@pytest.fixture
+def next_look(browser: Browser, host: PlayedHost, wait_for: WaitFor) -> Callable[[], None]:
+    """Wait until the page has asked anew and shown the answer."""
+
+    def wait() -> None:
+        asked = host.asked.count("/v1/health")
+        # The second one is not sent before the first one's answer is shown.
+        wait_for(lambda: host.asked.count("/v1/health") >= asked + 2, "the page asking the agent anew", 30)
+
+    return wait
+
+
+def heard(browser: Browser) -> bool:
+    """Whether the page shows what an agent said."""
+    return bool(browser.run("return !document.getElementById('freshness').hidden"))

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a real agent, with real VMs on the simulator."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
+from tests.functional.page.browser import Browser
+from tools.lab.agent import Agent
+
+NAMES = "#vms .name"
+
+
+def with_page(make_agent: MakeAgent) -> tuple[Agent, str]:
+    """A running agent, and where its page is."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    agent = make_agent({"http": {"port": port}})
+    agent.start()
+    return agent, f"http://127.0.0.1:{port}/"
+
+
+def test_a_browser_sees_the_vms_of_a_host_live(
+    browser: Browser, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    agent, page = with_page(make_agent)
+    web = make_vm({"hw:cache_ways": "2"}, display_name="web-1")
+    browser.open(page)
+    wait_for(lambda: browser.texts(NAMES) == ["web-1"], "the first VM being shown", 30)
+    hostile = "<img src=x onerror=window.pwned=1>"
+    make_vm({"hw:cache_ways": "20"}, display_name=hostile)
+    wait_for(lambda: "pending" in browser.one("#attention").text, "the pending VM being shown", 30)
+    assert browser.one("#attention").text.splitlines()[0] == f"pending {hostile}"
+    assert "are asked for" in browser.one("#attention").text
+    assert browser.run("return window.pwned") is None
+
+    (name,) = [one for one in browser.all(NAMES) if one.text == "web-1"]
+    name.click()
+    details = browser.one(".details:not([hidden])").text
+    assert web.uuid in details and "2 ways, exclusive" in details
+    wait_for(
+        lambda: browser.run("return document.querySelector('.chart .line').getAttribute('d').length") > 30,
+        "occupancy being drawn",
+        30,
+    )
+    assert browser.texts(".cache h3") == ["L3 cache 0", "L3 cache 1"]
+    assert "web-1" in browser.one(".cache:first-child .key").text
+    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
+    assert facts["resctrl"] == "simulated" and facts["CLOSIDs"].endswith("in use") and "in use" in facts["RMIDs"]
+    assert "queue depth" not in agent.log.read_text()
+    browser.driver.get("about:blank")
+
+
+def test_an_agent_ends_at_once_though_a_browser_looks_and_the_page_says_that_it_is_gone(
+    browser: Browser, make_agent: MakeAgent, wait_for: WaitFor
+) -> None:
+    agent, page = with_page(make_agent)
+    browser.open(page)
+    wait_for(lambda: bool(browser.texts(".cache h3")), "the page being shown", 30)
+    began = time.monotonic()
+    assert agent.stop() == 0
+    assert time.monotonic() - began < 4.0
+    wait_for(browser.one("#silence").is_displayed, "the silence being told", 30)
+    assert "The agent does not answer" in browser.one("#silence").text
+    browser.driver.get("about:blank")
+    assert all("net::ERR_" in complaint for complaint in browser.errors())
+
+
+def test_the_page_can_be_had_over_the_unix_socket(agent: Agent) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(str(agent.socket))
+        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost:9190\r\nConnection: close\r\n\r\n")
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert b"content-security-policy: default-src 'none'" in answer.lower()
+    assert answer.rstrip().endswith(b"</html>")

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pure parts of the page's scripts, value by value, in the browser that runs them."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from tests.functional.page.browser import Browser
+from tests.functional.page.conftest import OpenPage
+
+
+@pytest.fixture
+def page(open_page: OpenPage) -> Browser:
+    return open_page()
+
+
+CASES: list[tuple[str, str, Any]] = [
+    (
+        "format.js",
+        "[0, 1023, 1024, 1536, 1572864, 104857600, 1023.99 * 1024, 2 ** 40, 2 ** 52].map(it.size)",
+        ["0 B", "1023 B", "1 KiB", "1.5 KiB", "1.5 MiB", "100 MiB", "1 MiB", "1 TiB", "4096 TiB"],
+    ),
+    ("format.js", "[0, 59.9, 60, 7500, 93784].map(it.duration)", ["0 s", "59 s", "1 min", "2 h 5 min", "1 d 2 h"]),
+    ("format.js", "it.visible('a b\\u00a0\\u202ec\\n\\u0007\\ud800')", "a b\\u{a0}\\u{202e}c\\u{a}\\u{7}\\u{d800}"),
+    ("format.js", "it.visible('Zürich 数 \U0001f4a9')", "Zürich 数 \U0001f4a9"),
+    ("format.js", "it.waysOf('c05')", [11, 10, 2, 0]),
+    ("format.js", "it.waysOf('80000000000000000001')", [79, 0]),
+    ("format.js", "[it.waysOf('0'), it.waysOf('')]", [[], []]),
+    ("format.js", "[{}, {0: '3', 1: 'c'}, {0: '3', 1: '4'}].map(it.waysByCache)", ["", "2", "0:2 1:1"]),
+    (
+        "format.js",
+        "[it.why('unassigned'), it.why('new\\u202e')]",
+        ["no hardware counter is assigned to the VM", "new\\u{202e}"],
+    ),
+    ("lanes.js", "it.pieces([10, 9, 8, 5, 1, 0])", [[10, 3], [5, 1], [1, 2]]),
+    (
+        "lanes.js",
+        "it.lanes([{owner: 'vm', ways: [0]}, {owner: 'class', ways: [1, 2]}, {owner: 'default', ways: [1, 2, 3]}])"
+        ".map((lane) => lane.map((one) => one.owner))",
+        [["vm", "default"], ["class"]],
+    ),
+    (
+        "order.js",
+        "it.held([{uuid: 'new'}, {uuid: 'a'}, {uuid: 'b'}], ['b', 'gone', 'a']).map((vm) => vm.uuid)",
+        ["b", "a", "new"],
+    ),
+    (
+        "news.js",
+        "it.changes([{uuid: 1, name: 'a', state: 'kept', reason: ''}, {uuid: 2, name: 'b', state: 'kept'}],"
+        " [{uuid: 1, name: 'a', state: 'pending', reason: 'no way'}, {uuid: 3, name: 'c', state: 'none', reason: ''}])",
+        ["a is pending now: no way", "c has started: none", "b is gone"],
+    ),
+    (
+        "news.js",
+        "it.changes([], [1, 2, 3, 4, 5].map((uuid) => ({uuid, name: `v${uuid}`, state: 'none', reason: ''}))).at(-1)",
+        "and 2 more changes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("module", "expression", "expected"), CASES, ids=[case[1][:60] for case in CASES])
+def test_a_value_becomes_what_people_read(module: str, expression: str, expected: Any, page: Browser) -> None:
+    assert page.value(module, expression) == expected
+
+
+def runs(page: Browser, samples: list[tuple[float, float | None]], interval: float, most: int) -> Any:
+    times, values = zip(*samples, strict=True)
+    return page.value("history.js", f"it.runs({json.dumps(times)}, {json.dumps(values)}, {interval}, {most})")
+
+
+def test_a_gap_in_the_values_or_in_the_times_is_a_gap_in_the_line(page: Browser) -> None:
+    samples = [(0.0, 1.0), (10.0, 2.0), (20.0, None), (30.0, 4.0), (40.0, 5.0), (90.0, 6.0)]
+    assert runs(page, samples, 10.0, 60) == [[[0, 1], [10, 2]], [[30, 4], [40, 5]], [[90, 6]]]
+
+
+def test_many_samples_become_few_points_that_do_not_move_when_a_new_one_comes(page: Browser) -> None:
+    samples = [(float(when), math.sin(when / 50)) for when in range(1000, 1600)]
+    (before,) = runs(page, samples, 1.0, 60)
+    (after,) = runs(page, [*samples[1:], (1600.0, 0.0)], 1.0, 60)
+    assert 60 <= len(before) <= 61
+    assert set(map(tuple, before[1:-1])) <= set(map(tuple, after))
+
+
+def test_the_history_forgets_what_is_older_than_ten_minutes_and_vms_that_are_gone(page: Browser) -> None:
+    found = page.value(
+        "history.js",
+        """(() => {
+          const history = new it.History();
+          const old = {llc_occupancy: [5], total: [1], local: [1], remote: [0]};
+          history.load({interval: 1, times: [100], vms: {old}});
+          const vm = {totals: {llc_occupancy: 7}, rates: {total: 2, local: 1, remote: null}};
+          history.append({taken_at: 101, interval: 1, vms: {new: vm}});
+          history.append({taken_at: 101, interval: 1, vms: {new: vm}});
+          history.append({taken_at: 750, interval: 1, vms: {new: vm}});
+          return [history.times, [...history.vms.keys()], history.values('new', 'remote'), history.greatest('total')];
+        })()""",
+    )
+    assert found == [[750], ["new"], [None], 2]
+
+
+def test_a_vm_that_comes_later_has_no_values_before(page: Browser) -> None:
+    found = page.value(
+        "history.js",
+        """(() => {
+          const history = new it.History();
+          history.load({interval: 1, times: [1, 2], vms: {}});
+          history.append({taken_at: 3, interval: 1, vms: {new: {totals: {llc_occupancy: 0}, rates: {total: null}}}});
+          return [history.values('new', 'llc_occupancy'), history.values('nobody', 'total')];
+        })()""",
+    )
+    assert found == [[None, None, 0], []]
