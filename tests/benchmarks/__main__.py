@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import importlib
 
-ON_RESCTRL = ("placing", "audit")
+ON_RESCTRL = ("placing", "audit", "sweep")
 ELSEWHERE = ("planner", "start")
 
 
@@ -21,13 +21,18 @@ def main() -> None:
         help="an empty resctrl that may be written to, a kernel's or the simulator's; "
         "without it, those that need one are left out",
     )
+    parser.add_argument("--goresctrl", metavar="PROGRAM", help="for sweep: see Peers in bench_sweep.py")
+    parser.add_argument("--pqos", metavar="PROGRAM", help="for sweep: Intel's pqos")
     arguments = parser.parse_args()
     for name in arguments.names or (*ON_RESCTRL, *ELSEWHERE):
         if name in ON_RESCTRL and not arguments.resctrl:
             print(f"{name}: left out, it needs --resctrl")
             continue
         module = importlib.import_module(f"tests.benchmarks.bench_{name}")
-        for figure in module.run(arguments.resctrl) if name in ON_RESCTRL else module.run():
+        given = [arguments.resctrl] if name in ON_RESCTRL else []
+        if name == "sweep":
+            given.append(module.Peers(arguments.goresctrl, arguments.pqos))
+        for figure in module.run(*given):
             print(figure, flush=True)
 
 
