@@ -15,7 +15,17 @@ from tests.unit.cli.fake_agent import FakeAgent
 from vmqos.cli import main
 from vmqos.version import version
 
-COMMANDS = ["cache show", "capabilities", "doctor", "plan", "reset", "simulate", "vm list", "vm show"]
+COMMANDS = [
+    "cache show",
+    "capabilities",
+    "doctor",
+    "gnocchi-resources merge",
+    "plan",
+    "reset",
+    "simulate",
+    "vm list",
+    "vm show",
+]
 
 
 def test_every_command_is_an_entry_point_that_loads() -> None:
@@ -50,7 +60,7 @@ def test_the_version_is_the_packages(run: Run) -> None:
 def test_shell_completion_knows_the_commands(run: Run) -> None:
     ran = run("complete")
     assert ran.status == 0
-    assert "cmds='cache capabilities complete doctor help plan reset simulate vm'" in ran.out
+    assert "cmds='cache capabilities complete doctor gnocchi-resources help plan reset simulate vm'" in ran.out
     assert "cmds_vm='list show'" in ran.out
 
 
