@@ -12,6 +12,7 @@ from oslo_log import log
 
 from ceilometer_pollster import metadata, meters, options, watch
 from ceilometer_pollster.meters import Meter
+from ceilometer_pollster.reasons import is_at_rest
 from vmqos.resctrl import mount
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.telemetry import Snapshot, rates
@@ -61,7 +62,7 @@ class VmPollster(PollsterBase):  # type: ignore[misc]
             self._before, self._latest = self._latest, snapshot
         bandwidth = rates(self._before or snapshot, snapshot)
         for instance in resources:
-            vm = snapshot.vms.get(instance.id)
+            vm = None if is_at_rest(instance) else snapshot.vms.get(instance.id)
             volume = None if vm is None else self.meter.volume(vm, bandwidth[instance.id])
             if vm is not None and volume is not None:
                 yield util.make_sample_from_instance(

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from vmqos.telemetry import EVENTS, Missing, Snapshot
 
-_AT_REST = frozenset(
+_NO_PROCESS = frozenset(
     {
         "building",
         "build",
@@ -57,6 +57,11 @@ class Line:
     text: str
 
 
+def is_at_rest(instance: Instance) -> bool:
+    """Whether an instance does not run. Its group may be there still: nobody removes it while the agent is stopped."""
+    return instance.status.lower() in _NO_PROCESS
+
+
 def find(snapshot: Snapshot, instances: Iterable[Instance]) -> dict[tuple[str, str], str]:
     """All reasons of this cycle.
 
@@ -66,10 +71,12 @@ def find(snapshot: Snapshot, instances: Iterable[Instance]) -> dict[tuple[str, s
     found = {("", event): _TEXT[Missing.NO_COUNTER] for event in EVENTS if event in absent}
     for instance in instances:
         vm = snapshot.vms.get(instance.id)
+        if is_at_rest(instance):
+            found[instance.id, ""] = NOT_RUNNING
+            continue
         if vm is None:
             if snapshot.host.events:
-                at_rest = instance.status.lower() in _AT_REST
-                found[instance.id, ""] = NOT_RUNNING if at_rest else _TEXT[Missing.NOT_MONITORED]
+                found[instance.id, ""] = _TEXT[Missing.NOT_MONITORED]
             continue
         for event in EVENTS:
             missing = vm.totals[event].missing

@@ -157,23 +157,28 @@ def test_a_counter_without_a_value_is_no_sample_and_no_zero_and_its_return_no_le
     assert len(told_of(polling, GOLD.uuid)[before:]) == 4
 
 
-def test_a_stopped_instance_leaves_no_series_behind_and_begins_anew(
+def test_a_stopped_instance_has_no_series_though_its_group_is_there_and_begins_anew_when_it_starts(
     polling: Polling, node: Node, wait_for: WaitFor
 ) -> None:
-    wait_for(lambda: CAPPED.uuid in polling.series("memory.bandwidth.total"), "a rate")
-    domain = node.libvirt.connection().lookupByUUIDString(CAPPED.uuid)
+    wait_for(lambda: GOLD.uuid in polling.series("memory.bandwidth.total"), "a rate")
+    domain = node.libvirt.connection().lookupByUUIDString(GOLD.uuid)
+    # It would remove the group.
+    node.agent.stop()
     domain.destroy()
-    wait_for(lambda: all(one.labels["resource"] != CAPPED.uuid for one in polling.samples()), "no series of it")
-    wait_for(lambda: "it does not run" in "".join(told_of(polling, CAPPED.uuid)), "the reason")
-    told = len(told_of(polling, CAPPED.uuid))
+    wait_for(lambda: all(one.labels["resource"] != GOLD.uuid for one in polling.samples()), "no series of it")
+    assert (node.simulator.root / f"vmqos.{GOLD.uuid}").is_dir()
+    wait_for(lambda: "it does not run" in "".join(told_of(polling, GOLD.uuid)), "the reason")
+    told = len(told_of(polling, GOLD.uuid))
     time.sleep(CYCLES)
-    assert len(told_of(polling, CAPPED.uuid)) == told
+    assert len(told_of(polling, GOLD.uuid)) == told
 
+    node.agent.start()
+    wait_for(lambda: not (node.simulator.root / f"vmqos.{GOLD.uuid}").exists(), "its group being removed")
     domain.create()
     node.wait_until_placed()
-    wait_for(lambda: CAPPED.uuid in polling.series("memory.bandwidth.total"), "a rate of its new life")
+    wait_for(lambda: GOLD.uuid in polling.series("memory.bandwidth.total"), "a rate of its new life")
     # No machine moves a terabyte a second, and a counter that began anew would have moved backwards.
-    assert 0 <= polling.series("memory.bandwidth.total")[CAPPED.uuid] < 1e12
+    assert 0 <= polling.series("memory.bandwidth.total")[GOLD.uuid] < 1e12
 
 
 def test_without_resctrl_no_meter_is_polled_and_the_log_says_what_mends_it(

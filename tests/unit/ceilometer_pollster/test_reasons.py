@@ -37,7 +37,7 @@ def test_what_the_machine_does_not_count_is_one_reason_of_the_host_and_none_of_i
     ]
 
 
-def test_where_nothing_is_counted_an_instance_without_a_group_is_no_news() -> None:
+def test_where_nothing_is_counted_a_running_instance_without_a_group_is_no_news() -> None:
     assert {uuid for uuid, _ in reasons.find(snapshot([], events=()), BOTH)} == {""}
 
 
@@ -56,6 +56,12 @@ def test_only_an_instance_that_runs_is_missed(status: str, level: int) -> None:
     (line,) = reasons.tell({}, reasons.find(snapshot([]), instances), instances)
     assert line.level == level
     assert GOLD in line.text
+
+
+def test_an_instance_that_does_not_run_has_no_samples_though_its_group_is_still_there() -> None:
+    stopped = [Instance(GOLD, "stopped")]
+    assert reasons.is_at_rest(stopped[0])
+    assert reasons.find(snapshot([vm(GOLD)]), stopped) == {(GOLD, ""): reasons.NOT_RUNNING}
 
 
 def test_a_reason_is_told_once_and_again_when_it_changes_and_when_it_is_over() -> None:
