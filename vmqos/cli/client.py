@@ -62,6 +62,10 @@ class AgentClient:
         """How the agent fares."""
         return cast(contract.Health, self._one("/v1/health", contract.Health))
 
+    def telemetry(self) -> contract.Telemetry:
+        """The newest look at every VM's counters."""
+        return cast(contract.Telemetry, self._one("/v1/telemetry", contract.Telemetry))
+
     def plan(self, extra_specs: Sequence[str]) -> contract.Plan:
         """What would happen to a VM whose flavor carries these ``key=value`` extra specs."""
         parameters = tuple(("spec", spec) for spec in extra_specs)

@@ -96,6 +96,34 @@ class Plan(TypedDict):
     moves: list[str]
 
 
+class VmTelemetry(TypedDict):
+    """One VM's counters: bytes by event, bytes a second, each ``None`` where there is no number, and then why."""
+
+    ways: dict[str, int]
+    policy: str | None
+    allocated_bytes: int | None
+    totals: dict[str, float | None]
+    missing: dict[str, str]
+    rates: dict[str, float | None]
+    rates_missing: dict[str, str]
+
+
+class HostTelemetry(TypedDict):
+    """The ways and bytes of each L3, by cache id."""
+
+    ways: dict[str, int]
+    cache_bytes: dict[str, int]
+
+
+class Telemetry(TypedDict):
+    """One look at all counters, by VM UUID; seconds since 1970, and seconds between two looks."""
+
+    taken_at: float
+    interval: float
+    vms: dict[str, VmTelemetry]
+    host: HostTelemetry
+
+
 class ResctrlHealth(TypedDict):
     """The agent's view of resctrl."""
 

@@ -141,3 +141,36 @@ def plan() -> Any:
         "steps": ["give the default group the L3 ways 0=600", "create the control group vmqos.new"],
         "moves": [WEB],
     }
+
+
+def counters(**changes: Any) -> Any:
+    return {
+        "group": "",
+        "policy": "exclusive",
+        "ways": {"0": 2, "1": 2},
+        "allocated_bytes": 6291456,
+        "caches": {},
+        "packages": {},
+        "totals": {"llc_occupancy": 3145728, "mbm_total_bytes": 10**9, "mbm_local_bytes": 10**8},
+        "missing": {},
+        "rates": {"total": 4194304.5, "local": 3145728.0, "remote": 1048576.5},
+        "rates_missing": {},
+    } | changes
+
+
+def telemetry() -> Any:
+    """The counters of all but PLAIN, which is not monitored; those of BATCH have no bandwidth."""
+    names = ("total", "local", "remote")
+    unassigned = {"rates": dict.fromkeys(names), "rates_missing": dict.fromkeys(names, "unassigned")}
+    return {
+        "taken_at": 1794000000.25,
+        "interval": 2.0,
+        "sweep_seconds": 0.001,
+        "vms": {
+            WEB: counters(),
+            DB: counters(totals={"llc_occupancy": 5 << 20}, rates={"total": 9e8, "local": 8e8, "remote": 1e8}),
+            BATCH: counters(policy="shared", **unassigned),
+            HUGE: counters(policy=None, ways={}, allocated_bytes=None, totals={"llc_occupancy": 0}),
+        },
+        "host": {"ways": {"0": 11, "1": 11}, "cache_bytes": {"0": 17301504, "1": 17301504}, "rmids_used": 6},
+    }

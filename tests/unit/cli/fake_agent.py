@@ -27,6 +27,7 @@ class FakeAgent:
             "/v1/caches": {"caches": examples.caches()},
             "/v1/capabilities": examples.capabilities(),
             "/v1/health": examples.health(),
+            "/v1/telemetry": examples.telemetry(),
             "/v1/plan": examples.plan(),
         }
         for vm in examples.vms():

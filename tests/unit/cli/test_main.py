@@ -23,6 +23,7 @@ COMMANDS = [
     "plan",
     "reset",
     "simulate",
+    "top",
     "vm list",
     "vm show",
 ]
@@ -60,7 +61,7 @@ def test_the_version_is_the_packages(run: Run) -> None:
 def test_shell_completion_knows_the_commands(run: Run) -> None:
     ran = run("complete")
     assert ran.status == 0
-    assert "cmds='cache capabilities complete doctor gnocchi-resources help plan reset simulate vm'" in ran.out
+    assert "cmds='cache capabilities complete doctor gnocchi-resources help plan reset simulate top vm'" in ran.out
     assert "cmds_vm='list show'" in ran.out
 
 

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli import examples
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_agent import FakeAgent
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202eevil\nsecond line"
+
+
+@pytest.fixture(autouse=True)
+def no_resctrl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine whose resctrl is not mounted, whatever the test's machine has."""
+    configuration = tmp_path / "vmqos.conf"
+    configuration.write_text(f"[resctrl]\npath = {tmp_path}/resctrl\n")
+    monkeypatch.setattr("vmqos.cli.settings.configuration", lambda options: _load(configuration))
+
+
+def _load(path: Path):
+    from vmqos.conf import loader
+
+    return loader.load([f"--config-file={path}"])
+
+
+def test_every_vm_is_a_line_with_the_greatest_on_top(agent: FakeAgent, run: Run) -> None:
+    ran = run("top")
+    assert (ran.status, ran.err) == (0, "")
+    names = [
+        line[2:].split()[0]
+        for line in ran.out.splitlines()
+        if line[2:].startswith(("web", "db", "batch", "huge", "plain"))
+    ]
+    assert names == ["db-1", "batch", "web-1", "huge", "plain"]
+    assert "? pending huge: needs 8 free ways on cache 0, only 3 are free" in ran.out
+    assert "\x1b" not in ran.out
+
+
+def test_a_counter_without_a_number_is_a_word(agent: FakeAgent, run: Run) -> None:
+    lines = {line[2:].split()[0]: line for line in run("top").out.splitlines() if len(line) > 2 and line[2] != " "}
+    assert lines["batch"].count("unassigned") == 3
+    assert lines["plain"].count("no group") == 4
+
+
+@pytest.mark.parametrize(("key", "first"), [("total", "db-1"), ("name", "batch"), ("state", "huge"), ("ways", "db-1")])
+def test_a_key_sorts(key: str, first: str, agent: FakeAgent, run: Run) -> None:
+    assert json.loads(run("top", "--sort", key, "-f", "json").out)["vms"][0]["name"] == first
+
+
+def test_it_can_be_turned_round(agent: FakeAgent, run: Run) -> None:
+    names = [vm["name"] for vm in json.loads(run("top", "--sort", "name", "--reverse", "-f", "json").out)["vms"]]
+    assert names == ["web-1", "plain", "huge", "db-1", "batch"]
+
+
+def test_json_is_an_object_a_look_on_a_line_of_its_own(agent: FakeAgent, run: Run) -> None:
+    lines = run("top", "-f", "json", "-n", "3", "-d", "0.1").out.splitlines()
+    assert len(lines) == 3
+    shown = json.loads(lines[0])
+    assert (shown["source"], shown["taken_at"], shown["interval"]) == ("agent", 1794000000.25, 2.0)
+    web = next(vm for vm in shown["vms"] if vm["name"] == "web-1")
+    assert web["uuid"] == examples.WEB
+    assert web["ways"] == {"0": 2, "1": 2}
+    assert (web["allocated_bytes"], web["occupancy_bytes"]) == (6291456, 3145728)
+    assert web["remote_bytes_per_second"] == 1048576.5
+
+
+def test_csv_has_one_heading_and_a_line_for_each_vm_and_look(agent: FakeAgent, run: Run) -> None:
+    ran = run("top", "-f", "csv", "-n", "2", "-d", "0.1", "web-1", "7d01")
+    rows = list(csv.DictReader(io.StringIO(ran.out)))
+    assert [row["name"] for row in rows] == ["db-1", "web-1"] * 2
+    assert rows[1]["total_bytes_per_second"] == "4194304.5"
+
+
+@pytest.mark.parametrize("output", ["table", "csv"])
+@pytest.mark.parametrize("colour", ["", "1"])
+def test_a_hostile_name_reaches_no_terminal(
+    agent: FakeAgent, run: Run, output: str, colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vm = examples.vms()[0] | {"instance_name": HOSTILE, "reason": HOSTILE, "state": "degraded"}
+    agent.answers["/v1/vms"] = {"vms": [vm]}
+    monkeypatch.setenv("FORCE_COLOR", colour)
+    shown = run("top", "-f", output).out
+    assert "\\x1b[2J" in shown
+    for character in ("\x1b[2J", "\x1b]", "\x07", "\u202e"):
+        assert character not in shown
+
+
+def test_no_color_is_obeyed(agent: FakeAgent, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in run("top").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in run("top").out
+
+
+def test_a_vm_that_is_not_there_is_an_error(agent: FakeAgent, run: Run) -> None:
+    ran = run("top", "nobody")
+    assert (ran.status, ran.out) == (1, "")
+    assert "no running VM has the UUID or name 'nobody'" in ran.err
+
+
+def test_an_agent_without_counters_still_tells_states(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/telemetry"] = lambda query: ("503 Service Unavailable", b'{"error": "resctrl is not mounted"}')
+    shown = run("top").out
+    assert "? pending huge" in shown
+    assert "No counters: vmqos-agent can't answer (HTTP 503): resctrl is not mounted" in shown
+    assert " 0 " not in next(line for line in shown.splitlines() if line.startswith("  web-1"))
+
+
+def test_a_reason_of_a_later_agent_is_an_error_and_no_crash(agent: FakeAgent, run: Run) -> None:
+    odd = examples.counters(totals={"llc_occupancy": None}, missing={"llc_occupancy": "moon-phase"})
+    agent.answers["/v1/telemetry"] = examples.telemetry() | {"vms": {examples.WEB: odd}}
+    (web,) = json.loads(run("top", "-f", "json", "web-1").out)["vms"]
+    assert web["missing"]["occupancy_bytes"] == "error"
+
+
+def test_an_agent_that_fails_is_told_in_one_line(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/vms"] = lambda query: ("200 OK", b"no JSON")
+    ran = run("top")
+    assert (ran.status, ran.out) == (1, "")
+    assert "is not the API of this version" in ran.err
+
+
+def test_without_agent_and_resctrl_it_is_told_what_to_mend(run: Run) -> None:
+    ran = run("top")
+    assert (ran.status, ran.out) == (1, "")
+    assert "mount" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-d", "0"), "0.1"),
+        (("-d", "nan"), "0.1"),
+        (("-d", "soon"), "invalid"),
+        (("-n", "-1"), "less than 0"),
+        (("--once", "-n", "2"), "not allowed"),
+        (("--sort", "colour"), "invalid choice"),
+        (("-f", "xml"), "invalid choice"),
+    ],
+)
+def test_wrong_usage_is_refused(arguments: tuple[str, ...], said: str, agent: FakeAgent, run: Run) -> None:
+    ran = run("top", *arguments)
+    assert ran.status == 2
+    assert said in ran.err

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from vmqos.cli import top_view
+from vmqos.cli.terminal import Terminal
+from vmqos.cli.top_data import Frame, Order, Row
+from vmqos.telemetry import Missing, Reading
+
+MIB = 1 << 20
+PLAIN = Terminal(False, 120)
+NOT_COUNTED = Reading.none(Missing.NO_COUNTER)
+
+
+def row(name: str, **fields: Any) -> Row:
+    known = {
+        "state": "kept",
+        "policy": "exclusive",
+        "ways": {0: 2, 1: 2},
+        "ways_requested": 2,
+        "allocated": 6 * MIB,
+        "occupancy": Reading(3 * MIB),
+        "total": Reading(1536.0 * MIB),
+        "local": Reading(1024.0 * MIB),
+        "remote": Reading(512.0 * MIB),
+        "ipc": Reading(1.234),
+        "misses": Reading(12345.6),
+    }
+    return Row(uuid=f"{name}-uuid", name=name, aliases=(name,), **(known | fields))
+
+
+def frame(*rows: Row, **fields: Any) -> Frame:
+    known = {"cache_ways": {0: 11, 1: 11}, "cache_bytes": {0: 17301504, 1: 17301504}}
+    return Frame(1794000000.0, 2.0, "agent", rows, **(known | fields))
+
+
+def text(shown: Frame, terminal: Terminal = PLAIN, order: Order | None = None, **options: Any) -> list[str]:
+    drawn = top_view.draw(shown, shown.rows, order or Order(), terminal, **options)
+    return [line.plain for line in drawn.lines]
+
+
+def test_a_vm_is_a_line_with_everything_in_its_column() -> None:
+    titles, line = text(frame(row("web-1")))[2:4]
+    assert " ".join(titles.split()) == "VM WAYS # OCCUPANCYv OF TOTAL/s LOCAL/s REMOTE/s IPC MISSES/s"
+    assert " ".join(line.split()) == "web-1 ##......... 2 3M 6M ====---- 1.5G 1G 512M 1.23 12K"
+    for title in ("LOCAL/s", "REMOTE/s", "MISSES/s"):
+        end = titles.index(title) + len(title)
+        assert line[:end].rstrip() == line[:end] and line[end : end + 2].strip() == ""
+
+
+def test_the_heading_counts_vms_by_state_and_tells_the_caches() -> None:
+    shown = frame(row("a"), row("b"), row("c", state="pending", reason="no way"))
+    first, second, trouble = text(shown)[:3]
+    assert first.startswith("vmqos top, ")
+    assert first.endswith(", the agent, every 2 s, 3 VMs: 1 pending, 2 kept")
+    assert second == "2 L3 caches of 11 ways, 16.5 MiB"
+    assert trouble == "? pending c: no way"
+
+
+def test_a_machine_whose_caches_differ_tells_each_kind() -> None:
+    shown = frame(cache_ways={0: 11, 1: 11, 2: 16}, cache_bytes={0: MIB, 1: MIB})
+    assert text(shown)[1] == "2 L3 caches of 11 ways, 1 MiB; 1 L3 cache of 16 ways"
+
+
+def test_vms_in_trouble_are_listed_above_the_worst_first_and_marked() -> None:
+    shown = frame(row("a"), row("b", state="pending", reason="no\nway"), row("c", state="degraded", reason="half"))
+    lines = text(shown)
+    assert lines[2:4] == ["! degraded c: half", "? pending b: no\\nway"]
+    assert [line[:3] for line in lines[5:]] == ["  a", "? b", "! c"]
+
+
+def test_troubles_leave_room_for_the_vms() -> None:
+    rows = [row(f"vm-{number}", state="pending", reason="no way") for number in range(30)]
+    lines = text(frame(*rows), room=24)
+    assert len(lines) == 24
+    assert lines[2:7] == [f"? pending vm-{number}: no way" for number in range(5)]
+    assert lines[7] == "25 more pending or degraded: vmqos vm list"
+    assert sum(line.startswith("? vm-") for line in lines) == 14
+
+
+@pytest.mark.parametrize(
+    ("fields", "cell"),
+    [
+        ({}, "2"),
+        ({"ways": {0: 2, 1: 4}}, "0:2 1:4/2"),
+        ({"ways": {}}, "0/2"),
+        ({"ways": {}, "ways_requested": None}, "-"),
+        ({"ways": {0: 4}, "ways_requested": None}, "4"),
+        ({"ways": {0: 2}, "ways_requested": 4}, "2/4"),
+    ],
+)
+def test_ways_are_those_it_has_and_those_it_asks_for_where_it_has_others(fields: dict[str, Any], cell: str) -> None:
+    line = text(frame(row("web-1", **fields)))[3]
+    assert f" {cell}  " in line
+
+
+@pytest.mark.parametrize(
+    ("missing", "word"),
+    [
+        (Missing.UNAVAILABLE, "no value"),
+        (Missing.UNASSIGNED, "unassigned"),
+        (Missing.NOT_MONITORED, "no group"),
+        (Missing.NO_PREVIOUS, "..."),
+        (Missing.WENT_BACK, "began anew"),
+        (Missing.ERROR, "error"),
+        (Missing.VANISHED, "vanished"),
+        (Missing.UNREADABLE, "unreadable"),
+        (Missing.NO_COUNTER, "none"),
+    ],
+)
+def test_what_has_no_number_has_a_word_that_fits_and_no_zero(missing: Missing, word: str) -> None:
+    none = Reading.none(missing)
+    shown = frame(row("a"), row("b", occupancy=none, total=none, local=none, remote=none, ipc=none, misses=none))
+    line = text(shown)[4]
+    assert line.count(f" {word}") == 6
+    assert " 0" not in line
+    assert cell_len(line) <= PLAIN.width
+
+
+def test_what_the_machine_does_not_count_is_left_out() -> None:
+    shown = frame(row("a", local=NOT_COUNTED, remote=NOT_COUNTED, ipc=NOT_COUNTED, misses=NOT_COUNTED), notes=("Why.",))
+    lines = text(shown)
+    assert lines[2].split()[-1] == "TOTAL/s"
+    assert lines[-1] == "Why."
+
+
+@pytest.mark.parametrize("width", range(30, 160, 7))
+@pytest.mark.parametrize("fancy", [True, False])
+def test_no_line_is_longer_than_the_terminal(width: int, fancy: bool) -> None:
+    rows = [row("数" * 60), row("b", state="degraded", reason="r" * 300), row("c", ways={0: 2, 1: 4, 2: 6})]
+    for line in text(frame(*rows, notes=("n" * 300,)), Terminal(fancy, width), room=20):
+        assert cell_len(line) <= width
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [
+        (120, "VM WAYS # OCCUPANCYv OF TOTAL/s LOCAL/s REMOTE/s IPC MISSES/s"),
+        (85, "VM # OCCUPANCYv OF TOTAL/s LOCAL/s REMOTE/s"),
+        (50, "VM # OCCUPANCYv OF TOTAL/s"),
+        (44, "VM # OCCUPANCYv TOTAL/s"),
+    ],
+)
+def test_a_narrow_terminal_shows_what_matters_most(width: int, titles: str) -> None:
+    assert text(frame(row("web-1")), Terminal(False, width))[2].split() == titles.split()
+
+
+@pytest.mark.parametrize(("key", "reverse", "title"), [("total", False, "TOTAL/sv"), ("name", True, "VM^")])
+def test_the_heading_tells_what_the_vms_are_sorted_by(key: str, reverse: bool, title: str) -> None:
+    assert title in text(frame(row("web-1")), order=Order(key, reverse))[2]
+
+
+@pytest.mark.parametrize(
+    ("first", "names", "told"),
+    [
+        (0, range(0, 6), "1 to 6 of 30 VMs"),
+        (7, range(7, 13), "8 to 13 of 30 VMs"),
+        (99, range(24, 30), "25 to 30 of 30 VMs"),
+    ],
+)
+def test_more_vms_than_lines_are_scrolled(first: int, names: range, told: str) -> None:
+    rows = [row(f"vm-{number:02}") for number in range(30)]
+    shown = frame(*rows)
+    drawn = top_view.draw(shown, rows, Order(), PLAIN, room=10, first=first)
+    lines = [line.plain for line in drawn.lines]
+    assert len(lines) == 10
+    assert [line.split()[0] for line in lines[3:-1]] == [f"vm-{number:02}" for number in names]
+    assert lines[-1] == told
+    assert (drawn.first, drawn.count) == (names[0], 6)
+
+
+def test_vms_that_all_fit_are_not_scrolled() -> None:
+    rows = [row(f"vm-{number}") for number in range(7)]
+    drawn = top_view.draw(frame(*rows), rows, Order(), PLAIN, room=10, first=5)
+    assert (drawn.first, drawn.count, len(drawn.lines)) == (0, 7, 10)
+
+
+def test_a_tiny_terminal_still_shows_a_vm() -> None:
+    rows = [row(f"vm-{number}", state="pending", reason="no way") for number in range(7)]
+    assert top_view.draw(frame(*rows), rows, Order(), PLAIN, room=3).count == 1
+
+
+def test_a_host_without_vms_says_so() -> None:
+    assert text(frame())[-1] == "  no VM"
+
+
+def test_a_problem_stands_above_what_is_old() -> None:
+    assert text(frame(row("a")), problem="no answer\x1b[2J")[2] == "no answer\\x1b[2J"
+
+
+def test_a_hostile_name_is_not_obeyed() -> None:
+    shown = frame(Row(uuid="u", name="\\x1b[2Jevil", state="pending", reason="\x1b]0;owned\x07\u202e"))
+    assert not any("\x1b" in line or "\x07" in line or "\u202e" in line for line in text(shown))
+
+
+@pytest.mark.parametrize(
+    ("value", "short"),
+    [(0, "0"), (999, "999"), (1000, "1K"), (1536, "1.5K"), (10 * MIB, "10M"), (1023 * MIB, "1G"), (2**60, "1048576T")],
+)
+def test_bytes_are_three_digits_and_a_unit(value: int, short: str) -> None:
+    assert short in text(frame(row("a", total=Reading(value))))[3].split()
+
+
+def test_the_help_names_every_key_that_sorts() -> None:
+    from vmqos.cli.top_live import _SORT_KEYS
+
+    told = " ".join(top_view.HELP)
+    assert all(
+        f" {key}  {name[:2]}" in told.lower().replace("llc ", "").replace("total bandwidth", "total")
+        for key, name in _SORT_KEYS.items()
+    )
+    assert all(len(line) <= 96 for line in top_view.HELP)

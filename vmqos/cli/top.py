@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vmqos top``: what each VM takes of the caches and of the memory's bandwidth, live."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+
+from vmqos.cli import settings, terminal, top_data, top_view
+from vmqos.cli.help_text import Documented
+from vmqos.cli.terminal import Terminal
+from vmqos.cli.top_data import Frame, Order
+
+LEAST_DELAY = 0.1
+"""Seconds."""
+
+
+class Top(Documented):
+    """Show live what each VM holds of the L3 caches and moves to and from memory.
+
+    For each VM: the L3 ways it has (as a bar, and 0/4 where it has 0 of 4), the bytes it holds of the caches and of
+    how many it was promised, and its memory bandwidth: in total, to the memory of its own socket (local), and to
+    that of others (remote); K, M and G are KiB, MiB and GiB. Where the kernel gives hardware events, instructions
+    per cycle and last-level cache misses too. VMs that are pending or degraded are marked, and listed above the
+    others with the reason.
+
+    A word in place of a number is the reason why there is none: 'no value' (the hardware has none now), 'unassigned'
+    (no hardware counter is free for the VM), 'no group' (no RMID is), '...' (it takes another look). What this
+    machine does not count at all is left out, and a line below says so.
+
+    Asks the agent, whose bandwidths are those between its own last two looks ([telemetry] interval). Where no agent
+    runs, reads resctrl's counters itself: then VMs have no names and no states.
+
+    In a terminal it goes on until q or Ctrl-C; h tells the keys. With -f csv or json, or where the output is no
+    terminal, it looks once, or as often as -n says, and prints each look: with json as an object on a line of its
+    own, with csv as a line for each VM.
+
+    For example::
+
+        vmqos top
+        vmqos top --sort total -d 5 web-1 db-1
+        vmqos top --once -f json
+        vmqos top -n 60 -d 1 -f csv
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add what to show, how, and how often."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "vms",
+            metavar="VM",
+            nargs="*",
+            help="only these VMs, each by its name, its UUID, or a beginning of the UUID",
+        )
+        parser.add_argument(
+            "-d",
+            "--delay",
+            metavar="SECONDS",
+            type=_delay,
+            default=2.0,
+            help="seconds between two looks, 0.1 or more (default: %(default)g)",
+        )
+        times = parser.add_mutually_exclusive_group()
+        times.add_argument(
+            "-n", "--count", metavar="N", type=_count, help="end after so many looks; 0: go on until Ctrl-C"
+        )
+        times.add_argument("--once", dest="count", action="store_const", const=1, help="look once: -n 1")
+        parser.add_argument(
+            "--sort",
+            metavar="KEY",
+            choices=tuple(top_data.SORT_KEYS),
+            default="occupancy",
+            help="sort by this: %(choices)s (default: %(default)s)",
+        )
+        parser.add_argument("--reverse", action="store_true", help="sort the other way round")
+        parser.add_argument(
+            "-f",
+            "--format",
+            dest="formatter",
+            choices=("table", "csv", "json"),
+            default="table",
+            help="for people, or for programs (default: %(default)s)",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Look, and show."""
+        screen = terminal.of_stream(self.app.stdout, os.environ, self.app.options.no_color)
+        # Imported here: only this command counts.
+        from vmqos.cli.top_source import Source
+        from vmqos.telemetry import Sweeper
+        from vmqos.telemetry.hardware_events import HardwareEvents
+
+        options = self.app.options
+        root = settings.configuration(options).resctrl.path
+        source = Source(settings.agent(options), Sweeper(root), HardwareEvents())
+        order = Order(parsed_args.sort, parsed_args.reverse)
+        live = parsed_args.formatter == "table" and screen.bounded and os.environ.get("TERM") != "dumb"
+        try:
+            if live and parsed_args.count is None:
+                # Imported here: there may be no terminal's library where there is no terminal.
+                from vmqos.cli import top_live
+
+                with contextlib.suppress(KeyboardInterrupt):
+                    top_live.run(source.look, self.app.stdout, screen, parsed_args.delay, parsed_args.vms, order)
+            else:
+                self._print(source.look, parsed_args, screen, order)
+        finally:
+            source.close()
+        return 0
+
+    def _print(
+        self, look: Callable[[], Frame], parsed_args: argparse.Namespace, screen: Terminal, order: Order
+    ) -> None:
+        """Print one look after the other."""
+        count = 1 if parsed_args.count is None else parsed_args.count
+        output = self.app.stdout
+        table = csv.writer(output, lineterminator="\n")
+        for number, frame in enumerate(_looks(look, parsed_args.delay, count)):
+            if number == 0:
+                top_data.require(frame.rows, parsed_args.vms)
+                if parsed_args.formatter == "csv":
+                    table.writerow(top_data.CSV_TITLES)
+            rows = top_data.choose(frame.rows, parsed_args.vms, order)
+            if parsed_args.formatter == "json":
+                output.write(f"{json.dumps(top_data.as_json(frame, rows))}\n")
+            elif parsed_args.formatter == "csv":
+                table.writerows(top_data.as_csv(frame, rows))
+            else:
+                lines = top_view.draw(frame, rows, order, screen).lines
+                if number:
+                    output.write("\n")
+                for line in lines:
+                    terminal.show(line, output, screen, None if screen.bounded else 100_000)
+            output.flush()
+
+
+def _looks(look: Callable[[], Frame], delay: float, count: int) -> Iterator[Frame]:
+    """So many looks, or without end for 0; one whose bandwidths take another look is not given out."""
+    frame = look()
+    due = time.monotonic()
+    if frame.is_first:
+        time.sleep(delay)
+        frame = look()
+        due = time.monotonic()
+    yield frame
+    number = 1
+    while number != count:
+        due += delay
+        time.sleep(max(0.0, due - time.monotonic()))
+        yield look()
+        number += 1
+
+
+def _delay(text: str) -> float:
+    value = float(text)
+    if not LEAST_DELAY <= value <= 86400:
+        raise argparse.ArgumentTypeError(f"{text} is not between {LEAST_DELAY} and 86400 seconds")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return value

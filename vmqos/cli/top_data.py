@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``vmqos top`` shows: one look at every VM, sorted and searched. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vmqos.cli import exceptions
+from vmqos.cli.safe_text import neutralise
+from vmqos.telemetry import Missing, Reading
+
+UNKNOWN = Reading.none(Missing.NOT_MONITORED)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One VM.
+
+    :ivar name: safe for a terminal; empty where nobody knows it.
+    :ivar aliases: what else people call it, as it is.
+    :ivar state: the agent's; empty where there is no agent.
+    :ivar ways: how many ways it has, by cache id.
+    :ivar ways_requested: how many it asks for; ``None`` where it asks for nothing or nobody knows.
+    :ivar allocated: the bytes of its ways on all caches; ``None`` without a promise.
+    :ivar occupancy: bytes that it holds of the caches.
+    :ivar total: bytes a second to and from memory; ``local`` and ``remote`` are its parts.
+    :ivar ipc: instructions per cycle.
+    :ivar misses: last-level cache misses a second.
+    """
+
+    uuid: str
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    state: str = ""
+    reason: str = ""
+    policy: str | None = None
+    ways: Mapping[int, int] = field(default_factory=dict)
+    ways_requested: int | None = None
+    allocated: int | None = None
+    occupancy: Reading = UNKNOWN
+    total: Reading = UNKNOWN
+    local: Reading = UNKNOWN
+    remote: Reading = UNKNOWN
+    ipc: Reading = UNKNOWN
+    misses: Reading = UNKNOWN
+
+    @property
+    def title(self) -> str:
+        """What to call it."""
+        return self.name or neutralise(self.uuid)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One look.
+
+    :ivar taken_at: seconds since 1970.
+    :ivar interval: seconds between two looks at the counters; 0 where they are read when somebody asks.
+    :ivar source: ``agent`` or ``resctrl``.
+    :ivar cache_ways: how many ways each cache has.
+    :ivar cache_bytes: the size of each cache.
+    :ivar notes: what is not shown, and why.
+    """
+
+    taken_at: float
+    interval: float
+    source: str
+    rows: tuple[Row, ...]
+    cache_ways: Mapping[int, int] = field(default_factory=dict)
+    cache_bytes: Mapping[int, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether there are VMs whose bandwidth or events take another look."""
+        return any(
+            reading.missing is Missing.NO_PREVIOUS for row in self.rows for reading in (row.total, row.local, row.ipc)
+        )
+
+
+_URGENCY = ("degraded", "pending", "kept", "none", "")
+
+SORT_KEYS: Mapping[str, Callable[[Row], Any]] = {
+    "occupancy": lambda row: row.occupancy.value,
+    "total": lambda row: row.total.value,
+    "local": lambda row: row.local.value,
+    "remote": lambda row: row.remote.value,
+    "ipc": lambda row: row.ipc.value,
+    "misses": lambda row: row.misses.value,
+    "ways": lambda row: max(row.ways.values(), default=0),
+    "state": lambda row: _URGENCY.index(row.state) if row.state in _URGENCY else len(_URGENCY),
+    "name": lambda row: row.title.casefold(),
+}
+"""What rows can be sorted by."""
+
+_ASCENDING = {"name", "state"}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What rows are sorted by.
+
+    :ivar key: one of :data:`SORT_KEYS`.
+    :ivar reverse: the other way round.
+    """
+
+    key: str = "occupancy"
+    reverse: bool = False
+
+
+def is_troubled(row: Row) -> bool:
+    """Whether the VM lacks what it was promised."""
+    return row.state in ("pending", "degraded")
+
+
+def choose(rows: Iterable[Row], wanted: Sequence[str], order: Order) -> list[Row]:
+    """The VMs that somebody named by UUID, by the beginning of it, or by a name, in order; all if nobody did."""
+    return sort((row for row in rows if not wanted or any(_is_called(row, word) for word in wanted)), order)
+
+
+def sort(rows: Iterable[Row], order: Order) -> list[Row]:
+    """Numbers from the greatest down, names and states up; what has no value is last either way."""
+    value = SORT_KEYS[order.key]
+    by_name = sorted(rows, key=lambda row: (row.title.casefold(), row.uuid))
+    known = [row for row in by_name if value(row) is not None]
+    known.sort(key=value, reverse=(order.key not in _ASCENDING) != order.reverse)
+    return known + [row for row in by_name if value(row) is None]
+
+
+def require(rows: Iterable[Row], wanted: Iterable[str]) -> None:
+    """Check that each word names a VM.
+
+    :raises vmqos.cli.exceptions.NoSuchVm: for the first that does not.
+    """
+    known = tuple(rows)
+    for word in wanted:
+        if not any(_is_called(row, word) for row in known):
+            raise exceptions.NoSuchVm(wanted=neutralise(word))
+
+
+def _is_called(row: Row, word: str) -> bool:
+    return word in row.aliases or (bool(word) and row.uuid.lower().startswith(word.lower()))
+
+
+FIELDS: Mapping[str, Callable[[Row], Any]] = {
+    "uuid": lambda row: row.uuid,
+    "name": lambda row: row.aliases[0] if row.aliases else "",
+    "state": lambda row: row.state,
+    "reason": lambda row: row.reason,
+    "policy": lambda row: row.policy,
+    "ways": lambda row: {str(cache): count for cache, count in row.ways.items()},
+    "ways_requested": lambda row: row.ways_requested,
+    "allocated_bytes": lambda row: row.allocated,
+    "occupancy_bytes": lambda row: row.occupancy.value,
+    "total_bytes_per_second": lambda row: row.total.value,
+    "local_bytes_per_second": lambda row: row.local.value,
+    "remote_bytes_per_second": lambda row: row.remote.value,
+    "instructions_per_cycle": lambda row: row.ipc.value,
+    "llc_misses_per_second": lambda row: row.misses.value,
+    "missing": lambda row: dict(_missing(row)),
+}
+"""The fields of a row for programs."""
+
+
+def _missing(row: Row) -> Iterator[tuple[str, str]]:
+    readings = {
+        "occupancy_bytes": row.occupancy,
+        "total_bytes_per_second": row.total,
+        "local_bytes_per_second": row.local,
+        "remote_bytes_per_second": row.remote,
+        "instructions_per_cycle": row.ipc,
+        "llc_misses_per_second": row.misses,
+    }
+    for name, reading in readings.items():
+        if reading.missing is not None:
+            yield name, reading.missing.value
+
+
+def as_json(frame: Frame, rows: Sequence[Row]) -> dict[str, Any]:
+    """A look for programs."""
+    return {
+        "taken_at": frame.taken_at,
+        "interval": frame.interval,
+        "source": frame.source,
+        "notes": list(frame.notes),
+        "vms": [{name: value(row) for name, value in FIELDS.items()} for row in rows],
+    }
+
+
+CSV_TITLES = ("taken_at", *FIELDS)
+
+
+def as_csv(frame: Frame, rows: Sequence[Row]) -> Iterator[list[Any]]:
+    """The same as lines of :data:`CSV_TITLES`; what is a mapping is written as ``0:2 1:4``."""
+    for row in rows:
+        cells = (value(row) for value in FIELDS.values())
+        yield [f"{frame.taken_at:.3f}", *(_cell(cell) for cell in cells)]
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return " ".join(f"{name}:{item}" for name, item in value.items())
+    return neutralise(value) if isinstance(value, str) else value

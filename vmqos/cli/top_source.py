@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where ``vmqos top`` takes its numbers from: the agent where it runs, else resctrl itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from vmqos.cli import contract, exceptions
+from vmqos.cli.client import AgentClient
+from vmqos.cli.safe_text import display_name
+from vmqos.cli.top_data import Frame, Row
+from vmqos.telemetry import Missing, Rates, Reading, Snapshot, Sweeper, VmReading, rates
+from vmqos.telemetry.hardware_events import Counts, HardwareEvents
+
+_NO_AGENT = "Read from resctrl itself, without the VMs' states: "
+_ABSENT = (exceptions.AgentNotRunning, exceptions.SocketForbidden, exceptions.SocketUnusable)
+_NOT_COUNTED = Reading.none(Missing.NO_COUNTER)
+
+
+class Source:
+    """Looks at the host, again and again; for one thread at a time.
+
+    At each look the agent is asked first. Where nobody answers, the counters are read here, which needs no more than
+    their permissions, and begins anew with the agent's return.
+
+    :param agent: the agent's API.
+    :param sweeper: reads resctrl's counters.
+    :param events: counts what the VMs' processes execute.
+    """
+
+    def __init__(self, agent: AgentClient, sweeper: Sweeper, events: HardwareEvents) -> None:
+        self._agent = agent
+        self._sweeper = sweeper
+        self._events = events
+        self._before: Snapshot | None = None
+        self._counted_at = 0.0
+        self._known: dict[str, Row] = {}
+
+    def look(self) -> Frame:
+        """One look.
+
+        :raises vmqos.cli.exceptions.CommandError: if the agent is there and does not answer.
+        :raises vmqos.resctrl.exceptions.ResctrlError: if there is no agent, and resctrl can't be read.
+        """
+        try:
+            vms = self._agent.vms()
+        except _ABSENT as error:
+            return self._look_at_resctrl(str(error))
+        self._before = None
+        self._sweeper.close()
+        frame = self._ask(vms)
+        self._known = {row.uuid: row for row in frame.rows}
+        return self._add_events(frame, {vm["uuid"]: vm["pid"] for vm in vms})
+
+    def close(self) -> None:
+        """Close every file."""
+        self._sweeper.close()
+        self._events.close()
+
+    def _ask(self, vms: Sequence[contract.Vm]) -> Frame:
+        try:
+            counters = self._agent.telemetry()
+        except (exceptions.AgentRefused, exceptions.AgentFailed) as error:
+            notes = (f"No counters: {error}",)
+            return Frame(time.time(), 0.0, "agent", tuple(_row(vm, None) for vm in vms), notes=notes)
+        host = counters["host"]
+        return Frame(
+            taken_at=counters["taken_at"],
+            interval=counters["interval"],
+            source="agent",
+            rows=tuple(_row(vm, counters["vms"].get(vm["uuid"])) for vm in vms),
+            cache_ways={int(cache): ways for cache, ways in host["ways"].items()},
+            cache_bytes={int(cache): size for cache, size in host["cache_bytes"].items()},
+        )
+
+    def _add_events(self, frame: Frame, pids: Mapping[str, int]) -> Frame:
+        now = time.monotonic()
+        counted = self._events.read(pids.values())
+        seconds, self._counted_at = now - self._counted_at, now
+        if self._events.unavailable:
+            uncounted = tuple(replace(row, ipc=_NOT_COUNTED, misses=_NOT_COUNTED) for row in frame.rows)
+            return replace(frame, rows=uncounted, notes=(*frame.notes, _no_events(self._events.unavailable)))
+        rows = tuple(_with_events(row, counted.get(pids[row.uuid]), seconds) for row in frame.rows)
+        return replace(frame, rows=rows)
+
+    def _look_at_resctrl(self, why: str) -> Frame:
+        now = self._sweeper.sweep()
+        before, self._before = self._before or now, now
+        found = rates(before, now)
+        return Frame(
+            taken_at=now.wall,
+            interval=now.monotonic - before.monotonic,
+            source="resctrl",
+            rows=tuple(_row_of_resctrl(vm, found[uuid], self._known.get(uuid)) for uuid, vm in now.vms.items()),
+            cache_ways=now.host.ways,
+            cache_bytes=now.host.cache_bytes,
+            notes=(_NO_AGENT + why, _no_events("only the agent knows the VMs' processes")),
+        )
+
+
+def _no_events(why: str) -> str:
+    return f"No IPC and no LLC misses: {why}"
+
+
+def _with_events(row: Row, counts: Counts | None, seconds: float) -> Row:
+    if counts is None or not counts.known:
+        unknown = Reading.none(Missing.VANISHED if counts is None else Missing.NO_PREVIOUS)
+        return replace(row, ipc=unknown, misses=unknown)
+    # A VM that executed nothing has no instructions per cycle.
+    ipc = Reading(counts.instructions / counts.cycles) if counts.cycles else Reading.none(Missing.UNAVAILABLE)
+    return replace(row, ipc=ipc, misses=Reading(counts.misses / seconds))
+
+
+def _row(vm: contract.Vm, counters: contract.VmTelemetry | None) -> Row:
+    row = Row(
+        uuid=vm["uuid"],
+        name=display_name(vm),
+        aliases=tuple(filter(None, (vm["instance_name"], vm["name"]))),
+        state=vm["state"],
+        reason=vm["reason"],
+        policy=vm["policy"],
+        ways={int(cache): int(mask, 16).bit_count() for cache, mask in vm["masks"].items()},
+        ways_requested=vm["ways_requested"],
+    )
+    if counters is None:
+        return row
+    measured, speed = counters["missing"], counters["rates_missing"]
+    return replace(
+        row,
+        allocated=counters["allocated_bytes"],
+        occupancy=_reading(counters["totals"].get("llc_occupancy"), measured.get("llc_occupancy")),
+        total=_reading(counters["rates"].get("total"), speed.get("total")),
+        local=_reading(counters["rates"].get("local"), speed.get("local")),
+        remote=_reading(counters["rates"].get("remote"), speed.get("remote")),
+    )
+
+
+def _reading(value: float | None, reason: str | None) -> Reading:
+    if value is not None:
+        return Reading(value)
+    known = reason in Missing._value2member_map_
+    return Reading.none(Missing(reason) if reason is not None and known else Missing.ERROR)
+
+
+def _row_of_resctrl(vm: VmReading, found: Rates, known: Row | None) -> Row:
+    return Row(
+        uuid=vm.uuid,
+        name=known.name if known else "",
+        aliases=known.aliases if known else (),
+        policy=vm.policy,
+        ways=vm.ways,
+        allocated=vm.allocated_bytes,
+        occupancy=vm.totals["llc_occupancy"],
+        total=found.total,
+        local=found.local,
+        remote=found.remote,
+        ipc=_NOT_COUNTED,
+        misses=_NOT_COUNTED,
+    )

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How ``vmqos top`` looks: one look at the VMs as lines that fit the terminal. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from vmqos.cli import units
+from vmqos.cli.safe_text import neutralise, pad, shorten
+from vmqos.cli.terminal import Terminal
+from vmqos.cli.top_data import Frame, Order, Row, is_troubled
+from vmqos.telemetry import Missing, Reading
+
+KEYS_LINE = "q quit   h help   o t l r i m w s n sort   R reverse   arrows scroll"
+HELP = (
+    "q, Ctrl-C    quit                        h, ?         this help",
+    "Up, Down     scroll by a VM              PgUp, PgDn   scroll by a page",
+    "Home, End    the first, the last VM      space        look at once",
+    "R            the other way round",
+    "",
+    "Sort by:  o  occupancy   t  total bandwidth   l  local   r  remote",
+    "          i  IPC         m  LLC misses        w  ways    s  state    n  name",
+    "",
+    "OCCUPANCY is what the VM holds of the L3 caches, of what it was promised, in bytes: 1.5M is",
+    "1.5 MiB. A word in place of a number is the reason why there is none; see 'vmqos help top'.",
+)
+
+_STYLES = {"degraded": "bold red", "pending": "bold yellow", "kept": "green", "none": "dim"}
+_MARKS = {"degraded": ("▲", "!"), "pending": ("◔", "?"), "kept": ("●", " "), "none": ("○", " ")}
+_WORDS = {
+    Missing.UNAVAILABLE: "no value",
+    Missing.NOT_MONITORED: "no group",
+    Missing.NO_PREVIOUS: "...",
+    Missing.WENT_BACK: "began anew",
+    Missing.NO_COUNTER: "none",
+}
+_LEAST_NAME = 12
+_MOST_NAME = 40
+_BAR = 8
+_MOST_WAYS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The lines of a look.
+
+    :ivar first: how many rows are scrolled past.
+    :ivar count: how many rows there was room for.
+    """
+
+    lines: list[Text]
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column: its title, what it is sorted by, and how a row's cell looks.
+
+    :ivar optional: the higher, the sooner it is left out where room is scarce; 0: never.
+    """
+
+    title: str
+    key: str
+    width: int
+    draw: Callable[[Row], Text]
+    optional: int = 0
+    left: bool = False
+
+
+def draw(
+    frame: Frame,
+    rows: Sequence[Row],
+    order: Order,
+    terminal: Terminal,
+    *,
+    room: int | None = None,
+    first: int = 0,
+    problem: str = "",
+) -> Shown:
+    """Draw a look.
+
+    :param rows: the VMs to list, in their order.
+    :param room: how many lines there are for all of it; ``None`` for as many as it takes.
+    :param first: how many rows to scroll past.
+    :param problem: why there is no newer look; empty if there is no such reason.
+    """
+    above = [*_heading(frame, rows, terminal)]
+    if problem:
+        above.append(Text(neutralise(problem), style="bold red"))
+    above += _troubles(rows, terminal, None if room is None else max(1, room // 4))
+    below = [Text(neutralise(note), style="dim") for note in frame.notes]
+    listed, first = rows, first if room is not None else 0
+    if room is not None:
+        page = max(1, room - len(above) - len(below) - 1)
+        if len(rows) > page:
+            page = max(1, page - 1)
+            first = max(0, min(first, len(rows) - page))
+            below.insert(0, Text(f"{first + 1} to {first + page} of {len(rows)} VMs", style="dim"))
+        else:
+            first = 0
+        listed = rows[first : first + page]
+    columns = _columns(frame, rows, terminal)
+    table = [_titles(columns, order, terminal), *(_line(row, columns, terminal) for row in listed)]
+    if not rows:
+        table.append(Text("  no VM", style="dim"))
+    lines = [*above, *table, *below]
+    return Shown(lines if room is None else [_cut(line, terminal.width) for line in lines], first, len(listed))
+
+
+def _heading(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> Iterator[Text]:
+    dot = terminal.glyph(" · ", ", ")
+    every = f", every {frame.interval:g} s" if frame.source == "agent" and frame.interval else ""
+    clock = time.strftime("%H:%M:%S", time.localtime(frame.taken_at))
+    parts = [f"{clock}, {'the agent' if frame.source == 'agent' else 'resctrl'}{every}", _counted(rows)]
+    yield Text.assemble(("vmqos top", "bold"), dot, dot.join(parts))
+    caches = _caches(frame, terminal)
+    if caches:
+        yield Text(caches, style="dim")
+
+
+def _counted(rows: Sequence[Row]) -> str:
+    states = [row.state for row in rows if row.state]
+    each = ", ".join(f"{states.count(state)} {state}" for state in _STYLES if state in states)
+    return f"{len(rows)} VM{'' if len(rows) == 1 else 's'}{f': {each}' if each else ''}"
+
+
+def _caches(frame: Frame, terminal: Terminal) -> str:
+    kinds: dict[str, int] = {}
+    for cache, ways in frame.cache_ways.items():
+        size = frame.cache_bytes.get(cache)
+        kind = f"{ways} ways{f', {units.size(size)}' if size else ''}"
+        kinds[kind] = kinds.get(kind, 0) + 1
+    return "; ".join(f"{count} L3 cache{'' if count == 1 else 's'} of {kind}" for kind, count in kinds.items())
+
+
+def _troubles(rows: Sequence[Row], terminal: Terminal, most: int | None) -> list[Text]:
+    """A line for each VM that lacks something, the most urgent first."""
+    urgency = list(_STYLES)
+    troubled = sorted((row for row in rows if is_troubled(row)), key=lambda row: urgency.index(row.state))
+    shown = troubled if most is None or len(troubled) <= most else troubled[: most - 1]
+    lines = [
+        Text.assemble(
+            (f"{_mark(row, terminal)} {row.state} ", _STYLES[row.state]),
+            (f"{shorten(row.title, _MOST_NAME, terminal.glyph('…', '..'))}: ", "bold"),
+            neutralise(row.reason),
+        )
+        for row in shown
+    ]
+    if len(shown) < len(troubled):
+        rest = f"{len(troubled) - len(shown)} {'more' if shown else 'VMs'} pending or degraded: vmqos vm list"
+        lines.append(Text(rest, style="bold yellow"))
+    return lines
+
+
+def _mark(row: Row, terminal: Terminal) -> str:
+    return terminal.glyph(*_MARKS.get(row.state, (" ", " ")))
+
+
+def _columns(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> list[_Column]:
+    """Those that the machine has numbers for and that there is room for; the name has what is left."""
+    wide = min(max(frame.cache_ways.values(), default=0), _MOST_WAYS)
+    columns = [
+        _Column("WAYS", "ways", wide, lambda row: _ways_bar(row, wide, terminal), 4, True),
+        _Column("#", "ways", _widest("#", rows, _ways), lambda row: Text(_ways(row))),
+        _Column("OCCUPANCY", "occupancy", 10, lambda row: _number(row.occupancy, _bytes)),
+        _Column("OF", "", 5, lambda row: Text("" if row.allocated is None else _bytes(row.allocated)), 1, True),
+        _Column("", "", _BAR, lambda row: _occupancy_bar(row, terminal), 5, True),
+        _Column("TOTAL/s", "total", 10, lambda row: _number(row.total, _bytes)),
+        _Column("LOCAL/s", "local", 10, lambda row: _number(row.local, _bytes), 2),
+        _Column("REMOTE/s", "remote", 10, lambda row: _number(row.remote, _bytes), 2),
+        _Column("IPC", "ipc", 10, lambda row: _number(row.ipc, "{:.2f}".format), 3),
+        _Column("MISSES/s", "misses", 10, lambda row: _number(row.misses, _count), 3),
+    ]
+    for title, readings in (
+        ("OCCUPANCY", [row.occupancy for row in rows]),
+        ("TOTAL/s", [row.total for row in rows]),
+        ("LOCAL/s", [row.local for row in rows]),
+        ("REMOTE/s", [row.remote for row in rows]),
+        ("IPC", [row.ipc for row in rows]),
+        ("MISSES/s", [row.misses for row in rows]),
+    ):
+        if all(reading.missing is Missing.NO_COUNTER for reading in readings):
+            columns = [column for column in columns if column.title != title]
+    columns = [column for column in columns if column.width or not column.optional]
+    name = max(_LEAST_NAME, min(_MOST_NAME, max((cell_len(row.title) for row in rows), default=0)))
+    for level in (5, 4, 3, 2, 1):
+        if sum(2 + column.width for column in columns) + 2 + name <= terminal.width:
+            break
+        columns = [column for column in columns if column.optional < level]
+    left = terminal.width - 2 - sum(2 + column.width for column in columns)
+    width = max(_LEAST_NAME, min(name, left)) if terminal.bounded else name
+    return [_Column("VM", "name", width, lambda row: Text(_fit(row.title, width, terminal)), left=True), *columns]
+
+
+def _widest(title: str, rows: Sequence[Row], text: Callable[[Row], str]) -> int:
+    return max([len(title), *(len(text(row)) for row in rows)])
+
+
+def _titles(columns: Sequence[_Column], order: Order, terminal: Terminal) -> Text:
+    line = Text("  ", style="bold")
+    sorted_by = next((column for column in columns if column.key == order.key), None)
+    for index, column in enumerate(columns):
+        mark = terminal.glyph("▲" if order.reverse else "▼", "^" if order.reverse else "v")
+        title = column.title + (mark if column is sorted_by else "")
+        title = title[: max(column.width, len(column.title))]
+        line.append("  " if index else "")
+        line.append(
+            title.ljust(column.width) if column.left else title.rjust(column.width),
+            "reverse" if column is sorted_by else "",
+        )
+    return line
+
+
+def _line(row: Row, columns: Sequence[_Column], terminal: Terminal) -> Text:
+    line = Text()
+    line.append(f"{_mark(row, terminal)} ", _STYLES.get(row.state, ""))
+    for index, column in enumerate(columns):
+        cell = column.draw(row)
+        blanks = " " * max(0, column.width - cell.cell_len)
+        line.append("  " if index else "")
+        if column.left:
+            line.append_text(cell).append(blanks)
+        else:
+            line.append(blanks).append_text(cell)
+    line.rstrip()
+    return line
+
+
+def _ways(row: Row) -> str:
+    counts = set(row.ways.values())
+    has = " ".join(f"{cache}:{count}" for cache, count in sorted(row.ways.items()))
+    if len(counts) < 2:
+        has = str(counts.pop()) if counts else "0" if row.ways_requested else "-"
+    return has if row.ways_requested is None or has == str(row.ways_requested) else f"{has}/{row.ways_requested}"
+
+
+def _ways_bar(row: Row, width: int, terminal: Terminal) -> Text:
+    has = min(max(row.ways.values(), default=0), width)
+    bar = Text(terminal.glyph("█", "#") * has, style="color(75)" if row.policy != "shared" else "color(37)")
+    return bar.append(terminal.glyph("·", ".") * (width - has), "dim")
+
+
+def _occupancy_bar(row: Row, terminal: Terminal) -> Text:
+    held = row.occupancy.value
+    if not row.allocated or held is None:
+        return Text()
+    full = min(_BAR, round(_BAR * held / row.allocated))
+    return Text(terminal.glyph("█", "=") * full, style="color(114)").append(
+        terminal.glyph("░", "-") * (_BAR - full), "dim"
+    )
+
+
+def _number(reading: Reading, text: Callable[[float], str]) -> Text:
+    if reading.value is not None:
+        return Text(text(reading.value))
+    assert reading.missing is not None
+    return Text(_WORDS.get(reading.missing, reading.missing.value), style="dim")
+
+
+def _bytes(value: float) -> str:
+    """Bytes in three digits and a binary unit, such as ``1.5M``."""
+    return _short(value, 1024)
+
+
+def _count(value: float) -> str:
+    return _short(value, 1000)
+
+
+def _short(value: float, step: int) -> str:
+    units_left = ["", "K", "M", "G", "T"]
+    while value >= 999.5 and len(units_left) > 1:
+        value /= step
+        units_left.pop(0)
+    digits = 0 if value >= 9.95 or units_left[0] == "" else 1
+    return f"{value:.{digits}f}".removesuffix(".0") + units_left[0]
+
+
+def _fit(text: str, width: int, terminal: Terminal) -> str:
+    return pad(shorten(text, width, terminal.glyph("…", "..")), width)
+
+
+def _cut(line: Text, width: int) -> Text:
+    line = line.copy()
+    line.truncate(width, overflow="crop")
+    return line
