@@ -9,8 +9,8 @@ libvirt, and no rights but to read the files::
             print(vm.uuid, vm.totals["llc_occupancy"])
 """
 
+from vmqos.telemetry.bandwidth import Rates, rates
 from vmqos.telemetry.model import EVENTS, HostReading, Missing, Reading, Snapshot, VmReading
-from vmqos.telemetry.rates import Rates, rates
 from vmqos.telemetry.sweep import Sweeper
 
 __all__ = ["EVENTS", "HostReading", "Missing", "Rates", "Reading", "Snapshot", "Sweeper", "VmReading", "rates"]

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,28 @@ def test_the_api_reference_explains_every_field_that_the_commands_rely_on() -> N
         contract.Verdict,
     ):
         assert kind.__required_keys__ <= explained, kind.__name__
+
+
+def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -> None:
+    from prometheus_client.core import CollectorRegistry
+
+    from tests.unit.telemetry.test_exposition import STATE
+    from tests.unit.telemetry.values import HOST, snapshot, vm
+    from vmqos.agent.reason_codes import CODES
+    from vmqos.telemetry import Missing, Reading
+    from vmqos.telemetry.exposition import HostCollector
+
+    counted = vm((1, 2, 2), packages={0: {"core_energy": Reading(1.5)}})
+    found = snapshot(counted, host=replace(HOST, caches=counted.caches))
+    registry = CollectorRegistry()
+    registry.register(HostCollector(lambda: (found, STATE)))
+    made = {
+        sample.name if metric.type != "histogram" else metric.name
+        for metric in registry.collect()
+        for sample in metric.samples
+    }
+    told = set(re.findall(r"``([a-z0-9_-]+)``", text_of("reference", "metrics.rst")))
+    assert made <= told
+    assert {name for name in told if name.startswith("vmqos_")} <= made | {"vmqos_vm_counter_missing"}
+    assert set(CODES) - {""} <= told
+    assert {missing.value for missing in Missing} - {"no-previous", "went-back"} <= told

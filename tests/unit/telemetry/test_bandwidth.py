@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.rates."""
+"""Tests of vmqos.telemetry.bandwidth."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.telemetry import values
 from tests.unit.telemetry.values import snapshot
 from vmqos.telemetry import Missing, Reading, rates
-from vmqos.telemetry.rates import rate
+from vmqos.telemetry.bandwidth import rate
 
 
 def vm(read_at, *caches, **fields):
