@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which items a case becomes: one for each machine that has what it needs, kernel and target."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.conformance import needs
+from tests.conformance.machines import KERNEL, PAIRS, SIMULATOR, Pair
+
+GUEST = "VMQOS_GUEST"
+"""The environment variable that is set inside the lab's guest: ``machine:kernel``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a case is tried.
+
+    :ivar target: ``simulator`` or ``kernel``.
+    """
+
+    pair: Pair
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.pair}-{self.target}"
+
+
+def everywhere() -> list[Where]:
+    """Where cases are tried: inside a guest, there alone."""
+    guest = os.environ.get(GUEST)
+    if guest is not None:
+        return [Where(Pair(*guest.split(":")), KERNEL)]
+    return [Where(pair, target) for pair in PAIRS for target in (SIMULATOR, KERNEL)]
+
+
+def generate(metafunc: pytest.Metafunc) -> None:
+    """Parametrise a case, by ``where`` and, if it asks for one, by ``cache``."""
+    if "where" not in metafunc.fixturenames:
+        return
+    wanted = [need for mark in metafunc.definition.iter_markers(needs.MARK) for need in mark.args]
+    of_caches = "cache" in metafunc.fixturenames
+    params = []
+    for where in everywhere():
+        profile = where.pair.profile
+        if not all(need(profile) for need in wanted):
+            continue
+        if of_caches:
+            for cache in needs.caches_of(profile):
+                params.append(_param(where, where, cache, name=f"{where}-{cache.name}"))
+        else:
+            params.append(_param(where, where, name=str(where)))
+    metafunc.parametrize("where, cache" if of_caches else "where", params)
+
+
+def _param(where: Where, *values: Any, name: str) -> Any:
+    return pytest.param(*values, id=name, marks=list(_marks(where)))
+
+
+def _marks(where: Where) -> Iterator[pytest.MarkDecorator]:
+    if os.environ.get(GUEST) is None:
+        # One process has all of a pair's items, so that it can compare their recordings.
+        yield pytest.mark.xdist_group(str(where.pair))
+
+
+def case_and_target(nodeid: str) -> tuple[str, Pair, str] | None:
+    """A case's name without where it was tried, and where that was; ``None`` for a test that is no case."""
+    # pytest-xdist appends the name of the group.
+    nodeid = nodeid.partition("@")[0]
+    name, bracket, rest = nodeid.partition("[")
+    for pair in PAIRS:
+        for target in (SIMULATOR, KERNEL):
+            here = f"{pair}-{target}"
+            if bracket and rest.startswith((f"{here}]", f"{here}-")):
+                return f"{name}[{rest[len(here) :].lstrip('-')}", pair, target
+    return None
