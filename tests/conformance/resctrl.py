@@ -3,22 +3,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tests.conformance.answer import Answer, done
+from tests.conformance.answer import Answer
 from tests.conformance.differences import Difference
 from tests.conformance.recording import Names, Operation, comparable
 from tests.conformance.registers import registers_of
 from tests.conformance.target import Target
-from vmqos.simulator.profiles import CacheAllocation, Profile
+from vmqos.simulator.profiles import Profile
 
 T = TypeVar("T")
 _PATIENCE = 300
