@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from vmqos import allocation
-from vmqos.agent import act, monitoring, outcome, placement, view, wish
+from vmqos.agent import act, monitoring, outcome, placement, unseen, view, wish
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.inventory import ObservedVm
 from vmqos.agent.outcome import Outcome
@@ -32,10 +32,12 @@ class Change:
     """What may have changed since the last pass.
 
     :ivar vms: UUIDs of VMs that were looked at anew or are gone.
+    :ivar unseen: UUIDs of VMs that run and could not be looked at: what they have is not taken from them.
     :ivar everything: trust nothing that was found before.
     """
 
     vms: frozenset[str] = frozenset()
+    unseen: frozenset[str] = frozenset()
     everything: bool = False
 
 
@@ -54,6 +56,7 @@ class Reconciler:
         self._strays = StrayWatch()
         self._placed: dict[str, Placed] = {}
         self._unguarded: set[str] = set()
+        self._unseen: frozenset[str] = frozenset()
         self._can_rename = True
         self._settled = False
         self.snapshot = Snapshot()
@@ -111,9 +114,11 @@ class Reconciler:
             self._settled
             and now == before
             and not (change.everything or change.vms or strays or self._backoff.any_due())
+            and change.unseen == self._unseen
             and policy == self.snapshot.policy
         ):
             return False
+        self._unseen = change.unseen
         look_at = set(vms) if change.everything else set(change.vms) | strays
         return self._change(now, look_at, vms, topology, policy)
 
@@ -127,7 +132,7 @@ class Reconciler:
     ) -> bool:
         self._backoff.keep_only({key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid))})
         wishes = {uuid: wish.read(observed.vm) for uuid, observed in vms.items()}
-        requests = tuple(self._requests(now, vms, wishes, topology))
+        requests = (*self._requests(now, vms, wishes, topology), *unseen.requests(now, self._unseen))
         plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy))
         failure = self._prepare(plan)
         if failure is None:
@@ -229,7 +234,8 @@ class Reconciler:
         unmonitored = dict(plan.without)
         there = {Target(control, name).directory for control, names in now.monitoring_groups.items() for name in names}
         fresh = set()
-        stale = list(plan.stale)
+        left_alone = {allocation.vm_group(uuid) for uuid in self._unseen}
+        stale = [step for step in plan.stale if step.name not in left_alone]
         busy = {step.name for step in (*plan.steps, *plan.stale)}
         for uuid in ours:
             if allocation.vm_group(uuid) not in busy:
