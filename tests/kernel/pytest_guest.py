@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -54,10 +54,26 @@ class GuestMachine:
         return self.machine.name
 
     @property
+    def ways(self) -> int:
+        """Bits of an L3 mask."""
+        return self.machine.ways
+
+    @property
     def release(self) -> tuple[int, int]:
         """The kernel's version, such as ``(6, 12)``."""
         major, minor = os.uname().release.split(".")[:2]
         return int(major), int(minor)
+
+
+class MountResctrl(Protocol):
+    """Mount resctrl.
+
+    :param options: such as ``cdp,mba_MBps``.
+    :returns: where it is.
+    :raises OSError: if the kernel refuses; the message is mount's.
+    """
+
+    def __call__(self, options: str = ...) -> Path: ...
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -143,8 +159,8 @@ def _resctrl_left_unmounted(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def mount_resctrl() -> Iterator[Callable[..., Path]]:
-    """A function that mounts resctrl, with options such as ``cdp,mba_MBps``, and returns where; undone at the end."""
+def mount_resctrl() -> Iterator[MountResctrl]:
+    """See :class:`MountResctrl`; undone at the test's end."""
 
     def mount(options: str = "") -> Path:
         command = ["mount", "-t", "resctrl", *(["-o", options] if options else []), "resctrl", str(RESCTRL)]

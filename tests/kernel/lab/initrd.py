@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guest's initial RAM disk: an archive of a few files, as Documentation/driver-api/early-userspace/buffer-format."""
+"""The guest's initial RAM disk: an archive of a few files (the kernel's Documentation: initramfs buffer format)."""
 
 from __future__ import annotations
 

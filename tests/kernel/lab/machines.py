@@ -50,6 +50,11 @@ class Machine:
         return self.sockets * self.cores
 
     @property
+    def ways(self) -> int:
+        """Bits of an L3 mask."""
+        return self.plugin.get("l3ways", 11)
+
+    @property
     def smp(self) -> str:
         """QEMU's ``-smp``."""
         return f"{self.cpus},sockets={self.sockets},cores={self.cores},threads=1"

@@ -112,7 +112,7 @@ def _make_linux_of(packages: Packages) -> Callable[[Path, Run, Path], Mapping[st
         root = scratch / "root"
         versions = debian.install(packages, root, log, run)
         (modules,) = (path for base in ("lib", "usr/lib") for path in (root / base / "modules").glob("*/"))
-        # The package base-files has these, which programs look for their loader through; kmod is the kernel's dependency.
+        # The kernel's dependencies brought kmod, but not base-files, which has these ways to the dynamic loader.
         for name in ("bin", "sbin", "lib", "lib64"):
             if not (root / name).exists():
                 (root / name).symlink_to(f"usr/{name}")
@@ -148,7 +148,7 @@ def _make_image(scratch: Path, run: Run, log: Path) -> Mapping[str, str]:
 def _make_plugin(scratch: Path, run: Run, log: Path) -> Mapping[str, str]:
     sources = sorted(str(path) for path in PLUGIN.glob("*.c"))
     flags = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-shared", "-fPIC")
-    run(["gcc", *flags, "-o", str(scratch / "rdt.so"), *sources], log)
+    run(["gcc", *flags, "-o", str(scratch / "rdt.so"), *sources, "-lm"], log)
     return {}
 
 
