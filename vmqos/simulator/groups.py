@@ -196,9 +196,10 @@ def _initial_mask(mounted: Mounted, schema: Schema, domain: Domain, closid: int)
     if domain.region:
         used |= domain.region.mask
     mask |= schema.resource.default & ~used
-    # Only the lowest run of ways is kept, whether the machine knows gaps or not (cbm_ensure_valid).
-    lowest = mask & -mask
-    mask &= ~(mask + lowest)
+    if not (cache.sparse and mounted.kernel.starts_sparse):
+        # Only the lowest run of ways is kept (cbm_ensure_valid).
+        lowest = mask & -mask
+        mask &= ~(mask + lowest)
     if mask.bit_count() < cache.min_cbm_bits:
         mounted.status.printf(f"No space on {schema.name}:{domain.id}\n")
         raise refusal(errno.ENOSPC)
