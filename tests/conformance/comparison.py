@@ -25,12 +25,15 @@ class Recordings:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take a report's recording, out of it: nobody else needs its many lines."""
         place = case_and_target(report.nodeid)
-        for name, value in list(report.user_properties):
-            if name != RECORDING or place is None:
-                continue
-            report.user_properties.remove((name, value))
+        if place is None:
+            return
+        # What comes from a guest has gone through JSON, which knows no tuples.
+        handed_over = dict(property_ for property_ in report.user_properties if property_[0] == RECORDING)
+        report.user_properties = [one for one in report.user_properties if one[0] != RECORDING]
+        if handed_over:
             case, pair, target = place
-            self._found.setdefault((pair, target), {})[case] = [Operation.from_json(one) for one in value]
+            recording = [Operation.from_json(one) for one in handed_over[RECORDING]]
+            self._found.setdefault((pair, target), {})[case] = recording
 
     def compared(self, pair: Pair) -> int:
         """How many cases there are of both targets."""

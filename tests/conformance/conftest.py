@@ -31,6 +31,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     items.generate(metafunc)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(session: pytest.Session) -> None:
+    items.in_order(session.items)
+
+
 @pytest.fixture(scope="session")
 def recordings(pytestconfig: pytest.Config) -> Recordings:
     """What was recorded so far in this process."""

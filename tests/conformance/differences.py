@@ -37,3 +37,28 @@ UNPADDED_VALUES = Difference(
     (6, 13),
     "fs/resctrl/ctrlmondata.c: show_doms",
 )
+ASSIGNMENT_MODE = Difference(
+    "info/L3_MON/mbm_assign_mode says how counters come to groups",
+    (6, 18),
+    "fs/resctrl/monitor.c: resctrl_mbm_assign_mode_show",
+)
+MBPS_EVENT = Difference(
+    "mounted with mba_MBps, each control group has a file mba_MBps_event",
+    (6, 14),
+    "fs/resctrl/ctrlmondata.c: rdtgroup_mba_mbps_event_show",
+)
+STATUS_CLEARED_BY_MKDIR = Difference(
+    "making a group and writing its CPUs clear last_cmd_status; before, messages pile up",
+    (6, 13),
+    "fs/resctrl/rdtgroup.c: rdtgroup_mkdir, rdtgroup_cpus_write",
+)
+MKDIR_OUTSIDE_GROUPS = Difference(
+    "a group that is made below info is refused with ENODEV; before, with EPERM",
+    (6, 13),
+    "fs/resctrl/rdtgroup.c: rdtgroup_mkdir",
+)
+SPARSE_STARTING_MASKS = Difference(
+    "where masks may be sparse, a new group starts with every way that is free; before, with the lowest run of them",
+    (6, 13),
+    "fs/resctrl/rdtgroup.c: cbm_ensure_valid",
+)

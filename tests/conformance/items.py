@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from tests.conformance import needs
 from tests.conformance.machines import KERNEL, PAIRS, SIMULATOR, Pair
+from tests.kernel.lab.remote import Pair as GuestPair
 
 GUEST = "VMQOS_GUEST"
 """The environment variable that is set inside the lab's guest: ``machine:kernel``."""
@@ -39,12 +39,27 @@ def everywhere() -> list[Where]:
     return [Where(pair, target) for pair in PAIRS for target in (SIMULATOR, KERNEL)]
 
 
+def in_order(items: list[pytest.Item]) -> None:
+    """Bring the items of a pair together, the comparison last: each pair is one guest's work."""
+    pairs = {str(pair): number for number, pair in enumerate(PAIRS)}
+
+    def place(item: pytest.Item) -> tuple[int, bool]:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        where = params.get("where")
+        pair = where.pair if isinstance(where, Where) else params.get("pair")
+        return pairs.get(str(pair), len(pairs)), not isinstance(where, Where)
+
+    items.sort(key=place)
+
+
 def generate(metafunc: pytest.Metafunc) -> None:
     """Parametrise a case, by ``where`` and, if it asks for one, by ``cache``."""
     if "where" not in metafunc.fixturenames:
         return
     wanted = [need for mark in metafunc.definition.iter_markers(needs.MARK) for need in mark.args]
     of_caches = "cache" in metafunc.fixturenames
+    # The lab runs an item whose "guest_machine" is a machine in that guest.
+    metafunc.fixturenames.append("guest_machine")
     params = []
     for where in everywhere():
         profile = where.pair.profile
@@ -52,20 +67,24 @@ def generate(metafunc: pytest.Metafunc) -> None:
             continue
         if of_caches:
             for cache in needs.caches_of(profile):
-                params.append(_param(where, where, cache, name=f"{where}-{cache.name}"))
+                params.append(_param(where, where, _guest(where), cache, name=f"{where}-{cache.name}"))
         else:
-            params.append(_param(where, where, name=str(where)))
-    metafunc.parametrize("where, cache" if of_caches else "where", params)
+            params.append(_param(where, where, _guest(where), name=str(where)))
+    metafunc.parametrize("where, guest_machine, cache" if of_caches else "where, guest_machine", params)
 
 
 def _param(where: Where, *values: Any, name: str) -> Any:
-    return pytest.param(*values, id=name, marks=list(_marks(where)))
+    # One process has all of a pair's items, so that it can compare their recordings.
+    return pytest.param(*values, id=name, marks=pytest.mark.xdist_group(group(where.pair)))
 
 
-def _marks(where: Where) -> Iterator[pytest.MarkDecorator]:
-    if os.environ.get(GUEST) is None:
-        # One process has all of a pair's items, so that it can compare their recordings.
-        yield pytest.mark.xdist_group(str(where.pair))
+def _guest(where: Where) -> GuestPair | None:
+    return GuestPair(where.pair.machine, where.pair.kernel) if where.target == KERNEL else None
+
+
+def group(pair: Pair) -> str:
+    """The name of a pair's group for pytest-xdist: the lab's."""
+    return GuestPair(pair.machine, pair.kernel).group
 
 
 def case_and_target(nodeid: str) -> tuple[str, Pair, str] | None:

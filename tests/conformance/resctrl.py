@@ -114,14 +114,17 @@ class Resctrl:
 
         :return: ``path``.
         """
-        for _ in range(_PATIENCE):
+        for attempt in range(_PATIENCE):
             try:
                 os.mkdir(self._path(path), 0o755)
-                break
             except OSError as error:
                 if error.errno != errno.EBUSY:
                     raise
                 self._target.let_limbo_pass()
+                continue
+            if attempt:
+                self._forget_messages()
+            break
         else:
             raise TimeoutError(f"no RMID left limbo for {path}")
         self._record("group", path, "", None)
@@ -279,6 +282,11 @@ class Resctrl:
 
     def _path(self, path: str) -> str:
         return os.path.join(self.root, path) if path else self.root
+
+    def _forget_messages(self) -> None:
+        """Clear ``last_cmd_status``, as a write of no tasks does on every kernel."""
+        with open(self._path("tasks"), "w", encoding="ascii") as file:
+            file.write("\n")
 
     def _act(self, op: str, path: str, data: str, act: Callable[[], object]) -> Answer:
         failed = None

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.comparison import Recordings
+from tests.conformance.items import group
 from tests.conformance.machines import PAIRS, Pair
 
 SHOWN = 20
@@ -13,7 +14,7 @@ SHOWN = 20
 
 
 @pytest.mark.parametrize(
-    "pair", [pytest.param(pair, id=str(pair), marks=pytest.mark.xdist_group(str(pair))) for pair in PAIRS]
+    "pair", [pytest.param(pair, id=str(pair), marks=pytest.mark.xdist_group(group(pair))) for pair in PAIRS]
 )
 def test_the_simulator_and_the_kernel_answered_every_operation_alike(pair: Pair, recordings: Recordings) -> None:
     assert recordings.compared(pair), (
