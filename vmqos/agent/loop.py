@@ -86,6 +86,7 @@ class Agent:
         self._hangs = False
         self._policy = policy_from(conf)
         self._topology = CacheTopology()
+        self._caches: tuple[int, ...] | None = None
         self._online = topology.online_cpus(conf.resctrl.sysfs_cpu_path)
         self._stop = False
         self._reload = False
@@ -161,7 +162,7 @@ class Agent:
         changes, again = self._changes, False
         online = topology.online_cpus(self.conf.resctrl.sysfs_cpu_path)
         hotplug, self._online = online != self._online, online
-        everything = changes != self._changes_seen or began >= self._next_full or hotplug
+        everything = changes != self._changes_seen or began >= self._next_full or hotplug or self._caches_changed()
         self._changes_seen = changes
         if everything:
             self._next_full = began + (HOTPLUG_SETTLES if hotplug else self.conf.agent.full_audit_interval)
@@ -182,6 +183,13 @@ class Agent:
         took = time.monotonic() - began
         self.health = replace(self.health, passes=self.health.passes + 1, last_pass_seconds=took)
         return again
+
+    def _caches_changed(self) -> bool:
+        """Whether the last pass saw other caches than the one before it: then nothing is where it was."""
+        if self.snapshot.view is None:
+            return False
+        before, self._caches = self._caches, self.snapshot.view.capabilities.l3_caches
+        return before is not None and before != self._caches
 
     def _observe_and_act(self, everything: bool) -> bool:
         self._sight = sight = self._observer.look(everything, self._patience)

@@ -97,7 +97,7 @@ class Reconciler:
     ) -> bool:
         """One pass; the caller holds the exclusive lock on resctrl.
 
-        :returns: whether another pass right away may get further.
+        :returns: whether another pass right away may get further: one over everything where caches came or went.
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
         before = self.snapshot.view
@@ -106,6 +106,11 @@ class Reconciler:
             self.forget()
         elif change.everything:
             self._unguarded.clear()
+        elif before.capabilities.l3_caches != now.capabilities.l3_caches:
+            # Where VMs can run has to be looked at anew before anything is planned for the caches that came or went.
+            self._settled = False
+            self.snapshot = replace(self.snapshot, view=now)
+            return True
         for uuid in self._placed.keys() - vms.keys():
             del self._placed[uuid]
         strays = self._strays.look(self._filesystem, self._placed, vms)

@@ -119,3 +119,8 @@ class Capabilities:
     def l3(self) -> CacheResource | None:
         """The L3 as one resource; ``None`` where it is not partitionable or split by CDP."""
         return self.caches.get("L3")
+
+    @property
+    def l3_caches(self) -> tuple[int, ...]:
+        """Ids of the L3s that are online, in ascending order; none where the L3 can't be partitioned."""
+        return self.l3.cache_ids if self.l3 is not None else ()
