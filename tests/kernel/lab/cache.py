@@ -7,6 +7,7 @@
     <root>/building/NAME/            what is being made; whoever holds the lock may remove what he finds here
     <root>/parts/NAME-RECIPE-TIME/   complete: it came here by one rename; its readers hold a lock on it
     <root>/current/NAME-RECIPE       a symbolic link to the newest of them
+    <root>/logs/NAME                 what the programs of its last build said
 
 ``RECIPE`` is a digest of all that decides what comes out, except the versions of Debian's packages, which are in the
 part's ``manifest.json``. So two source trees with different recipes share a cache, and a part that was replaced by a
@@ -21,12 +22,12 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.kernel.lab.errors import NotBuilt
+from tests.kernel.lab.errors import LabError, NotBuilt
 
 KEEP_UNUSED = 14 * 86400
 """Seconds for which a part that nobody used is kept."""
@@ -62,7 +63,8 @@ class Part:
         """A descriptor; while it is open, the part is not removed."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-        os.utime(self.path)
+        with suppress(PermissionError):  # Somebody else's cache, which we may only read.
+            os.utime(self.path)
         return descriptor
 
 
@@ -99,7 +101,7 @@ class Cache:
 
         :param waiting: called once if somebody else holds it.
         """
-        for directory in ("building", "parts", "current"):
+        for directory in ("building", "parts", "current", "logs"):
             (self.root / directory).mkdir(parents=True, exist_ok=True)
         with (self.root / "lock").open("a") as lock:
             try:
@@ -108,8 +110,13 @@ class Cache:
                 waiting()
                 fcntl.flock(lock, fcntl.LOCK_EX)
             for left in (self.root / "building").iterdir():
-                shutil.rmtree(left)
-            yield
+                _remove(left)
+            try:
+                yield
+            finally:
+                # What failed or was interrupted takes room; if this fails too, the next one does it.
+                for left in (self.root / "building").iterdir():
+                    _remove(left)
 
     def scratch(self, name: str) -> Path:
         """An empty directory to build in. Only for the holder of the lock."""
@@ -117,6 +124,12 @@ class Cache:
         if path.exists():
             shutil.rmtree(path)
         path.mkdir()
+        return path
+
+    def log(self, name: str) -> Path:
+        """An empty log. Only for the holder of the lock."""
+        path = self.root / "logs" / name
+        path.write_bytes(b"")
         return path
 
     def publish(self, name: str, recipe: str, scratch: Path, versions: Mapping[str, str]) -> Part:
@@ -151,6 +164,17 @@ class Cache:
                 continue
             finally:
                 os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a tree; a file system mounted in it (nobody should have) is not touched, but an error."""
+    if path.is_dir() and not path.is_symlink():
+        mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        if inside := [mount for mount in mounts if Path(mount).is_relative_to(path.resolve())]:
+            raise LabError(f"unmount first what is mounted in the kernel lab's leftovers: {' '.join(inside)}")
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _write_whole(path: Path, content: str) -> None:

@@ -9,6 +9,7 @@ not even SIGKILL leaves a mount or a process behind.
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ from pathlib import Path
 from tests.kernel.lab.errors import BuildFailed, LabError, NoMirror
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-PROGRAMS = ("apt-get", "gpgv", "mmdebstrap", "setpriv", "unshare", "mke2fs", "gcc", "xz")
+PROGRAMS = ("apt-get", "gpgv", "mmdebstrap", "setpriv", "unshare", "mke2fs")
 CONTAINED = ("setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 """Before a command: it, and all that it starts, sees private mounts and dies with the thread that started it."""
 
@@ -45,6 +46,8 @@ class Packages:
 def missing_requirements() -> list[str]:
     """What the builder lacks on this machine, for people."""
     missing = [] if os.geteuid() == 0 else ["root's rights (for chroots and namespaces)"]
+    if platform.machine() != "x86_64":
+        missing.append("an x86_64 processor (the guests' packages are configured by running them)")
     missing.extend(f"the program {name}" for name in PROGRAMS if not shutil.which(name))
     if not KEYRING.exists():
         missing.append("the package debian-archive-keyring")
@@ -109,6 +112,7 @@ def install(
     command = [
         *CONTAINED,
         "mmdebstrap",
+        "--verbose",
         "--mode=root",
         "--format=directory",
         "--architectures=amd64",

@@ -22,7 +22,7 @@ from typing import Any
 
 from tests.kernel.lab import job as jobs
 from tests.kernel.lab import trace
-from tests.kernel.lab.build import find_all
+from tests.kernel.lab.build import ready
 from tests.kernel.lab.cache import Cache
 from tests.kernel.lab.errors import GuestDied
 from tests.kernel.lab.job import Job
@@ -125,7 +125,7 @@ class Guest:
 
         :raises NotBuilt: where the cache lacks a part.
         """
-        parts = find_all(self._cache)
+        parts = ready(self._cache)
         self._open_parts = [part.open() for part in parts.values()]
         paths = {name: part.path for name, part in parts.items()}
         jobs.write(self._job, self.path / "job.tar")

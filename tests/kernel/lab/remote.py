@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -26,9 +26,10 @@ from tests.kernel.lab.guest import Guest
 from tests.kernel.lab.job import Job
 
 ITEMS = "guest-items.json"
-# -p before anything else: the plugin must see the collection's errors.
-SCRIPT = f"""export VMQOS_GUEST_ITEMS=$PWD/{ITEMS}
-exec python3 -m pytest -p tests.kernel.inside.reports -p no:cacheprovider {{options}} {{files}}
+# Plugins are chosen, because finding and importing all that the guest's Debian has takes seconds under emulation.
+SCRIPT = f"""export VMQOS_GUEST={{pair.machine}}:{{pair.kernel}} VMQOS_GUEST_ITEMS=$PWD/{ITEMS}
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
+exec python3 -m pytest -p pytest_timeout -p tests.kernel.inside.reports -p no:cacheprovider {{options}} {{files}}
 """
 POLL = 0.05
 """Seconds between two looks at what the guest said."""
@@ -130,8 +131,8 @@ class RemoteRun:
         self._last_word = time.monotonic()
         self._limit = BOOT_TIMEOUT
         files = sorted({name.partition("::")[0] for name in self._limits})
-        script = SCRIPT.format(options=_options(config), files=" ".join(files))
-        job = Job(f"export VMQOS_GUEST={pair.machine}:{pair.kernel}\n{script}", {ITEMS: json.dumps(list(self._limits))})
+        script = SCRIPT.format(pair=pair, options=_options(config), files=" ".join(files))
+        job = Job(script, {ITEMS: json.dumps(list(self._limits))})
         self._guest = Guest(machines.machine(pair.machine), pair.kernel, job, self._path)
         try:
             self._guest.start()
@@ -204,7 +205,7 @@ class RemoteRun:
         what = self._broken.get(name) or self._over or ""
         if name not in self._broken and self._running not in (None, name):
             what = f"not run: while {self._running} ran, {what}"
-        when = "call" if self._running == name else "setup"
+        when: Literal["call", "setup"] = "call" if self._running == name else "setup"
         return pytest.TestReport(item.nodeid, item.location, {}, "failed", what, when)
 
     def _finish(self) -> None:

@@ -12,7 +12,7 @@ from tests.kernel.lab.machines import KERNELS, MACHINES
 _GUEST = re.compile(rf"\[((?:{'|'.join(map(re.escape, MACHINES))})-(?:{'|'.join(map(re.escape, KERNELS))}))[-\]@]")
 
 
-class GuestScheduling(LoadGroupScheduling):
+class GuestScheduling(LoadGroupScheduling):  # type: ignore[misc]  # pytest-xdist ships no types
     """``--dist loadgroup``, with a group for each machine and kernel."""
 
     def _split_scope(self, nodeid: str) -> str:
