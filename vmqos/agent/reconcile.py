@@ -333,7 +333,7 @@ class Reconciler:
         foreign, watched = set[int](), set[int]()
         for group in now.layout.groups:
             if group.owner is Owner.FOREIGN:
-                if now.modes.get(group.name) != "pseudo-locked":
+                if now.modes.get(group.name) != view.PSEUDO_LOCKED:
                     foreign |= self._read_foreign(group.name)
                 continue
             for name in now.monitoring_groups.get(group.name, ()):

@@ -3,22 +3,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
+from tests.functional.agent.steered_simulator import Steer, steered
 from tests.functional.agent.test_lifecycle import EXCLUSIVE_4, group
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
-from tools.lab.workspace import CHECKOUT, Workspace
-
-Switch = Callable[[str], None]
+from tools.lab.workspace import Workspace
 
 NEVER = {"agent": {"full_audit_interval": 3600.0}}
 
@@ -27,30 +22,10 @@ AT_ONCE = 5.0
 
 
 @pytest.fixture
-def switch(workspace: Workspace, simulator: Simulator) -> Iterator[Switch]:
-    """Replaces the simulator by one whose CPUs can be switched, by such as ``offline 1``."""
-    simulator.stop()
-    arguments = [str(simulator.root), str(simulator.sysfs), str(simulator.log)]
-    command = [sys.executable, "-m", "tests.functional.agent.hotplug_simulator", *arguments]
-    machine = subprocess.Popen(
-        command, cwd=CHECKOUT, start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert machine.stdin is not None and machine.stdout is not None
-    workspace.record_process(machine.pid)
-    while not os.path.ismount(simulator.root):
-        assert machine.poll() is None, "the simulator ended"
-        time.sleep(0.02)
-
-    def command_and_wait(text: str) -> None:
-        assert machine.stdin is not None and machine.stdout is not None
-        machine.stdin.write(f"{text}\n")
-        machine.stdin.flush()
-        assert machine.stdout.readline() == f"{text}\n"
-
-    yield command_and_wait
-    subprocess.run(["umount", str(simulator.root)], check=True)
-    machine.communicate(timeout=10)
-    workspace.forget_process(machine.pid)
+def switch(workspace: Workspace, simulator: Simulator) -> Iterator[Steer]:
+    """Switches a CPU of the machine, by such as ``offline 1``."""
+    with steered(simulator, workspace, "cascade-lake") as steer:
+        yield steer
 
 
 @pytest.fixture
@@ -74,7 +49,7 @@ def has_its_ways(tree: Tree, agent: Agent, uuid: str, name: str, caches: set[int
 
 
 def test_promises_follow_a_cache_that_goes_and_comes_back(
-    switch: Switch, make_agent: MakeAgent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor, second: int
+    switch: Steer, make_agent: MakeAgent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor, second: int
 ) -> None:
     agent, vm = make_agent(NEVER), make_vm(EXCLUSIVE_4)
     agent.start()
@@ -90,7 +65,7 @@ def test_promises_follow_a_cache_that_goes_and_comes_back(
 
 
 def test_a_cache_that_was_offline_when_the_agent_started_is_seen_when_it_comes(
-    switch: Switch, make_agent: MakeAgent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor, second: int
+    switch: Steer, make_agent: MakeAgent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor, second: int
 ) -> None:
     switch(f"offline {second}")
     agent, vm = make_agent(NEVER), make_vm(EXCLUSIVE_4)
