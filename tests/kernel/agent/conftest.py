@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,11 @@ import pytest
 from tests.functional.agent.conftest import WaitForVm, tree, wait_until_told
 from tests.functional.conftest import NOTHING_ASKED, MakeAgent, MakeVm, WaitFor
 from tests.kernel.agent import eyes, groups, pqos
+from tests.kernel.agent.groups import ControlGroup
 from tests.kernel.agent.kernel_resctrl import ROOT, KernelResctrl
 from tests.kernel.agent.pool import VmPool
 from tests.kernel.agent.registers import L3Registers
 from tests.kernel.agent.witness import Step, Witness
-from tools.lab import processes
 from tools.lab.agent import Agent, Options
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.program import Preloaded
@@ -36,6 +37,8 @@ KEPT = ("kept", "none")
 
 PATIENCE = 6
 """How many times as long as elsewhere a test waits here."""
+
+POLL_INTERVAL = 0.25
 
 KVM = Path("/dev/kvm")
 """There only if the module takes the CPU; then it works."""
@@ -87,14 +90,17 @@ def _session_witness() -> Witness:
 
 
 @pytest.fixture
-def witness(_session_witness: Witness, registers: L3Registers) -> Iterator[Witness]:
+def witness(_session_witness: Witness, registers: L3Registers, pool: VmPool) -> Iterator[Witness]:
     """Looks at the registers before each write: no exclusive VM's ways may be anybody else's, at no moment."""
     _session_witness.steps.clear()
     _session_witness.written.clear()
     _session_witness.failures.clear()
 
+    def promised(group: ControlGroup) -> bool:
+        return any(eyes.promise_to(vm).control_group == group.name for vm in pool.taken if vm.uuid in group.name)
+
     def look(step: Step) -> None:
-        broken = list(groups.broken_promises(groups.read(ROOT, registers)))
+        broken = list(groups.broken_promises(groups.read(ROOT, registers), promised))
         assert not broken, f"before the write to {step.path}: {broken}"
 
     _session_witness.look = look
@@ -203,7 +209,12 @@ def wait_for() -> WaitFor:
             except (OSError, RuntimeError):
                 return False
 
-        processes.wait_until(quietly, what, timeout * PATIENCE)
+        # Each look costs an emulated CPU more than it is worth to know a moment earlier.
+        deadline = time.monotonic() + timeout * PATIENCE
+        while not quietly():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{what}: not within {timeout * PATIENCE:.0f} s")
+            time.sleep(POLL_INTERVAL)
 
     return wait
 

@@ -6,7 +6,6 @@ What was promised is read from libvirt. Nothing here asks the agent, or uses its
 
 from __future__ import annotations
 
-import os
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -71,12 +70,11 @@ def faults(root: Path, registers: L3Registers, vm: RunningVm) -> Iterator[str]:
     if own is None:
         yield f"there is no group {promise.control_group}"
         return
-    caches = registers.caches_of(os.sched_getaffinity(vm.pid))
     for cache, mask in own.masks.items():
-        if cache in caches and mask.bit_count() != promise.ways:
+        if cache in own.caches and mask.bit_count() != promise.ways:
             yield f"{own.name} has ways {mask:x} of cache {cache} in the registers, promised are {promise.ways}"
     if not promise.shared:
-        yield from (text for text in groups.broken_promises(everybody) if own.name in text)
+        yield from groups.broken_promises(everybody, lambda group: group is own)
 
 
 def _faults_of_tasks(promise: Promise, vm: RunningVm) -> Iterator[str]:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,13 +22,13 @@ class ControlGroup:
     :ivar name: empty for the default group.
     :ivar masks: by cache id, from the registers.
     :ivar guarded: whether the kernel itself keeps others out (mode ``exclusive``).
-    :ivar empty: whether no task is in it; unknown, and so ``False``, for the default group.
+    :ivar caches: the ids of the caches that its tasks can run on; not looked for in the default group.
     """
 
     name: str
     masks: Mapping[int, int]
     guarded: bool
-    empty: bool
+    caches: frozenset[int]
 
     @property
     def of_exclusive_vm(self) -> bool:
@@ -65,26 +66,33 @@ def _read(root: Path, name: str, registers: L3Registers) -> ControlGroup | None:
             name,
             registers.masks(closid(root, name)),
             guarded=(group / "mode").read_text().strip() == "exclusive",
-            empty=bool(name) and not (group / "tasks").read_text(),
+            caches=registers.caches_of(_cpus(group / "tasks")) if name else frozenset(),
         )
     except (FileNotFoundError, OSError):
         return None
 
 
-def broken_promises(groups: Iterable[ControlGroup]) -> Iterator[str]:
-    """Where somebody else can fill a way of an exclusive VM.
+def _cpus(tasks: Path) -> Iterator[int]:
+    """The CPUs that these tasks can run on."""
+    for tid in tasks.read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            yield from os.sched_getaffinity(int(tid))
 
-    A group without tasks is none's yet, or none's any more: the kernel gives a new one ways that others have. A
-    foreign group that somebody put in the way of a VM that the kernel does not guard is for the agent to react to,
+
+def broken_promises(groups: Iterable[ControlGroup], promised: Callable[[ControlGroup], bool]) -> Iterator[str]:
+    """Where somebody else can fill a way of an exclusive VM, on a cache that it runs on.
+
+    A foreign group that somebody put in the way of a VM that the kernel does not guard is for the agent to react to,
     and no step of the agent's.
+
+    :param promised: whether the VM of a group still wants its ways for itself; asked only where it has not.
     """
     everybody = list(groups)
     for own in everybody:
-        if not own.of_exclusive_vm or own.empty:
-            continue
         for other in everybody:
-            if other is own or (other.foreign and not own.guarded):
+            if other is own or not own.of_exclusive_vm or (other.foreign and not own.guarded):
                 continue
-            for cache, mask in own.masks.items():
-                if mask & other.masks[cache]:
-                    yield f"ways {mask & other.masks[cache]:x} of cache {cache}: {own.name} and {other.name or '/'}"
+            for cache in own.caches:
+                both = own.masks[cache] & other.masks[cache]
+                if both and promised(own):
+                    yield f"ways {both:x} of cache {cache}: {own.name} and {other.name or '/'}"

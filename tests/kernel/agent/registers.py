@@ -40,9 +40,9 @@ class L3Registers:
                 devices[cache] = os.open(f"/dev/cpu/{cpu}/msr", os.O_RDONLY | os.O_CLOEXEC)
         return cls(devices, caches)
 
-    def caches_of(self, cpus: Iterable[int]) -> set[int]:
+    def caches_of(self, cpus: Iterable[int]) -> frozenset[int]:
         """The ids of the caches of these CPUs."""
-        return {self.caches[cpu] for cpu in cpus}
+        return frozenset(self.caches[cpu] for cpu in set(cpus))
 
     def masks(self, closid: int) -> dict[int, int]:
         """The masks of a CLOSID by cache id."""

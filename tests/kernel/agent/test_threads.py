@@ -18,7 +18,7 @@ from tests.kernel.agent.kernel_resctrl import KernelResctrl
 from tools.lab import vms
 from tools.lab.workspace import Workspace
 
-pytestmark = pytest.mark.guest(machines=("milan-kvm",), kernels=("newest",))
+pytestmark = pytest.mark.guest(machines=("milan-kvm",), kernels=("6.12",))
 
 
 def test_kvms_timer_thread_goes_where_its_vm_goes(make_vm: MakeVm, wait_for_vm: WaitForVm) -> None:
