@@ -60,7 +60,9 @@ def remove(mounted: Mounted, node: Directory) -> None:
         hardware.rmids.give_back(group.rmid, now)
         parent.children.remove(group)
     elif group.mode in (Mode.LOCK_SETUP, Mode.LOCKED):
-        # The kernel forgets the class of a group in pseudo-locksetup until the next mount.
+        if group.mode is Mode.LOCK_SETUP:
+            # A locked group gave its class back when it was locked.
+            mounted.free_closid(group.closid)
         pseudo_lock.release(group)
         mounted.groups.remove(group)
     else:
