@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 COUNTERS = ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
-_WORD = re.compile(r"\d+")
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|\d+")
 _SOMEBODY = "<somebody>"
 _A_NUMBER = "<a number>"
 
@@ -66,8 +66,14 @@ class Names:
         return frozenset(self._names)
 
     def in_text(self, text: str) -> str:
-        """``text`` with a name in place of each known id."""
-        return _WORD.sub(lambda match: self._names.get(int(match[0]), match[0]), text)
+        """``text`` with a name in place of each known id, however it is written."""
+        return _NUMBER.sub(lambda match: self._name(match[0]), text)
+
+    def _name(self, number: str) -> str:
+        if number[:2] in ("0x", "0X"):
+            return self._names.get(int(number, 16), number)
+        octal = number.startswith("0") and set(number) <= set("01234567")
+        return self._names.get(int(number, 8 if octal else 10), number)
 
     def of_list(self, text: str, default_group: bool) -> list[str]:
         """The content of a ``tasks`` file; of the default group's, only who has a name."""
@@ -80,7 +86,9 @@ def comparable(names: Names, path: str, content: Any) -> Any:
     file = path.rpartition("/")[2]
     if file == "tasks" and isinstance(content, str):
         return names.of_list(content, default_group=path == "tasks")
-    if file in COUNTERS and isinstance(content, str) and content.strip().isdigit():
+    # Which RMID is free next depends on what was done before, and how long ago.
+    volatile = file in COUNTERS or (file == "mon_hw_id" and content != "0\n")
+    if volatile and isinstance(content, str) and content.strip().isdigit():
         return _A_NUMBER
     return content
 

@@ -268,6 +268,7 @@ class Resctrl:
         """
         if self._mounted:
             self.record_registers()
+            self._unlock_regions()
             failed = self._target.umount()
             self._mounted = failed is not None
             assert failed is None, f"umount: {failed}"
@@ -282,6 +283,15 @@ class Resctrl:
 
     def _path(self, path: str) -> str:
         return os.path.join(self.root, path) if path else self.root
+
+    def _unlock_regions(self) -> None:
+        """Remove pseudo-locked groups: to unmount while there is one hangs newer kernels (see ``differences``)."""
+        if not self.profile.pseudo_lock:
+            return
+        for name in os.listdir(self.root):
+            mode = self._path(f"{name}/mode")
+            if os.path.exists(mode) and _read(mode) == "pseudo-locked\n":
+                os.rmdir(self._path(name))
 
     def _forget_messages(self) -> None:
         """Clear ``last_cmd_status``, as a write of no tasks does on every kernel."""

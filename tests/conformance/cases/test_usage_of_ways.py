@@ -48,9 +48,8 @@ def test_a_removed_groups_ways_are_nobodys(rdt, cache):
     assert rdt.usage(cache.name)[0] == letters(cache, "0", S=HIGH)
 
 
+@needs.PSEUDO_LOCK
 def test_a_group_in_pseudo_locksetup_uses_nothing(rdt, cache):
-    if not rdt.profile.pseudo_lock:
-        return
     apart(rdt)
     assert rdt.write("g/mode", "pseudo-locksetup\n") == done()
     assert rdt.usage(cache.name)[0] == letters(cache, "0", S=HIGH)
