@@ -161,13 +161,15 @@ class Reconciler:
             completed = self._retire(plan, verdicts)
         # As many links as before need not be the same monitoring groups.
         now = view.look(self._filesystem, replace(now, links=()))
-        self._settled = completed and not plan.prepare and not plan.retire
+        planned, verdicts = verdicts, {uuid: outcome.borne_out(each, now.layout) for uuid, each in verdicts.items()}
+        meddled = any(verdicts[uuid] is not planned[uuid] for uuid in verdicts)
+        self._settled = completed and not plan.prepare and not plan.retire and not meddled
         outcomes = self._judge(vms, wishes, verdicts)
         self.snapshot = Snapshot(
             now, topology, policy, dict(vms), wishes, outcomes, dict(self._placed), unmonitored, requests
         )
         waiting = any(verdict.state is not PromiseState.KEPT for verdict in verdicts.values())
-        return completed and bool(plan.retire) and waiting
+        return meddled or (completed and bool(plan.retire) and waiting)
 
     def _requests(
         self,
