@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-Belongings = Mapping[str, Mapping[str, str]]
+Belongings = dict[str, Mapping[str, str]]
 """The content of each file that can be written, and the names of the monitoring groups, by group."""
 
 FILES = ("schemata", "mode", "cpus", "tasks")
