@@ -36,6 +36,7 @@ environment:
   VMQOS_KERNEL_LAB     where what is built is kept (now {default_root()})
   VMQOS_DEBIAN_MIRROR  where packages come from (else: the mirror that this machine's apt uses)
 """
+DAY = 86400.0
 SHELL = """\
 stty -F /dev/ttyS0 rows {rows} cols {columns}
 echo; echo "resctrl: mount -t resctrl resctrl /sys/fs/resctrl; the source tree is here; exit powers off."
@@ -59,7 +60,7 @@ def main() -> int:
     commands.add_parser("machines", help="list the machines and kernels")
 
     one = commands.add_parser("shell", help="a root shell in a guest, on this terminal")
-    _add_where(one)
+    _add_where(one, kernel=KERNELS[-1])
 
     one = commands.add_parser("run", help="run a command in a guest")
     _add_where(one)
@@ -78,10 +79,16 @@ def main() -> int:
         return 130
 
 
-def _add_where(parser: argparse.ArgumentParser) -> None:
+def _add_where(parser: argparse.ArgumentParser, *, kernel: str | None = None) -> None:
+    """The positional arguments of a guest; the kernel may be left out if there is one to take then."""
     parser.add_argument("machine", metavar="MACHINE", choices=MACHINES, help=f"one of {', '.join(MACHINES)}")
     parser.add_argument(
-        "kernel", metavar="KERNEL", nargs="?", default=KERNELS[-1], choices=KERNELS, help=" or ".join(KERNELS)
+        "kernel",
+        metavar="KERNEL",
+        nargs="?" if kernel else None,
+        default=kernel,
+        choices=KERNELS,
+        help=" or ".join(KERNELS) + (f" (default: {kernel})" if kernel else ""),
     )
     parser.add_argument("--append", default="", metavar="TEXT", help="more of the kernel's command line")
 
@@ -129,8 +136,8 @@ def _shell(chosen: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="vmqos-guest-") as path:
         columns, rows = shutil.get_terminal_size()
         job = Job(SHELL.format(rows=rows, columns=columns), interactive=True)
-        guest.run(machines.machine(chosen.machine), chosen.kernel, job, Path(path), 86400.0, append=chosen.append)
-    return 0
+        result = guest.run(machines.machine(chosen.machine), chosen.kernel, job, Path(path), DAY, append=chosen.append)
+    return result.status
 
 
 def _run(chosen: argparse.Namespace) -> int:

@@ -192,7 +192,7 @@ class Run:
         script: str,
         files: Mapping[str, str | bytes] | None = None,
         *,
-        timeout: float = 240.0,
+        timeout: float = 300.0,
         **options: Any,
     ) -> Result:
         """Boot a guest, run a shell script in it as root, in the project's tree, and collect what it left.

@@ -34,7 +34,7 @@ exec python3 -m pytest -p pytest_timeout -p tests.kernel.inside.reports -p no:ca
 POLL = 0.05
 """Seconds between two looks at what the guest said."""
 
-BOOT_TIMEOUT = 120.0
+BOOT_TIMEOUT = 300.0
 """Seconds that a guest may take to its first word."""
 
 GRACE = 60.0
