@@ -28,10 +28,11 @@ OLDER = "trixie"
 NEWER = "forky"
 
 QEMU = Packages(NEWER, ("qemu-system-x86", "seabios"), unpack_only=True)
-# busybox runs the initial RAM disk.
+# busybox runs the initial RAM disk; depmod, which comes with the kernel, loads liblzma if it is there.
+KERNEL_AND_TOOLS = ("linux-image-cloud-amd64", "busybox-static", "liblzma5")
 LINUX = {
-    "6.12": Packages(OLDER, ("linux-image-cloud-amd64", "busybox-static"), unpack_only=True),
-    "newest": Packages(NEWER, ("linux-image-cloud-amd64", "busybox-static"), unpack_only=True),
+    "6.12": Packages(OLDER, KERNEL_AND_TOOLS, unpack_only=True),
+    "newest": Packages(NEWER, KERNEL_AND_TOOLS, unpack_only=True),
 }
 IMAGE = Packages(
     OLDER,
@@ -117,6 +118,8 @@ def _make_linux_of(packages: Packages) -> Callable[[Path, Run, Path], Mapping[st
             if not (root / name).exists():
                 (root / name).symlink_to(f"usr/{name}")
         run([*debian.CONTAINED, "chroot", str(root), "depmod", modules.name], log)
+        if ".ko.xz: kernel/" not in (modules / "modules.dep").read_text():
+            raise BuildFailed(f"depmod found no dependency between the modules of {modules.name}; see {log}")
         (kernel,) = (*(root / "boot").glob("vmlinuz-*"), *modules.glob("vmlinuz"))
         shutil.copy(kernel, scratch / "vmlinuz")
         for name in ("vmlinuz", "System.map"):
