@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.conformance import items
 from tests.conformance.comparison import RECORDING, Recordings
+from tests.conformance.counts import Counting
+from tests.conformance.items import GUEST, Where, generate, in_order, without_place
 from tests.conformance.machines import SIMULATOR
 from tests.conformance.resctrl import Resctrl
 from tests.conformance.target import Target
@@ -22,18 +23,23 @@ _RECORDINGS = pytest.StashKey[Recordings]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*functions): what a case needs of a machine (tests.conformance.needs)")
-    if os.environ.get(items.GUEST) is None:
-        config.stash[_RECORDINGS] = Recordings()
-        config.pluginmanager.register(config.stash[_RECORDINGS])
+    if os.environ.get(GUEST) is not None:
+        return
+    config.stash[_RECORDINGS] = Recordings()
+    config.pluginmanager.register(config.stash[_RECORDINGS])
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Counting(config))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    items.generate(metafunc)
+    generate(metafunc)
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(session: pytest.Session) -> None:
-    items.in_order(session.items)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    nothing_to_try = set(without_place(items))
+    items[:] = [item for item in items if item not in nothing_to_try]
+    in_order(items)
 
 
 @pytest.fixture(scope="session")
@@ -43,11 +49,11 @@ def recordings(pytestconfig: pytest.Config) -> Recordings:
 
 
 @pytest.fixture(scope="session")
-def targets() -> Iterator[Callable[[items.Where], Target]]:
+def targets() -> Iterator[Callable[[Where], Target]]:
     """The machine of a place; it lasts for the session."""
-    made: dict[items.Where, Target] = {}
+    made: dict[Where, Target] = {}
 
-    def target(where: items.Where) -> Target:
+    def target(where: Where) -> Target:
         if where not in made:
             made[where] = _make(where)
         return made[where]
@@ -58,9 +64,7 @@ def targets() -> Iterator[Callable[[items.Where], Target]]:
 
 
 @pytest.fixture
-def bare(
-    request: pytest.FixtureRequest, where: items.Where, targets: Callable[[items.Where], Target]
-) -> Iterator[Resctrl]:
+def bare(request: pytest.FixtureRequest, where: Where, targets: Callable[[Where], Target]) -> Iterator[Resctrl]:
     """A resctrl that is not mounted; the case mounts it, if it likes."""
     resctrl = Resctrl(targets(where), where.pair.profile)
     try:
@@ -78,12 +82,12 @@ def rdt(bare: Resctrl) -> Resctrl:
     return bare
 
 
-def _make(where: items.Where) -> Target:
+def _make(where: Where) -> Target:
     if where.target == SIMULATOR:
         from tests.conformance.simulator_target import SimulatorTarget
 
         return SimulatorTarget(where.pair.profile)
-    if os.environ.get(items.GUEST) is None:
+    if os.environ.get(GUEST) is None:
         raise RuntimeError("this runs inside the lab's guest; is the lab's plugin loaded?")
     from tests.conformance.kernel_target import KernelTarget
 

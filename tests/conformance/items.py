@@ -16,6 +16,10 @@ from tests.kernel.lab.remote import Pair as GuestPair
 GUEST = "VMQOS_GUEST"
 """The environment variable that is set inside the lab's guest: ``machine:kernel``."""
 
+ONLY = "VMQOS_CONFORMANCE_ONLY"
+"""The environment variable that names the one place to be tried, such as ``milan-6.12-simulator``: quicker than ``-k``,
+because the other items are not even made."""
+
 
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -36,7 +40,22 @@ def everywhere() -> list[Where]:
     guest = os.environ.get(GUEST)
     if guest is not None:
         return [Where(Pair(*guest.split(":")), KERNEL)]
-    return [Where(pair, target) for pair in PAIRS for target in (SIMULATOR, KERNEL)]
+    places = [Where(pair, target) for pair in PAIRS for target in (SIMULATOR, KERNEL)]
+    return [place for place in places if os.environ.get(ONLY, str(place)) == str(place)]
+
+
+def without_place(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The items of cases for which there is nothing to be tried here; pytest makes one of each and would skip it."""
+    return [
+        item
+        for item in items
+        if "where" in getattr(item, "fixturenames", ()) and not isinstance(_params(item).get("where"), Where)
+    ]
+
+
+def _params(item: pytest.Item) -> dict[str, Any]:
+    found: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    return found
 
 
 def in_order(items: list[pytest.Item]) -> None:
@@ -44,9 +63,8 @@ def in_order(items: list[pytest.Item]) -> None:
     pairs = {str(pair): number for number, pair in enumerate(PAIRS)}
 
     def place(item: pytest.Item) -> tuple[int, bool]:
-        params = getattr(getattr(item, "callspec", None), "params", {})
-        where = params.get("where")
-        pair = where.pair if isinstance(where, Where) else params.get("pair")
+        where = _params(item).get("where")
+        pair = where.pair if isinstance(where, Where) else _params(item).get("pair")
         return pairs.get(str(pair), len(pairs)), not isinstance(where, Where)
 
     items.sort(key=place)
