@@ -19,8 +19,8 @@ LIBVIRT_PATIENCE = 10.0
 """Seconds to wait for a libvirt that takes the connection and does not answer."""
 
 LIBVIRT_SOCKETS = "/run/libvirt"
-"""Where libvirt's daemons listen: ``libvirt-sock`` is the monolithic one's, ``virtqemud-sock`` that for QEMU where there
-is a daemon for each driver (the default of Fedora, RHEL 9 and openSUSE)."""
+"""Where libvirt's daemons listen: the monolithic one on ``libvirt-sock``; that for QEMU, where each driver has a daemon
+(the default of Fedora, RHEL 9 and openSUSE), on ``virtqemud-sock``."""
 
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin"
 
