@@ -5,36 +5,79 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import subprocess
+import sys
 
-ON_RESCTRL = ("placing", "audit", "sweep")
+from tests.benchmarks.arena import arena
+from tests.benchmarks.support import QUICK, THOROUGH, Effort
+from vmqos.resctrl import mount
+
+ON_RESCTRL = ("placing", "masks", "reading", "pqos", "audit", "sweep")
 ELSEWHERE = ("planner", "start")
+EPILOG = f"""\
+benchmarks on a resctrl: {", ".join(ON_RESCTRL)}
+without one: {", ".join(ELSEWHERE)}
+
+    python -m tests.benchmarks --guest cascade-lake     those on a resctrl, in a guest of the kernel lab (root),
+                                                        beside pqos, with the instructions counted
+"""
 
 
-def main() -> None:
+def main() -> int:
     """Run what was asked for, one after the other."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    every = ", ".join((*ON_RESCTRL, *ELSEWHERE))
-    parser.add_argument("names", nargs="*", help=f"which ones: {every}; all if none is named")
-    parser.add_argument(
-        "--resctrl",
-        metavar="PATH",
-        help="an empty resctrl that may be written to, a kernel's or the simulator's; "
-        "without it, those that need one are left out",
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks",
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--goresctrl", metavar="PROGRAM", help="for sweep: see Peers in bench_sweep.py")
-    parser.add_argument("--pqos", metavar="PROGRAM", help="for sweep: Intel's pqos")
-    arguments = parser.parse_args()
-    for name in arguments.names or (*ON_RESCTRL, *ELSEWHERE):
-        if name in ON_RESCTRL and not arguments.resctrl:
-            print(f"{name}: left out, it needs --resctrl")
-            continue
-        module = importlib.import_module(f"tests.benchmarks.bench_{name}")
-        given = [arguments.resctrl] if name in ON_RESCTRL else []
-        if name == "sweep":
-            given.append(module.Peers(arguments.goresctrl, arguments.pqos))
-        for figure in module.run(*given):
-            print(figure, flush=True)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which ones; all that can be run if none is named")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--resctrl", metavar="PATH", help="an empty resctrl to write to, a kernel's or the simulator's")
+    where.add_argument(
+        "--guest", metavar="MACHINE", help="a machine of the kernel lab (python -m tests.kernel machines)"
+    )
+    parser.add_argument("--kernel", metavar="KERNEL", default="newest", help="the guest's: 6.12, newest (the default)")
+    parser.add_argument("--quick", action="store_true", help="too few rounds for figures: to see that it runs")
+    parser.add_argument("--goresctrl", metavar="PROGRAM", help="for sweep: see tests/benchmarks/bench_sweep.py")
+    parser.add_argument("--count-instructions", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    unknown = set(chosen.names) - {*ON_RESCTRL, *ELSEWHERE}
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    effort = QUICK if chosen.quick else THOROUGH
+    if chosen.guest:
+        return _in_guest(chosen.guest, chosen.kernel, chosen.names, quick=chosen.quick)
+    if chosen.resctrl:
+        names = [name for name in ON_RESCTRL if name in (chosen.names or ON_RESCTRL)]
+        _on_resctrl(chosen.resctrl, names, effort, count=chosen.count_instructions, goresctrl=chosen.goresctrl)
+    for name in ELSEWHERE:
+        if name in chosen.names or not (chosen.names or chosen.resctrl):
+            _print(importlib.import_module(f"tests.benchmarks.bench_{name}").run())
+    return 0
+
+
+def _on_resctrl(root: str, names: list[str], effort: Effort, *, count: bool, goresctrl: str | None) -> None:
+    for name in names:
+        with arena(root, count=count, goresctrl=goresctrl) as where:
+            _print(importlib.import_module(f"tests.benchmarks.bench_{name}").run(where, effort))
+
+
+def _print(figures: object) -> None:
+    for figure in figures:  # type: ignore[attr-defined]
+        print(figure, flush=True)
+
+
+def _in_guest(machine: str, kernel: str, names: list[str], *, quick: bool) -> int:
+    options = ["--count-instructions", *(["--quick"] if quick else [])]
+    inside = f"""\
+mount -t resctrl resctrl {mount.DEFAULT_PATH} || exit 1
+ulimit -n 65536
+python3 -m tests.benchmarks --resctrl {mount.DEFAULT_PATH} {" ".join((*options, *names))}
+"""
+    command = [sys.executable, "-m", "tests.kernel", "run", machine, kernel, "--", "sh", "-c", inside]
+    return subprocess.run(command, check=False).returncode
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

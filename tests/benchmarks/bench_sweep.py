@@ -1,130 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One sweep over every counter of 16, 64 and 200 VMs, against C programs that only read the same files.
+"""One sweep over every counter of 16, 64 and 200 VMs, beside C programs that only read the same files, and peers.
 
-The C programs make nothing of what they read: one keeps its descriptors and calls pread, the other one opens, reads and
-closes every file. The sweep lists the groups, reads their masks, and makes a number or a reason of each counter.
+The C programs make nothing of what they read. The sweep lists the groups, reads their masks, and makes a number or a
+reason of each counter; the second figure includes a look at every value.
+
+goresctrl is a library. The program that is given for it is called with the root of resctrl and a number of rounds; in
+each it reads the counters of every monitoring group (``GetMonData``), and it prints the nanoseconds of each round.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
-import statistics
 import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
-from tests.benchmarks.support import Figure, compiled, sleeping, spread
+from tests.benchmarks import rivals
+from tests.benchmarks.arena import LIMIT, OURS, PQOS, Arena
+from tests.benchmarks.contest import Side, compare
+from tests.benchmarks.support import Comparison, Cost, Effort, Figure, Sample, sleeping, timed
 from vmqos.agent.telemetry import Telemetry
 from vmqos.resctrl import exceptions, groups, info, monitoring
 from vmqos.resctrl.filesystem import Filesystem
 from vmqos.telemetry import Snapshot, Sweeper
 
-SIZES = (16, 64, 200)
-TURNS, ROUNDS = 5, 6
 CLASS = "vmqos.shared-ways2"
+OPENING = "open, read, close in C"
 LIMBO = 120.0
 """Seconds that freed RMIDs may stay in limbo."""
 WATCHED = 20.0
 POLLS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Peers:
-    """Programs of others to compare with; ``None`` where there is none.
-
-    :ivar goresctrl: is called with the root of resctrl and a number of rounds. It reads, by goresctrl's
-        ``GetMonData``, the counters of every monitoring group in each round, and prints the nanoseconds of each.
-    :ivar pqos: Intel's ``pqos``.
-    """
-
-    goresctrl: str | None = None
-    pqos: str | None = None
-
-
-NO_PEERS = Peers()
-
-
-def run(resctrl: str, peers: Peers = NO_PEERS) -> Iterator[Figure | str]:
+def run(arena: Arena, effort: Effort) -> Iterator[Comparison | Figure | str]:
     """Sweeps of growing hosts, then what it costs to watch the largest one."""
-    filesystem = Filesystem(resctrl)
+    filesystem = arena.filesystem
     found = info.read_capabilities(filesystem).monitoring
     rmids = found.num_rmids if found is not None else 0
-    largest = None
-    for count in SIZES:
-        # The default group and the class have one, too.
-        if count + 2 > rmids:
+    taken = 2 + len(arena.counters)
+    _allow_open_files()
+    for count in sorted({min(16, effort.vms), min(64, effort.vms), effort.vms}):
+        if count + taken > rmids:
             yield f"a sweep over {count} VMs: left out, this machine has {rmids} RMIDs"
             continue
-        largest = count
-        with _host(filesystem, count) as files:
-            yield from _sweeps(filesystem, count, files)
-            if count == SIZES[-1]:
-                yield from _goresctrl(resctrl, count, peers.goresctrl)
-                yield _watching(resctrl, count)
-    if largest is not None:
-        yield from _pqos(filesystem, largest, peers.pqos)
+        with _host(filesystem, count) as files, Sweeper(filesystem.root) as sweeper:
+            if len(sweeper.sweep().vms) != count:
+                raise AssertionError(f"the sweep found {len(sweeper.sweep().vms)} of {count} VMs")
+            yield _sweep(arena, effort, sweeper, f"a sweep over {count} VMs, {len(files)} counters", files)
+            if count == effort.vms:
+                yield from _goresctrl(arena, effort, sweeper)
+                yield _watching(filesystem.root, count)
+        if count == effort.vms:
+            yield from _pqos(arena, effort, count, rmids - taken)
 
 
-def _sweeps(filesystem: Filesystem, count: int, files: list[str]) -> Iterator[Figure]:
-    kept, each, sweep, looked, reopened = [], [], [], [], []
+def _sweep(arena: Arena, effort: Effort, sweeper: Sweeper, name: str, files: list[str]) -> Comparison:
     with (
-        compiled("read_counters") as program,
-        Sweeper(filesystem.root) as sweeper,
-        Sweeper(filesystem.root, keep_open=False) as opener,
+        rivals.system_calls(rivals.keeping(files), rivals.reading(files)) as calls,
+        Sweeper(arena.filesystem.root, keep_open=False) as opener,
     ):
-        if len(sweeper.sweep().vms) != count:
-            raise AssertionError(f"the sweep found {len(sweeper.sweep().vms)} of {count} VMs")
         opener.sweep()
-        for _ in range(TURNS):
-            kept += _c_program(program, "kept", files)
-            each += _c_program(program, "each", files)
-            for _ in range(ROUNDS):
-                sweep.append(_timed(sweeper, look=False))
-                looked.append(_timed(sweeper, look=True))
-                reopened.append(_timed(opener, look=False))
-    what = f"{count} VMs, {len(files)} counters"
-    least, opening = statistics.median(kept), statistics.median(each)
-    yield Figure(
-        f"a sweep over {what}, times C with pread",
-        statistics.median(sweep) / least,
-        "x",
-        1.4,
-        f"vmqos {spread(sweep, 'ms')}; C {spread(kept, 'ms')}",
-    )
-    yield Figure(
-        "the same and a look at every value, times C with pread",
-        statistics.median(looked) / least,
-        "x",
-        None,
-        f"vmqos {spread(looked, 'ms')}",
-    )
-    yield Figure(
-        "the same sweep, times C with open, read and close",
-        statistics.median(sweep) / opening,
-        "x",
-        None,
-        f"C {spread(each, 'ms')}",
-    )
-    yield Figure(
-        "a sweep that keeps nothing open, times the same",
-        statistics.median(reopened) / opening,
-        "x",
-        None,
-        f"vmqos {spread(reopened, 'ms')}",
-    )
-
-
-def _timed(sweeper: Sweeper, look: bool) -> float:
-    before = time.perf_counter()
-    snapshot = sweeper.sweep()
-    if look:
-        _look_at(snapshot)
-    return (time.perf_counter() - before) * 1e3
+        ours = arena.counters.get(OURS)
+        return compare(
+            name,
+            [
+                arena.ours(sweeper.sweep),
+                arena.limit(calls),
+                Side(OPENING, lambda: calls.go(1), arena.counters.get(LIMIT), calls.rest),
+                Side("with a look at each value", lambda: timed(lambda: _look_at(sweeper.sweep())), ours),
+                Side("keeping nothing open", lambda: timed(opener.sweep), ours),
+            ],
+            effort,
+            goal=1.4,
+        )
 
 
 def _look_at(snapshot: Snapshot) -> int:
@@ -136,16 +87,9 @@ def _look_at(snapshot: Snapshot) -> int:
     return seen
 
 
-def _c_program(program: str, mode: str, files: list[str]) -> list[float]:
-    _allow_open_files()
-    lines = "".join(f"{file}\n" for file in files)
-    done = subprocess.run([program, mode, str(ROUNDS)], input=lines, capture_output=True, text=True, check=True)
-    return [int(line) / 1e6 for line in done.stdout.splitlines()]
-
-
-def _watching(resctrl: str, count: int) -> Figure:
+def _watching(root: str, count: int) -> Figure:
     """What the agent's thread costs that reads the counters every second."""
-    telemetry = Telemetry(resctrl, 1.0, 600.0)
+    telemetry = Telemetry(root, 1.0, 600.0)
     telemetry.start()
     time.sleep(2.0)
     began, before = time.monotonic(), time.process_time()
@@ -156,44 +100,46 @@ def _watching(resctrl: str, count: int) -> Figure:
     return Figure(f"reading {count} VMs every second, of one CPU", 100 * used / seconds, "%", None, detail)
 
 
-def _goresctrl(resctrl: str, count: int, program: str | None) -> Iterator[Figure | str]:
-    if program is None:
+def _goresctrl(arena: Arena, effort: Effort, sweeper: Sweeper) -> Iterator[Comparison | str]:
+    if arena.goresctrl is None:
         yield "goresctrl: left out, no program was given (--goresctrl)"
         return
-    done = subprocess.run([program, resctrl, str(ROUNDS)], capture_output=True, text=True, check=True)
-    theirs = [int(line) / 1e6 for line in done.stdout.splitlines()]
-    with Sweeper(resctrl) as sweeper:
-        sweeper.sweep()
-        ours = [_timed(sweeper, look=True) for _ in range(ROUNDS)]
-    ratio = statistics.median(ours) / statistics.median(theirs)
-    yield Figure(f"a sweep over {count} VMs, times goresctrl", ratio, "x", 1 / 7, f"goresctrl {spread(theirs, 'ms')}")
+    command = [arena.goresctrl, arena.filesystem.root, str(effort.rounds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    theirs = [Sample(int(line) / 1e6, int(line) / 1e6) for line in done.stdout.split()]
+    ours = [timed(lambda: _look_at(sweeper.sweep())) for _ in range(effort.rounds)]
+    yield Comparison("the same by goresctrl", {OURS: Cost(ours), "goresctrl": Cost(theirs)}, 1 / 7)
 
 
-def _pqos(filesystem: Filesystem, count: int, program: str | None) -> Iterator[Figure | str]:
-    """pqos makes monitoring groups of its own, one for each process that it is to watch."""
-    if program is None:
-        yield "pqos: left out, no program was given (--pqos)"
+def _pqos(arena: Arena, effort: Effort, count: int, free: int) -> Iterator[Comparison | str]:
+    """pqos makes monitoring groups of its own, one for each process; a round is what one more second takes it."""
+    if arena.pqos is None or free < count:
+        why = f"it would take {count} of {free} RMIDs" if arena.pqos else "not installed, or no kernel's resctrl"
+        yield f"pqos: left out, {why}"
         return
-    with _host(filesystem, count), Sweeper(filesystem.root) as sweeper:
+    with _host(arena.filesystem, count), Sweeper(arena.filesystem.root) as sweeper:
         sweeper.sweep()
-        before = time.process_time()
-        for _ in range(POLLS):
-            _timed(sweeper, look=True)
-        ours = (time.process_time() - before) / POLLS * 1e3
+        ours = compare("", [arena.ours(lambda: _look_at(sweeper.sweep()))], effort).costs[OURS]
     with sleeping(count, 1) as processes:
-        short, long = (_cpu_of_pqos(program, [tids[0] for tids in processes], polls) for polls in (1, 1 + POLLS))
-    theirs = (long - short) / POLLS * 1e3
-    detail = f"CPU of one round: vmqos {ours:.1f} ms, pqos {theirs:.1f} ms"
-    yield Figure(f"a sweep over {count} VMs, CPU, times pqos", ours / theirs, "x", 1 / 20, detail)
+        pids = ",".join(str(tids[0]) for tids in processes)
+        try:
+            short, long = (_cost_of_pqos(arena, pids, polls) for polls in (1, 1 + POLLS))
+        except RuntimeError as error:
+            yield f"pqos: left out, {str(error).splitlines()[-1]}"
+            return
+    samples = [Sample((long.wall - short.wall) / POLLS, (long.cpu - short.cpu) / POLLS)]
+    counted = None
+    if long.instructions is not None and short.instructions is not None:
+        counted = (long.instructions - short.instructions) / POLLS
+    remark = "pqos waits a second between two rounds: look at its CPU time and instructions"
+    yield Comparison(
+        f"one more round over {count} VMs", {OURS: ours, PQOS: Cost(samples, counted)}, 1 / 20, remark=remark
+    )
 
 
-def _cpu_of_pqos(program: str, pids: list[int], polls: int) -> float:
-    """Seconds of CPU that it took for so many polls, its beginning and end included."""
-    watch = [argument for pid in pids for argument in ("-p", f"all:{pid}")]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([program, "-I", *watch, "-i", "10", "-t", str(polls)], stdout=subprocess.DEVNULL, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def _cost_of_pqos(arena: Arena, pids: str, polls: int) -> Cost:
+    sides = arena.pqos_sides("--mon-pid", f"all:{pids}", "--mon-interval", "10", "--mon-time", str(polls))
+    return compare("", sides, Effort(rounds=2, counted=2)).costs[PQOS]
 
 
 @contextlib.contextmanager
@@ -238,4 +184,3 @@ def _allow_open_files() -> None:
     """The C program keeps a descriptor for each counter, as the sweep does."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    assert os.sysconf("SC_OPEN_MAX") > 2048, "too few files may be open: ulimit -n 65536"

@@ -8,14 +8,13 @@ import http.client
 import json
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tools.lab import processes
-from tools.lab.workspace import CHECKOUT, Workspace
+from tools.lab.program import Launch, Program, launch
+from tools.lab.workspace import Workspace
 
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 30.0
@@ -33,6 +32,7 @@ class Agent:
     :param run_dir: ``[libvirt] run_dir``.
     :param options: further options, and other values for these.
     :param name: tells several agents of one workspace apart.
+    :param launch: how to start it.
     :ivar config_file: for ``--config-file``.
     :ivar socket: the API's.
     :ivar log: what the agent says.
@@ -48,9 +48,11 @@ class Agent:
         run_dir: Path,
         options: Options | None = None,
         name: str = "agent",
+        launch: Launch = launch,
     ) -> None:
         self._workspace = workspace
-        self._process: subprocess.Popen[bytes] | None = None
+        self._launch = launch
+        self._process: Program | None = None
         state = workspace.path / f"{name}-state"
         self.config_file = workspace.path / f"{name}.conf"
         self.socket = state / "agent.sock"
@@ -90,13 +92,10 @@ class Agent:
         if wait:
             processes.wait_until(self._answers_or_ended, f"the agent answering on {self.socket}", START_TIMEOUT)
 
-    def launch(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def launch(self, *arguments: str) -> Program:
         """Start it without waiting, with further arguments such as ``--once``; its output goes to :attr:`log`."""
-        command = [sys.executable, "-m", "vmqos.agent.main", "--config-file", str(self.config_file), *arguments]
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+        arguments = ("--config-file", str(self.config_file), *arguments)
+        self._process = self._launch("vmqos.agent.main", arguments, self.log)
         self._workspace.record_process(self._process.pid)
         return self._process
 
@@ -152,7 +151,7 @@ class Agent:
     def _answers_or_ended(self) -> bool:
         if self._process and self._process.poll() is not None:
             said = self.log.read_text(errors="replace")[-3000:]
-            raise RuntimeError(f"the agent ended with status {self._process.returncode}:\n{said}")
+            raise RuntimeError(f"the agent ended with status {self._process.poll()}:\n{said}")
         try:
             self.get("/v1/health")
         except (OSError, http.client.HTTPException):

@@ -36,6 +36,8 @@ TCP_CONF = "listen_tls = 0\nlisten_tcp = 0\n"
 
 # hugetlbfs_mount: libvirtd would make directories in the host's /dev/hugepages.
 # max_core: libvirtd raises it, which fails where a login has lowered the hard limit (su, sudo).
+# capability_filters: libvirt would ask for each of the CPU's 460 features in a call of its own, which under an emulated
+# CPU takes most of a VM's start.
 QEMU_CONF = """\
 user = "root"
 group = "root"
@@ -45,6 +47,7 @@ namespaces = []
 stdio_handler = "file"
 hugetlbfs_mount = []
 max_core = 0
+capability_filters = ["cpu-unavailable-features"]
 """
 
 DAEMONS = ("libvirtd", "virtqemud")

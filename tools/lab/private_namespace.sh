@@ -99,7 +99,8 @@ shift 2
 case $verb in
 hold)
     enter_new_cgroups
-    exec unshare --mount --net --cgroup --propagation private -- "$0" hold-inside "$state"
+    # slave: what the host mounts and unmounts, such as resctrl, libvirt sees come and go (where / is shared).
+    exec unshare --mount --net --cgroup --propagation slave -- "$0" hold-inside "$state"
     ;;
 hold-inside)
     drop_simulators

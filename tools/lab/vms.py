@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid as uuids
+import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,7 @@ class Vm:
     :ivar cpuset: the host CPUs that the VM may run on, such as ``0`` or ``0-1``; all where empty.
     :ivar memory: MiB.
     :ivar virt_type: ``kvm`` or ``qemu``; see :func:`tools.lab.kvm.virt_type`.
+    :ivar cputune: elements for ``<cputune>``, such as ``<cachetune>``.
     :ivar metadata: takes the place of Nova's ``<metadata>`` element, for bad-input tests; may be empty.
     """
 
@@ -53,6 +55,7 @@ class Vm:
     cpuset: str = ""
     memory: int = 32
     virt_type: str = "qemu"
+    cputune: str = ""
     uuid: str = field(default_factory=lambda: str(uuids.uuid4()))
     metadata: str | None = None
 
@@ -97,6 +100,7 @@ def domain_xml(vm: Vm) -> str:
   <memory unit="MiB">{vm.memory}</memory>
   <vcpu placement="static"{cpuset} current="{vm.vcpus}">{vm.max_vcpus or vm.vcpus}</vcpu>
   <iothreads>1</iothreads>
+  <cputune>{vm.cputune}</cputune>
   <os><type arch="x86_64" machine="pc">hvm</type></os>
   <features><acpi/><apic/></features>
   <on_poweroff>destroy</on_poweroff>
@@ -169,6 +173,17 @@ class RunningVm:
         :raises FileNotFoundError: if the VM is not running.
         """
         return int((self.host.run_dir / f"{self.name}.pid").read_text())
+
+    def change_flavor(self, flavor: Flavor) -> None:
+        """Put another flavor into the metadata of the running VM."""
+        text = nova_metadata(Vm(self.name, flavor, uuid=self.uuid))
+        self.domain.setMetadata(
+            libvirt.VIR_DOMAIN_METADATA_ELEMENT,
+            ET.tostring(ET.fromstring(text)[0], encoding="unicode"),
+            "nova",
+            NOVA_NAMESPACE,
+            libvirt.VIR_DOMAIN_AFFECT_LIVE,
+        )
 
     def tasks(self) -> dict[int, str]:
         """The task ids of the QEMU process with their names; empty where it has ended."""

@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import resource
+import shutil
 import threading
 
 from vmqos.agent.finding import Finding, Status
@@ -16,6 +17,12 @@ FEW_DESCRIPTORS = 4096
 
 LIBVIRT_PATIENCE = 10.0
 """Seconds to wait for a libvirt that takes the connection and does not answer."""
+
+LIBVIRT_SOCKETS = "/run/libvirt"
+"""Where libvirt's daemons listen: the monolithic one on ``libvirt-sock``; that for QEMU, where each driver has a daemon
+(the default of Fedora, RHEL 9 and openSUSE), on ``virtqemud-sock``."""
+
+_SBIN = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin"
 
 _FLAGS = {
     "cat_l3": "L3 allocation",
@@ -73,7 +80,19 @@ def libvirt_answers(uri: str, patience: float = LIBVIRT_PATIENCE) -> Finding:
     if found:
         return found[0]
     detail = f"{uri}: libvirt takes the connection, but does not answer within {patience:.0f} s"
-    return Finding("libvirt", Status.PROBLEM, detail, "systemctl restart libvirtd")
+    return Finding("libvirt", Status.PROBLEM, detail, f"systemctl restart {libvirt_daemon()}")
+
+
+def libvirt_daemon(sockets: str = LIBVIRT_SOCKETS, path: str = _SBIN) -> str:
+    """The unit of the libvirt daemon that has the VMs: the one that listens, else the one that is installed.
+
+    Never do both: ``virtqemud.service`` conflicts with ``libvirtd.service``.
+    """
+    for name, socket in (("virtqemud", "virtqemud-sock"), ("libvirtd", "libvirt-sock")):
+        if os.path.exists(f"{sockets}/{socket}"):
+            return name
+    modular = shutil.which("virtqemud", path=path) and not shutil.which("libvirtd", path=path)
+    return "virtqemud" if modular else "libvirtd"
 
 
 def _ask_libvirt(uri: str) -> Finding:
@@ -88,7 +107,7 @@ def _ask_libvirt(uri: str) -> Finding:
         count, version = connection.numOfDomains(), connection.getLibVersion()
         connection.close()
     except libvirt.libvirtError as error:
-        return Finding(title, Status.PROBLEM, f"{uri}: {error}", "systemctl start libvirtd")
+        return Finding(title, Status.PROBLEM, f"{uri}: {error}", f"systemctl start {libvirt_daemon()}")
     release = f"{version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}"
     return Finding(title, Status.OK, f"{release} answers on {uri}, {count} VM(s) run")
 
@@ -96,7 +115,8 @@ def _ask_libvirt(uri: str) -> Finding:
 def pid_files(directory: str) -> Finding:
     """Whether the PID files of libvirt's VMs can be read."""
     try:
-        count = sum(name.endswith(".pid") for name in os.listdir(directory))
+        # driver.pid is the daemon's own.
+        count = sum(name.endswith(".pid") and name != "driver.pid" for name in os.listdir(directory))
     except OSError as error:
         command = (
             "sudo vmqos doctor" if isinstance(error, PermissionError) else "set [libvirt] run_dir, if it is elsewhere"

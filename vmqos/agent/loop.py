@@ -43,6 +43,10 @@ ANSWER_PATIENCE_ONCE = 30.0
 HUNG_AFTER = 5.0
 """Seconds after which an unanswered call is worth telling."""
 
+HOTPLUG_SETTLES = 1.0
+"""Seconds after which another full audit follows the one that saw CPUs come or go: the kernel calls a CPU online before
+it knows the CPU's caches and has opened them to resctrl."""
+
 PASSES_IN_A_ROW = 4
 """How many passes may follow each other at once, as long as each gets further."""
 
@@ -79,12 +83,14 @@ class Agent:
         self.connection = Connection(conf.libvirt.uri, self._on_change, run_dir=conf.libvirt.run_dir)
         self._wakeup = Wakeup()
         self._inventory = Inventory(self.connection)
-        self._observer = Observer(self._inventory, self._wakeup.set)
+        self._observer = Observer(self._inventory, lambda: self.connection.running, self._wakeup.set)
         self._sight = Sight()
         self._patience = ANSWER_PATIENCE
         self._hangs = False
         self._policy = policy_from(conf)
         self._topology = CacheTopology()
+        self._caches: tuple[int, ...] | None = None
+        self._online = topology.online_cpus(conf.resctrl.sysfs_cpu_path)
         self._stop = False
         self._reload = False
         self._changes = 1
@@ -157,10 +163,12 @@ class Agent:
     def _run_pass(self) -> bool:
         began = time.monotonic()
         changes, again, failed = self._changes, False, True
-        everything = changes != self._changes_seen or began >= self._next_full
+        online = topology.online_cpus(self.conf.resctrl.sysfs_cpu_path)
+        hotplug, self._online = online != self._online, online
+        everything = changes != self._changes_seen or began >= self._next_full or hotplug or self._caches_changed()
         self._changes_seen = changes
         if everything:
-            self._next_full = began + self.conf.agent.full_audit_interval
+            self._next_full = began + (HOTPLUG_SETTLES if hotplug else self.conf.agent.full_audit_interval)
         try:
             again = self._observe_and_act(everything)
         except exceptions.ResctrlError as error:
@@ -181,6 +189,13 @@ class Agent:
         self.health = replace(self.health, passes=self.health.passes + 1, last_pass_seconds=took)
         return again
 
+    def _caches_changed(self) -> bool:
+        """Whether the last pass saw other caches than the one before it: then nothing is where it was."""
+        if self.snapshot.view is None:
+            return False
+        before, self._caches = self._caches, self.snapshot.view.capabilities.l3_caches
+        return before is not None and before != self._caches
+
     def _observe_and_act(self, everything: bool) -> bool:
         self._sight = sight = self._observer.look(everything, self._patience)
         self._watch_libvirt()
@@ -194,7 +209,8 @@ class Agent:
                 # Without libvirt's word nobody knows which groups are still needed.
                 self.reconciler.peek(self._topology)
                 return False
-            again = self.reconciler.run(Change(sight.changed, everything), sight.vms, self._topology, self._policy)
+            change = Change(sight.changed, sight.unseen, everything)
+            again = self.reconciler.run(change, sight.vms, self._topology, self._policy)
             if everything or sight.changed:
                 assign_counters(self.filesystem, self.snapshot)
             return again

@@ -70,7 +70,7 @@ def plan(view: ResctrlView, wanted: Sequence[tuple[str, str]]) -> MonitoringPlan
         if owner_of(name) is Owner.VM and owner_of(control) is not Owner.FOREIGN
     }
     where = dict(sorted(ours))
-    reserved = max(0, view.capabilities.num_closids - len(view.layout.groups))
+    reserved = max(0, view.capabilities.num_closids - view.layout.closids_in_use)
     free = monitoring.num_rmids - view.rmids_in_use - reserved
     steps: list[Move | Create] = []
     without = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from vmqos.agent.inventory import Inventory, ObservedVm
@@ -22,12 +22,14 @@ class Sight:
     :ivar vms: the VMs by UUID.
     :ivar changed: UUIDs of those that were looked at anew, or went, since the sight before.
     :ivar dying: VMs that libvirt no longer lists and whose process is not gone yet.
+    :ivar unseen: UUIDs of VMs that run and could not be looked at yet.
     :ivar answered: whether libvirt has ever said which VMs run: before that, nothing may be taken down.
     """
 
     vms: Mapping[str, ObservedVm] = field(default_factory=dict)
     changed: frozenset[str] = frozenset()
     dying: frozenset[str] = frozenset()
+    unseen: frozenset[str] = frozenset()
     answered: bool = False
 
 
@@ -38,11 +40,15 @@ class Observer:
     process has ended since: that much /proc says by itself.
 
     :param inventory: what to refresh; nobody else may, from now on.
+    :param running: tells the UUIDs of the VMs that libvirt listed last.
     :param on_late_answer: called from the thread once an answer is there that nobody waited for any more.
     """
 
-    def __init__(self, inventory: Inventory, on_late_answer: Callable[[], None]) -> None:
+    def __init__(
+        self, inventory: Inventory, running: Callable[[], Set[str]], on_late_answer: Callable[[], None]
+    ) -> None:
         self._inventory = inventory
+        self._running = running
         self._on_late_answer = on_late_answer
         self._condition = threading.Condition()
         self._everything = False
@@ -100,15 +106,19 @@ class Observer:
                     return
                 everything, self._everything = self._everything, False
             error = self._refresh(everything)
-            inventory = self._inventory
+            answer = self._read()
             with self._condition:
-                self._error = error
-                self._answer = Sight(dict(inventory.vms), dying=inventory.dying, answered=inventory.answered)
+                self._error, self._answer = error, answer
                 self._pending = False
                 late = self._late
                 self._condition.notify_all()
             if late:
                 self._on_late_answer()
+
+    def _read(self) -> Sight:
+        vms, inventory = dict(self._inventory.vms), self._inventory
+        unseen = frozenset(self._running() - vms.keys())
+        return Sight(vms, dying=inventory.dying, unseen=unseen, answered=inventory.answered)
 
     def _refresh(self, everything: bool) -> Exception | None:
         try:

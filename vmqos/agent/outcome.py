@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from vmqos.agent.backoff import Backoff, Failure
 from vmqos.agent.placement import Placed
 from vmqos.agent.wish import Wish
-from vmqos.allocation import DEFAULT_GROUP, PromiseState, Verdict
+from vmqos.allocation import DEFAULT_GROUP, Layout, Owner, PromiseState, Verdict, owner_of
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 
@@ -29,6 +29,25 @@ class Outcome:
     group: str = DEFAULT_GROUP
     masks: Mapping[int, CapacityBitmask] = field(default_factory=dict)
     since: float = 0.0
+
+
+def borne_out(verdict: Verdict, layout: Layout) -> Verdict:
+    """What a verdict is worth at the end of its pass: others may have changed groups since the plan was made; pure.
+
+    :param layout: resctrl as it is now.
+    """
+    if verdict.state is not PromiseState.KEPT or owner_of(verdict.group) is not Owner.VM:
+        return verdict
+    intruders = sorted(
+        group.name or "the default group"
+        for group in layout.groups
+        if group.name != verdict.group
+        and any(cache in group.masks and mask.overlaps(group.masks[cache]) for cache, mask in verdict.masks.items())
+    )
+    if not intruders:
+        return verdict
+    reason = f"while it was given its ways, some of them went to {', '.join(intruders)} too; the next pass sees to that"
+    return replace(verdict, state=PromiseState.DEGRADED, reason=reason)
 
 
 def failure_of(backoff: Backoff, uuid: str) -> Failure | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from vmqos import allocation
-from vmqos.agent import act, monitoring, outcome, placement, view, wish
+from vmqos.agent import act, monitoring, outcome, placement, unseen, view, wish
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.inventory import ObservedVm
 from vmqos.agent.outcome import Outcome
@@ -32,10 +32,12 @@ class Change:
     """What may have changed since the last pass.
 
     :ivar vms: UUIDs of VMs that were looked at anew or are gone.
+    :ivar unseen: UUIDs of VMs that run and could not be looked at: what they have is not taken from them.
     :ivar everything: trust nothing that was found before.
     """
 
     vms: frozenset[str] = frozenset()
+    unseen: frozenset[str] = frozenset()
     everything: bool = False
 
 
@@ -54,6 +56,7 @@ class Reconciler:
         self._strays = StrayWatch()
         self._placed: dict[str, Placed] = {}
         self._unguarded: set[str] = set()
+        self._unseen: frozenset[str] = frozenset()
         self._can_rename = True
         self._settled = False
         self.snapshot = Snapshot()
@@ -94,7 +97,7 @@ class Reconciler:
     ) -> bool:
         """One pass; the caller holds the exclusive lock on resctrl.
 
-        :returns: whether another pass right away may get further.
+        :returns: whether another pass right away may get further: one over everything where caches came or went.
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
         before = self.snapshot.view
@@ -103,6 +106,11 @@ class Reconciler:
             self.forget()
         elif change.everything:
             self._unguarded.clear()
+        elif before.capabilities.l3_caches != now.capabilities.l3_caches:
+            # Where VMs can run has to be looked at anew before anything is planned for the caches that came or went.
+            self._settled = False
+            self.snapshot = replace(self.snapshot, view=now)
+            return True
         for uuid in self._placed.keys() - vms.keys():
             del self._placed[uuid]
         strays = self._strays.look(self._filesystem, self._placed, vms)
@@ -111,9 +119,11 @@ class Reconciler:
             self._settled
             and now == before
             and not (change.everything or change.vms or strays or self._backoff.any_due())
+            and change.unseen == self._unseen
             and policy == self.snapshot.policy
         ):
             return False
+        self._unseen = change.unseen
         look_at = set(vms) if change.everything else set(change.vms) | strays
         return self._change(now, look_at, vms, topology, policy)
 
@@ -127,7 +137,7 @@ class Reconciler:
     ) -> bool:
         self._backoff.keep_only({key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid))})
         wishes = {uuid: wish.read(observed.vm) for uuid, observed in vms.items()}
-        requests = tuple(self._requests(now, vms, wishes, topology))
+        requests = (*self._requests(now, vms, wishes, topology), *unseen.requests(now, self._unseen))
         plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy))
         failure = self._prepare(plan)
         if failure is None:
@@ -151,13 +161,15 @@ class Reconciler:
             completed = self._retire(plan, verdicts)
         # As many links as before need not be the same monitoring groups.
         now = view.look(self._filesystem, replace(now, links=()))
-        self._settled = completed and not plan.prepare and not plan.retire
+        planned, verdicts = verdicts, {uuid: outcome.borne_out(each, now.layout) for uuid, each in verdicts.items()}
+        meddled = any(verdicts[uuid] is not planned[uuid] for uuid in verdicts)
+        self._settled = completed and not plan.prepare and not plan.retire and not meddled
         outcomes = self._judge(vms, wishes, verdicts)
         self.snapshot = Snapshot(
             now, topology, policy, dict(vms), wishes, outcomes, dict(self._placed), unmonitored, requests
         )
         waiting = any(verdict.state is not PromiseState.KEPT for verdict in verdicts.values())
-        return completed and bool(plan.retire) and waiting
+        return meddled or (completed and bool(plan.retire) and waiting)
 
     def _requests(
         self,
@@ -229,7 +241,8 @@ class Reconciler:
         unmonitored = dict(plan.without)
         there = {Target(control, name).directory for control, names in now.monitoring_groups.items() for name in names}
         fresh = set()
-        stale = list(plan.stale)
+        left_alone = {allocation.vm_group(uuid) for uuid in self._unseen}
+        stale = [step for step in plan.stale if step.name not in left_alone]
         busy = {step.name for step in (*plan.steps, *plan.stale)}
         for uuid in ours:
             if allocation.vm_group(uuid) not in busy:
@@ -322,7 +335,7 @@ class Reconciler:
         foreign, watched = set[int](), set[int]()
         for group in now.layout.groups:
             if group.owner is Owner.FOREIGN:
-                if now.modes.get(group.name) != "pseudo-locked":
+                if now.modes.get(group.name) != view.PSEUDO_LOCKED:
                     foreign |= self._read_foreign(group.name)
                 continue
             for name in now.monitoring_groups.get(group.name, ()):

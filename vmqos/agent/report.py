@@ -163,6 +163,7 @@ def capabilities(found: Capabilities) -> Json:
                 "min_bandwidth": bandwidth.min_bandwidth,
                 "bandwidth_gran": bandwidth.bandwidth_gran,
                 "delay_linear": bandwidth.delay_linear,
+                "unit": bandwidth.unit.value,
                 "cache_ids": list(bandwidth.cache_ids),
             }
             for name, bandwidth in found.bandwidths.items()

@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from vmqos.agent import reset
 from vmqos.agent.finding import Finding, Status
-from vmqos.agent.view import ResctrlView, look
+from vmqos.agent.view import LEFT_LOCKED, ResctrlView, look
 from vmqos.allocation import Owner
 from vmqos.resctrl import exceptions, groups, mount, schemata, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -93,7 +93,8 @@ def default_group(view: ResctrlView, control: Sequence[groups.ControlGroup], con
     if l3 is None or default is None:
         return Finding(title, Status.WARNING, "has no L3 ways of its own to look at")
     floor, reserved = conf.allocation.default_ways_min, CapacityBitmask.parse(conf.allocation.reserved_ways)
-    grown = reset.grow_default(control, l3, reserved, keep_ours=True)
+    left = view.group(LEFT_LOCKED)
+    grown = reset.grow_default(control, l3, reserved, keep_ours=True, locked=left.masks if left else {})
     line = schemata.format_masks("L3", grown) if grown else ""
     repair = f"echo '{line}' > {conf.resctrl.path}/schemata" if line else ""
     starved = [f"{mask.count} on cache {cache}" for cache, mask in default.masks.items() if mask.count < floor]
@@ -117,7 +118,7 @@ def _held(view: ResctrlView, cache: int) -> CapacityBitmask:
 
 def closids(view: ResctrlView, path: str) -> Finding:
     """How many more control groups there can be."""
-    total, used = view.capabilities.num_closids, len(view.layout.groups)
+    total, used = view.capabilities.num_closids, view.layout.closids_in_use
     detail = f"{used} of {total} in use, the default group included"
     if used < total:
         return Finding("Control groups (CLOSIDs)", Status.OK, detail)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from vmqos.resctrl import groups, info, mount, schemata, tasks
+from vmqos.resctrl import bit_usage, groups, info, mount, schemata, tasks
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource
 from vmqos.resctrl.filesystem import Filesystem
@@ -91,11 +92,12 @@ def _look(filesystem: Filesystem, reserved: CapacityBitmask) -> Reset:
     capabilities = info.read_capabilities(filesystem)
     monitored = capabilities.monitoring is not None
     ours = [group.name for group in found if group.name.startswith(PREFIX)]
-    grown = {
-        name: masks
-        for name, cache in capabilities.caches.items()
-        if (masks := grow_default(found, cache, reserved if cache.level == 3 else CapacityBitmask()))
-    }
+    grown = {}
+    for name, cache in capabilities.caches.items():
+        kept = reserved if cache.level == 3 else CapacityBitmask()
+        masks = grow_default(found, cache, kept, locked=bit_usage.read_pseudo_locked(filesystem, name))
+        if masks:
+            grown[name] = masks
     return Reset(
         control_groups={name: len(tasks.read_tasks(filesystem, name)) for name in ours},
         monitoring_groups=tuple(
@@ -108,15 +110,20 @@ def _look(filesystem: Filesystem, reserved: CapacityBitmask) -> Reset:
 
 
 def grow_default(
-    found: Iterable[ControlGroup], cache: CacheResource, reserved: CapacityBitmask, keep_ours: bool = False
+    found: Iterable[ControlGroup],
+    cache: CacheResource,
+    reserved: CapacityBitmask,
+    keep_ours: bool = False,
+    locked: Masks = MappingProxyType({}),
 ) -> dict[int, CapacityBitmask]:
     """The masks that the default group has once none of our groups is left, where they differ from those of now.
 
-    It gets every way that neither another owner's group holds nor ``reserved`` names. Ways that it shares with another
-    owner's group already it keeps: that owner saw them shared. Where a mask may not have gaps it gets the run of ways
-    around those it has, so that it never loses one.
+    It gets every way that no other owner's group holds, that is not ``locked``, and that ``reserved`` does not name.
+    Ways that it shares with another owner's group already it keeps: that owner saw them shared. Where a mask may not
+    have gaps it gets the run of ways around those it has, so that it never loses one.
 
     :param keep_ours: whether our groups keep their ways instead.
+    :param locked: the pseudo-locked ways by cache id, which the kernel gives to nobody.
     """
     groups_now = list(found)
     default = next((group for group in groups_now if group.name == DEFAULT), None)
@@ -129,7 +136,7 @@ def grow_default(
     ]
     result = {}
     for cache_id, now in default.masks(cache.name).items():
-        free = cache.cbm_mask - reserved
+        free = cache.cbm_mask - reserved - locked.get(cache_id, CapacityBitmask())
         for masks in holders:
             free -= masks.get(cache_id, CapacityBitmask())
         mask = now | free

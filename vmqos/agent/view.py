@@ -8,10 +8,17 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from vmqos.allocation import Group, Layout, owner_of
-from vmqos.resctrl import exceptions, groups, info, schemata
+from vmqos.allocation import Group, Layout, Owner, owner_of
+from vmqos.resctrl import bit_usage, exceptions, groups, info, schemata
+from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
 from vmqos.resctrl.filesystem import Filesystem
+
+PSEUDO_LOCKED = "pseudo-locked"
+"""The mode of a group that has lines locked into its ways: it has no tasks, no CLOSID and no RMID any more."""
+
+LEFT_LOCKED = "(pseudo-locked by a group that is gone)"
+"""Stands for the ways that the kernel keeps although no group has them any more; no group is called so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ class ResctrlView:
     @property
     def rmids_in_use(self) -> int:
         """How many RMIDs the groups hold: one each."""
-        return len(self.layout.groups) + sum(map(len, self.monitoring_groups.values()))
+        return self.layout.closids_in_use + sum(map(len, self.monitoring_groups.values()))
 
     def group(self, name: str) -> Group | None:
         """The control group of that name."""
@@ -60,28 +67,50 @@ def look(filesystem: Filesystem, before: ResctrlView | None = None) -> ResctrlVi
         before = None
     raw = groups.read_raw(filesystem)
     links = tuple(_links(filesystem, name) for name in raw)
-    if before is not None and raw == before.raw:
+    if before is not None and raw == before.raw and not _is_released(filesystem, before):
         if links == before.links:
             return before
         return replace(before, monitoring_groups=_monitoring_groups(filesystem, before.capabilities, raw), links=links)
     modes = {name: mode.decode().strip() for name, (mode, _) in raw.items()}
-    layout = Layout(
-        tuple(
-            Group(
-                name=name,
-                owner=owner_of(name),
-                masks=schemata.parse_masks(text.decode(), "L3"),
-                exclusive=modes[name] == "exclusive",
-            )
-            for name, (_, text) in raw.items()
-        )
-    )
+    found = [_group(name, modes[name], schemata.parse_masks(text.decode(), "L3")) for name, (_, text) in raw.items()]
+    left = _left_locked(filesystem, found)
+    if left:
+        found.append(_group(LEFT_LOCKED, PSEUDO_LOCKED, left))
+        modes[LEFT_LOCKED] = PSEUDO_LOCKED
+    layout = Layout(tuple(found))
     if before is not None and _same_caches(before.layout, layout):
         capabilities = before.capabilities
     else:
         capabilities = info.read_capabilities(filesystem)
     monitoring = _monitoring_groups(filesystem, capabilities, raw)
     return ResctrlView(mounted_as, capabilities, layout, modes, monitoring, raw, links)
+
+
+def _group(name: str, mode: str, masks: Mapping[int, CapacityBitmask]) -> Group:
+    locked = mode == PSEUDO_LOCKED
+    return Group(
+        name=name,
+        owner=Owner.FOREIGN if locked else owner_of(name),
+        masks=masks,
+        exclusive=locked or mode == "exclusive",
+        holds_closid=not locked,
+    )
+
+
+def _left_locked(filesystem: Filesystem, found: Iterable[Group]) -> dict[int, CapacityBitmask]:
+    """The pseudo-locked ways that no group has any more, by cache id."""
+    locked = bit_usage.read_pseudo_locked(filesystem)
+    for group in found:
+        for cache in locked.keys() & group.masks.keys():
+            locked[cache] -= group.masks[cache]
+    return {cache: ways for cache, ways in locked.items() if ways}
+
+
+def _is_released(filesystem: Filesystem, before: ResctrlView) -> bool:
+    """Whether ways that were left locked no longer are: that changes no group."""
+    left = before.group(LEFT_LOCKED)
+    others = (group for group in before.layout.groups if group.name != LEFT_LOCKED)
+    return left is not None and _left_locked(filesystem, others) != left.masks
 
 
 def _links(filesystem: Filesystem, control: str) -> int:

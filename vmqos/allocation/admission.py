@@ -65,7 +65,7 @@ def admit(
     shared = [claim for claim in claims if isinstance(claim, SharedClaim)]
     result = Admission({cache: _room(world, cache, exclusive, shared, cache in frozen) for cache in world.lines})
     needed = {claim.group for claim in claims}
-    result.closids = max(0, world.capabilities.num_closids - len(world.groups))
+    result.closids = max(0, world.capabilities.num_closids - sum(group.holds_closid for group in world.groups.values()))
     result.freed = sum(name not in needed for name in world.named(Owner.VM, Owner.CLASS))
     for claim in sorted(claims, key=lambda claim: not _is_kept(world, claim)):
         if isinstance(claim, SharedClaim):

@@ -33,13 +33,15 @@ class Group:
     :ivar name: its directory below the root of resctrl; :data:`DEFAULT_GROUP` for the default group.
     :ivar owner: whose it is.
     :ivar masks: its L3 ways by cache id; a cache that is missing takes no part (offline, or not yet set up).
-    :ivar exclusive: whether the kernel itself refuses overlaps (mode ``exclusive``).
+    :ivar exclusive: whether the kernel itself refuses overlaps (mode ``exclusive``, or pseudo-locked).
+    :ivar holds_closid: whether it takes one of the CLOSIDs; a pseudo-locked group has given its back.
     """
 
     name: str
     owner: Owner
     masks: Mapping[int, CapacityBitmask]
     exclusive: bool = False
+    holds_closid: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,11 @@ class Layout:
     """All control groups of the host, the default group included."""
 
     groups: tuple[Group, ...]
+
+    @property
+    def closids_in_use(self) -> int:
+        """How many CLOSIDs the groups take."""
+        return sum(group.holds_closid for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ def more_than_all(asked: int, most: int) -> str:
 
 def no_closid(world: World, nearest: str | None) -> str:
     """No CLOSID is left; what is done about it."""
-    foreign = world.named(Owner.FOREIGN)
+    foreign = [name for name in world.named(Owner.FOREIGN) if world.groups[name].holds_closid]
     ours = len(world.named(Owner.VM, Owner.CLASS))
     total = world.capabilities.num_closids
     why = (

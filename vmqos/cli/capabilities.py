@@ -64,11 +64,18 @@ def _cache(cache: Mapping[str, Any]) -> str:
 
 
 def _bandwidth(bandwidth: Mapping[str, Any]) -> str:
-    linear = "" if bandwidth["delay_linear"] else ", not linear"
-    return (
-        f"memory bandwidth from {bandwidth['min_bandwidth']} in steps of {bandwidth['bandwidth_gran']}{linear}\n"
-        f"on {_caches(bandwidth['cache_ids'])}, {bandwidth['num_closids']} CLOSIDs"
-    )
+    least, step = bandwidth["min_bandwidth"], bandwidth["bandwidth_gran"]
+    # An agent before this field told no unit.
+    match bandwidth.get("unit"):
+        case "percent":
+            values = f"memory bandwidth from {least} % in steps of {step} %"
+        case "MBps":
+            values = f"memory bandwidth in MB/s (mba_MBps), which the kernel keeps by steps of {step} %"
+        case "1/8 GB/s":
+            values = f"memory bandwidth from {least} in steps of {step}; 1 is 1/8 GB/s"
+        case _:
+            values = f"memory bandwidth from {least} in steps of {step}"
+    return f"{values}\non {_caches(bandwidth['cache_ids'])}, {bandwidth['num_closids']} CLOSIDs"
 
 
 def _monitoring(monitoring: Mapping[str, Any] | None) -> dict[str, str]:

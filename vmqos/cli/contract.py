@@ -133,12 +133,20 @@ class ResctrlHealth(TypedDict):
     simulated: bool
 
 
+class UnansweredCall(TypedDict):
+    """What libvirt does not answer, and since how many seconds."""
+
+    call: str
+    seconds: float
+
+
 class LibvirtHealth(TypedDict):
     """The agent's view of libvirt."""
 
     uri: str
     connected: bool
     error: str | None
+    unanswered: NotRequired[UnansweredCall | None]
 
 
 class Health(TypedDict):

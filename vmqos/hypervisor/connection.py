@@ -95,6 +95,7 @@ class Connection:
         self._lock = threading.Lock()
         self._libvirt: Any = None
         self._domains: dict[str, Any] = {}
+        self._running: frozenset[str] = frozenset()
         self._callbacks: list[int] = []
         self._lost = threading.Event()
         self._tried = threading.Event()
@@ -138,6 +139,11 @@ class Connection:
         """The call that libvirt has not answered yet, if there is one."""
         return self._under_way
 
+    @property
+    def running(self) -> frozenset[str]:
+        """UUIDs of the VMs that :meth:`list_running` last returned, also once the connection is lost."""
+        return self._running
+
     def list_running(self) -> dict[str, int]:
         """The running VMs (paused ones too): libvirt's ID of each by UUID, by one call.
 
@@ -148,6 +154,7 @@ class Connection:
         def ask(connection: Any) -> dict[str, int]:
             domains = connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
             self._domains = {domain.UUIDString(): domain for domain in domains}
+            self._running = frozenset(self._domains)
             return {uuid: domain.ID() for uuid, domain in self._domains.items()}
 
         return self._call("virConnectListAllDomains", ask)

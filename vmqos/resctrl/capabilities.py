@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -58,16 +59,28 @@ class CacheResource:
         raise exceptions.IllegalBitmask(mask=mask, resource=self.name, rule=rule)
 
 
+class BandwidthUnit(enum.Enum):
+    """What a number in a line of schemata means for a throttle."""
+
+    PERCENT = "percent"
+    """Of the memory bandwidth; Intel's MBA and Arm's MPAM."""
+    MBPS = "MBps"
+    """MB/s, which the kernel sees to by itself, where resctrl is mounted with ``mba_MBps``."""
+    EIGHTH_GBPS = "1/8 GB/s"
+    """Steps of 1/8 GB/s: AMD's MBA and SMBA (APM volume 2, "L3 Memory Bandwidth Enforcement")."""
+
+
 @dataclass(frozen=True, slots=True)
 class BandwidthResource:
     """Memory bandwidth that resctrl can throttle, such as ``info/MB`` or ``info/SMBA``.
 
     :ivar name: the resource's name in schemata.
     :ivar num_closids: how many control groups it allows, the default group included.
-    :ivar min_bandwidth: the smallest value: per cent, or the hardware's unit on AMD.
-    :ivar bandwidth_gran: the step that values are rounded up to.
+    :ivar min_bandwidth: the smallest value: per cent, or 1/8 GB/s on AMD. In MB/s any value is taken.
+    :ivar bandwidth_gran: the step that values are rounded up to, in the same unit.
     :ivar delay_linear: whether the throttling is linear in the value.
     :ivar cache_ids: the caches whose traffic is throttled, in ascending order.
+    :ivar unit: what the values in schemata are.
     """
 
     name: str
@@ -76,6 +89,7 @@ class BandwidthResource:
     bandwidth_gran: int
     delay_linear: bool
     cache_ids: tuple[int, ...]
+    unit: BandwidthUnit = BandwidthUnit.PERCENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +133,8 @@ class Capabilities:
     def l3(self) -> CacheResource | None:
         """The L3 as one resource; ``None`` where it is not partitionable or split by CDP."""
         return self.caches.get("L3")
+
+    @property
+    def l3_caches(self) -> tuple[int, ...]:
+        """Ids of the L3s that are online, in ascending order; none where the L3 can't be partitioned."""
+        return self.l3.cache_ids if self.l3 is not None else ()

@@ -95,7 +95,7 @@ class NotResctrl(MountError):
 
 
 class LockTimeout(ResctrlError):
-    """Another process kept the lock on resctrl."""
+    """Others kept the lock on resctrl, one after the other or one all the time."""
 
     msg_fmt = (
         "the lock on {path} was not free within {timeout} s; {holders}: wait for it, "

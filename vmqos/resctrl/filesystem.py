@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
-import time
 from collections.abc import Callable, Iterator
 
 from vmqos.resctrl import exceptions
+from vmqos.resctrl.lock import RootLock
 
 LAST_CMD_STATUS = "info/last_cmd_status"
 
 _CHUNK = 65536
 _GONE = (errno.ENOENT, errno.ENODEV)
-_FIRST_PAUSE = 0.0005
-_LONGEST_PAUSE = 0.05
 
 
 def join(*parts: str) -> str:
@@ -37,10 +34,11 @@ class Filesystem:
         until :func:`vmqos.resctrl.tasks.move` has seen it refuse.
     """
 
-    __slots__ = ("root", "takes_task_lists")
+    __slots__ = ("_lock", "root", "takes_task_lists")
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self._lock = RootLock(root)
         self.takes_task_lists = True
 
     def __repr__(self) -> str:
@@ -170,35 +168,17 @@ class Filesystem:
 
         :param exclusive: whether to change something (``LOCK_EX``) or only to read (``LOCK_SH``).
         :param timeout: seconds to wait, 0 or more; ``None`` waits for ever.
-        :raises vmqos.resctrl.exceptions.LockTimeout: if another process kept the lock.
+        :raises vmqos.resctrl.exceptions.LockTimeout: if others kept the lock.
         :raises vmqos.resctrl.exceptions.Vanished: if the root does not exist.
         """
         try:
-            descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = self._lock.acquire(exclusive, timeout)
         except OSError as error:
             raise self._unreadable(error, self.root) from error
         try:
-            self._flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH, timeout)
             yield
         finally:
             os.close(descriptor)
-
-    def _flock(self, descriptor: int, operation: int, timeout: float | None) -> None:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                return fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                left = _LONGEST_PAUSE if deadline is None else deadline - time.monotonic()
-                if left <= 0:
-                    raise exceptions.LockTimeout(
-                        path=self.root, timeout=timeout, holders=_lock_holders(descriptor)
-                    ) from error
-            except OSError as error:
-                raise self._unreadable(error, self.root) from error
-            time.sleep(min(pause, left))
-            pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _change_tree(self, action: str, path: str, data: str, change: Callable[[], None]) -> None:
         """Make, remove or rename a directory.
@@ -246,24 +226,3 @@ class Filesystem:
 
 def _name(error: OSError) -> str:
     return errno.errorcode.get(error.errno or 0, str(error.errno))
-
-
-def _lock_holders(descriptor: int) -> str:
-    """Who holds a lock on the open file: processes' ids and names from ``/proc/locks``, as far as to be seen here."""
-    status = os.fstat(descriptor)
-    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    found = []
-    with contextlib.suppress(OSError), open("/proc/locks", encoding="utf-8") as locks:
-        for line in locks:
-            fields = line.split()
-            if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == file:
-                found.append(f"process {fields[4]} ({_command(fields[4])})")
-    return f"it is held by {', '.join(found)}" if found else "its holder can't be seen from here"
-
-
-def _command(pid: str) -> str:
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
-            return comm.read().strip()
-    except OSError:
-        return "ended, or in another namespace"

@@ -7,9 +7,15 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from vmqos.resctrl import exceptions, schemata
+from vmqos.resctrl import exceptions, mount, schemata
 from vmqos.resctrl.bitmask import CapacityBitmask
-from vmqos.resctrl.capabilities import BandwidthResource, CacheResource, Capabilities, Monitoring
+from vmqos.resctrl.capabilities import (
+    BandwidthResource,
+    BandwidthUnit,
+    CacheResource,
+    Capabilities,
+    Monitoring,
+)
 from vmqos.resctrl.filesystem import Filesystem
 
 _CACHE = re.compile(r"L[0-9](?:CODE|DATA)?")
@@ -57,14 +63,31 @@ def _cache(fs: Filesystem, name: str, files: set[str], cache_ids: tuple[int, ...
 
 def _bandwidth(fs: Filesystem, name: str, files: set[str], cache_ids: tuple[int, ...]) -> BandwidthResource:
     directory = f"info/{name}"
+    linear = "delay_linear" in files and _integer(fs, f"{directory}/delay_linear") != 0
     return BandwidthResource(
         name=name,
         num_closids=_integer(fs, f"{directory}/num_closids"),
         min_bandwidth=_integer(fs, f"{directory}/min_bandwidth"),
         bandwidth_gran=_integer(fs, f"{directory}/bandwidth_gran"),
-        delay_linear="delay_linear" in files and _integer(fs, f"{directory}/delay_linear") != 0,
+        delay_linear=linear,
         cache_ids=cache_ids,
+        unit=_unit(fs, linear),
     )
+
+
+def _unit(fs: Filesystem, linear: bool) -> BandwidthUnit:
+    """What a throttle's values are; no file says so.
+
+    The kernel has no throttle of Intel's or Arm's that is not linear (``rdt_get_mb_table``), and calls AMD's so
+    (``__rdt_get_mem_config_amd``), which can't be mounted with ``mba_MBps``.
+    """
+    if not linear:
+        return BandwidthUnit.EIGHTH_GBPS
+    try:
+        mounted = mount.find(fs.root, writable=False)
+    except exceptions.ResctrlError:
+        return BandwidthUnit.PERCENT
+    return BandwidthUnit.MBPS if "mba_MBps" in mounted.options else BandwidthUnit.PERCENT
 
 
 def _monitoring(fs: Filesystem, files: set[str]) -> Monitoring:

@@ -60,6 +60,14 @@ def cache_sizes(sysfs_cpu: str = SYSFS_CPU, level: int = 3) -> dict[int, int]:
     return {cache.id: cache.size for cache in read_caches(level, sysfs_cpu).values() if cache.size is not None}
 
 
+def online_cpus(sysfs_cpu: str = SYSFS_CPU) -> str:
+    """The CPUs that are online as a list in the kernel's format, to see at little cost whether they are still the same.
+
+    Empty where the kernel does not say.
+    """
+    return _read(f"{sysfs_cpu}/online")
+
+
 def parse_cpu_list(text: str) -> frozenset[int]:
     """The CPUs of a list in the kernel's format, such as ``0-3,8``; an empty text is no CPU.
 

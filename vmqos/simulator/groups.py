@@ -60,7 +60,9 @@ def remove(mounted: Mounted, node: Directory) -> None:
         hardware.rmids.give_back(group.rmid, now)
         parent.children.remove(group)
     elif group.mode in (Mode.LOCK_SETUP, Mode.LOCKED):
-        # The kernel forgets the class of a group in pseudo-locksetup until the next mount.
+        if group.mode is Mode.LOCK_SETUP:
+            # A locked group gave its class back when it was locked.
+            mounted.free_closid(group.closid)
         pseudo_lock.release(group)
         mounted.groups.remove(group)
     else:
@@ -196,9 +198,10 @@ def _initial_mask(mounted: Mounted, schema: Schema, domain: Domain, closid: int)
     if domain.region:
         used |= domain.region.mask
     mask |= schema.resource.default & ~used
-    # Only the lowest run of ways is kept, whether the machine knows gaps or not (cbm_ensure_valid).
-    lowest = mask & -mask
-    mask &= ~(mask + lowest)
+    if not (cache.sparse and mounted.kernel.starts_sparse):
+        # Only the lowest run of ways is kept (cbm_ensure_valid).
+        lowest = mask & -mask
+        mask &= ~(mask + lowest)
     if mask.bit_count() < cache.min_cbm_bits:
         mounted.status.printf(f"No space on {schema.name}:{domain.id}\n")
         raise refusal(errno.ENOSPC)

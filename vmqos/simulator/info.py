@@ -14,6 +14,8 @@ from vmqos.simulator.tree import Caller, Directory, File
 
 _ROOT = Caller()
 _PERMISSIONS = 0o555
+_REFUSED_MODES = {"mbm_event": "mbm_event mode is not supported\n"}
+"""What Linux says of a mode that it knows and none of the machines has."""
 
 
 def build(mounted: Mounted) -> Directory:
@@ -99,8 +101,9 @@ def _assign_mode(mounted: Mounted) -> Callable[[str, Caller], None]:
         if not data.endswith("\n"):
             raise refusal(errno.EINVAL)
         mounted.status.clear()
-        if data != "default\n":
-            mounted.status.puts("Unsupported assign mode\n")
+        word = data[:-1].partition("\0")[0]
+        if word != "default":
+            mounted.status.puts(_REFUSED_MODES.get(word, "Unsupported assign mode\n"))
             raise refusal(errno.EINVAL)
 
     return store

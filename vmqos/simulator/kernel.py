@@ -18,6 +18,8 @@ class Kernel:
     :ivar mkdir_outside: the errno of a mkdir below ``info``.
     :ivar has_mba_event: ``mba_MBps_event`` chooses the counter that the bandwidth controller watches.
     :ivar has_assign_mode: ``info/L3_MON/mbm_assign_mode`` exists.
+    :ivar starts_sparse: where masks may have gaps, a new group gets every free way, not the lowest run of them alone
+        (``cbm_ensure_valid``).
     """
 
     version: str
@@ -26,10 +28,27 @@ class Kernel:
     mkdir_outside: int
     has_mba_event: bool
     has_assign_mode: bool
+    starts_sparse: bool
 
 
-LINUX_6_12 = Kernel("6.12", True, False, errno.EPERM, False, False)
-LINUX_7_2 = Kernel("7.2", False, True, errno.ENODEV, True, True)
+LINUX_6_12 = Kernel(
+    "6.12",
+    pads_values=True,
+    mkdir_clears_status=False,
+    mkdir_outside=errno.EPERM,
+    has_mba_event=False,
+    has_assign_mode=False,
+    starts_sparse=False,
+)
+LINUX_7_2 = Kernel(
+    "7.2",
+    pads_values=False,
+    mkdir_clears_status=True,
+    mkdir_outside=errno.ENODEV,
+    has_mba_event=True,
+    has_assign_mode=True,
+    starts_sparse=True,
+)
 
 KERNELS = {kernel.version: kernel for kernel in (LINUX_6_12, LINUX_7_2)}
 

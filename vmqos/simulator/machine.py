@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from vmqos.simulator import group_files, groups, info, options
+from vmqos.simulator import group_files, groups, info, options, pseudo_lock
 from vmqos.simulator.hardware import Hardware
 from vmqos.simulator.numbers import refusal
 from vmqos.simulator.profiles import Profile
@@ -83,6 +83,7 @@ class Machine:
                 resource.reset()
             hardware.members.move_all(lambda closid, rmid: True, 0, 0)
             for group in mounted.groups:
+                pseudo_lock.release(group)
                 for child in group.children:
                     hardware.rmids.give_back(child.rmid, now)
                 hardware.rmids.give_back(group.rmid, now)

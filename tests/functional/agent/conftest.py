@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -27,18 +28,20 @@ def tree(resctrl: Resctrl) -> Tree:
 def wait_for_vm(agent: Agent, wait_for: WaitFor) -> WaitForVm:
     """Wait until the agent says of a VM that it is in a state, with all tasks in place; what the agent says of it."""
 
-    def wait(vm: RunningVm, state: str, **expected: object) -> dict[str, Any]:
-        last: dict[str, Any] = {}
+    return functools.partial(wait_until_told, agent, wait_for)
 
-        def reached() -> bool:
-            last.clear()
-            last.update(agent.get(f"/v1/vms/{vm.uuid}"))
-            return last["state"] == state and all(last[key] == value for key, value in expected.items())
 
-        try:
-            wait_for(reached, f"{vm.name} being {state} {expected or ''}")
-        except TimeoutError as error:
-            raise AssertionError(f"{error}; the agent says: {last}") from error
-        return last
+def wait_until_told(agent: Agent, wait_for: WaitFor, vm: RunningVm, state: str, **expected: object) -> dict[str, Any]:
+    """What the agent says of a VM once it says that it is in this state, and what else is expected."""
+    last: dict[str, Any] = {}
 
-    return wait
+    def reached() -> bool:
+        last.clear()
+        last.update(agent.get(f"/v1/vms/{vm.uuid}"))
+        return last["state"] == state and all(last[key] == value for key, value in expected.items())
+
+    try:
+        wait_for(reached, f"{vm.name} being {state} {expected or ''}")
+    except TimeoutError as error:
+        raise AssertionError(f"{error}; the agent says: {last}") from error
+    return last

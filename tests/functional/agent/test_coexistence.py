@@ -105,7 +105,7 @@ def test_a_vm_that_can_not_get_out_of_the_way_names_who_is_in_it(
     wait_for(lambda: unguarded.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being kept")
     before = tree.masks(group(vm))
     (tree.root / "foreign").mkdir()
-    in_the_way = before[0] & -before[0]
+    in_the_way = 3 * (before[0] & -before[0])
     write_masks(tree, "foreign", in_the_way)
     wait_for(lambda: unguarded.get(f"/v1/vms/{vm.uuid}")["state"] == "degraded", "the VM being degraded")
     assert "foreign" in unguarded.get(f"/v1/vms/{vm.uuid}")["reason"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import xml.etree.ElementTree as ET
 
 import libvirt
 import pytest
@@ -120,8 +119,8 @@ def test_a_thread_that_somebody_moved_away_is_brought_back(
     vm = make_vm(EXCLUSIVE_2, vcpus=2)
     wait_for_vm(vm, "kept")
     stray = vm.pid
+    # The kernel has moved it once this returns.
     (tree.root / "tasks").write_text(f"{stray}\n")
-    assert stray not in tree.tasks(group(vm))
     wait_for(lambda: stray in tree.tasks(group(vm)), "the thread being back")
 
 
@@ -142,7 +141,7 @@ def test_a_live_change_of_the_metadata_resizes_the_promise(
     vm = make_vm(EXCLUSIVE_2)
     wait_for_vm(vm, "kept", ways_requested=2)
     for ways in (4, 1):
-        set_live_metadata(vm, {"hw:cache_ways": str(ways)})
+        vm.change_flavor(vms.Flavor("changed", {"hw:cache_ways": str(ways)}))
         told = wait_for_vm(vm, "kept", ways_requested=ways)
         assert {int(mask, 16).bit_count() for mask in told["masks"].values()} == {ways}
         assert {mask.bit_count() for mask in tree.masks(group(vm)).values()} == {ways}
@@ -169,11 +168,11 @@ def test_a_vm_that_changes_from_exclusive_to_shared_and_back_is_never_without_a_
 ) -> None:
     vm = make_vm(EXCLUSIVE_2)
     wait_for_vm(vm, "kept", policy="exclusive")
-    set_live_metadata(vm, SHARED_3)
+    vm.change_flavor(vms.Flavor("changed", SHARED_3))
     wait_for_vm(vm, "kept", policy="shared", group="vmqos.shared-ways3")
     wait_for(lambda: tree.groups() == ["vmqos.shared-ways3"], "the exclusive group being gone")
     assert all_in(tree, f"vmqos.shared-ways3/mon_groups/{group(vm)}", vm)
-    set_live_metadata(vm, EXCLUSIVE_4)
+    vm.change_flavor(vms.Flavor("changed", EXCLUSIVE_4))
     wait_for_vm(vm, "kept", policy="exclusive", group=group(vm))
     wait_for(lambda: tree.groups() == [group(vm)], "the class being gone")
     assert all_in(tree, group(vm), vm)
@@ -216,16 +215,3 @@ def test_a_vm_confined_to_one_cache_pays_on_that_cache_alone(
     assert wait_for_vm(second, "kept")["masks"].keys() == {str(caches[1]["id"])}
     assert tree.masks(group(first))[0] & tree.masks()[0] == 0
     assert tree.masks(group(second))[1] & tree.masks()[1] == 0
-
-
-def set_live_metadata(vm: RunningVm, extra_specs: dict[str, str]) -> None:
-    """Change the flavor's extra specs in the running VM's metadata."""
-    described = vms.Vm(vm.name, vms.Flavor("changed", extra_specs), uuid=vm.uuid)
-    instance = ET.fromstring(vms.nova_metadata(described))[0]
-    vm.domain.setMetadata(
-        libvirt.VIR_DOMAIN_METADATA_ELEMENT,
-        ET.tostring(instance, encoding="unicode"),
-        "nova",
-        vms.NOVA_NAMESPACE,
-        libvirt.VIR_DOMAIN_AFFECT_LIVE,
-    )

@@ -20,9 +20,10 @@ from typing import Protocol
 import pytest
 
 from tests.functional.agent.conftest import WaitForVm
-from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, EXCLUSIVE_4, SHARED_3, all_in, group, set_live_metadata
+from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, EXCLUSIVE_4, SHARED_3, all_in, group
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
+from tools.lab import vms
 from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.resctrl import Resctrl
@@ -256,7 +257,7 @@ def kill_and_converge(kills: int, killer: Killer, make_agent: MakeAgent, tree: T
             changed = choose.choice(list(wishes))
             others = [specs for specs in (EXCLUSIVE_4, EXCLUSIVE_2, SHARED_3, {}) if specs != wishes[changed]]
             wishes[changed] = choose.choice(others)
-            set_live_metadata(changed, wishes[changed])
+            changed.change_flavor(vms.Flavor("changed", wishes[changed]))
         exclusive = [group(vm) for vm, specs in wishes.items() if specs in (EXCLUSIVE_2, EXCLUSIVE_4)]
         killer.arm(choose.randint(1, 12))
         if agent.run_once() == -signal.SIGKILL:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import base64
 import errno
 import json
+import os
 import pickle
 import queue
+import signal
 import sys
 import threading
 from typing import Any
@@ -63,6 +65,16 @@ class Server:
             for rmid in range(profile.monitoring.num_rmids if profile.monitoring else 0):
                 self.machine.hardware.counters.set_fault(rmid, domain, text)
 
+    def registers(self, wanted: list[tuple[int, int]]) -> list[int | str]:
+        """What CPUs read from registers; the name of the error for one that they do not have."""
+        found: list[int | str] = []
+        for cpu, register in wanted:
+            try:
+                found.append(self.machine.read_register(cpu, register))
+            except OSError as error:
+                found.append(errno.errorcode[error.errno or errno.EIO])
+        return found
+
     def hold_device(self, name: str, held: bool) -> None:
         """Hold the device of a pseudo-locked group open."""
         for group in self.machine.mounted.groups:
@@ -89,6 +101,9 @@ def _answer(server: Server) -> None:
             answer = {"ret": -1, "errno": errno.errorcode[error.errno or errno.EIO]}
         print(json.dumps(answer), flush=True)
     server.to_mount.put(None)
+    if server.machine.is_mounted:
+        # Whoever mounted it has died: nobody else will unmount it.
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

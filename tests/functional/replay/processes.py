@@ -21,15 +21,18 @@ _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PATH": os.environ.get("PATH", "/usr/sbin:/
 
 
 class Peer:
-    """A program of ours that answers requests line by line."""
+    """A program of ours that answers requests line by line.
 
-    def __init__(self, module: str, first_line: str = "") -> None:
+    :param source: the folder whose ``vmqos`` it is to take.
+    """
+
+    def __init__(self, module: str, first_line: str = "", source: Path = ROOT) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=ROOT,
+            cwd=source,
             env={**_ENVIRONMENT, "PYTHONPATH": str(ROOT)},
         )
         if first_line:
@@ -71,9 +74,13 @@ class Peer:
         self._process.stdin.flush()
 
 
-def machine_server(profile: Profile) -> Peer:
-    """A simulated machine."""
-    return Peer("tests.functional.replay.machine_server", base64.b64encode(pickle.dumps(profile)).decode())
+def machine_server(profile: Profile, source: Path = ROOT) -> Peer:
+    """A simulated machine.
+
+    :param source: the folder whose ``vmqos`` simulates it.
+    """
+    first_line = base64.b64encode(pickle.dumps(profile)).decode()
+    return Peer("tests.functional.replay.machine_server", first_line, source)
 
 
 def actor() -> Peer:

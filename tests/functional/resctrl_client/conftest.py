@@ -9,12 +9,21 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import ON_KERNEL, Sleepers, kernels, simulated, sleepers
+from tests.functional.resctrl_client.mounted import ASKED_FOR_KERNEL, ON_KERNEL, Sleepers, kernels, simulated, sleepers
 from vmqos.resctrl.filesystem import Filesystem
 
 Mounted = Callable[..., AbstractContextManager[Filesystem]]
 
 _numbers = itertools.count(1)
+
+# The kernel's own resctrl has no such end.
+collect_ignore = ["test_simulator_end_on_resctrl.py"] if ASKED_FOR_KERNEL else []
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Have the lab run every module here in its guests of that machine, with either kernel."""
+    if ASKED_FOR_KERNEL and isinstance(collector, pytest.Module):
+        collector.add_marker(pytest.mark.guest(machines=("cascade-lake",)))
 
 
 @pytest.fixture

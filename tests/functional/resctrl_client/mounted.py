@@ -23,7 +23,11 @@ T = TypeVar("T")
 PATIENCE = 30.0
 """Seconds: longer than any RMID stays in limbo here, and than a busy machine takes to start a process."""
 
-ON_KERNEL = os.environ.get("VMQOS_TEST_RESCTRL") == "kernel"
+ON_KERNEL = "VMQOS_GUEST" in os.environ
+"""Whether this is a guest of the kernel's lab, where the kernel's own resctrl is tried."""
+
+ASKED_FOR_KERNEL = ON_KERNEL or os.environ.get("VMQOS_TEST_RESCTRL") == "kernel"
+"""Whether the tests are for such guests, which the lab boots, or for the simulator."""
 
 _SLEEPERS = """
 import sys, threading

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """vmqos.resctrl.info on a mounted resctrl."""
 
+import pytest
+
 from vmqos.resctrl.bitmask import CapacityBitmask
-from vmqos.resctrl.capabilities import CacheResource
+from vmqos.resctrl.capabilities import BandwidthUnit, CacheResource
 from vmqos.resctrl.info import read_capabilities
 
 ALL, SHAREABLE = CapacityBitmask(0x7FF), CapacityBitmask(0x600)
@@ -27,3 +29,9 @@ def test_code_and_data_are_apart_where_it_is_mounted_so(mounted):
         assert set(found.caches) == {"L3CODE", "L3DATA"}
         assert {resource.num_closids for resource in found.caches.values()} == {8}
         assert found.l3 is None
+
+
+@pytest.mark.parametrize(("options", "unit"), [((), BandwidthUnit.PERCENT), (("mba_MBps",), BandwidthUnit.MBPS)])
+def test_the_unit_of_bandwidths_is_that_of_the_mount(mounted, options, unit):
+    with mounted(*options) as fs:
+        assert read_capabilities(fs).bandwidths["MB"].unit is unit

@@ -66,7 +66,7 @@ def test_the_boot_parameter_may_turn_things_off(cmdline: str, status: Status, wo
 
 
 def test_pid_files_are_counted(tmp_path: Path) -> None:
-    for name in ("web.pid", "db.pid", "autostart", "web.xml"):
+    for name in ("web.pid", "db.pid", "driver.pid", "autostart", "web.xml"):
         (tmp_path / name).touch()
     found = host_checks.pid_files(str(tmp_path))
     assert (found.status, found.detail) == (Status.OK, f"{tmp_path} can be read, 2 PID file(s)")
@@ -108,7 +108,27 @@ def test_a_libvirt_that_does_not_answer_is_a_problem(tmp_path: Path) -> None:
     found = host_checks.libvirt_answers(f"qemu:///system?socket={tmp_path}/nobody")
     assert found.status is Status.PROBLEM
     assert str(tmp_path) in found.detail
-    assert found.command == "systemctl start libvirtd"
+    assert found.command == f"systemctl start {host_checks.libvirt_daemon()}"
+
+
+@pytest.mark.parametrize(
+    ("listening", "installed", "daemon"),
+    [
+        (["libvirt-sock"], ["virtqemud"], "libvirtd"),
+        (["virtqemud-sock"], ["libvirtd"], "virtqemud"),
+        ([], ["virtqemud"], "virtqemud"),
+        ([], ["libvirtd", "virtqemud"], "libvirtd"),
+        ([], [], "libvirtd"),
+    ],
+)
+def test_the_daemon_to_start_is_the_one_that_has_the_vms(
+    tmp_path: Path, listening: list[str], installed: list[str], daemon: str
+) -> None:
+    for name in listening:
+        (tmp_path / name).touch()
+    for name in installed:
+        (tmp_path / name).touch(mode=0o755)
+    assert host_checks.libvirt_daemon(str(tmp_path), str(tmp_path)) == daemon
 
 
 def test_a_libvirt_that_hangs_is_a_problem_and_keeps_the_doctor_waiting_no_longer_than_it_must(tmp_path: Path) -> None:
@@ -118,7 +138,7 @@ def test_a_libvirt_that_hangs_is_a_problem_and_keeps_the_doctor_waiting_no_longe
         found = host_checks.libvirt_answers(f"qemu:///system?socket={tmp_path}/mute", patience=0.2)
     assert found.status is Status.PROBLEM
     assert "does not answer" in found.detail
-    assert found.command == "systemctl restart libvirtd"
+    assert found.command == f"systemctl restart {host_checks.libvirt_daemon()}"
 
 
 def test_a_libvirt_that_answers_tells_its_version_and_its_vms() -> None:

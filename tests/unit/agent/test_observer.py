@@ -26,6 +26,7 @@ class SlowInventory:
     def __init__(self) -> None:
         self.vms: dict[str, ObservedVm] = {}
         self.dying: frozenset[str] = frozenset()
+        self.running: set[str] = set()
         self.answered = False
         self.asked: list[bool] = []
         self.may_answer = threading.Event()
@@ -56,7 +57,7 @@ def told() -> threading.Event:
 
 @pytest.fixture
 def observer(inventory: SlowInventory, told: threading.Event) -> Iterator[Observer]:
-    made = Observer(inventory, told.set)  # type: ignore[arg-type]
+    made = Observer(inventory, lambda: inventory.running, told.set)  # type: ignore[arg-type]
     yield made
     inventory.may_answer.set()
     made.close()
@@ -165,3 +166,12 @@ def test_many_hangs_are_one_thread(observer: Observer, inventory: SlowInventory,
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threading.active_count() <= before
+
+
+def test_a_vm_that_libvirt_lists_and_nobody_could_look_at_is_told(observer: Observer, inventory: SlowInventory) -> None:
+    inventory.may_answer.set()
+    inventory.running = {"a", "b"}
+    inventory.vms["a"] = observed("a")
+    assert observer.look(True, LONG).unseen == {"b"}
+    inventory.vms["b"] = observed("b")
+    assert observer.look(True, LONG).unseen == frozenset()

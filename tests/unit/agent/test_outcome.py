@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 from vmqos.agent.backoff import Failure
-from vmqos.agent.outcome import judge
+from vmqos.agent.outcome import borne_out, judge
 from vmqos.agent.placement import Placed, Target
 from vmqos.agent.wish import Wish
-from vmqos.allocation import PromiseState, Verdict
+from vmqos.allocation import DEFAULT_GROUP, Group, Layout, Owner, PromiseState, Verdict
 from vmqos.openstack.extra_specs import CacheRequest
 from vmqos.resctrl.bitmask import CapacityBitmask
 
@@ -49,3 +49,31 @@ def test_a_bad_flavor_is_degraded_and_a_silent_one_is_nothing() -> None:
     assert judge(Wish(problem="hw:cache_ways=two"), None, None, None).state is PromiseState.DEGRADED
     assert judge(Wish(remark="made by hand"), None, None, None).state is PromiseState.NONE
     assert judge(Wish(remark="made by hand"), None, None, None).reason == "made by hand"
+
+
+def layout(**masks: int) -> Layout:
+    owners = {"default": (DEFAULT_GROUP, Owner.DEFAULT), "vm": (VM, Owner.VM), "other": ("other", Owner.FOREIGN)}
+    return Layout(tuple(Group(*owners[name], {0: CapacityBitmask(mask)}) for name, mask in masks.items()))
+
+
+VM = "vmqos.00000000-0000-4000-8000-000000000001"
+OWN = Verdict("u", PromiseState.KEPT, VM, {0: CapacityBitmask(3)})
+
+
+def test_ways_that_nobody_took_meanwhile_are_kept() -> None:
+    assert borne_out(OWN, layout(default=0x7C, vm=3, other=0x4)) is OWN
+
+
+def test_ways_that_somebody_took_meanwhile_degrade_the_promise() -> None:
+    told = borne_out(OWN, layout(default=0x7C, vm=3, other=0x2))
+    assert told.state is PromiseState.DEGRADED and "other" in told.reason and told.masks == OWN.masks
+
+
+def test_ways_on_other_caches_are_nobodys_business() -> None:
+    elsewhere = Group("other", Owner.FOREIGN, {1: CapacityBitmask(3)})
+    assert borne_out(OWN, Layout((*layout(default=0x7C, vm=3).groups, elsewhere))) is OWN
+
+
+def test_a_class_may_share_its_ways() -> None:
+    shared = Verdict("u", PromiseState.KEPT, "vmqos.shared-ways2", {0: CapacityBitmask(3)})
+    assert borne_out(shared, layout(default=0x7F, other=3)) is shared

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from vmqos.agent import resctrl_checks
 from vmqos.agent.finding import Status
-from vmqos.agent.view import ResctrlView
+from vmqos.agent.view import LEFT_LOCKED, ResctrlView
 from vmqos.allocation import Group, Layout, Owner
 from vmqos.conf import loader
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -136,3 +137,12 @@ def test_caches_whose_cpus_are_unknown_are_a_problem(tmp_path: Path) -> None:
 def test_a_mount_that_is_not_there_says_so(tmp_path: Path) -> None:
     found, mounted = resctrl_checks.find_mount(str(tmp_path))
     assert (found.status, mounted) == (Status.PROBLEM, None)
+
+
+def test_ways_that_are_left_locked_are_not_idle_and_take_no_control_group() -> None:
+    now = view({"": 0x7FC})
+    left = Group(LEFT_LOCKED, Owner.FOREIGN, {0: CapacityBitmask(0x3), 1: CapacityBitmask(0x3)}, True, False)
+    now = replace(now, layout=Layout((*now.layout.groups, left)))
+    assert resctrl_checks.default_group(now, control({"": 0x7FC}), loader.load([])).status is Status.OK
+    assert "1 of 4 in use" in resctrl_checks.closids(now, "/sys/fs/resctrl").detail
+    assert "is gone" in resctrl_checks.foreign_groups(now).detail

@@ -49,6 +49,12 @@ def test_the_default_group_gets_back_what_nobody_else_holds(
     assert f"{grown(masks, reserved, sparse):x}" == f"{expected:x}"
 
 
+def test_the_default_group_does_not_ask_for_ways_that_are_left_locked() -> None:
+    locked = {0: CapacityBitmask(0x3)}
+    found = reset.grow_default(groups({"": 0x7F0, VM: 0xC}), l3(), CapacityBitmask(), locked=locked)
+    assert found == {0: CapacityBitmask(0x7FC)}
+
+
 MASKS = st.integers(1, ALL)
 
 

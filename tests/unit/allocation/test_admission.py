@@ -4,7 +4,19 @@ from __future__ import annotations
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import settle
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
-from vmqos.allocation import Policy, Request, WhenFull, class_group, reasons, vm_group
+from vmqos.allocation import (
+    Group,
+    Layout,
+    Owner,
+    Policy,
+    PromiseState,
+    Request,
+    WhenFull,
+    class_group,
+    plan,
+    reasons,
+    vm_group,
+)
 from vmqos.allocation.admission import Admission, admit
 from vmqos.allocation.claims import in_order, read
 from vmqos.allocation.line import Need
@@ -82,3 +94,20 @@ def test_many_who_ask_the_same_get_the_same_answer() -> None:
     assert len(result.served) == 1 and len(result.sharing) == 48
     result = decide(Kernel(machine(11)), *(request(number, 9) for number in range(1, 50)))
     assert len(result.served) == 1 and len(set(result.notes.values())) == 1
+
+
+def test_a_pseudo_locked_group_takes_ways_and_no_closid() -> None:
+    kernel = Kernel(machine(11, closids=2))
+    locked = Group("realtime", Owner.FOREIGN, {0: CapacityBitmask(0x3)}, exclusive=True, holds_closid=False)
+    kernel.masks[""] = {0: 0x7FC}
+    layout = Layout((*kernel.layout().groups, locked))
+    found = plan(kernel.capabilities, layout, [request(1, 7), request(2, 1)], Policy())
+    assert {verdict.uuid: verdict.state for verdict in found.verdicts.values()} == {
+        uuid(1): PromiseState.KEPT,
+        uuid(2): PromiseState.PENDING,
+    }
+    assert not found.verdicts[uuid(1)].masks[0].overlaps(CapacityBitmask(0x3))
+    assert (
+        "realtime"
+        not in plan(kernel.capabilities, layout, [request(1, 1), request(2, 1)], Policy()).verdicts[uuid(2)].reason
+    ), "who holds no CLOSID is not to blame for there being none"

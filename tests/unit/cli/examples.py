@@ -114,6 +114,7 @@ def capabilities() -> Any:
                 "min_bandwidth": 10,
                 "bandwidth_gran": 10,
                 "delay_linear": True,
+                "unit": "percent",
                 "cache_ids": [0, 1],
             }
         },

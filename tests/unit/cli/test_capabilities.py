@@ -4,6 +4,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.unit.cli import examples
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_agent import FakeAgent
@@ -17,7 +19,7 @@ def test_a_table_tells_what_info_says(agent: FakeAgent, run: Run) -> None:
         "11 ways (mask 7ff) on caches 0, 1, 16 CLOSIDs",
         "a mask has 1 way or more, without gaps",
         "2 of them (mask 600) are filled by I/O devices too",
-        "memory bandwidth from 10 in steps of 10",
+        "memory bandwidth from 10 % in steps of 10 %",
         "192 (RMIDs)",
         "llc_occupancy",
         "96 KiB",
@@ -36,6 +38,26 @@ def test_amd_masks_may_be_empty_and_sparse() -> None:
     assert "a mask has 0 ways or more, gaps allowed" in fields["L3"]
     assert "on cache 3," in fields["L3"]
     assert "I/O" not in fields["L3"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"unit": "MBps"}, "memory bandwidth in MB/s (mba_MBps), which the kernel keeps by steps of 10 %"),
+        ({"unit": "1/8 GB/s", "min_bandwidth": 0, "bandwidth_gran": 1}, "from 0 in steps of 1; 1 is 1/8 GB/s"),
+        ({"unit": "furlongs"}, "memory bandwidth from 10 in steps of 10\n"),
+    ],
+)
+def test_a_bandwidth_is_told_with_its_unit(changed: dict[str, Any], words: str) -> None:
+    found: dict[str, Any] = examples.capabilities()
+    found["bandwidths"]["MB"] |= changed
+    assert words in capabilities.describe(found)["MB"]
+
+
+def test_an_agent_that_tells_no_unit_is_understood() -> None:
+    found: dict[str, Any] = examples.capabilities()
+    del found["bandwidths"]["MB"]["unit"]
+    assert "memory bandwidth from 10 in steps of 10\n" in capabilities.describe(found)["MB"]
 
 
 def test_a_host_without_counters_says_so() -> None:

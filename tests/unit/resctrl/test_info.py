@@ -5,7 +5,7 @@ import pytest
 
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.bitmask import CapacityBitmask
-from vmqos.resctrl.capabilities import BandwidthResource, CacheResource, Monitoring
+from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit, CacheResource, Monitoring
 from vmqos.resctrl.filesystem import Filesystem
 from vmqos.resctrl.info import read_capabilities
 
@@ -67,6 +67,7 @@ def test_an_amd_server_is_understood(machine):
     assert found.l3.cache_ids == (0, 1, 2)
     assert set(found.bandwidths) == {"MB", "SMBA"}
     assert not found.bandwidths["MB"].delay_linear
+    assert {bandwidth.unit for bandwidth in found.bandwidths.values()} == {BandwidthUnit.EIGHTH_GBPS}
     assert found.monitoring.events == ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
 
 

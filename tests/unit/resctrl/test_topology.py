@@ -107,3 +107,8 @@ def test_a_list_of_cpus_reads_as_the_kernel_means_it(text, cpus):
 def test_no_list_of_cpus_is_refused(text):
     with pytest.raises(ValueError, match="invalid literal"):
         topology.parse_cpu_list(text)
+
+
+def test_the_cpus_that_are_online_are_told_as_the_kernel_writes_them(two_sockets, tmp_path):
+    assert topology.online_cpus(str(two_sockets)) == "0-3"
+    assert topology.online_cpus(str(tmp_path / "nowhere")) == ""

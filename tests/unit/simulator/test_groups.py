@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.unit.simulator.table import Bench, small
+from vmqos.simulator.kernel import LINUX_6_12, LINUX_7_2, Kernel
 from vmqos.simulator.profiles import PROFILES
 from vmqos.simulator.tree import Caller
 
@@ -67,6 +69,18 @@ def test_the_smallest_num_closids_counts() -> None:
     assert bench.status == "Out of CLOSIDs\n"
     bench.machine.rmdir("c3")
     bench.mkdir("again")
+
+
+@pytest.mark.parametrize(("kernel", "mask"), [(LINUX_6_12, "f"), (LINUX_7_2, "7fcf")])
+def test_only_the_newer_kernel_starts_a_group_with_a_mask_that_has_a_gap(kernel: Kernel, mask: str) -> None:
+    bench = Bench(replace(NEWER, kernel=kernel, l2=None))
+    bench.write("schemata", "L3:0=3;1=3\n")
+    bench.mkdir("g")
+    bench.write("g/schemata", "L3:0=30;1=30\n")
+    bench.write("g/mode", "exclusive\n")
+    bench.mkdir("h")
+    shown = bench.read("h/schemata").partition("L3:")[2].split(";")[0]
+    assert int(shown.removeprefix("0="), 16) == int(mask, 16)
 
 
 def test_rmids_run_out_for_both_kinds_of_groups() -> None:

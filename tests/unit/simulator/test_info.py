@@ -49,6 +49,16 @@ def test_a_file_shows_what_the_profile_says(profile: str, path: str, content: st
     assert Bench(profile).read(f"info/{path}") == content
 
 
+@pytest.mark.parametrize(
+    ("mode", "status"), [("mbm_event", "mbm_event mode is not supported\n"), ("x", "Unsupported assign mode\n")]
+)
+def test_another_mode_of_assignment_is_refused(mode: str, status: str) -> None:
+    bench = Bench("sapphire-rapids")
+    with pytest.raises(OSError):
+        bench.write("info/L3_MON/mbm_assign_mode", f"{mode}\n")
+    assert bench.status == status
+
+
 def test_cdp_halves_the_classes() -> None:
     assert Bench("cascade-lake", "cdp").read("info/L3CODE/num_closids") == "8\n"
 

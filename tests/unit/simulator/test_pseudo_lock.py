@@ -47,6 +47,20 @@ def test_setting_up_can_be_given_up(bench: Bench) -> None:
     assert bench.read("pl/schemata").endswith("L3:0=fffff;1=fffff\n")
 
 
+def test_a_group_removed_while_it_is_set_up_gives_its_class_back(bench: Bench) -> None:
+    bench.machine.rmdir("pl")
+    for number in range(15):
+        bench.mkdir(f"g{number}")
+    assert bench.read("g0/schemata").endswith("L3:0=fffff;1=fffff\n")
+
+
+def test_umount_unlocks(bench: Bench) -> None:
+    bench.write("pl/schemata", "L3:0=3\n")
+    bench.machine.unmount()
+    bench.machine.mount()
+    bench.write("schemata", "L3:0=3\n")
+
+
 def test_a_locked_region_is_nobodys(bench: Bench) -> None:
     bench.write("pl/schemata", "L3:0=3;1=3\n")
     assert (bench.read("pl/mode"), bench.read("pl/schemata")) == ("pseudo-locked\n", "L3:0=3\n")

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many instructions a process executes, in the kernel and out of it: a figure that no other load disturbs.
+
+In the kernel lab the bandwidth counters of resctrl count what the emulated CPUs execute, :data:`BYTES` an instruction
+(``tests/kernel/plugin``); so a process in a monitoring group of its own is a process whose instructions are counted.
+"""
+
+from __future__ import annotations
+
+import time
+
+from tests.benchmarks.support import Action
+from vmqos.resctrl import exceptions, groups, tasks
+from vmqos.resctrl.filesystem import Filesystem
+
+BYTES = 8
+"""The plugin's default for ``bytes``, with ``traffic=insn``."""
+
+
+class Counter:
+    """Counts the instructions of the processes in one monitoring group.
+
+    The counters advance in steps of 8192 instructions for each cache, so count many actions together.
+    """
+
+    def __init__(self, filesystem: Filesystem, name: str) -> None:
+        self._filesystem = filesystem
+        self._name = f"bench-{name}"
+        self._group = groups.monitoring_directory("", self._name)
+        self._make()
+        caches = filesystem.directories(self._group, "mon_data")
+        self._files = [f"{self._group}/mon_data/{cache}/mbm_total_bytes" for cache in caches]
+
+    def _make(self) -> None:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                return groups.create_monitoring_group(self._filesystem, "", self._name)
+            except exceptions.RmidsInLimbo:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    def watch(self, pid: int) -> None:
+        """Count what this process executes from now on."""
+        tasks.move(self._filesystem, self._group, {pid})
+
+    def enter(self) -> None:
+        """Count what the calling process executes from now on."""
+        self._filesystem.write(f"{self._group}/tasks", "0")
+
+    def read(self) -> int:
+        """The instructions so far."""
+        return sum(int(self._filesystem.read(path)) for path in self._files) // BYTES
+
+    def of(self, action: Action, rest: Action, times: int) -> float:
+        """How many one action takes, on average, less what the rest takes that goes with it."""
+        return (self._between(action, times) - self._between(rest, times)) / times
+
+    def _between(self, action: Action, times: int) -> int:
+        before = self.read()
+        for _ in range(times):
+            action()
+        return self.read() - before
+
+    def close(self) -> None:
+        """Remove the group."""
+        groups.remove_monitoring_group(self._filesystem, "", self._name)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Those we are compared with: a C program that makes the system calls and nothing else, and Intel's pqos."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+from tests.benchmarks.instructions import Counter
+from tests.benchmarks.support import Sample, compiled
+from vmqos.resctrl.filesystem import Filesystem
+
+LONGEST_WRITE = 4095
+COS = "COS"
+"""pqos knows groups of that name with a number behind it, and makes as many as there can be."""
+
+
+class SystemCalls:
+    """``system_calls.c``, waiting to be told; each queue is one action."""
+
+    def __init__(self, process: subprocess.Popen[str], queues: int) -> None:
+        self._process = process
+        self._queues = queues
+
+    @property
+    def pid(self) -> int:
+        """The program's PID."""
+        return self._process.pid
+
+    def go(self, queue: int) -> Sample:
+        """Make the calls of one queue."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(f"go {queue}\n")
+        self._process.stdin.flush()
+        wall, cpu = map(int, self._process.stdout.readline().split())
+        return Sample(wall / 1e6, cpu / 1e6)
+
+    def rest(self) -> Sample:
+        """What :meth:`go` costs besides the calls."""
+        return self.go(self._queues)
+
+
+def moving(path: str, tids: Iterable[int]) -> list[str]:
+    """The calls that move tasks into the group whose ``tasks`` file this is: comma-joined, as few writes as can be."""
+    calls, text = [f"open {path}"], ""
+    for word in map(str, sorted(tids)):
+        if len(text) + len(word) + 2 > LONGEST_WRITE:
+            calls.append(f"write {text}")
+            text = ""
+        text = f"{text},{word}" if text else word
+    return [*calls, f"write {text}", "close"]
+
+
+def writing(path: str, line: str) -> list[str]:
+    """The calls that write one line to a file."""
+    return [f"open {path}", f"write {line}", "close"]
+
+
+def reading(paths: Iterable[str]) -> list[str]:
+    """The calls that read some files to their ends."""
+    return [f"read {path}" for path in paths]
+
+
+def keeping(paths: Iterable[str]) -> list[str]:
+    """The calls that read some files that stay open."""
+    return [f"pread {path}" for path in paths]
+
+
+@contextlib.contextmanager
+def system_calls(*queues: Sequence[str]) -> Iterator[SystemCalls]:
+    """Run the C program with these actions."""
+    with compiled("system_calls") as program:
+        process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert process.stdin is not None
+        try:
+            for number, calls in enumerate(queues):
+                process.stdin.write("".join(f"{line}\n" for line in (f"queue {number}", *calls)))
+            yield SystemCalls(process, len(queues))
+        finally:
+            process.stdin.close()
+            process.wait()
+
+
+def pqos_is_there() -> bool:
+    """Whether pqos is installed."""
+    return shutil.which("pqos") is not None
+
+
+class Pqos:
+    """``pqos --iface=os``, a process for each action, as its users run it.
+
+    :param counter: of the instructions that it executes.
+    """
+
+    def __init__(self, counter: Counter | None) -> None:
+        self._counter = counter
+
+    def run(self, *arguments: str) -> Sample:
+        """Run it once.
+
+        :raises RuntimeError: if it fails, with what it said.
+        """
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            ["pqos", "--iface=os", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=self._counter.enter if self._counter else None,
+        )
+        assert process.stdout is not None
+        said = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        wall = (time.perf_counter() - began) * 1e3
+        if process.returncode:
+            raise RuntimeError(f"pqos {' '.join(arguments)[:80]}: {said.decode(errors='replace')[-500:]}")
+        return Sample(wall, (usage.ru_utime + usage.ru_stime) * 1e3)
+
+    def start(self) -> Sample:
+        """The least that it can be asked for: what the machine can do."""
+        return self.run("--display")
+
+
+@contextlib.contextmanager
+def groups_of_pqos(filesystem: Filesystem, pqos: Pqos) -> Iterator[list[str]]:
+    """Control groups that pqos knows, so that all act on the same: it takes every CLOSID that is free."""
+    pqos.start()
+    try:
+        yield [name for name in filesystem.directories() if name.startswith(COS)]
+    finally:
+        for name in filesystem.directories():
+            if name.startswith(COS):
+                filesystem.rmdir(name)

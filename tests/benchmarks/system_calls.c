@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * system_calls: the limit of what any client can reach. It is told beforehand which system calls to make, and makes
+ * them, and nothing else, when told to go. Lines on standard input:
+ *
+ *   queue N       what follows is for queue N (0 to 7)
+ *   open PATH     open a file for writing
+ *   write TEXT    write a line to it
+ *   close         close it
+ *   read PATH     open a file, read it to its end, close it
+ *   pread PATH    read the first bytes of a file that was opened when this line came, and stays open
+ *   go N          make the calls of queue N; prints the nanoseconds they took, on the clock and of CPU time
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define QUEUES 8
+#define LINE 8192
+
+enum kind { OPEN, WRITE, CLOSE, READ, PREAD };
+
+struct call {
+	enum kind kind;
+	char *text;
+	size_t size;
+	int file;
+};
+
+static struct queue {
+	struct call *calls;
+	size_t count;
+} queues[QUEUES];
+
+static void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static void add(struct queue *queue, enum kind kind, const char *text)
+{
+	struct call *call;
+
+	queue->calls = realloc(queue->calls, (queue->count + 1) * sizeof(*queue->calls));
+	call = &queue->calls[queue->count++];
+	call->kind = kind;
+	call->text = strdup(text);
+	if (kind != WRITE)
+		call->text[strcspn(call->text, "\n")] = '\0';
+	call->size = strlen(call->text);
+	if (kind == PREAD) {
+		call->file = open(call->text, O_RDONLY | O_CLOEXEC);
+		if (call->file < 0)
+			die(call->text);
+	}
+}
+
+static void read_file(const char *path)
+{
+	static char buffer[65536];
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got;
+
+	if (file < 0)
+		die(path);
+	while ((got = read(file, buffer, sizeof(buffer))) > 0)
+		;
+	if (got < 0)
+		die(path);
+	close(file);
+}
+
+static void make(const struct queue *queue)
+{
+	char bytes[64];
+	int file = -1;
+
+	for (const struct call *call = queue->calls; call < queue->calls + queue->count; call++)
+		switch (call->kind) {
+		case OPEN:
+			file = open(call->text, O_WRONLY | O_CLOEXEC);
+			if (file < 0)
+				die(call->text);
+			break;
+		case WRITE:
+			if (write(file, call->text, call->size) != (ssize_t)call->size)
+				die("write");
+			break;
+		case CLOSE:
+			close(file);
+			break;
+		case READ:
+			read_file(call->text);
+			break;
+		case PREAD:
+			if (pread(call->file, bytes, sizeof(bytes), 0) <= 0)
+				die(call->text);
+			break;
+		}
+}
+
+static long nanoseconds(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * 1000000000L + now.tv_nsec;
+}
+
+static void go(const struct queue *queue)
+{
+	long wall = nanoseconds(CLOCK_MONOTONIC), cpu = nanoseconds(CLOCK_PROCESS_CPUTIME_ID);
+
+	make(queue);
+	cpu = nanoseconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+	wall = nanoseconds(CLOCK_MONOTONIC) - wall;
+	printf("%ld %ld\n", wall, cpu);
+	fflush(stdout);
+}
+
+int main(void)
+{
+	static char line[LINE];
+	struct queue *queue = queues;
+
+	while (fgets(line, sizeof(line), stdin)) {
+		if (!strncmp(line, "queue ", 6))
+			queue = &queues[atoi(line + 6) % QUEUES];
+		else if (!strncmp(line, "open ", 5))
+			add(queue, OPEN, line + 5);
+		else if (!strncmp(line, "write ", 6))
+			add(queue, WRITE, line + 6);
+		else if (!strncmp(line, "close", 5))
+			add(queue, CLOSE, "");
+		else if (!strncmp(line, "read ", 5))
+			add(queue, READ, line + 5);
+		else if (!strncmp(line, "pread ", 6))
+			add(queue, PREAD, line + 6);
+		else if (!strncmp(line, "go ", 3))
+			go(&queues[atoi(line + 3) % QUEUES]);
+	}
+	return 0;
+}

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the cases: a resctrl of a machine, on the simulator or, in the lab's guest, on a kernel.
+
+Every operation of a case is recorded; what both targets answered is compared at the end (``test_alike.py``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.conformance.comparison import RECORDING, Recordings
+from tests.conformance.counts import Counting
+from tests.conformance.items import GUEST, Where, generate, in_order, without_place
+from tests.conformance.machines import SIMULATOR
+from tests.conformance.resctrl import Resctrl
+from tests.conformance.target import Target
+
+_RECORDINGS = pytest.StashKey[Recordings]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(*functions): what a case needs of a machine (tests.conformance.needs)")
+    if os.environ.get(GUEST) is not None:
+        return
+    config.stash[_RECORDINGS] = Recordings()
+    config.pluginmanager.register(config.stash[_RECORDINGS])
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Counting(config))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    generate(metafunc)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    nothing_to_try = set(without_place(items))
+    items[:] = [item for item in items if item not in nothing_to_try]
+    in_order(items)
+
+
+@pytest.fixture(scope="session")
+def recordings(pytestconfig: pytest.Config) -> Recordings:
+    """What was recorded so far in this process."""
+    return pytestconfig.stash[_RECORDINGS]
+
+
+@pytest.fixture(scope="session")
+def targets() -> Iterator[Callable[[Where], Target]]:
+    """The machine of a place; it lasts for the session."""
+    made: dict[Where, Target] = {}
+
+    def target(where: Where) -> Target:
+        if where not in made:
+            made[where] = _make(where)
+        return made[where]
+
+    yield target
+    for one in made.values():
+        one.close()
+
+
+@pytest.fixture
+def bare(request: pytest.FixtureRequest, where: Where, targets: Callable[[Where], Target]) -> Iterator[Resctrl]:
+    """A resctrl that is not mounted; the case mounts it, if it likes."""
+    resctrl = Resctrl(targets(where), where.pair.profile)
+    try:
+        yield resctrl
+        resctrl.clean_up()
+    finally:
+        resctrl.end_tasks()
+        request.node.user_properties.append((RECORDING, [one.as_json() for one in resctrl.recording]))
+
+
+@pytest.fixture
+def rdt(bare: Resctrl) -> Resctrl:
+    """A resctrl that is mounted without options."""
+    assert bare.mount() is None
+    return bare
+
+
+def _make(where: Where) -> Target:
+    if where.target == SIMULATOR:
+        from tests.conformance.simulator_target import SimulatorTarget
+
+        return SimulatorTarget(where.pair.profile)
+    if os.environ.get(GUEST) is None:
+        raise RuntimeError("this runs inside the lab's guest; is the lab's plugin loaded?")
+    from tests.conformance.kernel_target import KernelTarget
+
+    return KernelTarget()

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulator, on this host, through FUSE: a machine in a process of its own that lasts over many mounts."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.functional.replay.processes import ROOT, machine_server
+from vmqos.simulator.profiles import Profile
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PATIENCE = 20.0
+SOURCE = "VMQOS_CONFORMANCE_SIMULATOR"
+"""The environment variable that names the folder whose ``vmqos`` is the simulator; this checkout's if it is not set."""
+
+
+class SimulatorTarget:
+    """``python -m vmqos.simulator`` but for the CPUs, which are the profile's, and the clock, which stands still."""
+
+    def __init__(self, profile: Profile) -> None:
+        if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+            raise RuntimeError("the simulator's mount needs root and /dev/fuse ('modprobe fuse')")
+        self.root = tempfile.mkdtemp(prefix="vmqos-conformance-")
+        os.chmod(self.root, 0o755)
+        self._server = machine_server(profile, Path(os.environ.get(SOURCE, ROOT)))
+        self._mounted = False
+
+    def mount(self, options: str) -> str | None:
+        """See :meth:`.Target.mount`."""
+        # What a case finds must not depend on the cases before it, and nobody waits here.
+        self.let_limbo_pass()
+        _, failed = self._server.call("mount", self.root, options)
+        if failed is None:
+            _wait(lambda: os.path.ismount(self.root), f"the simulator at {self.root}")
+            self._mounted = True
+        return failed
+
+    def umount(self) -> str | None:
+        """See :meth:`.Target.umount`."""
+        if _LIBC.umount2(self.root.encode(), 0):
+            return errno.errorcode[ctypes.get_errno()]
+        self._mounted = False
+        _wait(lambda: not self._server.do("is_mounted"), "the simulator's umount")
+        return None
+
+    def registers(self, wanted: Sequence[tuple[int, int]]) -> list[int | str]:
+        """See :meth:`.Target.registers`."""
+        found: list[int | str] = self._server.do("registers", list(wanted))
+        return found
+
+    def let_limbo_pass(self) -> None:
+        """Time stands still here: they are let go."""
+        self._server.do("leave_limbo", None)
+
+    def close(self) -> None:
+        """End the process, its mount and the mount point."""
+        if self._mounted:
+            _LIBC.umount2(self.root.encode(), 2)
+        self._server.end()
+        os.rmdir(self.root)
+
+
+def _wait(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {_PATIENCE} s for {what}")
+        time.sleep(0.001)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulator of a machine on which things happen when a test says so: ``PROFILE MOUNTPOINT SYSFS LOG``.
+
+Each line on standard input is carried out and then repeated on standard output:
+
+* ``online 1`` and ``offline 1`` switch a CPU of the machine (the host's own stay as they are);
+* ``open NAME`` opens the device of a pseudo-locked group, ``close 0`` closes the devices of cache 0.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from tools.lab.simulator import Simulator
+from tools.lab.workspace import CHECKOUT, Workspace
+from vmqos.simulator import record
+from vmqos.simulator import sysfs as sysfs_files
+from vmqos.simulator.machine import Machine
+from vmqos.simulator.procfs import ProcFs
+from vmqos.simulator.profiles import PROFILES, Profile
+from vmqos.simulator.service import _host_cpus, mount
+
+Steer = Callable[[str], None]
+"""Gives one command and waits until it is carried out."""
+
+
+@contextmanager
+def steered(simulator: Simulator, workspace: Workspace, profile: str) -> Iterator[Steer]:
+    """Replaces the simulator by one that can be steered, as long as the block runs."""
+    simulator.stop()
+    command = [sys.executable, "-m", "tests.functional.agent.steered_simulator", profile]
+    command += map(str, (simulator.root, simulator.sysfs, simulator.log))
+    machine = subprocess.Popen(
+        command, cwd=CHECKOUT, start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert machine.stdin is not None and machine.stdout is not None
+    workspace.record_process(machine.pid)
+    while not os.path.ismount(simulator.root):
+        assert machine.poll() is None, "the simulator ended"
+        time.sleep(0.02)
+
+    def steer(text: str) -> None:
+        assert machine.stdin is not None and machine.stdout is not None
+        machine.stdin.write(f"{text}\n")
+        machine.stdin.flush()
+        assert machine.stdout.readline() == f"{text}\n"
+
+    yield steer
+    subprocess.run(["umount", str(simulator.root)], check=True)
+    machine.communicate(timeout=10)
+    workspace.forget_process(machine.pid)
+
+
+class Steering:
+    """Carries the commands out."""
+
+    def __init__(self, profile: Profile, sysfs: str) -> None:
+        self._topology = profile.topology.fitted(_host_cpus())
+        self._sysfs = sysfs
+        self.machine = Machine(replace(profile, topology=self._topology), ProcFs())
+        self.machine.mount("")
+        sysfs_files.write(sysfs, self._topology)
+
+    def run(self) -> None:
+        """Read commands until there are no more; one that fails is answered by what went wrong."""
+        for line in sys.stdin:
+            verb, argument = line.split()
+            try:
+                getattr(self, verb)(argument)
+            except Exception as error:
+                line = f"{error!r}\n"
+            print(line, end="", flush=True)
+
+    def online(self, cpu: str) -> None:
+        sysfs_files.write(self._sysfs, self._topology)
+        self.machine.set_online(int(cpu), True)
+
+    def offline(self, cpu: str) -> None:
+        shutil.rmtree(Path(self._sysfs) / f"cpu{cpu}" / "cache")
+        self.machine.set_online(int(cpu), False)
+
+    def open(self, name: str) -> None:
+        (region,) = (group.region for group in self.machine.mounted.groups if group.directory.name == name)
+        assert region is not None
+        region.device_open = True
+
+    def close(self, cache: str) -> None:
+        with self.machine.lock:
+            for resource in self.machine.hardware.resources:
+                for domain in resource.domains:
+                    if domain.id == int(cache):
+                        domain.region = None
+
+
+def main(profile: str, mountpoint: str, sysfs: str, log: str) -> None:
+    """Serve until it is unmounted."""
+    steering = Steering(PROFILES[profile], sysfs)
+    threading.Thread(target=steering.run, daemon=True).start()
+    with open(log, "a", encoding="utf-8") as file:
+        mount(steering.machine, mountpoint, record.to_file(file))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The functional tests' fixtures with the kernel's own resctrl, and its word on every promise.
+
+Of ``tests/functional`` the tests themselves are taken, and the fixtures that need no change. What is different here:
+``resctrl`` is the kernel's; VMs are used again, and agents start from a process that has its imports, for an emulated
+CPU is slow; and wherever a test waits for a VM's promise being kept, and at its end, the kernel is asked, and pqos.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.agent.conftest import WaitForVm, tree, wait_until_told
+from tests.functional.conftest import NOTHING_ASKED, MakeAgent, MakeVm, WaitFor
+from tests.kernel.agent import eyes, groups, pqos
+from tests.kernel.agent.groups import ControlGroup
+from tests.kernel.agent.kernel_resctrl import ROOT, KernelResctrl
+from tests.kernel.agent.pool import VmPool
+from tests.kernel.agent.registers import L3Registers
+from tests.kernel.agent.witness import Step, Witness
+from tools.lab.agent import Agent, Options
+from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.program import Preloaded
+from tools.lab.vms import RunningVm
+from tools.lab.workspace import Workspace
+
+QUICK: Options = {"agent": {"audit_interval": 0.5, "full_audit_interval": 5.0, "retry_delay_min": 0.2}}
+KEPT = ("kept", "none")
+"""What the agent says of VMs with which all is well."""
+
+PATIENCE = 6
+"""How many times as long as elsewhere a test waits here."""
+
+POLL_INTERVAL = 0.25
+
+KVM = Path("/dev/kvm")
+"""There only if the module takes the CPU; then it works."""
+
+MODULES = ("kvm-amd", "tun", "vhost-vsock")
+"""What a host with VMs has loaded."""
+
+
+@pytest.fixture(scope="session")
+def workspace() -> Iterator[Workspace]:
+    """The directory that everything is in."""
+    for module in MODULES:
+        # Where a CPU has no SVM, kvm-amd can't be loaded, and VMs are emulated.
+        subprocess.run(["modprobe", "--quiet", module], check=False)
+    # libvirt's mounts follow ours, as on a host with systemd.
+    subprocess.run(["mount", "--make-rshared", "/"], check=True)
+    with Workspace() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def _session_libvirt(workspace: Workspace) -> Iterator[PrivateLibvirt]:
+    daemon = PrivateLibvirt(workspace)
+    daemon.start()
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture(scope="session")
+def _pool(_session_libvirt: PrivateLibvirt) -> VmPool:
+    return VmPool(_session_libvirt)
+
+
+@pytest.fixture(scope="session")
+def preloaded() -> Preloaded:
+    """Starts agents."""
+    return Preloaded(["vmqos.agent.main"])
+
+
+@pytest.fixture(scope="session")
+def registers() -> L3Registers:
+    """The registers of the L3 masks."""
+    return L3Registers.open()
+
+
+@pytest.fixture(scope="session")
+def _session_witness() -> Witness:
+    return Witness()
+
+
+@pytest.fixture
+def witness(_session_witness: Witness, registers: L3Registers, pool: VmPool) -> Iterator[Witness]:
+    """Looks at the registers before each write: no exclusive VM's ways may be anybody else's, at no moment."""
+    _session_witness.steps.clear()
+    _session_witness.written.clear()
+    _session_witness.failures.clear()
+
+    def promised(group: ControlGroup) -> bool:
+        return any(eyes.promise_to(vm).control_group == group.name for vm in pool.taken if vm.uuid in group.name)
+
+    def look(step: Step) -> None:
+        broken = list(groups.broken_promises(groups.read(ROOT, registers), promised))
+        assert not broken, f"before the write to {step.path}: {broken}"
+
+    _session_witness.look = look
+    yield _session_witness
+    _session_witness.look = None
+    assert not _session_witness.failures
+
+
+@pytest.fixture
+def resctrl(witness: Witness) -> Iterator[KernelResctrl]:
+    """The kernel's resctrl, freshly mounted."""
+    mounted = KernelResctrl(witness)
+    mounted.start()
+    yield mounted
+    mounted.stop()
+
+
+@pytest.fixture
+def libvirt_host(_session_libvirt: PrivateLibvirt) -> Iterator[PrivateLibvirt]:
+    """The private libvirtd, running; a test may stop, kill and restart it."""
+    yield _session_libvirt
+    if _session_libvirt.pid is None:
+        _session_libvirt.start()
+
+
+@pytest.fixture
+def pool(_pool: VmPool, libvirt_host: PrivateLibvirt) -> Iterator[VmPool]:
+    """Where the test's VMs come from."""
+    yield _pool
+    if libvirt_host.pid is None:
+        libvirt_host.start()
+    _pool.give_back()
+
+
+@pytest.fixture
+def virt_type(request: pytest.FixtureRequest) -> str:
+    """KVM where the guest's CPU has it; of an indirect parameter ``emulated``, software emulation."""
+    return "kvm" if KVM.exists() and getattr(request, "param", "") != "emulated" else "qemu"
+
+
+@pytest.fixture
+def make_vm(pool: VmPool, virt_type: str) -> MakeVm:
+    """See :class:`tests.functional.conftest.MakeVm`."""
+
+    def make(extra_specs: Mapping[str, str] | None = NOTHING_ASKED, **fields: Any) -> RunningVm:
+        return pool.take(extra_specs, **{"virt_type": virt_type, **fields})
+
+    return make
+
+
+@pytest.fixture
+def running_agents() -> list[Agent]:
+    """The agents that the test has made, running or not."""
+    return []
+
+
+@pytest.fixture
+def make_agent(
+    workspace: Workspace,
+    libvirt_host: PrivateLibvirt,
+    resctrl: KernelResctrl,
+    preloaded: Preloaded,
+    running_agents: list[Agent],
+) -> Iterator[MakeAgent]:
+    """See :class:`tests.functional.conftest.MakeAgent`."""
+
+    def make(options: Options | None = None, name: str = "agent") -> Agent:
+        agent = Agent(
+            workspace,
+            resctrl=resctrl.root,
+            sysfs=resctrl.sysfs,
+            uri=libvirt_host.uri,
+            run_dir=libvirt_host.run_dir,
+            options=QUICK,
+            name=f"{name}-{len(list(workspace.path.glob('*.conf')))}",
+            launch=preloaded,
+        )
+        agent.configure(options or {})
+        running_agents.append(agent)
+        return agent
+
+    yield make
+    for agent in running_agents:
+        agent.kill()
+        if agent.log.exists():
+            # pytest shows it with a test that failed.
+            print(f"--- {agent.log.name}\n{agent.log.read_text(errors='replace')[-8000:]}")
+
+
+@pytest.fixture
+def agent(make_agent: MakeAgent) -> Agent:
+    """A running agent with quick audits."""
+    started = make_agent()
+    started.start()
+    return started
+
+
+@pytest.fixture
+def wait_for() -> WaitFor:
+    """See :class:`tests.functional.conftest.WaitFor`."""
+
+    def wait(condition: Callable[[], bool], what: str, timeout: float = 20.0) -> None:
+        def quietly() -> bool:
+            try:
+                return condition()
+            except (OSError, RuntimeError):
+                return False
+
+        # Each look costs an emulated CPU more than it is worth to know a moment earlier.
+        deadline = time.monotonic() + timeout * PATIENCE
+        while not quietly():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{what}: not within {timeout * PATIENCE:.0f} s")
+            time.sleep(POLL_INTERVAL)
+
+    return wait
+
+
+@pytest.fixture
+def wait_for_vm(agent: Agent, wait_for: WaitFor, resctrl: KernelResctrl, registers: L3Registers) -> WaitForVm:
+    """See :func:`tests.functional.agent.conftest.wait_for_vm`; what is kept is kept in the kernel's eyes, too."""
+
+    def wait(vm: RunningVm, state: str, **expected: object) -> dict[str, Any]:
+        told = wait_until_told(agent, wait_for, vm, state, **expected)
+        if state in KEPT:
+            assert not list(eyes.faults(resctrl.root, registers, vm))
+        return told
+
+    return wait
+
+
+@pytest.fixture(autouse=True)
+def last_word(
+    pool: VmPool,
+    resctrl: KernelResctrl,
+    registers: L3Registers,
+    make_agent: MakeAgent,
+    running_agents: list[Agent],
+    libvirt_host: PrivateLibvirt,
+    wait_for: WaitFor,
+) -> Iterator[None]:
+    """At a test's end the kernel and pqos are asked about every VM of which a running agent says that all is well."""
+    yield
+    if not os.path.ismount(resctrl.root):
+        return
+    if libvirt_host.pid is None:
+        libvirt_host.start()
+    for agent in running_agents:
+        if agent.pid is None:
+            continue
+        told = {vm["uuid"]: vm["state"] for vm in agent.get("/v1/vms")["vms"]}
+        for vm in pool.taken:
+            if told.get(vm.uuid) in KEPT:
+                assert not list(eyes.faults(resctrl.root, registers, vm))
+    names = groups.names(resctrl.root)
+    shown = pqos.show(resctrl.root, names)
+    for name in ("", *names):
+        assert shown[name].masks == registers.masks(groups.closid(resctrl.root, name)), f"pqos on {name or '/'}"
+        if name:
+            tasks = frozenset(map(int, (resctrl.root / name / "tasks").read_text().split()))
+            assert shown[name].tasks == tasks, f"pqos on {name}"
+
+
+__all__ = ["tree"]

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Control groups as the hardware has them, and which of them must not meet."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.kernel.agent.registers import L3Registers
+
+OURS = "vmqos."
+CLASS = "vmqos.shared-"
+
+
+@dataclass(frozen=True, slots=True)
+class ControlGroup:
+    """One control group.
+
+    :ivar name: empty for the default group.
+    :ivar masks: by cache id, from the registers.
+    :ivar guarded: whether the kernel itself keeps others out (mode ``exclusive``).
+    :ivar caches: the ids of the caches that its tasks can run on; not looked for in the default group.
+    """
+
+    name: str
+    masks: Mapping[int, int]
+    guarded: bool
+    caches: frozenset[int]
+
+    @property
+    def of_exclusive_vm(self) -> bool:
+        """Whether it is the group of a VM with exclusive ways."""
+        return self.name.startswith(OURS) and not self.name.startswith(CLASS)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether somebody else made it."""
+        return bool(self.name) and not self.name.startswith(OURS)
+
+
+def read(root: Path, registers: L3Registers) -> list[ControlGroup]:
+    """All control groups; one that is removed meanwhile is left out.
+
+    :param root: resctrl, mounted with the option ``debug``, which tells CLOSIDs.
+    """
+    return [found for name in ("", *names(root)) if (found := _read(root, name, registers)) is not None]
+
+
+def names(root: Path) -> list[str]:
+    """The control groups but the default one."""
+    return sorted(name for name in os.listdir(root) if (root / name / "ctrl_hw_id").exists())
+
+
+def closid(root: Path, name: str) -> int:
+    """The CLOSID of a control group."""
+    return int((root / name / "ctrl_hw_id").read_text())
+
+
+def _read(root: Path, name: str, registers: L3Registers) -> ControlGroup | None:
+    group = root / name
+    try:
+        return ControlGroup(
+            name,
+            registers.masks(closid(root, name)),
+            guarded=(group / "mode").read_text().strip() == "exclusive",
+            caches=registers.caches_of(_cpus(group / "tasks")) if name else frozenset(),
+        )
+    except (FileNotFoundError, OSError):
+        return None
+
+
+def _cpus(tasks: Path) -> Iterator[int]:
+    """The CPUs that these tasks can run on."""
+    for tid in tasks.read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            yield from os.sched_getaffinity(int(tid))
+
+
+def broken_promises(groups: Iterable[ControlGroup], promised: Callable[[ControlGroup], bool]) -> Iterator[str]:
+    """Where somebody else can fill a way of an exclusive VM, on a cache that it runs on.
+
+    A foreign group that somebody put in the way of a VM that the kernel does not guard is for the agent to react to,
+    and no step of the agent's.
+
+    :param promised: whether the VM of a group still wants its ways for itself; asked only where it has not.
+    """
+    everybody = list(groups)
+    for own in everybody:
+        for other in everybody:
+            if other is own or not own.of_exclusive_vm or (other.foreign and not own.guarded):
+                continue
+            for cache in own.caches:
+                both = own.masks[cache] & other.masks[cache]
+                if both and promised(own):
+                    yield f"ways {both:x} of cache {cache}: {own.name} and {other.name or '/'}"

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that run in a guest, as items of the pytest outside.
+
+An item is not run but waited for: the first one of a machine and kernel boots a guest that runs all of them, and each
+item logs the reports that come in for it as its own. So ``-k``, ``-x``, ``--collect-only``, ``--durations`` and JUnit
+files work as ever, and pytest-xdist needs no more than ``--dist loadgroup``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from tests.kernel.lab import machines
+from tests.kernel.lab.errors import LabError
+from tests.kernel.lab.guest import Guest
+from tests.kernel.lab.job import Job
+
+ITEMS = "guest-items.json"
+# Plugins are chosen, because finding and importing all that the guest's Debian has takes seconds under emulation.
+SCRIPT = f"""export VMQOS_GUEST={{pair.machine}}:{{pair.kernel}} VMQOS_GUEST_ITEMS=$PWD/{ITEMS}
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
+exec python3 -m pytest -p pytest_timeout -p tests.kernel.inside.reports -p no:cacheprovider {{options}} {{files}}
+"""
+POLL = 0.05
+"""Seconds between two looks at what the guest said."""
+
+BOOT_TIMEOUT = 300.0
+"""Seconds that a guest may take to its first word."""
+
+GRACE = 60.0
+"""Seconds that a guest may take over a test's own time limit, which ends the test inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A machine and a kernel, by name."""
+
+    machine: str
+    kernel: str
+
+    def __str__(self) -> str:
+        return f"{self.machine}-{self.kernel}"
+
+    @property
+    def group(self) -> str:
+        """Items of one pair belong to one worker of pytest-xdist."""
+        return f"guest-{self}"
+
+
+def _inside() -> Pair | None:
+    machine, colon, kernel = os.environ.get("VMQOS_GUEST", "").partition(":")
+    return Pair(machine, kernel) if colon else None
+
+
+INSIDE = _inside()
+"""The guest that this process is in, or ``None``."""
+
+
+def pair_of(item: pytest.Item | None) -> Pair | None:
+    """The guest that an item belongs into."""
+    pair = getattr(getattr(item, "callspec", None), "params", {}).get("guest_machine")
+    return pair if isinstance(pair, Pair) else None
+
+
+def node_id_inside(item: pytest.Item, pair: Pair) -> str:
+    """The item's node id there: pytest-xdist appends the group in its workers."""
+    return item.nodeid.removesuffix(f"@{pair.group}")
+
+
+class RemoteItems:
+    """The plugin; see above."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._runs: dict[Pair, RemoteRun] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        pair = pair_of(item)
+        if pair is None:
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        run = self._runs.get(pair)
+        if run is None:
+            run = self._runs[pair] = RemoteRun(self._config, pair, self._of_pair(item.session, pair))
+        for report in run.reports_of(item):
+            report.nodeid = item.nodeid
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        # Fixtures of an item that really ran may still be up, kept for this one.
+        item.session._setupstate.teardown_exact(nextitem)
+        return True
+
+    def _of_pair(self, session: pytest.Session, pair: Pair) -> list[pytest.Item]:
+        return [item for item in session.items if pair_of(item) == pair]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        for run in self._runs.values():
+            run.close()
+
+
+class RemoteRun:
+    """One guest, and the tests that it runs.
+
+    :param items: all of its tests.
+    """
+
+    def __init__(self, config: pytest.Config, pair: Pair, items: Sequence[pytest.Item]) -> None:
+        self._config = config
+        self._pair = pair
+        self._limits = {node_id_inside(item, pair): _time_limit(config, item) for item in items}
+        self._reports: dict[str, list[pytest.TestReport]] = {name: [] for name in self._limits}
+        self._finished: set[str] = set()
+        self._waited_for = set(self._limits)
+        self._broken: dict[str, str] = {}
+        self._running: str | None = None
+        self._over: str | None = None
+        self._failed = False
+        self._path = _directory(config, pair)
+        self._last_word = time.monotonic()
+        self._limit = BOOT_TIMEOUT
+        files = sorted({name.partition("::")[0] for name in self._limits})
+        script = SCRIPT.format(pair=pair, options=_options(config), files=" ".join(files))
+        job = Job(script, {ITEMS: json.dumps(list(self._limits))})
+        self._guest = Guest(machines.machine(pair.machine), pair.kernel, job, self._path)
+        try:
+            self._guest.start()
+        except (LabError, OSError) as error:
+            self._end(f"{error}")
+
+    def reports_of(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
+        """The item's reports, as they come."""
+        name = node_id_inside(item, self._pair)
+        given = 0
+        while True:
+            self._listen()
+            reports = self._reports[name]
+            over = name in self._finished or name in self._broken or self._over is not None
+            while given < len(reports):
+                report = reports[given]
+                given += 1
+                if report.failed:
+                    self._failed = True
+                    report.sections.append((f"Guest {self._pair}", f"console, kernel log, registers: {self._path}"))
+                yield report
+            if over:
+                break
+            time.sleep(POLL)
+        if name not in self._finished:
+            self._failed = True
+            yield self._lost(item, name)
+        self._waited_for.discard(name)
+        if not self._waited_for:
+            self._finish()
+
+    def _listen(self) -> None:
+        if self._over is not None:
+            return
+        running = self._guest.running
+        for event in self._guest.events():
+            self._last_word = time.monotonic()
+            self._take(event)
+        if self._guest.status is not None:
+            self._end(f"pytest in the guest ended with {self._guest.status} without running this test")
+        elif not running:
+            self._end(self._guest.obituary("died"))
+        elif time.monotonic() - self._last_word > self._limit:
+            self._guest.kill()
+            self._end(self._guest.obituary(f"said nothing for {self._limit:.0f} s and was killed"))
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        match event["event"]:
+            case "start":
+                self._running = event["nodeid"]
+                self._limit = self._limits.get(event["nodeid"], 0.0) + GRACE
+            case "report":
+                report = self._config.hook.pytest_report_from_serializable(config=self._config, data=event["data"])
+                self._reports[event["nodeid"]].append(report)
+            case "finish":
+                self._running = None
+                self._finished.add(event["nodeid"])
+            case "broken":
+                for name in self._limits:
+                    if name.startswith(f"{event['nodeid']}::") or name == event["nodeid"]:
+                        self._broken[name] = event["text"]
+            case "missing":
+                self._broken.setdefault(event["nodeid"], "pytest in the guest did not collect this test")
+
+    def _end(self, reason: str) -> None:
+        self._over = reason
+
+    def _lost(self, item: pytest.Item, name: str) -> pytest.TestReport:
+        """The report of a test that the guest did not finish."""
+        what = self._broken.get(name) or self._over or ""
+        if name not in self._broken and self._running not in (None, name):
+            what = f"not run: while {self._running} ran, {what}"
+        when: Literal["call", "setup"] = "call" if self._running == name else "setup"
+        return pytest.TestReport(item.nodeid, item.location, {}, "failed", what, when)
+
+    def _finish(self) -> None:
+        """All tests have their reports: let the guest power off, and have its results looked at."""
+        if self._guest.status is None and not self._guest.running:
+            return
+        try:
+            result = self._guest.wait(GRACE)
+        except LabError:
+            self._guest.kill()
+            return
+        self._config.hook.pytest_guest_finished(
+            config=self._config, machine=self._pair.machine, kernel=self._pair.kernel, result=result
+        )
+
+    def close(self) -> None:
+        """End the guest, and forget what it left unless somebody may want it."""
+        self._guest.kill()
+        if not self._failed and not self._config.getoption("--guest-out"):
+            shutil.rmtree(self._path)
+
+
+def _options(config: pytest.Config) -> str:
+    chosen = ["-q"]
+    if config.getoption("--tb", "auto") != "auto":
+        chosen.append(f"--tb={config.getoption('--tb')}")
+    return " ".join(chosen)
+
+
+def _time_limit(config: pytest.Config, item: pytest.Item) -> float:
+    """Seconds that the test may take (pytest-timeout); it is kept inside, where the test runs, and not outside."""
+    marker = item.get_closest_marker("timeout")
+    limit = float(marker.args[0]) if marker and marker.args else float(config.getini("timeout") or 300.0)
+    item.add_marker(pytest.mark.timeout(0), append=False)
+    return limit
+
+
+def _directory(config: pytest.Config, pair: Pair) -> Path:
+    if chosen := config.getoption("--guest-out"):
+        path = Path(chosen).absolute() / str(pair)
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        return path
+    return Path(tempfile.mkdtemp(prefix=f"vmqos-guest-{pair}-"))

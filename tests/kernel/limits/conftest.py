@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: the kernel's resctrl, freshly mounted, and the caches of the guest."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from vmqos.resctrl import mount, topology
+from vmqos.resctrl.filesystem import Filesystem
+
+THRESHOLD = "info/L3_MON/max_threshold_occupancy"
+
+
+@contextlib.contextmanager
+def mounted(*options: str) -> Iterator[Filesystem]:
+    """The kernel's resctrl, freshly mounted; unmounting it takes every group along."""
+    subprocess.run(["mount", "-t", "resctrl", "-o", ",".join(options), "resctrl", mount.DEFAULT_PATH], check=True)
+    try:
+        yield Filesystem(mount.DEFAULT_PATH)
+    finally:
+        subprocess.run(["umount", mount.DEFAULT_PATH], check=True)
+
+
+@pytest.fixture
+def fs() -> Iterator[Filesystem]:
+    """resctrl, mounted so that it tells each group's CLOSID and RMID."""
+    with mounted("debug") as filesystem:
+        yield filesystem
+
+
+@pytest.fixture
+def threshold(fs: Filesystem) -> Iterator[int]:
+    """The occupancy in bytes below which a freed RMID is free; a mount does not reset what a test writes."""
+    before = int(fs.read(THRESHOLD))
+    yield before
+    fs.write(THRESHOLD, str(before))
+
+
+@pytest.fixture
+def caches() -> dict[int, frozenset[int]]:
+    """The CPUs of each L3 by cache id."""
+    found = topology.l3_of_cpus()
+    assert len(found) > 1, "the tests need a second L3, which can be switched off"
+    return found
+
+
+@pytest.fixture
+def last_cache(caches: dict[int, frozenset[int]]) -> int:
+    """The id of a cache whose CPUs can all be switched off: that of the first CPU can't."""
+    last = max(caches)
+    assert 0 not in caches[last]
+    return last
+
+
+@pytest.fixture
+def spinner() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that keeps the first CPU busy."""
+    command = ["taskset", "--cpu-list", "0", "sh", "-c", "while :; do :; done"]
+    with subprocess.Popen(command) as process:
+        yield process
+        process.kill()
+
+
+def hardware_ids(fs: Filesystem, group: str) -> tuple[int, int]:
+    """CLOSID and RMID of a group (mount option ``debug``)."""
+    control = group.partition("mon_groups/")[0].rstrip("/")
+    return int(fs.read(control, "ctrl_hw_id")), int(fs.read(group, "mon_hw_id"))
+
+
+def cpu_of(cpus: frozenset[int]) -> int:
+    """One CPU of a cache."""
+    return min(cpus)

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The running agent while ids run out, caches go and come, and resctrl is mounted otherwise.
+
+One agent watches two VMs over all tests of the module: each test mounts resctrl anew under it, and unmounts it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import libvirt
+import pytest
+
+from tests.functional.agent.tree import Tree
+from tests.functional.resctrl_client.mounted import eventually
+from tests.kernel.inside import msr
+from tests.kernel.limits import processor
+from tools.lab import vms
+from tools.lab.agent import Agent
+from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.processes import wait_until
+from tools.lab.vms import RunningVm
+from tools.lab.workspace import Workspace
+from vmqos.resctrl import exceptions, groups, info, mount
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.filesystem import Filesystem
+
+pytestmark = pytest.mark.guest(machines=("cascade-lake",))
+
+OPTIONS = {"agent": {"audit_interval": 0.2, "full_audit_interval": 600.0, "retry_delay_min": 0.1, "retry_delay_max": 1}}
+"""No full audit comes to a test's help."""
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[tuple[Workspace, PrivateLibvirt]]:
+    """A private libvirtd."""
+    with Workspace() as workspace:
+        daemon = PrivateLibvirt(workspace)
+        daemon.start()
+        yield workspace, daemon
+        daemon.stop()
+
+
+def start_paused(daemon: PrivateLibvirt, name: str, extra_specs: dict[str, str]) -> RunningVm:
+    """A VM with all its threads, which does not keep the emulated processor busy."""
+    vm = vms.Vm(name, vms.Flavor(name, extra_specs))
+    vms.define(daemon.connection(), vm).createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+    return RunningVm(vm.uuid, vm.name, daemon)
+
+
+@pytest.fixture(scope="module")
+def exclusive(host: tuple[Workspace, PrivateLibvirt]) -> RunningVm:
+    """A VM with two ways of its own."""
+    return start_paused(host[1], "exclusive", {"hw:cache_ways": "2"})
+
+
+@pytest.fixture(scope="module")
+def plain(host: tuple[Workspace, PrivateLibvirt]) -> RunningVm:
+    """A VM that asks for nothing, and so needs an RMID for a monitoring group."""
+    return start_paused(host[1], "plain", {})
+
+
+@pytest.fixture(scope="module")
+def running(host: tuple[Workspace, PrivateLibvirt], exclusive: RunningVm, plain: RunningVm) -> Iterator[Agent]:
+    """The agent; resctrl is not mounted yet."""
+    workspace, daemon = host
+    agent = Agent(
+        workspace,
+        resctrl=Path(mount.DEFAULT_PATH),
+        sysfs=None,
+        uri=daemon.uri,
+        run_dir=daemon.run_dir,
+        options=OPTIONS,
+    )
+    agent.start()
+    yield agent
+    agent.stop()
+
+
+@pytest.fixture
+def agent(running: Agent) -> Iterator[Agent]:
+    """The same; what it said during the test is shown with a failure."""
+    said = running.log.stat().st_size
+    yield running
+    print(running.log.read_text(errors="replace")[said:][-6000:])
+
+
+@pytest.fixture
+def fs(agent: Agent, exclusive: RunningVm, plain: RunningVm) -> Iterator[Filesystem]:
+    """resctrl, mounted under the agent, with both VMs where they belong; unmounted under the agent in the end."""
+    subprocess.run(["mount", "-t", "resctrl", "-o", "debug", "resctrl", mount.DEFAULT_PATH], check=True)
+    try:
+        wait_for_vm(agent, exclusive, state="kept")
+        wait_for_vm(agent, plain, monitoring_group=f"mon_groups/{group(plain)}")
+        yield Filesystem(mount.DEFAULT_PATH)
+    finally:
+        umount()
+
+
+def umount() -> None:
+    """It is busy for the milliseconds of a pass."""
+    wait_until(lambda: subprocess.run(["umount", mount.DEFAULT_PATH], check=False).returncode == 0, "umount", 10.0)
+
+
+def group(vm: RunningVm) -> str:
+    return f"vmqos.{vm.uuid}"
+
+
+def wait_for_vm(agent: Agent, vm: RunningVm, **expected: object) -> dict[str, Any]:
+    """Wait until the agent says this of a VM; a text is looked for in what it says. The result is all it says."""
+    told: dict[str, Any] = {}
+
+    def reached() -> bool:
+        with contextlib.suppress(OSError, RuntimeError):
+            told.update(agent.get(f"/v1/vms/{vm.uuid}"))
+            return all(_says(told[key], value) for key, value in expected.items())
+        return False
+
+    try:
+        wait_until(reached, f"{vm.name} being {expected}", 20.0)
+    except TimeoutError as error:
+        raise AssertionError(f"{error}; the agent says {told}") from error
+    return told
+
+
+def _says(told: object, expected: object) -> bool:
+    return expected in told if isinstance(told, str) and expected else told == expected
+
+
+def tasks_are_in(vm: RunningVm, *groups: str) -> bool:
+    """Whether the kernel has every task of a VM in these groups, in the words of cpu_resctrl_groups."""
+    tasks = vm.tasks()
+    return bool(tasks) and all(
+        Path(f"/proc/{tid}/cpu_resctrl_groups").read_text().split() == list(groups) for tid in tasks
+    )
+
+
+def test_a_cache_that_comes_back_gets_its_promise_back(
+    agent: Agent, fs: Filesystem, exclusive: RunningVm, caches: dict[int, frozenset[int]], last_cache: int
+) -> None:
+    tree = Tree(Path(fs.root))
+    before = {name: (tree.masks(name), tree.mode(name)) for name in ("", group(exclusive))}
+    with processor.offline(caches[last_cache]):
+        told = wait_for_vm(agent, exclusive, caches=[cache for cache in caches if cache != last_cache])
+        assert (told["state"], list(tree.violations([group(exclusive)]))) == ("kept", [])
+    deadline = time.monotonic() + 20
+    while {name: (tree.masks(name), tree.mode(name)) for name in before} != before:
+        assert time.monotonic() < deadline, (tree.masks(), tree.masks(group(exclusive)), tree.mode(group(exclusive)))
+        others = [line for line in tree.violations([group(exclusive)]) if f"cache {last_cache} " not in line]
+        assert not others, "the other caches have nothing to do with it"
+    assert not list(tree.violations([group(exclusive)]))
+    wait_for_vm(agent, exclusive, state="kept", caches=list(caches))
+
+
+def test_resctrl_may_be_mounted_with_other_options_under_the_agent(
+    agent: Agent, fs: Filesystem, exclusive: RunningVm, plain: RunningVm
+) -> None:
+    umount()
+    wait_for_vm(agent, exclusive, state="pending", reason="mount -t resctrl resctrl /sys/fs/resctrl", masks={})
+    assert agent.get("/v1/health")["status"] == "failing"
+    with mounted_under("cdp"):
+        wait_for_vm(agent, exclusive, state="pending", reason="mounted with cdp", masks={})
+        wait_for_vm(agent, plain, monitoring_group=f"mon_groups/{group(plain)}")
+        assert agent.get("/v1/health")["resctrl"]["error"] == ""
+        assert tasks_are_in(plain, "res:/", f"mon:{group(plain)}")
+    subprocess.run(["mount", "-t", "resctrl", "resctrl", mount.DEFAULT_PATH], check=True)
+    wait_for_vm(agent, exclusive, state="kept")
+    assert not list(Tree(Path(fs.root)).violations([group(exclusive)]))
+    assert tasks_are_in(exclusive, f"res:{group(exclusive)}", "mon:")
+
+
+@contextlib.contextmanager
+def mounted_under(*options: str) -> Iterator[None]:
+    subprocess.run(["mount", "-t", "resctrl", "-o", ",".join(options), "resctrl", mount.DEFAULT_PATH], check=True)
+    yield
+    umount()
+
+
+def test_without_a_closid_the_vm_waits_and_is_served_when_one_is_free(
+    agent: Agent, fs: Filesystem, exclusive: RunningVm, caches: dict[int, frozenset[int]]
+) -> None:
+    closids = info.read_capabilities(fs).num_closids
+    with fs.lock(exclusive=True):
+        groups.remove(fs, group(exclusive))
+        foreign = [f"foreign{number}" for number in range(1, closids)]
+        for name in foreign:
+            eventually(lambda name=name: groups.create(fs, name), exceptions.RmidsInLimbo)
+            groups.write_masks(fs, name, "L3", dict.fromkeys(caches, CapacityBitmask(0b1)))
+    told = wait_for_vm(agent, exclusive, state="pending", reason="CLOSID", masks={})
+    assert f"of {closids} one is the default group's" in told["reason"]
+    groups.remove(fs, foreign[0])
+    wait_for_vm(agent, exclusive, state="kept")
+    assert tasks_are_in(exclusive, f"res:{group(exclusive)}", "mon:")
+
+
+def test_without_an_rmid_the_vm_is_reported_unmonitored_and_gets_one_when_limbo_ends(
+    agent: Agent, fs: Filesystem, plain: RunningVm
+) -> None:
+    monitoring = info.read_capabilities(fs).monitoring
+    assert monitoring is not None
+    made = []
+    with fs.lock(exclusive=True):
+        groups.remove_monitoring_group(fs, "", group(plain))
+        with contextlib.suppress(exceptions.NoRmidLeft):
+            for number in itertools.count():
+                name = f"foreign{number}"
+                eventually(lambda name=name: groups.create_monitoring_group(fs, "", name), exceptions.RmidsInLimbo)
+                made.append(name)
+    told = wait_for_vm(agent, plain, monitoring_group=None)
+    assert f"no RMID is left: the machine has {monitoring.num_rmids}" in told["unmonitored_reason"]
+    assert told["state"] == "none"
+    for name in made[:-1]:
+        rmid = int(fs.read("mon_groups", name, "mon_hw_id"))
+        msr.set_occupancy(0, rmid, 8 << 20)
+        groups.remove_monitoring_group(fs, "", name)
+    wait_for_vm(agent, plain, unmonitored_reason="lines in the cache")
+    wait_for_vm(agent, plain, unmonitored_reason="", monitoring_group=f"mon_groups/{group(plain)}")
+    assert tasks_are_in(plain, "res:/", f"mon:{group(plain)}")
+    groups.remove_monitoring_group(fs, "", made[-1])

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Thousands of threads are moved, and threads that are born meanwhile are not left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.functional.resctrl_client.mounted import eventually
+from vmqos.agent import placement
+from vmqos.agent.placement import Target
+from vmqos.hypervisor import processes, vm_tasks
+from vmqos.hypervisor.model import VirtualMachine
+from vmqos.resctrl import exceptions, groups, tasks
+from vmqos.resctrl.filesystem import Filesystem
+
+pytestmark = pytest.mark.guest(machines=("cascade-lake",))
+
+MANY = 2000
+STORMS, STORM, ENDING = 3, 600, 3
+SOURCE = Path(__file__).with_name("threads.c")
+
+Starter = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """``threads.c``, built: Python takes ten times as long to start a thread."""
+    path = str(tmp_path_factory.mktemp("program") / "threads")
+    subprocess.run(["gcc", "-pthread", "-o", path, str(SOURCE)], check=True)
+    return path
+
+
+@pytest.fixture
+def threads(program: str) -> Starter:
+    """Starts a process that waits for ``go`` before it starts its threads."""
+
+    @contextlib.contextmanager
+    def start(*arguments: int) -> Iterator[subprocess.Popen[str]]:
+        command = [program, *map(str, arguments)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    return start
+
+
+def go(process: subprocess.Popen[str], until: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
+    wait_for(process, until)
+
+
+def wait_for(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    while (line := process.stdout.readline()) != f"{word}\n":
+        assert line, "the process ended"
+
+
+@pytest.fixture
+def group(fs: Filesystem) -> str:
+    """An empty control group."""
+    eventually(lambda: groups.create(fs, "vmqos.many"), exceptions.RmidsInLimbo)
+    return "vmqos.many"
+
+
+def groups_of(pid: int) -> dict[str, int]:
+    """How many threads of a process the kernel has in each control group."""
+    found: dict[str, int] = {}
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            control = Path(f"/proc/{pid}/task/{tid}/cpu_resctrl_groups").read_text().split()[0]
+            found[control] = found.get(control, 0) + 1
+    return found
+
+
+def test_thousands_of_threads_move_at_once_and_back(fs: Filesystem, group: str, threads: Starter) -> None:
+    with threads(MANY) as process:
+        go(process, "over")
+        tids = frozenset(processes.tasks(process.pid))
+        assert tasks.move(fs, group, tids).moved == tids
+        assert groups_of(process.pid) == {"res:vmqos.many": MANY + 1}
+        assert tasks.read_tasks(fs, group) == tids
+        assert tasks.move(fs, "", tids).moved == tids
+        assert tasks.read_tasks(fs, group) == set()
+
+
+def test_the_dead_among_thousands_keep_nobody_back(fs: Filesystem, group: str, threads: Starter) -> None:
+    with threads(MANY, ENDING) as process:
+        go(process, "over")
+        assert process.pid in processes.tasks(process.pid)
+        # Threads' ids follow each other here; those that have ended leave holes.
+        living = frozenset(processes.tasks(process.pid))
+        dead = frozenset(range(min(living), max(living))) - living - everybody()
+        assert len(dead) > MANY // (2 * ENDING)
+        result = tasks.move(fs, group, living | dead)
+        assert (result.moved, result.vanished) == (living, dead)
+        assert groups_of(process.pid) == {"res:vmqos.many": len(living)}
+
+
+def everybody() -> set[int]:
+    return {int(tid) for pid in os.listdir("/proc") if pid.isdecimal() for tid in os.listdir(f"/proc/{pid}/task")}
+
+
+def test_threads_born_while_the_vm_is_moved_are_moved_too(fs: Filesystem, group: str, threads: Starter) -> None:
+    for _ in range(STORMS):
+        with threads(STORM, ENDING) as process:
+            vm = VirtualMachine("u", "storm", 1, processes.of_pid(process.pid), None, False, None)
+            go(process, "begun")
+            placed = placement.place(fs, Target(group), lambda vm=vm: vm_tasks.all_tasks(vm))
+            assert placed.in_place
+            wait_for(process, "over")
+            # What the loop could not know is the next audit's.
+            audited = placement.place(fs, Target(group), lambda vm=vm: vm_tasks.all_tasks(vm))
+            assert audited.in_place == audited.tasks
+            assert groups_of(process.pid) == {"res:vmqos.many": len(audited.tasks)}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cpuid.h"
+
+#define BIT(n) (1u << (n))
+
+enum {
+    LEAF_FEATURES = 7,
+    LEAF_MONITORING = 0xf,
+    LEAF_ALLOCATION = 0x10,
+    LEAF_AMD_QOS = 0x80000020,
+};
+
+static bool monitors(const struct options *o)
+{
+    return o->cmt || o->mbmt || o->mbml;
+}
+
+static bool allocates(const struct options *o)
+{
+    return o->l3 || o->l2 || o->mba;
+}
+
+bool cpuid_ours(const struct options *o, uint32_t leaf, uint32_t subleaf)
+{
+    switch (leaf) {
+    case LEAF_FEATURES:
+        return subleaf == 0;
+    case LEAF_MONITORING:
+    case LEAF_ALLOCATION:
+        return true;
+    case LEAF_AMD_QOS:
+        return o->amd;
+    default:
+        return false;
+    }
+}
+
+/* CPUID.7.0: EBX bit 12 is monitoring (SDM 17.18.3), bit 15 allocation (SDM 17.19.4.1). */
+static struct cpuid features(const struct options *o, struct cpuid r)
+{
+    r.ebx |= monitors(o) ? BIT(12) : 0;
+    r.ebx |= allocates(o) ? BIT(15) : 0;
+    return r;
+}
+
+/*
+ * CPUID.0xF: subleaf 0 has the greatest RMID of all in EBX and, in EDX bit 1, that the L3 is monitored (SDM 17.18.4);
+ * subleaf 1 has, of the L3, the traffic counters' bits over 24, the factor to bytes, the greatest RMID and the events
+ * (SDM 17.18.5). AMD has the same leaf (APM 19, L3 Cache Monitoring).
+ */
+static struct cpuid monitoring(const struct options *o, uint32_t subleaf)
+{
+    struct cpuid r = { 0 };
+
+    if (!monitors(o))
+        return r;
+    if (subleaf == 0) {
+        r.ebx = o->rmids - 1;
+        r.edx = BIT(1);
+    } else if (subleaf == 1) {
+        r.eax = o->mbmoff;
+        r.ebx = o->upscale;
+        r.ecx = o->rmids - 1;
+        r.edx = (o->cmt ? BIT(0) : 0) | (o->mbmt ? BIT(1) : 0) | (o->mbml ? BIT(2) : 0);
+    }
+    return r;
+}
+
+/*
+ * CPUID.0x10, subleaf 1 (L3) and 2 (L2): EAX[4:0] is the length of a mask less one, EBX the ways shared with devices,
+ * ECX bit 2 CDP and bit 3 masks with gaps, EDX[15:0] the greatest class (SDM 17.19.4.2).
+ */
+static struct cpuid ways(long length, long shared, long cdp, long noncontiguous, long classes)
+{
+    struct cpuid r = {
+        .eax = length - 1,
+        .ebx = shared,
+        .ecx = (cdp ? BIT(2) : 0) | (noncontiguous ? BIT(3) : 0),
+        .edx = classes - 1,
+    };
+    return r;
+}
+
+/*
+ * Subleaf 0: EBX bits 1, 2, 3 for L3, L2 and memory bandwidth. Subleaf 3: EAX[11:0] the greatest throttling value less
+ * one, ECX bit 2 whether it is linear (SDM 17.19.7.1). AMD says nothing of bandwidth here but leaves bit 3 set: the
+ * kernel looks at its own leaf on those (arch/x86/kernel/cpu/resctrl/core.c, get_mem_config).
+ */
+static struct cpuid allocation(const struct options *o, uint32_t subleaf)
+{
+    struct cpuid r = { 0 };
+
+    switch (subleaf) {
+    case 0:
+        r.ebx = (o->l3 ? BIT(1) : 0) | (o->l2 ? BIT(2) : 0) | (o->mba ? BIT(3) : 0);
+        break;
+    case 1:
+        if (o->l3)
+            r = ways(o->l3ways, o->l3shared, o->l3cdp, o->l3noncont, o->l3clos);
+        break;
+    case 2:
+        if (o->l2)
+            r = ways(o->l2ways, o->l2shared, o->l2cdp, o->l2noncont, o->l2clos);
+        break;
+    case 3:
+        if (o->mba && !o->amd) {
+            r.eax = o->mbamax - 1;
+            r.ecx = o->mbalinear ? BIT(2) : 0;
+            r.edx = o->mbaclos - 1;
+        }
+        break;
+    }
+    return r;
+}
+
+/*
+ * CPUID.0x80000020 (APM 3, appendix E; APM 2, 19): subleaf 0, EBX bit 1 is bandwidth enforcement, bit 3 configurable
+ * events. Subleaf 1: EAX the bits of a bandwidth, EDX the greatest class. Subleaf 3: EBX how many counters can be
+ * configured, ECX the events there are.
+ */
+static struct cpuid amd_qos(const struct options *o, uint32_t subleaf)
+{
+    struct cpuid r = { 0 };
+
+    switch (subleaf) {
+    case 0:
+        r.ebx = (o->mba ? BIT(1) : 0) | (o->bmec ? BIT(3) : 0);
+        break;
+    case 1:
+        if (o->mba) {
+            r.eax = o->mbalen;
+            r.edx = o->mbaclos - 1;
+        }
+        break;
+    case 3:
+        if (o->bmec) {
+            r.ebx = 2;
+            r.ecx = 0x7f;
+        }
+        break;
+    }
+    return r;
+}
+
+struct cpuid cpuid_answer(const struct options *o, uint32_t leaf, uint32_t subleaf, struct cpuid without)
+{
+    switch (leaf) {
+    case LEAF_FEATURES:
+        return features(o, without);
+    case LEAF_MONITORING:
+        return monitoring(o, subleaf);
+    case LEAF_ALLOCATION:
+        return allocation(o, subleaf);
+    default:
+        return amd_qos(o, subleaf);
+    }
+}

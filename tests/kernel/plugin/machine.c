@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "machine.h"
+
+#include <string.h>
+
+static uint64_t ones(long bits)
+{
+    return (1ull << bits) - 1;
+}
+
+/*
+ * After a reset every class may fill all ways (SDM 17.19.4.3) and no bandwidth is held back: 0 is no delay (SDM
+ * 17.19.7), on AMD the bit over the bandwidth's bits is "unlimited" (APM 19, L3 External Bandwidth Enforcement). AMD's
+ * two traffic counters then count all events and all but the remote ones (APM 19, Bandwidth Monitoring Event
+ * Configuration).
+ */
+void machine_reset(struct machine *m, const struct options *o, unsigned ncpus, uint64_t now_ns)
+{
+    memset(m, 0, sizeof *m);
+    m->options = *o;
+    m->ncpus = ncpus;
+    for (unsigned i = 0; i < MAX_CPUS; i++) {
+        struct domain *d = &m->domains[i];
+
+        for (unsigned k = 0; k < 2 * MAX_L3_CLOS; k++)
+            d->l3_mask[k] = ones(o->l3ways);
+        for (unsigned k = 0; k < 2 * MAX_L2_CLOS; k++)
+            m->cores[i].l2_mask[k] = ones(o->l2ways);
+        for (unsigned k = 0; k < MAX_MBA_CLOS && o->amd; k++)
+            d->mba[k] = 1ull << o->mbalen;
+        d->event_cfg[0] = 0x7f;
+        d->event_cfg[1] = 0x15;
+        d->decayed_ns = now_ns;
+    }
+}
+
+unsigned machine_domain_of(const struct machine *m, unsigned cpu)
+{
+    return cpu / (m->ncpus / m->options.sockets);
+}
+
+unsigned machine_core_of(const struct machine *m, unsigned cpu)
+{
+    return cpu / m->options.smt;
+}
+
+unsigned machine_rmid(const struct cpu *c)
+{
+    return c->pqr_assoc & (MAX_RMIDS - 1);
+}
+
+unsigned machine_clos(const struct cpu *c)
+{
+    return c->pqr_assoc >> 32;
+}

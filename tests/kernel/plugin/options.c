@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "machine.h"
+
+struct option {
+    const char *name;
+    size_t offset;
+    long standard, least, most;
+    const char *meaning;
+};
+
+#define OPTION(name, standard, least, most, meaning) \
+    { #name, offsetof(struct options, name), standard, least, most, meaning }
+
+static const struct option table[] = {
+    OPTION(sockets, 2, 1, MAX_CPUS, "L3 caches; the vCPUs are dealt out evenly, in order"),
+    OPTION(smt, 1, 1, 8, "vCPUs of a core, which share an L2 cache"),
+
+    OPTION(cmt, 1, 0, 1, "whether the L3's occupancy is counted"),
+    OPTION(mbmt, 1, 0, 1, "whether total memory traffic is counted"),
+    OPTION(mbml, 1, 0, 1, "whether local memory traffic is counted"),
+    OPTION(rmids, 32, 1, MAX_RMIDS, "RMIDs"),
+    OPTION(upscale, 65536, 1, 1 << 30, "bytes of one unit of the counters (CPUID.0xF.1:EBX)"),
+    OPTION(mbmoff, 0, 0, 38, "bits of the traffic counters over 24 (CPUID.0xF.1:EAX[7:0])"),
+
+    OPTION(l3, 1, 0, 1, "whether the L3's ways can be allocated"),
+    OPTION(l3ways, 11, 1, 32, "bits of an L3 mask"),
+    OPTION(l3shared, 0x600, 0, 0xffffffff, "L3 ways that devices fill too, as a mask"),
+    OPTION(l3clos, 16, 1, MAX_L3_CLOS, "classes of the L3"),
+    OPTION(l3cdp, 1, 0, 1, "whether the L3 knows code and data apart"),
+    OPTION(l3noncont, 0, 0, 1, "whether L3 masks may have gaps (Intel; AMD's always may)"),
+    OPTION(l3size, 16l << 20, 4096, 1l << 40, "bytes of an L3: what the guest's cache leaves say"),
+
+    OPTION(l2, 0, 0, 1, "whether the L2's ways can be allocated"),
+    OPTION(l2ways, 16, 1, 32, "bits of an L2 mask"),
+    OPTION(l2shared, 0, 0, 0xffffffff, "L2 ways that devices fill too, as a mask"),
+    OPTION(l2clos, 8, 1, MAX_L2_CLOS, "classes of the L2"),
+    OPTION(l2cdp, 0, 0, 1, "whether the L2 knows code and data apart"),
+    OPTION(l2noncont, 0, 0, 1, "whether L2 masks may have gaps"),
+
+    OPTION(mba, 1, 0, 1, "whether memory bandwidth can be allocated"),
+    OPTION(mbaclos, 8, 1, MAX_MBA_CLOS, "classes of memory bandwidth"),
+    OPTION(mbamax, 90, 1, 100, "Intel: the greatest throttling value"),
+    OPTION(mbalinear, 1, 0, 1, "Intel: whether throttling is linear in the value"),
+    OPTION(mbalen, 11, 1, 30, "AMD: bits of a bandwidth; one more bit means unlimited"),
+
+    OPTION(amd, 0, 0, 1, "memory bandwidth the way of AMD; for -cpu EPYC..."),
+    OPTION(bmec, 0, 0, 1, "AMD: whether the traffic counters' events can be chosen"),
+
+    OPTION(bytes, 8, 0, 1 << 20, "bytes of traffic for one unit of traffic="),
+    OPTION(localpct, 75, 0, 100, "per cent of the traffic that is local"),
+    OPTION(halflife, 2000, 1, 1l << 31, "ms in which an RMID that nobody runs under loses half its occupancy"),
+
+    OPTION(logpqr, 0, 0, 1, "log writes of IA32_PQR_ASSOC too, one a context switch"),
+    OPTION(logall, 0, 0, 1, "log CPUID, counter selection and counter reads too"),
+};
+#define OPTIONS (sizeof table / sizeof table[0])
+
+static const char *const traffic_names[] = {
+    [TRAFFIC_INSTRUCTIONS] = "insn",
+    [TRAFFIC_MEMORY] = "mem",
+    [TRAFFIC_TIME] = "time",
+};
+
+static long *field(struct options *o, const struct option *option)
+{
+    return (long *)((char *)o + option->offset);
+}
+
+void options_default(struct options *o)
+{
+    memset(o, 0, sizeof *o);
+    for (size_t i = 0; i < OPTIONS; i++)
+        *field(o, &table[i]) = table[i].standard;
+}
+
+void options_help(void)
+{
+    fprintf(stderr, "arguments of the plugin (default, range):\n");
+    for (size_t i = 0; i < OPTIONS; i++)
+        fprintf(stderr, "  %-10s %-9ld %ld..%ld: %s\n", table[i].name, table[i].standard, table[i].least,
+                table[i].most, table[i].meaning);
+    fprintf(stderr, "  %-10s %-9s insn, mem or time: what makes traffic: executed instructions, memory accesses,\n"
+                    "  %-10s           nanoseconds\n", "traffic", "insn", "");
+    fprintf(stderr, "  %-10s %-9s path: a JSON line for each write of a register\n", "log", "none");
+}
+
+static bool parse_number(const struct option *option, const char *text, long *value, char *error, size_t size)
+{
+    char *end;
+
+    /* QEMU makes "l2=on" of a bare "l2", and "nol2" is gone. */
+    if (!strcmp(text, "on") || !strcmp(text, "off")) {
+        *value = !strcmp(text, "on");
+    } else {
+        errno = 0;
+        *value = strtol(text, &end, 0);
+        if (!*text || *end || errno) {
+            snprintf(error, size, "%s=%s: not a number", option->name, text);
+            return false;
+        }
+    }
+    if (*value < option->least || *value > option->most) {
+        snprintf(error, size, "%s=%s: must be %ld to %ld", option->name, text, option->least, option->most);
+        return false;
+    }
+    return true;
+}
+
+static bool parse_traffic(struct options *o, const char *text, char *error, size_t size)
+{
+    for (size_t i = 0; i < sizeof traffic_names / sizeof traffic_names[0]; i++)
+        if (!strcmp(text, traffic_names[i])) {
+            o->traffic = i;
+            return true;
+        }
+    snprintf(error, size, "traffic=%s: must be insn, mem or time", text);
+    return false;
+}
+
+static bool parse_one(struct options *o, char *argument, char *error, size_t size)
+{
+    char *equals = strchr(argument, '=');
+    size_t length = equals ? (size_t)(equals - argument) : strlen(argument);
+
+    if (!equals || !length) {
+        snprintf(error, size, "%s: not name=value", argument);
+        return false;
+    }
+    if (!strncmp(argument, "log=", 4)) {
+        o->log = equals + 1;
+        return true;
+    }
+    if (!strncmp(argument, "traffic=", 8))
+        return parse_traffic(o, equals + 1, error, size);
+    for (size_t i = 0; i < OPTIONS; i++)
+        if (strlen(table[i].name) == length && !strncmp(table[i].name, argument, length))
+            return parse_number(&table[i], equals + 1, field(o, &table[i]), error, size);
+    snprintf(error, size, "%s: there is no such argument; help=on lists them", argument);
+    return false;
+}
+
+bool options_parse(struct options *o, int argc, char **argv, char *error, size_t size)
+{
+    for (int i = 0; i < argc; i++)
+        if (!parse_one(o, argv[i], error, size))
+            return false;
+    return true;
+}
+
+bool options_check(const struct options *o, int vcpus, char *error, size_t size)
+{
+    const char *wrong = NULL;
+
+    if (vcpus > MAX_CPUS)
+        wrong = "too many vCPUs";
+    else if (vcpus % o->sockets)
+        wrong = "sockets= does not divide the number of vCPUs";
+    else if (vcpus / o->sockets % o->smt)
+        wrong = "smt= does not divide the number of vCPUs of a socket";
+    else if (o->l3 && o->l3shared >> o->l3ways)
+        wrong = "l3shared= has bits beyond l3ways=";
+    else if (o->l2 && o->l2shared >> o->l2ways)
+        wrong = "l2shared= has bits beyond l2ways=";
+    else if (o->bmec && !o->amd)
+        wrong = "bmec= needs amd=1";
+    else if (o->l2 && o->amd)
+        wrong = "AMD has no allocation of L2 ways: not l2= with amd=1";
+    if (wrong)
+        snprintf(error, size, "%s (%d vCPUs)", wrong, vcpus);
+    return !wrong;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What CPU the guest sees: the plugin's arguments, name=value, comma-separated after the file's name:
+ *
+ *     -plugin file=rdt.so,sockets=2,l3ways=20,log=/tmp/msr.jsonl
+ *
+ * Numbers may be hexadecimal (0x600). "help=on" prints all of them, with default and range (options.c).
+ */
+#ifndef RDT_OPTIONS_H
+#define RDT_OPTIONS_H
+
+#include <stddef.h>
+#include <stdbool.h>
+
+enum traffic { TRAFFIC_INSTRUCTIONS, TRAFFIC_MEMORY, TRAFFIC_TIME };
+
+struct options {
+    long sockets, smt;
+    long cmt, mbmt, mbml, rmids, upscale, mbmoff;
+    long l3, l3ways, l3shared, l3clos, l3cdp, l3noncont, l3size;
+    long l2, l2ways, l2shared, l2clos, l2cdp, l2noncont;
+    long mba, mbaclos, mbamax, mbalinear, mbalen;
+    long amd, bmec;
+    long bytes, localpct, halflife;
+    long logpqr, logall;
+    enum traffic traffic;
+    const char *log;
+};
+
+/* What holds without arguments: two sockets of a Cascade Lake. */
+void options_default(struct options *o);
+
+/*
+ * Take the arguments over what is in o. Returns whether they are good; if not, error says which one is not, and what it
+ * may be.
+ */
+bool options_parse(struct options *o, int argc, char **argv, char *error, size_t size);
+
+/* Whether they fit each other and this many vCPUs; error as above. */
+bool options_check(const struct options *o, int vcpus, char *error, size_t size);
+
+/* All arguments with their meaning, to standard error. */
+void options_help(void);
+
+#endif

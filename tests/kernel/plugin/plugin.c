@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A plugin for QEMU's software emulation (TCG) that gives an x86_64 guest's CPUs Intel RDT or AMD's Platform QoS, as far
+ * as a kernel can see: CPUID leaves and model-specific registers. It does not slow anybody down or partition a cache.
+ *
+ * Followed are Intel's Software Developer's Manual, volume 3B, the sections "Intel RDT Monitoring Features" (17.18) and
+ * "Intel RDT Allocation Features" (17.19; the chapter is 18 in editions from 2023 on), and AMD's Architecture
+ * Programmer's Manual, volume 2, chapter 19, "Platform Quality of Service".
+ *
+ * How: QEMU's own emulation of CPUID, RDMSR and WRMSR knows none of this; it answers zeros and ignores writes. So a
+ * callback in front of each of these instructions sees what is asked, and another one in front of whatever instruction
+ * comes next on that vCPU, while the registers still are as the instruction left them, puts in the answer.
+ *
+ *   qemu.h      QEMU's interface              machine.*   the registers' state
+ *   options.*   the arguments                 cpuid.*     the CPUID leaves
+ *   decode.*    which instruction is it       msr.*       the registers
+ *   log.*       the log                       counters.*  what the counters say
+ *   plugin.c    the callbacks                 control.*   having the counters misbehave
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "control.h"
+#include "counters.h"
+#include "cpuid.h"
+#include "decode.h"
+#include "log.h"
+#include "machine.h"
+#include "msr.h"
+#include "options.h"
+#include "qemu.h"
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
+
+/* What the two callbacks of one instruction share, and where a vCPU's registers are. */
+struct vcpu {
+    struct qemu_plugin_register *rax, *rbx, *rcx, *rdx, *cs;
+    GByteArray *buffer;
+    enum instruction instruction;
+    uint32_t eax, ecx;
+};
+
+/* Numbers that translated code reads and changes by itself, without a callback. */
+struct score {
+    uint64_t pending; /* an answer is due before the next instruction */
+    uint64_t work;    /* what was done: instructions or memory accesses */
+};
+
+static struct options options;
+static struct machine machine;
+static struct vcpu vcpus[MAX_CPUS];
+static qemu_plugin_u64 pending, work;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of machine and log: vCPUs run in threads */
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+static void log_now(unsigned cpu, const char *what, uint64_t reg, uint64_t value)
+{
+    log_line(now_ns() / 1e9, cpu, what, reg, value);
+}
+
+static uint64_t get(struct vcpu *v, struct qemu_plugin_register *reg)
+{
+    uint64_t value = 0;
+
+    g_byte_array_set_size(v->buffer, 0);
+    qemu_plugin_read_register(reg, v->buffer);
+    memcpy(&value, v->buffer->data, v->buffer->len < sizeof value ? v->buffer->len : sizeof value);
+    return value;
+}
+
+static void put(struct vcpu *v, struct qemu_plugin_register *reg, uint64_t value)
+{
+    g_byte_array_set_size(v->buffer, sizeof value);
+    memcpy(v->buffer->data, &value, sizeof value);
+    qemu_plugin_write_register(reg, v->buffer);
+}
+
+static void charge(unsigned cpu)
+{
+    counters_charge(&machine, cpu, options.traffic == TRAFFIC_TIME ? now_ns() : qemu_plugin_u64_get(work, cpu));
+}
+
+static void charge_domain(unsigned domain)
+{
+    for (unsigned i = 0; i < machine.ncpus; i++)
+        if (machine_domain_of(&machine, i) == domain)
+            charge(i);
+    counters_settle(&machine, domain, now_ns());
+}
+
+static uint64_t read_msr(unsigned cpu, uint32_t msr)
+{
+    uint64_t value;
+
+    pthread_mutex_lock(&lock);
+    if (msr == IA32_QM_CTR)
+        charge_domain(machine_domain_of(&machine, cpu));
+    value = msr_read(&machine, cpu, msr);
+    if (msr == IA32_QM_CTR && options.logall)
+        log_now(cpu, "qm_ctr", machine.cpus[cpu].qm_evtsel, value);
+    pthread_mutex_unlock(&lock);
+    return value;
+}
+
+static void write_msr(unsigned cpu, uint32_t msr, uint64_t value)
+{
+    pthread_mutex_lock(&lock);
+    if (msr == IA32_PQR_ASSOC)
+        charge(cpu);
+    else if (control_ours(msr))
+        /* What was done so far is not to come on top of what a test sets. */
+        charge_domain(machine_domain_of(&machine, cpu));
+    msr_write(&machine, cpu, msr, value);
+    if ((msr != IA32_PQR_ASSOC || options.logpqr) && (msr != IA32_QM_EVTSEL || options.logall))
+        log_now(cpu, "wrmsr", msr, value);
+    pthread_mutex_unlock(&lock);
+}
+
+/* In front of CPUID, RDMSR or WRMSR. */
+static void before(unsigned cpu, void *instruction)
+{
+    struct vcpu *v = &vcpus[cpu];
+    uint32_t eax = get(v, v->rax), ecx = get(v, v->rcx);
+
+    v->instruction = (uintptr_t)instruction;
+    if (v->instruction == CPUID) {
+        if (!cpuid_ours(&options, eax, ecx))
+            return;
+    } else if (!msr_ours(&options, ecx) || (get(v, v->cs) & 3)) {
+        /* Outside ring 0 the instruction will fault (SDM volume 2, RDMSR and WRMSR). */
+        return;
+    }
+    if (v->instruction == WRMSR) {
+        write_msr(cpu, ecx, eax | get(v, v->rdx) << 32);
+        return;
+    }
+    v->eax = eax;
+    v->ecx = ecx;
+    qemu_plugin_u64_set(pending, cpu, 1);
+}
+
+/* In front of the instruction that comes after CPUID or RDMSR. */
+static void after(unsigned cpu, void *unused)
+{
+    struct vcpu *v = &vcpus[cpu];
+
+    (void)unused;
+    qemu_plugin_u64_set(pending, cpu, 0);
+    if (v->instruction == RDMSR) {
+        uint64_t value = read_msr(cpu, v->ecx);
+
+        put(v, v->rax, (uint32_t)value);
+        put(v, v->rdx, value >> 32);
+    } else {
+        struct cpuid r = { get(v, v->rax), get(v, v->rbx), get(v, v->rcx), get(v, v->rdx) };
+
+        r = cpuid_answer(&options, v->eax, v->ecx, r);
+        put(v, v->rax, r.eax);
+        put(v, v->rbx, r.ebx);
+        put(v, v->rcx, r.ecx);
+        put(v, v->rdx, r.edx);
+        if (options.logall) {
+            pthread_mutex_lock(&lock);
+            log_now(cpu, "cpuid", (uint64_t)v->eax << 32 | v->ecx, r.ebx);
+            pthread_mutex_unlock(&lock);
+        }
+    }
+}
+
+/* Instruments a block of guest code when it is translated. */
+static void translate(struct qemu_plugin_tb *block, void *unused)
+{
+    size_t count = qemu_plugin_tb_n_insns(block);
+    enum instruction previous = OTHER;
+
+    (void)unused;
+    /* The instruction that asked may have been the last one of another block. */
+    qemu_plugin_register_vcpu_tb_exec_cond_cb(block, after, QEMU_PLUGIN_CB_RW_REGS, QEMU_PLUGIN_COND_NE, pending, 0,
+                                              NULL);
+    if (options.traffic == TRAFFIC_INSTRUCTIONS)
+        qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(block, QEMU_PLUGIN_INLINE_ADD_U64, work, count);
+    for (size_t i = 0; i < count; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(block, i);
+        uint8_t bytes[16];
+        enum instruction now = decode(bytes, qemu_plugin_insn_data(insn, bytes, sizeof bytes));
+
+        if (previous == CPUID || previous == RDMSR)
+            qemu_plugin_register_vcpu_insn_exec_cond_cb(insn, after, QEMU_PLUGIN_CB_RW_REGS, QEMU_PLUGIN_COND_NE,
+                                                        pending, 0, NULL);
+        if (now != OTHER)
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, before, QEMU_PLUGIN_CB_R_REGS, (void *)(uintptr_t)now);
+        if (options.traffic == TRAFFIC_MEMORY)
+            qemu_plugin_register_vcpu_mem_inline_per_vcpu(insn, QEMU_PLUGIN_MEM_RW, QEMU_PLUGIN_INLINE_ADD_U64, work,
+                                                          1);
+        previous = now;
+    }
+}
+
+/* Finds the registers of a vCPU, by the names that QEMU's gdb stub gives them. */
+static void vcpu_init(unsigned cpu, void *unused)
+{
+    struct vcpu *v = &vcpus[cpu];
+    struct {
+        const char *name;
+        struct qemu_plugin_register **handle;
+    } wanted[] = { { "rax", &v->rax }, { "rbx", &v->rbx }, { "rcx", &v->rcx }, { "rdx", &v->rdx }, { "cs", &v->cs } };
+    const size_t count = sizeof wanted / sizeof wanted[0];
+    GArray *registers = qemu_plugin_get_registers();
+    size_t found = 0;
+
+    (void)unused;
+    v->buffer = g_byte_array_new();
+    for (unsigned i = 0; i < registers->len; i++) {
+        const qemu_plugin_reg_descriptor *listed =
+            (const void *)(registers->data + (size_t)i * g_array_get_element_size(registers));
+
+        for (size_t k = 0; k < count; k++)
+            if (!strcmp(listed->name, wanted[k].name)) {
+                *wanted[k].handle = listed->handle; /* which may well be a null pointer */
+                found++;
+            }
+    }
+    if (found != count) {
+        fprintf(stderr, "rdt plugin: QEMU lists %u registers, but not all of rax, rbx, rcx, rdx and cs\n",
+                registers->len);
+        exit(1);
+    }
+    if (options.traffic == TRAFFIC_TIME)
+        machine.cpus[cpu].charged = now_ns();
+}
+
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (!strcmp(argv[i], "help=on"))
+            return true;
+    return false;
+}
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
+{
+    struct qemu_plugin_scoreboard *scores;
+    char error[256];
+
+    if (strcmp(info->target_name, "x86_64") || !info->system_emulation) {
+        fprintf(stderr, "rdt plugin: only for qemu-system-x86_64\n");
+        return -1;
+    }
+    if (asks_for_help(argc, argv)) {
+        options_help();
+        return -1;
+    }
+    options_default(&options);
+    if (!options_parse(&options, argc, argv, error, sizeof error) ||
+        !options_check(&options, info->system.max_vcpus, error, sizeof error)) {
+        fprintf(stderr, "rdt plugin: %s\n", error);
+        return -1;
+    }
+    if (options.log && !log_open(options.log)) {
+        fprintf(stderr, "rdt plugin: log=%s: ", options.log);
+        perror("");
+        return -1;
+    }
+    machine_reset(&machine, &options, info->system.max_vcpus, now_ns());
+    scores = qemu_plugin_scoreboard_new(sizeof(struct score));
+    pending = (qemu_plugin_u64){ scores, offsetof(struct score, pending) };
+    work = (qemu_plugin_u64){ scores, offsetof(struct score, work) };
+    qemu_plugin_register_vcpu_init_cb(id, vcpu_init, NULL);
+    qemu_plugin_register_vcpu_tb_trans_cb(id, translate, NULL);
+    return 0;
+}

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin of pytest that runs tests inside guests; ``tests/conftest.py`` loads it.
+
+::
+
+    pytestmark = pytest.mark.guest(machines=("cascade-lake", "milan"))
+
+    def test_a_group_can_be_made(mount_resctrl, guest_machine):
+        root = mount_resctrl()
+        (root / "group").mkdir()
+
+Each test of the module becomes one per machine and kernel, ``test_a_group_can_be_made[cascade-lake-6.12]``. Outside,
+running them boots one guest for all that are of one machine and kernel; inside, they are plain tests, run as root.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from tests.kernel.lab import machines
+from tests.kernel.lab.errors import LabError, NoSuchMachine
+from tests.kernel.lab.job import Job
+from tests.kernel.lab.machines import Machine
+from tests.kernel.lab.remote import INSIDE, Pair, RemoteItems
+
+if TYPE_CHECKING:
+    from tests.kernel.lab.guest import Result
+
+RESCTRL = Path("/sys/fs/resctrl")
+MARKER = "guest(machines, kernels=('6.12', 'newest')): run in a guest of each machine with each kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class GuestMachine:
+    """Where a test runs.
+
+    :ivar machine: what was booted.
+    :ivar kernel: ``6.12`` or ``newest``.
+    """
+
+    machine: Machine
+    kernel: str
+
+    @property
+    def name(self) -> str:
+        """The machine's name."""
+        return self.machine.name
+
+    @property
+    def ways(self) -> int:
+        """Bits of an L3 mask."""
+        return self.machine.ways
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """The kernel's version, such as ``(6, 12)``."""
+        major, minor = os.uname().release.split(".")[:2]
+        return int(major), int(minor)
+
+
+class MountResctrl(Protocol):
+    """Mount resctrl.
+
+    :param options: such as ``cdp,mba_MBps``.
+    :returns: where it is.
+    :raises OSError: if the kernel refuses; the message is mount's.
+    """
+
+    def __call__(self, options: str = ...) -> Path: ...
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("guests")
+    group.addoption("--guest-out", metavar="DIR", help="keep what the guests left, in DIR/MACHINE-KERNEL")
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    from tests.kernel.lab import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+    # pytest-xdist's, which the guests don't have.
+    config.addinivalue_line("markers", "xdist_group(name): tests of one group run in one worker")
+    if INSIDE is None:
+        config.pluginmanager.register(RemoteItems(config), "guest-remote-items")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have all tests of a guest run by one worker.
+
+    pytest-xdist's own ``loadgroup`` would do it by the mark ``xdist_group``, but with pytest 9.2 it no longer does.
+    """
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from tests.kernel.lab.scheduling import GuestScheduling
+
+    return GuestScheduling(config, log)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker = metafunc.definition.get_closest_marker("guest")
+    if marker is None:
+        return
+    pairs = _pairs(*marker.args, **marker.kwargs)
+    if INSIDE is not None:
+        pairs = [pair for pair in pairs if pair == INSIDE]
+    if "guest_machine" not in metafunc.fixturenames:
+        metafunc.fixturenames.append("guest_machine")
+    metafunc.parametrize(
+        "guest_machine",
+        [pytest.param(pair, id=str(pair), marks=pytest.mark.xdist_group(pair.group)) for pair in pairs],
+        indirect=True,
+        scope="session",
+    )
+
+
+def _pairs(
+    machines_: tuple[str, ...] | str = (), kernels: tuple[str, ...] | str = machines.KERNELS, **named: Any
+) -> list[Pair]:
+    wanted = named.pop("machines", machines_)
+    if named or not wanted:
+        raise pytest.UsageError(f"mark tests with {MARKER}")
+    try:
+        return [
+            Pair(machines.machine(name).name, machines.kernel(kernel))
+            for name in ((wanted,) if isinstance(wanted, str) else wanted)
+            for kernel in ((kernels,) if isinstance(kernels, str) else kernels)
+        ]
+    except NoSuchMachine as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+@pytest.fixture(scope="session")
+def guest_machine(request: pytest.FixtureRequest) -> GuestMachine:
+    """Where a marked test runs: see :class:`GuestMachine`."""
+    pair: Pair = request.param
+    return GuestMachine(machines.machine(pair.machine), pair.kernel)
+
+
+@pytest.fixture(autouse=True)
+def _resctrl_left_unmounted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that leaves resctrl mounted fails, and does not spoil the next one's start."""
+    yield
+    if INSIDE is not None and _mounted():
+        while _mounted():
+            subprocess.run(["umount", RESCTRL], check=True)
+        pytest.fail("the test left resctrl mounted", pytrace=False)
+
+
+@pytest.fixture
+def mount_resctrl() -> Iterator[MountResctrl]:
+    """See :class:`MountResctrl`; undone at the test's end."""
+
+    def mount(options: str = "") -> Path:
+        command = ["mount", "-t", "resctrl", *(["-o", options] if options else []), "resctrl", str(RESCTRL)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
+        return RESCTRL
+
+    yield mount
+    while _mounted():
+        subprocess.run(["umount", RESCTRL], check=True)
+
+
+def _mounted() -> bool:
+    return any(line.split()[2] == "resctrl" for line in Path("/proc/mounts").read_text().splitlines())
+
+
+class Run:
+    """Boots guests for a test that is not run in one; see :func:`guest`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._count = 0
+
+    def run(
+        self,
+        machine: str,
+        kernel: str,
+        script: str,
+        files: Mapping[str, str | bytes] | None = None,
+        *,
+        timeout: float = 300.0,
+        **options: Any,
+    ) -> Result:
+        """Boot a guest, run a shell script in it as root, in the project's tree, and collect what it left.
+
+        :param machine: one of :data:`tests.kernel.lab.machines.MACHINES`.
+        :param kernel: ``6.12`` or ``newest``.
+        :param files: more files, by path in the tree.
+        :param timeout: seconds, for boot and script.
+        :param options: of :class:`tests.kernel.lab.guest.Guest`: ``append``, ``plugin``.
+        :raises GuestDied: if there is no result.
+        """
+        from tests.kernel.lab import guest as guests
+
+        self._count += 1
+        path = self._path / f"{machine}-{machines.kernel(kernel)}-{self._count}"
+        job = Job(script, files or {})
+        return guests.run(machines.machine(machine), kernel, job, path, timeout, **options)
+
+
+@pytest.fixture
+def guest(tmp_path: Path) -> Run:
+    """For a test outside that boots guests with jobs of its own: see :meth:`Run.run`."""
+    if INSIDE is not None:
+        raise LabError("there are no guests inside a guest: don't use the fixture 'guest' in a test marked 'guest'")
+    return Run(tmp_path)

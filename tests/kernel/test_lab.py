@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab from outside: what a run of tests in guests looks like, and the commands of ``python -m tests.kernel``."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.kernel.inside import msr
+from tests.kernel.lab import trace
+from tests.kernel.lab.errors import GuestDied, NoSuchMachine
+from tests.kernel.lab.job import CHECKOUT
+from tests.kernel.pytest_guest import Run
+from tools.lab import processes
+
+LAB = (sys.executable, "-m", "tests.kernel")
+
+
+def test_tests_in_a_guest_are_reported_as_if_they_had_run_here(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    done = _pytest("outcomes.py", "-n", "2", "--dist", "loadgroup", f"--junitxml={report}", f"--guest-out={tmp_path}")
+    assert done.returncode == 1, done.stdout
+    outcomes = {name.partition("[")[0]: text for name, text in _outcomes(report)}
+    assert {name for name, text in outcomes.items() if not text} == {
+        "test_passes",
+        "test_sees_the_session",
+        "test_mounts",
+        "test_finds_resctrl_unmounted",
+    }
+    assert "AssertionError: on purpose" in outcomes["test_fails"]
+    assert "assert (6 * 7) == 41" in outcomes["test_fails"]
+    assert "RuntimeError: a fixture on purpose" in outcomes["test_has_a_broken_fixture"]
+    assert "as it should" in outcomes["test_is_expected_to_fail"]
+    assert "the test left resctrl mounted" in outcomes["test_leaves_resctrl_mounted"]
+    assert "Timeout" in outcomes["test_takes_too_long"]
+    left = tmp_path / "milan-kvm-newest"
+    assert (left / "out/left").read_text() == "by a test"
+    assert "Linux version 7" in (left / "out/dmesg").read_text()
+    assert any(write.register == msr.IA32_L3_QOS_MASK_0 for write in trace.read(left / "msr.jsonl"))
+
+
+def test_a_guest_that_dies_fails_its_tests_and_shows_the_console() -> None:
+    done = _pytest("deadly.py", "-v")
+    assert re.search(r"test_before\S+ PASSED", done.stdout)
+    assert re.search(r"test_panics\S+ FAILED", done.stdout)
+    assert "the guest milan-kvm with the kernel 6.12 died" in done.stdout
+    assert "Kernel panic - not syncing: sysrq triggered crash" in done.stdout
+    assert re.search(r"test_after\S+ ERROR", done.stdout)
+    assert "not run: while tests/kernel/samples/deadly.py::test_panics[milan-kvm-6.12] ran" in done.stdout
+
+
+def test_the_first_failure_ends_the_guest_if_asked_to(tmp_path: Path) -> None:
+    done = _pytest("outcomes.py", "-x", "-v", "-k", "fails or mounts or too_long", f"--guest-out={tmp_path}")
+    assert "stopping after 1 failures" in done.stdout
+    assert "1 failed" in done.stdout.splitlines()[-1]
+    assert not list(_emulators(tmp_path))
+
+
+def test_collecting_boots_nothing() -> None:
+    started = time.monotonic()
+    done = _pytest("outcomes.py", "--collect-only", "-q", "-k", "session or passes")
+    assert "test_sees_the_session[milan-kvm-newest-passes]" in done.stdout
+    assert "3/10 tests collected" in done.stdout
+    assert time.monotonic() - started < 20
+
+
+def test_a_machine_that_does_not_exist_is_a_mistake_of_the_test(tmp_path: Path) -> None:
+    module = tmp_path / "test_mistaken.py"
+    module.write_text("import pytest\npytestmark = pytest.mark.guest(machines='pentium')\ndef test_it(): pass\n")
+    done = _pytest(str(module), "-p", "tests.kernel.pytest_guest")
+    assert done.returncode != 0
+    assert "there is no machine 'pentium'; there are: cascade-lake" in done.stdout + done.stderr
+
+
+def test_a_command_in_a_guest_gives_its_output_and_status(tmp_path: Path) -> None:
+    script = "echo out; echo err >&2; uname -r; vmqos --version; echo kept >$VMQOS_GUEST_OUT/file; exit 7"
+    done = _run("run", "--out", str(tmp_path), "goldmont", "6.12", "--", "sh", "-c", script)
+    assert done.returncode == 7, done.stderr
+    assert done.stdout.startswith("out\n6.12.")
+    assert done.stderr == "err\n"
+    assert (tmp_path / "out/file").read_text() == "kept\n"
+    assert not (tmp_path / "job.tar").exists()
+
+
+def test_a_guest_that_takes_too_long_is_ended(guest: Run, tmp_path: Path) -> None:
+    with pytest.raises(GuestDied, match=r"did not end within \d s and was killed"):
+        guest.run("milan", "6.12", "true", timeout=3)
+    assert not list(_emulators(tmp_path))
+
+
+def test_names_that_do_not_exist_are_told(guest: Run) -> None:
+    with pytest.raises(NoSuchMachine, match=r"no kernel '5\.4'; there are: 6\.12, newest"):
+        guest.run("milan", "5.4", "true")
+    assert "invalid choice: 'pentium'" in _run("run", "pentium", "6.12", "--", "true").stderr
+
+
+def test_a_guest_dies_with_whoever_started_it(tmp_path: Path) -> None:
+    runner = subprocess.Popen(
+        [*LAB, "run", "--out", str(tmp_path), "milan", "6.12", "--", "sleep", "1000"], cwd=CHECKOUT
+    )
+    try:
+        processes.wait_until(lambda: bool(list(_emulators(tmp_path))), "the guest's start", 30.0)
+    finally:
+        runner.send_signal(signal.SIGKILL)
+        runner.wait()
+    processes.wait_until(lambda: not list(_emulators(tmp_path)), "the guest's end", 10.0)
+
+
+def test_a_shell_talks_to_the_terminal() -> None:
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(CHECKOUT)
+        os.execv(sys.executable, [*LAB, "shell", "milan-kvm"])
+    try:
+        _expect(terminal, b"exit powers off")
+        os.write(terminal, b"echo $((6*7))+$(stat -c %T -f /)\r")
+        _expect(terminal, b"42+ext")
+        os.write(terminal, b"exit 3\r")
+        _expect(terminal, None)
+    finally:
+        os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 3
+
+
+def _expect(terminal: int, text: bytes | None, timeout: float = 120.0) -> None:
+    """Read until ``text`` comes, or the end if that is ``None``."""
+    seen = b""
+    end = time.monotonic() + timeout
+    while text is None or text not in seen:
+        if not select.select([terminal], [], [], max(0.0, end - time.monotonic()))[0]:
+            raise TimeoutError(f"no {text!r} in: {seen[-2000:].decode(errors='replace')}")
+        try:
+            data = os.read(terminal, 4096)
+        except OSError:  # EIO: the other end is closed.
+            data = b""
+        if not data:
+            assert text is None, seen[-2000:].decode(errors="replace")
+            return
+        seen += data
+
+
+def _pytest(module: str, *options: str) -> subprocess.CompletedProcess[str]:
+    path = module if module.startswith("/") else f"tests/kernel/samples/{module}"
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, path]
+    # The outer session's settings for workers of pytest-xdist are not for this one.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*LAB, *arguments], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+
+
+def _outcomes(report: Path) -> Iterator[tuple[str, str]]:
+    """Each test's name, and the text of what went wrong."""
+    for case in ElementTree.parse(report).iter("testcase"):
+        wrong = [
+            f"{child.get('message')} {child.text}" for child in case if child.tag in ("failure", "error", "skipped")
+        ]
+        yield case.get("name", ""), " ".join(wrong)
+
+
+def _emulators(path: Path) -> Iterator[int]:
+    """The QEMUs that write below ``path``."""
+    for pid in processes.all_pids():
+        try:
+            arguments = Path(f"/proc/{pid}/cmdline").read_text()
+        except OSError:
+            continue
+        if "qemu-system-x86_64\0" in arguments and str(path) in arguments:
+            yield pid

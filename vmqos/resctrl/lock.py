@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lock between applications on resctrl, ``flock`` on its root directory: waiting for it, and who holds it.
+
+What the kernel does with those who wait (``flock_lock_inode`` and ``__locks_wake_up_blocks`` in fs/locks.c): a request
+is compared with the locks that are held, never with those that are waited for. So a writer that waits keeps no reader
+out, and readers who take turns without a gap keep it waiting for ever; it is woken, though, the moment a lock that was
+in its way is released, and gets hold of a gap of microseconds. Who asks again and again (``LOCK_NB``) is asleep then.
+
+Hence whoever finds the lock taken waits for it in the kernel, and the readers of this process, the only ones whose
+manners are up to us, let its writer go first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+
+from vmqos.resctrl import exceptions
+
+COURTESY = 0.5
+"""Seconds that a reader lets a waiting writer of this process go first. Not for ever: who keeps the writer out may well
+let the reader in."""
+
+_MODES = {"READ": "to read", "WRITE": "to write"}
+
+
+class RootLock:
+    """The lock on one directory, for all threads of this process.
+
+    :param root: the directory.
+    """
+
+    __slots__ = ("_guard", "_left_behind", "_no_writer", "_root")
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._guard = threading.Lock()
+        self._left_behind: list[_Waiter] = []
+        self._no_writer = threading.Event()
+        self._no_writer.set()
+
+    def acquire(self, exclusive: bool, timeout: float | None) -> int:
+        """Take the lock; closing the descriptor that is returned gives it back.
+
+        :param exclusive: whether to change something (``LOCK_EX``) or only to read (``LOCK_SH``).
+        :param timeout: seconds to wait, 0 or more; ``None`` waits for ever.
+        :raises vmqos.resctrl.exceptions.LockTimeout: if others kept the lock.
+        :raises OSError: if the directory can't be opened or locked.
+        """
+        if not exclusive:
+            self._no_writer.wait(COURTESY if timeout is None else min(COURTESY, timeout))
+            return self._acquire(fcntl.LOCK_SH, timeout)
+        self._no_writer.clear()
+        try:
+            return self._acquire(fcntl.LOCK_EX, timeout)
+        finally:
+            self._no_writer.set()
+
+    def _acquire(self, operation: int, timeout: float | None) -> int:
+        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+            return descriptor
+        except BlockingIOError as error:
+            if timeout == 0:
+                found = holders(descriptor)
+                os.close(descriptor)
+                raise exceptions.LockTimeout(path=self._root, timeout=timeout, holders=found) from error
+        except BaseException:
+            os.close(descriptor)
+            raise
+        waiter = self._adopt_or_start(descriptor, operation)
+        got = False
+        try:
+            got = waiter.wait(timeout)
+            if not got:
+                raise exceptions.LockTimeout(path=self._root, timeout=timeout, holders=holders(waiter.descriptor))
+        finally:
+            if not got and waiter.leave():
+                with self._guard:
+                    self._left_behind.append(waiter)
+        return waiter.descriptor
+
+    def _adopt_or_start(self, descriptor: int, operation: int) -> _Waiter:
+        """One that an earlier call left behind waits longest; and however often it is in vain, no thread is added."""
+        with self._guard:
+            self._left_behind = [waiter for waiter in self._left_behind if waiter.is_alive()]
+            for waiter in self._left_behind:
+                if waiter.operation == operation and waiter.adopt(descriptor):
+                    self._left_behind.remove(waiter)
+                    os.close(descriptor)
+                    return waiter
+        waiter = _Waiter(descriptor, operation)
+        waiter.start()
+        return waiter
+
+
+class _Waiter(threading.Thread):
+    """Waits in the kernel, which can't be called off: a lock that nobody wants any more is given back at once."""
+
+    def __init__(self, descriptor: int, operation: int) -> None:
+        super().__init__(name="resctrl-lock", daemon=True)
+        self.descriptor = descriptor
+        self.operation = operation
+        self._error: OSError | None = None
+        self._guard = threading.Lock()
+        self._wanted = True
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        try:
+            fcntl.flock(self.descriptor, self.operation)
+        except OSError as error:
+            self._error = error
+        with self._guard:
+            self._done.set()
+            if not self._wanted or self._error:
+                os.close(self.descriptor)
+
+    def wait(self, timeout: float | None) -> bool:
+        """Whether the lock is held now. :raises OSError: if the kernel refused it."""
+        done = self._done.wait(timeout)
+        if self._error is not None:
+            raise self._error
+        return done
+
+    def leave(self) -> bool:
+        """Want the lock no more; whether it is still waited for."""
+        with self._guard:
+            if self._done.is_set():
+                if self._wanted and not self._error:
+                    os.close(self.descriptor)
+                return False
+            self._wanted = False
+            return True
+
+    def adopt(self, descriptor: int) -> bool:
+        """Want the lock again, unless the wait is over or another directory (an unmounted one) is waited for."""
+        with self._guard:
+            if self._done.is_set() or not os.path.sameopenfile(descriptor, self.descriptor):
+                return False
+            self._wanted = True
+            return True
+
+
+def holders(descriptor: int) -> str:
+    """Who holds a lock on the open file: processes' ids and names from ``/proc/locks``, as far as to be seen here."""
+    status = os.fstat(descriptor)
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    found = dict[str, None]()
+    with contextlib.suppress(OSError), open("/proc/locks", encoding="utf-8") as locks:
+        for line in locks:
+            # Of a lock that is waited for, the second field is an arrow.
+            fields = line.split()
+            if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == file:
+                found[f"process {fields[4]} ({_command(fields[4])}) {_MODES.get(fields[3], fields[3])}"] = None
+    return f"it is held by {', '.join(found)}" if found else "its holder can't be seen from here"
+
+
+def _command(pid: str) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
+            return comm.read().strip()
+    except OSError:
+        return "ended, or in another namespace"
