@@ -181,7 +181,13 @@ def _pqos(filesystem: Filesystem, count: int, program: str | None) -> Iterator[F
             _timed(sweeper, look=True)
         ours = (time.process_time() - before) / POLLS * 1e3
     with sleeping(count, 1) as processes:
-        short, long = (_cpu_of_pqos(program, [tids[0] for tids in processes], polls) for polls in (1, 1 + POLLS))
+        pids = [tids[0] for tids in processes]
+        try:
+            short, long = (_cpu_of_pqos(program, pids, polls) for polls in (1, 1 + POLLS))
+        except subprocess.CalledProcessError as error:
+            said = (error.stdout or b"").decode(errors="replace").strip().splitlines()
+            yield f"pqos: left out, it ended with {error.returncode}: {said[0] if said else 'without a word'}"
+            return
     theirs = (long - short) / POLLS * 1e3
     detail = f"CPU of one round: vmqos {ours:.1f} ms, pqos {theirs:.1f} ms"
     yield Figure(f"a sweep over {count} VMs, CPU, times pqos", ours / theirs, "x", 1 / 20, detail)
@@ -191,7 +197,8 @@ def _cpu_of_pqos(program: str, pids: list[int], polls: int) -> float:
     """Seconds of CPU that it took for so many polls, its beginning and end included."""
     watch = [argument for pid in pids for argument in ("-p", f"all:{pid}")]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([program, "-I", *watch, "-i", "10", "-t", str(polls)], stdout=subprocess.DEVNULL, check=True)
+    command = [program, "-I", *watch, "-i", "10", "-t", str(polls)]
+    subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
