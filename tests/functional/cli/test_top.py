@@ -171,7 +171,9 @@ def test_little_is_sent_when_little_changes(make_vm: MakeVm, watch: Watch, wait_
     wait_for(lambda: "web-2" in glass.text, "the VMs being shown", 30)
     before = len(glass.said)
     glass.type("R")
-    wait_for(lambda: len(glass.said) > before, "a change", 10)
+    wait_for(lambda: "OCCUPANCY\N{BLACK UP-POINTING TRIANGLE}" in glass.said[before:], "the heading saying so", 10)
+    assert "vmqos top" not in glass.said[before:]
+    assert "q quit" not in glass.said[before:]
     assert len(glass.said) - before < 1500
 
 
