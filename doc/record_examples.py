@@ -43,6 +43,7 @@ EXAMPLES = CHECKOUT / "doc" / "source" / "examples"
 PICTURE = CHECKOUT / "doc" / "source" / "_static" / "way-map.svg"
 WIDTH = 96
 PICTURE_WIDTH = 88
+SHOWN_HOST = "compute-7"
 SHOWN_PATH = "/run/vmqos-simulator-01"
 """What stands for the workspace's path: as long as that, or the tables would be askew."""
 
@@ -117,7 +118,10 @@ class Host:
 
     def json(self, path: str) -> str:
         """What the agent's API answers, laid out for people."""
-        return self._presentable(json.dumps(self.agent.get(path), indent=2))
+        answer = self.agent.get(path)
+        if "hostname" in answer:
+            answer["hostname"] = SHOWN_HOST
+        return self._presentable(json.dumps(answer, indent=2))
 
     def _presentable(self, text: str) -> str:
         assert len(SHOWN_PATH) == len(str(self.path))
@@ -178,6 +182,7 @@ def main() -> None:
         host.start(UNHAPPY)
         record("vm-list.txt", host.vmqos("vm", "list"))
         record("vm-list-value.txt", host.vmqos("vm", "list", "-f", "value", "-c", "Name", "-c", "State"))
+        record("top.txt", host.vmqos("top", "--once"))
         record("vm-show.txt", host.vmqos("vm", "show", "web-1", width=110))
         record("api-vm.json", host.json(f"/v1/vms/{uuid_of('web-1')}"))
         record("api-caches.json", host.json("/v1/caches"))

@@ -121,9 +121,9 @@ def _pqos(arena: Arena, effort: Effort, count: int, free: int) -> Iterator[Compa
         sweeper.sweep()
         ours = compare("", [arena.ours(lambda: _look_at(sweeper.sweep()))], effort).costs[OURS]
     with sleeping(count, 1) as processes:
-        pids = ",".join(str(tids[0]) for tids in processes)
+        watch = [argument for tids in processes for argument in ("-p", f"all:{tids[0]}")]
         try:
-            short, long = (_cost_of_pqos(arena, pids, polls) for polls in (1, 1 + POLLS))
+            short, long = (_cost_of_pqos(arena, watch, polls) for polls in (1, 1 + POLLS))
         except RuntimeError as error:
             yield f"pqos: left out, {str(error).splitlines()[-1]}"
             return
@@ -137,8 +137,8 @@ def _pqos(arena: Arena, effort: Effort, count: int, free: int) -> Iterator[Compa
     )
 
 
-def _cost_of_pqos(arena: Arena, pids: str, polls: int) -> Cost:
-    sides = arena.pqos_sides("--mon-pid", f"all:{pids}", "--mon-interval", "10", "--mon-time", str(polls))
+def _cost_of_pqos(arena: Arena, watch: Sequence[str], polls: int) -> Cost:
+    sides = arena.pqos_sides(*watch, "-i", "10", "-t", str(polls))
     return compare("", sides, Effort(rounds=2, counted=2)).costs[PQOS]
 
 

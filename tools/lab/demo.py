@@ -7,6 +7,7 @@ import argparse
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ from tools.lab.workspace import AGENT_LOCKS, Workspace
 REAL_RESCTRL = Path("/sys/fs/resctrl")
 REAL_SYSFS = Path("/sys/devices/system/cpu")
 SETTLE_TIMEOUT = 60.0
+PAGE_PORT = 19177
 
 GOLD = vms.Flavor("gold.c2", {"hw:cache_ways": "4"})
 SILVER = vms.Flavor("silver.c2", {"hw:cache_ways": "2"})
@@ -40,6 +42,7 @@ class Host:
 
     :ivar root: the root of resctrl.
     :ivar simulator: ``None`` on the machine's own resctrl.
+    :ivar page: the address of the agent's page.
     """
 
     root: Path
@@ -47,6 +50,7 @@ class Host:
     libvirt: PrivateLibvirt
     agent: Agent
     vms: Sequence[tuple[vms.Vm, vms.RunningVm]]
+    page: str
 
 
 class DemoError(Exception):
@@ -141,21 +145,32 @@ def _start(workspace: Workspace, options: argparse.Namespace) -> Host:
     daemon = PrivateLibvirt(workspace)
     daemon.start()
     _say("starting vmqos-agent")
+    port = _page_port()
     agent = Agent(
         workspace,
         resctrl=root,
         sysfs=simulator.sysfs if simulator else None,
         uri=daemon.uri,
         run_dir=daemon.run_dir,
+        options={"http": {"port": port}},
     )
     if simulator is None:
         workspace.record_command([sys.executable, "-m", "vmqos.cli.main", *_config(agent), "reset", "--yes"])
     agent.start()
     _say(f"starting 4 VMs under {'KVM' if virt_type == 'kvm' else 'software emulation (KVM does not work here)'}")
-    host = Host(root, simulator, daemon, agent, [(vm, vms.run(daemon, vm)) for vm in _vms(virt_type)])
+    started = [(vm, vms.run(daemon, vm)) for vm in _vms(virt_type)]
+    host = Host(root, simulator, daemon, agent, started, f"http://127.0.0.1:{port}/")
     processes.wait_until(lambda: _settled(host), "the agent keeping every promise", SETTLE_TIMEOUT)
     _say("every VM is where it belongs")
     return host
+
+
+def _page_port() -> int:
+    """The agent's usual port, or another one where that is taken."""
+    for port in (PAGE_PORT, 0):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as server:
+            return int(server.getsockname()[1])
+    raise DemoError("no TCP port can be had on 127.0.0.1")
 
 
 def _real_resctrl() -> Path:
@@ -235,8 +250,15 @@ def _stay(host: Host) -> None:
     vm, running = host.vms[0]
     print(
         f"""
-It stays up until you press Ctrl-C. In another terminal, try:
+It stays up until you press Ctrl-C. In a browser on this machine, live:
 
+  {host.page}
+
+From elsewhere: ssh -L {PAGE_PORT}:{host.page.split("/")[2]} to here, then http://localhost:{PAGE_PORT}/
+In another terminal, try:
+
+  what each VM takes of the caches and of the memory's bandwidth, live:
+    {command} top
   what would happen to one more VM, with 3 ways of its own:
     {command} plan --flavor-spec hw:cache_ways=3
   what this host could promise, and what it lacks:

@@ -63,7 +63,7 @@ class Top(Documented):
             metavar="SECONDS",
             type=_delay,
             default=2.0,
-            help="seconds between two looks, 0.1 or more (default: %(default)g)",
+            help="seconds between two looks, 0.1 or more; 2 unless given",
         )
         times = parser.add_mutually_exclusive_group()
         times.add_argument(
@@ -75,7 +75,7 @@ class Top(Documented):
             metavar="KEY",
             choices=tuple(top_data.SORT_KEYS),
             default="occupancy",
-            help="sort by this: %(choices)s (default: %(default)s)",
+            help=f"sort by this: {', '.join(top_data.SORT_KEYS)}; by occupancy unless given",
         )
         parser.add_argument("--reverse", action="store_true", help="sort the other way round")
         parser.add_argument(
@@ -84,7 +84,7 @@ class Top(Documented):
             dest="formatter",
             choices=("table", "csv", "json"),
             default="table",
-            help="for people, or for programs (default: %(default)s)",
+            help="for people (table, unless given), or for programs",
         )
         return parser
 

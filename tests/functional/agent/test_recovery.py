@@ -158,14 +158,27 @@ def test_without_libvirt_nothing_is_taken_down(
     assert layout(tree) == before
 
 
+@pytest.mark.parametrize(
+    ("keep_open", "umount"), [(False, ["umount"]), (True, ["umount", "-l"])], ids=["nothing-open", "counters-open"]
+)
 def test_resctrl_may_be_unmounted_and_mounted_again(
-    agent: Agent, tree: Tree, resctrl: Resctrl, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
+    agent: Agent,
+    tree: Tree,
+    resctrl: Resctrl,
+    make_vm: MakeVm,
+    wait_for_vm: WaitForVm,
+    wait_for: WaitFor,
+    keep_open: bool,
+    umount: list[str],
 ) -> None:
+    agent.stop()
+    agent.configure({"telemetry": {"keep_open": keep_open}})
+    agent.start()
     vm = make_vm(EXCLUSIVE_4)
     wait_for_vm(vm, "kept")
     # It is busy for the milliseconds of a pass.
     wait_for(
-        lambda: subprocess.run(["umount", str(resctrl.root)], check=False).returncode == 0, "resctrl being unmounted"
+        lambda: subprocess.run([*umount, str(resctrl.root)], check=False).returncode == 0, "resctrl being unmounted"
     )
     wait_for(lambda: agent.get("/v1/health")["status"] == "failing", "the agent noticing")
     assert "mount" in agent.get("/v1/health")["resctrl"]["error"]

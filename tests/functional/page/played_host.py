@@ -30,6 +30,8 @@ class PlayedHost:
 
     :ivar broken: paths that are answered by an error, with its status and text.
     :ivar asked: the paths that were asked for.
+    :ivar missing: why events of a VM have no number, by UUID and event.
+    :ivar remembers: seconds of history.
     """
 
     caches: int = 2
@@ -38,6 +40,7 @@ class PlayedHost:
     broken: dict[str, tuple[str, str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     missing: dict[str, dict[str, str]] = field(default_factory=dict)
+    remembers: int = 600
 
     def add(self, name: str, ways: int = 0, policy: str = "exclusive", **changes: Any) -> dict[str, Any]:
         """A VM; an exclusive one takes the lowest ways that are free."""
@@ -110,7 +113,7 @@ class PlayedHost:
             )
             return {"taken_at": now, "interval": 1.0, "vms": vms, "host": {"rmids_used": rmids}}
         if path == "/v1/telemetry/history":
-            return self._history(int(query["seconds"][0]))
+            return self._history(min(self.remembers, int(query["seconds"][0])))
         return None
 
     def _health(self) -> Any:

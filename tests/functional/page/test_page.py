@@ -158,6 +158,18 @@ def test_a_counter_without_a_number_is_a_word_and_never_a_zero(host: PlayedHost,
     assert "no hardware counter is assigned to the VM" in browser.one(".detail").text
 
 
+def test_lines_span_what_is_remembered_while_that_is_less_than_ten_minutes(
+    host: PlayedHost, open_page: OpenPage
+) -> None:
+    few(host)
+    host.remembers = 120
+    browser = open_page()
+    browser.all(NAMES)[0].click()
+    assert browser.texts(".ends span")[0] in ("2 min ago", "2 min 10 s ago")
+    boxes = browser.run("return [...document.querySelectorAll('.spark .line')].map((line) => line.getBBox().width)")
+    assert all(105 < width <= 120 for width in boxes)
+
+
 def test_sparklines_span_ten_minutes(host: PlayedHost, open_page: OpenPage) -> None:
     few(host)
     browser = open_page()
@@ -178,7 +190,7 @@ def test_a_name_unfolds_everything_about_the_vm_and_folds_it_again(host: PlayedH
     for text in (vm["uuid"], vm["name"], vm["project"], "2 ways, exclusive", "0: 18, 1: 18", vm["group"], "9 of 9"):
         assert text in details.text
     charts = browser.run("return [...document.querySelectorAll('.chart')].map((one) => one.getAttribute('aria-label'))")
-    assert charts[0].startswith("Cache occupancy over the last ten minutes. occupancy: now ")
+    assert charts[0].startswith("Cache occupancy over the last 10 min. occupancy: now ")
     assert "local: now" in charts[1] and "remote: now" in charts[1]
     name.click()
     assert name.get_attribute("aria-expanded") == "false"

@@ -2,11 +2,12 @@
 // Lines over the last ten minutes, as inline SVG.
 
 import { make, makeSvg, setAttribute, setText } from "./dom.js";
-import { WINDOW, runs } from "./history.js";
+import { duration } from "./format.js";
+import { runs } from "./history.js";
 
-/** The path of a line and of the area below it, in a box of this size; time runs to `now`, values from 0 to `top`. */
-export function paths(points, { width, height, now, top }) {
-  const x = (time) => (width * (1 - (now - time) / WINDOW)).toFixed(1);
+/** The path of a line and of the area below it, in a box of this size: `span` seconds to `now`, and values from 0 to `top`. */
+export function paths(points, { width, height, now, span, top }) {
+  const x = (time) => (width * (1 - (now - time) / span)).toFixed(1);
   const y = (value) => (height - 1 - (height - 2) * Math.min(1, value / (top || 1))).toFixed(1);
   let line = "";
   let area = "";
@@ -40,8 +41,8 @@ export class Sparkline {
 
   /** Draw a series; `limit` is a value to mark by a line, or null. */
   draw(history, values, top, limit) {
-    const box = { width: Sparkline.WIDTH, height: Sparkline.HEIGHT, now: history.latest, top };
-    const points = runs(history.times, values, history.interval, Sparkline.WIDTH / 2);
+    const box = { width: Sparkline.WIDTH, height: Sparkline.HEIGHT, now: history.latest, span: history.span, top };
+    const points = runs(history.times, values, history.interval, Sparkline.WIDTH / 2, history.span);
     const { line, area } = paths(points, box);
     setAttribute(this.line, "d", line);
     setAttribute(this.area, "d", area);
@@ -73,8 +74,8 @@ export class Chart {
     );
     const legend = series.map(([, name], index) => make("span", { class: `legend legend-${index}` }, name));
     const caption = make("figcaption", {}, title, " ", ...(series.length > 1 ? legend : []), this.top);
-    const ends = make("p", { class: "ends" });
-    ends.append(make("span", {}, "10 min ago"), make("span", {}, "now"));
+    this.begin = make("span");
+    const ends = make("p", { class: "ends" }, this.begin, make("span", {}, "now"));
     this.element = make("figure", {}, caption, this.svg, ends);
   }
 
@@ -82,26 +83,29 @@ export class Chart {
   draw(history, uuid, limit) {
     const all = this.series.map(([name]) => history.values(uuid, name));
     const numbers = all.flat().filter((value) => value !== null);
-    const top = Math.max(limit ?? 0, ...numbers.slice(-4 * WINDOW), 1);
-    const box = { width: Chart.WIDTH, height: Chart.HEIGHT, now: history.latest, top };
+    const top = numbers.reduce((most, value) => Math.max(most, value), limit || 1);
+    const box = { width: Chart.WIDTH, height: Chart.HEIGHT, now: history.latest, span: history.span, top };
     all.forEach((values, index) => {
-      const { line, area } = paths(runs(history.times, values, history.interval, Chart.WIDTH / 2), box);
+      const { line, area } = paths(runs(history.times, values, history.interval, Chart.WIDTH / 2, history.span), box);
       setAttribute(this.lines[index], "d", line);
       if (index === 0) setAttribute(this.area, "d", area);
     });
     const height = box.height - 1 - (box.height - 2) * Math.min(1, (limit ?? 0) / top);
     setAttribute(this.limit, "d", limit ? `M0 ${height.toFixed(1)}H${box.width}` : "");
     setText(this.top, numbers.length ? `top of the scale: ${this.format(top)}` : "no counters yet");
-    setAttribute(this.svg, "aria-label", this.#told(all));
+    const span = duration(history.span);
+    setText(this.begin, `${span} ago`);
+    setAttribute(this.svg, "aria-label", this.#told(all, span));
   }
 
-  #told(all) {
+  #told(all, span) {
     const parts = this.series.map(([, name], index) => {
       const numbers = all[index].filter((value) => value !== null);
       if (!numbers.length) return `${name}: no counters`;
-      const [low, high] = [Math.min(...numbers), Math.max(...numbers)].map(this.format);
+      const low = this.format(numbers.reduce((one, other) => Math.min(one, other)));
+      const high = this.format(numbers.reduce((one, other) => Math.max(one, other)));
       return `${name}: now ${this.format(numbers.at(-1))}, between ${low} and ${high}`;
     });
-    return `${this.title} over the last ten minutes. ${parts.join(". ")}.`;
+    return `${this.title} over the last ${span}. ${parts.join(". ")}.`;
   }
 }

@@ -3,6 +3,9 @@
 
 export const WINDOW = 600;
 
+/** The least time that a line spans: an agent that has just started remembers little. */
+const LEAST = 60;
+
 export const SERIES = ["llc_occupancy", "total", "local", "remote"];
 
 /** Samples in the order of their times; a series of a VM has one value, or null, for each time. */
@@ -16,6 +19,12 @@ export class History {
   /** The time of the last sample; 0 without one. */
   get latest() {
     return this.times.at(-1) ?? 0;
+  }
+
+  /** How many seconds lines span: all that is remembered, up to the next ten seconds. */
+  get span() {
+    const remembered = 10 * Math.ceil((this.latest - (this.times[0] ?? 0)) / 10);
+    return Math.min(WINDOW, Math.max(LEAST, remembered));
   }
 
   /** Begin anew with what the agent remembers. */
@@ -74,12 +83,12 @@ export class History {
 }
 
 /**
- * A series as runs of [time, value] points without gaps: at most `most` points in the window, each the mean of the
+ * A series as runs of [time, value] points without gaps: at most `most` points in `span` seconds, each the mean of the
  * samples in one slot of time. Slots are cut by the clock, so that a point stays what it was while time goes on. A slot
  * whose samples have no value ends a run, and so does a pause in the samples.
  */
-export function runs(times, values, interval, most) {
-  const slot = Math.max(interval, 0.1) * Math.ceil(WINDOW / most / Math.max(interval, 0.1));
+export function runs(times, values, interval, most, span = WINDOW) {
+  const slot = Math.max(interval, 0.1) * Math.ceil(span / most / Math.max(interval, 0.1));
   const found = [];
   let run = null;
   let before = -Infinity;

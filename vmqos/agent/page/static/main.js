@@ -4,7 +4,7 @@
 import { Silent, askAll } from "./agent.js";
 import { Attention, problems } from "./attention.js";
 import { setAttribute, setText, show } from "./dom.js";
-import { moment, visible } from "./format.js";
+import { duration, moment, visible } from "./format.js";
 import { History, WINDOW } from "./history.js";
 import * as host from "./host.js";
 import { Numbers } from "./lanes.js";
@@ -110,7 +110,7 @@ function told(telemetry, error) {
   if (!telemetry) return `No counters: ${visible(error ?? "the agent has none")}.`;
   return (
     `Counters are read ${telemetry.interval ? `every ${telemetry.interval} s` : "when somebody looks"}. ` +
-    "Lines show the last ten minutes; all VMs' occupancies have one scale, and all their bandwidths. " +
+    `Lines show the last ${duration(history.span)}; all VMs' occupancies have one scale, and all their bandwidths. ` +
     "A dashed line is what a VM was promised."
   );
 }

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vmqos top`` on a real agent, real VMs and the simulator, in a terminal and without."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from tests.functional.cli.glass import Glass, running
+from tests.functional.conftest import MakeVm, WaitFor
+from tools.lab.agent import Agent
+
+WAYS_2 = {"hw:cache_ways": "2"}
+Watch = Callable[..., Glass]
+
+
+def environment(**changes: str) -> Mapping[str, str]:
+    dropped = ("VMQOS_SOCKET", "FORCE_COLOR", "NO_COLOR", "COLUMNS", "LINES")
+    kept = {key: value for key, value in os.environ.items() if key not in dropped}
+    return kept | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"} | changes
+
+
+def command(agent: Agent, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "vmqos.cli.main", "--config-file", str(agent.config_file), "top", *arguments]
+
+
+def look(agent: Agent, *arguments: str) -> dict[str, object]:
+    done = subprocess.run(
+        command(agent, "-f", "json", *arguments), env=environment(), text=True, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done
+    (line,) = done.stdout.splitlines()
+    return dict(json.loads(line))
+
+
+@pytest.fixture
+def watch(agent: Agent, wait_for: WaitFor) -> Iterator[Watch]:
+    """Run it in a terminal, and wait until it shows something; arguments, and ``lines``, ``columns``, variables."""
+    opened: list[Glass] = []
+
+    def open_it(*arguments: str, lines: int = 24, columns: int = 100, **variables: str) -> Glass:
+        glass = Glass(command(agent, "-d", "0.2", *arguments), environment(**variables), lines, columns)
+        opened.append(glass)
+        wait_for(lambda: "q quit" in glass.text, "the screen being drawn", 30)
+        return glass
+
+    yield open_it
+    for glass in opened:
+        glass.close()
+
+
+def test_numbers_are_the_agents(agent: Agent, make_vm: MakeVm, wait_for: WaitFor) -> None:
+    vm = make_vm(WAYS_2, display_name="web-1")
+
+    def shown() -> dict[str, object]:
+        (found,) = look(agent, "web-1")["vms"]  # type: ignore[misc]
+        return dict(found)
+
+    wait_for(
+        lambda: shown()["occupancy_bytes"] and shown()["total_bytes_per_second"] is not None, "the VM's counters", 30
+    )
+    found = shown()
+    assert (found["uuid"], found["name"], found["state"], found["ways"]) == (vm.uuid, "web-1", "kept", {"0": 2, "1": 2})
+    counters = agent.get("/v1/telemetry")["vms"][vm.uuid]
+    assert found["allocated_bytes"] == counters["allocated_bytes"] == 4 * 1_572_864
+
+
+def test_without_an_agent_the_counters_are_resctrls_own(agent: Agent, make_vm: MakeVm, wait_for: WaitFor) -> None:
+    vm = make_vm(WAYS_2, display_name="web-1")
+    wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
+    agent.stop()
+    shown = look(agent, vm.uuid[:8], "-d", "0.3")
+    assert shown["source"] == "resctrl"
+    assert "vmqos-agent does not run" in str(shown["notes"])
+    (found,) = shown["vms"]  # type: ignore[misc]
+    assert (found["uuid"], found["state"], found["ways"]) == (vm.uuid, "", {"0": 2, "1": 2})
+    assert found["occupancy_bytes"] is not None
+    assert found["total_bytes_per_second"] is not None
+    assert found["missing"].keys() <= {"instructions_per_cycle", "llc_misses_per_second"}
+
+
+def test_a_pending_vm_is_listed_first_with_its_reason(make_vm: MakeVm, watch: Watch, wait_for: WaitFor) -> None:
+    make_vm(WAYS_2, display_name="web-1")
+    make_vm({"hw:cache_ways": "20"}, display_name="\N{RIGHT-TO-LEFT OVERRIDE}huge")
+    glass = watch()
+    wait_for(lambda: "pending" in glass.text and "● web-1" in glass.text, "both VMs being shown", 30)
+    (line,) = [line for line in glass.lines if line.startswith("\N{CIRCLE WITH UPPER RIGHT QUADRANT BLACK} pending")]
+    assert line.startswith(r"◔ pending \u202ehuge: L3 cache 0 has ")
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in glass.said
+    assert glass.colours
+
+
+def test_the_screen_follows_the_host(make_vm: MakeVm, watch: Watch, wait_for: WaitFor) -> None:
+    glass = watch()
+    wait_for(lambda: "no VM" in glass.text, "the empty host being shown", 30)
+    make_vm(WAYS_2, display_name="web-1")
+    wait_for(lambda: "● web-1" in glass.text, "the VM being shown", 30)
+    assert "1 VM: 1 kept" in glass.lines[0]
+
+
+@pytest.mark.parametrize("leave", ["q", "\x03"])
+def test_leaving_gives_the_terminal_back_as_it_was(leave: str, watch: Watch) -> None:
+    glass = watch()
+    assert glass.alternate
+    assert glass.current_mode() != glass.mode
+    glass.type(leave)
+    assert glass.process.wait(10) == 0
+    assert not glass.alternate
+    assert glass.current_mode() == glass.mode
+    assert glass.said.rstrip().endswith("\x1b[?25h\x1b[?1049l")
+
+
+def test_a_signal_gives_the_terminal_back_too(watch: Watch) -> None:
+    glass = watch()
+    glass.process.terminate()
+    assert glass.process.wait(10) == 128 + signal.SIGTERM
+    assert not glass.alternate
+    assert glass.current_mode() == glass.mode
+
+
+def test_it_can_be_put_aside_and_taken_up_again(watch: Watch, wait_for: WaitFor) -> None:
+    glass = watch()
+    glass.type("\x1a")
+    wait_for(lambda: _state(glass.process.pid) == "T", "it being stopped", 10)
+    assert not glass.alternate
+    assert glass.current_mode() == glass.mode
+    glass.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: glass.alternate and "q quit" in glass.text, "it being drawn again", 10)
+    glass.type("q")
+    assert glass.process.wait(10) == 0
+
+
+def test_keys_sort_and_help(make_vm: MakeVm, watch: Watch, wait_for: WaitFor) -> None:
+    for name in ("aaa", "zzz"):
+        make_vm(WAYS_2, display_name=name)
+    glass = watch("--sort", "name")
+    wait_for(lambda: [line.split()[1] for line in glass.lines if line[:1] == "●"] == ["aaa", "zzz"], "both VMs", 30)
+    glass.type("R")
+    wait_for(lambda: [line.split()[1] for line in glass.lines if line[:1] == "●"] == ["zzz", "aaa"], "the reverse", 10)
+    glass.type("t")
+    wait_for(lambda: "TOTAL/s▲" in glass.text, "the heading saying so", 10)
+    glass.type("h")
+    wait_for(lambda: "Sort by:" in glass.text, "the help", 10)
+    glass.type("h")
+    wait_for(lambda: "● aaa" in glass.text, "the VMs again", 10)
+
+
+@pytest.mark.parametrize(("lines", "columns"), [(10, 40), (40, 160), (3, 20), (1, 200)])
+def test_it_follows_the_size_of_the_window(
+    lines: int, columns: int, make_vm: MakeVm, watch: Watch, wait_for: WaitFor
+) -> None:
+    make_vm(WAYS_2, display_name="web-1")
+    glass = watch()
+    wait_for(lambda: "● web-1" in glass.text, "the VM being shown", 30)
+    glass.resize(lines, columns)
+    wait_for(lambda: 0 < len(glass.lines) <= lines and max(map(len, glass.lines)) <= columns, "it fitting", 10)
+    glass.type("q")
+    assert glass.process.wait(10) == 0
+
+
+def test_little_is_sent_when_little_changes(make_vm: MakeVm, watch: Watch, wait_for: WaitFor) -> None:
+    for number in range(3):
+        make_vm(WAYS_2 if number else {}, display_name=f"web-{number}")
+    glass = watch("-d", "3600", lines=50, columns=120)
+    wait_for(lambda: "web-2" in glass.text, "the VMs being shown", 30)
+    before = len(glass.said)
+    glass.type("R")
+    wait_for(lambda: "OCCUPANCY\N{BLACK UP-POINTING TRIANGLE}" in glass.said[before:], "the heading saying so", 10)
+    assert "vmqos top" not in glass.said[before:]
+    assert "q quit" not in glass.said[before:]
+    assert len(glass.said) - before < 1500
+
+
+def test_no_color_is_plain_ascii_and_still_live(make_vm: MakeVm, watch: Watch, wait_for: WaitFor) -> None:
+    make_vm(WAYS_2, display_name="web-1")
+    glass = watch(NO_COLOR="1")
+    wait_for(lambda: "  web-1" in glass.text, "the VM being shown", 30)
+    assert not glass.colours
+    assert glass.text.isascii()
+
+
+def test_an_agent_that_ends_is_told_and_the_names_stay(
+    agent: Agent, make_vm: MakeVm, watch: Watch, wait_for: WaitFor
+) -> None:
+    vm = make_vm(WAYS_2, display_name="web-1")
+    wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
+    glass = watch()
+    wait_for(lambda: "● web-1" in glass.text, "the VM being shown", 30)
+    agent.stop()
+    wait_for(lambda: "Read from resctrl itself" in glass.text, "the agent's end being told", 30)
+    assert "web-1" in glass.text
+    agent.start()
+    wait_for(lambda: "● web-1" in glass.text, "the agent's return being told", 30)
+
+
+def test_an_agent_that_hangs_keeps_nobody_from_leaving(agent: Agent, watch: Watch, wait_for: WaitFor) -> None:
+    glass = watch()
+    assert agent.pid is not None
+    os.kill(agent.pid, signal.SIGSTOP)
+    try:
+        glass.type("h")
+        wait_for(lambda: "Sort by:" in glass.text, "a key being heard", 10)
+        glass.type("q")
+        assert glass.process.wait(10) == 0
+    finally:
+        os.kill(agent.pid, signal.SIGCONT)
+
+
+def test_a_terminal_that_can_not_place_text_gets_one_look(agent: Agent, make_vm: MakeVm, wait_for: WaitFor) -> None:
+    with running(command(agent), environment(TERM="dumb")) as glass:
+        assert glass.process.wait(30) == 0
+        wait_for(lambda: "no VM" in glass.text, "the look", 10)
+        assert "\x1b" not in glass.said
+
+
+def _state(pid: int) -> str:
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
