@@ -19,8 +19,8 @@ from vmqos.agent.strays import StrayWatch
 from vmqos.agent.view import ResctrlView
 from vmqos.agent.wish import Wish
 from vmqos.allocation import Owner, PromiseState, Request, SetExclusive, Verdict
-from vmqos.hypervisor import processes, vm_tasks
-from vmqos.hypervisor.exceptions import HypervisorError
+from vmqos.hypervisor import vm_tasks
+from vmqos.hypervisor.exceptions import HypervisorError, ProcessVanished
 from vmqos.resctrl import exceptions, tasks
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -308,22 +308,27 @@ class Reconciler:
             )
         ]
         foreign, watched = self._foreign_tasks(now) if due else (set(), set())
+        # Many VMs may have the same target; whoever reads a tasks file has the kernel go through all tasks of the host.
+        there: dict[str, set[int]] = {directory: set() for directory in fresh}
         for uuid in due:
             target = targets[uuid]
             left_alone = foreign if target.control else foreign | watched
-            self._place_one(vms[uuid], target, left_alone, target.directory in fresh)
+            self._place_one(vms[uuid], target, left_alone, there)
 
-    def _place_one(self, observed: ObservedVm, target: Target, foreign: set[int], fresh: bool) -> None:
-        vm = observed.vm
-
-        def list_tasks() -> set[int]:
-            return vm_tasks.all_tasks(vm) | self._strays.kernel_threads(vm.uuid)
-
+    def _place_one(self, observed: ObservedVm, target: Target, foreign: set[int], there: dict[str, set[int]]) -> None:
+        vm, directory = observed.vm, target.directory
         try:
-            if not processes.still(vm.process):
-                return
-            self._placed[vm.uuid] = placement.place(self._filesystem, target, list_tasks, foreign, fresh)
+            with vm_tasks.lister(vm) as list_own:
+
+                def list_tasks() -> set[int]:
+                    return list_own() | self._strays.kernel_threads(vm.uuid)
+
+                if directory not in there:
+                    there[directory] = tasks.read_tasks(self._filesystem, directory)
+                self._placed[vm.uuid] = placement.place(self._filesystem, target, list_tasks, foreign, there[directory])
             self._backoff.succeed(("tasks", vm.uuid))
+        except ProcessVanished:
+            LOG.debug("VM %s has ended", vm.uuid)
         except (HypervisorError, OSError) as error:
             LOG.info("the tasks of VM %s can't be listed now: %s", vm.uuid, error)
         except exceptions.ResctrlError as error:

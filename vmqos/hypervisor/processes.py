@@ -62,7 +62,48 @@ def still(process: Process) -> bool:
         fields = _stat(process.pid)[1]
     except exceptions.ProcessVanished:
         return False
+    return _is(process, fields)
+
+
+def _is(process: Process, fields: list[bytes]) -> bool:
     return int(fields[19]) == process.start_time and fields[0] not in (b"Z", b"X")
+
+
+@contextmanager
+def opened(process: Process) -> Iterator[int]:
+    """Hold the process's directory of /proc open, for :func:`tasks_of`; gives its descriptor.
+
+    Once the process has ended, nothing is found there any more, whoever has its PID by then: the kernel looks for the
+    process that was opened (``get_proc_task``), not for its PID.
+
+    :raises vmqos.hypervisor.exceptions.ProcessVanished: if the process has ended: the same that :func:`still` says.
+    :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if the kernel does not allow it.
+    """
+    with _vanishing(process.pid):
+        descriptor = os.open(f"/proc/{process.pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with _vanishing(process.pid):
+            # Its first thread's: to read the process's own stat, the kernel adds up all of the threads.
+            _, fields = _parse_stat(_read(f"task/{process.pid}/stat", descriptor))
+        if not _is(process, fields):
+            raise exceptions.ProcessVanished(pid=process.pid)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def tasks_of(descriptor: int, pid: int) -> set[int]:
+    """The IDs of all threads of the process that was opened by :func:`opened`.
+
+    :param pid: its PID, for the error.
+    :raises vmqos.hypervisor.exceptions.ProcessVanished: if it has ended.
+    """
+    with _vanishing(pid):
+        folder = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
+        try:
+            return set(map(int, os.listdir(folder)))
+        finally:
+            os.close(folder)
 
 
 def exists(tid: int) -> bool:
@@ -137,19 +178,27 @@ def read(pid: int, name: str) -> bytes:
     :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if the kernel does not allow it.
     """
     with _vanishing(pid):
-        descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
-        try:
-            content = b""
-            while chunk := os.read(descriptor, 65536):
-                content += chunk
-            return content
-        finally:
-            os.close(descriptor)
+        return _read(f"/proc/{pid}/{name}")
+
+
+def _read(path: str, directory: int | None = None) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        content = b""
+        while chunk := os.read(descriptor, 65536):
+            content += chunk
+        return content
+    finally:
+        os.close(descriptor)
 
 
 def _stat(pid: int) -> tuple[bytes, list[bytes]]:
+    return _parse_stat(read(pid, "stat"))
+
+
+def _parse_stat(text: bytes) -> tuple[bytes, list[bytes]]:
     """The name, which may hold blanks and parentheses, and proc(5)'s fields of stat from the third, the state, on."""
-    before, _, after = read(pid, "stat").rpartition(b")")
+    before, _, after = text.rpartition(b")")
     return before.partition(b"(")[2], after.split()
 
 
