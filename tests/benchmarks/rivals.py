@@ -15,6 +15,9 @@ from tests.benchmarks.support import Sample, compiled
 from vmqos.resctrl.filesystem import Filesystem
 
 LONGEST_WRITE = 4095
+MOST_PIDS = 128
+"""As many as one call of pqos takes ("Too many groups selected")."""
+
 COS = "COS"
 """pqos knows groups of that name with a number behind it, and makes as many as there can be."""
 

@@ -23,19 +23,19 @@ class Effort:
     """How much is measured.
 
     :ivar rounds: how often each action is timed.
-    :ivar counted: how often it is repeated to count its instructions.
+    :ivar counting: seconds in which it is repeated, as often at least, to count its instructions.
     :ivar sizes: numbers of threads to move.
     :ivar vms: VMs on the host of the audit.
     """
 
     rounds: int = 15
-    counted: int = 20
+    counting: float = 2.0
     sizes: tuple[int, ...] = (20, 100, 1000)
     vms: int = 200
 
 
 THOROUGH = Effort()
-QUICK = Effort(rounds=2, counted=2, sizes=(20,), vms=5)
+QUICK = Effort(rounds=2, counting=0.1, sizes=(20,), vms=5)
 
 
 @dataclass(frozen=True, slots=True)
