@@ -61,7 +61,9 @@ class Resctrl:
         """
         failed = self._target.mount(options)
         self._record("mount", "", options, failed)
-        self._mounted = self._mounted or failed is None
+        if failed is None:
+            self._mounted = True
+            self._let_rmids_drain()
         return failed
 
     def umount(self) -> str | None:
@@ -292,6 +294,13 @@ class Resctrl:
             mode = self._path(f"{name}/mode")
             if os.path.exists(mode) and _read(mode) == "pseudo-locked\n":
                 os.rmdir(self._path(name))
+
+    def _let_rmids_drain(self) -> None:
+        """Raise the threshold of limbo where it is 0 at boot: no RMID would ever be free again."""
+        threshold = self._path("info/L3_MON/max_threshold_occupancy")
+        if self.profile.monitoring and self.profile.threshold == 0 and _read(threshold) == "0\n":
+            with open(threshold, "w", encoding="ascii") as file:
+                file.write(f"{self.profile.threshold_limit}\n")
 
     def _forget_messages(self) -> None:
         """Clear ``last_cmd_status``, as a write of no tasks does on every kernel."""
