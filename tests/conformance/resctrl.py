@@ -38,6 +38,7 @@ class Resctrl:
         self._mounted = False
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._threads: list[tuple[threading.Thread, threading.Event]] = []
+        self._steered = False
 
     def has(self, difference: Difference) -> bool:
         """Whether its kernel does it the newer way."""
@@ -63,6 +64,7 @@ class Resctrl:
         self._record("mount", "", options, failed)
         if failed is None:
             self._mounted = True
+            self._steered = "mba_MBps" in options.split(",")
             self._let_rmids_drain()
         return failed
 
@@ -207,8 +209,12 @@ class Resctrl:
         return values.pop()
 
     def record_registers(self) -> None:
-        """Record what is in every register of allocation."""
-        wanted = list(registers_of(self.profile))
+        """Record what is in every register of allocation.
+
+        Under ``mba_MBps`` those of bandwidth are left out: the kernel changes them every second by what it measures
+        (``update_mba_bw()`` in ``fs/resctrl/monitor.c``).
+        """
+        wanted = [one for one in registers_of(self.profile) if not (self._steered and one.cache.startswith("MB "))]
         values = self._target.registers([(one.cpu, one.number) for one in wanted])
         content = {
             f"{one.cache} {one.number:#x}": f"{value:#x}" if isinstance(value, int) else value
