@@ -117,7 +117,7 @@ class Observer:
 
     def _read(self) -> Sight:
         vms, inventory = dict(self._inventory.vms), self._inventory
-        unseen = frozenset(self._running() - vms.keys())
+        unseen = frozenset(self._running() - vms.keys() - inventory.gone)
         return Sight(vms, dying=inventory.dying, unseen=unseen, answered=inventory.answered)
 
     def _refresh(self, everything: bool) -> Exception | None:
