@@ -21,7 +21,7 @@ from vmqos.hypervisor.model import VirtualMachine
 from vmqos.resctrl import exceptions, groups, tasks
 from vmqos.resctrl.filesystem import Filesystem
 
-pytestmark = pytest.mark.guest(machines=("cascade-lake",))
+pytestmark = pytest.mark.guest(machines=("cascade-lake",), kernels=("6.12",))
 
 MANY = 2000
 STORMS, STORM, ENDING = 3, 600, 3
