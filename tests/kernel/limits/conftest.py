@@ -38,8 +38,8 @@ def fs() -> Iterator[Filesystem]:
 def limbo_that_ends(filesystem: Filesystem) -> Iterator[None]:
     """Let freed RMIDs come back where the kernel does not; a mount does not reset what is written here.
 
-    It divides the size of what it takes for the last cache (the L2 on AMD) by the number of RMIDs and rounds down to the
-    counters' unit (``resctrl_rmid_realloc_threshold``): that can be 0, below which no occupancy is.
+    It divides the size of what it takes for the last cache (the L2 on AMD) by the number of RMIDs and rounds down to
+    the counters' unit (``resctrl_rmid_realloc_threshold``): that can be 0, below which no occupancy is.
     """
     before = filesystem.read(THRESHOLD)
     if int(before) == 0:
