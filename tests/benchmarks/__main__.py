@@ -16,7 +16,7 @@ from tests.benchmarks.support import QUICK, THOROUGH, Effort
 from vmqos.resctrl import mount
 
 ON_RESCTRL = ("placing", "masks", "reading", "pqos", "audit")
-ELSEWHERE = ("planner", "start")
+ELSEWHERE = ("planner", "start", "memory")
 GUEST_TIMEOUT = 1200.0
 EPILOG = f"""\
 benchmarks on a resctrl: {", ".join(ON_RESCTRL)}
