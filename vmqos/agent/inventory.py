@@ -100,14 +100,15 @@ class Inventory:
         return True
 
     def _forget_dead(self, candidates: set[str]) -> set[str]:
-        dead = {uuid for uuid in candidates if not _lives(self._vms[uuid].vm)}
+        dead = {uuid for uuid in candidates if not lives(self._vms[uuid].vm)}
         for uuid in dead:
             LOG.info("VM %s (%s) is gone", uuid, self._vms[uuid].vm.name)
             del self._vms[uuid]
         return dead
 
 
-def _lives(vm: VirtualMachine) -> bool:
+def lives(vm: VirtualMachine) -> bool:
+    """Whether the VM's process has not ended; ``True`` where that can't be told."""
     try:
         return processes.still(vm.process)
     except exceptions.ProcessUnreadable as error:

@@ -84,7 +84,7 @@ def opened(process: Process) -> Iterator[int]:
     try:
         with _vanishing(process.pid):
             # Its first thread's: to read the process's own stat, the kernel adds up all of the threads.
-            _, fields = _parse_stat(_read(f"task/{process.pid}/stat", descriptor))
+            _, fields = _parse_stat(read_file(f"task/{process.pid}/stat", descriptor))
         if not _is(process, fields):
             raise exceptions.ProcessVanished(pid=process.pid)
         yield descriptor
@@ -178,10 +178,15 @@ def read(pid: int, name: str) -> bytes:
     :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if the kernel does not allow it.
     """
     with _vanishing(pid):
-        return _read(f"/proc/{pid}/{name}")
+        return read_file(f"/proc/{pid}/{name}")
 
 
-def _read(path: str, directory: int | None = None) -> bytes:
+def read_file(path: str, directory: int | None = None) -> bytes:
+    """The whole content of a file.
+
+    :param directory: the descriptor of the directory that ``path`` begins at, unless it begins at the root.
+    :raises OSError: if it can't be read.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
     try:
         content = b""
