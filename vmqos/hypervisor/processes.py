@@ -132,16 +132,6 @@ def tasks(pid: int) -> set[int]:
         return set(map(int, os.listdir(f"/proc/{pid}/task")))
 
 
-def thread_count(pid: int) -> int:
-    """How many threads a process has, by one system call: enough to see that some came or went.
-
-    :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
-    """
-    with _vanishing(pid):
-        # proc_task_getattr adds the number of threads to the two links of an empty folder.
-        return os.stat(f"/proc/{pid}/task").st_nlink - 2
-
-
 def cpu_affinity(tids: Iterable[int]) -> frozenset[int]:
     """The CPUs that at least one of the threads may run on; threads that have ended count for nothing.
 
