@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import subprocess
+import shlex
 import sys
+import tempfile
+from pathlib import Path
 
+from tests.benchmarks import instructions
 from tests.benchmarks.arena import arena
 from tests.benchmarks.support import QUICK, THOROUGH, Effort
 from vmqos.resctrl import mount
 
 ON_RESCTRL = ("placing", "masks", "reading", "pqos", "audit", "sweep")
-ELSEWHERE = ("planner", "start")
+ELSEWHERE = ("planner", "start", "memory")
+GUEST_TIMEOUT = 1200.0
 EPILOG = f"""\
 benchmarks on a resctrl: {", ".join(ON_RESCTRL)}
 without one: {", ".join(ELSEWHERE)}
@@ -69,14 +73,26 @@ def _print(figures: object) -> None:
 
 
 def _in_guest(machine: str, kernel: str, names: list[str], *, quick: bool) -> int:
-    options = ["--count-instructions", *(["--quick"] if quick else [])]
-    inside = f"""\
+    from tests.kernel.lab import guest, machines
+    from tests.kernel.lab.errors import LabError
+    from tests.kernel.lab.job import Job
+
+    arguments = shlex.join(["--count-instructions", *(["--quick"] if quick else []), *names])
+    script = f"""\
 mount -t resctrl resctrl {mount.DEFAULT_PATH} || exit 1
 ulimit -n 65536
-python3 -m tests.benchmarks --resctrl {mount.DEFAULT_PATH} {" ".join((*options, *names))}
+exec python3 -m tests.benchmarks --resctrl {mount.DEFAULT_PATH} {arguments}
 """
-    command = [sys.executable, "-m", "tests.kernel", "run", machine, kernel, "--", "sh", "-c", inside]
-    return subprocess.run(command, check=False).returncode
+    try:
+        with tempfile.TemporaryDirectory(prefix="vmqos-guest-") as path:
+            where = machines.machine(machine), machines.kernel(kernel), Job(script), Path(path), GUEST_TIMEOUT
+            result = guest.run(*where, plugin=instructions.PLUGIN)
+            print(result.stdout, end="")
+            print(result.stderr, end="", file=sys.stderr)
+            return result.status
+    except LabError as error:
+        print(f"python -m tests.benchmarks: {error}", file=sys.stderr)
+        return 125
 
 
 if __name__ == "__main__":

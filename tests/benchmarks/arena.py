@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.benchmarks import rivals
-from tests.benchmarks.contest import Side
+from tests.benchmarks.contest import Side, nothing
 from tests.benchmarks.instructions import Counter
 from tests.benchmarks.rivals import Pqos, SystemCalls
 from tests.benchmarks.support import Action, timed
@@ -49,7 +49,7 @@ class Arena:
 
     def ours(self, action: Action) -> Side:
         """This process."""
-        return Side(OURS, lambda: timed(action), self.counters.get(OURS))
+        return Side(OURS, lambda: timed(action), self.counters.get(OURS), lambda: timed(nothing))
 
     def limit(self, calls: SystemCalls, queue: int = 0) -> Side:
         """One queue of the C program."""

@@ -32,12 +32,13 @@ def _measure(arena: Arena, effort: Effort, group: str, threads: int) -> Iterator
     filesystem = arena.filesystem
     with sleeping(1, threads) as (tids,):
         vm = VirtualMachine("u", "bench", 1, processes.of_pid(tids[0]), None, False, None)
+        known = frozenset(tids)
         there = rivals.moving(filesystem.path(group, "tasks"), tids)
         back = rivals.moving(filesystem.path("tasks"), tids)
 
         def place() -> None:
-            with filesystem.lock(exclusive=True, timeout=5.0):
-                placement.place(filesystem, Target(group), lambda: vm_tasks.all_tasks(vm), fresh=True)
+            with filesystem.lock(exclusive=True, timeout=5.0), vm_tasks.lister(vm) as list_tasks:
+                placement.place(filesystem, Target(group), list_tasks, there=set())
 
         def check() -> None:
             if (found := tasks.read_tasks(filesystem, group)) != set(tids):
@@ -45,10 +46,11 @@ def _measure(arena: Arena, effort: Effort, group: str, threads: int) -> Iterator
 
         with rivals.system_calls(there) as calls, rivals.system_calls(back) as porter:
             limit = arena.limit(calls)
-            pqos = arena.pqos_sides("-a", f"pid:{group.removeprefix(rivals.COS)}={','.join(map(str, tids))}")
+            arguments = "-a", f"pid:{group.removeprefix(rivals.COS)}={','.join(map(str, tids))}"
+            pqos = arena.pqos_sides(*arguments) if threads <= rivals.MOST_PIDS else []
             yield compare(
                 f"moving {threads} threads",
-                [arena.ours(lambda: tasks.move(filesystem, group, tids)), limit, *pqos],
+                [arena.ours(lambda: tasks.move(filesystem, group, known)), limit, *pqos],
                 effort,
                 check=check,
                 undo=lambda: porter.go(0),

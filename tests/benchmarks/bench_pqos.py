@@ -12,6 +12,7 @@ from tests.benchmarks.support import Comparison, Effort
 
 def run(arena: Arena, effort: Effort) -> Iterator[Comparison]:
     """Start it and have it say what the machine can do."""
-    sides = arena.pqos_sides("--display")
-    if sides:
-        yield compare(f"the start of {PQOS}, and its end", sides, effort)
+    with arena.group():
+        sides = arena.pqos_sides("--display")
+        if sides:
+            yield compare(f"the start of {PQOS}, and its end", sides, effort)

@@ -15,7 +15,7 @@ import resource
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from tests.benchmarks import rivals

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -52,17 +53,18 @@ def compare(
             samples[side.name].append(side.act())
             check()
             undo()
-    costs = {side.name: Cost(samples[side.name], _instructions(side, effort.counted, undo)) for side in sides}
+    costs = {side.name: Cost(samples[side.name], _instructions(side, effort, undo)) for side in sides}
     return Comparison(name, costs, goal, remark=remark)
 
 
-def _instructions(side: Side, times: int, undo: Action) -> float | None:
-    def act_and_undo() -> None:
-        side.act()
+def _instructions(side: Side, effort: Effort, undo: Action) -> float | None:
+    """The least of some counts: a timer's interrupt now and then is counted with whatever it interrupts."""
+    if side.counter is None:
+        return None
+    acted, rested = [], []
+    deadline = time.monotonic() + effort.counting
+    while len(acted) < effort.rounds or time.monotonic() < deadline:
+        acted.append(side.counter.between(side.act))
         undo()
-
-    def rest_and_undo() -> None:
-        side.rest()
-        undo()
-
-    return side.counter.of(act_and_undo, rest_and_undo, times) if side.counter else None
+        rested.append(side.counter.between(side.rest))
+    return min(acted) - min(rested)

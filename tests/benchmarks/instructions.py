@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many instructions a process executes, in the kernel and out of it: a figure that no other load disturbs.
 
-In the kernel lab the bandwidth counters of resctrl count what the emulated CPUs execute, :data:`BYTES` an instruction
-(``tests/kernel/plugin``); so a process in a monitoring group of its own is a process whose instructions are counted.
+In the kernel lab the bandwidth counters of resctrl count what the emulated CPUs execute (``tests/kernel/plugin``), and
+with :data:`PLUGIN` to the instruction; so a process in a monitoring group of its own is one whose instructions are
+counted.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from tests.benchmarks.support import Action
 from vmqos.resctrl import exceptions, groups, tasks
 from vmqos.resctrl.filesystem import Filesystem
 
-BYTES = 8
-"""The plugin's default for ``bytes``, with ``traffic=insn``."""
+BYTES = 65536
+"""Of the counters, for each instruction: their own unit."""
+
+PLUGIN = {"bytes": BYTES, "upscale": BYTES, "mbmoff": 20}
+"""How the guest has to be started for that; ``mbmoff`` has the counters go round later than in a minute."""
 
 
 class Counter:
-    """Counts the instructions of the processes in one monitoring group.
-
-    The counters advance in steps of 8192 instructions for each cache, so count many actions together.
-    """
+    """Counts the instructions of the processes in one monitoring group."""
 
     def __init__(self, filesystem: Filesystem, name: str) -> None:
         self._filesystem = filesystem
@@ -53,14 +54,10 @@ class Counter:
         """The instructions so far."""
         return sum(int(self._filesystem.read(path)) for path in self._files) // BYTES
 
-    def of(self, action: Action, rest: Action, times: int) -> float:
-        """How many one action takes, on average, less what the rest takes that goes with it."""
-        return (self._between(action, times) - self._between(rest, times)) / times
-
-    def _between(self, action: Action, times: int) -> int:
+    def between(self, action: Action) -> int:
+        """How many one action takes, with those that counting takes where it is this process that is counted."""
         before = self.read()
-        for _ in range(times):
-            action()
+        action()
         return self.read() - before
 
     def close(self) -> None:

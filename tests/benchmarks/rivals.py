@@ -15,6 +15,9 @@ from tests.benchmarks.support import Sample, compiled
 from vmqos.resctrl.filesystem import Filesystem
 
 LONGEST_WRITE = 4095
+MOST_PIDS = 128
+"""As many as one call of pqos takes ("Too many groups selected")."""
+
 COS = "COS"
 """pqos knows groups of that name with a number behind it, and makes as many as there can be."""
 
@@ -73,16 +76,15 @@ def keeping(paths: Iterable[str]) -> list[str]:
 @contextlib.contextmanager
 def system_calls(*queues: Sequence[str]) -> Iterator[SystemCalls]:
     """Run the C program with these actions."""
-    with compiled("system_calls") as program:
-        process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert process.stdin is not None
-        try:
-            for number, calls in enumerate(queues):
-                process.stdin.write("".join(f"{line}\n" for line in (f"queue {number}", *calls)))
-            yield SystemCalls(process, len(queues))
-        finally:
-            process.stdin.close()
-            process.wait()
+    process = subprocess.Popen([compiled("system_calls")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    try:
+        for number, calls in enumerate(queues):
+            process.stdin.write("".join(f"{line}\n" for line in (f"queue {number}", *calls)))
+        yield SystemCalls(process, len(queues))
+    finally:
+        process.stdin.close()
+        process.wait()
 
 
 def pqos_is_there() -> bool:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -23,19 +26,19 @@ class Effort:
     """How much is measured.
 
     :ivar rounds: how often each action is timed.
-    :ivar counted: how often it is repeated to count its instructions.
+    :ivar counting: seconds in which it is repeated, as often at least, to count its instructions.
     :ivar sizes: numbers of threads to move.
     :ivar vms: VMs on the host of the audit.
     """
 
     rounds: int = 15
-    counted: int = 20
+    counting: float = 2.0
     sizes: tuple[int, ...] = (20, 100, 1000)
     vms: int = 200
 
 
 THOROUGH = Effort()
-QUICK = Effort(rounds=2, counted=2, sizes=(20,), vms=5)
+QUICK = Effort(rounds=2, counting=0.1, sizes=(20,), vms=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,30 +151,30 @@ def timed(action: Action) -> Sample:
     return Sample((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3)
 
 
-@contextmanager
-def compiled(name: str) -> Iterator[str]:
-    """The path of a C program of this folder, built for as long as the block runs."""
-    with tempfile.TemporaryDirectory() as folder:
-        program = os.path.join(folder, name)
-        subprocess.run(["gcc", "-O2", "-pthread", "-o", program, str(HERE / f"{name}.c")], check=True)
-        yield program
+@functools.cache
+def compiled(name: str) -> str:
+    """The path of a C program of this folder, built at its first use, for as long as this process lives."""
+    folder = tempfile.mkdtemp(prefix="vmqos-benchmarks-")
+    atexit.register(shutil.rmtree, folder)
+    program = os.path.join(folder, name)
+    subprocess.run(["gcc", "-O2", "-pthread", "-o", program, str(HERE / f"{name}.c")], check=True)
+    return program
 
 
 @contextmanager
 def sleeping(processes: int, threads: int) -> Iterator[list[list[int]]]:
     """Processes of that many sleeping threads each: the thread ids of each process, its PID in front."""
-    with compiled("threads") as program:
-        running = subprocess.Popen(
-            [program, str(processes), str(threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        assert running.stdin is not None and running.stdout is not None
-        try:
-            yield [[int(word) for word in running.stdout.readline().split()] for _ in range(processes)]
-        finally:
-            running.stdin.close()
-            running.stdout.close()
-            running.wait()
+    running = subprocess.Popen(
+        [compiled("threads"), str(processes), str(threads)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert running.stdin is not None and running.stdout is not None
+    try:
+        yield [[int(word) for word in running.stdout.readline().split()] for _ in range(processes)]
+    finally:
+        running.stdin.close()
+        running.stdout.close()
+        running.wait()

@@ -10,12 +10,8 @@ import os
 import struct
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_THRESHOLD = Path("/sys/fs/resctrl/info/L3_MON/max_threshold_occupancy")
-_GENEROUS = "524288\n"
-"""Bytes: more than an RMID that nothing ran under can hold, and no more than any machine of the lab takes."""
 
 
 class KernelTarget:
@@ -39,10 +35,7 @@ class KernelTarget:
         return [self._read(cpu, register) for cpu, register in wanted]
 
     def let_limbo_pass(self) -> None:
-        """The kernel looks once a second; where its threshold is 0, no RMID would ever be clean."""
-        before = _THRESHOLD.read_text(encoding="ascii")
-        if before == "0\n":
-            _THRESHOLD.write_text(_GENEROUS, encoding="ascii")
+        """The kernel looks once a second."""
         time.sleep(0.1)
 
     def close(self) -> None:

@@ -38,6 +38,7 @@ class Resctrl:
         self._mounted = False
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._threads: list[tuple[threading.Thread, threading.Event]] = []
+        self._steered = False
 
     def has(self, difference: Difference) -> bool:
         """Whether its kernel does it the newer way."""
@@ -61,7 +62,10 @@ class Resctrl:
         """
         failed = self._target.mount(options)
         self._record("mount", "", options, failed)
-        self._mounted = self._mounted or failed is None
+        if failed is None:
+            self._mounted = True
+            self._steered = "mba_MBps" in options.split(",")
+            self._let_rmids_drain()
         return failed
 
     def umount(self) -> str | None:
@@ -205,8 +209,12 @@ class Resctrl:
         return values.pop()
 
     def record_registers(self) -> None:
-        """Record what is in every register of allocation."""
-        wanted = list(registers_of(self.profile))
+        """Record what is in every register of allocation.
+
+        Under ``mba_MBps`` those of bandwidth are left out: the kernel changes them every second by what it measures
+        (``update_mba_bw()`` in ``fs/resctrl/monitor.c``).
+        """
+        wanted = [one for one in registers_of(self.profile) if not (self._steered and one.cache.startswith("MB "))]
         values = self._target.registers([(one.cpu, one.number) for one in wanted])
         content = {
             f"{one.cache} {one.number:#x}": f"{value:#x}" if isinstance(value, int) else value
@@ -292,6 +300,13 @@ class Resctrl:
             mode = self._path(f"{name}/mode")
             if os.path.exists(mode) and _read(mode) == "pseudo-locked\n":
                 os.rmdir(self._path(name))
+
+    def _let_rmids_drain(self) -> None:
+        """Raise the threshold of limbo where it is 0 at boot: no RMID would ever be free again."""
+        threshold = self._path("info/L3_MON/max_threshold_occupancy")
+        if self.profile.monitoring and self.profile.threshold == 0 and _read(threshold) == "0\n":
+            with open(threshold, "w", encoding="ascii") as file:
+                file.write(f"{self.profile.threshold_limit}\n")
 
     def _forget_messages(self) -> None:
         """Clear ``last_cmd_status``, as a write of no tasks does on every kernel."""

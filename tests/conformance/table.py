@@ -30,7 +30,8 @@ Conformance
 What resctrl answers is written down as test cases, in ``tests/conformance``.  Each is tried
 on the simulator and on a kernel, on each of these machines; what both answered to every
 operation is compared as well.  A cell says how many cases of a section passed on the
-simulator and on the kernel.
+simulator and on the kernel in the last run that was written down here; an empty one, that
+none was tried.
 """
 _DIFFERENCES = """\
 In what the kernels differ

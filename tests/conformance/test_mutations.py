@@ -128,10 +128,10 @@ MUTATIONS = (
 )
 
 
-def run_suite(folder: Path, pair: str) -> tuple[int, list[str], str]:
+def run_suite(folder: Path, pair: str, *options: str) -> tuple[int, list[str], str]:
     """The cases of a pair on the simulator of ``folder``: pytest's status, who failed, and all that was said."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-q", "-rfE"]
-    command += ["--tb=no", "--assert=plain", str(CHECKOUT / "tests" / "conformance" / "cases")]
+    command += ["--tb=no", "--assert=plain", *options, str(CHECKOUT / "tests" / "conformance" / "cases")]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {SOURCE: str(folder), ONLY: f"{pair}-simulator"}
     done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
@@ -157,8 +157,8 @@ def test_a_broken_rule_is_noticed(copy: Path, mutation: Mutation) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.count(mutation.old) == 1, f"{path.name} has this {text.count(mutation.old)} times: {mutation.old}"
     path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
-    status, failed, said = run_suite(copy, mutation.pair)
+    status, failed, said = run_suite(copy, mutation.pair, "--maxfail=3")
     # 1 is pytest's word for failed tests; a copy that does not even start would prove nothing.
     assert status == pytest.ExitCode.TESTS_FAILED, said
     assert failed, said
-    print(f"not so: {mutation.rule}\nseen by {len(failed)} cases:", *failed, sep="\n  ")
+    print(f"not so: {mutation.rule}\nseen by these cases, and perhaps more:", *failed, sep="\n  ")

@@ -25,6 +25,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import libvirt
@@ -33,18 +34,28 @@ import pytest
 from tools.lab import kvm, processes, vms
 from tools.lab.agent import Agent, Options
 from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.program import Launch, launch
 from tools.lab.resctrl import Resctrl
 from tools.lab.simulator import Simulator
 from tools.lab.workspace import Workspace
 
-QUICK: Options = {
-    "agent": {"audit_interval": 0.2, "full_audit_interval": 2.0, "retry_delay_min": 0.1},
-    "telemetry": {"interval": 0.5},
-    "http": {"port": 0},
-}
-"""A test can't wait for the minute that an operator can, and several of them run at a time."""
-
 NOTHING_ASKED: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a machine is, and what its tests wait for.
+
+    :ivar agent: the agent's options: a test can't wait for the minute that an operator can.
+    :ivar patience: how many times as long a test waits as it would on a machine of its own.
+    :ivar poll_interval: seconds from one look to the next.
+    :ivar launch: how agents are started.
+    """
+
+    agent: Options
+    patience: int = 1
+    poll_interval: float = 0.05
+    launch: Launch = launch
 
 
 class MakeVm(Protocol):
@@ -154,10 +165,29 @@ def resctrl(simulator: Simulator) -> Resctrl:
     return simulator
 
 
+@pytest.fixture(scope="session")
+def pace() -> Pace:
+    """What a developer's machine and CI's can keep up with; several of them run at a time, so ports are any."""
+    return Pace(
+        {
+            "agent": {"audit_interval": 0.2, "full_audit_interval": 2.0, "retry_delay_min": 0.1},
+            "telemetry": {"interval": 0.5},
+            "http": {"port": 0},
+        }
+    )
+
+
 @pytest.fixture
-def make_agent(workspace: Workspace, libvirt_host: PrivateLibvirt, resctrl: Resctrl) -> Iterator[MakeAgent]:
+def made_agents() -> list[Agent]:
+    """The agents that the test has made, running or not."""
+    return []
+
+
+@pytest.fixture
+def make_agent(
+    workspace: Workspace, libvirt_host: PrivateLibvirt, resctrl: Resctrl, pace: Pace, made_agents: list[Agent]
+) -> Iterator[MakeAgent]:
     """See :class:`MakeAgent`. Agents that still run at the test's end are ended; what they said is in the report."""
-    made: list[Agent] = []
 
     def make(options: Options | None = None, name: str = "agent") -> Agent:
         agent = Agent(
@@ -166,15 +196,16 @@ def make_agent(workspace: Workspace, libvirt_host: PrivateLibvirt, resctrl: Resc
             sysfs=resctrl.sysfs,
             uri=libvirt_host.uri,
             run_dir=libvirt_host.run_dir,
-            options=QUICK,
+            options=pace.agent,
             name=f"{name}-{next(_numbers)}",
+            launch=pace.launch,
         )
         agent.configure(options or {})
-        made.append(agent)
+        made_agents.append(agent)
         return agent
 
     yield make
-    for agent in made:
+    for agent in made_agents:
         agent.kill()
         if agent.log.exists():
             # pytest shows it with a test that failed.
@@ -202,7 +233,7 @@ def make_vm(libvirt_host: PrivateLibvirt, virt_type: str) -> MakeVm:
 
 
 @pytest.fixture
-def wait_for() -> WaitFor:
+def wait_for(pace: Pace) -> WaitFor:
     """See :class:`WaitFor`."""
 
     def wait(condition: Callable[[], bool], what: str, timeout: float = 20.0) -> None:
@@ -212,6 +243,6 @@ def wait_for() -> WaitFor:
             except (OSError, RuntimeError):
                 return False
 
-        processes.wait_until(quietly, what, timeout)
+        processes.wait_until(quietly, what, timeout * pace.patience, pace.poll_interval)
 
     return wait

@@ -153,11 +153,6 @@ class PrivateLibvirt:
         """End the daemon by SIGKILL; its VMs go on."""
         self._end(signal.SIGKILL)
 
-    def restart(self) -> None:
-        """Stop the daemon and start it again under the running VMs."""
-        self.stop()
-        self.start()
-
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
             return

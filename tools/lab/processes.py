@@ -59,13 +59,14 @@ def all_pids() -> Iterator[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout: float) -> None:
-    """Wait for ``condition``, looking every 50 ms.
+def wait_until(condition: Callable[[], bool], what: str, timeout: float, poll_interval: float = POLL_INTERVAL) -> None:
+    """Wait for ``condition``.
 
+    :param poll_interval: seconds from one look to the next.
     :raises TimeoutError: after ``timeout`` seconds, saying ``what`` did not happen.
     """
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not within {timeout:.0f} s")
-        time.sleep(POLL_INTERVAL)
+        time.sleep(poll_interval)

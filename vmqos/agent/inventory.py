@@ -40,6 +40,8 @@ class Inventory:
         self._vms: dict[str, ObservedVm] = {}
         self.dying: frozenset[str] = frozenset()
         """VMs that libvirt no longer lists and whose process is not gone yet."""
+        self.gone: frozenset[str] = frozenset()
+        """VMs whose process was found ended while libvirt's last word was that they run."""
         self.answered = False
         """Whether libvirt has ever said which VMs run: before that, nothing may be taken down."""
 
@@ -68,7 +70,9 @@ class Inventory:
         except exceptions.HypervisorError:
             with self._lock:
                 self._marked |= marked
-            return self._forget_dead(set(self._vms))
+            dead = self._forget_dead(set(self._vms))
+            self.gone |= dead
+            return dead
         self.answered = True
         changed = self._forget_dead(self._vms.keys() - running.keys())
         self.dying = frozenset(self._vms.keys() - running.keys())
@@ -78,7 +82,9 @@ class Inventory:
             if known is None or known.vm.libvirt_id != libvirt_id or uuid in marked or everything:
                 (changed if self._look_at(uuid) else unseen).add(uuid)
         # libvirtd may list a VM for a while whose QEMU died while it was being restarted.
-        return changed | self._forget_dead(unseen & self._vms.keys())
+        dead = self._forget_dead(unseen & self._vms.keys())
+        self.gone = frozenset(dead)
+        return changed | dead
 
     def _look_at(self, uuid: str) -> bool:
         try:
@@ -94,14 +100,15 @@ class Inventory:
         return True
 
     def _forget_dead(self, candidates: set[str]) -> set[str]:
-        dead = {uuid for uuid in candidates if not _lives(self._vms[uuid].vm)}
+        dead = {uuid for uuid in candidates if not lives(self._vms[uuid].vm)}
         for uuid in dead:
             LOG.info("VM %s (%s) is gone", uuid, self._vms[uuid].vm.name)
             del self._vms[uuid]
         return dead
 
 
-def _lives(vm: VirtualMachine) -> bool:
+def lives(vm: VirtualMachine) -> bool:
+    """Whether the VM's process has not ended; ``True`` where that can't be told."""
     try:
         return processes.still(vm.process)
     except exceptions.ProcessUnreadable as error:

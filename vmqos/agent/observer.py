@@ -3,16 +3,11 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from vmqos.agent.inventory import Inventory, ObservedVm
-from vmqos.hypervisor import exceptions, processes
-from vmqos.hypervisor.model import VirtualMachine
-
-LOG = logging.getLogger(__name__)
+from vmqos.agent.inventory import Inventory, ObservedVm, lives
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +112,7 @@ class Observer:
 
     def _read(self) -> Sight:
         vms, inventory = dict(self._inventory.vms), self._inventory
-        unseen = frozenset(self._running() - vms.keys())
+        unseen = frozenset(self._running() - vms.keys() - inventory.gone)
         return Sight(vms, dying=inventory.dying, unseen=unseen, answered=inventory.answered)
 
     def _refresh(self, everything: bool) -> Exception | None:
@@ -126,12 +121,3 @@ class Observer:
         except Exception as error:  # the one who asked gets it
             return error
         return None
-
-
-def lives(vm: VirtualMachine) -> bool:
-    """Whether the VM's process has not ended; ``True`` where that can't be told."""
-    try:
-        return processes.still(vm.process)
-    except exceptions.ProcessUnreadable as error:
-        LOG.warning("whether VM %s lives can't be told: %s", vm.uuid, error)
-        return True

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Set
 from dataclasses import dataclass
@@ -58,42 +59,42 @@ def place(
     target: Target,
     list_tasks: Callable[[], Set[int]],
     foreign: Set[int] = frozenset(),
-    fresh: bool = False,
+    there: set[int] | None = None,
 ) -> Placed:
     """Move every task of a VM that is not where it belongs; the caller holds the exclusive lock.
 
     :param list_tasks: lists the VM's tasks as they are at that moment.
     :param foreign: tasks in groups that are not ours: not to be taken away.
-    :param fresh: the target is known to be empty, so there is no need to read it.
+    :param there: the tasks that are in the target, where the caller knows; those that are moved are added.
     :raises vmqos.resctrl.exceptions.ResctrlError: if the kernel refuses a task that lives.
     """
-    there = set[int]() if fresh else set(tasks.read_tasks(filesystem, target.directory))
-    wanted = set(list_tasks())
+    if there is None:
+        there = tasks.read_tasks(filesystem, target.directory)
+    wanted = list_tasks()
     strangers = set[int]()
     for _ in range(ROUNDS):
         missing = wanted - there - foreign
         if not missing:
             break
-        there |= _move(filesystem, target, missing)
-        before, wanted = wanted, set(list_tasks())
-        strangers |= (missing & there & before) - wanted
+        moved = _move(filesystem, target, missing)
+        there |= moved
+        wanted = list_tasks()
+        strangers |= moved - wanted
     if strangers:
         _give_back(filesystem, strangers)
     return Placed(target, frozenset(wanted), frozenset(wanted & there), frozenset(wanted & foreign))
 
 
-def _move(filesystem: Filesystem, target: Target, tids: set[int]) -> set[int]:
+def _move(filesystem: Filesystem, target: Target, tids: Set[int]) -> frozenset[int]:
     """Move tasks into the target; those that died meanwhile are left out of the result."""
-    if target.monitoring is None:
-        return set(tasks.move(filesystem, target.directory, tids).moved)
-    if target.control:
-        tids = set(tasks.move(filesystem, target.control, tids).moved)
-        return set(tasks.move(filesystem, target.directory, tids).moved)
-    try:
-        return set(tasks.move(filesystem, target.directory, tids).moved)
-    except exceptions.DifferentControlGroup:
-        tids = set(tasks.move(filesystem, target.control, tids).moved)
-        return set(tasks.move(filesystem, target.directory, tids).moved)
+    if target.monitoring is not None:
+        if target.control:
+            tids = tasks.move(filesystem, target.control, tids).moved
+        else:
+            with contextlib.suppress(exceptions.DifferentControlGroup):
+                return tasks.move(filesystem, target.directory, tids).moved
+            tids = tasks.move(filesystem, target.control, tids).moved
+    return tasks.move(filesystem, target.directory, tids).moved
 
 
 def _give_back(filesystem: Filesystem, tids: set[int]) -> None:

@@ -9,19 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from vmqos import allocation
-from vmqos.agent import act, monitoring, outcome, placement, unseen, view, wish
+from vmqos.agent import act, outcome, unseen, view, wish
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.inventory import ObservedVm
+from vmqos.agent.monitoring_groups import MonitoringGroups
 from vmqos.agent.outcome import Outcome
-from vmqos.agent.placement import Placed, Target
+from vmqos.agent.placer import Placer
 from vmqos.agent.snapshot import CacheTopology, Snapshot
-from vmqos.agent.strays import StrayWatch
 from vmqos.agent.view import ResctrlView
 from vmqos.agent.wish import Wish
 from vmqos.allocation import Owner, PromiseState, Request, SetExclusive, Verdict
-from vmqos.hypervisor import processes, vm_tasks
-from vmqos.hypervisor.exceptions import HypervisorError
-from vmqos.resctrl import exceptions, tasks
 from vmqos.resctrl.filesystem import Filesystem
 
 LOG = logging.getLogger(__name__)
@@ -53,18 +50,16 @@ class Reconciler:
     def __init__(self, filesystem: Filesystem, backoff: Backoff) -> None:
         self._filesystem = filesystem
         self._backoff = backoff
-        self._strays = StrayWatch()
-        self._placed: dict[str, Placed] = {}
+        self._monitoring = MonitoringGroups(filesystem, backoff)
+        self._placer = Placer(filesystem, backoff)
         self._unguarded: set[str] = set()
         self._unseen: frozenset[str] = frozenset()
-        self._can_rename = True
         self._settled = False
         self.snapshot = Snapshot()
 
     def forget(self) -> None:
         """Take nothing from earlier passes for granted."""
-        self._placed.clear()
-        self._strays.forget()
+        self._placer.forget()
         self._unguarded.clear()
         self._settled = False
         self.snapshot = replace(self.snapshot, view=None)
@@ -111,9 +106,7 @@ class Reconciler:
             self._settled = False
             self.snapshot = replace(self.snapshot, view=now)
             return True
-        for uuid in self._placed.keys() - vms.keys():
-            del self._placed[uuid]
-        strays = self._strays.look(self._filesystem, self._placed, vms)
+        strays = self._placer.strays(vms)
         self.snapshot = replace(self.snapshot, view=now, topology=topology)
         if (
             self._settled
@@ -153,10 +146,11 @@ class Reconciler:
                 self._backoff.succeed(uuid)
         order = sorted(vms, key=lambda uuid: (vms[uuid].vm.process.start_time, uuid))
         ours = [uuid for uuid in order if not wishes[uuid].hands_off]
-        unmonitored, monitored, fresh, stale = self._arrange_monitoring(now, ours, verdicts)
-        self._place(now, ours, look_at, vms, verdicts, monitored, fresh | _created(plan))
-        for removal in stale:
-            self._try_monitoring(removal, removal.name.removeprefix(allocation.vm_group("")))
+        controls = {uuid: verdicts[uuid].group if uuid in verdicts else "" for uuid in ours}
+        arranged = self._monitoring.arrange(now, controls, self._unseen)
+        targets = {uuid: arranged.target(uuid, control) for uuid, control in controls.items()}
+        self._placer.place(now, targets, look_at, vms, arranged.fresh | _created(plan))
+        self._monitoring.remove(arranged.stale)
         if completed:
             completed = self._retire(plan, verdicts)
         # As many links as before need not be the same monitoring groups.
@@ -165,8 +159,9 @@ class Reconciler:
         meddled = any(verdicts[uuid] is not planned[uuid] for uuid in verdicts)
         self._settled = completed and not plan.prepare and not plan.retire and not meddled
         outcomes = self._judge(vms, wishes, verdicts)
+        placed = dict(self._placer.placed)
         self.snapshot = Snapshot(
-            now, topology, policy, dict(vms), wishes, outcomes, dict(self._placed), unmonitored, requests
+            now, topology, policy, dict(vms), wishes, outcomes, placed, arranged.unmonitored, requests
         )
         waiting = any(verdict.state is not PromiseState.KEPT for verdict in verdicts.values())
         return meddled or (completed and bool(plan.retire) and waiting)
@@ -188,7 +183,7 @@ class Reconciler:
             if self._backoff.waits(uuid):
                 # What failed is not tried again yet; what the VM has, it keeps.
                 group = now.group(allocation.vm_group(uuid))
-                placed = self._placed.get(uuid)
+                placed = self._placer.placed.get(uuid)
                 if group is not None:
                     held = min((group.masks[cache].count for cache in caches if cache in group.masks), default=0)
                     wanted = replace(wanted, ways=max(held, 1))
@@ -224,132 +219,6 @@ class Reconciler:
             if _in_force(now, plan, plan.verdicts[uuid]) is not plan.verdicts[uuid]:
                 self._backoff.fail(uuid, str(failure))
 
-    def _arrange_monitoring(
-        self, now: ResctrlView, ours: list[str], verdicts: Mapping[str, Verdict]
-    ) -> tuple[dict[str, str], set[str], set[str], tuple[monitoring.Remove, ...]]:
-        """Make the monitoring groups.
-
-        :returns: why VMs have none by UUID, the directories of all there are now, those of the new ones, and what to
-            remove later.
-        """
-        wanted = []
-        for uuid in ours:
-            control = verdicts[uuid].group if uuid in verdicts else ""
-            if control != allocation.vm_group(uuid):
-                wanted.append((uuid, control))
-        plan = monitoring.plan(now, wanted)
-        unmonitored = dict(plan.without)
-        there = {Target(control, name).directory for control, names in now.monitoring_groups.items() for name in names}
-        fresh = set()
-        left_alone = {allocation.vm_group(uuid) for uuid in self._unseen}
-        stale = [step for step in plan.stale if step.name not in left_alone]
-        busy = {step.name for step in (*plan.steps, *plan.stale)}
-        for uuid in ours:
-            if allocation.vm_group(uuid) not in busy:
-                self._backoff.succeed(("monitoring", uuid))
-        for step in plan.steps:
-            uuid = step.name.removeprefix(allocation.vm_group(""))
-            error = self._try_monitoring(step, uuid)
-            if error and isinstance(step, monitoring.Move) and not self._can_rename:
-                # The VM's counters begin anew, which is better than none.
-                stale.append(monitoring.Remove(step.name, step.source))
-                step = monitoring.Create(step.name, step.target)
-                self._backoff.succeed(("monitoring", uuid))
-                error = self._try_monitoring(step, uuid)
-            if error:
-                unmonitored[uuid] = error
-            elif isinstance(step, monitoring.Create):
-                fresh.add(Target(step.control, step.name).directory)
-            else:
-                there.add(Target(step.target, step.name).directory)
-        return unmonitored, there | fresh, fresh, tuple(stale)
-
-    def _try_monitoring(self, step: monitoring.Move | monitoring.Create | monitoring.Remove, uuid: str) -> str:
-        key = ("monitoring", uuid)
-        failure = self._backoff.get(key)
-        if failure is not None and self._backoff.waits(key):
-            return failure.error
-        try:
-            act.change_monitoring(self._filesystem, step)
-        except exceptions.ResctrlError as error:
-            if isinstance(step, monitoring.Move) and getattr(error, "errno_name", "") == "EPERM":
-                LOG.info("this kernel does not rename monitoring groups; Linux does from 6.5 on")
-                self._can_rename = False
-            self._backoff.fail(key, str(error))
-            return str(error)
-        self._backoff.succeed(key)
-        return ""
-
-    def _place(
-        self,
-        now: ResctrlView,
-        ours: list[str],
-        look_at: set[str],
-        vms: Mapping[str, ObservedVm],
-        verdicts: Mapping[str, Verdict],
-        monitored: set[str],
-        fresh: set[str],
-    ) -> None:
-        targets = {}
-        for uuid in ours:
-            control = verdicts[uuid].group if uuid in verdicts else ""
-            target = Target(control, allocation.vm_group(uuid))
-            targets[uuid] = target if target.directory in monitored else Target(control)
-        due = [
-            uuid
-            for uuid, target in targets.items()
-            if not self._backoff.waits(("tasks", uuid))
-            and (
-                uuid in look_at
-                or uuid not in self._placed
-                or self._placed[uuid].target != target
-                or target.directory in fresh
-                or self._backoff.get(("tasks", uuid)) is not None
-            )
-        ]
-        foreign, watched = self._foreign_tasks(now) if due else (set(), set())
-        for uuid in due:
-            target = targets[uuid]
-            left_alone = foreign if target.control else foreign | watched
-            self._place_one(vms[uuid], target, left_alone, target.directory in fresh)
-
-    def _place_one(self, observed: ObservedVm, target: Target, foreign: set[int], fresh: bool) -> None:
-        vm = observed.vm
-
-        def list_tasks() -> set[int]:
-            return vm_tasks.all_tasks(vm) | self._strays.kernel_threads(vm.uuid)
-
-        try:
-            if not processes.still(vm.process):
-                return
-            self._placed[vm.uuid] = placement.place(self._filesystem, target, list_tasks, foreign, fresh)
-            self._backoff.succeed(("tasks", vm.uuid))
-        except (HypervisorError, OSError) as error:
-            LOG.info("the tasks of VM %s can't be listed now: %s", vm.uuid, error)
-        except exceptions.ResctrlError as error:
-            self._backoff.fail(("tasks", vm.uuid), str(error))
-            LOG.error("tasks of VM %s can't be moved to %s: %s", vm.uuid, target.directory or "/", error)
-
-    def _foreign_tasks(self, now: ResctrlView) -> tuple[set[int], set[int]]:
-        """The tasks in control groups that others made, and those in their monitoring groups inside of ours."""
-        foreign, watched = set[int](), set[int]()
-        for group in now.layout.groups:
-            if group.owner is Owner.FOREIGN:
-                if now.modes.get(group.name) != view.PSEUDO_LOCKED:
-                    foreign |= self._read_foreign(group.name)
-                continue
-            for name in now.monitoring_groups.get(group.name, ()):
-                if allocation.owner_of(name) is not Owner.VM:
-                    watched |= self._read_foreign(Target(group.name, name).directory)
-        return foreign, watched
-
-    def _read_foreign(self, directory: str) -> set[int]:
-        try:
-            return tasks.read_tasks(self._filesystem, directory)
-        except exceptions.ResctrlError as error:
-            LOG.info("the tasks of the foreign group %s can't be read: %s", directory, error)
-            return set()
-
     def _retire(self, plan: allocation.Plan, verdicts: Mapping[str, Verdict]) -> bool:
         """Take down what no VM needs, unless the plan turned out differently; whether all of it succeeded."""
         if any(verdict.group != plan.verdicts[uuid].group for uuid, verdict in verdicts.items()):
@@ -370,7 +239,7 @@ class Reconciler:
             if verdict is None and wishes[uuid].request is not None and not wishes[uuid].hands_off:
                 verdict = Verdict(uuid, PromiseState.PENDING)
             failure = outcome.failure_of(self._backoff, uuid)
-            fresh = outcome.judge(wishes[uuid], verdict, self._placed.get(uuid), failure)
+            fresh = outcome.judge(wishes[uuid], verdict, self._placer.placed.get(uuid), failure)
             last = self.snapshot.outcomes.get(uuid)
             same = last is not None and last.state is fresh.state
             outcomes[uuid] = replace(fresh, since=last.since if last is not None and same else time.time())

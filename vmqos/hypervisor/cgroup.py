@@ -173,14 +173,7 @@ def _children(folder: str) -> list[str]:
 def _read(path: str) -> bytes | None:
     """A cgroup's file; ``None`` where the cgroup is gone, has no such file, or can't answer (threaded ones)."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            content = b""
-            while chunk := os.read(descriptor, 65536):
-                content += chunk
-            return content
-        finally:
-            os.close(descriptor)
+        return processes.read_file(path)
     except OSError as error:
         if error.errno in _NO_ANSWER:
             return None

@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 from xml.etree import ElementTree
 
 from vmqos.hypervisor import exceptions, nova_metadata
 from vmqos.hypervisor.model import NovaMetadata
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +17,6 @@ class DomainDescription:
     :ivar uuid: its UUID, in lower case.
     :ivar name: its libvirt name.
     :ivar libvirt_id: libvirt's number for this run; ``None`` where it does not run.
-    :ivar vcpus: how many vCPUs are plugged in.
-    :ivar iothreads: how many I/O threads it has.
     :ivar has_cachetune: whether ``<cputune>`` has a ``<cachetune>`` or ``<memorytune>``.
     :ivar metadata: what Nova says; ``None`` for a VM that Nova did not make.
     :ivar metadata_error: what is wrong with the metadata, empty where nothing is.
@@ -30,8 +25,6 @@ class DomainDescription:
     uuid: str
     name: str
     libvirt_id: int | None
-    vcpus: int
-    iothreads: int
     has_cachetune: bool
     metadata: NovaMetadata | None
     metadata_error: str = ""
@@ -52,13 +45,10 @@ def parse(xml: str) -> DomainDescription:
     if domain.tag != "domain":
         raise exceptions.UnreadableDescription(error=f"it is a <{domain.tag}>")
     metadata, metadata_error = nova_metadata.read(domain.find("metadata"))
-    vcpu = domain.find("vcpu")
     return DomainDescription(
         uuid=_required(domain, "uuid").lower(),
         name=_required(domain, "name"),
-        libvirt_id=_number(domain.get("id"), None),
-        vcpus=_number(None if vcpu is None else vcpu.get("current", vcpu.text), 1),
-        iothreads=_number(domain.findtext("iothreads"), 0),
+        libvirt_id=_number(domain.get("id")),
         has_cachetune=any(domain.find(f"cputune/{name}") is not None for name in ("cachetune", "memorytune")),
         metadata=metadata,
         metadata_error=metadata_error,
@@ -72,9 +62,9 @@ def _required(domain: ElementTree.Element, name: str) -> str:
     return text
 
 
-def _number(text: str | None, otherwise: _T) -> int | _T:
+def _number(text: str | None) -> int | None:
     if text is None:
-        return otherwise
+        return None
     try:
         return int(text)
     except ValueError as error:

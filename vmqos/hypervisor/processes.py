@@ -62,7 +62,48 @@ def still(process: Process) -> bool:
         fields = _stat(process.pid)[1]
     except exceptions.ProcessVanished:
         return False
+    return _is(process, fields)
+
+
+def _is(process: Process, fields: list[bytes]) -> bool:
     return int(fields[19]) == process.start_time and fields[0] not in (b"Z", b"X")
+
+
+@contextmanager
+def opened(process: Process) -> Iterator[int]:
+    """Hold the process's directory of /proc open, for :func:`tasks_of`; gives its descriptor.
+
+    Once the process has ended, nothing is found there any more, whoever has its PID by then: the kernel looks for the
+    process that was opened (``get_proc_task``), not for its PID.
+
+    :raises vmqos.hypervisor.exceptions.ProcessVanished: if the process has ended: the same that :func:`still` says.
+    :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if the kernel does not allow it.
+    """
+    with _vanishing(process.pid):
+        descriptor = os.open(f"/proc/{process.pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with _vanishing(process.pid):
+            # Its first thread's: to read the process's own stat, the kernel adds up all of the threads.
+            _, fields = _parse_stat(read_file(f"task/{process.pid}/stat", descriptor))
+        if not _is(process, fields):
+            raise exceptions.ProcessVanished(pid=process.pid)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def tasks_of(descriptor: int, pid: int) -> set[int]:
+    """The IDs of all threads of the process that was opened by :func:`opened`.
+
+    :param pid: its PID, for the error.
+    :raises vmqos.hypervisor.exceptions.ProcessVanished: if it has ended.
+    """
+    with _vanishing(pid):
+        folder = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
+        try:
+            return set(map(int, os.listdir(folder)))
+        finally:
+            os.close(folder)
 
 
 def exists(tid: int) -> bool:
@@ -89,16 +130,6 @@ def tasks(pid: int) -> set[int]:
     """
     with _vanishing(pid):
         return set(map(int, os.listdir(f"/proc/{pid}/task")))
-
-
-def thread_count(pid: int) -> int:
-    """How many threads a process has, by one system call: enough to see that some came or went.
-
-    :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
-    """
-    with _vanishing(pid):
-        # proc_task_getattr adds the number of threads to the two links of an empty folder.
-        return os.stat(f"/proc/{pid}/task").st_nlink - 2
 
 
 def cpu_affinity(tids: Iterable[int]) -> frozenset[int]:
@@ -137,19 +168,32 @@ def read(pid: int, name: str) -> bytes:
     :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if the kernel does not allow it.
     """
     with _vanishing(pid):
-        descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
-        try:
-            content = b""
-            while chunk := os.read(descriptor, 65536):
-                content += chunk
-            return content
-        finally:
-            os.close(descriptor)
+        return read_file(f"/proc/{pid}/{name}")
+
+
+def read_file(path: str, directory: int | None = None) -> bytes:
+    """The whole content of a file.
+
+    :param directory: the descriptor of the directory that ``path`` begins at, unless it begins at the root.
+    :raises OSError: if it can't be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        content = b""
+        while chunk := os.read(descriptor, 65536):
+            content += chunk
+        return content
+    finally:
+        os.close(descriptor)
 
 
 def _stat(pid: int) -> tuple[bytes, list[bytes]]:
+    return _parse_stat(read(pid, "stat"))
+
+
+def _parse_stat(text: bytes) -> tuple[bytes, list[bytes]]:
     """The name, which may hold blanks and parentheses, and proc(5)'s fields of stat from the third, the state, on."""
-    before, _, after = read(pid, "stat").rpartition(b")")
+    before, _, after = text.rpartition(b")")
     return before.partition(b"(")[2], after.split()
 
 

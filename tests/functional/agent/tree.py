@@ -52,6 +52,10 @@ class Tree:
         """The monitoring groups of a control group."""
         return sorted(os.listdir(self.root / group / "mon_groups"))
 
+    def _is_new(self, group: str) -> bool:
+        """Whether it is one of ours that nobody is in yet: at first it has the ways that the kernel chose."""
+        return group.startswith("vmqos.") and not self.tasks(group)
+
     def violations(self, exclusive: Iterable[str]) -> Iterator[str]:
         """Where rules 1 to 3 of the allocation are broken, for VMs that run on every cache.
 
@@ -70,6 +74,8 @@ class Tree:
                 yield f"the default group has {mask:x} on cache {cache}, less than its floor"
         for owner in exclusive:
             for other, of_other in masks.items():
+                if self._is_new(other) and self.mode(owner) != "exclusive":
+                    continue
                 for cache, mask in masks.get(owner, {}).items():
                     if other != owner and of_other.get(cache, 0) & mask:
                         yield f"{other or '/'} shares ways {of_other[cache] & mask:x} of cache {cache} with {owner}"

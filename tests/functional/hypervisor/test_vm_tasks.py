@@ -85,13 +85,11 @@ def test_plugged_vcpus_and_io_threads_are_found(watched: Watched, make_vm: MakeV
     vm = make_vm(vcpus=1, max_vcpus=2)
     described = describe(watched, vm.uuid)
     before = vm_tasks.all_tasks(described)
-    count = processes.thread_count(vm.pid)
     vm.domain.setVcpusFlags(2, libvirt.VIR_DOMAIN_AFFECT_LIVE)
     vm.domain.addIOThread(2, libvirt.VIR_DOMAIN_AFFECT_LIVE)
     new = {processes.identify(tid).comm for tid in vm_tasks.all_tasks(described) - before}
     assert any(comm.startswith("CPU 1/") for comm in new)
     assert "IO iothread2" in new
-    assert processes.thread_count(vm.pid) >= count + 2
 
 
 def test_the_affinity_is_what_libvirt_pinned(watched: Watched, make_vm: MakeVm) -> None:

@@ -10,35 +10,39 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.functional.agent.conftest import WaitForVm, tree, wait_until_told
-from tests.functional.conftest import NOTHING_ASKED, MakeAgent, MakeVm, WaitFor
+from tests.functional.conftest import (
+    NOTHING_ASKED,
+    MakeAgent,
+    MakeVm,
+    Pace,
+    WaitFor,
+    _session_libvirt,
+    agent,
+    made_agents,
+    make_agent,
+    wait_for,
+)
 from tests.kernel.agent import eyes, groups, pqos
 from tests.kernel.agent.groups import ControlGroup
 from tests.kernel.agent.kernel_resctrl import ROOT, KernelResctrl
 from tests.kernel.agent.pool import VmPool
 from tests.kernel.agent.registers import L3Registers
 from tests.kernel.agent.witness import Step, Witness
-from tools.lab.agent import Agent, Options
+from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.program import Preloaded
 from tools.lab.vms import RunningVm
 from tools.lab.workspace import Workspace
 
-QUICK: Options = {"agent": {"audit_interval": 0.5, "full_audit_interval": 5.0, "retry_delay_min": 0.2}}
 KEPT = ("kept", "none")
 """What the agent says of VMs with which all is well."""
-
-PATIENCE = 6
-"""How many times as long as elsewhere a test waits here."""
-
-POLL_INTERVAL = 0.25
 
 KVM = Path("/dev/kvm")
 """There only if the module takes the CPU; then it works."""
@@ -60,22 +64,19 @@ def workspace() -> Iterator[Workspace]:
 
 
 @pytest.fixture(scope="session")
-def _session_libvirt(workspace: Workspace) -> Iterator[PrivateLibvirt]:
-    daemon = PrivateLibvirt(workspace)
-    daemon.start()
-    yield daemon
-    daemon.stop()
-
-
-@pytest.fixture(scope="session")
 def _pool(_session_libvirt: PrivateLibvirt) -> VmPool:
     return VmPool(_session_libvirt)
 
 
 @pytest.fixture(scope="session")
-def preloaded() -> Preloaded:
-    """Starts agents."""
-    return Preloaded(["vmqos.agent.main"])
+def pace() -> Pace:
+    """An emulated CPU is slow, and each look costs it more than it is worth to know a moment earlier."""
+    return Pace(
+        {"agent": {"audit_interval": 0.5, "full_audit_interval": 5.0, "retry_delay_min": 0.2}},
+        patience=6,
+        poll_interval=0.25,
+        launch=Preloaded(["vmqos.agent.main"]),
+    )
 
 
 @pytest.fixture(scope="session")
@@ -152,74 +153,6 @@ def make_vm(pool: VmPool, virt_type: str) -> MakeVm:
 
 
 @pytest.fixture
-def running_agents() -> list[Agent]:
-    """The agents that the test has made, running or not."""
-    return []
-
-
-@pytest.fixture
-def make_agent(
-    workspace: Workspace,
-    libvirt_host: PrivateLibvirt,
-    resctrl: KernelResctrl,
-    preloaded: Preloaded,
-    running_agents: list[Agent],
-) -> Iterator[MakeAgent]:
-    """See :class:`tests.functional.conftest.MakeAgent`."""
-
-    def make(options: Options | None = None, name: str = "agent") -> Agent:
-        agent = Agent(
-            workspace,
-            resctrl=resctrl.root,
-            sysfs=resctrl.sysfs,
-            uri=libvirt_host.uri,
-            run_dir=libvirt_host.run_dir,
-            options=QUICK,
-            name=f"{name}-{len(list(workspace.path.glob('*.conf')))}",
-            launch=preloaded,
-        )
-        agent.configure(options or {})
-        running_agents.append(agent)
-        return agent
-
-    yield make
-    for agent in running_agents:
-        agent.kill()
-        if agent.log.exists():
-            # pytest shows it with a test that failed.
-            print(f"--- {agent.log.name}\n{agent.log.read_text(errors='replace')[-8000:]}")
-
-
-@pytest.fixture
-def agent(make_agent: MakeAgent) -> Agent:
-    """A running agent with quick audits."""
-    started = make_agent()
-    started.start()
-    return started
-
-
-@pytest.fixture
-def wait_for() -> WaitFor:
-    """See :class:`tests.functional.conftest.WaitFor`."""
-
-    def wait(condition: Callable[[], bool], what: str, timeout: float = 20.0) -> None:
-        def quietly() -> bool:
-            try:
-                return condition()
-            except (OSError, RuntimeError):
-                return False
-
-        # Each look costs an emulated CPU more than it is worth to know a moment earlier.
-        deadline = time.monotonic() + timeout * PATIENCE
-        while not quietly():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{what}: not within {timeout * PATIENCE:.0f} s")
-            time.sleep(POLL_INTERVAL)
-
-    return wait
-
-
-@pytest.fixture
 def wait_for_vm(agent: Agent, wait_for: WaitFor, resctrl: KernelResctrl, registers: L3Registers) -> WaitForVm:
     """See :func:`tests.functional.agent.conftest.wait_for_vm`; what is kept is kept in the kernel's eyes, too."""
 
@@ -238,9 +171,8 @@ def last_word(
     resctrl: KernelResctrl,
     registers: L3Registers,
     make_agent: MakeAgent,
-    running_agents: list[Agent],
+    made_agents: list[Agent],
     libvirt_host: PrivateLibvirt,
-    wait_for: WaitFor,
 ) -> Iterator[None]:
     """At a test's end the kernel and pqos are asked about every VM of which a running agent says that all is well."""
     yield
@@ -248,20 +180,22 @@ def last_word(
         return
     if libvirt_host.pid is None:
         libvirt_host.start()
-    for agent in running_agents:
-        if agent.pid is None:
+    for running in made_agents:
+        if running.pid is None:
             continue
-        told = {vm["uuid"]: vm["state"] for vm in agent.get("/v1/vms")["vms"]}
+        told = {vm["uuid"]: vm["state"] for vm in running.get("/v1/vms")["vms"]}
         for vm in pool.taken:
-            if told.get(vm.uuid) in KEPT:
+            # The test may have ended it a moment ago.
+            if told.get(vm.uuid) in KEPT and vm.tasks():
                 assert not list(eyes.faults(resctrl.root, registers, vm))
     names = groups.names(resctrl.root)
-    shown = pqos.show(resctrl.root, names)
-    for name in ("", *names):
+    # With the default group alone pqos has nothing to show.
+    shown = pqos.show(resctrl.root, names) if names else {}
+    for name in shown:
         assert shown[name].masks == registers.masks(groups.closid(resctrl.root, name)), f"pqos on {name or '/'}"
         if name:
             tasks = frozenset(map(int, (resctrl.root / name / "tasks").read_text().split()))
             assert shown[name].tasks == tasks, f"pqos on {name}"
 
 
-__all__ = ["tree"]
+__all__ = ["_session_libvirt", "agent", "made_agents", "make_agent", "tree", "wait_for"]

@@ -83,8 +83,13 @@ class Watch:
         _checked(_libc.fanotify_mark(self.descriptor, MARK_ADD | MARK_MOUNT, MODIFY | OPEN_PERM, AT_FDCWD, path))
 
     def read(self) -> Iterator[Event]:
-        """The next events; waits for one."""
-        data = os.read(self.descriptor, 65536)
+        """The next events; waits for one. There may be none: a file that was removed meanwhile can't be shown."""
+        try:
+            data = os.read(self.descriptor, 65536)
+        except OSError:
+            # The kernel opens the file for us, and tells so of the first one that it can't (create_fd() in
+            # fs/notify/fanotify/fanotify_user.c); the opener, if it is one, gets an error, too.
+            return
         while data:
             length, _, _, _, mask, descriptor, tid = _EVENT.unpack_from(data)
             data = data[length:]

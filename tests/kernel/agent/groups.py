@@ -82,15 +82,18 @@ def _cpus(tasks: Path) -> Iterator[int]:
 def broken_promises(groups: Iterable[ControlGroup], promised: Callable[[ControlGroup], bool]) -> Iterator[str]:
     """Where somebody else can fill a way of an exclusive VM, on a cache that it runs on.
 
-    A foreign group that somebody put in the way of a VM that the kernel does not guard is for the agent to react to,
-    and no step of the agent's.
+    Where the kernel does not guard a VM's ways (it can't on machines with L2 allocation, say), two things are no fault
+    of the agent's: a foreign group that somebody put in the way, and a new group of ours, without any task yet, that
+    still has the ways that the kernel chose.
 
     :param promised: whether the VM of a group still wants its ways for itself; asked only where it has not.
     """
     everybody = list(groups)
     for own in everybody:
         for other in everybody:
-            if other is own or not own.of_exclusive_vm or (other.foreign and not own.guarded):
+            if other is own or not own.of_exclusive_vm:
+                continue
+            if not own.guarded and other.name and (other.foreign or not other.caches):
                 continue
             for cache in own.caches:
                 both = own.masks[cache] & other.masks[cache]

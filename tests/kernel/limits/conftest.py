@@ -13,6 +13,8 @@ from vmqos.resctrl import mount, topology
 from vmqos.resctrl.filesystem import Filesystem
 
 THRESHOLD = "info/L3_MON/max_threshold_occupancy"
+COUNTER_UNIT = 65536
+"""Bytes in which the lab's processors count (CPUID.0xF.1:EBX)."""
 
 
 @contextlib.contextmanager
@@ -28,16 +30,28 @@ def mounted(*options: str) -> Iterator[Filesystem]:
 @pytest.fixture
 def fs() -> Iterator[Filesystem]:
     """resctrl, mounted so that it tells each group's CLOSID and RMID."""
-    with mounted("debug") as filesystem:
+    with mounted("debug") as filesystem, limbo_that_ends(filesystem):
         yield filesystem
 
 
+@contextlib.contextmanager
+def limbo_that_ends(filesystem: Filesystem) -> Iterator[None]:
+    """Let freed RMIDs come back where the kernel does not; a mount does not reset what is written here.
+
+    It divides the size of what it takes for the last cache (the L2 on AMD) by the number of RMIDs and rounds down to
+    the counters' unit (``resctrl_rmid_realloc_threshold``): that can be 0, below which no occupancy is.
+    """
+    before = filesystem.read(THRESHOLD)
+    if int(before) == 0:
+        filesystem.write(THRESHOLD, str(COUNTER_UNIT))
+    yield
+    filesystem.write(THRESHOLD, before)
+
+
 @pytest.fixture
-def threshold(fs: Filesystem) -> Iterator[int]:
-    """The occupancy in bytes below which a freed RMID is free; a mount does not reset what a test writes."""
-    before = int(fs.read(THRESHOLD))
-    yield before
-    fs.write(THRESHOLD, str(before))
+def threshold(fs: Filesystem) -> int:
+    """The occupancy in bytes below which a freed RMID is free."""
+    return int(fs.read(THRESHOLD))
 
 
 @pytest.fixture

@@ -167,7 +167,7 @@ def test_resctrl_may_be_mounted_with_other_options_under_the_agent(
     with mounted_under("cdp"):
         wait_for_vm(agent, exclusive, state="pending", reason="mounted with cdp", masks={})
         wait_for_vm(agent, plain, monitoring_group=f"mon_groups/{group(plain)}")
-        assert agent.get("/v1/health")["resctrl"]["error"] == ""
+        assert agent.get("/v1/health")["resctrl"]["error"] is None
         assert tasks_are_in(plain, "res:/", f"mon:{group(plain)}")
     subprocess.run(["mount", "-t", "resctrl", "resctrl", mount.DEFAULT_PATH], check=True)
     wait_for_vm(agent, exclusive, state="kept")
@@ -178,8 +178,10 @@ def test_resctrl_may_be_mounted_with_other_options_under_the_agent(
 @contextlib.contextmanager
 def mounted_under(*options: str) -> Iterator[None]:
     subprocess.run(["mount", "-t", "resctrl", "-o", ",".join(options), "resctrl", mount.DEFAULT_PATH], check=True)
-    yield
-    umount()
+    try:
+        yield
+    finally:
+        umount()
 
 
 def test_without_a_closid_the_vm_waits_and_is_served_when_one_is_free(

@@ -16,11 +16,12 @@ from tests.functional.resctrl_client.mounted import eventually
 from vmqos.agent import placement
 from vmqos.agent.placement import Target
 from vmqos.hypervisor import processes, vm_tasks
+from vmqos.hypervisor.exceptions import ProcessVanished
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.resctrl import exceptions, groups, tasks
 from vmqos.resctrl.filesystem import Filesystem
 
-pytestmark = pytest.mark.guest(machines=("cascade-lake",))
+pytestmark = pytest.mark.guest(machines=("cascade-lake",), kernels=("6.12",))
 
 MANY = 2000
 STORMS, STORM, ENDING = 3, 600, 3
@@ -123,3 +124,25 @@ def test_threads_born_while_the_vm_is_moved_are_moved_too(fs: Filesystem, group:
             audited = placement.place(fs, Target(group), lambda vm=vm: vm_tasks.all_tasks(vm))
             assert audited.in_place == audited.tasks
             assert groups_of(process.pid) == {"res:vmqos.many": len(audited.tasks)}
+
+
+def test_a_process_that_got_the_vms_pid_is_not_taken_for_the_vm(threads: Starter) -> None:
+    with threads(1) as process:
+        vm = VirtualMachine("u", "short-lived", 1, processes.of_pid(process.pid), None, False, None)
+        with vm_tasks.lister(vm) as list_tasks:
+            assert list_tasks() == {process.pid}
+            process.kill()
+            process.wait()
+            with heir(process.pid):
+                assert processes.tasks(process.pid) == {process.pid}
+                with pytest.raises(ProcessVanished):
+                    list_tasks()
+
+
+@contextlib.contextmanager
+def heir(pid: int) -> Iterator[None]:
+    """Another process with the PID of one that has ended."""
+    Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        assert process.pid == pid
+        yield

@@ -47,11 +47,6 @@ def test_has_a_broken_fixture(broken: None) -> None:
     raise AssertionError("not reached")
 
 
-def test_is_expected_to_fail(request: pytest.FixtureRequest) -> None:
-    request.applymarker(pytest.mark.xfail(reason="as it should", strict=True))
-    raise AssertionError
-
-
 def test_mounts(mount_resctrl: MountResctrl) -> None:
     assert "L3:" in (mount_resctrl() / "schemata").read_text()
 

@@ -26,6 +26,7 @@ class SlowInventory:
     def __init__(self) -> None:
         self.vms: dict[str, ObservedVm] = {}
         self.dying: frozenset[str] = frozenset()
+        self.gone: frozenset[str] = frozenset()
         self.running: set[str] = set()
         self.answered = False
         self.asked: list[bool] = []
@@ -175,3 +176,12 @@ def test_a_vm_that_libvirt_lists_and_nobody_could_look_at_is_told(observer: Obse
     assert observer.look(True, LONG).unseen == {"b"}
     inventory.vms["b"] = observed("b")
     assert observer.look(True, LONG).unseen == frozenset()
+
+
+def test_a_vm_that_libvirt_listed_before_its_process_ended_is_gone_and_not_unseen(
+    observer: Observer, inventory: SlowInventory
+) -> None:
+    inventory.may_answer.set()
+    inventory.running = {"a", "b"}
+    inventory.gone = frozenset({"a"})
+    assert observer.look(True, LONG).unseen == {"b"}

@@ -20,27 +20,14 @@ def domain(body: str = "", attributes: str = "type='kvm' id='4'", identity: str 
 
 
 def test_a_running_vm_is_described() -> None:
-    described = domain_xml.parse(
-        domain("<vcpu placement='static' current='2'>4</vcpu><iothreads>1</iothreads><memory unit='KiB'>65536</memory>")
-    )
+    described = domain_xml.parse(domain("<vcpu placement='static'>4</vcpu><memory unit='KiB'>65536</memory>"))
     assert described == domain_xml.DomainDescription(
         uuid=UUID,
         name="instance-00000005",
         libvirt_id=4,
-        vcpus=2,
-        iothreads=1,
         has_cachetune=False,
         metadata=None,
     )
-
-
-@pytest.mark.parametrize(
-    ("body", "vcpus", "iothreads"),
-    [("", 1, 0), ("<vcpu>8</vcpu>", 8, 0), ("<vcpu current='1'>8</vcpu><iothreads>12</iothreads>", 1, 12)],
-)
-def test_vcpus_and_iothreads_are_counted(body: str, vcpus: int, iothreads: int) -> None:
-    described = domain_xml.parse(domain(body))
-    assert (described.vcpus, described.iothreads) == (vcpus, iothreads)
 
 
 def test_a_vm_that_does_not_run_has_no_number() -> None:
@@ -76,8 +63,6 @@ def test_a_vm_that_libvirt_placed_is_told(cputune: str, placed: bool) -> None:
         domain(identity=f"<uuid>{UUID}</uuid>"),
         domain(identity=f"<name/><uuid>{UUID}</uuid>"),
         domain(attributes="id='x'"),
-        domain("<vcpu>many</vcpu>"),
-        domain("<iothreads/>"),
     ],
 )
 def test_what_libvirt_would_not_write_is_an_error(xml: str) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -73,3 +74,24 @@ def test_a_process_that_took_over_the_pid_is_not_the_vms(vm: VirtualMachine) -> 
     taken_over = replace(vm, process=Process(vm.process.pid, vm.process.start_time - 1))
     with pytest.raises(exceptions.ProcessVanished, match=str(vm.process.pid)):
         vm_tasks.all_tasks(taken_over)
+
+
+def test_they_can_be_listed_as_often_as_one_likes(vm: VirtualMachine) -> None:
+    with vm_tasks.lister(vm) as list_tasks:
+        assert list_tasks() == list_tasks() == processes.tasks(vm.process.pid)
+
+
+def test_once_the_process_has_ended_its_directory_is_empty_for_good(vm: VirtualMachine) -> None:
+    with vm_tasks.lister(vm) as list_tasks:
+        assert len(list_tasks()) == 4
+        os.kill(vm.process.pid, signal.SIGKILL)
+        os.waitpid(vm.process.pid, 0)
+        with pytest.raises(exceptions.ProcessVanished, match=str(vm.process.pid)):
+            list_tasks()
+
+
+def test_a_zombie_has_ended(vm: VirtualMachine) -> None:
+    os.kill(vm.process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, vm.process.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(exceptions.ProcessVanished, match=str(vm.process.pid)):
+        vm_tasks.all_tasks(vm)
