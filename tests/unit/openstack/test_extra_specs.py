@@ -182,9 +182,10 @@ def test_keys_that_are_not_acted_on_yet_are_named(request_: CacheRequest, keys: 
     assert extra_specs.unsupported(request_) == keys
 
 
-def test_it_imports_where_nothing_else_is_installed() -> None:
+@pytest.mark.parametrize("module", ["extra_specs", "resources"])
+def test_it_imports_where_nothing_else_is_installed(module: str) -> None:
     program = (
-        "import sys; import vmqos.openstack.extra_specs; "
+        f"import sys; import vmqos.openstack.{module}; "
         "found = {name.split('.')[0] for name in sys.modules}; "
         "sys.exit(bool(found & {'libvirt', 'openstack', 'oslo_config', 'oslo_log'}))"
     )

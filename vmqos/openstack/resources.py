@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a flavor's promise takes of a host, in Placement's words: resource classes, traits, the provider's name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+
+LLC_WAYS = "CUSTOM_LLC_WAYS"
+"""Resource class: ways that can be promised exclusively on every L3 of the host at once."""
+
+LLC_CLASSES = "CUSTOM_LLC_CLASSES"
+"""Resource class: control groups for exclusive VMs. Each takes a CLOSID, and these run out before the ways do."""
+
+CLASSES = (LLC_WAYS, LLC_CLASSES)
+"""All resource classes of vmqos; the provider holds no others."""
+
+# os-traits (3.9) has none for resource control: the CPU flags it knows are those that libvirt tells of a guest's CPU.
+L3_CAT = "CUSTOM_VMQOS_L3_CAT"
+"""Trait: the ways of L3 can be given out."""
+
+L3_CDP = "CUSTOM_VMQOS_L3_CDP"
+"""Trait: they can be given out for code and for data apart."""
+
+MBA = "CUSTOM_VMQOS_MBA"
+"""Trait: memory bandwidth can be limited."""
+
+CMT = "CUSTOM_VMQOS_CMT"
+"""Trait: the occupancy of L3 is counted."""
+
+MBM = "CUSTOM_VMQOS_MBM"
+"""Trait: memory bandwidth is counted."""
+
+TRAITS = (L3_CAT, L3_CDP, MBA, CMT, MBM)
+"""All traits of vmqos; the provider carries no others of the namespace ``CUSTOM_VMQOS_``."""
+
+PROVIDER_SUFFIX = "_LLC"
+"""How the names of the providers end, and no other provider's name should."""
+
+# nova.scheduler.utils.ResourceRequest.XS_RES_PATTERN
+_ASKED = re.compile(r"resources([a-zA-Z0-9_-]{1,64})?:([A-Z0-9_]+)")
+
+
+def provider_name(hostname: str) -> str:
+    """The name of a compute node's provider of cache; it is a child of the compute node's own.
+
+    :param hostname: the hypervisor hostname of the compute node, which is the name of its root provider.
+    """
+    return hostname + PROVIDER_SUFFIX
+
+
+def hostname_of(provider: str) -> str | None:
+    """The hypervisor hostname of the compute node whose provider of cache has that name; ``None`` for any other's."""
+    hostname = provider.removesuffix(PROVIDER_SUFFIX)
+    return None if hostname in ("", provider) else hostname
+
+
+def requested(request: CacheRequest | None) -> dict[str, int]:
+    """What the promise takes of a host's provider, by resource class; empty where it takes nothing that is counted.
+
+    An exclusive VM takes its ways and one control group. Ways for code and ways for data are added up: a way that both
+    fill would be no way of either alone.
+
+    A shared VM takes nothing: its ways are a cap within the pool, which all others fill too. The control group of its
+    class is made for the first VM with that cap and serves all further ones, on every host anew; no request of a
+    flavor can say that. So the host's agent takes the control groups of the classes that exist out of the inventory of
+    :data:`LLC_CLASSES` instead. Nor are L2 ways and bandwidth counted.
+
+    :param request: what the flavor's extra specs ask for; ``None`` where they ask for nothing.
+    """
+    if request is None or request.policy is not CachePolicy.EXCLUSIVE:
+        return {}
+    ways = (request.ways or 0) + (request.code_ways or 0) + (request.data_ways or 0)
+    return {LLC_WAYS: ways, LLC_CLASSES: 1} if ways else {}
+
+
+def as_extra_specs(resources: Mapping[str, int]) -> dict[str, str]:
+    """The extra specs by which a flavor asks Placement for these resources."""
+    return {f"resources:{name}": str(amount) for name, amount in resources.items()}
+
+
+def asking(specs: Mapping[str, str]) -> dict[str, str]:
+    """Those of a flavor's extra specs by which it asks Placement for the resource classes of vmqos.
+
+    The granular forms (``resources1:``, ``resources_CACHE:``) are among them.
+    """
+    return {key: value for key, value in specs.items() if (found := _ASKED.fullmatch(key)) and found[2] in CLASSES}
+
+
+def asked(specs: Mapping[str, str]) -> dict[str, int]:
+    """How much a flavor's extra specs ask Placement for, by resource class, all request groups together.
+
+    An amount that Nova would ignore, because it is no number, asks for nothing; neither does 0.
+    """
+    total: dict[str, int] = {}
+    for key, value in asking(specs).items():
+        name = key.partition(":")[2]
+        if value.isascii() and value.isdigit() and int(value):
+            total[name] = total.get(name, 0) + int(value)
+    return total
