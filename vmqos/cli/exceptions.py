@@ -143,3 +143,24 @@ class UnusableFile(CommandError):
     """A file can't be read or written."""
 
     msg_fmt = "can't use {path}: {problem}"
+
+
+class NoSuchFlavor(CommandError):
+    """No flavor of the cloud has that name or ID."""
+
+    msg_fmt = "the cloud has no flavor with the name or ID '{wanted}'; 'openstack flavor list --all' shows them all"
+
+
+class NoSuchPromise(CommandError):
+    """What a flavor would promise is not to be understood."""
+
+    msg_fmt = "flavor {flavor} was not changed: {problem}"
+
+
+class CloudFailed(CommandError):
+    """The cloud can't be found, can't be reached, or refuses."""
+
+    msg_fmt = (
+        "the cloud can't be asked: {problem}; it is described by OS_... in the environment or by clouds.yaml, "
+        "as for 'openstack flavor list'"
+    )

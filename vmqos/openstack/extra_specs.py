@@ -103,6 +103,15 @@ class Key:
     allowed: str
     convert: Callable[[str], object] = int
 
+    def read(self, text: str) -> object:
+        """The field's value of an extra spec's value.
+
+        :raises ValueError: if ``text`` is not allowed.
+        """
+        if not re.fullmatch(self.pattern, text):
+            raise ValueError(text)
+        return self.convert(text)
+
 
 _LONGEST_SHOWN = 80
 _COUNT = r"[1-9][0-9]{0,8}"
@@ -150,7 +159,7 @@ def parse(specs: Mapping[str, str]) -> ParsedSpecs:
             continue
         text = specs[key.name]
         try:
-            values[key.field] = _read(key, text)
+            values[key.field] = key.read(text)
         except ValueError:
             errors.append(SpecError(key.name, text, key.allowed))
         misplaced = _misplaced(key, specs)
@@ -184,12 +193,6 @@ def unsupported(request: CacheRequest) -> tuple[str, ...]:
         for key in KEYS
         if key.name not in SUPPORTED and getattr(request, key.field) != getattr(nothing, key.field)
     )
-
-
-def _read(key: Key, text: str) -> object:
-    if not re.fullmatch(key.pattern, text):
-        raise ValueError(text)
-    return key.convert(text)
 
 
 def _misplaced(key: Key, specs: Mapping[str, str]) -> str:

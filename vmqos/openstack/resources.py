@@ -76,6 +76,19 @@ def requested(request: CacheRequest | None) -> dict[str, int]:
     return {LLC_WAYS: ways, LLC_CLASSES: 1} if ways else {}
 
 
+def required_traits(request: CacheRequest) -> frozenset[str]:
+    """The traits that a host's provider has where the promise can be kept, whatever is taken there.
+
+    L2 ways have none.
+    """
+    traits = {
+        L3_CAT: request.ways is not None,
+        L3_CDP: request.code_ways is not None,
+        MBA: request.bandwidth_percent is not None or request.bandwidth_mbps is not None,
+    }
+    return frozenset(trait for trait, required in traits.items() if required)
+
+
 def as_extra_specs(resources: Mapping[str, int]) -> dict[str, str]:
     """The extra specs by which a flavor asks Placement for these resources."""
     return {f"resources:{name}": str(amount) for name, amount in resources.items()}

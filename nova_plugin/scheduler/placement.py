@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Placement says of the hosts' ways: one request for all hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+from keystoneauth1.exceptions import ClientException
+
+from nova_plugin.scheduler.demand import Amount
+from vmqos.openstack.resources import LLC_CLASSES, LLC_WAYS
+
+MICROVERSION = "1.29"
+"""The first one that tells the root of each provider's tree, which is the compute node."""
+
+
+class Client(Protocol):
+    """What is used of ``nova.scheduler.client.report.SchedulerReportClient``."""
+
+    def get(self, url: str, version: str | None = None) -> Any:
+        """Send a GET to Placement."""
+
+
+class PlacementFailed(Exception):
+    """Placement did not answer, or not as expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What a host's provider has.
+
+    :ivar capacity: what can be promised exclusively.
+    :ivar used: what is allocated of it, to servers whose flavors ask Placement.
+    """
+
+    capacity: Amount
+    used: Amount
+
+
+def stocks(client: Client) -> dict[str, Stock]:
+    """What the hosts have, by the UUID of the compute node; without those that have no way or no group left.
+
+    Of all requests that Placement knows, only the one for allocation candidates tells of many providers at once what
+    they have and what is used.
+
+    :raises PlacementFailed: if there is no such answer.
+    """
+    query = urlencode({"resources": f"{LLC_WAYS}:1,{LLC_CLASSES}:1"})
+    summaries = _get(client, f"/allocation_candidates?{query}", "provider_summaries")
+    found = {}
+    for summary in summaries.values():
+        held = summary["resources"]
+        if LLC_WAYS in held and LLC_CLASSES in held:
+            found[summary["root_provider_uuid"]] = Stock(_amount(held, "capacity"), _amount(held, "used"))
+    return found
+
+
+def hosts_with(client: Client, traits: Collection[str]) -> frozenset[str]:
+    """The UUIDs of the compute nodes whose provider of cache has all these traits.
+
+    :raises PlacementFailed: if Placement does not tell.
+    """
+    query = urlencode({"required": ",".join(sorted(traits))})
+    providers = _get(client, f"/resource_providers?{query}", "resource_providers")
+    return frozenset(provider["root_provider_uuid"] for provider in providers)
+
+
+def _get(client: Client, url: str, key: str) -> Any:
+    try:
+        response = client.get(url, version=MICROVERSION)
+        if response.status_code != 200:
+            raise PlacementFailed(f"GET {url}: HTTP {response.status_code}: {response.text}")
+        return response.json()[key]
+    except ClientException as error:
+        raise PlacementFailed(f"GET {url}: {error}") from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise PlacementFailed(f"GET {url}: the answer has no '{key}'") from error
+
+
+def _amount(held: Mapping[str, Mapping[str, int]], what: str) -> Amount:
+    return Amount(held[LLC_WAYS][what], held[LLC_CLASSES][what])

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The extra specs of vmqos, made known to Nova's API, so that it takes them and refuses bad values.
+
+Nova loads this module by the entry point group ``nova.api.extra_spec_validators``, from compute API version 2.86 on.
+"""
+
+from __future__ import annotations
+
+from nova import exception
+from nova.api.validation.extra_specs import base
+
+from vmqos.openstack import extra_specs
+from vmqos.openstack.extra_specs import Key, SpecError
+
+_DESCRIPTIONS = {
+    extra_specs.WAYS: "How many L3 cache ways the server gets on every L3 cache that it may run on.",
+    extra_specs.POLICY: (
+        "Whether the L3 cache ways are nobody else's, or a cap within the pool that all others fill too."
+    ),
+    extra_specs.CODE_WAYS: "How many L3 cache ways the server gets for code, where the host keeps code and data apart.",
+    extra_specs.DATA_WAYS: "How many L3 cache ways the server gets for data, where the host keeps code and data apart.",
+    extra_specs.L2_WAYS: "How many L2 cache ways the server gets, on the CPUs that it is pinned to.",
+    extra_specs.BANDWIDTH_PERCENT: "The share of the memory bandwidth that the server may use, in per cent.",
+    extra_specs.BANDWIDTH_MBPS: "The memory bandwidth that the server may use, in MB/s.",
+    extra_specs.VCPUS: "The vCPUs that get the cache ways; the emulator and all others share the pool.",
+}
+
+
+class KeyValidator(base.ExtraSpecValidator):  # type: ignore[misc]
+    """A validator that takes what the grammar takes, which is less than Nova's types and patterns can say.
+
+    Nova's ``int`` takes ``" 2"`` and ``"1_0"`` too, and no pattern knows whether a CPU list leaves any CPU.
+    """
+
+    def validate(self, name: str, value: str) -> None:
+        """Check one extra spec.
+
+        :raises nova.exception.ValidationError: if the grammar does not have that value; Nova's API answers 400 then.
+        """
+        key = _KEYS.get(name)
+        if key is None or key.name != self.name:
+            super().validate(name, value)
+            return
+        try:
+            key.read(value)
+        except ValueError as error:
+            raise exception.ValidationError(f"Validation failed; {SpecError(name, value, key.allowed)}.") from error
+
+
+_KEYS = {key.name: key for key in extra_specs.KEYS}
+
+
+def register() -> list[base.ExtraSpecValidator]:
+    """The validators, one for each key."""
+    return [KeyValidator(name=key.name, description=_DESCRIPTIONS[key], value=_value(key)) for key in extra_specs.KEYS]
+
+
+def _value(key: Key) -> dict[str, object]:
+    """What Nova's reference of extra specs shows of the key's values."""
+    about = {"type": str, "description": key.allowed[0].upper() + key.allowed[1:] + "."}
+    if key is extra_specs.POLICY:
+        return {**about, "enum": [policy.value for policy in extra_specs.CachePolicy]}
+    return {**about, "pattern": key.pattern}

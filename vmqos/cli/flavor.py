@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vmqos flavor``: promises in the flavors of a cloud."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from vmqos.cli import exceptions, flavor_api, flavor_specs
+from vmqos.cli.output import Details, Listing, is_for_machines
+from vmqos.cli.safe_text import neutralise
+from vmqos.openstack import extra_specs
+from vmqos.openstack.extra_specs import InvalidExtraSpecs
+
+_OPTIONS = {
+    "--cache-ways": extra_specs.WAYS,
+    "--policy": extra_specs.POLICY,
+    "--code-ways": extra_specs.CODE_WAYS,
+    "--data-ways": extra_specs.DATA_WAYS,
+    "--l2-ways": extra_specs.L2_WAYS,
+    "--bandwidth-percent": extra_specs.BANDWIDTH_PERCENT,
+    "--bandwidth-mbps": extra_specs.BANDWIDTH_MBPS,
+    "--vcpus": extra_specs.VCPUS,
+}
+
+
+class Set(Details):
+    """Put a promise into a flavor, and ask Placement for what it takes.
+
+    Sets the extra specs hw:... that the options name, and leaves the others as they are. Exclusive ways are asked of
+    Placement too (resources:CUSTOM_LLC_WAYS and resources:CUSTOM_LLC_CLASSES), so that Nova places a server only
+    where they are left. A shared promise takes nothing that is counted, and what the flavor asked for is removed.
+
+    Running servers keep the promise that they were made with, until they are resized.
+
+    The cloud and the credentials are those of the openstack command: clouds.yaml, or OS_... in the environment.
+
+    For example::
+
+        vmqos flavor set c2.cache --cache-ways 2
+        vmqos flavor set c2.cache --cache-ways 4 --policy shared
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the flavor, and an option for each key of the grammar."""
+        parser = super().get_parser(prog_name)
+        _add_flavor(parser)
+        for option, key in _OPTIONS.items():
+            parser.add_argument(
+                option, dest=key.field, metavar=_metavar(option), help=f"{key.name}: {key.allowed.replace('%', '%%')}"
+            )
+        parser.add_argument(
+            "--filter-only",
+            action="store_true",
+            help="do not ask Placement, and remove what was asked: the scheduler's CacheWaysFilter counts alone",
+        )
+        _add_cloud(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Read the flavor, and write what differs."""
+        given = {key.name: getattr(parsed_args, key.field) for key in _OPTIONS.values()}
+        wanted = {name: value for name, value in given.items() if value is not None}
+        if not wanted:
+            what = f"at least one of {', '.join(_OPTIONS)} is needed"
+            raise exceptions.MissingArgument(what=what, command="flavor set")
+        connection = flavor_api.connect(parsed_args.os_cloud)
+        flavor = flavor_api.find(connection, parsed_args.flavor)
+        try:
+            change = flavor_specs.change(flavor.extra_specs, wanted, placement=not parsed_args.filter_only)
+        except InvalidExtraSpecs as error:
+            raise exceptions.NoSuchPromise(flavor=neutralise(flavor.name), problem=error) from error
+        return _shown(flavor, flavor_api.apply(connection, flavor, change), parsed_args)
+
+
+class Unset(Details):
+    """Remove the promise from a flavor, and what it asks Placement for.
+
+    All extra specs hw:... of vmqos are removed, and resources:CUSTOM_LLC_WAYS and resources:CUSTOM_LLC_CLASSES.
+    Running servers keep the promise that they were made with, until they are resized.
+
+    The cloud and the credentials are those of the openstack command: clouds.yaml, or OS_... in the environment.
+
+    For example::
+
+        vmqos flavor unset c2.cache
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the flavor."""
+        parser = super().get_parser(prog_name)
+        _add_flavor(parser)
+        _add_cloud(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Read the flavor, and remove what is there."""
+        connection = flavor_api.connect(parsed_args.os_cloud)
+        flavor = flavor_api.find(connection, parsed_args.flavor)
+        change = flavor_specs.clearing(flavor.extra_specs)
+        return _shown(flavor, flavor_api.apply(connection, flavor, change), parsed_args)
+
+
+class Check(Listing):
+    """Find the flavors of the cloud whose promise is wrong, or is not what they ask Placement for.
+
+    Looks at all flavors, those that are not public too; that takes an administrator or a reader of the system. Prints
+    one line a problem. 'vmqos flavor set' mends a flavor, with its promise repeated: it asks Placement anew.
+
+    The exit status is 0 if there is no problem, 1 if there is one or the cloud can't be asked, 2 for wrong usage.
+
+    The cloud and the credentials are those of the openstack command: clouds.yaml, or OS_... in the environment.
+
+    For example::
+
+        vmqos flavor check
+        vmqos flavor check --filter-only -f json
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add what is right."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--filter-only",
+            action="store_true",
+            help="a flavor may ask Placement for nothing: the scheduler's CacheWaysFilter counts its servers",
+        )
+        _add_cloud(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Read all flavors."""
+        flavors = flavor_api.flavors(flavor_api.connect(parsed_args.os_cloud))
+        found = [
+            (flavor.name, flavor.id, problem)
+            for flavor in sorted(flavors, key=lambda flavor: str(flavor.name))
+            for problem in flavor_specs.problems(flavor.extra_specs, placement=not parsed_args.filter_only)
+        ]
+        self._status = int(bool(found))
+        if is_for_machines(parsed_args):
+            return ("flavor", "id", "problem"), found
+        if not found and parsed_args.formatter == "table":
+            self.app.stdout.write(f"Nothing to mend: {len(flavors)} flavors are fine.\n")
+        return ("Flavor", "ID", "Problem"), [tuple(neutralise(str(field)) for field in row) for row in found]
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the problems; the exit status says whether there is one."""
+        super().run(parsed_args)
+        return self._status
+
+
+def _metavar(option: str) -> str:
+    return {"--policy": "POLICY", "--vcpus": "VCPUS"}.get(option, "NUMBER")
+
+
+def _add_flavor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("flavor", metavar="FLAVOR", help="its name or ID")
+
+
+def _add_cloud(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--os-cloud", metavar="CLOUD", help="its name in clouds.yaml; that of OS_CLOUD by default")
+
+
+def _shown(
+    flavor: Any, specs: Mapping[str, str], parsed_args: argparse.Namespace
+) -> tuple[Sequence[str], Iterable[Any]]:
+    """The flavor with what it promises and asks for."""
+    about = flavor_specs.shown(specs)
+    if is_for_machines(parsed_args):
+        return ("flavor", "id", "extra_specs"), (flavor.name, flavor.id, about)
+    promise = "\n".join(f"{key}={neutralise(value)}" for key, value in about.items()) or "-"
+    return ("Flavor", "ID", "Extra specs"), (neutralise(flavor.name), neutralise(flavor.id), promise)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cloud's flavors, over Nova's API with openstacksdk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from vmqos.cli import exceptions
+from vmqos.cli.flavor_specs import Change
+
+if TYPE_CHECKING:
+    from openstack.compute.v2.flavor import Flavor
+    from openstack.connection import Connection
+
+
+def connect(cloud: str | None) -> Connection:
+    """Find the cloud as the ``openstack`` command does: clouds.yaml, or the variables ``OS_...`` of the environment.
+
+    :param cloud: its name in clouds.yaml; that of ``OS_CLOUD`` if ``None``.
+    :raises vmqos.cli.exceptions.CloudFailed: if it is not described there.
+    """
+    # Imported here: it takes a quarter of a second, and the other commands ask the agent.
+    import openstack
+
+    with _told():
+        return openstack.connect(cloud=cloud)
+
+
+def flavors(connection: Connection) -> list[Flavor]:
+    """All flavors of the cloud, those that are not public too, with their extra specs.
+
+    :raises vmqos.cli.exceptions.CloudFailed: if the cloud does not answer, or refuses.
+    """
+    with _told():
+        return list(connection.compute.flavors())
+
+
+def find(connection: Connection, wanted: str) -> Flavor:
+    """The flavor with that name or ID, with its extra specs.
+
+    :raises vmqos.cli.exceptions.NoSuchFlavor: if there is none.
+    :raises vmqos.cli.exceptions.CloudFailed: if the cloud does not answer, or refuses.
+    """
+    with _told():
+        flavor = connection.compute.find_flavor(wanted, get_extra_specs=True)
+    if flavor is None:
+        raise exceptions.NoSuchFlavor(wanted=wanted)
+    return flavor
+
+
+def apply(connection: Connection, flavor: Flavor, change: Change) -> dict[str, str]:
+    """Change a flavor's extra specs; what is added goes first and in one request, so that no promise is half made.
+
+    :returns: the extra specs as they are then.
+    :raises vmqos.cli.exceptions.CloudFailed: if the cloud does not answer, or refuses.
+    """
+    specs = dict(flavor.extra_specs)
+    with _told():
+        if change.put:
+            connection.compute.create_flavor_extra_specs(flavor, dict(change.put))
+        for key in change.drop:
+            connection.compute.delete_flavor_extra_specs_property(flavor, key)
+    return {key: value for key, value in {**specs, **change.put}.items() if key not in change.drop}
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say in a line what keystoneauth and openstacksdk say in many ways."""
+    from keystoneauth1.exceptions import ClientException
+    from openstack.exceptions import SDKException
+
+    try:
+        yield
+    except (SDKException, ClientException) as error:
+        raise exceptions.CloudFailed(problem=" ".join(str(error).split())) from error
