@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from oslo_config import cfg
 
+from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.conf.opts import SECTIONS
 
@@ -88,15 +89,21 @@ def unknown_options(conf: cfg.ConfigOpts) -> Iterator[str]:
     for path in conf.config_file or ():
         sections: dict[str, dict[str, list[str]]] = {}
         cfg.ConfigParser(path, sections).parse()
+        of_others = {"DEFAULT"}
+        for section in keystone.SECTIONS:
+            of_others.update(sections.get(section, {}).get("auth_section", ()))
         for section, options in sections.items():
-            if section == "DEFAULT":
-                continue
             if section not in known:
-                yield f"{path}: section [{section}] is unknown and ignored{_suggest(section, known)}"
+                if section not in of_others:
+                    yield f"{path}: section [{section}] is unknown and ignored{_suggest(section, known)}"
                 continue
-            for option in options.keys() - known[section]:
-                hint = _suggest(option, known[section])
-                yield f"{path}: [{section}] {option} is unknown and ignored{hint}"
+            try:
+                names = known[section] | (keystone.names(options) if section in keystone.SECTIONS else set())
+            except ConfigurationError as error:
+                yield f"{path}: {error}"
+                continue
+            for option in options.keys() - names:
+                yield f"{path}: [{section}] {option} is unknown and ignored{_suggest(option, names)}"
 
 
 def _suggest(word: str, known: Sequence[str] | set[str] | dict[str, set[str]]) -> str:
