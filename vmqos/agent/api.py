@@ -165,6 +165,8 @@ class Api:
                 "error": libvirt_error or None,
                 "unanswered": unanswered and {"call": unanswered.name, "seconds": time.monotonic() - unanswered.since},
             },
+            "placement": report.placement(agent.placement.state),
+            "nova": report.nova(agent.flavors),
             "passes": health.passes,
             "last_pass_ms": health.last_pass_seconds * 1000,
             "last_error": health.last_error or None,

@@ -57,3 +57,31 @@ def agent(ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:
     troubles = [health["resctrl"]["error"], health["libvirt"]["error"], health["last_error"]]
     detail = "; ".join(filter(None, [f"VMs: {counts}" if counts else "no VM runs", *dict.fromkeys(troubles)]))
     yield Finding("Promises", status, detail, "" if status is Status.OK else "vmqos vm list")
+    # An older agent does not tell of these.
+    yield from placement(health.get("placement"))
+    yield from nova(health.get("nova"))
+
+
+def placement(told: Mapping[str, Any] | None) -> Iterator[Finding]:
+    """Whether OpenStack knows what this host can promise, by what the agent says of it."""
+    if told is None:
+        return
+    title = "Placement"
+    if told["error"]:
+        yield Finding(title, Status.WARNING, told["error"], "journalctl --unit vmqos-agent")
+    elif told["told_at"] is None:
+        yield Finding(title, Status.OK, f"{told['where']}: not told yet")
+    else:
+        amounts = ", ".join(f"{name}={amount}" for name, amount in sorted(told["inventories"].items()))
+        yield Finding(title, Status.OK, f"{told['where']} has {amounts}")
+
+
+def nova(told: Mapping[str, Any] | None) -> Iterator[Finding]:
+    """Whether Nova tells the flavors that the VMs' descriptions don't have."""
+    if told is None:
+        return
+    waiting = f"{told['waiting']} VM(s) wait for their flavor"
+    if told["error"]:
+        yield Finding("Nova", Status.WARNING, f"{told['error']}; {waiting}", "vmqos vm list")
+    else:
+        yield Finding("Nova", Status.OK, waiting if told["waiting"] else "no VM waits for its flavor")

@@ -14,9 +14,11 @@ from vmqos import allocation
 from vmqos.agent import notify
 from vmqos.agent.assign_counters import assign_counters
 from vmqos.agent.backoff import Backoff
+from vmqos.agent.flavor_lookup import FlavorLookup
 from vmqos.agent.inventory import Inventory
 from vmqos.agent.observer import Observer, Sight
 from vmqos.agent.pass_times import PassTimes
+from vmqos.agent.placement_sync import PlacementSync
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
 from vmqos.agent.wakeup import Wakeup
@@ -68,6 +70,7 @@ class Agent:
 
     :param conf: the checked configuration.
     :param read_again: reads it anew for :meth:`reload`, and checks it.
+    :raises vmqos.conf.exceptions.ConfigurationError: if its sections contradict each other.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts] | None = None) -> None:
@@ -79,7 +82,9 @@ class Agent:
         self.pass_times = PassTimes()
         self.backoff = Backoff(conf.agent.retry_delay_min, conf.agent.retry_delay_max)
         self.filesystem = Filesystem(conf.resctrl.path)
-        self.reconciler = Reconciler(self.filesystem, self.backoff)
+        self.flavors = FlavorLookup.of(conf, self._hostname, self._on_change)
+        self.reconciler = Reconciler(self.filesystem, self.backoff, self.flavors)
+        self.placement = PlacementSync.of(conf, self._hostname)
         self.connection = Connection(conf.libvirt.uri, self._on_change, run_dir=conf.libvirt.run_dir)
         self._wakeup = Wakeup()
         self._inventory = Inventory(self.connection)
@@ -129,6 +134,8 @@ class Agent:
     def run(self) -> None:
         """Watch over the host until :meth:`stop`."""
         self.connection.start()
+        for part in (self.flavors, self.placement):
+            part.start()
         watchdog = notify.watchdog_interval()
         try:
             while not self._stop:
@@ -140,6 +147,8 @@ class Agent:
                 self._wakeup.wait(min(self._pause(), watchdog / 3) if watchdog else self._pause())
         finally:
             notify.notify("STOPPING=1")
+            for part in (self.placement, self.flavors):
+                part.stop()
             self._observer.close()
             self.connection.close()
 
@@ -184,6 +193,7 @@ class Agent:
         else:
             failed = False
             self.health = replace(self.health, resctrl_error="")
+        self.placement.offer(self.snapshot)
         took = time.monotonic() - began
         self.pass_times.add(took, failed)
         self.health = replace(self.health, passes=self.health.passes + 1, last_pass_seconds=took)
@@ -228,6 +238,9 @@ class Agent:
             error = cause
         self.reconciler.forget()
         return error
+
+    def _hostname(self) -> str:
+        return str(self.conf.placement.hypervisor_hostname or self.connection.hostname())
 
     def _on_change(self, uuid: str | None) -> None:
         if uuid is None:
@@ -275,8 +288,8 @@ class Agent:
         self.backoff.longest = self.conf.agent.retry_delay_max
         self._changes += 1
         LOG.info(
-            "configuration read again; [libvirt], [api], [http], [telemetry], [resctrl] path and [agent] state_path "
-            "need a restart"
+            "configuration read again; [libvirt], [api], [http], [nova], [placement], [telemetry], [resctrl] path and "
+            "[agent] state_path need a restart"
         )
 
     def _summary(self) -> str:

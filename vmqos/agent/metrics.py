@@ -12,7 +12,9 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 
 from vmqos import allocation
+from vmqos.agent.flavor_lookup import FlavorLookup
 from vmqos.agent.loop import Agent
+from vmqos.agent.placement_sync import Told
 from vmqos.agent.reason_codes import code_of
 from vmqos.agent.snapshot import Snapshot as AgentSnapshot
 from vmqos.agent.telemetry import Telemetry
@@ -80,10 +82,22 @@ def published(agent: Agent) -> AgentState:
         resctrl=view is not None and not agent.health.resctrl_error,
         libvirt=agent.connection.is_connected and agent.unanswered() is None,
         vms=vms,
+        **_of_openstack(agent.placement.state, agent.flavors),
         passes=agent.pass_times.durations(),
         failed_passes=agent.pass_times.failed,
     )
     return state if view is None else replace(state, **_of_resctrl(view, snapshot))
+
+
+def _of_openstack(told: Told, flavors: FlavorLookup) -> dict[str, Any]:
+    inventories = told.told.inventories if told.told else {}
+    return {
+        "placement": (not told.error and told.told is not None) if told.where else None,
+        "inventories": {name: inventory.capacity for name, inventory in inventories.items()},
+        "placement_failures": told.failures,
+        "nova": not flavors.error if flavors.is_on else None,
+        "flavors_unknown": flavors.waiting,
+    }
 
 
 def _of_resctrl(view: ResctrlView, snapshot: AgentSnapshot) -> dict[str, Any]:

@@ -64,6 +64,8 @@ def judge(wish: Wish, verdict: Verdict | None, placed: Placed | None, failure: F
     """
     if verdict is None:
         trouble = _trouble(wish, placed, failure)
+        if wish.unknown:
+            return Outcome(PromiseState.PENDING, trouble)
         return Outcome(PromiseState.DEGRADED if trouble else PromiseState.NONE, trouble or wish.remark)
     outcome = Outcome(verdict.state, verdict.reason, verdict.group, verdict.masks)
     trouble = _trouble(wish, placed, failure)
@@ -74,7 +76,7 @@ def judge(wish: Wish, verdict: Verdict | None, placed: Placed | None, failure: F
 
 
 def _trouble(wish: Wish, placed: Placed | None, failure: Failure | None) -> str:
-    parts = [wish.problem]
+    parts = [wish.unknown, wish.problem]
     if failure is not None:
         parts.append(failure.error)
     if placed is not None and wish.request is not None:

@@ -21,6 +21,7 @@ RULES = (
     _Rule("no-resctrl", "offers no resctrl"),
     _Rule("no-resctrl", "and no resctrl"),
     _Rule("no-resctrl", "the process behind the FUSE mount"),
+    _Rule("flavor-unknown", "Nova's API has not told"),
     _Rule("no-l3", "this host's L3 cache can't be partitioned"),
     _Rule("cdp", "resctrl is mounted with cdp"),
     _Rule("no-cache", "none of the L3 caches"),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from vmqos import allocation
 from vmqos.agent import act, outcome, unseen, view, wish
 from vmqos.agent.backoff import Backoff
+from vmqos.agent.flavor_lookup import FlavorLookup
 from vmqos.agent.inventory import ObservedVm
 from vmqos.agent.monitoring_groups import MonitoringGroups
 from vmqos.agent.outcome import Outcome
@@ -45,11 +46,13 @@ class Reconciler:
 
     :param filesystem: resctrl.
     :param backoff: failures, by VM UUID; those of monitoring groups by ``("monitoring", uuid)``.
+    :param flavors: knows the flavors that the VMs' descriptions don't have; ``None``: nobody does.
     """
 
-    def __init__(self, filesystem: Filesystem, backoff: Backoff) -> None:
+    def __init__(self, filesystem: Filesystem, backoff: Backoff, flavors: FlavorLookup | None = None) -> None:
         self._filesystem = filesystem
         self._backoff = backoff
+        self._flavors = flavors
         self._monitoring = MonitoringGroups(filesystem, backoff)
         self._placer = Placer(filesystem, backoff)
         self._unguarded: set[str] = set()
@@ -67,7 +70,7 @@ class Reconciler:
     def lose(self, reason: str, vms: Mapping[str, ObservedVm]) -> None:
         """Without resctrl no group is left: no promise is kept until it is back."""
         self.forget()
-        wishes = {uuid: wish.read(observed.vm) for uuid, observed in vms.items()}
+        wishes = self._wishes(vms)
         verdicts = {
             uuid: Verdict(uuid, PromiseState.PENDING, reason=reason)
             for uuid in vms
@@ -129,8 +132,9 @@ class Reconciler:
         policy: allocation.Policy,
     ) -> bool:
         self._backoff.keep_only({key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid))})
-        wishes = {uuid: wish.read(observed.vm) for uuid, observed in vms.items()}
-        requests = (*self._requests(now, vms, wishes, topology), *unseen.requests(now, self._unseen))
+        wishes = self._wishes(vms)
+        unknown = {uuid for uuid, found in wishes.items() if found.unknown and not found.hands_off}
+        requests = (*self._requests(now, vms, wishes, topology), *unseen.requests(now, self._unseen | unknown))
         plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy))
         failure = self._prepare(plan)
         if failure is None:
@@ -165,6 +169,11 @@ class Reconciler:
         )
         waiting = any(verdict.state is not PromiseState.KEPT for verdict in verdicts.values())
         return meddled or (completed and bool(plan.retire) and waiting)
+
+    def _wishes(self, vms: Mapping[str, ObservedVm]) -> dict[str, Wish]:
+        lacking = [observed.vm for observed in vms.values() if wish.lacks_extra_specs(observed.vm)]
+        found = self._flavors.look_up(lacking) if self._flavors is not None else {}
+        return {uuid: wish.read(observed.vm, found.get(uuid)) for uuid, observed in vms.items()}
 
     def _requests(
         self,

@@ -10,7 +10,9 @@ from typing import Any
 from vmqos import allocation
 from vmqos.agent import act
 from vmqos.agent.backoff import Backoff
+from vmqos.agent.flavor_lookup import FlavorLookup
 from vmqos.agent.outcome import failure_of
+from vmqos.agent.placement_sync import Told
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.view import ResctrlView
 from vmqos.allocation import DEFAULT_GROUP, Group, Owner, Plan, PromiseState, Verdict, WriteMasks
@@ -184,6 +186,27 @@ def counts(snapshot: Snapshot) -> dict[str, int]:
     for outcome in snapshot.outcomes.values():
         result[outcome.state.value] += 1
     return result
+
+
+def placement(state: Told) -> Json | None:
+    """What OpenStack was told of this host; ``None`` where it is told nothing."""
+    if not state.where:
+        return None
+    inventories = state.told.inventories if state.told else {}
+    return {
+        "where": state.where,
+        "error": state.error or None,
+        "told_at": state.at or None,
+        "inventories": {name: inventory.capacity for name, inventory in inventories.items()},
+        "traits": sorted(state.told.traits) if state.told else [],
+        "changes": state.changes,
+        "failures": state.failures,
+    }
+
+
+def nova(flavors: FlavorLookup) -> Json | None:
+    """How asking Nova for flavors stands; ``None`` where nobody does."""
+    return {"error": flavors.error or None, "waiting": flavors.waiting} if flavors.is_on else None
 
 
 def what_if(snapshot: Snapshot, wants: CacheRequest) -> Json:

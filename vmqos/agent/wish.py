@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from vmqos.agent.flavor_lookup import Found
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.openstack import extra_specs
 from vmqos.openstack.extra_specs import CacheRequest
@@ -17,6 +19,7 @@ class Wish:
     :ivar request: what the planner is to arrange; ``None`` where there is nothing to arrange.
     :ivar asked: everything the flavor asks for, what can't be acted on included; ``None`` where it asks for nothing.
     :ivar problem: why not all of it is acted on; empty where all is. A VM with a problem is degraded at best.
+    :ivar unknown: why nobody knows yet what the flavor asks for; empty where that is known. The VM keeps what it has.
     :ivar remark: what an operator should know of a VM that asks for nothing; empty where there is nothing.
     :ivar hands_off: whether the VM's tasks belong to somebody else.
     """
@@ -24,22 +27,37 @@ class Wish:
     request: CacheRequest | None = None
     asked: CacheRequest | None = None
     problem: str = ""
+    unknown: str = ""
     remark: str = ""
     hands_off: bool = False
 
 
-def read(vm: VirtualMachine) -> Wish:
-    """Read the extra specs in the VM's metadata; whatever they say, this does not fail."""
+def lacks_extra_specs(vm: VirtualMachine) -> bool:
+    """Whether Nova made the VM and did not describe its flavor."""
+    return vm.metadata is not None and vm.metadata.extra_specs is None
+
+
+def read(vm: VirtualMachine, found: Found | None = None) -> Wish:
+    """Read the extra specs in the VM's metadata; whatever they say, this does not fail.
+
+    :param found: what Nova's API says of the flavor, where the metadata lack the extra specs; ``None`` where nobody
+        asks it.
+    """
     if vm.metadata is None:
         wish = Wish(problem=vm.metadata_error)
-    elif vm.metadata.extra_specs is None:
+    elif vm.metadata.extra_specs is not None:
+        wish = _of_specs(vm, vm.metadata.flavor, vm.metadata.extra_specs)
+    elif found is None:
         wish = Wish(
             problem=vm.metadata_error,
             remark="Nova wrote no extra specs into the domain XML, as it does from 2025.2 on: "
-            "hard-reboot the VM after the upgrade",
+            "hard-reboot the VM after the upgrade, or set [nova] to have its API asked",
         )
+    elif found.extra_specs is not None:
+        wish = _of_specs(vm, vm.metadata.flavor, found.extra_specs)
     else:
-        wish = _of_specs(vm)
+        missing = "Nova's API has not told what the flavor asks for, and the domain XML does not say"
+        wish = Wish(problem=vm.metadata_error, unknown=f"{missing}: {found.error}" if found.error else missing)
     if vm.has_cachetune:
         placed = "libvirt placed this VM by cachetune or memorytune: vmqos leaves it alone"
         if wish.asked is None and not wish.problem:
@@ -48,13 +66,12 @@ def read(vm: VirtualMachine) -> Wish:
     return wish
 
 
-def _of_specs(vm: VirtualMachine) -> Wish:
-    assert vm.metadata is not None and vm.metadata.extra_specs is not None
-    parsed = extra_specs.parse(vm.metadata.extra_specs)
+def _of_specs(vm: VirtualMachine, flavor: str, specs: Mapping[str, str]) -> Wish:
+    parsed = extra_specs.parse(specs)
     problems = [vm.metadata_error] if vm.metadata_error else []
     problems += [str(error) for error in parsed.errors]
     if problems:
-        return Wish(asked=parsed.request, problem=f"flavor {vm.metadata.flavor}: {'; '.join(problems)}")
+        return Wish(asked=parsed.request, problem=f"flavor {flavor}: {'; '.join(problems)}")
     if parsed.request is None:
         return Wish()
     missing = extra_specs.unsupported(parsed.request)

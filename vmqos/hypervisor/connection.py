@@ -159,6 +159,14 @@ class Connection:
 
         return self._call("virConnectListAllDomains", ask)
 
+    def hostname(self) -> str:
+        """The host's name as libvirt has it, which Nova takes for the compute node's (``Host.get_hostname``).
+
+        :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if there is no connection.
+        :raises vmqos.hypervisor.exceptions.HypervisorFailed: if libvirt refuses.
+        """
+        return self._call("virConnectGetHostname", lambda connection: str(connection.getHostname()))
+
     def describe(self, uuid: str) -> VirtualMachine | None:
         """A running VM, its QEMU process and cgroup included.
 

@@ -70,6 +70,7 @@ def _of_agent(state: AgentState) -> Iterator[Metric]:
     if state.rmids:
         yield GaugeMetricFamily("vmqos_rmids", "How many groups can be monitored (RMIDs).", state.rmids)
         yield GaugeMetricFamily("vmqos_rmids_used", "How many groups are monitored.", state.rmids_used)
+    yield from _of_openstack(state)
     caches = state.caches.items()
     yield _by("vmqos_cache_ways", "Ways of an L3 cache.", ("cache",), ((id, cache.ways) for id, cache in caches))
     free = ((id, cache.free_ways) for id, cache in caches)
@@ -78,6 +79,21 @@ def _of_agent(state: AgentState) -> Iterator[Metric]:
     yield _by("vmqos_cache_largest_free_run_ways", "The most ways one mask can still get.", ("cache",), run)
     size = ((id, cache.size) for id, cache in caches if cache.size is not None)
     yield _by("vmqos_cache_size_bytes", "Size of an L3 cache.", ("cache",), size)
+
+
+def _of_openstack(state: AgentState) -> Iterator[Metric]:
+    if state.placement is not None:
+        yield GaugeMetricFamily(
+            "vmqos_placement_up", "Whether OpenStack has what it is to be told of this host.", state.placement
+        )
+        yield CounterMetricFamily(
+            "vmqos_placement_failures", "How often OpenStack could not be told.", state.placement_failures
+        )
+        inventories = state.inventories.items()
+        yield _by("vmqos_placement_inventory", "What OpenStack was told last.", ("resource_class",), inventories)
+    if state.nova is not None:
+        yield GaugeMetricFamily("vmqos_nova_up", "Whether Nova tells the flavors it is asked for.", state.nova)
+        yield GaugeMetricFamily("vmqos_flavors_unknown", "VMs whose flavor Nova is to tell.", state.flavors_unknown)
 
 
 def _of_promises(state: AgentState) -> Iterator[Metric]:

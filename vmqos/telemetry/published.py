@@ -72,6 +72,11 @@ class AgentState:
     :ivar closids_used: how many there are.
     :ivar rmids: how many groups of both kinds can be monitored; 0 where nothing is monitored.
     :ivar rmids_used: how many groups there are.
+    :ivar placement: whether OpenStack has what it is to be told of this host; ``None`` where it is told nothing.
+    :ivar inventories: what it was told last, by resource class.
+    :ivar placement_failures: how often it could not be told.
+    :ivar nova: whether Nova tells flavors; ``None`` where it is not asked.
+    :ivar flavors_unknown: how many VMs' flavors Nova is still to tell.
     :ivar passes: how long the passes of the loop took.
     :ivar failed_passes: how many of them failed.
     """
@@ -86,5 +91,10 @@ class AgentState:
     closids_used: int = 0
     rmids: int = 0
     rmids_used: int = 0
+    placement: bool | None = None
+    inventories: Mapping[str, int] = field(default_factory=dict)
+    placement_failures: int = 0
+    nova: bool | None = None
+    flavors_unknown: int = 0
     passes: Durations = field(default_factory=Durations)
     failed_passes: int = 0

@@ -10,11 +10,14 @@ import pytest
 from tests.unit.agent.test_report import UUID, snapshot
 from tests.unit.telemetry.values import snapshot as counted
 from tests.unit.telemetry.values import vm
+from vmqos.agent.capacity import Capacity
 from vmqos.agent.metrics import Metrics, published
 from vmqos.agent.outcome import Outcome
 from vmqos.agent.pass_times import PassTimes
+from vmqos.agent.placement_sync import Told
 from vmqos.agent.snapshot import Health
 from vmqos.allocation import PromiseState
+from vmqos.openstack.resources import LLC_CLASSES, LLC_WAYS
 from vmqos.resctrl import exceptions
 from vmqos.telemetry import Snapshot
 from vmqos.telemetry.published import CacheState, VmState
@@ -28,6 +31,8 @@ def agent() -> Any:
         health=Health(),
         pass_times=PassTimes(),
         connection=SimpleNamespace(is_connected=True),
+        placement=SimpleNamespace(state=Told()),
+        flavors=SimpleNamespace(is_on=False, error="", waiting=0),
         unanswered=lambda: None,
     )
 
@@ -57,6 +62,18 @@ def test_without_resctrl_its_resources_are_left_out(agent: Any) -> None:
 def test_a_libvirt_that_hangs_is_not_up(agent: Any) -> None:
     agent.unanswered = lambda: "virConnectListAllDomains"
     assert not published(agent).libvirt
+
+
+def test_what_openstack_was_told_is_published_where_it_is_told_anything(agent: Any) -> None:
+    assert (published(agent).placement, published(agent).nova) == (None, None)
+    agent.placement.state = Told("Placement", error="can't be reached", failures=3)
+    agent.flavors = SimpleNamespace(is_on=True, error="", waiting=2)
+    found = published(agent)
+    assert (found.placement, found.placement_failures, found.inventories) == (False, 3, {})
+    assert (found.nova, found.flavors_unknown) == (True, 2)
+    agent.placement.state = Told("Placement", told=Capacity(9, 9, 1, 15), at=1.0)
+    found = published(agent)
+    assert found.placement and found.inventories == {LLC_WAYS: 9, LLC_CLASSES: 15}
 
 
 class Counters:

@@ -10,11 +10,12 @@ import pytest
 from tests.unit.doc.pages import SOURCE
 from vmqos.agent import wish
 from vmqos.agent.backoff import Failure
+from vmqos.agent.flavor_lookup import Found
 from vmqos.agent.outcome import judge
 from vmqos.agent.placement import Placed, Target
 from vmqos.agent.reason_codes import CODES, OTHER, code_of
 from vmqos.agent.wish import Wish
-from vmqos.allocation import reasons
+from vmqos.allocation import PromiseState, reasons
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.openstack.extra_specs import CacheRequest
 from vmqos.resctrl import exceptions
@@ -56,6 +57,12 @@ def vm(specs: dict[str, str] | None = None, error: str = "", cachetune: bool = F
 )
 def test_a_reason_has_its_word(reason: str, code: str) -> None:
     assert code_of(reason) == code
+
+
+@pytest.mark.parametrize("error", ["", "Nova can't be reached: refused", "flavor not supported yet:"])
+def test_a_flavor_that_nova_has_not_told_has_its_word(error: str) -> None:
+    unknown = judge(wish.read(vm(), Found(None, error)), None, None, None)
+    assert (unknown.state, code_of(unknown.reason)) == (PromiseState.PENDING, "flavor-unknown")
 
 
 def test_what_went_wrong_with_tasks_or_the_kernel_has_its_word() -> None:

@@ -3,7 +3,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from vmqos.agent import wish
+from vmqos.agent.flavor_lookup import Found
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
 
@@ -45,6 +48,31 @@ def test_a_key_for_a_later_release_alone_asks_nothing_of_the_planner() -> None:
 def test_an_older_nova_is_a_remark() -> None:
     read = wish.read(vm(None))
     assert read.request is None and not read.problem and "2025.2" in read.remark
+
+
+def test_what_nova_s_api_says_stands_for_what_the_metadata_lack() -> None:
+    read = wish.read(vm(None), Found({"hw:cache_ways": "2"}))
+    assert read.request == CacheRequest(ways=2) and not (read.unknown or read.problem or read.remark)
+    assert wish.read(vm(None), Found({})) == wish.Wish()
+    bad = wish.read(vm(None), Found({"hw:cache_ways": "two"}))
+    assert bad.request is None and "flavor w2" in bad.problem
+
+
+def test_what_the_metadata_say_counts_whatever_nova_s_api_says() -> None:
+    read = wish.read(vm({"hw:cache_ways": "2"}), Found({"hw:cache_ways": "4"}))
+    assert read.request == CacheRequest(ways=2)
+
+
+@pytest.mark.parametrize("error", ["", "Nova can't be reached"])
+def test_a_flavor_that_nova_s_api_has_not_told_is_unknown(error: str) -> None:
+    read = wish.read(vm(None), Found(None, error))
+    assert read.request is None and read.asked is None
+    assert "Nova's API has not told" in read.unknown and read.unknown.endswith(error)
+
+
+def test_a_vm_that_libvirt_placed_needs_no_flavor() -> None:
+    read = wish.read(vm(None, has_cachetune=True), Found())
+    assert read.hands_off and not read.unknown
 
 
 def test_a_vm_that_nova_did_not_make_asks_for_nothing() -> None:

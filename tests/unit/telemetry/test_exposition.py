@@ -26,6 +26,11 @@ STATE = AgentState(
     closids_used=2,
     rmids=192,
     rmids_used=3,
+    placement=True,
+    inventories={"CUSTOM_LLC_WAYS": 9},
+    placement_failures=2,
+    nova=False,
+    flavors_unknown=3,
     passes=Durations(((0.1, 3), (1.0, 4)), 5, 12.5),
     failed_passes=1,
 )
@@ -156,3 +161,13 @@ def test_a_hostile_name_stays_inside_its_label(scrape):
 def test_energy_is_told_where_the_kernel_has_it(scrape):
     found = scrape(snapshot(vm((1, 2, 2), packages={0: {"core_energy": Reading(1.5), "activity": Reading(0.25)}})))
     assert found.value("vmqos_vm_core_energy_joules_total", **WHO, package="0") == 1.5
+
+
+def test_what_openstack_was_told_is_a_metric_where_it_is_told_anything(scrape):
+    found = scrape(None)
+    assert found.value("vmqos_placement_up") == 1
+    assert found.value("vmqos_placement_failures_total") == 2
+    assert found.value("vmqos_placement_inventory", resource_class="CUSTOM_LLC_WAYS") == 9
+    assert (found.value("vmqos_nova_up"), found.value("vmqos_flavors_unknown")) == (0, 3)
+    silent = scrape(None, replace(STATE, placement=None, nova=None))
+    assert not [sample for sample in silent.samples if "placement" in sample.name or "nova" in sample.name]

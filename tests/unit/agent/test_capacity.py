@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.allocation.worlds import SHARED, machine, request, uuid
+from vmqos import allocation
+from vmqos.agent import capacity
+from vmqos.agent.capacity import NOTHING, Capacity
+from vmqos.agent.view import ResctrlView
+from vmqos.allocation import Group, Layout, Policy, owner_of
+from vmqos.cloud.placement import Inventory
+from vmqos.openstack.resources import CMT, L3_CAT, L3_CDP, LLC_CLASSES, LLC_WAYS, MBA, MBM
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import Capabilities, Monitoring
+
+VM = allocation.vm_group(uuid(1))
+
+
+def view(found: Capabilities, masks: Mapping[str, Mapping[int, int]]) -> ResctrlView:
+    groups = [
+        Group(name, owner_of(name), {cache: CapacityBitmask(mask) for cache, mask in of.items()})
+        for name, of in masks.items()
+    ]
+    return ResctrlView((1, 1), found, Layout(tuple(groups)), {}, {})
+
+
+def test_an_empty_host_has_all_but_the_floor() -> None:
+    found = capacity.of(view(machine(), {"": {0: 0x7FF}}), Policy())
+    assert (found.ways, found.longest, found.fewest, found.classes) == (9, 9, 1, 15)
+    assert found.inventories == {LLC_WAYS: Inventory(total=9, max_unit=9), LLC_CLASSES: Inventory(total=15)}
+
+
+def test_what_vms_have_already_is_still_part_of_it() -> None:
+    empty = capacity.of(view(machine(), {"": {0: 0x7FF}}), Policy())
+    assert capacity.of(view(machine(), {"": {0: 0x7F0}, VM: {0: 0xF}}), Policy(), [request(1, 4)]) == empty
+
+
+def test_the_cache_that_has_the_least_counts() -> None:
+    masks = {"": {0: 0x7FF, 1: 0x0FF}, "pqos": {0: 0, 1: 0x700}}
+    found = capacity.of(view(machine(caches=(0, 1)), masks), Policy())
+    assert (found.ways, found.classes) == (6, 14)
+
+
+def test_a_foreign_group_in_the_middle_leaves_less_for_one_vm_than_for_two() -> None:
+    found = capacity.of(view(machine(), {"": {0: 0x7DF}, "pqos": {0: 0x020}}), Policy())
+    # Five ways below it and five above; the floor is in the one part.
+    assert (found.ways, found.longest) == (8, 5)
+    assert found.inventories[LLC_WAYS].max_unit == 5
+
+
+def test_a_shared_class_takes_its_ways_and_its_closid() -> None:
+    masks = {"": {0: 0x7FF}, allocation.class_group(5): {0: 0x1F}}
+    found = capacity.of(view(machine(), masks), Policy(), [request(2, 5, SHARED)])
+    assert (found.ways, found.classes) == (6, 14)
+
+
+def test_reserved_ways_are_not_promised() -> None:
+    found = capacity.of(view(machine(), {"": {0: 0x7FC}}), Policy(reserved_ways=CapacityBitmask(3)))
+    assert found.ways == 7
+
+
+def test_a_request_below_the_smallest_mask_can_not_be_placed_there() -> None:
+    found = capacity.of(view(machine(ways=20, fewest=2), {"": {0: 0xFFFFF}}), Policy())
+    assert found.inventories[LLC_WAYS] == Inventory(total=18, min_unit=2, max_unit=18)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        NOTHING,
+        capacity.of(view(machine(), {"": {0: 0x7FF}}), Policy(default_ways_min=11)),
+        capacity.of(view(Capabilities(), {"": {}}), Policy()),
+        capacity.of(view(machine(ways=4, fewest=2), {"": {0: 0xF}}), Policy(default_ways_min=3)),
+    ],
+)
+def test_nothing_to_promise_is_an_inventory_that_is_all_reserved(found: Capacity) -> None:
+    ways = found.inventories[LLC_WAYS]
+    assert ways.capacity == 0
+    assert ways.total == ways.reserved >= 1
+    assert 1 <= ways.min_unit <= ways.max_unit
+
+
+def test_without_l3_no_classes_are_promised_either() -> None:
+    found = capacity.of(view(replace(machine(), caches={}), {"": {}}), Policy())
+    assert found.inventories[LLC_CLASSES].capacity == 0
+    assert found.traits == {MBA}
+
+
+def test_traits_tell_what_the_host_is_able_to_do() -> None:
+    plain = machine()
+    everything = replace(plain, monitoring=Monitoring(32, ("llc_occupancy", "mbm_total_bytes"), 0))
+    assert capacity.of(view(everything, {"": {0: 0x7FF}}), Policy()).traits == {L3_CAT, MBA, CMT, MBM}
+    by_cdp = replace(plain, caches={"L3CODE": plain.caches["L3"], "L3DATA": plain.caches["L3"]}, bandwidths={})
+    found = capacity.of(view(by_cdp, {"": {}}), Policy())
+    assert found.traits == {L3_CDP}
+    assert found.inventories[LLC_WAYS].capacity == 0

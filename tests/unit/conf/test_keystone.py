@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+
+from vmqos.conf import keystone, loader
+
+PASSWORD = "auth_type = password\nauth_url = http://keystone\nusername = vmqos\npassword = x\nproject_name = service\n"
+APPLICATION = "auth_type = v3applicationcredential\nauth_url = http://keystone\napplication_credential_id = 1\n"
+
+
+def load(tmp_path: Path, text: str) -> cfg.ConfigOpts:
+    path = tmp_path / "vmqos.conf"
+    path.write_text(text)
+    return loader.load(["--config-file", str(path)])
+
+
+@pytest.mark.parametrize("section", keystone.SECTIONS)
+@pytest.mark.parametrize(
+    ("text", "configured"),
+    [
+        ("", False),
+        ("[SECTION]\nregion_name = RegionOne\n", False),
+        (f"[SECTION]\n{PASSWORD}", True),
+        (f"[SECTION]\n{APPLICATION}", True),
+        ("[SECTION]\nos_cloud = lab\n", True),
+        (f"[SECTION]\nauth_section = keystone_authtoken\n[keystone_authtoken]\n{PASSWORD}", True),
+    ],
+)
+def test_a_section_is_configured_once_it_says_how_to_log_in(
+    tmp_path: Path, section: str, text: str, configured: bool
+) -> None:
+    conf = load(tmp_path, text.replace("SECTION", section))
+    assert keystone.is_configured(conf, section) is configured
+    others = set(keystone.SECTIONS) - {section}
+    assert not any(keystone.is_configured(conf, other) for other in others)
+
+
+@pytest.mark.parametrize("text", [PASSWORD, APPLICATION, "auth_section = elsewhere\n[elsewhere]\nfoo = bar\n"])
+def test_what_keystoneauth_knows_is_no_typing_error(tmp_path: Path, text: str) -> None:
+    common = "valid_interfaces = internal\ncafile = /ca.pem\ntimeout = 5\nendpoint_override = http://placement\n"
+    assert list(loader.unknown_options(load(tmp_path, f"[placement]\n{common}{text}"))) == []
+
+
+def test_a_typing_error_among_them_is_told(tmp_path: Path) -> None:
+    told = list(loader.unknown_options(load(tmp_path, f"[nova]\n{PASSWORD}usernme = vmqos\nos_clud = lab\n")))
+    assert any("[nova] usernme is unknown" in line and "did you mean username?" in line for line in told)
+    assert any("[nova] os_clud is unknown" in line and "did you mean os_cloud?" in line for line in told)
+    assert len(told) == 2
+
+
+def test_an_option_of_another_plugin_is_told(tmp_path: Path) -> None:
+    (told,) = loader.unknown_options(load(tmp_path, f"[nova]\n{APPLICATION}default_domain_name = x\n"))
+    assert "default_domain_name" in told

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host can promise exclusively at all, whatever VMs run on it: what Placement counts against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vmqos import allocation
+from vmqos.agent.view import ResctrlView
+from vmqos.allocation import Layout, Owner, Policy, Request
+from vmqos.cloud.placement import Inventory
+from vmqos.openstack import resources
+from vmqos.resctrl.capabilities import Capabilities
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a host has to give.
+
+    :ivar ways: how many ways can be promised exclusively on every L3 at once, to however many VMs; less than that where
+        they can't be cut up as the VMs want them.
+    :ivar longest: the most ways that one VM can have.
+    :ivar fewest: the fewest ways that a VM can have (``min_cbm_bits``).
+    :ivar classes: how many VMs can have ways of their own, by the CLOSIDs.
+    :ivar traits: what the host is able to do.
+    """
+
+    ways: int = 0
+    longest: int = 0
+    fewest: int = 1
+    classes: int = 0
+    traits: frozenset[str] = frozenset()
+
+    @property
+    def inventories(self) -> dict[str, Inventory]:
+        """In Placement's words, also where there is nothing: what VMs still hold can't be taken out of Placement."""
+        return {
+            resources.LLC_WAYS: _inventory(self.ways, self.fewest, self.longest),
+            resources.LLC_CLASSES: _inventory(self.classes, 1, 1),
+        }
+
+
+NOTHING = Capacity()
+"""What a host has to give that can't be partitioned."""
+
+
+def of(view: ResctrlView, policy: Policy, requests: Sequence[Request] = ()) -> Capacity:
+    """What the host has to give, by the rules of the planner.
+
+    The groups of exclusive VMs are looked through: what they hold is what is given. The shared floor, the ways of
+    foreign groups and of shared classes are not to be had, nor are the CLOSIDs that these take.
+
+    :param requests: of the running VMs; a shared class counts on the caches that its VMs can run on.
+    """
+    found, layout = view.capabilities, view.layout
+    traits = _traits(found)
+    if not found.l3_caches or found.l3 is None:
+        return Capacity(traits=traits)
+    others = Layout(tuple(group for group in layout.groups if group.owner is not Owner.VM))
+    room = allocation.free_ways(found, others, policy, requests).values()
+    return Capacity(
+        ways=min(cache.free_ways for cache in room),
+        longest=min(cache.largest_free_run for cache in room),
+        fewest=max(1, found.l3.min_cbm_bits),
+        classes=max(0, found.num_closids - others.closids_in_use),
+        traits=traits,
+    )
+
+
+def _traits(found: Capabilities) -> frozenset[str]:
+    events = found.monitoring.events if found.monitoring else ()
+    able = {
+        resources.L3_CAT: "L3" in found.caches,
+        resources.L3_CDP: "L3CODE" in found.caches,
+        resources.MBA: "MB" in found.bandwidths,
+        resources.CMT: "llc_occupancy" in events,
+        resources.MBM: any(event.startswith("mbm_") for event in events),
+    }
+    return frozenset(trait for trait, is_able in able.items() if is_able)
+
+
+def _inventory(amount: int, least: int, most: int) -> Inventory:
+    """Placement knows no total of 0: one that is reserved stands for it."""
+    if amount < least or most < least:
+        return Inventory(total=max(1, least), reserved=max(1, least), min_unit=least, max_unit=max(1, least))
+    return Inventory(total=amount, min_unit=least, max_unit=most)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asking Nova for the extra specs that a VM's description does not have, beside the loop.
+
+Nova writes them into the description since 2025.2. A VM that was started before, or came by live migration from a host
+with an older Nova, has none until its next hard reboot.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from oslo_config import cfg
+
+from vmqos.agent.backoff import Backoff
+from vmqos.cloud import nova
+from vmqos.cloud.exceptions import CloudError, Refused, ServerUnknown
+from vmqos.cloud.nova import Nova
+from vmqos.cloud.service import Service
+from vmqos.conf import keystone
+from vmqos.hypervisor.exceptions import HypervisorError
+from vmqos.hypervisor.model import Process, VirtualMachine
+
+LOG = logging.getLogger(__name__)
+
+_ALL = ""
+"""The back-off's key of what concerns every VM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is known of a VM's flavor.
+
+    :ivar extra_specs: its extra specs; ``None`` while Nova has not told them.
+    :ivar error: why it has not; empty while it is being asked.
+    """
+
+    extra_specs: Mapping[str, str] | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    process: Process
+    """A flavor changes with the process alone: a resize starts another one."""
+    extra_specs: Mapping[str, str] | None = None
+
+
+class FlavorLookup:
+    """Keeps the answers for as long as the VM's process lives.
+
+    :param api: Nova; ``None``: nobody is asked, and there is no thread.
+    :param hostname: tells the compute node's hypervisor hostname.
+    :param on_answer: called with the UUID of each VM whose extra specs are known now, from the thread.
+    :param backoff: the pauses after failures, by UUID.
+    """
+
+    def __init__(
+        self, api: Nova | None, hostname: Callable[[], str], on_answer: Callable[[str], None], backoff: Backoff
+    ) -> None:
+        self._api = api
+        self._hostname = hostname
+        self._on_answer = on_answer
+        self._backoff = backoff
+        self._condition = threading.Condition()
+        self._entries: dict[str, _Entry] = {}
+        self._one_by_one = False
+        self._stop = False
+        self._thread: threading.Thread | None = None
+
+    @classmethod
+    def of(cls, conf: cfg.ConfigOpts, hostname: Callable[[], str], on_answer: Callable[[str], None]) -> FlavorLookup:
+        """As the configuration says."""
+        is_on = keystone.is_configured(conf, "nova")
+        backoff = Backoff(conf.agent.retry_delay_min, conf.agent.retry_delay_max)
+        return cls(Nova(Service(conf, "nova", "compute")) if is_on else None, hostname, on_answer, backoff)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody is asked."""
+        return self._api is not None
+
+    @property
+    def waiting(self) -> int:
+        """How many VMs' extra specs are not known yet."""
+        with self._condition:
+            return sum(entry.extra_specs is None for entry in self._entries.values())
+
+    @property
+    def error(self) -> str:
+        """Why Nova tells nothing at all; empty where it does, or was not asked yet."""
+        with self._condition:
+            failure = self._backoff.get(_ALL)
+        return failure.error if failure else ""
+
+    def start(self) -> None:
+        """Ask from now on."""
+        if self._api is not None:
+            self._thread = threading.Thread(target=self._run, args=(self._api,), name="flavors", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        with self._condition:
+            self._stop = True
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join(5.0)
+
+    def look_up(self, vms: Iterable[VirtualMachine]) -> dict[str, Found]:
+        """What is known of these VMs' flavors, by UUID, without waiting; what is not will be asked for.
+
+        :param vms: all VMs that run and whose descriptions have no extra specs; the others are forgotten.
+        """
+        if self._api is None:
+            return {}
+        with self._condition:
+            before, self._entries = self._entries, {}
+            for vm in vms:
+                entry = before.get(vm.uuid)
+                if entry is None or entry.process != vm.process:
+                    entry = _Entry(vm.process)
+                    self._backoff.succeed(vm.uuid)
+                self._entries[vm.uuid] = entry
+            self._backoff.keep_only({_ALL, *self._entries})
+            self._condition.notify_all()
+            return {uuid: Found(entry.extra_specs, self._error_of(uuid)) for uuid, entry in self._entries.items()}
+
+    def _error_of(self, uuid: str) -> str:
+        failure = self._backoff.get(uuid) or self._backoff.get(_ALL)
+        return failure.error if failure else ""
+
+    def _run(self, api: Nova) -> None:
+        while wanted := self._wait():
+            try:
+                self._ask(api, wanted)
+            except Exception as error:
+                expected = isinstance(error, CloudError | HypervisorError)
+                self._failed(_ALL, str(error) if expected else f"{type(error).__name__}: {error}", expected)
+                for uuid in wanted:
+                    # So that their reason says why.
+                    self._on_answer(uuid)
+
+    def _wait(self) -> dict[str, _Entry]:
+        """Wait until a VM is to be asked for; none at the end."""
+        with self._condition:
+            while not self._stop:
+                unknown = {uuid: entry for uuid, entry in self._entries.items() if entry.extra_specs is None}
+                wanted = {uuid: entry for uuid, entry in unknown.items() if not self._backoff.waits(uuid)}
+                if wanted and not self._backoff.waits(_ALL):
+                    return wanted
+                self._condition.wait(self._pause() if unknown else None)
+        return {}
+
+    def _pause(self) -> float | None:
+        """Seconds until something may be tried again; what concerns every VM comes first."""
+        failure = self._backoff.get(_ALL)
+        if failure is not None and self._backoff.waits(_ALL):
+            return self._backoff.seconds_until(failure)
+        return self._backoff.next_due()
+
+    def _ask(self, api: Nova, wanted: Mapping[str, _Entry]) -> None:
+        answers = self._ask_at_once(api) if len(wanted) > 1 and not self._one_by_one else {}
+        for uuid, entry in wanted.items():
+            if self._stop:
+                return
+            try:
+                answer = answers[uuid] if uuid in answers else api.extra_specs(uuid)
+            except ServerUnknown as error:
+                self._reached()
+                self._failed(uuid, str(error), True)
+            except Refused as error:
+                self._failed(uuid, str(error), True)
+            else:
+                self._answered(uuid, entry, answer)
+            self._on_answer(uuid)
+
+    def _ask_at_once(self, api: Nova) -> dict[str, dict[str, str]]:
+        try:
+            return api.extra_specs_of_host(self._hostname())
+        except Refused as error:
+            if not nova.may_not_list(error):
+                raise
+            self._one_by_one = True
+            LOG.info("servers are asked for one by one, not all of this host at once: %s", error)
+            return {}
+
+    def _reached(self) -> None:
+        with self._condition:
+            if self._backoff.get(_ALL) is not None:
+                LOG.info("Nova answers again")
+            self._backoff.succeed(_ALL)
+
+    def _answered(self, uuid: str, entry: _Entry, extra_specs: Mapping[str, str]) -> None:
+        self._reached()
+        with self._condition:
+            self._backoff.succeed(uuid)
+            if self._entries.get(uuid) == entry:
+                self._entries[uuid] = _Entry(entry.process, extra_specs)
+
+    def _failed(self, key: str, error: str, expected: bool) -> None:
+        with self._condition:
+            last = self._backoff.get(key)
+            self._backoff.fail(key, error)
+        if last is None or last.error != error:
+            LOG.warning("a flavor is not known: %s", error, exc_info=not expected)
