@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A flavor's promise and what it asks Placement for, in step."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmqos.cli import flavor_specs
+from vmqos.cli.flavor_specs import Change
+from vmqos.openstack.extra_specs import InvalidExtraSpecs
+
+ASKED = {"resources:CUSTOM_LLC_WAYS": "2", "resources:CUSTOM_LLC_CLASSES": "1"}
+TWO = {"hw:cache_ways": "2"}
+SHARED = {**TWO, "hw:cache_policy": "shared"}
+
+CHANGES: list[tuple[dict[str, str], dict[str, str], Change]] = [
+    ({}, TWO, Change({**TWO, **ASKED})),
+    ({"hw:cpu_policy": "shared"}, TWO, Change({**TWO, **ASKED})),
+    ({**TWO, **ASKED}, TWO, Change({})),
+    (TWO, TWO, Change(ASKED)),
+    ({**TWO, **ASKED}, {"hw:cache_ways": "3"}, Change({"hw:cache_ways": "3", "resources:CUSTOM_LLC_WAYS": "3"})),
+    ({**TWO, **ASKED}, {"hw:cache_policy": "shared"}, Change({"hw:cache_policy": "shared"}, tuple(ASKED))),
+    (SHARED, {"hw:cache_policy": "exclusive"}, Change({"hw:cache_policy": "exclusive", **ASKED})),
+    ({"resources1:CUSTOM_LLC_WAYS": "9"}, TWO, Change({**TWO, **ASKED}, ("resources1:CUSTOM_LLC_WAYS",))),
+    ({**TWO, **ASKED}, {"hw:cache_vcpus": "0"}, Change({"hw:cache_vcpus": "0"})),
+]
+
+PROBLEMS: list[tuple[dict[str, str], bool, list[str]]] = [
+    ({}, True, []),
+    ({"hw:cpu_policy": "shared"}, True, []),
+    ({**TWO, **ASKED}, True, []),
+    (SHARED, True, []),
+    ({"hw:mem_bandwidth_percent": "10"}, True, []),
+    (TWO, False, []),
+    (TWO, True, ["asks Placement for nothing; the promise takes CUSTOM_LLC_WAYS=2, CUSTOM_LLC_CLASSES=1"]),
+    (
+        {**TWO, "resources:CUSTOM_LLC_WAYS": "2"},
+        False,
+        ["asks Placement for CUSTOM_LLC_WAYS=2; the promise takes CUSTOM_LLC_WAYS=2, CUSTOM_LLC_CLASSES=1"],
+    ),
+    (
+        {**SHARED, **ASKED},
+        False,
+        ["asks Placement for CUSTOM_LLC_WAYS=2, CUSTOM_LLC_CLASSES=1; the promise takes nothing"],
+    ),
+    (
+        ASKED,
+        True,
+        ["asks Placement for CUSTOM_LLC_WAYS=2, CUSTOM_LLC_CLASSES=1; the promise takes nothing: there is no promise"],
+    ),
+    (
+        {"hw:cache_ways": "0", "hw:cache_polcy": "shared"},
+        True,
+        [
+            "hw:cache_ways='0': an integer from 1 up is allowed, in plain decimal digits",
+            "hw:cache_polcy='shared': there is no such extra spec, did you mean hw:cache_policy?",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("specs", "wanted", "change"), CHANGES)
+def test_a_change_sets_what_differs_and_drops_what_would_be_asked_in_vain(
+    specs: dict[str, str], wanted: dict[str, str], change: Change
+) -> None:
+    assert flavor_specs.change(specs, wanted, placement=True) == change
+
+
+def test_where_the_filter_counts_alone_nothing_is_asked_of_placement() -> None:
+    assert flavor_specs.change({}, TWO, placement=False) == Change(TWO)
+    assert flavor_specs.change({**TWO, **ASKED}, TWO, placement=False) == Change({}, tuple(ASKED))
+
+
+def test_half_a_promise_is_none() -> None:
+    with pytest.raises(InvalidExtraSpecs, match="allowed only together with hw:cache_data_ways"):
+        flavor_specs.change({}, {"hw:cache_code_ways": "1"}, placement=True)
+    with pytest.raises(InvalidExtraSpecs, match="allowed only instead of hw:cache_ways"):
+        flavor_specs.change(TWO, {"hw:cache_code_ways": "1", "hw:cache_data_ways": "1"}, placement=True)
+
+
+def test_clearing_drops_the_promise_and_what_is_asked_for_it_alone() -> None:
+    others = {"hw:cpu_policy": "shared", "resources:VCPU": "2", "trait:CUSTOM_LLC_WAYS": "required"}
+    assert flavor_specs.clearing({**others, **SHARED, **ASKED}) == Change({}, (*SHARED, *ASKED))
+    assert flavor_specs.clearing(others) == Change({})
+    assert flavor_specs.shown({**others, **ASKED, **SHARED}) == {**SHARED, **ASKED}
+
+
+@pytest.mark.parametrize(("specs", "placement", "found"), PROBLEMS)
+def test_the_problems_of_a_flavor_are_told(specs: dict[str, str], placement: bool, found: list[str]) -> None:
+    assert flavor_specs.problems(specs, placement=placement) == found
+
+
+WANTED = st.sampled_from([TWO, SHARED, {"hw:cache_code_ways": "1", "hw:cache_data_ways": "2"}])
+ALREADY = st.sampled_from([{}, ASKED, {"resources_X:CUSTOM_LLC_CLASSES": "2"}, {"resources:CUSTOM_LLC_WAYS": "x"}])
+
+
+@given(wanted=WANTED, already=ALREADY, placement=st.booleans())
+def test_a_flavor_that_was_set_has_no_problem_and_setting_it_again_changes_nothing(
+    wanted: dict[str, str], already: dict[str, str], placement: bool
+) -> None:
+    change = flavor_specs.change(already, wanted, placement=placement)
+    after = {key: value for key, value in {**already, **change.put}.items() if key not in change.drop}
+    assert flavor_specs.problems(after, placement=placement) == []
+    assert flavor_specs.change(after, wanted, placement=placement) == Change({})

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compute nodes in Placement as the agents keep them, and HostStates, RequestSpecs and servers as Nova makes them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import httpx
+from nova import context as nova_context
+from nova import objects
+from nova.scheduler.host_manager import HostState
+
+from vmqos.openstack import resources
+
+HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.36"}
+_numbers = itertools.count(1)
+
+
+@dataclass(slots=True)
+class Placement:
+    """Placement's own API.
+
+    :ivar http: a client of it.
+    :ivar asked: the paths that were asked for since the test began.
+    """
+
+    http: httpx.Client
+    _trees: list[list[str]] = field(default_factory=list)
+    _consumers: list[str] = field(default_factory=list)
+
+    @classmethod
+    @contextmanager
+    def of(cls, url: str) -> Iterator[Placement]:
+        """That of the URL; what was made is removed at the end."""
+        with httpx.Client(base_url=url, headers=HEADERS, trust_env=False) as http:
+            made = cls(http)
+            yield made
+            for consumer in made._consumers:
+                http.delete(f"/allocations/{consumer}").raise_for_status()
+            for provider in itertools.chain.from_iterable(reversed(tree) for tree in made._trees):
+                http.delete(f"/resource_providers/{provider}").raise_for_status()
+
+    def compute_node(self, ways: int = 8, classes: int = 15, traits: tuple[str, ...] = (resources.L3_CAT,)) -> str:
+        """A compute node whose agent runs; its UUID."""
+        name = f"node-{next(_numbers)}"
+        root = self._provider(name)
+        self._put(f"/resource_providers/{root}/inventories", {"VCPU": 64, "MEMORY_MB": 4096})
+        cache = self._provider(resources.provider_name(name), root)
+        self._trees.append([root, cache])
+        for wanted in (*resources.CLASSES, *traits):
+            kind = "resource_classes" if wanted in resources.CLASSES else "traits"
+            self.http.put(f"/{kind}/{wanted}").raise_for_status()
+        inventory = {resources.LLC_WAYS: ways, resources.LLC_CLASSES: classes}
+        self._put(f"/resource_providers/{cache}/inventories", {key: total for key, total in inventory.items() if total})
+        generation = self.http.get(f"/resource_providers/{cache}").json()["generation"]
+        body = {"traits": list(traits), "resource_provider_generation": generation}
+        self.http.put(f"/resource_providers/{cache}/traits", json=body).raise_for_status()
+        return root
+
+    def bare_node(self) -> str:
+        """A compute node without an agent; its UUID."""
+        root = self._provider(f"node-{next(_numbers)}")
+        self._put(f"/resource_providers/{root}/inventories", {"VCPU": 64, "MEMORY_MB": 4096})
+        self._trees.append([root])
+        return root
+
+    def allocate(self, node: str, ways: int, classes: int = 1) -> None:
+        """Have a server of a flavor that asks Placement."""
+        cache = next(tree for tree in self._trees if tree[0] == node)[1]
+        taken = {"resources": {resources.LLC_WAYS: ways, resources.LLC_CLASSES: classes}}
+        body = {
+            "allocations": {cache: taken},
+            "project_id": "p",
+            "user_id": "u",
+            "consumer_generation": None,
+        }
+        consumer = str(uuid4())
+        self.http.put(f"/allocations/{consumer}", json=body).raise_for_status()
+        self._consumers.append(consumer)
+
+    def candidates(self, asked: Mapping[str, int]) -> dict[str, list[Any]]:
+        """The allocation candidates, by compute node, as nova-scheduler hands them to its filters."""
+        query = ",".join(f"{name}:{amount}" for name, amount in {"VCPU": 1, **asked}.items())
+        answer = self.http.get("/allocation_candidates", params={"resources": query}).raise_for_status().json()
+        found: dict[str, list[Any]] = {}
+        for candidate in answer["allocation_requests"]:
+            for provider in candidate["allocations"]:
+                found.setdefault(provider, []).append(candidate)
+        return found
+
+    def _provider(self, name: str, parent: str | None = None) -> str:
+        uuid = str(uuid4())
+        body = {"name": name, "uuid": uuid, **({"parent_provider_uuid": parent} if parent else {})}
+        self.http.post("/resource_providers", json=body).raise_for_status()
+        return uuid
+
+    def _put(self, path: str, totals: Mapping[str, int]) -> None:
+        body = {"inventories": {name: {"total": total} for name, total in totals.items()}}
+        self.http.put(path, json={**body, "resource_provider_generation": 0}).raise_for_status()
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """A cell with hosts.
+
+    :ivar cell: the UUID of the cell.
+    :ivar context: targeted at its database.
+    """
+
+    cell: str
+    context: Any
+
+    @classmethod
+    def with_cell(cls, database: str) -> Cloud:
+        """A further cell, on a database that exists."""
+        context = nova_context.get_admin_context()
+        uuid = str(uuid4())
+        where = {"transport_url": "none:///", "database_connection": database}
+        objects.CellMapping(context, uuid=uuid, name=uuid, **where).create()
+        mapping = objects.CellMapping.get_by_uuid(context, uuid)
+        with nova_context.target_cell(context, mapping) as targeted:
+            return cls(uuid, targeted)
+
+    def host(self, node: str, *servers: Any) -> HostState:
+        """The HostState of a compute node with these servers on it."""
+        name = f"host-{next(_numbers)}"
+        state = HostState(name, f"{name}.example", self.cell)
+        state.uuid = node
+        state.instances = {server.uuid: server for server in servers}
+        state.num_instances = len(servers)
+        return state
+
+    def server(self, specs: Mapping[str, str], stub: bool = False) -> Any:
+        """A server in the database; the object is as nova-compute sends it, or a stub with its UUID alone."""
+        made = objects.Instance(self.context, uuid=str(uuid4()), user_id="u", project_id="p", flavor=flavor(specs))
+        made.system_metadata = {}
+        made.create()
+        return objects.Instance(self.context, uuid=made.uuid) if stub else made
+
+
+def flavor(specs: Mapping[str, str]) -> Any:
+    """A flavor."""
+    sizes = {"vcpus": 1, "memory_mb": 64, "root_gb": 0, "ephemeral_gb": 0, "swap": 0}
+    return objects.Flavor(
+        flavorid="f", name="c2.cache", rxtx_factor=1.0, is_public=True, disabled=False, extra_specs=dict(specs), **sizes
+    )
+
+
+def request(specs: Mapping[str, str], uuid: str = "", **fields: Any) -> Any:
+    """What nova-scheduler is asked for."""
+    asked = objects.RequestSpec(
+        nova_context.get_admin_context(),
+        flavor=flavor(specs),
+        instance_uuid=uuid or str(uuid4()),
+        num_instances=1,
+        scheduler_hints={},
+        pci_requests=None,
+        numa_topology=None,
+        ignore_hosts=None,
+        force_hosts=None,
+        force_nodes=None,
+        requested_destination=None,
+    )
+    for name, value in fields.items():
+        setattr(asked, name, value)
+    return asked

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter, on HostStates and RequestSpecs of Nova and on Placement's inventories."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from keystoneauth1.exceptions import ConnectFailure
+from nova import objects
+from nova.scheduler.filters import HostFilterHandler
+from nova.scheduler.host_manager import HostManager
+
+from nova_plugin.scheduler.filters import CacheWaysFilter
+from nova_plugin.scheduler.inventory import Inventory
+from nova_plugin.scheduler.promises import Promises
+from nova_plugin.scheduler.rooms import Rooms
+from tests.unit.nova_plugin.clouds import Cloud, Placement, request
+from tests.unit.nova_plugin.scheduler.conftest import Asked
+from vmqos.openstack.resources import L3_CAT, MBA
+
+ONE, TWO, FOUR = ({"hw:cache_ways": str(ways)} for ways in (1, 2, 4))
+SHARED = {**TWO, "hw:cache_policy": "shared"}
+ASKING = {**TWO, "resources:CUSTOM_LLC_WAYS": "2", "resources:CUSTOM_LLC_CLASSES": "1"}
+
+
+@pytest.fixture
+def passes(rooms: Rooms) -> Any:
+    """The hosts that pass, of several, as Nova's filter handler finds them."""
+    ours = CacheWaysFilter(rooms)
+
+    def run(hosts: list[Any], spec: Any, index: int = 0) -> list[Any]:
+        return list(HostFilterHandler().get_filtered_objects([ours], hosts, spec, index))
+
+    return run
+
+
+def test_nova_loads_the_filter_by_its_path() -> None:
+    classes = HostFilterHandler().get_matching_classes(["nova_plugin.scheduler.filters.CacheWaysFilter"])
+    assert classes == [CacheWaysFilter]
+    assert isinstance(CacheWaysFilter(), CacheWaysFilter)
+
+
+def test_only_hosts_with_the_ways_left_pass(cloud: Cloud, placement: Placement, passes: Any) -> None:
+    full = cloud.host(placement.compute_node(4), cloud.server(TWO), cloud.server(ONE))
+    exact = cloud.host(placement.compute_node(4), cloud.server(TWO, stub=True), cloud.server(SHARED))
+    empty = cloud.host(placement.compute_node(4))
+    agentless = cloud.host(placement.bare_node())
+    hosts = [full, exact, empty, agentless]
+    assert passes(hosts, request(TWO)) == [exact, empty]
+    assert passes(hosts, request(ONE)) == [full, exact, empty]
+    assert passes(hosts, request(FOUR)) == [empty]
+
+
+def test_a_host_without_a_group_left_is_refused(cloud: Cloud, placement: Placement, passes: Any) -> None:
+    few = cloud.host(placement.compute_node(16, classes=2), cloud.server(ONE), cloud.server(ONE))
+    some = cloud.host(placement.compute_node(16, classes=3), cloud.server(ONE), cloud.server(ONE))
+    assert passes([few, some], request(ONE)) == [some]
+
+
+def test_placement_is_asked_once_for_all_hosts_and_requests(
+    cloud: Cloud, placement: Placement, passes: Any, asked: Asked
+) -> None:
+    nodes = [placement.compute_node() for _ in range(5)]
+    for _ in range(3):
+        assert len(passes([cloud.host(node, cloud.server(TWO)) for node in nodes], request(TWO))) == 5
+    assert asked.paths == ["/allocation_candidates"]
+
+
+def test_flavors_without_a_promise_pass_everywhere_and_ask_nothing(
+    cloud: Cloud, placement: Placement, passes: Any, asked: Asked
+) -> None:
+    hosts = [cloud.host(placement.bare_node()), cloud.host(placement.compute_node(1), cloud.server(ONE))]
+    assert passes(hosts, request({"hw:cpu_policy": "shared"})) == hosts
+    assert asked.paths == []
+
+
+def test_what_placement_allocated_is_taken_even_where_the_server_has_not_come_yet(
+    cloud: Cloud, placement: Placement, passes: Any
+) -> None:
+    node = placement.compute_node(4)
+    placement.allocate(node, ways=3)
+    assert passes([cloud.host(node)], request(TWO)) == []
+    assert len(passes([cloud.host(node)], request(ONE))) == 1
+
+
+def test_a_flavor_that_asks_placement_passes_where_a_candidate_has_its_ways(
+    cloud: Cloud, placement: Placement, passes: Any, asked: Asked
+) -> None:
+    roomy, full = placement.compute_node(4), placement.compute_node(4)
+    placement.allocate(full, ways=3)
+    candidates = placement.candidates({"CUSTOM_LLC_WAYS": 2, "CUSTOM_LLC_CLASSES": 1})
+    hosts = [cloud.host(node, cloud.server(FOUR)) for node in (roomy, full)]
+    for host in hosts:
+        host.allocation_candidates = candidates.get(host.uuid, [])
+    assert passes(hosts, request(ASKING)) == [hosts[0]]
+    assert asked.paths == []
+
+
+def test_candidates_without_the_ways_are_dropped(cloud: Cloud, placement: Placement, passes: Any) -> None:
+    host = cloud.host(placement.compute_node(4))
+    without = placement.candidates({})[host.uuid]
+    (with_ways,) = placement.candidates({"CUSTOM_LLC_WAYS": 2, "CUSTOM_LLC_CLASSES": 1})[host.uuid]
+    host.allocation_candidates = [*without, with_ways]
+    assert passes([host], request(ASKING)) == [host]
+    assert host.allocation_candidates == [with_ways]
+
+
+def test_a_flavor_that_asks_placement_for_less_than_it_promises_is_counted(
+    cloud: Cloud, placement: Placement, passes: Any
+) -> None:
+    less = {**FOUR, "resources:CUSTOM_LLC_WAYS": "1", "resources:CUSTOM_LLC_CLASSES": "1"}
+    host = cloud.host(placement.compute_node(4), cloud.server(ONE))
+    host.allocation_candidates = placement.candidates({"CUSTOM_LLC_WAYS": 1, "CUSTOM_LLC_CLASSES": 1})[host.uuid]
+    assert passes([host], request(less)) == []
+
+
+def test_a_shared_promise_needs_a_host_that_can_cap_and_no_ways(
+    cloud: Cloud, placement: Placement, passes: Any, asked: Asked
+) -> None:
+    full = cloud.host(placement.compute_node(2), cloud.server(TWO))
+    incapable = cloud.host(placement.compute_node(traits=()))
+    agentless = cloud.host(placement.bare_node())
+    for _ in range(2):
+        assert passes([full, incapable, agentless], request(SHARED)) == [full]
+    assert asked.paths == ["/resource_providers"]
+
+
+def test_bandwidth_needs_a_host_that_can_limit_it(cloud: Cloud, placement: Placement, passes: Any) -> None:
+    both = cloud.host(placement.compute_node(traits=(L3_CAT, MBA)))
+    full = cloud.host(placement.compute_node(2, traits=(L3_CAT, MBA)), cloud.server(TWO))
+    ways_only = cloud.host(placement.compute_node())
+    percent = {"hw:mem_bandwidth_percent": "20"}
+    assert passes([both, full, ways_only], request(percent)) == [both, full]
+    assert passes([both, full, ways_only], request({**TWO, **percent})) == [both]
+
+
+def test_several_servers_of_one_request_are_counted_while_they_are_placed(
+    cloud: Cloud, placement: Placement, passes: Any, rooms: Rooms
+) -> None:
+    host = cloud.host(placement.compute_node(4), cloud.server({}))
+    for index, uuid in enumerate([str(uuid4()), str(uuid4())]):
+        spec = request(TWO, uuid)
+        assert passes([host], spec, index) == [host]
+        host.consume_from_request(spec)
+        # What the scheduler does for the (anti-)affinity filters.
+        host.instances[uuid] = objects.Instance(uuid=uuid)
+    assert passes([host], request(TWO), 2) == []
+
+
+def test_a_rebuild_is_not_filtered(cloud: Cloud, placement: Placement, passes: Any, asked: Asked) -> None:
+    mine = cloud.server(FOUR)
+    host = cloud.host(placement.compute_node(2), mine)
+    assert passes([host], request(FOUR, mine.uuid, scheduler_hints={"_nova_check_type": ["rebuild"]})) == [host]
+    assert asked.paths == []
+
+
+@pytest.mark.parametrize(("ways", "others", "fits"), [("4", "2", True), ("5", "2", False), ("6", "1", False)])
+def test_a_resize_to_the_same_host_counts_the_others_alone(
+    cloud: Cloud, placement: Placement, passes: Any, ways: str, others: str, fits: bool
+) -> None:
+    mine = cloud.server(TWO)
+    host = cloud.host(placement.compute_node(6), mine, cloud.server({"hw:cache_ways": others}))
+    assert bool(passes([host], request({"hw:cache_ways": ways}, mine.uuid))) is fits
+
+
+@pytest.mark.parametrize("move", ["live or cold migration", "evacuation", "unshelve"])
+def test_a_move_needs_the_ways_where_it_goes(cloud: Cloud, placement: Placement, rooms: Rooms, move: str) -> None:
+    mine = cloud.server(TWO)
+    source = cloud.host(placement.compute_node(8), mine)
+    roomy = cloud.host(placement.compute_node(4), cloud.server(TWO))
+    full = cloud.host(placement.compute_node(3), cloud.server(TWO))
+    hosts = {
+        "live or cold migration": [source, roomy, full],  # conductor: the source is ignored
+        "evacuation": [source, roomy, full],  # so is the host that died
+        "unshelve": [roomy, full],  # the server is on no host
+    }[move]
+    # Nova's own code heeds what is ignored and what is asked for, and has the filters look at the rest.
+    manager = HostManager.__new__(HostManager)
+    manager.filter_handler = HostFilterHandler()
+    manager.enabled_filters = [CacheWaysFilter(rooms)]
+    left = {"ignore_hosts": [source.host]}
+    assert list(manager.get_filtered_hosts(hosts, request(TWO, mine.uuid, **left))) == [roomy]
+    for chosen, fits in ((roomy, True), (full, False)):
+        there = objects.Destination(host=chosen.host, node=chosen.nodename)
+        spec = request(TWO, mine.uuid, **left, requested_destination=there)
+        assert bool(list(manager.get_filtered_hosts(hosts, spec))) is fits
+
+
+def test_a_flavor_that_can_not_be_understood_fits_nowhere_and_the_log_says_why(
+    cloud: Cloud, placement: Placement, passes: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = cloud.host(placement.compute_node())
+    assert passes([host], request({"hw:cache_policy": "shared"})) == []
+    (message,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert "flavor c2.cache" in message
+    assert "allowed only together with hw:cache_ways" in message
+
+
+def test_without_placement_no_promise_is_made_and_the_log_says_why(
+    cloud: Cloud, placement: Placement, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unreachable() -> Any:
+        raise ConnectFailure("nobody listens")
+
+    ours = CacheWaysFilter(Rooms(Inventory(unreachable), Promises(lambda *_: {})))
+    host = cloud.host(placement.compute_node())
+    assert ours.filter_all([host], request({})) == [host]
+    assert ours.filter_all([host], request(TWO)) == []
+    assert any("nobody listens" in record.message and record.levelno == logging.WARNING for record in caplog.records)
+
+
+def test_one_host_alone_can_be_asked_about(cloud: Cloud, placement: Placement, rooms: Rooms) -> None:
+    ours = CacheWaysFilter(rooms)
+    assert ours.host_passes(cloud.host(placement.compute_node(2)), request(TWO))
+    assert not ours.host_passes(cloud.host(placement.compute_node(1)), request(TWO))
+
+
+def test_the_log_names_what_a_refused_host_lacks(
+    cloud: Cloud, placement: Placement, passes: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "nova_plugin")
+    hosts = [
+        cloud.host(placement.compute_node(4), cloud.server(FOUR)),
+        cloud.host(placement.compute_node(4, 1), cloud.server(ONE)),
+        cloud.host(placement.bare_node()),
+    ]
+    assert passes(hosts, request(ONE)) == []
+    told = [record.message for record in caplog.records if record.name == "nova_plugin.scheduler.filters"]
+    reasons = ["has 0 of 1 ways", "has no control group left", "has no provider of cache in Placement"]
+    assert all(host.host in line for host, line in zip(hosts, told, strict=True)), told
+    assert all(reason in line for line, reason in zip(told, reasons, strict=True)), told

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Placement itself answers about the hosts' ways, over Nova's own client."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.session import Session
+from keystoneauth1.token_endpoint import Token
+from nova.scheduler.client import report
+
+from nova_plugin.scheduler import placement as asked
+from nova_plugin.scheduler.demand import Amount
+from nova_plugin.scheduler.placement import PlacementFailed, Stock
+from tests.unit.nova_plugin.clouds import Placement
+from tests.unit.nova_plugin.served import served
+from vmqos.openstack.resources import L3_CAT, L3_CDP, MBA
+
+
+def client_of(url: str) -> report.SchedulerReportClient:
+    """Nova's client, of something else than Placement."""
+    return report.SchedulerReportClient(Adapter(Session(Token(url, "admin")), "placement", raise_exc=False))
+
+
+class Counting:
+    """A client that counts its requests."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.urls: list[str] = []
+
+    def get(self, url: str, version: str | None = None) -> Any:
+        self.urls.append(url)
+        return self._client.get(url, version=version)
+
+
+def test_one_request_tells_what_all_hosts_have_and_what_is_allocated(client: Any, placement: Placement) -> None:
+    first, second = placement.compute_node(8, 15), placement.compute_node(16, 3)
+    placement.bare_node()
+    placement.allocate(second, ways=5)
+    counting = Counting(client)
+    assert asked.stocks(counting) == {
+        first: Stock(Amount(8, 15), Amount(0, 0)),
+        second: Stock(Amount(16, 3), Amount(5, 1)),
+    }
+    assert len(counting.urls) == 1
+
+
+def test_a_host_without_a_way_or_a_group_left_is_not_told(client: Any, placement: Placement) -> None:
+    full, groupless = placement.compute_node(4, 15), placement.compute_node(8, 1)
+    placement.compute_node(0, 15)
+    placement.compute_node(4, 0)
+    left = placement.compute_node(1, 1)
+    placement.allocate(full, ways=4)
+    placement.allocate(groupless, ways=1)
+    assert set(asked.stocks(client)) == {left}
+
+
+def test_the_hosts_that_can_do_something_are_those_with_all_its_traits(client: Any, placement: Placement) -> None:
+    cat = placement.compute_node()
+    both = placement.compute_node(0, 0, (L3_CAT, MBA))
+    placement.compute_node(traits=(L3_CDP,))
+    placement.bare_node()
+    assert asked.hosts_with(client, {L3_CAT}) == {cat, both}
+    assert asked.hosts_with(client, {L3_CAT, MBA}) == {both}
+    assert asked.hosts_with(client, {L3_CDP, MBA}) == frozenset()
+
+
+def test_an_http_error_names_the_request_and_what_placement_says(client: Any) -> None:
+    with pytest.raises(PlacementFailed, match=r"GET /resource_providers\?required=CUSTOM_NEVER_MADE: HTTP 400: .*such"):
+        asked.hosts_with(client, {"CUSTOM_NEVER_MADE"})
+
+
+def test_an_unreachable_placement_is_a_failure() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        client = client_of(f"http://127.0.0.1:{unused.getsockname()[1]}")
+        with pytest.raises(PlacementFailed, match=r"GET /allocation_candidates.*127\.0\.0\.1"):
+            asked.stocks(client)
+
+
+@pytest.mark.parametrize("body", [b"no JSON", b"[]", b"{}"])
+def test_an_answer_of_something_else_is_a_failure(body: bytes) -> None:
+    def proxy(_: Any, start: Any) -> list[bytes]:
+        start("200 OK", [("Content-Type", "application/json")])
+        return [body]
+
+    with served(proxy) as url, pytest.raises(PlacementFailed, match="the answer has no 'provider_summaries'"):
+        asked.stocks(client_of(url))

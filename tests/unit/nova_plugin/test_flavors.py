@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flavors with promises, over Nova's API: the extra specs themselves, and the commands for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+from nova import context as nova_context
+from nova import objects
+
+from tests.unit.nova_plugin.nova_api import PREFIX, NovaApi
+from tests.unit.nova_plugin.served import served
+
+ASKED = {"resources:CUSTOM_LLC_WAYS": "2", "resources:CUSTOM_LLC_CLASSES": "1"}
+VALIDATING, OLDER = "2.86", "2.85"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of a command."""
+
+    status: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Ran]
+Make = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[str]:
+    with served(NovaApi()) as url:
+        yield f"{url}{PREFIX}"
+
+
+@pytest.fixture
+def vmqos(api: str, tmp_path: Path) -> Command:
+    """Runs ``vmqos flavor``, which finds the cloud in clouds.yaml."""
+    clouds = {"clouds": {"here": {"auth_type": "none", "auth": {"endpoint": api}}}}
+    (tmp_path / "clouds.yaml").write_text(json.dumps(clouds))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+    environment = {**kept, "OS_CLOUD": "here", "OS_CLIENT_CONFIG_FILE": str(tmp_path / "clouds.yaml"), "COLUMNS": "160"}
+
+    def run(*arguments: str) -> Ran:
+        words = [sys.executable, "-m", "vmqos.cli.main", "flavor", *arguments]
+        ran = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=120)
+        return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+    return run
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Makes flavors, which are gone after the test; their names."""
+    made = []
+
+    def flavor(specs: Mapping[str, str] | None = None, *, name: str = "", public: bool = True) -> str:
+        uuid = str(uuid4())
+        sizes = {"vcpus": 1, "memory_mb": 64, "root_gb": 0, "ephemeral_gb": 0, "swap": 0, "rxtx_factor": 1.0}
+        found = objects.Flavor(
+            nova_context.get_admin_context(),
+            flavorid=uuid,
+            name=name or f"c2.{uuid[:8]}",
+            is_public=public,
+            disabled=False,
+            extra_specs=dict(specs or {}),
+            **sizes,
+        )
+        found.create()
+        made.append(found)
+        return str(found.name)
+
+    yield flavor
+    for found in made:
+        found.destroy()
+
+
+def specs_of(name: str) -> dict[str, str]:
+    return dict(objects.Flavor.get_by_name(nova_context.get_admin_context(), name).extra_specs)
+
+
+def post(api: str, name: str, specs: Mapping[str, str], version: str) -> httpx.Response:
+    """What ``openstack flavor set --property`` sends."""
+    flavor = objects.Flavor.get_by_name(nova_context.get_admin_context(), name)
+    headers = {"OpenStack-API-Version": f"compute {version}"}
+    url = f"{api}/flavors/{flavor.flavorid}/os-extra_specs"
+    return httpx.post(url, json={"extra_specs": specs}, headers=headers, trust_env=False)
+
+
+def test_nova_takes_the_keys_from_every_compute_api_version(api: str, make: Make) -> None:
+    name = make()
+    specs = {"hw:cache_ways": "2", "hw:cache_policy": "shared", "hw:cache_vcpus": "0-3,^2"}
+    for version in (OLDER, VALIDATING, "2.100"):
+        assert post(api, name, specs, version).status_code == 200
+    assert specs_of(name) == specs
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("hw:cache_ways", "two", "an integer from 1 up is allowed"),
+        ("hw:cache_policy", "mine", "'exclusive' or 'shared' is allowed"),
+        ("hw:cache_vcpus", "3-1", "a list of vCPU numbers (0 to 9999) and ranges"),
+        ("hw:mem_bandwidth_percent", "101", "an integer from 1 to 100 is allowed"),
+    ],
+)
+def test_a_bad_value_is_a_400_that_says_what_is_allowed(
+    api: str, make: Make, key: str, value: str, allowed: str
+) -> None:
+    name = make()
+    answer = post(api, name, {key: value}, VALIDATING)
+    assert answer.status_code == 400
+    message = answer.json()["badRequest"]["message"]
+    assert message.startswith(f"Validation failed; {key}={value!r}: ")
+    assert allowed in message
+    assert specs_of(name) == {}
+
+
+def test_setting_a_promise_asks_placement_for_it_too(vmqos: Command, make: Make) -> None:
+    name = make({"hw:cpu_policy": "dedicated"})
+    ran = vmqos("set", name, "--cache-ways", "2", "-f", "json")
+    assert (ran.status, ran.err) == (0, "")
+    assert json.loads(ran.out)["extra_specs"] == {"hw:cache_ways": "2", **ASKED}
+    assert specs_of(name) == {"hw:cpu_policy": "dedicated", "hw:cache_ways": "2", **ASKED}
+
+
+def test_a_promise_can_be_changed_shared_and_removed_again(vmqos: Command, make: Make) -> None:
+    name = make({"hw:cpu_policy": "dedicated", "resources1:CUSTOM_LLC_WAYS": "9"})
+    assert vmqos("set", name, "--cache-ways", "3").status == 0
+    assert specs_of(name) == {
+        "hw:cpu_policy": "dedicated",
+        "hw:cache_ways": "3",
+        **ASKED,
+        "resources:CUSTOM_LLC_WAYS": "3",
+    }
+    assert vmqos("set", name, "--policy", "shared").status == 0
+    assert specs_of(name) == {"hw:cpu_policy": "dedicated", "hw:cache_ways": "3", "hw:cache_policy": "shared"}
+    assert vmqos("unset", name).status == 0
+    assert specs_of(name) == {"hw:cpu_policy": "dedicated"}
+    assert vmqos("unset", name).status == 0
+
+
+def test_with_the_filter_alone_placement_is_not_asked(vmqos: Command, make: Make) -> None:
+    name = make({"hw:cache_ways": "2", **ASKED})
+    assert vmqos("set", name, "--cache-ways", "4", "--filter-only").status == 0
+    assert specs_of(name) == {"hw:cache_ways": "4"}
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--cache-ways", "two"), "hw:cache_ways='two': an integer from 1 up is allowed"),
+        (("--policy", "shared"), "allowed only together with hw:cache_ways"),
+        (("--code-ways", "1"), "allowed only together with hw:cache_data_ways"),
+    ],
+)
+def test_what_is_no_promise_changes_nothing(vmqos: Command, make: Make, options: tuple[str, ...], problem: str) -> None:
+    name = make({"hw:cpu_policy": "dedicated"})
+    ran = vmqos("set", name, *options)
+    assert (ran.status, ran.out, len(ran.err.splitlines())) == (1, "", 1)
+    assert f"flavor {name} was not changed: " in ran.err
+    assert problem in ran.err
+    assert specs_of(name) == {"hw:cpu_policy": "dedicated"}
+
+
+def test_the_check_finds_every_flavor_that_disagrees_with_itself(vmqos: Command, make: Make) -> None:
+    make({"hw:cache_ways": "2", **ASKED})
+    make({"hw:cache_ways": "2", "hw:cache_policy": "shared"})
+    make({"hw:cpu_policy": "dedicated"})
+    unasked = make({"hw:cache_ways": "2"}, name="a.unasked")
+    hidden = make({"hw:cache_ways": "3", **ASKED}, name="b.hidden", public=False)
+    wrong = make({"hw:cache_ways": "0", **ASKED}, name="c.wrong")
+    ran = vmqos("check", "-f", "json")
+    assert (ran.status, ran.err) == (1, "")
+    found = {row["flavor"]: row["problem"] for row in json.loads(ran.out)}
+    assert list(found) == [unasked, hidden, wrong]
+    assert "asks Placement for nothing" in found[unasked]
+    assert (
+        "asks Placement for CUSTOM_LLC_WAYS=2, CUSTOM_LLC_CLASSES=1; the promise takes CUSTOM_LLC_WAYS=3"
+        in (found[hidden])
+    )
+    assert "hw:cache_ways='0'" in found[wrong]
+
+    lines = vmqos("check", "--filter-only", "-f", "csv").out.splitlines()
+    assert lines[0] == '"Flavor","ID","Problem"'
+    assert [line.split(",")[0] for line in lines[1:]] == [f'"{hidden}"', f'"{wrong}"']
+
+
+def test_a_cloud_without_a_problem_passes_the_check(vmqos: Command, make: Make) -> None:
+    make({"hw:cache_ways": "2", **ASKED})
+    ran = vmqos("check")
+    assert (ran.status, ran.out) == (0, "Nothing to mend: 1 flavors are fine.\n")
+    assert vmqos("check", "-f", "json").out == "[]\n"
+
+
+def test_a_flavor_that_is_not_there_is_one_line_on_stderr(vmqos: Command) -> None:
+    for command in (("set", "c9.none", "--cache-ways", "1"), ("unset", "c9.none")):
+        ran = vmqos(*command)
+        assert (ran.status, ran.out, len(ran.err.splitlines())) == (1, "", 1)
+        assert "no flavor with the name or ID 'c9.none'" in ran.err
