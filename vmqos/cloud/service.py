@@ -128,19 +128,27 @@ class Service:
 
     def _by_clouds_yaml(self, cloud: str) -> Adapter:
         # It takes 16 MiB more, and is needed for the places and the grammar of clouds.yaml alone.
+        from keystoneauth1.adapter import Adapter
         from openstack import exceptions as sdk
         from openstack.config import OpenStackConfig
 
+        kind = self._service_type
         try:
             region = OpenStackConfig(
                 load_envvars=False, app_name="vmqos-agent", app_version=version(), pw_func=None
             ).get_one(cloud=cloud)
-            adapter: Adapter = region.get_session_client(self._service_type)
+            session = region.get_session()
         except sdk.SDKException as error:
             raise ConfigurationError(f"os_cloud = {cloud}: {error}") from error
-        assert adapter.session is not None
-        adapter.session.timeout = adapter.session.timeout or TIMEOUT
-        return adapter
+        session.timeout = session.timeout or TIMEOUT
+        return Adapter(
+            session,
+            service_type=region.get_service_type(kind),
+            service_name=region.get_service_name(kind),
+            interface=region.get_interface(kind),
+            region_name=region.get_region_name(kind),
+            endpoint_override=region.get_endpoint(kind),
+        )
 
 
 def _reason(answer: Any) -> str:

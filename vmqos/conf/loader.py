@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import math
 import re
@@ -28,8 +29,9 @@ def load(arguments: Sequence[str], conf: cfg.ConfigOpts | None = None, version: 
     """
     conf = cfg.ConfigOpts() if conf is None else conf
     for section in SECTIONS:
-        conf.register_group(section.GROUP)
-        conf.register_opts(section.OPTIONS, group=section.GROUP)
+        # oslo.config's own copy shares the options that keystoneauth adds with every other configuration.
+        conf.register_group(copy.deepcopy(section.GROUP))
+        conf.register_opts(section.OPTIONS, group=section.GROUP.name)
     try:
         conf(list(arguments), project="vmqos", prog="vmqos-agent", version=version)
     except cfg.ConfigFilesNotFoundError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from keystoneauth1 import loading
 from oslo_config import cfg
 
 from vmqos.conf import keystone, loader
@@ -55,3 +56,11 @@ def test_a_typing_error_among_them_is_told(tmp_path: Path) -> None:
 def test_an_option_of_another_plugin_is_told(tmp_path: Path) -> None:
     (told,) = loader.unknown_options(load(tmp_path, f"[nova]\n{APPLICATION}default_domain_name = x\n"))
     assert "default_domain_name" in told
+
+
+def test_what_one_configuration_has_no_other_one_needs(tmp_path: Path) -> None:
+    first = load(tmp_path, f"[placement]\n{PASSWORD}")
+    assert keystone.is_configured(first, "placement")
+    loading.load_auth_from_conf_options(first, "placement")
+    # auth_url is an option that has to be there, where a plugin registered it.
+    assert not keystone.is_configured(load(tmp_path, ""), "placement")

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's thread and a real Placement: what is told, by whom, and what happens while it is away."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from oslo_config import cfg
+
+from tests.openstack.placement.compute_node import ComputeNode
+from tests.openstack.servers.keystone import PASSWORD, Keystone
+from tests.openstack.servers.placement import Placement
+from tests.unit.agent.test_report import snapshot
+from tools.lab.processes import wait_until
+from tools.lab.workspace import Workspace
+from vmqos.agent.placement_sync import PlacementSync
+from vmqos.allocation import Policy
+from vmqos.openstack.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS
+
+Configure = Callable[..., cfg.ConfigOpts]
+FAST = {"retry_delay_min": 0.1, "retry_delay_max": 0.5}
+
+
+@pytest.fixture
+def start(configure: Configure) -> Iterator[Callable[..., PlacementSync]]:
+    """Starts what the agent starts, and hands it what a pass found."""
+    running: list[PlacementSync] = []
+
+    def begin(hostname: str, section: Mapping[str, object]) -> PlacementSync:
+        sync = PlacementSync.of(configure(placement=section, agent=FAST), lambda: hostname)
+        running.append(sync)
+        sync.start()
+        sync.offer(snapshot())
+        return sync
+
+    yield begin
+    for sync in running:
+        sync.stop()
+
+
+def has_told(sync: PlacementSync) -> None:
+    wait_until(lambda: sync.state.told and not sync.state.error, f"Placement being told: {sync.state}", 30)
+
+
+def has_failed(sync: PlacementSync, words: str) -> None:
+    wait_until(lambda: words in sync.state.error, f"{words!r} as the reason", 30)
+
+
+def test_what_a_pass_found_is_in_placement(
+    placement: Placement, node: ComputeNode, start: Callable[..., PlacementSync]
+) -> None:
+    sync = start(node.hostname, placement.credentials)
+    has_told(sync)
+    # Of 11 ways two are the floor's, and the devices' two are that same floor.
+    assert node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}
+    assert set(node.of_child("traits")) == {L3_CAT, CMT}
+    assert f"{node.hostname}_LLC" in sync.state.where
+    sync.offer(replace(snapshot(), policy=Policy(default_ways_min=4)))
+    wait_until(lambda: node.totals()[LLC_WAYS] == 7, "the change in Placement", 30)
+    assert (sync.state.changes, sync.state.failures) == (2, 0)
+
+
+def test_an_agent_that_starts_before_nova_compute_waits_for_it(
+    placement: Placement, start: Callable[..., PlacementSync]
+) -> None:
+    hostname = f"late-{uuid.uuid4()}"
+    sync = start(hostname, placement.credentials)
+    has_failed(sync, f"no resource provider {hostname}")
+    node = ComputeNode(placement, hostname)
+    has_told(sync)
+    assert node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}
+
+
+def test_a_placement_that_goes_and_comes_back_gets_what_changed_meanwhile(
+    placement_workspace: Workspace, start: Callable[..., PlacementSync]
+) -> None:
+    server = Placement(placement_workspace)
+    try:
+        node = ComputeNode(server, "node")
+        sync = start(node.hostname, {**server.credentials, "check_interval": 1})
+        has_told(sync)
+        server.stop()
+        has_failed(sync, "Placement can't be reached")
+        sync.offer(replace(snapshot(), policy=Policy(default_ways_min=4)))
+        server.start()
+        has_told(sync)
+        wait_until(lambda: node.totals()[LLC_WAYS] == 7, "the change in Placement", 30)
+    finally:
+        server.stop()
+
+
+def test_what_somebody_takes_away_is_back_after_the_next_look(
+    placement: Placement, node: ComputeNode, start: Callable[..., PlacementSync]
+) -> None:
+    sync = start(node.hostname, {**placement.credentials, "check_interval": 1})
+    has_told(sync)
+    assert node.child is not None
+    placement.ask("DELETE", f"/resource_providers/{node.child['uuid']}")
+    wait_until(lambda: node.child and node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}, "the provider being back", 30)
+
+
+def test_the_role_service_and_a_password_are_enough(
+    guarded_placement: Placement, keystone: Keystone, start: Callable[..., PlacementSync]
+) -> None:
+    node = ComputeNode(guarded_placement, f"node-{uuid.uuid4()}")
+    has_told(start(node.hostname, keystone.credentials("vmqos")))
+    assert node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}
+
+
+def test_an_application_credential_is_enough(
+    guarded_placement: Placement, keystone: Keystone, start: Callable[..., PlacementSync]
+) -> None:
+    node = ComputeNode(guarded_placement, f"node-{uuid.uuid4()}")
+    has_told(start(node.hostname, keystone.application_credential("vmqos")))
+    assert node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}
+
+
+def test_credentials_of_another_section_are_enough(
+    guarded_placement: Placement, keystone: Keystone, configure: Configure
+) -> None:
+    node = ComputeNode(guarded_placement, f"node-{uuid.uuid4()}")
+    conf = configure(placement={"auth_section": "shared"}, shared=keystone.credentials("vmqos"), agent=FAST)
+    sync = PlacementSync.of(conf, lambda: node.hostname)
+    sync.start()
+    sync.offer(snapshot())
+    has_told(sync)
+    sync.stop()
+    assert node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}
+
+
+def test_a_cloud_of_clouds_yaml_is_enough(
+    guarded_placement: Placement,
+    keystone: Keystone,
+    start: Callable[..., PlacementSync],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    access = keystone.credentials("vmqos")
+    kind, region = access.pop("auth_type"), access.pop("region_name")
+    clouds: dict[str, Any] = {"clouds": {"lab": {"auth_type": kind, "region_name": region, "auth": access}}}
+    (tmp_path / "clouds.yaml").write_text(yaml.safe_dump(clouds))
+    node = ComputeNode(guarded_placement, f"node-{uuid.uuid4()}")
+    has_told(start(node.hostname, {"os_cloud": "lab"}))
+    assert node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}
+
+
+def test_a_cloud_that_is_not_there_is_named(start: Callable[..., PlacementSync]) -> None:
+    has_failed(start("node", {"os_cloud": "nimbus"}), "os_cloud = nimbus")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"password": "wrong"}, "no way to Placement with what [placement] says"),
+        ({"region_name": "Atlantis"}, "no way to Placement with what [placement] says"),
+        ({"auth_type": "magic"}, "no way to Placement with what [placement] says"),
+        ({"auth_url": "http://127.0.0.1:1/v3"}, "Placement can't be reached"),
+        ({"endpoint_override": "http://127.0.0.1:1"}, "Placement can't be reached"),
+    ],
+    ids=["password", "region", "plugin", "keystone", "placement"],
+)
+def test_what_is_wrong_with_the_section_is_told_and_tried_again(
+    guarded_placement: Placement,
+    keystone: Keystone,
+    start: Callable[..., PlacementSync],
+    change: Mapping[str, str],
+    words: str,
+) -> None:
+    sync = start("node", {**keystone.credentials("vmqos"), **change})
+    has_failed(sync, words)
+    assert PASSWORD not in sync.state.error
+    wait_until(lambda: sync.state.failures > 1, "another try", 30)
+
+
+def test_a_user_without_the_role_is_told_what_is_missing(
+    guarded_placement: Placement, keystone: Keystone, start: Callable[..., PlacementSync]
+) -> None:
+    sync = start("node", keystone.credentials("guest", role="reader"))
+    has_failed(sync, "with 403")
+    assert "the user of [placement] needs more rights" in sync.state.error
+
+
+def test_placement_itself_refuses_strangers(guarded_placement: Placement) -> None:
+    answer = httpx.get(f"{guarded_placement.endpoint}/resource_providers", headers={"X-Auth-Token": "admin"})
+    assert answer.status_code == 401, "else these tests prove nothing"
