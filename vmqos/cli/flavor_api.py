@@ -74,4 +74,4 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (SDKException, ClientException) as error:
-        raise exceptions.CloudFailed(problem=" ".join(str(error).split())) from error
+        raise exceptions.CloudFailed(problem=" ".join(str(error).split()).rstrip(".")) from error
