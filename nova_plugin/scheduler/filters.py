@@ -78,7 +78,9 @@ class CacheWaysFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):  # 
 
     def _fits(self, host: Any, free: Amount | None, amount: Amount) -> bool:
         if free is None:
-            return self._refuse(host, "has no provider of cache in Placement, or one with nothing left")
+            return self._refuse(
+                host, f"has no provider of cache in Placement, or one that can't give {amount.ways} ways"
+            )
         if free.ways < amount.ways:
             return self._refuse(host, f"has {max(0, free.ways)} of {amount.ways} ways")
         return free.classes >= amount.classes or self._refuse(host, "has no control group left")

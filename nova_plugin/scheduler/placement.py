@@ -40,15 +40,15 @@ class Stock:
     used: Amount
 
 
-def stocks(client: Client) -> dict[str, Stock]:
-    """What the hosts have, by the UUID of the compute node; without those that have no way or no group left.
+def stocks(client: Client, amount: Amount) -> dict[str, Stock]:
+    """What the hosts have where Placement would allocate that much, by the UUID of the compute node.
 
     Of all requests that Placement knows, only the one for allocation candidates tells of many providers at once what
-    they have and what is used.
+    they have and what is used. It heeds the least and the most that a provider gives to one server, too.
 
     :raises PlacementFailed: if there is no such answer.
     """
-    query = urlencode({"resources": f"{LLC_WAYS}:1,{LLC_CLASSES}:1"})
+    query = urlencode({"resources": f"{LLC_WAYS}:{amount.ways},{LLC_CLASSES}:{amount.classes}"})
     summaries = _get(client, f"/allocation_candidates?{query}", "provider_summaries")
     found = {}
     for summary in summaries.values():

@@ -44,7 +44,7 @@ class Rooms:
     promises: Promises
 
     def free(self, hosts: Sequence[Any], demand: Demand, instance_uuid: str) -> list[Amount | None]:
-        """What can be promised on each host yet; ``None`` where there is no provider, or nothing left of it.
+        """What can be promised on each host yet; ``None`` where Placement would not allocate what the flavor demands.
 
         Where the flavor asks Placement, what Placement allocated is taken. Where it does not, it is what the servers
         there were promised, or what Placement allocated if that is more: a server that is about to come is in
@@ -54,7 +54,7 @@ class Rooms:
         :param instance_uuid: the server that is to be placed.
         :raises nova_plugin.scheduler.placement.PlacementFailed: if Placement never told what the hosts have.
         """
-        stocks = self.inventory.stocks()
+        stocks = self.inventory.stocks(demand.amount)
         self._look(hosts, stocks, demand, instance_uuid)
         return [_free(host, stocks.get(host.uuid), demand.amount) for host in hosts]
 

@@ -45,21 +45,30 @@ class Placement:
             for provider in itertools.chain.from_iterable(reversed(tree) for tree in made._trees):
                 http.delete(f"/resource_providers/{provider}").raise_for_status()
 
-    def compute_node(self, ways: int = 8, classes: int = 15, traits: tuple[str, ...] = (resources.L3_CAT,)) -> str:
-        """A compute node whose agent runs; its UUID."""
+    def compute_node(
+        self,
+        ways: int = 8,
+        classes: int = 15,
+        traits: tuple[str, ...] = (resources.L3_CAT,),
+        units: tuple[int, int] | None = None,
+    ) -> str:
+        """A compute node whose agent runs; its UUID.
+
+        :param units: the least and the most ways that one server can have.
+        """
         name = f"node-{next(_numbers)}"
         root = self._provider(name)
         self._put(f"/resource_providers/{root}/inventories", {"VCPU": 64, "MEMORY_MB": 4096})
         cache = self._provider(resources.provider_name(name), root)
         self._trees.append([root, cache])
-        for wanted in (*resources.CLASSES, *traits):
-            kind = "resource_classes" if wanted in resources.CLASSES else "traits"
-            self.http.put(f"/{kind}/{wanted}").raise_for_status()
-        inventory = {resources.LLC_WAYS: ways, resources.LLC_CLASSES: classes}
-        self._put(f"/resource_providers/{cache}/inventories", {key: total for key, total in inventory.items() if total})
-        generation = self.http.get(f"/resource_providers/{cache}").json()["generation"]
-        body = {"traits": list(traits), "resource_provider_generation": generation}
-        self.http.put(f"/resource_providers/{cache}/traits", json=body).raise_for_status()
+        self._fill(cache, ways, classes, traits, units)
+        return root
+
+    def node_with_a_file(self, ways: int, classes: int) -> str:
+        """A compute node whose agent writes a file for nova-compute: the provider is the compute node's own."""
+        root = self._provider(f"node-{next(_numbers)}")
+        self._trees.append([root])
+        self._fill(root, ways, classes, (resources.L3_CAT,), None)
         return root
 
     def bare_node(self) -> str:
@@ -93,15 +102,31 @@ class Placement:
                 found.setdefault(provider, []).append(candidate)
         return found
 
+    def _fill(
+        self, provider: str, ways: int, classes: int, traits: tuple[str, ...], units: tuple[int, int] | None
+    ) -> None:
+        for kind, names in (("resource_classes", resources.CLASSES), ("traits", traits)):
+            for name in names:
+                self.http.put(f"/{kind}/{name}").raise_for_status()
+        totals = {resources.LLC_WAYS: ways, resources.LLC_CLASSES: classes}
+        least, most = units or (1, ways)
+        self._put(f"/resource_providers/{provider}/inventories", totals, {"min_unit": least, "max_unit": most})
+        generation = self.http.get(f"/resource_providers/{provider}").json()["generation"]
+        body = {"traits": list(traits), "resource_provider_generation": generation}
+        self.http.put(f"/resource_providers/{provider}/traits", json=body).raise_for_status()
+
     def _provider(self, name: str, parent: str | None = None) -> str:
         uuid = str(uuid4())
         body = {"name": name, "uuid": uuid, **({"parent_provider_uuid": parent} if parent else {})}
         self.http.post("/resource_providers", json=body).raise_for_status()
         return uuid
 
-    def _put(self, path: str, totals: Mapping[str, int]) -> None:
-        body = {"inventories": {name: {"total": total} for name, total in totals.items()}}
-        self.http.put(path, json={**body, "resource_provider_generation": 0}).raise_for_status()
+    def _put(self, path: str, totals: Mapping[str, int], ways_units: Mapping[str, int] | None = None) -> None:
+        inventories: dict[str, dict[str, int]] = {name: {"total": total} for name, total in totals.items() if total}
+        if ways_units and resources.LLC_WAYS in inventories:
+            inventories[resources.LLC_WAYS].update(ways_units)
+        body = {"inventories": inventories, "resource_provider_generation": 0}
+        self.http.put(path, json=body).raise_for_status()
 
 
 @dataclass(frozen=True, slots=True)

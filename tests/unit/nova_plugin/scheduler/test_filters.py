@@ -69,6 +69,15 @@ def test_placement_is_asked_once_for_all_hosts_and_requests(
     assert asked.paths == ["/allocation_candidates"]
 
 
+def test_each_number_of_ways_is_a_question_of_its_own(
+    cloud: Cloud, placement: Placement, passes: Any, asked: Asked
+) -> None:
+    node = placement.compute_node(8, units=(2, 2))
+    found = [bool(passes([cloud.host(node)], request(specs))) for specs in (ONE, TWO, FOUR, TWO)]
+    assert found == [False, True, False, True]
+    assert asked.paths == ["/allocation_candidates"] * 3
+
+
 def test_flavors_without_a_promise_pass_everywhere_and_ask_nothing(
     cloud: Cloud, placement: Placement, passes: Any, asked: Asked
 ) -> None:
@@ -229,6 +238,6 @@ def test_the_log_names_what_a_refused_host_lacks(
     ]
     assert passes(hosts, request(ONE)) == []
     told = [record.message for record in caplog.records if record.name == "nova_plugin.scheduler.filters"]
-    reasons = ["has 0 of 1 ways", "has no control group left", "has no provider of cache in Placement"]
+    reasons = ["has 0 of 1 ways", "has no control group left", "has no provider of cache in Placement, or one"]
     assert all(host.host in line for host, line in zip(hosts, told, strict=True)), told
     assert all(reason in line for line, reason in zip(told, reasons, strict=True)), told

@@ -42,7 +42,7 @@ def test_one_request_tells_what_all_hosts_have_and_what_is_allocated(client: Any
     placement.bare_node()
     placement.allocate(second, ways=5)
     counting = Counting(client)
-    assert asked.stocks(counting) == {
+    assert asked.stocks(counting, Amount(1, 1)) == {
         first: Stock(Amount(8, 15), Amount(0, 0)),
         second: Stock(Amount(16, 3), Amount(5, 1)),
     }
@@ -56,7 +56,19 @@ def test_a_host_without_a_way_or_a_group_left_is_not_told(client: Any, placement
     left = placement.compute_node(1, 1)
     placement.allocate(full, ways=4)
     placement.allocate(groupless, ways=1)
-    assert set(asked.stocks(client)) == {left}
+    assert set(asked.stocks(client, Amount(1, 1))) == {left}
+
+
+def test_a_host_that_gives_no_server_so_much_or_so_little_is_not_told(client: Any, placement: Placement) -> None:
+    node = placement.compute_node(8, units=(2, 4))
+    told = [ways for ways in range(1, 9) if node in asked.stocks(client, Amount(ways, 1))]
+    assert told == [2, 3, 4]
+
+
+def test_inventories_of_a_compute_nodes_own_provider_count_too(client: Any, placement: Placement) -> None:
+    node = placement.node_with_a_file(8, 15)
+    assert asked.stocks(client, Amount(2, 1)) == {node: Stock(Amount(8, 15), Amount(0, 0))}
+    assert asked.hosts_with(client, {L3_CAT}) == {node}
 
 
 def test_the_hosts_that_can_do_something_are_those_with_all_its_traits(client: Any, placement: Placement) -> None:
@@ -79,7 +91,7 @@ def test_an_unreachable_placement_is_a_failure() -> None:
         unused.bind(("127.0.0.1", 0))
         client = client_of(f"http://127.0.0.1:{unused.getsockname()[1]}")
         with pytest.raises(PlacementFailed, match=r"GET /allocation_candidates.*127\.0\.0\.1"):
-            asked.stocks(client)
+            asked.stocks(client, Amount(1, 1))
 
 
 @pytest.mark.parametrize("body", [b"no JSON", b"[]", b"{}"])
@@ -89,4 +101,4 @@ def test_an_answer_of_something_else_is_a_failure(body: bytes) -> None:
         return [body]
 
     with served(proxy) as url, pytest.raises(PlacementFailed, match="the answer has no 'provider_summaries'"):
-        asked.stocks(client_of(url))
+        asked.stocks(client_of(url), Amount(1, 1))
