@@ -34,7 +34,7 @@ class Set(Details):
 
     Running servers keep the promise that they were made with, until they are resized.
 
-    The cloud and the credentials are those of the openstack command: clouds.yaml, or OS_... in the environment.
+    The cloud is found as the openstack command does it: by clouds.yaml, or OS_AUTH_URL and its kin in the environment.
 
     For example::
 
@@ -80,7 +80,7 @@ class Unset(Details):
     All extra specs hw:... of vmqos are removed, and resources:CUSTOM_LLC_WAYS and resources:CUSTOM_LLC_CLASSES.
     Running servers keep the promise that they were made with, until they are resized.
 
-    The cloud and the credentials are those of the openstack command: clouds.yaml, or OS_... in the environment.
+    The cloud is found as the openstack command does it: by clouds.yaml, or OS_AUTH_URL and its kin in the environment.
 
     For example::
 
@@ -110,7 +110,7 @@ class Check(Listing):
 
     The exit status is 0 if there is no problem, 1 if there is one or the cloud can't be asked, 2 for wrong usage.
 
-    The cloud and the credentials are those of the openstack command: clouds.yaml, or OS_... in the environment.
+    The cloud is found as the openstack command does it: by clouds.yaml, or OS_AUTH_URL and its kin in the environment.
 
     For example::
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from vmqos.cli import exceptions
-from vmqos.cli.flavor_specs import Change
+from vmqos.cli.flavor_specs import Edit
 
 if TYPE_CHECKING:
     from openstack.compute.v2.flavor import Flavor
@@ -50,7 +50,7 @@ def find(connection: Connection, wanted: str) -> Flavor:
     return flavor
 
 
-def apply(connection: Connection, flavor: Flavor, change: Change) -> dict[str, str]:
+def apply(connection: Connection, flavor: Flavor, change: Edit) -> dict[str, str]:
     """Change a flavor's extra specs; what is added goes first and in one request, so that no promise is half made.
 
     :returns: the extra specs as they are then.

@@ -10,7 +10,7 @@ from vmqos.openstack import extra_specs, resources
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Edit:
     """How to change a flavor's extra specs.
 
     :ivar put: the extra specs to add or overwrite.
@@ -21,7 +21,7 @@ class Change:
     drop: tuple[str, ...] = ()
 
 
-def change(specs: Mapping[str, str], wanted: Mapping[str, str], *, placement: bool) -> Change:
+def change(specs: Mapping[str, str], wanted: Mapping[str, str], *, placement: bool) -> Edit:
     """Add to a promise, or overwrite it; the other keys stay.
 
     :param specs: the flavor's, as they are.
@@ -32,13 +32,13 @@ def change(specs: Mapping[str, str], wanted: Mapping[str, str], *, placement: bo
     request = extra_specs.parse_strict({**specs, **wanted})
     asking = resources.as_extra_specs(resources.requested(request)) if placement else {}
     put = {key: value for key, value in {**wanted, **asking}.items() if specs.get(key) != value}
-    return Change(put, tuple(key for key in resources.asking(specs) if key not in asking))
+    return Edit(put, tuple(key for key in resources.asking(specs) if key not in asking))
 
 
-def clearing(specs: Mapping[str, str]) -> Change:
+def clearing(specs: Mapping[str, str]) -> Edit:
     """Remove a promise, and what is asked of Placement for it."""
     names = [key.name for key in extra_specs.KEYS]
-    return Change({}, (*(name for name in names if name in specs), *resources.asking(specs)))
+    return Edit({}, (*(name for name in names if name in specs), *resources.asking(specs)))
 
 
 def shown(specs: Mapping[str, str]) -> dict[str, str]:

@@ -8,23 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmqos.cli import flavor_specs
-from vmqos.cli.flavor_specs import Change
+from vmqos.cli.flavor_specs import Edit
 from vmqos.openstack.extra_specs import InvalidExtraSpecs
 
 ASKED = {"resources:CUSTOM_LLC_WAYS": "2", "resources:CUSTOM_LLC_CLASSES": "1"}
 TWO = {"hw:cache_ways": "2"}
 SHARED = {**TWO, "hw:cache_policy": "shared"}
 
-CHANGES: list[tuple[dict[str, str], dict[str, str], Change]] = [
-    ({}, TWO, Change({**TWO, **ASKED})),
-    ({"hw:cpu_policy": "shared"}, TWO, Change({**TWO, **ASKED})),
-    ({**TWO, **ASKED}, TWO, Change({})),
-    (TWO, TWO, Change(ASKED)),
-    ({**TWO, **ASKED}, {"hw:cache_ways": "3"}, Change({"hw:cache_ways": "3", "resources:CUSTOM_LLC_WAYS": "3"})),
-    ({**TWO, **ASKED}, {"hw:cache_policy": "shared"}, Change({"hw:cache_policy": "shared"}, tuple(ASKED))),
-    (SHARED, {"hw:cache_policy": "exclusive"}, Change({"hw:cache_policy": "exclusive", **ASKED})),
-    ({"resources1:CUSTOM_LLC_WAYS": "9"}, TWO, Change({**TWO, **ASKED}, ("resources1:CUSTOM_LLC_WAYS",))),
-    ({**TWO, **ASKED}, {"hw:cache_vcpus": "0"}, Change({"hw:cache_vcpus": "0"})),
+CHANGES: list[tuple[dict[str, str], dict[str, str], Edit]] = [
+    ({}, TWO, Edit({**TWO, **ASKED})),
+    ({"hw:cpu_policy": "shared"}, TWO, Edit({**TWO, **ASKED})),
+    ({**TWO, **ASKED}, TWO, Edit({})),
+    (TWO, TWO, Edit(ASKED)),
+    ({**TWO, **ASKED}, {"hw:cache_ways": "3"}, Edit({"hw:cache_ways": "3", "resources:CUSTOM_LLC_WAYS": "3"})),
+    ({**TWO, **ASKED}, {"hw:cache_policy": "shared"}, Edit({"hw:cache_policy": "shared"}, tuple(ASKED))),
+    (SHARED, {"hw:cache_policy": "exclusive"}, Edit({"hw:cache_policy": "exclusive", **ASKED})),
+    ({"resources1:CUSTOM_LLC_WAYS": "9"}, TWO, Edit({**TWO, **ASKED}, ("resources1:CUSTOM_LLC_WAYS",))),
+    ({**TWO, **ASKED}, {"hw:cache_vcpus": "0"}, Edit({"hw:cache_vcpus": "0"})),
 ]
 
 PROBLEMS: list[tuple[dict[str, str], bool, list[str]]] = [
@@ -63,14 +63,14 @@ PROBLEMS: list[tuple[dict[str, str], bool, list[str]]] = [
 
 @pytest.mark.parametrize(("specs", "wanted", "change"), CHANGES)
 def test_a_change_sets_what_differs_and_drops_what_would_be_asked_in_vain(
-    specs: dict[str, str], wanted: dict[str, str], change: Change
+    specs: dict[str, str], wanted: dict[str, str], change: Edit
 ) -> None:
     assert flavor_specs.change(specs, wanted, placement=True) == change
 
 
 def test_where_the_filter_counts_alone_nothing_is_asked_of_placement() -> None:
-    assert flavor_specs.change({}, TWO, placement=False) == Change(TWO)
-    assert flavor_specs.change({**TWO, **ASKED}, TWO, placement=False) == Change({}, tuple(ASKED))
+    assert flavor_specs.change({}, TWO, placement=False) == Edit(TWO)
+    assert flavor_specs.change({**TWO, **ASKED}, TWO, placement=False) == Edit({}, tuple(ASKED))
 
 
 def test_half_a_promise_is_none() -> None:
@@ -82,8 +82,8 @@ def test_half_a_promise_is_none() -> None:
 
 def test_clearing_drops_the_promise_and_what_is_asked_for_it_alone() -> None:
     others = {"hw:cpu_policy": "shared", "resources:VCPU": "2", "trait:CUSTOM_LLC_WAYS": "required"}
-    assert flavor_specs.clearing({**others, **SHARED, **ASKED}) == Change({}, (*SHARED, *ASKED))
-    assert flavor_specs.clearing(others) == Change({})
+    assert flavor_specs.clearing({**others, **SHARED, **ASKED}) == Edit({}, (*SHARED, *ASKED))
+    assert flavor_specs.clearing(others) == Edit({})
     assert flavor_specs.shown({**others, **ASKED, **SHARED}) == {**SHARED, **ASKED}
 
 
@@ -103,4 +103,4 @@ def test_a_flavor_that_was_set_has_no_problem_and_setting_it_again_changes_nothi
     change = flavor_specs.change(already, wanted, placement=placement)
     after = {key: value for key, value in {**already, **change.put}.items() if key not in change.drop}
     assert flavor_specs.problems(after, placement=placement) == []
-    assert flavor_specs.change(after, wanted, placement=placement) == Change({})
+    assert flavor_specs.change(after, wanted, placement=placement) == Edit({})
