@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,8 +57,7 @@ class Placement:
         :param units: the least and the most ways that one server can have.
         """
         name = f"node-{next(_numbers)}"
-        root = self._provider(name)
-        self._put(f"/resource_providers/{root}/inventories", {"VCPU": 64, "MEMORY_MB": 4096})
+        root = self._root(name)
         cache = self._provider(resources.provider_name(name), root)
         self._trees.append([root, cache])
         self._fill(cache, ways, classes, traits, units)
@@ -73,8 +72,7 @@ class Placement:
 
     def bare_node(self) -> str:
         """A compute node without an agent; its UUID."""
-        root = self._provider(f"node-{next(_numbers)}")
-        self._put(f"/resource_providers/{root}/inventories", {"VCPU": 64, "MEMORY_MB": 4096})
+        root = self._root(f"node-{next(_numbers)}")
         self._trees.append([root])
         return root
 
@@ -91,6 +89,10 @@ class Placement:
         consumer = str(uuid4())
         self.http.put(f"/allocations/{consumer}", json=body).raise_for_status()
         self._consumers.append(consumer)
+
+    def claimed(self, consumers: Iterable[str]) -> None:
+        """Have allocations that somebody else made removed at the end."""
+        self._consumers += consumers
 
     def candidates(self, asked: Mapping[str, int]) -> dict[str, list[Any]]:
         """The allocation candidates, by compute node, as nova-scheduler hands them to its filters."""
@@ -111,6 +113,16 @@ class Placement:
         totals = {resources.LLC_WAYS: ways, resources.LLC_CLASSES: classes}
         least, most = units or (1, ways)
         self._put(f"/resource_providers/{provider}/inventories", totals, {"min_unit": least, "max_unit": most})
+        self._tag(provider, *traits)
+
+    def _root(self, name: str) -> str:
+        """A compute node's own provider, as nova-compute makes it."""
+        root = self._provider(name)
+        self._put(f"/resource_providers/{root}/inventories", {"VCPU": 64, "MEMORY_MB": 4096})
+        self._tag(root, "OWNER_NOVA")
+        return root
+
+    def _tag(self, provider: str, *traits: str) -> None:
         generation = self.http.get(f"/resource_providers/{provider}").json()["generation"]
         body = {"traits": list(traits), "resource_provider_generation": generation}
         self.http.put(f"/resource_providers/{provider}/traits", json=body).raise_for_status()
@@ -139,17 +151,41 @@ class Cloud:
 
     cell: str
     context: Any
+    _made: list[Any] = field(default_factory=list)
 
     @classmethod
-    def with_cell(cls, database: str) -> Cloud:
-        """A further cell, on a database that exists."""
+    @contextmanager
+    def with_cell(cls, database: str) -> Iterator[Cloud]:
+        """A further cell, on a database that exists; it and what was made in it is removed at the end."""
         context = nova_context.get_admin_context()
         uuid = str(uuid4())
         where = {"transport_url": "none:///", "database_connection": database}
-        objects.CellMapping(context, uuid=uuid, name=uuid, **where).create()
-        mapping = objects.CellMapping.get_by_uuid(context, uuid)
+        mapping = objects.CellMapping(context, uuid=uuid, name=uuid, **where)
+        mapping.create()
         with nova_context.target_cell(context, mapping) as targeted:
-            return cls(uuid, targeted)
+            made = cls(uuid, targeted)
+            yield made
+        for thing in reversed(made._made):
+            if not getattr(thing, "deleted", False):
+                thing.destroy()
+        mapping.destroy()
+
+    def compute(self, node: str) -> str:
+        """A compute node in the database, as nova-compute registers it; the name of its host."""
+        host = f"host-{next(_numbers)}"
+        service = objects.Service(self.context, host=host, binary="nova-compute", topic="compute", report_count=1)
+        sizes = {"vcpus": 64, "memory_mb": 4096, "local_gb": 100, "free_ram_mb": 4096, "free_disk_gb": 100}
+        used = dict.fromkeys(("vcpus_used", "memory_mb_used", "local_gb_used"), 0)
+        about = {"hypervisor_type": "QEMU", "hypervisor_version": 1, "hypervisor_hostname": host, "cpu_info": ""}
+        compute = objects.ComputeNode(self.context, uuid=node, host=host, metrics="[]", **sizes, **used, **about)
+        compute.supported_hv_specs = []
+        compute.stats = {}
+        mapping = objects.CellMapping.get_by_uuid(self.context, self.cell)
+        there = objects.HostMapping(nova_context.get_admin_context(), host=host, cell_mapping=mapping)
+        for thing in (service, compute, there):
+            thing.create()
+            self._made.append(thing)
+        return host
 
     def host(self, node: str, *servers: Any) -> HostState:
         """The HostState of a compute node with these servers on it."""
@@ -160,11 +196,13 @@ class Cloud:
         state.num_instances = len(servers)
         return state
 
-    def server(self, specs: Mapping[str, str], stub: bool = False) -> Any:
+    def server(self, specs: Mapping[str, str], stub: bool = False, host: str | None = None) -> Any:
         """A server in the database; the object is as nova-compute sends it, or a stub with its UUID alone."""
         made = objects.Instance(self.context, uuid=str(uuid4()), user_id="u", project_id="p", flavor=flavor(specs))
         made.system_metadata = {}
+        made.host = host
         made.create()
+        self._made.append(made)
         return objects.Instance(self.context, uuid=made.uuid) if stub else made
 
 

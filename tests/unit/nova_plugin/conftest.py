@@ -111,6 +111,7 @@ def placement(placement_url: str) -> Iterator[Placement]:
 
 
 @pytest.fixture
-def cloud() -> Cloud:
+def cloud() -> Iterator[Cloud]:
     """Hosts and servers, in a cell."""
-    return Cloud.with_cell(CONF.database.connection)
+    with Cloud.with_cell(CONF.database.connection) as made:
+        yield made

@@ -73,16 +73,16 @@ def test_many_servers_are_read_in_batches(cloud: Cloud) -> None:
 
 
 def test_each_cell_is_asked_for_its_own(cloud: Cloud, nova_conf: Any) -> None:
-    other = Cloud.with_cell(nova_conf.database.connection)
-    hosts = [cloud.host(NODE, cloud.server(TWO, stub=True)), other.host(NODE, other.server(THREE, stub=True))]
     cells: list[str] = []
 
     def read(cell: str, uuids: list[str]) -> Mapping[str, Mapping[str, str]]:
         cells.append(cell)
         return promises.read_from_cell(cell, uuids)
 
-    assert Promises(read).on(hosts, without="") == [Amount(2, 1), Amount(3, 1)]
-    assert cells == [cloud.cell, other.cell]
+    with Cloud.with_cell(nova_conf.database.connection) as other:
+        hosts = [cloud.host(NODE, cloud.server(TWO, stub=True)), other.host(NODE, other.server(THREE, stub=True))]
+        assert Promises(read).on(hosts, without="") == [Amount(2, 1), Amount(3, 1)]
+        assert cells == [cloud.cell, other.cell]
 
 
 def test_a_server_that_was_resized_to_another_host_is_read_again_there(cloud: Cloud) -> None:
