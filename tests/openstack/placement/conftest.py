@@ -10,26 +10,35 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
+from tests.functional import conftest as functional
 from tests.openstack.placement.compute_node import ComputeNode
 from tests.openstack.servers import settings
 from tests.openstack.servers.keystone import Keystone
+from tests.openstack.servers.nova import NovaApi
 from tests.openstack.servers.placement import Placement
 from tools.lab.workspace import Workspace
 from vmqos.cloud.service import Service
 from vmqos.conf import loader
 
+# The whole agent stands where the functional tests have it stand.
+workspace = functional.workspace
+_session_libvirt = functional._session_libvirt
+libvirt_host = functional.libvirt_host
+libvirt_connection = functional.libvirt_connection
+virt_type = functional.virt_type
+simulator = functional.simulator
+resctrl = functional.resctrl
+pace = functional.pace
+made_agents = functional.made_agents
+make_agent = functional.make_agent
+make_vm = functional.make_vm
+wait_for = functional.wait_for
+
 
 @pytest.fixture(scope="session")
-def placement_workspace() -> Iterator[Workspace]:
-    """The directory that the servers are in, and leave with."""
-    with Workspace() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="session")
-def placement(placement_workspace: Workspace) -> Iterator[Placement]:
+def placement(workspace: Workspace) -> Iterator[Placement]:
     """A Placement that believes tokens as they come."""
-    started = Placement(placement_workspace)
+    started = Placement(workspace)
     yield started
     started.stop()
     # pytest shows it with a test that failed.
@@ -37,19 +46,28 @@ def placement(placement_workspace: Workspace) -> Iterator[Placement]:
 
 
 @pytest.fixture(scope="session")
-def keystone(placement_workspace: Workspace) -> Iterator[Keystone]:
+def keystone(workspace: Workspace) -> Iterator[Keystone]:
     """A Keystone."""
-    started = Keystone(placement_workspace)
+    started = Keystone(workspace)
     yield started
     started.stop()
 
 
 @pytest.fixture(scope="session")
-def guarded_placement(placement_workspace: Workspace, keystone: Keystone) -> Iterator[Placement]:
+def guarded_placement(workspace: Workspace, keystone: Keystone) -> Iterator[Placement]:
     """A Placement that asks Keystone for everybody's rights."""
-    started = Placement(placement_workspace, keystone)
+    started = Placement(workspace, keystone)
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def nova(workspace: Workspace, keystone: Keystone) -> Iterator[NovaApi]:
+    """Nova's API, which knows servers that a test makes."""
+    started = NovaApi(workspace, keystone)
+    yield started
+    started.stop()
+    print(f"--- nova-api\n{started.said[-4000:]}")
 
 
 @pytest.fixture

@@ -79,9 +79,9 @@ def test_an_agent_that_starts_before_nova_compute_waits_for_it(
 
 
 def test_a_placement_that_goes_and_comes_back_gets_what_changed_meanwhile(
-    placement_workspace: Workspace, start: Callable[..., PlacementSync]
+    workspace: Workspace, start: Callable[..., PlacementSync]
 ) -> None:
-    server = Placement(placement_workspace)
+    server = Placement(workspace)
     try:
         node = ComputeNode(server, "node")
         sync = start(node.hostname, {**server.credentials, "check_interval": 1})

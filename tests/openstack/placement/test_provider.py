@@ -170,10 +170,10 @@ def test_two_that_make_it_at_once_make_one(placement: Server, node: ComputeNode,
 
 
 def test_many_agents_at_once_make_the_classes_and_traits_that_nobody_made_yet(
-    placement_workspace: Workspace, configure: Callable[..., cfg.ConfigOpts]
+    workspace: Workspace, configure: Callable[..., cfg.ConfigOpts]
 ) -> None:
-    database = MariaDb(placement_workspace)
-    server = Server(placement_workspace, database=database.create("placement"), threads=4)
+    database = MariaDb(workspace)
+    server = Server(workspace, database=database.create("placement"), threads=4)
     try:
         conf = configure(placement=server.credentials)
         nodes = [ComputeNode(server, f"node-{number}") for number in range(8)]

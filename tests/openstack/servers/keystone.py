@@ -92,6 +92,10 @@ class Keystone:
             endpoint = {"service_id": service, "interface": interface, "url": url, "region_id": REGION}
             self._ask("POST", "/endpoints", {"endpoint": endpoint})
 
+    def project(self, name: str) -> str:
+        """A project's UUID; made if it is not there."""
+        return self._ensure("projects", "project", {"name": name, "domain_id": "default"})
+
     def token(self) -> str:
         """An administrator's token."""
         if not self._token:
@@ -103,7 +107,7 @@ class Keystone:
         self._server.stop()
 
     def _ensure_user(self, name: str, role_name: str) -> None:
-        project = self._ensure("projects", "project", {"name": "service", "domain_id": "default"})
+        project = self.project("service")
         user = self._ensure("users", "user", {"name": name, "domain_id": "default", "password": PASSWORD})
         role = self._ensure("roles", "role", {"name": role_name})
         self._ask("PUT", f"/projects/{project}/users/{user}/roles/{role}")

@@ -56,6 +56,11 @@ class Placement:
         return self._server.said
 
     @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._server.pid
+
+    @property
     def credentials(self) -> dict[str, str]:
         """A section ``[placement]`` with every right; for one that asks no Keystone."""
         return {"auth_type": "admin_token", "endpoint": self.endpoint, "token": ADMIN_TOKEN}

@@ -50,6 +50,11 @@ class Server:
         workspace.record_process(self._process.pid)
 
     @property
+    def pid(self) -> int:
+        """Its PID."""
+        return self._process.pid
+
+    @property
     def said(self) -> str:
         """All that it has said."""
         return self.log.read_text(errors="replace")

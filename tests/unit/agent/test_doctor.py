@@ -51,6 +51,37 @@ def test_a_running_agent_tells_of_itself(changes: dict[str, Any], status: Status
     assert bool(promises.command) is (status is not Status.OK)
 
 
+PLACEMENT = {"where": "Placement", "error": None, "told_at": 1.0, "inventories": {"CUSTOM_LLC_WAYS": 9}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "finding"),
+    [
+        ({"placement": PLACEMENT}, Finding("Placement", Status.OK, "Placement has CUSTOM_LLC_WAYS=9")),
+        ({"placement": PLACEMENT | {"told_at": None}}, Finding("Placement", Status.OK, "Placement: not told yet")),
+        (
+            {"placement": PLACEMENT | {"error": "refused"}},
+            Finding("Placement", Status.WARNING, "refused", "journalctl --unit vmqos-agent"),
+        ),
+        ({"nova": {"error": None, "waiting": 0}}, Finding("Nova", Status.OK, "no VM waits for its flavor")),
+        ({"nova": {"error": None, "waiting": 2}}, Finding("Nova", Status.OK, "2 VM(s) wait for their flavor")),
+        (
+            {"nova": {"error": "refused", "waiting": 2}},
+            Finding("Nova", Status.WARNING, "refused; 2 VM(s) wait for their flavor", "vmqos vm list"),
+        ),
+    ],
+)
+def test_an_agent_that_speaks_to_openstack_tells_how_that_goes(changes: dict[str, Any], finding: Finding) -> None:
+    _, promises, cloud = doctor.agent(lambda: health(**changes))
+    assert cloud == finding
+    assert promises.status is Status.OK
+
+
+@pytest.mark.parametrize("changes", [{}, {"placement": None, "nova": None}])
+def test_an_agent_that_does_not_has_nothing_to_tell_of_it(changes: dict[str, Any]) -> None:
+    assert len(list(doctor.agent(lambda: health(**changes)))) == 2
+
+
 def test_an_agent_that_does_not_answer_is_a_problem_with_the_reason() -> None:
     assert list(doctor.agent(silent)) == [
         Finding("Agent", Status.PROBLEM, "nobody answers on /run/vmqos/agent.sock", "systemctl start vmqos-agent")

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from vmqos.agent.backoff import Failure
-from vmqos.agent.outcome import borne_out, judge
+from vmqos.agent.outcome import Outcome, borne_out, judge
 from vmqos.agent.placement import Placed, Target
 from vmqos.agent.wish import Wish
 from vmqos.allocation import DEFAULT_GROUP, Group, Layout, Owner, PromiseState, Verdict
@@ -77,3 +77,10 @@ def test_ways_on_other_caches_are_nobodys_business() -> None:
 def test_a_class_may_share_its_ways() -> None:
     shared = Verdict("u", PromiseState.KEPT, "vmqos.shared-ways2", {0: CapacityBitmask(3)})
     assert borne_out(shared, layout(default=0x7F, other=3)) is shared
+
+
+def test_a_flavor_that_nobody_knows_yet_is_pending_and_what_the_vm_has_from_before_is_degraded() -> None:
+    unknown = Wish(unknown="Nova's API has not told")
+    assert judge(unknown, None, None, None) == Outcome(PromiseState.PENDING, "Nova's API has not told")
+    kept = judge(unknown, KEPT, placed({1, 2}, {1, 2}), None)
+    assert (kept.state, kept.reason, kept.masks) == (PromiseState.DEGRADED, "Nova's API has not told", KEPT.masks)

@@ -34,7 +34,11 @@ def test_it_says_why_it_is_not_connected(connection: Connection) -> None:
 
 
 def test_calls_say_what_to_check(connection: Connection, nowhere: str) -> None:
-    for call in (connection.list_running, lambda: connection.describe("38c43823-3651-469c-b344-166d1c87d77b")):
+    for call in (
+        connection.list_running,
+        connection.hostname,
+        lambda: connection.describe("38c43823-3651-469c-b344-166d1c87d77b"),
+    ):
         with pytest.raises(exceptions.HypervisorUnreachable, match="Check that libvirtd") as raised:
             call()
         assert f"virsh --readonly --connect '{nowhere}' list" in str(raised.value)

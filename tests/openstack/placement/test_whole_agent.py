@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole agent, on a simulated resctrl and under a real libvirtd, beside a real Placement."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.request
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
+from tests.openstack.placement.compute_node import ComputeNode
+from tests.openstack.servers.placement import Placement
+from tests.openstack.servers.process import free_port, script
+from tools.lab.agent import Agent
+from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.simulator import Simulator
+from vmqos.openstack.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, MBA, MBM
+
+EMPTY = {LLC_WAYS: 9, LLC_CLASSES: 7}
+"""Cascade Lake: 11 ways less the floor's two, which are those of the devices; 8 CLOSIDs less the default group's."""
+
+
+def doctor(agent: Agent) -> dict[str, dict[str, Any]]:
+    """What ``vmqos doctor`` finds, by what was looked at."""
+    command = [script("vmqos"), f"--config-file={agent.config_file}", "doctor", "-f", "json"]
+    said = subprocess.run(command, text=True, capture_output=True, check=False).stdout
+    return {finding["title"]: finding for finding in json.loads(said)}
+
+
+def metrics(agent: Agent, port: int) -> dict[str, float]:
+    """The metrics without labels, and those of the inventories."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_placement_counts_what_resctrl_has_whatever_vms_come_and_go(
+    placement: Placement, node: ComputeNode, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    port = free_port()
+    section = {**placement.credentials, "hypervisor_hostname": node.hostname}
+    agent = make_agent({"placement": section, "http": {"port": port}})
+    agent.start()
+    wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider", 30)
+    assert set(node.of_child("traits")) == {L3_CAT, MBA, CMT, MBM}
+    health = agent.get("/v1/health")
+    assert health["placement"]["inventories"] == EMPTY
+    assert (health["placement"]["error"], health["placement"]["failures"]) == (None, 0)
+    assert node.hostname in health["placement"]["where"]
+
+    vm = make_vm({"hw:cache_ways": "4"})
+    wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being served")
+    capped = make_vm({"hw:cache_ways": "3", "hw:cache_policy": "shared"})
+    wait_for(lambda: agent.get(f"/v1/vms/{capped.uuid}")["state"] == "kept", "the capped VM being served")
+    # Its class takes a CLOSID, and has the pool keep a third way.
+    with_class = {LLC_WAYS: EMPTY[LLC_WAYS] - 1, LLC_CLASSES: EMPTY[LLC_CLASSES] - 1}
+    wait_for(lambda: node.totals() == with_class, f"the class being told: {with_class}", 30)
+
+    told = metrics(agent, port)
+    assert told["vmqos_placement_up"] == 1
+    assert told[f'vmqos_placement_inventory{{resource_class="{LLC_WAYS}"}}'] == with_class[LLC_WAYS]
+    assert "vmqos_nova_up" not in told
+    assert node.hostname in doctor(agent)["Placement"]["detail"]
+
+
+def test_a_foreign_group_takes_its_ways_out_of_placement_and_gives_them_back(
+    placement: Placement, node: ComputeNode, make_agent: MakeAgent, simulator: Simulator, wait_for: WaitFor
+) -> None:
+    agent = make_agent({"placement": {**placement.credentials, "hypervisor_hostname": node.hostname}})
+    agent.start()
+    wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider", 30)
+    foreign = simulator.root / "containers"
+    foreign.mkdir()
+    (foreign / "schemata").write_text("L3:0=7\n")
+    wait_for(lambda: node.totals()[LLC_WAYS] < EMPTY[LLC_WAYS], "the ways being taken out", 30)
+    assert node.totals()[LLC_CLASSES] == EMPTY[LLC_CLASSES] - 1
+    foreign.rmdir()
+    wait_for(lambda: node.totals() == EMPTY, "the ways being back", 30)
+
+
+def test_the_host_is_served_while_placement_is_away(
+    node: ComputeNode, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    nobody = {"auth_type": "admin_token", "endpoint": f"http://127.0.0.1:{free_port()}", "token": "x"}
+    port = free_port()
+    agent = make_agent({"placement": nobody, "http": {"port": port}})
+    agent.start()
+    vm = make_vm({"hw:cache_ways": "2"})
+    wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being served")
+    wait_for(lambda: bool(agent.get("/v1/health")["placement"]["error"]), "the reason", 30)
+    health = agent.get("/v1/health")
+    assert "Placement can't be reached" in health["placement"]["error"]
+    assert health["status"] == "ok", "the host does its work"
+    assert metrics(agent, port)["vmqos_placement_up"] == 0
+    assert "Placement can't be reached" in doctor(agent)["Placement"]["detail"]
+
+
+def test_without_a_name_of_its_own_libvirt_s_is_the_compute_node_s(
+    placement: Placement, make_agent: MakeAgent, libvirt_host: PrivateLibvirt, wait_for: WaitFor
+) -> None:
+    hostname = libvirt_host.connection().getHostname()
+    node = ComputeNode(placement, hostname)
+    agent = make_agent({"placement": placement.credentials})
+    agent.start()
+    wait_for(lambda: node.child is not None and node.totals() == EMPTY, f"{hostname}_LLC", 30)
+
+
+def test_an_agent_that_is_killed_and_started_again_changes_nothing_in_placement(
+    placement: Placement, node: ComputeNode, make_agent: MakeAgent, wait_for: WaitFor
+) -> None:
+    agent = make_agent({"placement": {**placement.credentials, "hypervisor_hostname": node.hostname}})
+    agent.start()
+    wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider", 30)
+    before = node.child
+    agent.kill()
+    agent.start()
+    wait_for(lambda: bool(agent.get("/v1/health")["placement"]["told_at"]), "the provider being looked at", 30)
+    assert node.child == before
+    assert agent.get("/v1/health")["placement"]["changes"] == 0
+
+
+def test_an_agent_with_credentials_and_a_file_does_not_start(
+    placement: Placement, make_agent: MakeAgent, workspace: Any
+) -> None:
+    agent = make_agent({"placement": {**placement.credentials, "provider_yaml": "/etc/nova/vmqos.yaml"}})
+    with pytest.raises(RuntimeError):
+        agent.start()
+    assert "counted twice" in agent.log.read_text()
+
+
+def test_the_file_is_where_nova_looks_for_it(make_agent: MakeAgent, tmp_path: Any, wait_for: WaitFor) -> None:
+    path = tmp_path / f"{uuid.uuid4()}.yaml"
+    agent = make_agent({"placement": {"provider_yaml": path}})
+    agent.start()
+    wait_for(path.exists, "the file", 30)
+    assert f"{LLC_WAYS}:" in path.read_text()
+    assert "restart nova-compute" in agent.log.read_text()
+    assert agent.get("/v1/health")["placement"]["inventories"] == EMPTY
