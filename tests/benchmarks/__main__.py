@@ -18,11 +18,13 @@ from vmqos.resctrl import mount
 ON_RESCTRL = ("placing", "masks", "reading", "pqos", "audit", "sweep")
 ELSEWHERE = ("planner", "start", "memory")
 IN_NOVA = ("scheduler",)
+WITH_SERVERS = ("placement",)
 GUEST_TIMEOUT = 1200.0
 EPILOG = f"""\
 benchmarks on a resctrl: {", ".join(ON_RESCTRL)}
 without one: {", ".join(ELSEWHERE)}
 where Nova is installed (only if named): {", ".join(IN_NOVA)}
+where tests/openstack runs (only if named): {", ".join(WITH_SERVERS)}
 
     python -m tests.benchmarks --guest cascade-lake     those on a resctrl, in a guest of the kernel lab (root),
                                                         beside pqos, with the instructions counted
@@ -48,7 +50,7 @@ def main() -> int:
     parser.add_argument("--goresctrl", metavar="PROGRAM", help="for sweep: see tests/benchmarks/bench_sweep.py")
     parser.add_argument("--count-instructions", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    unknown = set(chosen.names) - {*ON_RESCTRL, *ELSEWHERE, *IN_NOVA}
+    unknown = set(chosen.names) - {*ON_RESCTRL, *ELSEWHERE, *IN_NOVA, *WITH_SERVERS}
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
     effort = QUICK if chosen.quick else THOROUGH
@@ -57,7 +59,7 @@ def main() -> int:
     if chosen.resctrl:
         names = [name for name in ON_RESCTRL if name in (chosen.names or ON_RESCTRL)]
         _on_resctrl(chosen.resctrl, names, effort, count=chosen.count_instructions, goresctrl=chosen.goresctrl)
-    for name in (*ELSEWHERE, *IN_NOVA):
+    for name in (*ELSEWHERE, *IN_NOVA, *WITH_SERVERS):
         if name in chosen.names or (name in ELSEWHERE and not (chosen.names or chosen.resctrl)):
             _print(importlib.import_module(f"tests.benchmarks.bench_{name}").run())
     return 0

@@ -30,14 +30,14 @@ for server in json.loads(sys.argv[2]):
         id=1, flavorid="1", name="w", memory_mb=64, vcpus=1, root_gb=1, ephemeral_gb=0, swap=0, rxtx_factor=1.0,
         vcpu_weight=0, disabled=False, is_public=True, extra_specs=specs,
     )
-    mapping = objects.InstanceMapping(admin, instance_uuid=server["uuid"], cell_mapping=cell, queued_for_delete=False,
-                                      **common)
-    mapping.create()
+    objects.InstanceMapping(
+        admin, instance_uuid=server["uuid"], cell_mapping=cell, queued_for_delete=False, **common
+    ).create()
     with context.target_cell(admin, cell) as inside:
         instance = objects.Instance(
             inside, uuid=server["uuid"], display_name="server", hostname="server", host=server["host"],
-            node=server["host"], compute_id=1, flavor=flavor, old_flavor=None, new_flavor=None, instance_type_id=1, memory_mb=64,
-            vcpus=1, root_gb=1, ephemeral_gb=0, vm_state="active", power_state=1, image_ref="", **common,
+            node=server["host"], compute_id=1, flavor=flavor, old_flavor=None, new_flavor=None, instance_type_id=1,
+            memory_mb=64, vcpus=1, root_gb=1, ephemeral_gb=0, vm_state="active", power_state=1, image_ref="", **common,
         )
         instance.create()
 """
