@@ -19,6 +19,9 @@ COMMANDS = [
     "cache show",
     "capabilities",
     "doctor",
+    "flavor check",
+    "flavor set",
+    "flavor unset",
     "gnocchi-resources merge",
     "plan",
     "reset",
@@ -61,7 +64,7 @@ def test_the_version_is_the_packages(run: Run) -> None:
 def test_shell_completion_knows_the_commands(run: Run) -> None:
     ran = run("complete")
     assert ran.status == 0
-    assert "cmds='cache capabilities complete doctor gnocchi-resources help plan reset simulate top vm'" in ran.out
+    assert "cmds='cache capabilities complete doctor flavor gnocchi-resources help plan reset simulate top vm'" in ran.out
     assert "cmds_vm='list show'" in ran.out
 
 

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from vmqos.openstack import extra_specs, resources
+from vmqos.openstack.extra_specs import CacheRequest
 from vmqos.openstack.resources import LLC_CLASSES, LLC_WAYS
 
 TAKEN: list[tuple[dict[str, str], dict[str, int]]] = [
@@ -39,6 +40,21 @@ def test_a_promise_takes_what_is_exclusively_its_own(specs: dict[str, str], take
     request = extra_specs.parse_strict(specs)
     assert resources.requested(request) == taken
     assert resources.asked(resources.as_extra_specs(taken)) == taken
+
+
+@pytest.mark.parametrize(
+    ("specs", "traits"),
+    [
+        ({}, set()),
+        ({"hw:cache_ways": "1", "hw:cache_policy": "shared"}, {resources.L3_CAT}),
+        ({"hw:cache_code_ways": "1", "hw:cache_data_ways": "4"}, {resources.L3_CDP}),
+        ({"hw:cache_ways": "1", "hw:mem_bandwidth_percent": "20"}, {resources.L3_CAT, resources.MBA}),
+        ({"hw:mem_bandwidth_mbps": "900"}, {resources.MBA}),
+        ({"hw:l2_cache_ways": "2"}, set()),
+    ],
+)
+def test_a_promise_needs_a_host_that_can_do_it(specs: dict[str, str], traits: set[str]) -> None:
+    assert resources.required_traits(extra_specs.parse_strict(specs) or CacheRequest()) == traits
 
 
 @pytest.mark.parametrize(("specs", "asked"), ASKED)
