@@ -134,11 +134,16 @@ class FlavorLookup:
 
     def _run(self, api: Nova) -> None:
         while wanted := self._wait():
+            error = ""
             try:
                 self._ask(api, wanted)
-            except Exception as error:
-                expected = isinstance(error, CloudError | HypervisorError)
-                self._failed(_ALL, str(error) if expected else f"{type(error).__name__}: {error}", expected)
+            except (CloudError, HypervisorError) as expected:
+                error = str(expected)
+            except Exception as unexpected:
+                LOG.exception("asking Nova for flavors failed")
+                error = f"{type(unexpected).__name__}: {unexpected}"
+            if error:
+                self._failed(_ALL, error)
                 for uuid in wanted:
                     # So that their reason says why.
                     self._on_answer(uuid)
@@ -166,15 +171,17 @@ class FlavorLookup:
         for uuid, entry in wanted.items():
             if self._stop:
                 return
+            refusal: CloudError | None = None
             try:
                 answer = answers[uuid] if uuid in answers else api.extra_specs(uuid)
-            except ServerUnknown as error:
-                self._reached()
-                self._failed(uuid, str(error), True)
-            except Refused as error:
-                self._failed(uuid, str(error), True)
-            else:
+            except (ServerUnknown, Refused) as error:
+                refusal = error
+            if refusal is None:
                 self._answered(uuid, entry, answer)
+            else:
+                if isinstance(refusal, ServerUnknown):
+                    self._reached()
+                self._failed(uuid, str(refusal))
             self._on_answer(uuid)
 
     def _ask_at_once(self, api: Nova) -> dict[str, dict[str, str]]:
@@ -200,9 +207,9 @@ class FlavorLookup:
             if self._entries.get(uuid) == entry:
                 self._entries[uuid] = _Entry(entry.process, extra_specs)
 
-    def _failed(self, key: str, error: str, expected: bool) -> None:
+    def _failed(self, key: str, error: str) -> None:
         with self._condition:
             last = self._backoff.get(key)
             self._backoff.fail(key, error)
         if last is None or last.error != error:
-            LOG.warning("a flavor is not known: %s", error, exc_info=not expected)
+            LOG.warning("a flavor is not known: %s", error)

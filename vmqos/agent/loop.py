@@ -82,6 +82,7 @@ class Agent:
         self.pass_times = PassTimes()
         self.backoff = Backoff(conf.agent.retry_delay_min, conf.agent.retry_delay_max)
         self.filesystem = Filesystem(conf.resctrl.path)
+        self._configured_hostname: str | None = conf.placement.hypervisor_hostname
         self.flavors = FlavorLookup.of(conf, self._hostname, self._on_change)
         self.reconciler = Reconciler(self.filesystem, self.backoff, self.flavors)
         self.placement = PlacementSync.of(conf, self._hostname)
@@ -240,7 +241,7 @@ class Agent:
         return error
 
     def _hostname(self) -> str:
-        return str(self.conf.placement.hypervisor_hostname or self.connection.hostname())
+        return self._configured_hostname or self.connection.hostname()
 
     def _on_change(self, uuid: str | None) -> None:
         if uuid is None:

@@ -235,18 +235,19 @@ class PlacementSync:
         return time.monotonic() >= self._check_at
 
     def _tell(self, target: Target, found: Capacity) -> None:
-        before = self.state
+        before, changed, error = self.state, False, ""
         try:
             changed = target.tell(found)
-        except Exception as error:
-            expected = isinstance(error, CloudError | HypervisorError | OSError)
-            text = str(error) if expected else f"{type(error).__name__}: {error}"
-            if text != before.error:
-                LOG.warning(
-                    "%s can't be told what this host can promise: %s", target.where, text, exc_info=not expected
-                )
-            self._backoff.fail(_KEY, text)
-            self.state = replace(before, where=target.where, error=text, failures=before.failures + 1)
+        except (CloudError, HypervisorError, OSError) as expected:
+            error = str(expected)
+        except Exception as unexpected:
+            LOG.exception("telling %s what this host can promise failed", target.where)
+            error = f"{type(unexpected).__name__}: {unexpected}"
+        if error:
+            if error != before.error:
+                LOG.warning("%s can't be told what this host can promise: %s", target.where, error)
+            self._backoff.fail(_KEY, error)
+            self.state = replace(before, where=target.where, error=error, failures=before.failures + 1)
             return
         if before.error:
             LOG.info("%s could be told again what this host can promise", target.where)

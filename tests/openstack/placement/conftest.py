@@ -66,7 +66,7 @@ def nova(workspace: Workspace, keystone: Keystone) -> Iterator[NovaApi]:
     """Nova's API, which knows servers that a test makes."""
     started = NovaApi(workspace, keystone)
     yield started
-    started.stop()
+    started.end()
     print(f"--- nova-api\n{started.said[-4000:]}")
 
 

@@ -18,6 +18,7 @@ import json
 import sys
 
 from nova import config, context, objects
+from nova.network.model import NetworkInfo
 
 config.parse_args(["nova-manage", "--config-file", sys.argv[1]])
 objects.register_all()
@@ -37,11 +38,25 @@ for server in json.loads(sys.argv[2]):
         instance = objects.Instance(
             inside, uuid=server["uuid"], display_name="server", hostname="server", host=server["host"],
             node=server["host"], compute_id=1, flavor=flavor, old_flavor=None, new_flavor=None, instance_type_id=1,
-            memory_mb=64, vcpus=1, root_gb=1, ephemeral_gb=0, vm_state="active", power_state=1, image_ref="", **common,
+            memory_mb=64, vcpus=1, root_gb=1, ephemeral_gb=0, vm_state="active", power_state=1, image_ref="",
+            info_cache=objects.InstanceInfoCache(instance_uuid=server["uuid"], network_info=NetworkInfo()), **common,
         )
         instance.create()
 """
 """Makes servers as conductor would."""
+
+
+NO_NETWORK = """\
+import sys
+import waitress
+
+def answer(environ, start):
+    start("200 OK", [("Content-Type", "application/json")])
+    return [b'{"ports": [], "security_groups": []}']
+
+waitress.serve(answer, listen=sys.argv[1])
+"""
+"""Stands for Neutron, which Nova asks for the security groups of each server that it shows: there are none."""
 
 
 class NovaApi:
@@ -56,6 +71,9 @@ class NovaApi:
         self._directory.mkdir()
         self._port = free_port()
         self.endpoint = f"http://127.0.0.1:{self._port}/v2.1"
+        network = free_port()
+        listen = f"127.0.0.1:{network}"
+        self._network = Server(workspace, workspace.path / "no-network", [script("python"), "-c", NO_NETWORK, listen])
         databases = {name: f"sqlite:///{self._directory}/{name}" for name in ("api", "cell0", "cell1")}
         shutil.copy(Path(sys.prefix, "etc", "nova", "api-paste.ini"), self._directory)
         self._configuration = settings.write(
@@ -69,6 +87,7 @@ class NovaApi:
                 "oslo_concurrency": {"lock_path": self._directory},
                 "keystone_authtoken": keystone.credentials("nova"),
                 "placement": keystone.credentials("nova"),
+                "neutron": {**keystone.credentials("nova"), "endpoint_override": f"http://127.0.0.1:{network}"},
             },
         )
         for number, command in enumerate(
@@ -103,6 +122,11 @@ class NovaApi:
     def stop(self) -> None:
         """End it; its databases stay."""
         self._server.stop()
+
+    def end(self) -> None:
+        """End it for good."""
+        self.stop()
+        self._network.stop()
 
     def _run(self, name: str, *command: str | Path) -> None:
         Server(self._workspace, self._workspace.path / f"nova-{name}", command).run(120.0)
