@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# The DevStack plugin of vmqos. In local.conf, after Ceilometer's plugin if that is wanted:
+#
+#     enable_plugin vmqos URL [REF]
+#
+# Every node gets what its other services call for:
+#
+#     n-api                     the validators of the extra specs; nova-api finds them by itself
+#     n-sch                     CacheWaysFilter and CacheWaysWeigher
+#     n-cpu with libvirt        vmqos-agent, and resctrl: the kernel's, or vmqos-simulator
+#     ceilometer-acompute       the pollsters
+#     ceilometer-anotification  their metrics in Gnocchi
+#
+# devstack/settings has what local.conf may choose.
+
+# Save trace setting
+_XTRACE_VMQOS=$(set +o | grep xtrace)
+set +o xtrace
+
+VMQOS_BIN_DIR=$(get_python_exec_prefix)
+
+_VMQOS_FILTER=nova_plugin.scheduler.filters.CacheWaysFilter
+_VMQOS_ALL_FILTERS=nova.scheduler.filters.all_filters
+_VMQOS_WEIGHER=nova_plugin.scheduler.weights.CacheWaysWeigher
+_VMQOS_ALL_WEIGHERS=nova.scheduler.weights.all_weighers
+
+_VMQOS_MOUNT=sys-fs-resctrl.mount
+_VMQOS_MOUNT_NAME="Devstack resctrl"
+
+
+# Before anything is installed
+# ----------------------------
+
+# Die early where it could not work.
+function check_vmqos {
+    if [[ "$USE_VENV" == "True" ]]; then
+        die $LINENO "vmqos: with USE_VENV each service has a Python environment of its own, and the plugin installs" \
+            "into one for all. Leave USE_VENV False; GLOBAL_VENV may be True or False."
+    fi
+    if [[ "$USER_UNITS" == "True" ]] && is_service_enabled vmqos-agent; then
+        die $LINENO "vmqos: the agent needs root, which USER_UNITS=True can't give it."
+    fi
+    if [[ ",$DEVSTACK_PLUGINS," =~ ,vmqos,(.*,)?ceilometer, ]]; then
+        die $LINENO "vmqos: in local.conf, enable_plugin ceilometer has to stand before enable_plugin vmqos: both write" \
+            "into $CEILOMETER_CONF_DIR, and Ceilometer begins anew."
+    fi
+}
+
+
+# Installing
+# ----------
+
+# Into the Python environment that Nova and Ceilometer run in, which load parts of it. The extras "nova" and "ceilometer"
+# are left out: they would have pip judge the versions of these two, which come from git.
+function install_vmqos {
+    local extras=cli
+    if is_service_enabled vmqos-agent; then
+        extras=agent,simulator
+    fi
+    setup_develop "$VMQOS_DIR" "$extras"
+}
+
+
+# Configuring
+# -----------
+
+# Print a comma-separated list without an item.
+function _vmqos_without {
+    local item=$1
+    local list=",${2// /},"
+    list=${list//,$item,/,}
+    list=${list#,}
+    echo "${list%,}"
+}
+
+function _vmqos_enabled_filters {
+    _vmqos_without "${_VMQOS_FILTER##*.}" "$(iniget "$NOVA_CONF" filter_scheduler enabled_filters)"
+}
+
+function _vmqos_available_filters {
+    local lines
+    lines=$(iniget_multiline "$NOVA_CONF" filter_scheduler available_filters)
+    _vmqos_without "$_VMQOS_FILTER" "${lines// /,}"
+}
+
+function _vmqos_weight_classes {
+    _vmqos_without "$_VMQOS_WEIGHER" "$(iniget "$NOVA_CONF" filter_scheduler weight_classes)"
+}
+
+# The filter comes last, where there are fewer hosts left to count on.
+function configure_vmqos_scheduler {
+    local enabled available weighers
+    enabled=$(_vmqos_enabled_filters)
+    available=$(_vmqos_available_filters)
+    available=${available:-$_VMQOS_ALL_FILTERS}
+    weighers=$(_vmqos_weight_classes)
+    iniset "$NOVA_CONF" filter_scheduler enabled_filters "${enabled:-$NOVA_FILTERS},${_VMQOS_FILTER##*.}"
+    # shellcheck disable=SC2086
+    iniset_multiline "$NOVA_CONF" filter_scheduler available_filters ${available//,/ } "$_VMQOS_FILTER"
+    iniset "$NOVA_CONF" filter_scheduler weight_classes "${weighers:-$_VMQOS_ALL_WEIGHERS},$_VMQOS_WEIGHER"
+}
+
+# What is left as Nova has it by default goes altogether.
+function unconfigure_vmqos_scheduler {
+    local enabled available weighers
+    enabled=$(_vmqos_enabled_filters)
+    available=$(_vmqos_available_filters)
+    weighers=$(_vmqos_weight_classes)
+    iniset "$NOVA_CONF" filter_scheduler enabled_filters "$enabled"
+    inidelete "$NOVA_CONF" filter_scheduler available_filters
+    if [[ "$available" != "$_VMQOS_ALL_FILTERS" ]]; then
+        # shellcheck disable=SC2086
+        iniset_multiline "$NOVA_CONF" filter_scheduler available_filters ${available//,/ }
+    fi
+    inidelete "$NOVA_CONF" filter_scheduler weight_classes
+    if [[ "$weighers" != "$_VMQOS_ALL_WEIGHERS" ]]; then
+        iniset "$NOVA_CONF" filter_scheduler weight_classes "$weighers"
+    fi
+}
+
+function configure_vmqos_agent {
+    sudo install -d -o "$STACK_USER" -m 755 "$VMQOS_CONF_DIR"
+    # Begun anew each time, and nobody else's to read: a password will stand in it.
+    install -m 600 /dev/null "$VMQOS_CONF"
+    iniset "$VMQOS_CONF" DEFAULT debug "$ENABLE_DEBUG_LOG_LEVEL"
+    setup_logging "$VMQOS_CONF"
+    iniset "$VMQOS_CONF" resctrl path "$VMQOS_RESCTRL_PATH"
+    iniset "$VMQOS_CONF" resctrl sysfs_cpu_path "$VMQOS_SYSFS_CPU_PATH"
+    iniset "$VMQOS_CONF" libvirt uri "$VMQOS_LIBVIRT_URI"
+    # So that "vmqos vm list" needs no sudo.
+    iniset "$VMQOS_CONF" api socket_group "$(id -gn)"
+    if is_service_enabled placement placement-client; then
+        configure_keystoneauth "$VMQOS_CONF" vmqos placement
+        iniset "$VMQOS_CONF" placement region_name "$REGION_NAME"
+        if is_service_enabled tls-proxy; then
+            iniset "$VMQOS_CONF" placement cafile "$SSL_BUNDLE_FILE"
+        fi
+    fi
+}
+
+function configure_vmqos_pollsters {
+    local polling=$CEILOMETER_CONF_DIR/polling.yaml
+    iniset "$CEILOMETER_CONF" vmqos resctrl_path "$VMQOS_RESCTRL_PATH"
+    # Where all meters are polled, as Ceilometer's plugin has it, a source for these would have them polled twice.
+    if ! grep -qE '^ *- *["'\'']?\*["'\'']?$|^ *- name: vmqos$' "$polling"; then
+        sed -n '/^ *- name: vmqos$/,$p' "$VMQOS_DIR/etc/ceilometer/polling.yaml" >>"$polling"
+    fi
+}
+
+# Without a copy of its own, Ceilometer takes the file that it is installed with.
+function configure_vmqos_gnocchi {
+    local resources=$CEILOMETER_CONF_DIR/gnocchi_resources.yaml
+    if [[ ! -e "$resources" ]]; then
+        cp "$CEILOMETER_DIR/ceilometer/publisher/data/gnocchi_resources.yaml" "$resources"
+    fi
+    "$VMQOS_BIN_DIR/vmqos" gnocchi-resources merge "$resources" --write
+}
+
+function configure_vmqos {
+    if is_service_enabled keystone; then
+        create_service_user vmqos
+    fi
+    if is_service_enabled n-sch; then
+        configure_vmqos_scheduler
+    fi
+    if is_service_enabled vmqos-agent; then
+        configure_vmqos_agent
+        if is_service_enabled ceilometer-acompute; then
+            configure_vmqos_pollsters
+        fi
+    fi
+    if is_service_enabled ceilometer-anotification && [[ "$CEILOMETER_BACKENDS" =~ gnocchi ]]; then
+        configure_vmqos_gnocchi
+    fi
+}
+
+
+# Starting and stopping
+# ---------------------
+
+# resctrl has to be there before ceilometer-polling starts, which looks for it only then.
+function start_vmqos_resctrl {
+    if [[ "$VMQOS_SIMULATE" == "True" ]]; then
+        run_process vmqos-simulator "$VMQOS_BIN_DIR/vmqos simulate $VMQOS_RESCTRL_PATH \
+--profile $VMQOS_SIMULATOR_PROFILE --sysfs $VMQOS_SYSFS_CPU_PATH" "" root
+        if is_service_enabled vmqos-simulator; then
+            test_with_retry "mountpoint -q $VMQOS_RESCTRL_PATH" "vmqos-simulator did not start" 30
+        fi
+    elif ! mountpoint -q "$VMQOS_RESCTRL_PATH"; then
+        sudo install -m 644 "$VMQOS_DIR/etc/systemd/$_VMQOS_MOUNT" "$SYSTEMD_DIR/$_VMQOS_MOUNT"
+        # Tells it from one that was there before.
+        iniset -sudo "$SYSTEMD_DIR/$_VMQOS_MOUNT" Unit Description "$_VMQOS_MOUNT_NAME"
+        $SYSTEMCTL daemon-reload
+        $SYSTEMCTL enable "$_VMQOS_MOUNT"
+        $SYSTEMCTL start "$_VMQOS_MOUNT"
+    fi
+}
+
+function start_vmqos_agent {
+    run_process vmqos-agent "$VMQOS_BIN_DIR/vmqos-agent --config-file $VMQOS_CONF" "" root
+    test_with_retry "$VMQOS_BIN_DIR/vmqos --config-file $VMQOS_CONF vm list" "vmqos-agent did not start" 60
+}
+
+# Print the groups of the kernel's resctrl; when vmqos has taken its own back, they are others'.
+function _vmqos_groups {
+    sudo find /sys/fs/resctrl /sys/fs/resctrl/mon_groups -mindepth 1 -maxdepth 1 -type d \
+        ! -name info ! -name mon_data ! -name mon_groups
+}
+
+# Unmounting removes every group, whoever made it.
+function stop_vmqos_resctrl {
+    local groups
+    stop_process vmqos-simulator
+    if grep -qs "^Description *= *$_VMQOS_MOUNT_NAME\$" "$SYSTEMD_DIR/$_VMQOS_MOUNT"; then
+        groups=$(_vmqos_groups)
+        if [[ -n "$groups" ]]; then
+            warn $LINENO "/sys/fs/resctrl stays mounted, for others than vmqos have groups there: $groups"
+            return
+        fi
+        $SYSTEMCTL stop "$_VMQOS_MOUNT"
+        $SYSTEMCTL disable "$_VMQOS_MOUNT"
+        sudo rm -f "$SYSTEMD_DIR/$_VMQOS_MOUNT"
+        $SYSTEMCTL daemon-reload
+    fi
+}
+
+# The agent first: it would make its groups again.
+function stop_vmqos {
+    stop_process vmqos-agent
+    if [[ -e "$VMQOS_CONF" ]] && mountpoint -q "$(iniget "$VMQOS_CONF" resctrl path)"; then
+        sudo "$VMQOS_BIN_DIR/vmqos" --config-file "$VMQOS_CONF" reset --yes
+    fi
+    stop_vmqos_resctrl
+}
+
+
+# Cleaning
+# --------
+
+# clean.sh has called unstack.sh before, which stopped everything, and Ceilometer's plugin has removed its directory. The
+# user vmqos and the host's provider in Placement are in databases that go too.
+function cleanup_vmqos {
+    sudo rm -f "$VMQOS_CONF" "$SYSTEMD_DIR/devstack@vmqos-agent.service" "$SYSTEMD_DIR/devstack@vmqos-simulator.service"
+    sudo rm -rf "$VMQOS_SIMULATOR_DIR/cpu"
+    local directory
+    for directory in "$VMQOS_CONF_DIR" "$VMQOS_SIMULATOR_DIR" /run/vmqos; do
+        if [[ -d "$directory" ]]; then
+            sudo rmdir --ignore-fail-on-non-empty "$directory"
+        fi
+    done
+    $SYSTEMCTL daemon-reload
+    if [[ -e "$NOVA_CONF" ]]; then
+        unconfigure_vmqos_scheduler
+    fi
+    # Nova would go on loading the validators. The global environment is removed as a whole.
+    if [[ "$GLOBAL_VENV" != "True" ]]; then
+        pip_uninstall vmqos
+    fi
+}
+
+
+# Dispatch
+# --------
+
+if [[ "$1" == "stack" && "$2" == "pre-install" ]]; then
+    check_vmqos
+
+elif [[ "$1" == "stack" && "$2" == "install" ]]; then
+    echo_summary "Installing vmqos"
+    install_vmqos
+
+elif [[ "$1" == "stack" && "$2" == "post-config" ]]; then
+    echo_summary "Configuring vmqos"
+    configure_vmqos
+    if is_service_enabled vmqos-agent; then
+        start_vmqos_resctrl
+    fi
+
+elif [[ "$1" == "stack" && "$2" == "extra" ]]; then
+    if is_service_enabled vmqos-agent; then
+        echo_summary "Starting vmqos-agent"
+        start_vmqos_agent
+    fi
+
+elif [[ "$1" == "stack" && "$2" == "test-config" ]]; then
+    # Tempest has no test that would have to know of vmqos.
+    :
+
+elif [[ "$1" == "unstack" ]]; then
+    stop_vmqos
+
+elif [[ "$1" == "clean" ]]; then
+    cleanup_vmqos
+fi
+
+# Restore xtrace
+$_XTRACE_VMQOS
+
+# Tell emacs to use shell-script-mode
+## Local variables:
+## mode: shell-script
+## End:
