@@ -110,7 +110,8 @@ def test_a_flavor_that_asks_placement_passes_where_a_candidate_has_its_ways(
 
 def test_candidates_without_the_ways_are_dropped(cloud: Cloud, placement: Placement, passes: Any) -> None:
     host = cloud.host(placement.compute_node(4))
-    without = placement.candidates({})[host.uuid]
+    too_little: tuple[dict[str, int], ...] = ({}, {"CUSTOM_LLC_WAYS": 2}, {"CUSTOM_LLC_CLASSES": 1})
+    without = [placement.candidates(asked)[host.uuid][0] for asked in too_little]
     (with_ways,) = placement.candidates({"CUSTOM_LLC_WAYS": 2, "CUSTOM_LLC_CLASSES": 1})[host.uuid]
     host.allocation_candidates = [*without, with_ways]
     assert passes([host], request(ASKING)) == [host]
