@@ -43,8 +43,8 @@ function check_vmqos {
         die $LINENO "vmqos: the agent needs root, which USER_UNITS=True can't give it."
     fi
     if [[ ",$DEVSTACK_PLUGINS," =~ ,vmqos,(.*,)?ceilometer, ]]; then
-        die $LINENO "vmqos: in local.conf, enable_plugin ceilometer has to stand before enable_plugin vmqos: both write" \
-            "into $CEILOMETER_CONF_DIR, and Ceilometer begins anew."
+        die $LINENO "vmqos: in local.conf, enable_plugin ceilometer has to stand before enable_plugin vmqos: both" \
+            "write into $CEILOMETER_CONF_DIR, and Ceilometer begins anew."
     fi
 }
 
@@ -102,22 +102,24 @@ function configure_vmqos_scheduler {
     iniset "$NOVA_CONF" filter_scheduler weight_classes "${weighers:-$_VMQOS_ALL_WEIGHERS},$_VMQOS_WEIGHER"
 }
 
-# What is left as Nova has it by default goes altogether.
+# Set an option to what is left of it, or remove it if that is nothing or what Nova has by default.
+function _vmqos_leave {
+    local option=$1
+    local default=$2
+    shift 2
+    inidelete "$NOVA_CONF" filter_scheduler "$option"
+    if [[ -n "$*" && "$*" != "$default" ]]; then
+        iniset_multiline "$NOVA_CONF" filter_scheduler "$option" "$@"
+    fi
+}
+
 function unconfigure_vmqos_scheduler {
-    local enabled available weighers
-    enabled=$(_vmqos_enabled_filters)
+    local available
     available=$(_vmqos_available_filters)
-    weighers=$(_vmqos_weight_classes)
-    iniset "$NOVA_CONF" filter_scheduler enabled_filters "$enabled"
-    inidelete "$NOVA_CONF" filter_scheduler available_filters
-    if [[ "$available" != "$_VMQOS_ALL_FILTERS" ]]; then
-        # shellcheck disable=SC2086
-        iniset_multiline "$NOVA_CONF" filter_scheduler available_filters ${available//,/ }
-    fi
-    inidelete "$NOVA_CONF" filter_scheduler weight_classes
-    if [[ "$weighers" != "$_VMQOS_ALL_WEIGHERS" ]]; then
-        iniset "$NOVA_CONF" filter_scheduler weight_classes "$weighers"
-    fi
+    _vmqos_leave enabled_filters "" "$(_vmqos_enabled_filters)"
+    # shellcheck disable=SC2086
+    _vmqos_leave available_filters "$_VMQOS_ALL_FILTERS" ${available//,/ }
+    _vmqos_leave weight_classes "$_VMQOS_ALL_WEIGHERS" "$(_vmqos_weight_classes)"
 }
 
 function configure_vmqos_agent {
