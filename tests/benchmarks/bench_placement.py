@@ -35,6 +35,9 @@ SIZES = (100, 300, 1000)
 AT_ONCE = 4
 """How many of them talk to Placement at the same time."""
 
+LOOKS = 5
+"""How often an agent looks."""
+
 GROWTH = 1.2
 """How many times as much an agent may cost in the largest cloud as in the smallest; the rest is noise."""
 
@@ -73,6 +76,11 @@ class Agent:
         """What its thread does."""
         self.last = synchronize(Placement(self.service), self.wanted, self.last)
 
+    def look(self) -> None:
+        """What its thread does from time to time, a few times in a row: once is too short to be measured."""
+        for _ in range(LOOKS):
+            self.tell()
+
     def change(self) -> None:
         """A foreign group takes a way."""
         ways = replace(self.wanted.inventories[LLC_WAYS], total=8, max_unit=8)
@@ -87,7 +95,7 @@ class Agent:
 
 WHAT: tuple[tuple[str, Callable[[Agent], None]], ...] = (
     ("makes its provider", Agent.tell),
-    ("looks whether all is well", Agent.tell),
+    (f"looks {LOOKS} times whether all is well", Agent.look),
     ("tells of a change", Agent.change),
     ("is started anew", Agent.start_anew),
 )
