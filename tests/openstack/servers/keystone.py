@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 
-from tests.openstack.servers import settings, wsgi
-from tests.openstack.servers.process import Server, free_port, script
+from tests.openstack.servers import manage, settings, wsgi
+from tests.openstack.servers.process import free_port
 from tools.lab.workspace import Workspace
 
 PASSWORD = "secret"
@@ -40,14 +40,16 @@ class Keystone:
         (directory / "fernet-keys").mkdir(mode=0o700)
         (directory / "credential-keys").mkdir(mode=0o700)
         urls = [f"--bootstrap-{kind}-url={self.auth_url}" for kind in ("admin", "internal", "public")]
-        for name, *arguments in (
-            ("db_sync",),
-            ("fernet_setup", "--keystone-user", "root", "--keystone-group", "root"),
-            ("credential_setup", "--keystone-user", "root", "--keystone-group", "root"),
-            ("bootstrap", "--bootstrap-password", PASSWORD, "--bootstrap-region-id", REGION, *urls),
-        ):
-            command = [script("keystone-manage"), "--config-file", configuration, name, *arguments]
-            Server(workspace, workspace.path / f"keystone-{name}", command).run()
+        manage.run(
+            workspace,
+            "keystone-manage",
+            "keystone.cmd.manage",
+            configuration,
+            ["db_sync"],
+            ["fernet_setup", "--keystone-user", "root", "--keystone-group", "root"],
+            ["credential_setup", "--keystone-user", "root", "--keystone-group", "root"],
+            ["bootstrap", "--bootstrap-password", PASSWORD, "--bootstrap-region-id", REGION, *urls],
+        )
         where = {"OS_KEYSTONE_CONFIG_FILES": str(configuration)}
         self._server = wsgi.serve(workspace, directory, "keystone.wsgi.api", port, where)
         self._token = ""

@@ -15,7 +15,7 @@ from pathlib import Path
 from tools.lab import processes
 from tools.lab.workspace import CHECKOUT, Workspace
 
-START_TIMEOUT = 60.0
+START_TIMEOUT = 180.0
 _SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
 
@@ -41,7 +41,7 @@ class Server:
             self._process = subprocess.Popen(
                 [str(word) for word in command],
                 cwd=CHECKOUT,
-                env={**_clean(os.environ), **(environment or {})},
+                env={**clean(os.environ), **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -133,7 +133,7 @@ def answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _clean(environment: Mapping[str, str]) -> dict[str, str]:
+def clean(environment: Mapping[str, str]) -> dict[str, str]:
     """Without what a shell or a service may say to our servers; without proxies, for all is on loopback."""
     foreign = ("OS_", "GNOCCHI_", "RABBITMQ_", "ERL_", "NOTIFY_SOCKET", "LISTEN_")
     proxies = ("http_proxy", "https_proxy", "all_proxy")

@@ -58,10 +58,15 @@ class RabbitMq:
             },
         )
 
+    @property
+    def address(self) -> str:
+        """Where it will be, for ``transport_url``, whether it answers yet or not."""
+        return f"rabbit://guest:guest@127.0.0.1:{self._port}/"
+
     def url(self) -> str:
         """Where it is, for ``transport_url``; waits until it answers."""
         self._server.wait_until(lambda: answers(self._port), "RabbitMQ answering", 120.0)
-        return f"rabbit://guest:guest@127.0.0.1:{self._port}/"
+        return self.address
 
     def stop(self) -> None:
         """End both."""
