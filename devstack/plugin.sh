@@ -191,18 +191,21 @@ function start_vmqos_resctrl {
             test_with_retry "mountpoint -q $VMQOS_RESCTRL_PATH" "vmqos-simulator did not start" 30
         fi
     elif ! mountpoint -q "$VMQOS_RESCTRL_PATH"; then
-        sudo install -m 644 "$VMQOS_DIR/etc/systemd/$_VMQOS_MOUNT" "$SYSTEMD_DIR/$_VMQOS_MOUNT"
-        # Tells it from one that was there before.
-        iniset -sudo "$SYSTEMD_DIR/$_VMQOS_MOUNT" Unit Description "$_VMQOS_MOUNT_NAME"
-        $SYSTEMCTL daemon-reload
-        $SYSTEMCTL enable "$_VMQOS_MOUNT"
+        if [[ ! -e "$SYSTEMD_DIR/$_VMQOS_MOUNT" ]]; then
+            sudo install -m 644 "$VMQOS_DIR/etc/systemd/$_VMQOS_MOUNT" "$SYSTEMD_DIR/$_VMQOS_MOUNT"
+            # Tells it from one that was there before.
+            iniset -sudo "$SYSTEMD_DIR/$_VMQOS_MOUNT" Unit Description "$_VMQOS_MOUNT_NAME"
+            $SYSTEMCTL daemon-reload
+            $SYSTEMCTL enable "$_VMQOS_MOUNT"
+        fi
         $SYSTEMCTL start "$_VMQOS_MOUNT"
     fi
 }
 
 function start_vmqos_agent {
     run_process vmqos-agent "$VMQOS_BIN_DIR/vmqos-agent --config-file $VMQOS_CONF" "" root
-    test_with_retry "$VMQOS_BIN_DIR/vmqos --config-file $VMQOS_CONF vm list" "vmqos-agent did not start" 60
+    test_with_retry "$VMQOS_BIN_DIR/vmqos --config-file $VMQOS_CONF vm list >/dev/null 2>&1" \
+        "vmqos-agent did not start" 60
 }
 
 # Print the groups of the kernel's resctrl; when vmqos has taken its own back, they are others'.

@@ -171,7 +171,11 @@ def test_the_services_are_waited_for(root: Path) -> None:
         ),
         ("test_with_retry", f"mountpoint -q {root}/run/vmqos-sim/resctrl", "vmqos-simulator did not start"),
         ("run_process", "vmqos-agent", f"{binary}/vmqos-agent --config-file {stack.agent_conf}"),
-        ("test_with_retry", f"{binary}/vmqos --config-file {stack.agent_conf} vm list", "vmqos-agent did not start"),
+        (
+            "test_with_retry",
+            f"{binary}/vmqos --config-file {stack.agent_conf} vm list >/dev/null 2>&1",
+            "vmqos-agent did not start",
+        ),
     ]
 
 
@@ -306,12 +310,15 @@ def test_resctrl_that_was_mounted_before_stays_mounted(root: Path) -> None:
     assert (root / "mounts").read_text() == "/sys/fs/resctrl\n"
 
 
-def test_a_mount_unit_of_the_operators_own_stays(root: Path) -> None:
+@pytest.mark.parametrize(
+    ("mounted", "calls"), [("/sys/fs/resctrl\n", []), ("", ["systemctl start sys-fs-resctrl.mount"])]
+)
+def test_a_mount_unit_of_the_operators_own_is_used_and_stays(root: Path, mounted: str, calls: list[str]) -> None:
     stack = Stack(root, RDT="True")
     unit = stack.systemd / "sys-fs-resctrl.mount"
     unit.write_text("[Unit]\nDescription=My resctrl\n")
-    (root / "mounts").write_text("/sys/fs/resctrl\n")
-    stack.stack()
+    (root / "mounts").write_text(mounted)
+    assert names(stack.stack(), "systemctl") == calls
     stack.run("unstack")
     stack.run("clean")
     assert unit.read_text() == "[Unit]\nDescription=My resctrl\n"
