@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,7 +21,7 @@ from vmqos.conf import loader
 UNITS = ["devstack@vmqos-agent.service", "devstack@vmqos-simulator.service"]
 
 
-def read(file: Path, section: str, options: list[cfg.Opt]) -> cfg.ConfigOpts:
+def read(file: Path, section: str, options: list[cfg.Opt]) -> Any:
     """A file as the services read it."""
     conf = cfg.ConfigOpts()
     conf.register_opts(options, group=section)
@@ -28,7 +29,7 @@ def read(file: Path, section: str, options: list[cfg.Opt]) -> cfg.ConfigOpts:
     return conf[section]
 
 
-def scheduler(file: Path) -> cfg.ConfigOpts:
+def scheduler(file: Path) -> Any:
     """Nova's options of the scheduler that concern the plugin, with Nova's defaults."""
     return read(
         file,
@@ -70,7 +71,7 @@ def test_the_package_goes_into_the_global_environment_with_devstacks_constraints
 
 def test_the_agent_knows_every_option_that_is_written_for_it(stacked: Node) -> None:
     conf = loader.load([f"--config-file={stacked.agent_conf}"])
-    assert [warning for warning in loader.unknown_options(conf) if "[DEFAULT]" not in warning] == []
+    assert list(loader.unknown_options(conf)) == []
     assert conf.resctrl.path == str(stacked.resctrl)
 
 
