@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.functional.conftest import MakeVm, WaitFor
 from tools.lab import processes, workspace
 from tools.lab.private_libvirt import PrivateLibvirt
-from tools.lab.workspace import CHECKOUT
+from tools.lab.workspace import CHECKOUT, Workspace
 
 OWNER = """
 import sys, time
@@ -54,6 +54,14 @@ def test_the_host_sees_nothing_of_the_private_libvirtd(libvirt_host: PrivateLibv
     assert not Path("/run/libvirt/qemu", f"{vm.name}.pid").exists()
     namespace = {kind: os.readlink(f"/proc/{vm.pid}/ns/{kind}") for kind in ("mnt", "net", "cgroup")}
     assert all(os.readlink(f"/proc/self/ns/{kind}") != theirs for kind, theirs in namespace.items())
+
+
+def test_a_private_libvirtd_can_be_called_otherwise_than_the_host() -> None:
+    with Workspace() as opened:
+        daemon = PrivateLibvirt(opened, hostname="compute-2")
+        daemon.start()
+        assert daemon.connection().getHostname() == "compute-2" != os.uname().nodename
+        daemon.stop()
 
 
 def test_an_owner_that_is_killed_leaves_nothing(wait_for: WaitFor) -> None:

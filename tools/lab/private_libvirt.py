@@ -58,13 +58,14 @@ class PrivateLibvirt:
     """A private libvirt daemon with the QEMU driver.
 
     :param workspace: owns the daemon, its VMs and its files.
+    :param hostname: what libvirt calls the host; as the host is called, if empty.
     :raises FileNotFoundError: if neither libvirtd nor virtqemud is installed.
     :ivar uri: for ``libvirt.open`` and ``[libvirt] uri``.
     :ivar run_dir: where the VMs' PID files are, for ``[libvirt] run_dir``.
     :ivar pid: of the daemon; ``None`` while it is stopped.
     """
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, hostname: str = "") -> None:
         # libvirt-python prints every error to stderr unless told otherwise.
         libvirt.registerErrorHandler(lambda *_: None, None)
         self._workspace = workspace
@@ -79,6 +80,8 @@ class PrivateLibvirt:
             DAEMON_CONF if name == "libvirtd" else DAEMON_CONF.replace(TCP_CONF, "")
         )
         (workspace.path / "etc" / "qemu.conf").write_text(QEMU_CONF)
+        if hostname:
+            (workspace.path / "hostname").write_text(hostname)
         _write_accounts(workspace.path)
         if CACHE.is_dir():
             shutil.copytree(CACHE, workspace.path / "cache" / "qemu" / "capabilities")

@@ -8,7 +8,8 @@
 #
 # STATE/{etc,run,lib,log,cache,dbus} are laid over libvirt's and D-Bus's directories in a mount namespace; the cgroup
 # namespace begins at the cgroup named like STATE's last part; the network namespace is empty. D-Bus is hidden because
-# libvirt would ask the host's systemd-machined for a cgroup there. STATE/ready says that the place is made.
+# libvirt would ask the host's systemd-machined for a cgroup there. STATE/hostname, if it is there, says what the place
+# is called. STATE/ready says that it is made.
 set -eu
 
 directories='
@@ -100,9 +101,10 @@ case $verb in
 hold)
     enter_new_cgroups
     # slave: what the host mounts and unmounts, such as resctrl, libvirt sees come and go (where / is shared).
-    exec unshare --mount --net --cgroup --propagation slave -- "$0" hold-inside "$state"
+    exec unshare --mount --net --cgroup --uts --propagation slave -- "$0" hold-inside "$state"
     ;;
 hold-inside)
+    [ ! -e "$state/hostname" ] || cat "$state/hostname" >/proc/sys/kernel/hostname
     drop_simulators
     lay_directories
     lay_cgroups
@@ -120,6 +122,6 @@ run)
         fi
     done
     # --root: entering a mount namespace leaves a chroot.
-    exec nsenter --target "$holder" --mount --net --cgroup --root -- "$@"
+    exec nsenter --target "$holder" --mount --net --cgroup --uts --root -- "$@"
     ;;
 esac
