@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cloud of one node: Keystone, Placement, Glance, Neutron and Nova, and below them libvirt, resctrl and the agent."""
+"""A cloud: Keystone, Placement, Glance, Neutron and Nova, and compute nodes with libvirt, resctrl and the agent."""
 
 from __future__ import annotations
 
@@ -10,28 +10,25 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import openstack
 
+from tests.openstack.cloud.node import Node
 from tests.openstack.servers.glance import Glance
 from tests.openstack.servers.keystone import PASSWORD, Keystone
 from tests.openstack.servers.mariadb import MariaDb
 from tests.openstack.servers.neutron import Neutron
 from tests.openstack.servers.nova_services import NovaServices
 from tests.openstack.servers.placement import Placement
-from tests.openstack.servers.process import clean, script
+from tests.openstack.servers.process import child_environment, script
 from tests.openstack.servers.rabbitmq import RabbitMq
 from tools.lab import processes
-from tools.lab.agent import Agent
-from tools.lab.private_libvirt import PrivateLibvirt
-from tools.lab.simulator import Simulator
 from tools.lab.workspace import Workspace
 from vmqos.openstack.resources import LLC_WAYS, provider_name
 
-HOST = "compute-1"
 MICROVERSION = "2.96"
 IMAGE = "nothing"
 """An image of zeros: the firmware finds nothing to boot, and idles."""
@@ -44,18 +41,19 @@ T = TypeVar("T")
 
 
 class Cloud:
-    """All of it, started by the constructor.
+    """All of it, with one compute node, started by the constructor.
 
     :param say: takes a line about the progress.
-    :ivar hostname: the compute node's hypervisor hostname.
+    :ivar nodes: the compute nodes.
+    :ivar api: the cloud, as openstacksdk has it.
     :ivar bus: the message broker, where Ceilometer's samples can go too.
     """
 
     def __init__(self, workspace: Workspace, say: Say) -> None:
         self._say, self._begun = say, time.monotonic()
         self.workspace = workspace
-        self.simulator = Simulator(workspace)
-        self.libvirt = PrivateLibvirt(workspace)
+        self.nodes: list[Node] = []
+        node = Node("compute-1", workspace)
         self._database = MariaDb(workspace)
         self.bus = RabbitMq(workspace)
         with _at_once(workspace) as submit:
@@ -63,42 +61,48 @@ class Cloud:
             keystone = submit(self._timed("Keystone", lambda: Keystone(workspace)))
             neutron = submit(self._timed("Neutron's tables", lambda: Neutron(workspace, self._url("neutron"))))
             glance = submit(self._timed("Glance's tables", lambda: Glance(workspace, self._url("glance"))))
-            host = submit(self._timed("resctrl, libvirtd", self._start_host))
+            host = submit(self._timed("resctrl and libvirtd", node.start))
             self.keystone = keystone.result()
             placement = submit(self._timed("Placement", self._make_placement))
             self.glance, self.neutron, self.nova = glance.result(), neutron.result(), nova.result()
-            started = [
-                submit(self._timed("Neutron", lambda: self.neutron.start(self.keystone, self.bus.url()))),
-                submit(self._timed("Glance", lambda: self.glance.start(self.keystone))),
-                submit(self._timed("Nova's API", lambda: self.nova.start(self.keystone))),
-            ]
+            network = submit(self._timed("Neutron", lambda: self.neutron.start(self.keystone, self.bus.url())))
+            images = submit(self._timed("Glance", self._start_glance))
+            api = submit(self._timed("Nova's API", lambda: self.nova.start(self.keystone)))
+            for started in (host, api):
+                started.result()
+            self.nova.start_compute(node.name, node.libvirt)
             self.placement = placement.result()
-            for service in (host, *started):
-                service.result()
-        self.nova.start_compute(HOST, self.libvirt)
-        self.hostname: str = self.libvirt.connection().getHostname()
-        self.agent = Agent(
-            workspace,
-            resctrl=self.simulator.root,
-            sysfs=self.simulator.sysfs,
-            uri=self.libvirt.uri,
-            run_dir=self.libvirt.run_dir,
-            options={
-                "agent": {"audit_interval": 0.5, "retry_delay_min": 0.1, "retry_delay_max": 2.0},
-                "http": {"port": 0},
-                "placement": self.keystone.credentials("vmqos"),
-            },
-        )
-        self.agent.start()
-        self.api = self._connect()
-        self._make_image()
-        self._wait_for_the_compute_node()
+            node.start_agent(self.keystone.credentials("vmqos"))
+            for started in (network, images):
+                started.result()
+        self._wait_until_known(node)
         self._progress("a cloud with one compute node")
 
-    def provider(self, name: str) -> dict[str, Any] | None:
-        """A resource provider, as Placement has it."""
-        found = self.placement.ask("GET", f"/resource_providers?name={name}")["resource_providers"]
+    def add(self, node: Node) -> None:
+        """Take a node in, whose libvirtd runs."""
+        self.nova.start_compute(node.name, node.libvirt)
+        node.start_agent(self.keystone.credentials("vmqos"))
+        self._wait_until_known(node)
+
+    def remove(self, node: Node) -> None:
+        """Let a node go that has no servers, as ``openstack compute service delete`` does."""
+        node.agent.kill()
+        self.nova.stop_compute(node.name)
+        for service in self.api.compute.services(host=node.name):
+            self.api.compute.delete_service(service)
+        self.nodes.remove(node)
+        node.stop()
+
+    def cache(self, hostname: str) -> dict[str, Any] | None:
+        """A compute node's provider of cache, as Placement has it."""
+        found = self.placement.ask("GET", f"/resource_providers?name={provider_name(hostname)}")["resource_providers"]
         return next(iter(found), None)
+
+    def of_cache(self, node: Node, what: str) -> Any:
+        """The inventories, usages or allocations of a node's provider of cache."""
+        child = self.cache(node.hostname)
+        assert child is not None, f"there is no {provider_name(node.hostname)}"
+        return self.placement.ask("GET", f"/resource_providers/{child['uuid']}/{what}")[what]
 
     def client(self, *arguments: str, fails: bool = False) -> str:
         """What the ``openstack`` command prints; or says as an error, where it has to fail.
@@ -109,7 +113,7 @@ class Cloud:
 
     def run(self, *command: str | Path, fails: bool = False) -> str:
         """The same for any command that finds the cloud in the environment."""
-        environment = {**clean(os.environ), **self._environment}
+        environment = child_environment(self._environment)
         done = subprocess.run([str(word) for word in command], env=environment, text=True, capture_output=True)
         assert bool(done.returncode) is fails, f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
         return done.stderr if fails else done.stdout
@@ -119,7 +123,7 @@ class Cloud:
 
         :raises TimeoutError: saying what did not happen.
         """
-        processes.wait_until(lambda: bool(condition()), what, timeout, 0.2)
+        processes.wait_until(lambda: bool(condition()), what, timeout, 0.5)
 
     def wait_for_status(self, server: Any, status: str) -> Any:
         """Wait until nothing is under way for a server and it has that status; the result is what Nova says of it then.
@@ -143,15 +147,11 @@ class Cloud:
 
     def stop(self) -> None:
         """End everything; the instances, too."""
-        self.agent.kill()
         self.nova.stop()
         for server in (self.neutron, self.glance, self.placement, self.keystone, self.bus, self._database):
             server.stop()
-        for domain in self.libvirt.connection().listAllDomains():
-            if domain.isActive():
-                domain.destroy()
-        self.libvirt.stop()
-        self.simulator.stop()
+        for node in self.nodes:
+            node.stop()
 
     @property
     def _environment(self) -> dict[str, str]:
@@ -175,10 +175,6 @@ class Cloud:
     def _make_placement(self) -> Placement:
         return Placement(self.workspace, self.keystone, self._url("placement"), threads=4)
 
-    def _start_host(self) -> None:
-        self.simulator.start()
-        self.libvirt.start()
-
     def _connect(self) -> Any:
         access = {name.removeprefix("OS_").lower(): value for name, value in self._environment.items()}
         microversion = access.pop("compute_api_version")
@@ -191,24 +187,29 @@ class Cloud:
             compute_default_microversion=microversion,
         )
 
-    def _make_image(self) -> None:
+    def _start_glance(self) -> None:
+        self.glance.start(self.keystone)
+        self.api = self._connect()
         with tempfile.NamedTemporaryFile() as file:
             file.truncate(1 << 20)
             self.api.create_image(
                 IMAGE, filename=file.name, disk_format="raw", container_format="bare", visibility="public", wait=True
             )
 
-    def _wait_for_the_compute_node(self) -> None:
-        self.wait_for(lambda: list(self.api.compute.hypervisors()), "Nova knowing its compute node")
-        self.wait_for(self._has_room, "Placement knowing what the agent can promise")
+    def _wait_until_known(self, node: Node) -> None:
+        hostname = node.hostname
+        self.wait_for(
+            lambda: hostname in [found.name for found in self.api.compute.hypervisors()], f"Nova knowing {hostname}"
+        )
+        self.wait_for(lambda: self._has_ways(hostname), f"Placement knowing what {hostname} can promise")
+        self.nodes.append(node)
 
-    def _has_room(self) -> bool:
-        child = self.provider(provider_name(self.hostname))
-        return child is not None and LLC_WAYS in self.of_provider(child["uuid"], "inventories")
-
-    def of_provider(self, uuid: str, what: str) -> Any:
-        """A provider's inventories, usages or allocations."""
-        return self.placement.ask("GET", f"/resource_providers/{uuid}/{what}")[what]
+    def _has_ways(self, hostname: str) -> bool:
+        child = self.cache(hostname)
+        return (
+            child is not None
+            and LLC_WAYS in self.placement.ask("GET", f"/resource_providers/{child['uuid']}/inventories")["inventories"]
+        )
 
     def _timed(self, what: str, work: Callable[[], T]) -> Callable[[], T]:
         def timed() -> T:
@@ -245,5 +246,7 @@ def _at_once(workspace: Workspace) -> Iterator[Callable[[Callable[[], Any]], Fut
 
 def _end_processes(workspace: Workspace) -> None:
     for record in (workspace.path / "processes").iterdir():
-        if record.read_text().strip() == str(processes.start_time(int(record.name))):
-            os.kill(int(record.name), signal.SIGKILL)
+        # Some end by themselves meanwhile.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if record.read_text().strip() == str(processes.start_time(int(record.name))):
+                os.kill(int(record.name), signal.SIGKILL)

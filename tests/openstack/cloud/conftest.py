@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -43,8 +44,10 @@ def cloud(workspace: Workspace, request: pytest.FixtureRequest) -> Iterator[Clou
         pytest.fail(str(error), pytrace=False)
     capture = request.config.pluginmanager.getplugin("capturemanager")
 
+    turn = threading.Lock()
+
     def say(line: str) -> None:
-        with capture.global_and_fixture_disabled():
+        with turn, capture.global_and_fixture_disabled():
             print(f"\n{line}", end="", file=sys.stderr, flush=True)
 
     started = Cloud(workspace, say)
@@ -59,7 +62,7 @@ def cloud(workspace: Workspace, request: pytest.FixtureRequest) -> Iterator[Clou
 @pytest.fixture(autouse=True)
 def _logs(cloud: Cloud) -> Iterator[None]:
     """What the services said meanwhile; pytest shows it with a test that failed."""
-    logs = [*cloud.nova.logs, cloud.agent.log]
+    logs = [*cloud.nova.logs, *(node.agent.log for node in cloud.nodes)]
     before = {log: log.stat().st_size for log in logs}
     yield
     for log in logs:

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.timeout(900)
 def test_an_agent_that_comes_back_finds_what_came_and_went_meanwhile(cloud: Cloud, make_server: MakeServer) -> None:
     stays, goes, stops = (make_server("w2") for _ in range(3))
     agree(cloud)
-    cloud.agent.kill()
+    (node,) = cloud.nodes
+    node.agent.kill()
     try:
         cloud.api.compute.delete_server(goes)
         cloud.api.compute.stop_server(stops)
@@ -25,6 +26,6 @@ def test_an_agent_that_comes_back_finds_what_came_and_went_meanwhile(cloud: Clou
         told = "\n".join(disagreements(cloud, {}))
         assert comes.id in told and "resctrl" in told and "Placement" not in told
     finally:
-        cloud.agent.start()
+        node.agent.start()
     agree(cloud)
     assert {server.status for server in cloud.api.compute.servers() if server.id in (stays.id, comes.id)} == {"ACTIVE"}

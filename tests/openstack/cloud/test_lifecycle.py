@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.openstack.cloud.agreement import agree, tasks_of
+from tests.openstack.cloud.agreement import agree
 from tests.openstack.cloud.cloud import Cloud
 from tests.openstack.cloud.conftest import MakeServer
 
@@ -24,10 +24,11 @@ def test_a_promise_lives_as_long_as_the_server_runs_and_its_allocation_as_long_a
     compute.start_server(server)
     cloud.wait_for_status(server, "ACTIVE")
     agree(cloud)
-    before = tasks_of(cloud, server.id)
+    (node,) = cloud.nodes
+    before = node.tasks(server.id)
     compute.reboot_server(server, "HARD")
     cloud.wait_for_status(server, "ACTIVE")
-    cloud.wait_for(lambda: not before.keys() & tasks_of(cloud, server.id).keys(), "another process")
+    cloud.wait_for(lambda: not before.keys() & node.tasks(server.id).keys(), "another process")
     agree(cloud)
     for gone in (server, plain):
         compute.delete_server(gone)

@@ -11,30 +11,31 @@ from typing import Any
 import pytest
 
 from ceilometer_pollster.meters import METERS
-from tests.openstack.cloud.agreement import agree, promise_in_xml, tasks_of
+from tests.openstack.cloud.agreement import agree, promise_in_xml
 from tests.openstack.cloud.cloud import IMAGE, Cloud
+from tests.openstack.cloud.node import Node
 from tests.openstack.servers.ceilometer import Notification, Polling
 from tools.lab import outside_check
 from tools.lab.outside_check import Promise
-from vmqos.openstack.resources import provider_name
 
 pytestmark = pytest.mark.timeout(900)
 
-FLAVOR = "gold"
+FLAVOR, SERVER = "gold", "db-1"
 PROPERTIES = ("hw:cache_ways=2", "resources:CUSTOM_LLC_WAYS=2", "resources:CUSTOM_LLC_CLASSES=1")
 
 
 @pytest.fixture
 def samples(cloud: Cloud) -> Iterator[Path]:
     """Where Ceilometer's agents publish what they poll of the compute node, one sample a line."""
+    (node,) = cloud.nodes
     path = cloud.workspace.path / "samples.json"
     path.touch()
     bus = {"DEFAULT": {"transport_url": cloud.bus.url()}}
     notification = Notification(cloud.workspace, bus, [f"file://{path}?json"])
     polling = Polling(
         cloud.workspace,
-        resctrl=cloud.simulator.root,
-        libvirt_uri=cloud.libvirt.uri,
+        resctrl=node.simulator.root,
+        libvirt_uri=node.libvirt.uri,
         further={**bus, "polling": {"enable_notifications": True}},
     )
     yield path
@@ -44,19 +45,29 @@ def samples(cloud: Cloud) -> Iterator[Path]:
         print(f"--- {log[-4000:]}")
 
 
-def what_is_left(cloud: Cloud) -> dict[str, object]:
+@pytest.fixture
+def _named(cloud: Cloud) -> Iterator[None]:
+    """Removes what a test that fails leaves."""
+    yield
+    compute = cloud.api.compute
+    if server := compute.find_server(SERVER):
+        compute.delete_server(server)
+        cloud.wait_until_gone(server)
+    if flavor := compute.find_flavor(FLAVOR):
+        compute.delete_flavor(flavor)
+
+
+def what_is_left(cloud: Cloud, node: Node) -> dict[str, object]:
     """All that a server has on a host, and what Placement counts of it."""
-    root = cloud.simulator.root
-    child = cloud.provider(provider_name(cloud.hostname))
-    assert child is not None
-    cgroups = Path("/sys/fs/cgroup").glob(f"**/{cloud.workspace.path.name}/**/machine*qemu*")
+    root = node.simulator.root
+    cgroups = Path("/sys/fs/cgroup").glob(f"**/{node.workspace.path.name}/**/*qemu*")
     return {
         "groups": sorted(path.name for directory in (root, root / "mon_groups") for path in directory.glob("vmqos.*")),
         "default group": (root / "schemata").read_text(),
-        "domains": cloud.libvirt.connection().numOfDomains() + cloud.libvirt.connection().numOfDefinedDomains(),
+        "domains": sorted(node.domains()),
         "cgroups": sorted(cgroups),
         "instances": sorted(path.name for path in cloud.nova.instances.iterdir() if len(path.name) == 36),
-        "usages": cloud.of_provider(child["uuid"], "usages"),
+        "usages": cloud.of_cache(node, "usages"),
     }
 
 
@@ -67,30 +78,29 @@ def of_server(samples: Path, uuid: str) -> dict[str, dict[str, Any]]:
 
 
 def test_two_ways_in_a_flavor_are_the_server_s_own_are_counted_are_measured_and_are_given_back(
-    cloud: Cloud, samples: Path
+    cloud: Cloud, samples: Path, _named: None
 ) -> None:
-    before = what_is_left(cloud)
+    (node,) = cloud.nodes
+    before = what_is_left(cloud, node)
     cloud.client("flavor", "create", FLAVOR, "--ram", "64", "--vcpus", "2", "--disk", "0")
-    for each in PROPERTIES:
-        cloud.client("flavor", "set", FLAVOR, "--property", each)
+    cloud.client("flavor", "set", FLAVOR, *(word for each in PROPERTIES for word in ("--property", each)))
     made = cloud.client(
-        *("server", "create", "db-1", "--flavor", FLAVOR, "--image", IMAGE, "--nic", "none", "--wait", "-f", "json")
+        *("server", "create", SERVER, "--flavor", FLAVOR, "--image", IMAGE, "--nic", "none", "--wait", "-f", "json")
     )
     uuid = json.loads(made)["id"]
     agree(cloud)
 
-    domain = cloud.libvirt.connection().lookupByUUIDString(uuid)
-    assert promise_in_xml(domain.XMLDesc()) == 2
-    tasks = tasks_of(cloud, uuid)
+    assert promise_in_xml(node.domains()[uuid].XMLDesc()) == 2
+    tasks = node.tasks(uuid)
     assert {name.partition("/")[0] for name in tasks.values()} >= {"CPU 0", "CPU 1"}
-    root = cloud.simulator.root
+    root = node.simulator.root
     assert tasks.keys() <= {int(line) for line in (root / f"vmqos.{uuid}" / "tasks").read_text().split()}
-    promise = Promise(uuid, "db-1", 2, True, tasks)
-    findings = outside_check.check(root, [promise], outside_check.caches_with_cpus(cloud.simulator.sysfs))
+    promise = Promise(uuid, SERVER, 2, True, tasks)
+    findings = outside_check.check(root, [promise], outside_check.caches_with_cpus(node.simulator.sysfs))
     assert all(finding.good for finding in findings), findings
 
     allocated = cloud.placement.ask("GET", f"/allocations/{uuid}")["allocations"]
-    child = cloud.provider(provider_name(cloud.hostname))
+    child = cloud.cache(node.hostname)
     assert child is not None
     assert allocated[child["uuid"]]["resources"] == {"CUSTOM_LLC_WAYS": 2, "CUSTOM_LLC_CLASSES": 1}
 
@@ -104,4 +114,4 @@ def test_two_ways_in_a_flavor_are_the_server_s_own_are_counted_are_measured_and_
     cloud.client("server", "delete", "--wait", uuid)
     cloud.client("flavor", "delete", FLAVOR)
     agree(cloud)
-    assert what_is_left(cloud) == before
+    assert what_is_left(cloud, node) == before

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import httpx
@@ -53,6 +54,8 @@ class Keystone:
         where = {"OS_KEYSTONE_CONFIG_FILES": str(configuration)}
         self._server = wsgi.serve(workspace, directory, "keystone.wsgi.api", port, where)
         self._token = ""
+        # Services that start at the same time need the same project and role.
+        self._making = threading.Lock()
 
     def credentials(self, user: str = "admin", role: str = "service") -> dict[str, str]:
         """A section for a configuration: a user by its password.
@@ -60,7 +63,8 @@ class Keystone:
         :param role: what a user other than the administrator is in the project ``service``.
         """
         if user != "admin":
-            self._ensure_user(user, role)
+            with self._making:
+                self._ensure_user(user, role)
         return {
             "auth_type": "password",
             "auth_url": self.auth_url,

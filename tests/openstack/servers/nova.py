@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.openstack.servers import settings, wsgi
+from tests.openstack.servers import nova_tables, settings, wsgi
 from tests.openstack.servers.keystone import Keystone
 from tests.openstack.servers.process import Server, free_port, script
 from tools.lab.workspace import Workspace
@@ -90,15 +90,7 @@ class NovaApi:
                 "neutron": {**keystone.credentials("nova"), "endpoint_override": f"http://127.0.0.1:{network}"},
             },
         )
-        for number, command in enumerate(
-            (
-                ("api_db", "sync"),
-                ("cell_v2", "map_cell0", "--database_connection", databases["cell0"]),
-                ("cell_v2", "create_cell", "--name", "cell1", "--transport-url", "fake:///"),
-                ("db", "sync"),
-            )
-        ):
-            self._run(f"manage-{number}", script("nova-manage"), "--config-file", self._configuration, *command)
+        nova_tables.make(workspace, self._configuration, databases["cell0"])
         keystone.offer("nova", "compute", self.endpoint)
         self.start()
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.openstack.servers import manage, settings, wsgi
+from tests.openstack.servers import nova_tables, settings, wsgi
 from tests.openstack.servers.keystone import Keystone
 from tests.openstack.servers.process import Server, free_port, script
 from tests.openstack.servers.settings import Settings
@@ -63,16 +63,8 @@ class NovaServices:
             "database": {"connection": database("nova_cell1")},
         }
         self._servers: list[Server] = []
-        manage.run(
-            workspace,
-            "nova-manage",
-            "nova.cmd.manage",
-            settings.write(self._directory / "tables.conf", self._common, self._databases),
-            ["api_db", "sync"],
-            ["cell_v2", "map_cell0", "--database_connection", database("nova_cell0")],
-            ["cell_v2", "create_cell", "--name", "cell1"],
-            ["db", "sync"],
-        )
+        tables = settings.write(self._directory / "tables.conf", self._common, self._databases)
+        nova_tables.make(workspace, tables, database("nova_cell0"))
 
     def start(self, keystone: Keystone) -> None:
         """Start everything but nova-compute, and put it into the catalog."""
@@ -95,6 +87,12 @@ class NovaServices:
         self._servers.append(
             wsgi.serve(self._workspace, directory, "nova.wsgi.osapi_compute", self._port, where, threads=4)
         )
+
+    def stop_compute(self, host: str) -> None:
+        """End the nova-compute of that name."""
+        (server,) = (server for server in self._servers if server.directory.name == f"nova-compute-{host}")
+        self._servers.remove(server)
+        server.stop()
 
     def start_compute(self, host: str, libvirt: PrivateLibvirt) -> None:
         """Start nova-compute.

@@ -41,7 +41,7 @@ class Server:
             self._process = subprocess.Popen(
                 [str(word) for word in command],
                 cwd=CHECKOUT,
-                env={**clean(os.environ), **(environment or {})},
+                env=child_environment(environment or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -133,8 +133,9 @@ def answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def clean(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without what a shell or a service may say to our servers; without proxies, for all is on loopback."""
+def child_environment(further: Mapping[str, str]) -> dict[str, str]:
+    """Ours and more, without what a shell or a service may say to our servers, nor proxies: all is on loopback."""
     foreign = ("OS_", "GNOCCHI_", "RABBITMQ_", "ERL_", "NOTIFY_SOCKET", "LISTEN_")
     proxies = ("http_proxy", "https_proxy", "all_proxy")
-    return {k: v for k, v in environment.items() if not k.startswith(foreign) and k.lower() not in proxies}
+    ours = {k: v for k, v in os.environ.items() if not k.startswith(foreign) and k.lower() not in proxies}
+    return {**ours, **further}
