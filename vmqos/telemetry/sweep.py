@@ -114,7 +114,8 @@ class _Mounted:
         self._budget = descriptors.raise_limit() if keep_open else 0
         self._controls = Controls(fs, keep_open)
         self._readers: dict[str, GroupReader] = {}
-        self._domains: frozenset[str] | None = None
+        self._domains: frozenset[tuple[str, int]] | None = None
+        self._domains_id = ""
         self._shape = Shape(())
         self._capabilities = Capabilities()
         self._listing = Listing()
@@ -141,15 +142,13 @@ class _Mounted:
 
     def _look_at_machine(self) -> None:
         """Find out what is counted, again whenever caches come or go: their last CPU may be taken offline."""
-        try:
-            domains = frozenset(self.fs.listdir(monitoring.MON_DATA))
-        except exceptions.Vanished:
-            domains = frozenset()
+        domains = _domains(self.fs)
         if domains != self._domains:
             self._drop(set(self._readers))
             self._capabilities = info.read_capabilities(self.fs)
             self._shape = Shape(monitoring.read_counters(self.fs) if domains else (), self._nodes)
             self._domains = domains
+            self._domains_id = "-".join(f"{inode:x}" for _, inode in sorted(domains))
 
     def _aim(self, listing: Listing, held: Mapping[str, Held]) -> None:
         """Find out what each VM was promised, and forget those that are gone."""
@@ -199,7 +198,7 @@ class _Mounted:
             return known
         path = self.fs.path(directory)
         try:
-            generation = f"{self.identity}.{os.stat(path).st_ino:x}"
+            generation = f"{self.identity}.{os.stat(path).st_ino:x}.{self._domains_id}"
         except OSError:
             self._drop({key})
             return None
@@ -240,6 +239,23 @@ class _Mounted:
             rmids_used=len(names) + sum(map(len, names.values())),
             events=shape.events,
         )
+
+
+def _domains(fs: Filesystem) -> frozenset[tuple[str, int]]:
+    """What there is to count, by name and inode number; nothing where nothing is counted.
+
+    A cache that goes offline takes its counters' beginnings along: when it is back, in directories made anew, a group's
+    counter may show what others have moved before.
+    """
+    try:
+        names = fs.listdir(monitoring.MON_DATA)
+    except exceptions.Vanished:
+        return frozenset()
+    found = set()
+    for name in names:
+        with suppress(OSError):
+            found.add((name, os.stat(fs.path(monitoring.MON_DATA, name)).st_ino))
+    return frozenset(found)
 
 
 def _identity(root: str) -> str | None:
