@@ -61,7 +61,8 @@ def _instructions(side: Side, effort: Effort, undo: Action) -> float | None:
     """The least of some counts: a timer's interrupt now and then is counted with whatever it interrupts."""
     if side.counter is None:
         return None
-    acted, rested = [], []
+    acted: list[int] = []
+    rested: list[int] = []
     deadline = time.monotonic() + effort.counting
     while len(acted) < effort.rounds or time.monotonic() < deadline:
         acted.append(side.counter.between(side.act))
