@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.telemetry.test_sweep import as_nobody
+from tests.functional.telemetry.unprivileged import as_nobody
 from tests.kernel.telemetry.conftest import BUSY, IDLE, make_group
 from vmqos.resctrl import exceptions, groups
 from vmqos.resctrl.filesystem import Filesystem
