@@ -8,6 +8,7 @@ import importlib
 import shlex
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from tests.benchmarks import goresctrl, instructions
@@ -45,6 +46,7 @@ def main() -> int:
     )
     parser.add_argument("--kernel", metavar="KERNEL", default="newest", help="the guest's: 6.12, newest (the default)")
     parser.add_argument("--quick", action="store_true", help="too few rounds for figures: to see that it runs")
+    parser.add_argument("--rounds", type=int, metavar="N", help="how often each action is timed (default: 15)")
     parser.add_argument(
         "--rmids",
         type=int,
@@ -58,8 +60,11 @@ def main() -> int:
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
     effort = QUICK if chosen.quick else THOROUGH
+    if chosen.rounds:
+        effort = replace(effort, rounds=chosen.rounds, counting=0.0)
     if chosen.guest:
-        return _in_guest(chosen.guest, chosen.kernel, chosen.names, quick=chosen.quick, rmids=chosen.rmids)
+        further = [*(["--quick"] if chosen.quick else []), *(["--rounds", str(chosen.rounds)] if chosen.rounds else [])]
+        return _in_guest(chosen.guest, chosen.kernel, chosen.names, further, rmids=chosen.rmids)
     if chosen.resctrl:
         names = [name for name in ON_RESCTRL if name in (chosen.names or ON_RESCTRL)]
         _on_resctrl(chosen.resctrl, names, effort, count=chosen.count_instructions, goresctrl=chosen.goresctrl)
@@ -80,12 +85,12 @@ def _print(figures: object) -> None:
         print(figure, flush=True)
 
 
-def _in_guest(machine: str, kernel: str, names: list[str], *, quick: bool, rmids: int | None) -> int:
+def _in_guest(machine: str, kernel: str, names: list[str], further: list[str], *, rmids: int | None) -> int:
     from tests.kernel.lab import guest, machines
     from tests.kernel.lab.errors import LabError
     from tests.kernel.lab.job import Job
 
-    arguments = ["--count-instructions", *(["--quick"] if quick else [])]
+    arguments = ["--count-instructions", *further]
     files = {}
     if not names or "sweep" in names:
         program = goresctrl.build()
