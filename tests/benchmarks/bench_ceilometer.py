@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -73,14 +74,14 @@ def _cycles(root: Path, folder: Path, instances: list[Any]) -> dict[str, Any]:
 
         def __init__(self, meter: Any) -> None:
             super().__init__(conf)
-            self._meter = meter
+            self.meter = meter
 
         @property
         def default_discovery(self) -> str:
             return "local_instances"
 
         def get_samples(self, manager: Any, cache: Any, resources: Any) -> Iterator[Any]:
-            meter = self._meter
+            meter = self.meter
             for instance in resources if meter.name not in _PROMISED else ():
                 yield util.make_sample_from_instance(
                     conf, instance, name=meter.name, type=meter.kind, unit=meter.unit, volume=1, monotonic_time=0.0
@@ -103,10 +104,18 @@ def _cycles(root: Path, folder: Path, instances: list[Any]) -> dict[str, Any]:
     for name, made in sides.items():
         task = manager.PollingTask(Manager(0, conf, ["compute"]))
         for one in made:
-            task.add(SimpleNamespace(name=one.meter.name if name == OURS else one._meter.name, obj=one), source)
+            task.add(_Extension(one.meter.name, one), source)
         task.poll_and_notify()
         cycles[name] = task.poll_and_notify
     return cycles
+
+
+@dataclass(frozen=True, eq=False)
+class _Extension:
+    """A pollster as stevedore loads it."""
+
+    name: str
+    obj: Any
 
 
 _PROMISED = ("cpu_l3_cache.ways", "cpu_l3_cache.allocated")
@@ -120,6 +129,7 @@ def _configure(root: Path, folder: Path) -> Path:
         f"""\
 [DEFAULT]
 pollsters_definitions_dirs = {folder / "none"}
+log_file = {folder / "ceilometer.log"}
 [polling]
 cfg_file = {polling}
 batch_size = 1000
@@ -133,18 +143,21 @@ resctrl_path = {root}
 
 
 def _instance(name: str) -> Any:
-    """As Ceilometer's discovery by libvirt's metadata makes it."""
+    """As Ceilometer's discovery by libvirt's metadata makes it (``InstanceDiscovery.discover_libvirt_polling``)."""
+    from ceilometer.compute.discovery import NovaLikeServer
+
     flavor = {"id": "1", "name": "c2", "vcpus": 2, "ram": 2048, "disk": 20, "ephemeral": 0, "swap": 0}
-    instance = SimpleNamespace(
-        id=name,
-        name=f"vm-{name[-4:]}",
-        status="active",
-        tenant_id="6e33a463cfb740e48ced88dc1df76034",
-        user_id="5c7df48002cf4f0b9ff379fab04675e8",
-        hostId="compute-1",
-        flavor={**flavor, "extra_specs": {}},
-        image=None,
-        metadata={},
+    return NovaLikeServer(
+        **{
+            "id": name,
+            "name": f"vm-{name[-4:]}",
+            "status": "active",
+            "tenant_id": "6e33a463cfb740e48ced88dc1df76034",
+            "user_id": "5c7df48002cf4f0b9ff379fab04675e8",
+            "hostId": "compute-1",
+            "flavor": {**flavor, "extra_specs": {}},
+            "image": None,
+            "metadata": {},
+            "OS-EXT-SRV-ATTR:instance_name": f"instance-{name[-8:]}",
+        }
     )
-    setattr(instance, "OS-EXT-SRV-ATTR:instance_name", f"instance-{name[-8:]}")
-    return instance

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from vmqos.resctrl.monitoring import Missing, Reading, Value
 
@@ -31,9 +32,10 @@ def total(values: Iterable[Value]) -> Reading:
     return Reading.none(Missing.NO_COUNTER) if found is None else Reading(found)
 
 
-@dataclass(frozen=True, slots=True)
-class VmReading:
+class VmReading(NamedTuple):
     """One VM's counters.
+
+    A named tuple, because a sweep makes one for each VM: a frozen dataclass takes several times as long to make.
 
     :ivar uuid: the VM's UUID.
     :ivar group: the name of its control group; empty for the default group.
@@ -58,8 +60,8 @@ class VmReading:
     read_at: float
     caches: Mapping[int, Mapping[str, Reading]]
     totals: Mapping[str, Reading]
-    nodes: Mapping[int, Mapping[int, Mapping[str, Reading]]] = field(default_factory=dict)
-    packages: Mapping[int, Mapping[str, Reading]] = field(default_factory=dict)
+    nodes: Mapping[int, Mapping[int, Mapping[str, Reading]]] = MappingProxyType({})
+    packages: Mapping[int, Mapping[str, Reading]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

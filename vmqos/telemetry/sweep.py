@@ -95,7 +95,7 @@ class Sweeper:
 class _Target:
     """A VM to read, with all that stays the same from sweep to sweep."""
 
-    __slots__ = ("allocated", "place", "promised", "reader", "uuid")
+    __slots__ = ("allocated", "place", "promised", "uuid")
 
     def __init__(self, uuid: str, place: Place, promised: Mapping[int, int], allocated: int | None) -> None:
         self.uuid = uuid
@@ -136,7 +136,7 @@ class _Mounted:
             held = self._controls.read(listing.names.keys())
         if listing is not self._listing or held is not self._held:
             self._aim(listing, held)
-        vms = {target.uuid: self._read_vm(target) for target in self._targets}
+        vms = self._read_vms()
         host = self._read_host()
         return Snapshot(began, wall, vms, host, time.monotonic() - began)
 
@@ -162,30 +162,39 @@ class _Mounted:
             targets.append(_Target(uuid, place, *promises[key]))
         self._listing, self._held, self._targets = listing, held, targets
 
-    def _read_vm(self, target: _Target) -> VmReading:
-        place, shape = target.place, self._shape
-        read_at = time.monotonic()
-        generation, values = self._read(target.uuid, place.directory)
-        return VmReading(
-            target.uuid,
-            place.control,
-            place.policy,
-            target.promised,
-            target.allocated,
-            generation,
-            read_at,
-            Deferred(shape.caches, values),
-            Deferred(shape.totals, values),
-            Deferred(shape.nodes, values) if shape.has_nodes else _EMPTY,
-            Deferred(shape.packages, values) if shape.has_packages else _EMPTY,
-        )
+    def _read_vms(self) -> dict[str, VmReading]:
+        """One loop over all VMs, in which every step counts: each is taken a hundred times a sweep."""
+        shape, read, monotonic = self._shape, self._read, time.monotonic
+        caches, totals, nodes, packages = shape.caches, shape.totals, shape.nodes, shape.packages
+        has_nodes, has_packages = shape.has_nodes, shape.has_packages
+        found = {}
+        for target in self._targets:
+            uuid, place = target.uuid, target.place
+            read_at = monotonic()
+            generation, values = read(uuid, place.directory)
+            found[uuid] = VmReading(
+                uuid,
+                place.control,
+                place.policy,
+                target.promised,
+                target.allocated,
+                generation,
+                read_at,
+                Deferred(caches, values),
+                Deferred(totals, values),
+                Deferred(nodes, values) if has_nodes else _EMPTY,
+                Deferred(packages, values) if has_packages else _EMPTY,
+            )
+        return found
 
     def _read(self, key: str, directory: str) -> tuple[str, list[Value]]:
         """The generation and the values of one group; where it is another one than last time, of that one."""
         for _ in range(2):
-            reader = self._reader(key, directory)
-            if reader is None:
-                break
+            reader = self._readers.get(key)
+            if reader is None or not reader.kept or reader.directory != directory:
+                reader = self._reader(key, directory)
+                if reader is None:
+                    break
             values = reader.read()
             if not reader.vanished:
                 return reader.generation, values
@@ -193,9 +202,8 @@ class _Mounted:
         return "", self._shape.nowhere(Missing.VANISHED)
 
     def _reader(self, key: str, directory: str) -> GroupReader | None:
+        """The reader of a group that has none yet, or that was not read by kept descriptors there."""
         known = self._readers.get(key)
-        if known is not None and known.kept and known.directory == directory:
-            return known
         path = self.fs.path(directory)
         try:
             generation = f"{self.identity}.{os.stat(path).st_ino:x}.{self._domains_id}"
