@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from vmqos.resctrl import mount, topology
+from tests.functional.resctrl_client import mounted
+from vmqos.resctrl import topology
 from vmqos.resctrl.filesystem import Filesystem
 
 THRESHOLD = "info/L3_MON/max_threshold_occupancy"
@@ -17,20 +18,10 @@ COUNTER_UNIT = 65536
 """Bytes in which the lab's processors count (CPUID.0xF.1:EBX)."""
 
 
-@contextlib.contextmanager
-def mounted(*options: str) -> Iterator[Filesystem]:
-    """The kernel's resctrl, freshly mounted; unmounting it takes every group along."""
-    subprocess.run(["mount", "-t", "resctrl", "-o", ",".join(options), "resctrl", mount.DEFAULT_PATH], check=True)
-    try:
-        yield Filesystem(mount.DEFAULT_PATH)
-    finally:
-        subprocess.run(["umount", mount.DEFAULT_PATH], check=True)
-
-
 @pytest.fixture
 def fs() -> Iterator[Filesystem]:
     """resctrl, mounted so that it tells each group's CLOSID and RMID."""
-    with mounted("debug") as filesystem, limbo_that_ends(filesystem):
+    with mounted.kernels("debug") as filesystem, limbo_that_ends(filesystem):
         yield filesystem
 
 
