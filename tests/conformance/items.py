@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance import needs
 from tests.conformance.machines import KERNEL, PAIRS, SIMULATOR, Pair
-from tests.kernel.lab.remote import Pair as GuestPair
+from tests.kernel.lab.pair import Pair as GuestPair
 
 GUEST = "VMQOS_GUEST"
 """The environment variable that is set inside the lab's guest: ``machine:kernel``."""

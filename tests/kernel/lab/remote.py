@@ -9,12 +9,10 @@ files work as ever, and pytest-xdist needs no more than ``--dist loadgroup``.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +22,7 @@ from tests.kernel.lab import machines
 from tests.kernel.lab.errors import LabError
 from tests.kernel.lab.guest import Guest
 from tests.kernel.lab.job import Job
+from tests.kernel.lab.pair import Pair
 
 ITEMS = "guest-items.json"
 # Plugins are chosen, because finding and importing all that the guest's Debian has takes seconds under emulation.
@@ -39,31 +38,6 @@ BOOT_TIMEOUT = 300.0
 
 GRACE = 60.0
 """Seconds that a guest may take over a test's own time limit, which ends the test inside."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A machine and a kernel, by name."""
-
-    machine: str
-    kernel: str
-
-    def __str__(self) -> str:
-        return f"{self.machine}-{self.kernel}"
-
-    @property
-    def group(self) -> str:
-        """Items of one pair belong to one worker of pytest-xdist."""
-        return f"guest-{self}"
-
-
-def _inside() -> Pair | None:
-    machine, colon, kernel = os.environ.get("VMQOS_GUEST", "").partition(":")
-    return Pair(machine, kernel) if colon else None
-
-
-INSIDE = _inside()
-"""The guest that this process is in, or ``None``."""
 
 
 def pair_of(item: pytest.Item | None) -> Pair | None:
