@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kernel.agent.witness import Witness
+from tests.kernel.limits.conftest import COUNTER_UNIT
 
 ROOT = Path("/sys/fs/resctrl")
 PATIENCE = 10.0
@@ -28,11 +29,14 @@ class KernelResctrl:
     sysfs: Path | None = None
 
     def start(self) -> None:
-        """Mount it.
+        """Mount it, and let RMIDs come back where the kernel's own threshold would never let them.
 
         :raises subprocess.CalledProcessError: if the kernel refuses.
         """
         subprocess.run(["mount", "-t", "resctrl", "-o", "debug", "resctrl", str(self.root)], check=True)
+        threshold = self.root / "info/L3_MON/max_threshold_occupancy"
+        if int(threshold.read_text()) == 0:
+            threshold.write_text(str(COUNTER_UNIT))
         self.witness.watch(self.root)
 
     def stop(self) -> None:
