@@ -100,10 +100,18 @@ class Cache:
         """Hold the builder's lock, and begin without leftovers of builders that died.
 
         :param waiting: called once if somebody else holds it.
+        :raises LabError: where this user must not write.
         """
-        for directory in ("building", "parts", "current", "logs"):
-            (self.root / directory).mkdir(parents=True, exist_ok=True)
-        with (self.root / "lock").open("a") as lock:
+        try:
+            for directory in ("building", "parts", "current", "logs"):
+                (self.root / directory).mkdir(parents=True, exist_ok=True)
+            held = (self.root / "lock").open("a")
+        except PermissionError as error:
+            raise LabError(
+                f"{error.filename} belongs to somebody else: build as who did so before (root, with sudo -E), or have "
+                f"VMQOS_KERNEL_LAB name another directory"
+            ) from None
+        with held as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.kernel.lab import job as jobs
-from tests.kernel.lab import trace
+from tests.kernel.lab import needs, trace
 from tests.kernel.lab.build import ready
 from tests.kernel.lab.cache import Cache
 from tests.kernel.lab.errors import GuestDied
@@ -65,16 +65,6 @@ class Result:
         return self._text("stderr")
 
     @property
-    def serial(self) -> str:
-        """The console: the firmware's and the kernel's messages."""
-        return self._text("serial")
-
-    @property
-    def dmesg(self) -> str:
-        """The kernel's log at the end of the job."""
-        return self._text("out/dmesg")
-
-    @property
     def msr(self) -> list[trace.MsrWrite]:
         """All writes of registers of RDT, from the boot to the end."""
         return trace.read(self.path / "msr.jsonl")
@@ -108,7 +98,7 @@ class Guest:
         self.path = path
         self._job = job
         self._append = append
-        self._plugin = {**machine.plugin, **(plugin or {})}
+        self._plugin = {"sockets": machine.sockets, **machine.plugin, **(plugin or {})}
         self._cache = cache or Cache()
         self._process: subprocess.Popen[bytes] | None = None
         self._open_parts: list[int] = []
@@ -129,7 +119,9 @@ class Guest:
         """Boot.
 
         :raises NotBuilt: where the cache lacks a part.
+        :raises Lacking: where the machine lacks a program.
         """
+        needs.insist("to boot a guest", needs.for_guests())
         parts = ready(self._cache)
         self._open_parts = [part.open() for part in parts.values()]
         paths = {name: part.path for name, part in parts.items()}
@@ -239,7 +231,8 @@ def _command(guest: Guest, parts: Mapping[str, Path], append: str, plugin: Mappi
         *("-device", "virtio-serial-pci"),
     ]
     for name, path, how in disks:
-        command += ["-drive", f"if=none,id={name},file={path},format=raw,{how}"]
+        # Where the host's disk is full the guest is told so; QEMU's own way is to stop it without a word.
+        command += ["-drive", f"if=none,id={name},file={path},format=raw,{how},werror=report"]
         command += ["-device", f"virtio-blk-pci,drive={name},serial={name}"]
     for number, name in enumerate(PORTS, 1):
         file = guest.path / ("out.tar" if name == "out" else name)
