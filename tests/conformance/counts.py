@@ -6,21 +6,17 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conformance import table
-from tests.conformance.items import ONLY, case_and_target
+from tests.conformance.items import ONLY, case_and_place
 from tests.conformance.table import COUNTED, Place
 
-
-def section_of(nodeid: str) -> str:
-    """What a case's module is about, in words."""
-    module = nodeid.partition("::")[0]
-    return Path(module).stem.removeprefix("test_").replace("_", " ")
+NARROWING = ("keyword", "markexpr", "deselect", "lf", "stepwise", "ignore", "ignore_glob")
+"""The options of pytest that leave tests out."""
 
 
 class Counting:
@@ -36,17 +32,17 @@ class Counting:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count."""
-        place = case_and_target(report.nodeid)
+        place = case_and_place(report.nodeid)
         if place is not None and report.when == "call" and report.passed:
-            _, pair, target = place
-            self._passed[Place(section_of(report.nodeid), pair.machine, pair.kernel, target)] += 1
+            case, where = place
+            section = table.section_of(case.partition("::")[0])
+            self._passed[Place(section, where.pair.machine, where.pair.kernel, where.target)] += 1
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Keep the counts, and fail the run if the table is another one."""
         if exitstatus != pytest.ExitCode.OK or not self._passed or not _is_whole(self._config):
             return
-        COUNTED.parent.mkdir(parents=True, exist_ok=True)
-        COUNTED.write_text(json.dumps(_rows(self._passed), indent=1), encoding="ascii")
+        _keep(self._passed)
         if table.is_out_of_date(self._passed):
             self._complaint = f"{table.PAGE} is out of date: python -m tests.conformance.table writes it anew"
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -58,17 +54,21 @@ class Counting:
             terminalreporter.write_line(self._complaint)
 
 
-def _rows(passed: Counter[Place]) -> list[list[Any]]:
-    return [[*place, passed[place]] for place in sorted(passed)]
+def _keep(passed: Counter[Place]) -> None:
+    """Write the counts down. The run is root's; what it leaves in a user's tree must be the user's."""
+    rows = [[*place, passed[place]] for place in sorted(passed)]
+    owner = os.stat(table.CHECKOUT)
+    for folder in (COUNTED.parent.parent, COUNTED.parent):
+        if not folder.exists():
+            folder.mkdir()
+            os.chown(folder, owner.st_uid, owner.st_gid)
+    COUNTED.write_text(json.dumps(rows, indent=1), encoding="ascii")
+    os.chown(COUNTED, owner.st_uid, owner.st_gid)
 
 
 def _is_whole(config: pytest.Config) -> bool:
     """Whether nothing of the suite was left out."""
-    narrowing: Iterable[Any] = (
-        *(config.getoption(name, default=None) for name in ("keyword", "markexpr", "deselect", "lf", "ignore")),
-        *(config.getoption(name, default=None) for name in ("ignore_glob", "maxfail")),
-    )
-    if any(narrowing) or ONLY in os.environ:
+    if ONLY in os.environ or any(config.getoption(name, default=None) for name in NARROWING):
         return False
     here = Path(__file__).parent
     asked_for = [Path(config.invocation_params.dir, argument.partition("::")[0]).resolve() for argument in config.args]
