@@ -7,6 +7,7 @@
     <root>/building/NAME/            what is being made; whoever holds the lock may remove what he finds here
     <root>/parts/NAME-RECIPE-TIME/   complete: it came here by one rename; its readers hold a lock on it
     <root>/current/NAME-RECIPE       a symbolic link to the newest of them
+    <root>/bytecode/DIGEST/*.pyc     what guests compiled of one source: see bytecode.py
     <root>/logs/NAME                 what the programs of its last build said
 
 ``RECIPE`` is a digest of all that decides what comes out, except the versions of Debian's packages, which are in the
@@ -76,6 +77,11 @@ class Cache:
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = root or default_root()
+
+    @property
+    def bytecode(self) -> Path:
+        """The directory of what guests compiled; need not exist."""
+        return self.root / "bytecode"
 
     def find(self, name: str, recipe: str) -> Part | None:
         """The newest complete part, or ``None``."""
@@ -156,7 +162,10 @@ class Cache:
         return Part(path)
 
     def remove_unused(self) -> None:
-        """Remove parts that were replaced, and those unused for two weeks, unless somebody reads them."""
+        """Remove parts that were replaced, and what was unused for two weeks, unless somebody reads it."""
+        for path in self.bytecode.glob("*"):
+            if time.time() - path.stat().st_mtime > KEEP_UNUSED:
+                _remove(path)
         links = {link: link.resolve() for link in (self.root / "current").iterdir()}
         for path in (self.root / "parts").iterdir():
             names = [link for link, target in links.items() if target == path]

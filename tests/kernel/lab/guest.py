@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Booting a guest, and what it says while it runs.
 
-The guest has four virtual serial ports that QEMU writes to files (``stdout``, ``stderr``, ``events``, ``out.tar``), its
-console in ``serial``, and the plugin's log in ``msr.jsonl``: all in one directory, readable while it runs.
+The guest has virtual serial ports that QEMU writes to files (``stdout``, ``stderr``, ``events``, ``out.tar``,
+``bytecode.tar``), its console in ``serial``, and the plugin's log in ``msr.jsonl``: all in one directory, readable
+while it runs.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.kernel.lab import bytecode, needs, trace
 from tests.kernel.lab import job as jobs
-from tests.kernel.lab import needs, trace
 from tests.kernel.lab.build import ready
 from tests.kernel.lab.cache import Cache
 from tests.kernel.lab.errors import GuestDied
@@ -35,7 +36,8 @@ COMMAND_LINE = (
     # The kernel leaves some features off on CPUs with known errata, unless told otherwise.
     " rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,l2cat,l2cdp,mba"
 )
-PORTS = ("stdout", "stderr", "events", "out")
+ARCHIVES = ("out", "bytecode")
+PORTS = ("stdout", "stderr", "events", *ARCHIVES)
 CHATTER = "TCG doesn't support requested feature"
 """QEMU's warning of each of a CPU model's features that it can't emulate."""
 
@@ -102,6 +104,7 @@ class Guest:
         self._cache = cache or Cache()
         self._process: subprocess.Popen[bytes] | None = None
         self._open_parts: list[int] = []
+        self._digests: Mapping[str, str] = {}
         self._read = 0
         self._partial = b""
         self.status: int | None = None
@@ -125,7 +128,7 @@ class Guest:
         parts = ready(self._cache)
         self._open_parts = [part.open() for part in parts.values()]
         paths = {name: part.path for name, part in parts.items()}
-        jobs.write(self._job, self.path / "job.tar")
+        self._digests = jobs.write(self._job, self.path / "job.tar", self._cache.bytecode)
         command = _command(self, paths, self._append, self._plugin)
         with (self.path / "qemu.log").open("wb") as log:
             console = None if self._job.interactive else subprocess.DEVNULL
@@ -175,7 +178,9 @@ class Guest:
             # Python 3.11.2, Debian 12's, has no filters yet and ignores the attribute.
             archive.extraction_filter = getattr(tarfile, "data_filter", None)
             archive.extractall(self.path / "out")
-        (self.path / "out.tar").unlink()
+        bytecode.keep(self._cache.bytecode, self.path / "bytecode.tar", self._digests)
+        for port in ARCHIVES:
+            (self.path / f"{port}.tar").unlink()
         return Result(self.status, self.path)
 
     def kill(self) -> None:
@@ -235,7 +240,7 @@ def _command(guest: Guest, parts: Mapping[str, Path], append: str, plugin: Mappi
         command += ["-drive", f"if=none,id={name},file={path},format=raw,{how},werror=report"]
         command += ["-device", f"virtio-blk-pci,drive={name},serial={name}"]
     for number, name in enumerate(PORTS, 1):
-        file = guest.path / ("out.tar" if name == "out" else name)
+        file = guest.path / (f"{name}.tar" if name in ARCHIVES else name)
         command += ["-chardev", f"file,id={name},path={file}"]
         command += ["-device", f"virtserialport,chardev={name},name={name},nr={number}"]
     return command
