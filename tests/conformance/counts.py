@@ -23,10 +23,13 @@ class Counting:
     """A plugin of pytest's: counts, and after a whole run that passed compares the table with the counts.
 
     With pytest-xdist it belongs into the process that hears of all tests.
+
+    :param checkout: the source tree whose table it is.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, checkout: Path = table.CHECKOUT) -> None:
         self._config = config
+        self._checkout = checkout
         self._passed: Counter[Place] = Counter()
         self._complaint = ""
 
@@ -42,8 +45,8 @@ class Counting:
         """Keep the counts, and fail the run if the table is another one."""
         if exitstatus != pytest.ExitCode.OK or not self._passed or not _is_whole(self._config):
             return
-        _keep(self._passed)
-        if table.is_out_of_date(self._passed):
+        _keep(self._passed, self._checkout)
+        if table.is_out_of_date(self._passed, self._checkout):
             self._complaint = f"{table.PAGE} is out of date: python -m tests.conformance.table writes it anew"
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -54,16 +57,15 @@ class Counting:
             terminalreporter.write_line(self._complaint)
 
 
-def _keep(passed: Counter[Place]) -> None:
+def _keep(passed: Counter[Place], checkout: Path) -> None:
     """Write the counts down. The run is root's; what it leaves in a user's tree must be the user's."""
     rows = [[*place, passed[place]] for place in sorted(passed)]
-    owner = os.stat(table.CHECKOUT)
-    for folder in (COUNTED.parent.parent, COUNTED.parent):
-        if not folder.exists():
-            folder.mkdir()
-            os.chown(folder, owner.st_uid, owner.st_gid)
-    COUNTED.write_text(json.dumps(rows, indent=1), encoding="ascii")
-    os.chown(COUNTED, owner.st_uid, owner.st_gid)
+    owner, counted = os.stat(checkout), checkout / COUNTED
+    if not counted.parent.exists():
+        counted.parent.mkdir()
+        os.chown(counted.parent, owner.st_uid, owner.st_gid)
+    counted.write_text(json.dumps(rows, indent=1), encoding="ascii")
+    os.chown(counted, owner.st_uid, owner.st_gid)
 
 
 def _is_whole(config: pytest.Config) -> bool:

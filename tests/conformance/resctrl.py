@@ -128,12 +128,12 @@ class Resctrl(Operations):
     # -- the end ------------------------------------------------------------------------------------------------
 
     def clean_up(self) -> None:
-        """Leave nothing mounted.
+        """Record the registers, whether or not it is still mounted, and leave nothing mounted.
 
         :raises AssertionError: if it cannot be unmounted.
         """
+        self.record_registers()
         if self.is_mounted:
-            self.record_registers()
             self._unlock_regions()
             failed = self.target.umount()
             self.is_mounted = failed is not None

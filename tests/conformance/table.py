@@ -19,7 +19,7 @@ from tests.conformance.machines import KERNEL_OF, PROFILE_OF, TARGETS
 
 CHECKOUT = Path(__file__).parents[2]
 PAGE = Path("doc/source/reference/conformance.rst")
-COUNTED = CHECKOUT / "doc" / "build" / "conformance.json"
+COUNTED = Path("doc/build/conformance.json")
 """Where a run leaves its counts."""
 
 _CASES = Path(__file__).parent / "cases"
@@ -75,8 +75,9 @@ def page(passed: Passed) -> str:
     return "\n\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
-def is_out_of_date(passed: Passed, path: Path = CHECKOUT / PAGE) -> bool:
-    """Whether a file is not what :func:`page` says."""
+def is_out_of_date(passed: Passed, checkout: Path = CHECKOUT) -> bool:
+    """Whether the page of a source tree is not what :func:`page` says."""
+    path = checkout / PAGE
     return not path.exists() or path.read_text(encoding="utf-8") != page(passed)
 
 
@@ -145,9 +146,10 @@ def _table(rows: Iterator[list[str]]) -> str:
 
 def main() -> None:
     """Write the page."""
-    if not COUNTED.exists():
-        sys.exit(f"{COUNTED} is not there: run the suite first, all of it")
-    rows = json.loads(COUNTED.read_text(encoding="ascii"))
+    counted = CHECKOUT / COUNTED
+    if not counted.exists():
+        sys.exit(f"{counted} is not there: run the suite first, all of it")
+    rows = json.loads(counted.read_text(encoding="ascii"))
     passed = {Place(*names): count for *names, count in rows}
     (CHECKOUT / PAGE).write_text(page(passed), encoding="utf-8")
     counts = ", ".join(
