@@ -278,7 +278,7 @@ def test_a_machine_that_lacks_something_is_told_what(
     with pytest.raises(Lacking, match=r"to build part, this machine lacks\n(?s:.*)mmdebstrap: apt install mmdebstrap"):
         build(cache, QUIET)
     recipes[:] = [_recipe()]
-    with pytest.raises(Lacking, match=r"to compile .* lacks\n  the program gcc: apt install gcc libc6-dev"):
+    with pytest.raises(Lacking, match=r"to build part, .* lacks\n  the program gcc: apt install gcc libc6-dev"):
         build(cache, QUIET)
 
 

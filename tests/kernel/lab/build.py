@@ -110,11 +110,12 @@ def _outdated(cache: Cache, old: Sequence[Recipe], display: Display, *, refresh:
 
 
 def _require(cache: Cache, to_make: Sequence[Recipe]) -> None:
-    of_packages = [recipe.name for recipe in to_make if recipe.packages]
+    of_packages = [recipe for recipe in to_make if recipe.packages]
+    missing = needs.for_packages(cache.root) if of_packages else []
     if len(of_packages) < len(to_make):
-        needs.insist("to compile the plugin", needs.for_compiling())
+        missing += needs.for_compiling()
+    needs.insist(f"to build {', '.join(recipe.name for recipe in to_make)}", missing)
     if of_packages:
-        needs.insist(f"to build {', '.join(of_packages)}", needs.for_packages(cache.root))
         debian.mirror()
 
 
