@@ -19,9 +19,8 @@ def test_each_resource_has_a_folder(rdt):
 
 
 def test_a_cache_has_these_files(rdt, cache):
-    assert rdt.ls(f"info/{cache.name}") == [
-        *("bit_usage", "cbm_mask", "min_cbm_bits", "num_closids", "shareable_bits", "sparse_masks")
-    ]
+    files = ["bit_usage", "cbm_mask", "min_cbm_bits", "num_closids", "shareable_bits", "sparse_masks"]
+    assert rdt.ls(f"info/{cache.name}") == files
 
 
 def test_a_cache_says_what_its_masks_may_be(rdt, cache):
