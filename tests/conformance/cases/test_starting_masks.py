@@ -12,13 +12,13 @@ from tests.conformance.layout import HIGH, LOW, apart, every_way, exclusive, giv
 from tests.conformance.machines import classes_of
 from tests.conformance.registers import mask
 
-# Where every cache is full, devices' ways included, and a mask may not be empty.
-REFUSED = needs.of(
+NO_WAY_LEFT = needs.of(
     lambda profile: (
         all(cache.min_cbm_bits for cache in needs.caches_of(profile))
         and not all(cache.shareable_bits for cache in needs.caches_of(profile))
     )
 )
+"""A machine whose masks may not be empty, with a cache of which devices fill no way: it can be given away entirely."""
 
 
 def lowest_run(ways):
@@ -87,7 +87,7 @@ def test_the_ways_that_devices_fill_are_given_to_everybody(full, cache):
     assert set(full.masks(cache.name, "h").values()) == {lowest_run(cache.shareable_bits)}
 
 
-@REFUSED
+@NO_WAY_LEFT
 def test_without_a_way_to_give_no_group_is_made(full):
     name = next(cache.name for cache in reversed(needs.caches_of(full.profile)) if not cache.shareable_bits)
     before = full.ls()
@@ -101,7 +101,7 @@ def test_without_a_way_to_give_a_group_starts_with_none_where_that_is_a_mask(ful
     assert set(full.masks(cache.name, "h").values()) == {0}
 
 
-@REFUSED
+@NO_WAY_LEFT
 def test_after_a_refused_mkdir_the_class_is_free_again(full):
     for _ in range(2):
         assert full.mkdir("h").errno == "ENOSPC"
