@@ -93,7 +93,7 @@ def test_a_group_that_is_made_meanwhile_has_words_at_first_and_counts_from_the_s
     assert all(int(text) < JUMP for text in read(fs, "mon_groups/fresh").values())
 
 
-def test_an_rmid_whose_occupancy_can_not_be_read_stays_in_limbo(fs: Filesystem, threshold: int) -> None:
+def test_an_rmid_whose_occupancy_can_not_be_read_stays_in_limbo(fs: Filesystem) -> None:
     with pytest.raises(exceptions.NoRmidLeft):
         for number in range(rmids(fs)):
             patiently.create_monitoring_group(fs, "", f"m{number}")
