@@ -80,6 +80,13 @@ class MountResctrl(Protocol):
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("guests")
     group.addoption("--guest-out", metavar="DIR", help="keep what the guests left, in DIR/MACHINE-KERNEL")
+    group.addoption(
+        "--guest-grace",
+        metavar="S",
+        type=float,
+        default=60.0,
+        help="seconds that a guest may stay silent over a test's own time limit before it is killed (default: 60)",
+    )
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:

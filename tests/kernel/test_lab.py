@@ -59,6 +59,14 @@ def test_a_guest_that_dies_fails_its_tests_and_shows_the_console() -> None:
     assert "not run: while tests/kernel/samples/deadly.py::test_panics[milan-kvm-6.12] ran" in done.stdout
 
 
+def test_a_guest_that_hangs_is_killed_and_fails_its_tests(tmp_path: Path) -> None:
+    done = _pytest("hanging.py", "-v", "--guest-grace=5", f"--guest-out={tmp_path}")
+    assert re.search(r"test_hangs\S+ FAILED", done.stdout), done.stdout
+    assert "the guest milan-kvm with the kernel 6.12 said nothing for 6 s and was killed" in done.stdout
+    assert re.search(r"test_after\S+ ERROR", done.stdout)
+    assert not list(_emulators(tmp_path))
+
+
 def test_the_first_failure_ends_the_guest_if_asked_to(tmp_path: Path) -> None:
     done = _pytest("outcomes.py", "-x", "-v", "-k", "fails or mounts or too_long", f"--guest-out={tmp_path}")
     assert "stopping after 1 failures" in done.stdout

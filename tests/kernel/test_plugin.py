@@ -16,6 +16,7 @@ import pytest
 from tests.functional.resctrl_client.mounted import eventually
 from tests.kernel.inside import msr
 from tests.kernel.lab import recipes
+from tests.kernel.lab.errors import GuestDied
 from tests.kernel.limits.conftest import limbo_that_ends
 from tests.kernel.pytest_guest import GuestMachine, MountResctrl, Run
 from vmqos.resctrl.filesystem import Filesystem
@@ -50,12 +51,12 @@ def test_in_c(selftest: Path, name: str) -> None:
     ],
 )
 def test_bad_arguments_end_qemu_with_the_reason(guest: Run, plugin: dict[str, object], complaint: str) -> None:
-    with pytest.raises(Exception, match=re.escape(complaint)):
+    with pytest.raises(GuestDied, match=re.escape(complaint)):
         guest.run("cascade-lake", "6.12", "true", plugin=plugin)
 
 
 def test_the_plugin_explains_its_arguments(guest: Run) -> None:
-    with pytest.raises(Exception, match=r"l3shared +1536 .* L3 ways that devices fill too"):
+    with pytest.raises(GuestDied, match=r"l3shared +1536 .* L3 ways that devices fill too"):
         guest.run("cascade-lake", "6.12", "true", plugin={"help": "on"})
 
 

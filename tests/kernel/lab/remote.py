@@ -12,6 +12,7 @@ import json
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -33,11 +34,11 @@ exec python3 -m pytest -p pytest_timeout -p tests.kernel.inside.reports -p no:ca
 POLL = 0.05
 """Seconds between two looks at what the guest said."""
 
+TIME_LIMIT = pytest.StashKey[float]()
+"""Seconds that an item may take inside."""
+
 BOOT_TIMEOUT = 300.0
 """Seconds that a guest may take to its first word."""
-
-GRACE = 60.0
-"""Seconds that a guest may take over a test's own time limit, which ends the test inside."""
 
 
 def pair_of(item: pytest.Item | None) -> Pair | None:
@@ -57,6 +58,14 @@ class RemoteItems:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._runs: dict[Pair, RemoteRun] = {}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            if pair_of(item):
+                item.stash[TIME_LIMIT] = _time_limit(self._config, item)
+                # It is kept inside, where the test runs; outside it would count the boot, too.
+                item.add_marker(pytest.mark.timeout(0), append=False)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
@@ -93,7 +102,9 @@ class RemoteRun:
     def __init__(self, config: pytest.Config, pair: Pair, items: Sequence[pytest.Item]) -> None:
         self._config = config
         self._pair = pair
-        self._limits = {node_id_inside(item, pair): _time_limit(config, item) for item in items}
+        # A test's own time limit ends it inside. A guest that does not even do that hangs.
+        self._grace: float = config.getoption("--guest-grace")
+        self._limits = {node_id_inside(item, pair): item.stash[TIME_LIMIT] for item in items}
         self._reports: dict[str, list[pytest.TestReport]] = {name: [] for name in self._limits}
         self._finished: set[str] = set()
         self._waited_for = set(self._limits)
@@ -157,7 +168,7 @@ class RemoteRun:
         match event["event"]:
             case "start":
                 self._running = event["nodeid"]
-                self._limit = self._limits.get(event["nodeid"], 0.0) + GRACE
+                self._limit = self._limits.get(event["nodeid"], 0.0) + self._grace
             case "report":
                 report = self._config.hook.pytest_report_from_serializable(config=self._config, data=event["data"])
                 self._reports[event["nodeid"]].append(report)
@@ -187,9 +198,10 @@ class RemoteRun:
         if self._guest.status is None and not self._guest.running:
             return
         try:
-            result = self._guest.wait(GRACE)
-        except LabError:
-            self._guest.kill()
+            result = self._guest.wait(self._grace)
+        except LabError as error:
+            self._failed = True
+            warnings.warn(f"all its tests had ended, but {error}", stacklevel=1)
             return
         self._config.hook.pytest_guest_finished(
             config=self._config, machine=self._pair.machine, kernel=self._pair.kernel, result=result
@@ -210,11 +222,9 @@ def _options(config: pytest.Config) -> str:
 
 
 def _time_limit(config: pytest.Config, item: pytest.Item) -> float:
-    """Seconds that the test may take (pytest-timeout); it is kept inside, where the test runs, and not outside."""
+    """Seconds that the test may take (pytest-timeout)."""
     marker = item.get_closest_marker("timeout")
-    limit = float(marker.args[0]) if marker and marker.args else float(config.getini("timeout") or 300.0)
-    item.add_marker(pytest.mark.timeout(0), append=False)
-    return limit
+    return float(marker.args[0]) if marker and marker.args else float(config.getini("timeout") or 300.0)
 
 
 def _directory(config: pytest.Config, pair: Pair) -> Path:
