@@ -10,7 +10,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -163,12 +163,12 @@ def _shell(chosen: argparse.Namespace) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    with _kept_of_the_dead() as path:
+    with nullcontext(chosen.out) if chosen.out else _kept_of_the_dead() as path:
         result = guest.run(
             machines.machine(chosen.machine),
             chosen.kernel,
             Job(f"exec {shlex.join(chosen.argv)}"),
-            chosen.out or path,
+            path,
             chosen.timeout,
             append=chosen.append,
         )
