@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.functional.resctrl_client.mounted import eventually
+from tests.kernel import limbo
 from tests.kernel.inside import msr
 from tests.kernel.lab import recipes
 from tests.kernel.lab.errors import GuestDied
-from tests.kernel.limits.conftest import limbo_that_ends
 from tests.kernel.pytest_guest import GuestMachine, MountResctrl, Run
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -80,7 +80,7 @@ def test_the_log_has_what_the_kernel_wrote(guest: Run) -> None:
 def root(mount_resctrl: MountResctrl) -> Iterator[Path]:
     """resctrl, mounted."""
     mounted = mount_resctrl()
-    with limbo_that_ends(Filesystem(str(mounted))):
+    with limbo.that_ends(Filesystem(str(mounted))):
         yield mounted
 
 

@@ -9,8 +9,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.kernel import limbo
 from tests.kernel.agent.witness import Witness
-from tests.kernel.limits.conftest import COUNTER_UNIT
+from vmqos.resctrl.filesystem import Filesystem
 
 ROOT = Path("/sys/fs/resctrl")
 PATIENCE = 10.0
@@ -34,9 +35,7 @@ class KernelResctrl:
         :raises subprocess.CalledProcessError: if the kernel refuses.
         """
         subprocess.run(["mount", "-t", "resctrl", "-o", "debug", "resctrl", str(self.root)], check=True)
-        threshold = self.root / "info/L3_MON/max_threshold_occupancy"
-        if int(threshold.read_text()) == 0:
-            threshold.write_text(str(COUNTER_UNIT))
+        limbo.let_end(Filesystem(str(self.root)))
         self.witness.watch(self.root)
 
     def stop(self) -> None:

@@ -9,8 +9,9 @@ import time
 import pytest
 
 from tests.kernel.inside import msr
+from tests.kernel.limbo import THRESHOLD
 from tests.kernel.limits import patiently
-from tests.kernel.limits.conftest import THRESHOLD, cpu_of, hardware_ids
+from tests.kernel.limits.conftest import cpu_of, hardware_ids
 from vmqos.resctrl import exceptions, groups, info
 from vmqos.resctrl.filesystem import Filesystem
 
