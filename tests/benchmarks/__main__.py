@@ -8,12 +8,13 @@ import importlib
 import shlex
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from tests.benchmarks import goresctrl, instructions
 from tests.benchmarks.arena import arena
-from tests.benchmarks.support import QUICK, THOROUGH, Effort
+from tests.benchmarks.figures import QUICK, THOROUGH, Effort
 from vmqos.resctrl import mount
 
 ON_RESCTRL = ("placing", "masks", "reading", "pqos", "audit", "sweep")
@@ -59,6 +60,9 @@ def main() -> int:
     unknown = set(chosen.names) - {*ON_RESCTRL, *ELSEWHERE}
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    homeless = [name for name in ON_RESCTRL if name in chosen.names]
+    if homeless and not (chosen.resctrl or chosen.guest):
+        parser.error(f"{', '.join(homeless)}: say on which resctrl, by --resctrl or --guest")
     effort = QUICK if chosen.quick else THOROUGH
     if chosen.rounds:
         effort = replace(effort, rounds=chosen.rounds, counting=0.0)
@@ -80,8 +84,8 @@ def _on_resctrl(root: str, names: list[str], effort: Effort, *, count: bool, gor
             _print(importlib.import_module(f"tests.benchmarks.bench_{name}").run(where, effort))
 
 
-def _print(figures: object) -> None:
-    for figure in figures:  # type: ignore[attr-defined]
+def _print(figures: Iterable[object]) -> None:
+    for figure in figures:
         print(figure, flush=True)
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from tests.benchmarks import rivals
 from tests.benchmarks.contest import Side, nothing
+from tests.benchmarks.figures import Action, timed
 from tests.benchmarks.instructions import Counter
 from tests.benchmarks.rivals import Pqos, SystemCalls
-from tests.benchmarks.support import Action, timed
 from vmqos.resctrl import groups, mount
 from vmqos.resctrl.filesystem import Filesystem
 

@@ -20,7 +20,7 @@ import yaml
 
 from tests.benchmarks.arena import OURS
 from tests.benchmarks.contest import Side, compare
-from tests.benchmarks.support import Comparison, Effort, timed
+from tests.benchmarks.figures import Comparison, Effort, timed
 from tools.lab.simulator import Simulator
 from tools.lab.workspace import Workspace
 

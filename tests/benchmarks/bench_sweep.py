@@ -20,7 +20,8 @@ from functools import partial
 from tests.benchmarks import rivals
 from tests.benchmarks.arena import GORESCTRL, LIMIT, OURS, PQOS, Arena
 from tests.benchmarks.contest import Side, compare
-from tests.benchmarks.support import Comparison, Cost, Effort, Figure, Sample, sleeping, timed
+from tests.benchmarks.figures import Comparison, Cost, Effort, Figure, Sample, timed
+from tests.benchmarks.programs import sleeping
 from vmqos.agent.telemetry import Telemetry
 from vmqos.resctrl import exceptions, groups, info, monitoring
 from vmqos.resctrl.filesystem import Filesystem

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tests.benchmarks.figures import Action, Comparison, Cost, Effort, Sample
 from tests.benchmarks.instructions import Counter
-from tests.benchmarks.support import Action, Comparison, Cost, Effort, Sample
 
 
 def nothing() -> None:

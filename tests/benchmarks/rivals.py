@@ -10,8 +10,9 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
+from tests.benchmarks.figures import Sample
 from tests.benchmarks.instructions import Counter
-from tests.benchmarks.support import Sample, compiled
+from tests.benchmarks.programs import compiled
 from vmqos.resctrl.filesystem import Filesystem
 
 LONGEST_WRITE = 4095

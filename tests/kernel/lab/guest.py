@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Booting a guest, and what it says while it runs.
 
-The guest has four virtual serial ports that QEMU writes to files (``stdout``, ``stderr``, ``events``, ``out.tar``), its
-console in ``serial``, and the plugin's log in ``msr.jsonl``: all in one directory, readable while it runs.
+The guest has virtual serial ports that QEMU writes to files (``stdout``, ``stderr``, ``events``, ``out.tar``,
+``bytecode.tar``), its console in ``serial``, and the plugin's log in ``msr.jsonl``: all in one directory, readable
+while it runs.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.kernel.lab import bytecode, needs, trace
 from tests.kernel.lab import job as jobs
-from tests.kernel.lab import trace
 from tests.kernel.lab.build import ready
 from tests.kernel.lab.cache import Cache
 from tests.kernel.lab.errors import GuestDied
@@ -35,7 +36,8 @@ COMMAND_LINE = (
     # The kernel leaves some features off on CPUs with known errata, unless told otherwise.
     " rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,l2cat,l2cdp,mba"
 )
-PORTS = ("stdout", "stderr", "events", "out")
+ARCHIVES = ("out", "bytecode")
+PORTS = ("stdout", "stderr", "events", *ARCHIVES)
 CHATTER = "TCG doesn't support requested feature"
 """QEMU's warning of each of a CPU model's features that it can't emulate."""
 
@@ -63,16 +65,6 @@ class Result:
     def stderr(self) -> str:
         """What the job wrote to standard error."""
         return self._text("stderr")
-
-    @property
-    def serial(self) -> str:
-        """The console: the firmware's and the kernel's messages."""
-        return self._text("serial")
-
-    @property
-    def dmesg(self) -> str:
-        """The kernel's log at the end of the job."""
-        return self._text("out/dmesg")
 
     @property
     def msr(self) -> list[trace.MsrWrite]:
@@ -108,10 +100,11 @@ class Guest:
         self.path = path
         self._job = job
         self._append = append
-        self._plugin = {**machine.plugin, **(plugin or {})}
+        self._plugin = {"sockets": machine.sockets, **machine.plugin, **(plugin or {})}
         self._cache = cache or Cache()
         self._process: subprocess.Popen[bytes] | None = None
         self._open_parts: list[int] = []
+        self._digests: Mapping[str, str] = {}
         self._read = 0
         self._partial = b""
         self.status: int | None = None
@@ -129,11 +122,13 @@ class Guest:
         """Boot.
 
         :raises NotBuilt: where the cache lacks a part.
+        :raises Lacking: where the machine lacks a program.
         """
+        needs.insist("to boot a guest", needs.for_guests())
         parts = ready(self._cache)
         self._open_parts = [part.open() for part in parts.values()]
         paths = {name: part.path for name, part in parts.items()}
-        jobs.write(self._job, self.path / "job.tar")
+        self._digests = jobs.write(self._job, self.path / "job.tar", self._cache.bytecode)
         command = _command(self, paths, self._append, self._plugin)
         with (self.path / "qemu.log").open("wb") as log:
             console = None if self._job.interactive else subprocess.DEVNULL
@@ -183,7 +178,9 @@ class Guest:
             # Python 3.11.2, Debian 12's, has no filters yet and ignores the attribute.
             archive.extraction_filter = getattr(tarfile, "data_filter", None)
             archive.extractall(self.path / "out")
-        (self.path / "out.tar").unlink()
+        bytecode.keep(self._cache.bytecode, self.path / "bytecode.tar", self._digests)
+        for port in ARCHIVES:
+            (self.path / f"{port}.tar").unlink()
         return Result(self.status, self.path)
 
     def kill(self) -> None:
@@ -239,10 +236,11 @@ def _command(guest: Guest, parts: Mapping[str, Path], append: str, plugin: Mappi
         *("-device", "virtio-serial-pci"),
     ]
     for name, path, how in disks:
-        command += ["-drive", f"if=none,id={name},file={path},format=raw,{how}"]
+        # Where the host's disk is full the guest is told so; QEMU's own way is to stop it without a word.
+        command += ["-drive", f"if=none,id={name},file={path},format=raw,{how},werror=report"]
         command += ["-device", f"virtio-blk-pci,drive={name},serial={name}"]
     for number, name in enumerate(PORTS, 1):
-        file = guest.path / ("out.tar" if name == "out" else name)
+        file = guest.path / (f"{name}.tar" if name in ARCHIVES else name)
         command += ["-chardev", f"file,id={name},path={file}"]
         command += ["-device", f"virtserialport,chardev={name},name={name},nr={number}"]
     return command

@@ -18,9 +18,8 @@ import libvirt
 import pytest
 
 from tests.functional.agent.tree import Tree
-from tests.functional.resctrl_client.mounted import eventually
 from tests.kernel.inside import msr
-from tests.kernel.limits import processor
+from tests.kernel.limits import patiently, processor
 from tools.lab import vms
 from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
@@ -130,7 +129,9 @@ def wait_for_vm(agent: Agent, vm: RunningVm, **expected: object) -> dict[str, An
 
 
 def _says(told: object, expected: object) -> bool:
-    return expected in told if isinstance(told, str) and expected else told == expected
+    if isinstance(told, str) and isinstance(expected, str) and expected:
+        return expected in told
+    return told == expected
 
 
 def tasks_are_in(vm: RunningVm, *groups: str) -> bool:
@@ -192,7 +193,7 @@ def test_without_a_closid_the_vm_waits_and_is_served_when_one_is_free(
         groups.remove(fs, group(exclusive))
         foreign = [f"foreign{number}" for number in range(1, closids)]
         for name in foreign:
-            eventually(lambda name=name: groups.create(fs, name), exceptions.RmidsInLimbo)
+            patiently.create(fs, name)
             groups.write_masks(fs, name, "L3", dict.fromkeys(caches, CapacityBitmask(0b1)))
     told = wait_for_vm(agent, exclusive, state="pending", reason="CLOSID", masks={})
     assert f"of {closids} one is the default group's" in told["reason"]
@@ -212,7 +213,7 @@ def test_without_an_rmid_the_vm_is_reported_unmonitored_and_gets_one_when_limbo_
         with contextlib.suppress(exceptions.NoRmidLeft):
             for number in itertools.count():
                 name = f"foreign{number}"
-                eventually(lambda name=name: groups.create_monitoring_group(fs, "", name), exceptions.RmidsInLimbo)
+                patiently.create_monitoring_group(fs, "", name)
                 made.append(name)
     told = wait_for_vm(agent, plain, monitoring_group=None)
     assert f"no RMID is left: the machine has {monitoring.num_rmids}" in told["unmonitored_reason"]
