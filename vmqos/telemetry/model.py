@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from vmqos.resctrl.monitoring import Missing, Reading, Value
 
-__all__ = ["EVENTS", "HostReading", "Missing", "Policy", "Reading", "Snapshot", "VmReading", "total"]
+__all__ = ["EVENTS", "HostReading", "Missing", "PolicyName", "Reading", "Snapshot", "VmReading", "total"]
 
 LLC_OCCUPANCY = "llc_occupancy"
 MBM_TOTAL = "mbm_total_bytes"
@@ -19,7 +19,7 @@ MBM_LOCAL = "mbm_local_bytes"
 EVENTS = (LLC_OCCUPANCY, MBM_TOTAL, MBM_LOCAL)
 """The events that every reading has an entry for, named as resctrl's files: bytes held now, bytes moved so far."""
 
-Policy = Literal["exclusive", "shared"]
+PolicyName = Literal["exclusive", "shared"]
 
 
 def total(values: Iterable[Value]) -> Reading:
@@ -53,7 +53,7 @@ class VmReading(NamedTuple):
 
     uuid: str
     group: str
-    policy: Policy | None
+    policy: PolicyName | None
     ways: Mapping[int, int]
     allocated_bytes: int | None
     generation: str

@@ -20,7 +20,7 @@ from vmqos.telemetry.controls import Controls
 from vmqos.telemetry.deferred import Deferred
 from vmqos.telemetry.group_reader import GroupReader
 from vmqos.telemetry.groups import Listing, Place, list_groups
-from vmqos.telemetry.model import HostReading, Missing, Policy, Snapshot, VmReading
+from vmqos.telemetry.model import HostReading, Missing, PolicyName, Snapshot, VmReading
 from vmqos.telemetry.shape import Shape
 from vmqos.telemetry.ways import Held
 
@@ -153,7 +153,7 @@ class _Mounted:
     def _aim(self, listing: Listing, held: Mapping[str, Held]) -> None:
         """Find out what each VM was promised, and forget those that are gone."""
         self._drop(self._readers.keys() - listing.vms.keys() - {_HOST})
-        promises: dict[tuple[str, Policy | None], tuple[dict[int, int], int | None]] = {}
+        promises: dict[tuple[str, PolicyName | None], tuple[dict[int, int], int | None]] = {}
         targets = []
         for uuid, place in listing.vms.items():
             key = place.control, place.policy
