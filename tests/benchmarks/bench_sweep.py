@@ -139,7 +139,7 @@ def _pqos(arena: Arena, effort: Effort, count: int, free: int) -> Iterator[Compa
     with _host(arena.filesystem, count), Sweeper(arena.filesystem.root) as sweeper:
         sweeper.sweep()
         ours = compare("", [arena.ours(lambda: _look_at(sweeper.sweep()))], effort).costs[OURS]
-    with sleeping(count, 1) as processes:
+    with rivals.groups_of_pqos(arena.filesystem, arena.pqos), sleeping(count, 1) as processes:
         watch = [argument for tids in processes for argument in ("-p", f"all:{tids[0]}")]
         try:
             short, long = (_cost_of_pqos(arena, watch, polls) for polls in (1, 1 + POLLS))

@@ -21,7 +21,7 @@ from tests.functional.agent.tree import Tree
 from tests.kernel.inside import msr
 from tests.kernel.limits import patiently, processor
 from tools.lab import vms
-from tools.lab.agent import Agent
+from tools.lab.agent import Agent, Options
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.processes import wait_until
 from tools.lab.vms import RunningVm
@@ -32,8 +32,11 @@ from vmqos.resctrl.filesystem import Filesystem
 
 pytestmark = pytest.mark.guest(machines=("cascade-lake",))
 
-OPTIONS = {"agent": {"audit_interval": 0.2, "full_audit_interval": 600.0, "retry_delay_min": 0.1, "retry_delay_max": 1}}
-"""No full audit comes to a test's help."""
+OPTIONS: Options = {
+    "agent": {"audit_interval": 0.2, "full_audit_interval": 600.0, "retry_delay_min": 0.1, "retry_delay_max": 1},
+    "telemetry": {"keep_open": False},
+}
+"""No full audit comes to a test's help, and the counters' files do not keep resctrl from being unmounted."""
 
 
 @pytest.fixture(scope="module")
