@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -22,14 +22,14 @@ EVENTS = (LLC_OCCUPANCY, MBM_TOTAL, MBM_LOCAL)
 PolicyName = Literal["exclusive", "shared"]
 
 
-def total(values: Iterable[Value]) -> Reading:
+def total(values: Sequence[Value]) -> Reading:
     """The sum, if each of them is a number; otherwise the first reason. No value at all: nothing counts this."""
-    found = None
-    for value in values:
-        if isinstance(value, Missing):
-            return Reading.none(value)
-        found = value if found is None else found + value
-    return Reading.none(Missing.NO_COUNTER) if found is None else Reading(found)
+    if not values:
+        return Reading.none(Missing.NO_COUNTER)
+    try:
+        return Reading(sum(values))  # type: ignore[arg-type]
+    except TypeError:
+        return Reading.none(next(value for value in values if isinstance(value, Missing)))
 
 
 class VmReading(NamedTuple):
