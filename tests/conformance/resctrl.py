@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 
+from tests.conformance.answer import Answer
 from tests.conformance.differences import Difference
 from tests.conformance.operations import Operations, content_of
 from tests.conformance.registers import registers_of
@@ -48,21 +49,31 @@ class Resctrl(Operations):
 
         :return: ``path``.
         """
+        if self._make(path, 0o755):
+            self._forget_messages()
+        self.record("group", path, "", None)
+        return path
+
+    def mkdir(self, path: str, mode: int = 0o755, *, at_once: bool = False) -> Answer:
+        """See :meth:`.Operations.mkdir`; RMIDs that are in limbo are waited for.
+
+        :param at_once: do not wait: the case is about limbo.
+        """
+        if at_once:
+            return super().mkdir(path, mode)
+        return self._act("mkdir", path, f"{mode:o}", lambda: self._make(path, mode))
+
+    def _make(self, path: str, mode: int) -> int:
+        """Make a group; how often there was no RMID because those of earlier groups were in limbo."""
         for attempt in range(_PATIENCE):
             try:
-                os.mkdir(self.path(path), 0o755)
+                os.mkdir(self.path(path), mode)
+                return attempt
             except OSError as error:
                 if error.errno != errno.EBUSY:
                     raise
-                self.target.let_limbo_pass()
-                continue
-            if attempt:
-                self._forget_messages()
-            break
-        else:
-            raise TimeoutError(f"no RMID left limbo for {path}")
-        self.record("group", path, "", None)
-        return path
+            self.target.let_limbo_pass()
+        raise TimeoutError(f"no RMID left limbo for {path}")
 
     # -- what files say -----------------------------------------------------------------------------------------
 

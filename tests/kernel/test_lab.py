@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.kernel.inside import msr
+from tests.kernel.lab import guest as booting
 from tests.kernel.lab import trace
 from tests.kernel.lab.errors import GuestDied, NoSuchMachine
 from tests.kernel.lab.job import CHECKOUT
@@ -102,8 +103,15 @@ def test_a_command_in_a_guest_gives_its_output_and_status(tmp_path: Path) -> Non
 
 def test_a_guest_that_takes_too_long_is_ended(guest: Run, tmp_path: Path) -> None:
     with pytest.raises(GuestDied, match=r"did not end within \d s and was killed"):
-        guest.run("milan", "6.12", "true", timeout=3)
+        guest.run("milan", "6.12", "sleep 1000", timeout=3)
     assert not list(_emulators(tmp_path))
+
+
+def test_a_boot_that_hangs_is_tried_again(guest: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(booting, "BOOT_PATIENCE", 0.5)
+    result = guest.run("milan", "6.12", "echo up")
+    assert result.stdout == "up\n"
+    assert sorted(path.name for path in result.path.glob("serial*")) == ["serial", "serial.hung1", "serial.hung2"]
 
 
 def test_python_is_compiled_once_and_never_taken_for_another_sources(guest: Run) -> None:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +41,13 @@ PORTS = ("stdout", "stderr", "events", *ARCHIVES)
 CHATTER = "TCG doesn't support requested feature"
 """QEMU's warning of each of a CPU model's features that it can't emulate."""
 
-TAIL = 40
+BOOT_PATIENCE = 90.0
+"""Seconds from QEMU's start to the first word of the guest's process 1: a few, or half a minute on a busy machine."""
+BOOTS = 3
+"""How often to try. Once in a while the emulated CPUs hang while the kernel brings them up, before anything of ours."""
+POLL = 0.05
+
+TAIL = 60
 """Lines of the console that an error shows."""
 
 
@@ -119,7 +125,7 @@ class Guest:
         self.kill()
 
     def start(self) -> None:
-        """Boot.
+        """Boot, and return when the guest is up or has ended; a boot that hangs is tried again.
 
         :raises NotBuilt: where the cache lacks a part.
         :raises Lacking: where the machine lacks a program.
@@ -130,11 +136,32 @@ class Guest:
         paths = {name: part.path for name, part in parts.items()}
         self._digests = jobs.write(self._job, self.path / "job.tar", self._cache.bytecode)
         command = _command(self, paths, self._append, self._plugin)
+        for number in range(1, BOOTS):
+            process = self._boot(command)
+            if process.poll() is not None or self._is_up:
+                return
+            process.kill()
+            process.wait()
+            with suppress(FileNotFoundError):
+                (self.path / "serial").rename(self.path / f"serial.hung{number}")
+        # Whoever waits for the guest gives up in time.
+        self._boot(command)
+
+    def _boot(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start QEMU, and wait until the guest is up, or has ended, or takes too long."""
+        console = None if self._job.interactive else subprocess.DEVNULL
         with (self.path / "qemu.log").open("wb") as log:
-            console = None if self._job.interactive else subprocess.DEVNULL
-            self._process = subprocess.Popen(
-                command, stdin=console, stdout=None if console is None else log, stderr=log
-            )
+            process = subprocess.Popen(command, stdin=console, stdout=None if console is None else log, stderr=log)
+        self._process = process
+        deadline = time.monotonic() + BOOT_PATIENCE
+        while process.poll() is None and not self._is_up and time.monotonic() < deadline:
+            time.sleep(POLL)
+        return process
+
+    @property
+    def _is_up(self) -> bool:
+        events = self.path / "events"
+        return events.exists() and bool(events.stat().st_size)
 
     @property
     def running(self) -> bool:
@@ -250,12 +277,11 @@ def run(machine: Machine, kernel: str, job: Job, path: Path, timeout: float = 30
     """Boot, wait for the job's end, and collect what it left.
 
     :param path: a directory; made if need be.
-    :param timeout: seconds, for boot and job together.
+    :param timeout: seconds, for the job alone.
     :param options: of :class:`Guest`.
     :raises GuestDied: if the guest ends without a result.
     :raises NotBuilt: where the cache lacks a part.
     """
     path.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
     with Guest(machine, kernel, job, path, **options) as guest:
-        return guest.wait(timeout - (time.monotonic() - started))
+        return guest.wait(timeout)

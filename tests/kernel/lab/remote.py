@@ -113,7 +113,6 @@ class RemoteRun:
         self._over: str | None = None
         self._failed = False
         self._path = _directory(config, pair)
-        self._last_word = time.monotonic()
         self._limit = BOOT_TIMEOUT
         files = sorted({name.partition("::")[0] for name in self._limits})
         script = SCRIPT.format(pair=pair, options=_options(config), files=" ".join(files))
@@ -123,6 +122,7 @@ class RemoteRun:
             self._guest.start()
         except (LabError, OSError) as error:
             self._end(f"{error}")
+        self._last_word = time.monotonic()
 
     def reports_of(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
         """The item's reports, as they come."""
