@@ -49,8 +49,7 @@ class Resctrl(Operations):
 
         :return: ``path``.
         """
-        if self._make(path, 0o755):
-            self._forget_messages()
+        self._make(path, 0o755)
         self.record("group", path, "", None)
         return path
 
@@ -63,16 +62,19 @@ class Resctrl(Operations):
             return super().mkdir(path, mode)
         return self._act("mkdir", path, f"{mode:o}", lambda: self._make(path, mode))
 
-    def _make(self, path: str, mode: int) -> int:
-        """Make a group; how often there was no RMID because those of earlier groups were in limbo."""
+    def _make(self, path: str, mode: int) -> None:
+        """Make a group, once there is an RMID out of limbo; what was said until then is forgotten."""
         for attempt in range(_PATIENCE):
             try:
                 os.mkdir(self.path(path), mode)
-                return attempt
             except OSError as error:
                 if error.errno != errno.EBUSY:
                     raise
-            self.target.let_limbo_pass()
+                self.target.let_limbo_pass()
+                continue
+            if attempt:
+                self._forget_messages()
+            return
         raise TimeoutError(f"no RMID left limbo for {path}")
 
     # -- what files say -----------------------------------------------------------------------------------------
