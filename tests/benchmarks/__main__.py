@@ -7,10 +7,8 @@ import argparse
 import importlib
 import shlex
 import sys
-import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from tests.benchmarks import goresctrl, instructions
 from tests.benchmarks.arena import arena
@@ -109,8 +107,8 @@ exec python3 -m tests.benchmarks --resctrl {mount.DEFAULT_PATH} {shlex.join([*ar
 """
     plugin = {**instructions.PLUGIN, **({} if rmids is None else {"rmids": rmids})}
     try:
-        with tempfile.TemporaryDirectory(prefix="vmqos-guest-") as path:
-            where = machines.machine(machine), machines.kernel(kernel), Job(script, files), Path(path), GUEST_TIMEOUT
+        with guest.kept_of_the_dead() as path:
+            where = machines.machine(machine), machines.kernel(kernel), Job(script, files), path, GUEST_TIMEOUT
             result = guest.run(*where, plugin=plugin)
             print(result.stdout, end="")
             print(result.stderr, end="", file=sys.stderr)

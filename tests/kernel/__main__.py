@@ -7,17 +7,15 @@ import argparse
 import shlex
 import shutil
 import sys
-import tempfile
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.kernel.lab import guest, machines
 from tests.kernel.lab.build import build
 from tests.kernel.lab.cache import Cache, default_root
-from tests.kernel.lab.errors import GuestDied, LabError
+from tests.kernel.lab.errors import LabError
 from tests.kernel.lab.job import Job
 from tests.kernel.lab.machines import KERNELS, MACHINES
 from tests.kernel.lab.progress import Display
@@ -155,7 +153,7 @@ def _list() -> int:
 def _shell(chosen: argparse.Namespace) -> int:
     if not sys.stdin.isatty():
         raise LabError("a shell needs a terminal; to run a command: python -m tests.kernel run ...")
-    with _kept_of_the_dead() as path:
+    with guest.kept_of_the_dead() as path:
         columns, rows = shutil.get_terminal_size()
         job = Job(SHELL.format(rows=rows, columns=columns), interactive=True)
         result = guest.run(machines.machine(chosen.machine), chosen.kernel, job, path, DAY, append=chosen.append)
@@ -163,7 +161,7 @@ def _shell(chosen: argparse.Namespace) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    with nullcontext(chosen.out) if chosen.out else _kept_of_the_dead() as path:
+    with nullcontext(chosen.out) if chosen.out else guest.kept_of_the_dead() as path:
         result = guest.run(
             machines.machine(chosen.machine),
             chosen.kernel,
@@ -175,21 +173,6 @@ def _run(chosen: argparse.Namespace) -> int:
         sys.stdout.write(result.stdout)
         sys.stderr.write(result.stderr)
     return result.status
-
-
-@contextmanager
-def _kept_of_the_dead() -> Iterator[Path]:
-    """A directory for what a guest leaves; it is kept if the guest died, because the error names it."""
-    path = Path(tempfile.mkdtemp(prefix="vmqos-guest-"))
-    died = False
-    try:
-        yield path
-    except GuestDied:
-        died = True
-        raise
-    finally:
-        if not died:
-            shutil.rmtree(path)
 
 
 if __name__ == "__main__":

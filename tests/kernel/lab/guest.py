@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tarfile
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -285,3 +287,18 @@ def run(machine: Machine, kernel: str, job: Job, path: Path, timeout: float = 30
     path.mkdir(parents=True, exist_ok=True)
     with Guest(machine, kernel, job, path, **options) as guest:
         return guest.wait(timeout)
+
+
+@contextmanager
+def kept_of_the_dead() -> Iterator[Path]:
+    """A directory for what a guest leaves; it is kept if the guest died, because the error names it."""
+    path = Path(tempfile.mkdtemp(prefix="vmqos-guest-"))
+    died = False
+    try:
+        yield path
+    except GuestDied:
+        died = True
+        raise
+    finally:
+        if not died:
+            shutil.rmtree(path)
