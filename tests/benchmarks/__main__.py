@@ -7,19 +7,21 @@ import argparse
 import importlib
 import shlex
 import sys
-import tempfile
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import replace
 
-from tests.benchmarks import instructions
+from tests.benchmarks import goresctrl, instructions
 from tests.benchmarks.arena import arena
-from tests.benchmarks.support import QUICK, THOROUGH, Effort
+from tests.benchmarks.figures import QUICK, THOROUGH, Effort
 from vmqos.resctrl import mount
 
 ON_RESCTRL = ("placing", "masks", "reading", "pqos", "audit", "sweep")
-ELSEWHERE = ("planner", "start", "memory")
+ELSEWHERE = ("planner", "start", "memory", "ceilometer")
 IN_NOVA = ("scheduler",)
 WITH_SERVERS = ("placement",)
 GUEST_TIMEOUT = 1200.0
+GORESCTRL = "benchmark-goresctrl"
+"""Its program, in the guest's tree."""
 EPILOG = f"""\
 benchmarks on a resctrl: {", ".join(ON_RESCTRL)}
 without one: {", ".join(ELSEWHERE)}
@@ -47,15 +49,28 @@ def main() -> int:
     )
     parser.add_argument("--kernel", metavar="KERNEL", default="newest", help="the guest's: 6.12, newest (the default)")
     parser.add_argument("--quick", action="store_true", help="too few rounds for figures: to see that it runs")
-    parser.add_argument("--goresctrl", metavar="PROGRAM", help="for sweep: see tests/benchmarks/bench_sweep.py")
+    parser.add_argument("--rounds", type=int, metavar="N", help="how often each action is timed (default: 15)")
+    parser.add_argument(
+        "--rmids",
+        type=int,
+        metavar="N",
+        help="the guest's, over the machine's: sweep needs 512 beside pqos, 256 without",
+    )
+    parser.add_argument("--goresctrl", metavar="PROGRAM", help="with --resctrl: tests/benchmarks/goresctrl, built")
     parser.add_argument("--count-instructions", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     unknown = set(chosen.names) - {*ON_RESCTRL, *ELSEWHERE, *IN_NOVA, *WITH_SERVERS}
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    homeless = [name for name in ON_RESCTRL if name in chosen.names]
+    if homeless and not (chosen.resctrl or chosen.guest):
+        parser.error(f"{', '.join(homeless)}: say on which resctrl, by --resctrl or --guest")
     effort = QUICK if chosen.quick else THOROUGH
+    if chosen.rounds:
+        effort = replace(effort, rounds=chosen.rounds, counting=0.0)
     if chosen.guest:
-        return _in_guest(chosen.guest, chosen.kernel, chosen.names, quick=chosen.quick)
+        further = [*(["--quick"] if chosen.quick else []), *(["--rounds", str(chosen.rounds)] if chosen.rounds else [])]
+        return _in_guest(chosen.guest, chosen.kernel, chosen.names, further, rmids=chosen.rmids)
     if chosen.resctrl:
         names = [name for name in ON_RESCTRL if name in (chosen.names or ON_RESCTRL)]
         _on_resctrl(chosen.resctrl, names, effort, count=chosen.count_instructions, goresctrl=chosen.goresctrl)
@@ -71,26 +86,34 @@ def _on_resctrl(root: str, names: list[str], effort: Effort, *, count: bool, gor
             _print(importlib.import_module(f"tests.benchmarks.bench_{name}").run(where, effort))
 
 
-def _print(figures: object) -> None:
-    for figure in figures:  # type: ignore[attr-defined]
+def _print(figures: Iterable[object]) -> None:
+    for figure in figures:
         print(figure, flush=True)
 
 
-def _in_guest(machine: str, kernel: str, names: list[str], *, quick: bool) -> int:
+def _in_guest(machine: str, kernel: str, names: list[str], further: list[str], *, rmids: int | None) -> int:
     from tests.kernel.lab import guest, machines
     from tests.kernel.lab.errors import LabError
     from tests.kernel.lab.job import Job
 
-    arguments = shlex.join(["--count-instructions", *(["--quick"] if quick else []), *names])
+    arguments = ["--count-instructions", *further]
+    files = {}
+    if not names or "sweep" in names:
+        program = goresctrl.build()
+        if program is not None:
+            files[GORESCTRL] = program
+            arguments += ["--goresctrl", f"./{GORESCTRL}"]
     script = f"""\
 mount -t resctrl resctrl {mount.DEFAULT_PATH} || exit 1
 ulimit -n 65536
-exec python3 -m tests.benchmarks --resctrl {mount.DEFAULT_PATH} {arguments}
+test ! -e {GORESCTRL} || chmod +x {GORESCTRL}
+exec python3 -m tests.benchmarks --resctrl {mount.DEFAULT_PATH} {shlex.join([*arguments, *names])}
 """
+    plugin = {**instructions.PLUGIN, **({} if rmids is None else {"rmids": rmids})}
     try:
-        with tempfile.TemporaryDirectory(prefix="vmqos-guest-") as path:
-            where = machines.machine(machine), machines.kernel(kernel), Job(script), Path(path), GUEST_TIMEOUT
-            result = guest.run(*where, plugin=instructions.PLUGIN)
+        with guest.kept_of_the_dead() as path:
+            where = machines.machine(machine), machines.kernel(kernel), Job(script, files), path, GUEST_TIMEOUT
+            result = guest.run(*where, plugin=plugin)
             print(result.stdout, end="")
             print(result.stderr, end="", file=sys.stderr)
             return result.status

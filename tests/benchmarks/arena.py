@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from tests.benchmarks import rivals
 from tests.benchmarks.contest import Side, nothing
+from tests.benchmarks.figures import Action, timed
 from tests.benchmarks.instructions import Counter
 from tests.benchmarks.rivals import Pqos, SystemCalls
-from tests.benchmarks.support import Action, timed
 from vmqos.resctrl import groups, mount
 from vmqos.resctrl.filesystem import Filesystem
 
-OURS, LIMIT, PQOS = "vmqos", "the system calls in C", "pqos"
+OURS, LIMIT, PQOS, GORESCTRL = "vmqos", "the system calls in C", "pqos", "goresctrl"
 GROUP = "vmqos.00000000-0000-0000-0000-0000000000be"
 
 
@@ -26,7 +26,7 @@ class Arena:
 
     :ivar counters: of instructions, by side; empty where nobody counts them.
     :ivar pqos: ``None`` where it is not installed, or this is not the kernel's own resctrl.
-    :ivar goresctrl: a program that reads counters by goresctrl, see :mod:`tests.benchmarks.bench_sweep`.
+    :ivar goresctrl: the program that reads counters by goresctrl (``goresctrl/main.go``); ``None`` where there is none.
     """
 
     filesystem: Filesystem
@@ -74,7 +74,7 @@ def arena(root: str, *, count: bool, goresctrl: str | None = None) -> Iterator[A
     with contextlib.ExitStack() as leaving:
         counters = {}
         if count:
-            for name in (OURS, LIMIT, PQOS):
+            for name in (OURS, LIMIT, PQOS, *([GORESCTRL] if goresctrl else [])):
                 counters[name] = Counter(filesystem, name.split()[-1])
                 leaving.callback(counters[name].close)
             counters[OURS].watch(os.getpid())

@@ -15,7 +15,8 @@ from dataclasses import replace
 from tests.benchmarks import rivals
 from tests.benchmarks.arena import Arena
 from tests.benchmarks.contest import compare
-from tests.benchmarks.support import Comparison, Effort, Figure, sleeping, spread, timed
+from tests.benchmarks.figures import Comparison, Effort, Figure, spread, timed
+from tests.benchmarks.programs import sleeping
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.inventory import ObservedVm
 from vmqos.agent.reconcile import Change, Reconciler

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tests.benchmarks import rivals
 from tests.benchmarks.arena import Arena
 from tests.benchmarks.contest import compare
-from tests.benchmarks.support import Comparison, Effort
+from tests.benchmarks.figures import Comparison, Effort
 from vmqos.resctrl import groups, info, schemata
 from vmqos.resctrl.bitmask import CapacityBitmask
 

@@ -6,18 +6,17 @@ It stands on the private libvirtd and the simulator.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import libvirt
 
-from tests.benchmarks.support import Figure
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.host import host, standing
 from tools.lab import processes, vms
 from tools.lab.agent import Agent
-from tools.lab.private_libvirt import PrivateLibvirt
-from tools.lab.simulator import Simulator
-from tools.lab.workspace import Workspace
 
 VMS = 200
 PASSES = 10
@@ -25,42 +24,22 @@ PASSES = 10
 
 def run() -> Iterator[Figure]:
     """Start the VMs, let the agent settle, do full audits, and look."""
-    with Workspace() as workspace:
-        daemon = PrivateLibvirt(workspace)
-        daemon.start()
-        simulator = Simulator(workspace, "broadwell")
-        simulator.start()
-        connection = daemon.connect()
-        agent = Agent(
-            workspace,
-            resctrl=simulator.root,
-            sysfs=simulator.sysfs,
-            uri=daemon.uri,
-            run_dir=daemon.run_dir,
-            options={"agent": {"full_audit_interval": 2.0}},
-        )
-        try:
-            with ThreadPoolExecutor(2) as pool:
-                list(pool.map(lambda number: _start_paused(connection, number), range(VMS)))
-            agent.start()
-            processes.wait_until(lambda: len(agent.get("/v1/vms", 60.0)["vms"]) == VMS, "all VMs being known", 600.0)
-            seen = agent.get("/v1/health")["passes"]
-            processes.wait_until(lambda: agent.get("/v1/health")["passes"] >= seen + PASSES, "some passes", 600.0)
-            now, most = _resident(agent, "VmRSS"), _resident(agent, "VmHWM")
-        finally:
-            agent.kill()
-            connection.close()
-            simulator.stop()
-            daemon.stop()
+    with host({"agent": {"full_audit_interval": 2.0}}) as ours, contextlib.closing(ours.daemon.connect()) as connection:
+        agent = ours.agent
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda number: _start_paused(connection, number), range(VMS)))
+        agent.start()
+        processes.wait_until(lambda: len(agent.get("/v1/vms", 60.0)["vms"]) == VMS, "all VMs being known", 600.0)
+        seen = agent.get("/v1/health")["passes"]
+        processes.wait_until(lambda: agent.get("/v1/health")["passes"] >= seen + PASSES, "some passes", 600.0)
+        now, most = _resident(agent, "VmRSS"), _resident(agent, "VmHWM")
     yield Figure(
         f"the agent's resident memory at {VMS} VMs", now, "MiB", 60.0, f"VmRSS; {most:.0f} MiB at most (VmHWM)"
     )
 
 
 def _start_paused(connection: libvirt.virConnect, number: int) -> None:
-    specs = {"hw:cache_ways": "1"} if number < 8 else {}
-    vm = vms.Vm(f"bench-{number}", vms.Flavor("standing", specs))
-    vms.define(connection, vm).createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+    vms.define(connection, standing(number)).createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
 
 
 def _resident(agent: Agent, field: str) -> float:

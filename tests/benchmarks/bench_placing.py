@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from tests.benchmarks import rivals
 from tests.benchmarks.arena import LIMIT, Arena
 from tests.benchmarks.contest import compare
-from tests.benchmarks.support import Comparison, Effort, sleeping
+from tests.benchmarks.figures import Comparison, Effort
+from tests.benchmarks.programs import sleeping
 from vmqos.agent import placement
 from vmqos.agent.placement import Target
 from vmqos.hypervisor import processes, vm_tasks

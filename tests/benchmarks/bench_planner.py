@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tests.benchmarks.support import Figure, percentile, spread
+from tests.benchmarks.figures import Figure, percentile, spread
 from vmqos.allocation import (
     CreateGroup,
     Group,
@@ -125,8 +125,3 @@ def _after(layout: Layout, found: Plan, every: CapacityBitmask) -> Layout:
             case RemoveGroup(name):
                 del groups[name]
     return Layout(tuple(groups.values()))
-
-
-if __name__ == "__main__":
-    for figure in run():
-        print(figure)

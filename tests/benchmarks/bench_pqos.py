@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tests.benchmarks.arena import PQOS, Arena
 from tests.benchmarks.contest import compare
-from tests.benchmarks.support import Comparison, Effort
+from tests.benchmarks.figures import Comparison, Effort
 
 
 def run(arena: Arena, effort: Effort) -> Iterator[Comparison]:

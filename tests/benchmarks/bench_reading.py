@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from tests.benchmarks import rivals
 from tests.benchmarks.arena import Arena
 from tests.benchmarks.contest import compare
-from tests.benchmarks.support import Comparison, Effort, sleeping
+from tests.benchmarks.figures import Comparison, Effort
+from tests.benchmarks.programs import sleeping
 from vmqos.resctrl import groups, tasks
 
 THREADS = 100
@@ -39,5 +40,5 @@ def _measure(arena: Arena, effort: Effort) -> Comparison:
                 f"reading {len(names)} control groups, all but one of {THREADS} threads",
                 [arena.ours(read), arena.limit(calls), *arena.pqos_sides("--show")],
                 effort,
-                remark="pqos reads no modes, and prints what it read",
+                remark="pqos reads no modes, and prints what it read" if arena.pqos else "",
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From libvirt's started event to the last task in its group, with 100 real VMs on the host; and the agent's memory.
+"""From libvirt's started event to the last task in its group, with 100 real VMs on the host.
 
 It stands on the private libvirtd and the simulator, whose ``tasks`` file costs far more than the kernel's: what is
 timed includes the simulator's work. The VMs run under software emulation: nested KVM takes seconds to start the tenth.
@@ -7,21 +7,19 @@ timed includes the simulator's work. The VMs run under software emulation: neste
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TextIO
 
 import libvirt
 
-from tests.benchmarks.support import Figure, percentile, spread
+from tests.benchmarks.figures import Figure, percentile, spread
+from tests.benchmarks.host import Host, host, standing
 from tools.lab import vms
 from tools.lab.agent import Agent
-from tools.lab.private_libvirt import PrivateLibvirt
-from tools.lab.simulator import Simulator
-from tools.lab.workspace import Workspace
 
 STANDING = 100
 STARTS = 40
@@ -35,7 +33,8 @@ class _StartedEvents:
         self.told: dict[str, float] = {}
         self._stop = False
         libvirt.virEventRegisterDefaultImpl()
-        self._timer = libvirt.virEventAddTimeout(50, lambda *_: None, None)
+        # The loop returns at least that often, and sees that it shall stop.
+        libvirt.virEventAddTimeout(50, lambda *_: None, None)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         self._connection = libvirt.open(uri)
@@ -50,6 +49,7 @@ class _StartedEvents:
             self.told[domain.UUIDString()] = time.monotonic()
 
     def close(self) -> None:
+        """Stop listening."""
         self._stop = True
         self._thread.join()
         self._connection.close()
@@ -57,36 +57,24 @@ class _StartedEvents:
 
 def run() -> Iterator[Figure]:
     """Start VMs beside 100 standing ones, and stop each again."""
-    with Workspace() as workspace:
-        daemon = PrivateLibvirt(workspace)
-        daemon.start()
-        simulator = Simulator(workspace, "broadwell")
-        simulator.start()
-        agent = Agent(workspace, resctrl=simulator.root, sysfs=simulator.sysfs, uri=daemon.uri, run_dir=daemon.run_dir)
-        agent.start()
-        events = _StartedEvents(daemon.uri)
-        connection = daemon.connect()
-        try:
-            for number in range(STANDING):
-                specs = {"hw:cache_ways": "1"} if number < 8 else {}
-                vms.start(connection, vms.Vm(f"bench-{number}", vms.Flavor("standing", specs)))
-            _wait_until_settled(agent, STANDING)
-            delays = [_one_start(daemon, agent, simulator, events, turn) for turn in range(STARTS)]
-            resident = _resident(agent)
-        finally:
-            events.close()
-            connection.close()
-            agent.stop()
-            simulator.stop()
-            daemon.stop()
+    with contextlib.ExitStack() as leaving:
+        ours = leaving.enter_context(host())
+        ours.agent.start()
+        events = _StartedEvents(ours.daemon.uri)
+        leaving.callback(events.close)
+        connection = leaving.enter_context(contextlib.closing(ours.daemon.connect()))
+        for number in range(STANDING):
+            vms.start(connection, standing(number))
+        _wait_until_settled(ours.agent, STANDING)
+        delays = [_one_start(ours, events, turn) for turn in range(STARTS)]
     p99 = percentile(delays, 0.99)
     yield Figure("started event to the last task in place, p99", p99, "ms", 50.0, spread(delays, "ms"))
-    yield Figure(f"the agent's resident memory at {STANDING} VMs", resident, "MiB", 60.0, "VmRSS after all starts")
 
 
-def _one_start(daemon: PrivateLibvirt, agent: Agent, simulator: Simulator, events: _StartedEvents, turn: int) -> float:
+def _one_start(ours: Host, events: _StartedEvents, turn: int) -> float:
     """Milliseconds from the event to the last write to the VM's ``tasks``, by the simulator's log of changes."""
-    connection = daemon.connection()
+    simulator = ours.simulator
+    connection = ours.daemon.connection()
     vm = vms.Vm(f"bench-start-{turn}", vms.Flavor("timed", {"hw:cache_ways": "2"}), vcpus=2)
     with simulator.log.open() as log:
         log.seek(0, os.SEEK_END)
@@ -95,12 +83,12 @@ def _one_start(daemon: PrivateLibvirt, agent: Agent, simulator: Simulator, event
         last = _last_write(log, f"vmqos.{vm.uuid}/tasks")
         starting.join()
     there = set(map(int, (simulator.root / f"vmqos.{vm.uuid}" / "tasks").read_text().split()))
-    wanted = set(vms.RunningVm(vm.uuid, vm.name, daemon).tasks())
+    wanted = set(vms.RunningVm(vm.uuid, vm.name, ours.daemon).tasks())
     if not wanted or wanted - there:
         raise AssertionError(f"{len(wanted - there)} of {len(wanted)} tasks of VM {vm.uuid} were not placed")
     delay = max(0.0, last - events.told[vm.uuid]) * 1e3
     vms.remove(connection, vm.uuid)
-    _wait_until_settled(agent, STANDING)
+    _wait_until_settled(ours.agent, STANDING)
     return delay
 
 
@@ -126,10 +114,3 @@ def _wait_until_settled(agent: Agent, count: int) -> None:
             return
         time.sleep(0.05)
     raise TimeoutError(f"the agent did not settle on {count} VMs")
-
-
-def _resident(agent: Agent) -> float:
-    for line in Path(f"/proc/{agent.pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise ValueError("no VmRSS")

@@ -4,24 +4,24 @@
 The C programs make nothing of what they read. The sweep lists the groups, reads their masks, and makes a number or a
 reason of each counter; the second figure includes a look at every value.
 
-goresctrl is a library. The program that is given for it is called with the root of resctrl and a number of rounds; in
-each it reads the counters of every monitoring group (``GetMonData``), and it prints the nanoseconds of each round.
+goresctrl is a library; the program in ``goresctrl/`` reads the counters of every monitoring group by it
+(``GetMonData``). It looks for the groups once, at its start, while a sweep of ours lists them each time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import resource
-import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from tests.benchmarks import rivals
-from tests.benchmarks.arena import LIMIT, OURS, PQOS, Arena
+from tests.benchmarks.arena import GORESCTRL, LIMIT, OURS, PQOS, Arena
 from tests.benchmarks.contest import Side, compare
-from tests.benchmarks.support import Comparison, Cost, Effort, Figure, Sample, sleeping, timed
+from tests.benchmarks.figures import Comparison, Cost, Effort, Figure, Sample, timed
+from tests.benchmarks.programs import sleeping
 from vmqos.agent.telemetry import Telemetry
 from vmqos.resctrl import exceptions, groups, info, monitoring
 from vmqos.resctrl.filesystem import Filesystem
@@ -51,8 +51,8 @@ def run(arena: Arena, effort: Effort) -> Iterator[Comparison | Figure | str]:
                 raise AssertionError(f"the sweep found {len(sweeper.sweep().vms)} of {count} VMs")
             yield _sweep(arena, effort, sweeper, f"a sweep over {count} VMs, {len(files)} counters", files)
             if count == effort.vms:
-                yield from _goresctrl(arena, effort, sweeper)
-                yield _watching(filesystem.root, count)
+                yield from _goresctrl(arena, effort, sweeper, files)
+                yield _watching(arena, count)
         if count == effort.vms:
             yield from _pqos(arena, effort, count, rmids - taken)
 
@@ -87,28 +87,47 @@ def _look_at(snapshot: Snapshot) -> int:
     return seen
 
 
-def _watching(root: str, count: int) -> Figure:
-    """What the agent's thread costs that reads the counters every second."""
-    telemetry = Telemetry(root, 1.0, 600.0)
+def _watching(arena: Arena, count: int) -> Figure:
+    """What the agent's thread costs that reads the counters every second, and makes rates and their history of them."""
+    telemetry = Telemetry(arena.filesystem.root, 1.0, 600.0)
     telemetry.start()
     time.sleep(2.0)
+    counter = arena.counters.get(OURS)
+    counted = counter.read() if counter else 0
     began, before = time.monotonic(), time.process_time()
     time.sleep(WATCHED)
     used, seconds = time.process_time() - before, time.monotonic() - began
+    executed = (counter.read() - counted) / seconds / 1e6 if counter else 0.0
     telemetry.stop()
-    detail = f"{used * 1e3:.0f} ms in {seconds:.1f} s; the loop itself is another benchmark (audit)"
-    return Figure(f"reading {count} VMs every second, of one CPU", 100 * used / seconds, "%", None, detail)
+    detail = f"{used * 1e3:.0f} ms in {seconds:.1f} s"
+    if counter:
+        detail += f"; {executed:.1f} million instructions a second"
+    return Figure(
+        f"reading {count} VMs every second, of one CPU",
+        100 * used / seconds,
+        "%",
+        None,
+        f"{detail}; the loop itself is another benchmark (audit)",
+    )
 
 
-def _goresctrl(arena: Arena, effort: Effort, sweeper: Sweeper) -> Iterator[Comparison | str]:
+def _goresctrl(arena: Arena, effort: Effort, sweeper: Sweeper, files: list[str]) -> Iterator[Comparison | str]:
     if arena.goresctrl is None:
-        yield "goresctrl: left out, no program was given (--goresctrl)"
+        yield "goresctrl: left out, its program is not there (it takes Go to build it)"
         return
-    command = [arena.goresctrl, arena.filesystem.root, str(effort.rounds)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    theirs = [Sample(int(line) / 1e6, int(line) / 1e6) for line in done.stdout.split()]
-    ours = [timed(lambda: _look_at(sweeper.sweep())) for _ in range(effort.rounds)]
-    yield Comparison("the same by goresctrl", {OURS: Cost(ours), "goresctrl": Cost(theirs)}, 1 / 7)
+    counter = arena.counters.get(GORESCTRL)
+    with rivals.goresctrl(arena.goresctrl, counter) as (theirs, (vms, values)):
+        if values != len(files):
+            raise AssertionError(f"goresctrl found {values} of {len(files)} counters in {vms} groups")
+        yield compare(
+            f"the same by {GORESCTRL}, each with a look at each value",
+            [
+                arena.ours(lambda: _look_at(sweeper.sweep())),
+                Side(GORESCTRL, lambda: theirs.go(0), counter, theirs.rest),
+            ],
+            effort,
+            goal=1 / 7,
+        )
 
 
 def _pqos(arena: Arena, effort: Effort, count: int, free: int) -> Iterator[Comparison | str]:
@@ -120,7 +139,7 @@ def _pqos(arena: Arena, effort: Effort, count: int, free: int) -> Iterator[Compa
     with _host(arena.filesystem, count), Sweeper(arena.filesystem.root) as sweeper:
         sweeper.sweep()
         ours = compare("", [arena.ours(lambda: _look_at(sweeper.sweep()))], effort).costs[OURS]
-    with sleeping(count, 1) as processes:
+    with rivals.groups_of_pqos(arena.filesystem, arena.pqos), sleeping(count, 1) as processes:
         watch = [argument for tids in processes for argument in ("-p", f"all:{tids[0]}")]
         try:
             short, long = (_cost_of_pqos(arena, watch, polls) for polls in (1, 1 + POLLS))
@@ -139,7 +158,7 @@ def _pqos(arena: Arena, effort: Effort, count: int, free: int) -> Iterator[Compa
 
 def _cost_of_pqos(arena: Arena, watch: Sequence[str], polls: int) -> Cost:
     sides = arena.pqos_sides(*watch, "-i", "10", "-t", str(polls))
-    return compare("", sides, Effort(rounds=2, counted=2)).costs[PQOS]
+    return compare("", sides, Effort(rounds=2, counting=0.0)).costs[PQOS]
 
 
 @contextlib.contextmanager

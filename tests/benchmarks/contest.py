@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tests.benchmarks.figures import Action, Comparison, Cost, Effort, Sample
 from tests.benchmarks.instructions import Counter
-from tests.benchmarks.support import Action, Comparison, Cost, Effort, Sample
 
 
 def nothing() -> None:
@@ -61,7 +61,8 @@ def _instructions(side: Side, effort: Effort, undo: Action) -> float | None:
     """The least of some counts: a timer's interrupt now and then is counted with whatever it interrupts."""
     if side.counter is None:
         return None
-    acted, rested = [], []
+    acted: list[int] = []
+    rested: list[int] = []
     deadline = time.monotonic() + effort.counting
     while len(acted) < effort.rounds or time.monotonic() < deadline:
         acted.append(side.counter.between(side.act))

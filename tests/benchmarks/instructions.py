@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 
-from tests.benchmarks.support import Action
+from tests.benchmarks.figures import Action
 from vmqos.resctrl import exceptions, groups, tasks
 from vmqos.resctrl.filesystem import Filesystem
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Those we are compared with: a C program that makes the system calls and nothing else, and Intel's pqos."""
+"""Those we are compared with: a C program that makes the system calls and nothing else, Intel's pqos and goresctrl."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
+from tests.benchmarks.figures import Sample
 from tests.benchmarks.instructions import Counter
-from tests.benchmarks.support import Sample, compiled
+from tests.benchmarks.programs import compiled
 from vmqos.resctrl.filesystem import Filesystem
 
 LONGEST_WRITE = 4095
@@ -23,7 +24,7 @@ COS = "COS"
 
 
 class SystemCalls:
-    """``system_calls.c``, waiting to be told; each queue is one action."""
+    """``system_calls.c``, or what speaks as it does, waiting to be told; each queue is one action."""
 
     def __init__(self, process: subprocess.Popen[str], queues: int) -> None:
         self._process = process
@@ -84,6 +85,30 @@ def system_calls(*queues: Sequence[str]) -> Iterator[SystemCalls]:
         yield SystemCalls(process, len(queues))
     finally:
         process.stdin.close()
+        process.wait()
+
+
+@contextlib.contextmanager
+def goresctrl(program: str, counter: Counter | None) -> Iterator[tuple[SystemCalls, list[int]]]:
+    """Run the program that reads by goresctrl (``goresctrl/main.go``): it has one queue, all counters.
+
+    :param program: its path.
+    :param counter: of the instructions that it executes.
+    :returns: the program, and what it has found: how many groups, and how many counters.
+    """
+    process = subprocess.Popen(
+        [program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=counter.enter if counter else None,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        yield SystemCalls(process, 1), [int(word) for word in process.stdout.readline().split()]
+    finally:
+        process.stdin.close()
+        process.stdout.close()
         process.wait()
 
 

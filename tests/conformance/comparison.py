@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
-from tests.conformance.items import case_and_target
-from tests.conformance.machines import KERNEL, SIMULATOR, Pair
+from tests.conformance.items import Where, case_and_place
+from tests.conformance.machines import KERNEL, SIMULATOR, TARGETS
 from tests.conformance.recording import Operation, differences
+from tests.kernel.lab.pair import Pair
 
 RECORDING = "recording"
 """The property of a report under which a case hands over what it recorded."""
@@ -19,36 +20,37 @@ class Recordings:
     """What the cases of this process recorded, on either target: a plugin of pytest's."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Pair, str], dict[str, list[Operation]]] = {}
+        self._found: dict[Where, dict[str, list[Operation]]] = {}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take a report's recording, out of it: nobody else needs its many lines."""
-        place = case_and_target(report.nodeid)
+        place = case_and_place(report.nodeid)
         if place is None:
             return
+        case, where = place
         # What comes from a guest has gone through JSON, which knows no tuples.
-        handed_over = dict(property_ for property_ in report.user_properties if property_[0] == RECORDING)
+        for name, handed_over in report.user_properties:
+            if name == RECORDING:
+                assert isinstance(handed_over, list)
+                self.add(case, where, [Operation.from_json(one) for one in handed_over])
         report.user_properties = [one for one in report.user_properties if one[0] != RECORDING]
-        if handed_over:
-            case, pair, target = place
-            recording = [Operation.from_json(one) for one in handed_over[RECORDING]]
-            self._found.setdefault((pair, target), {})[case] = recording
 
-    def compared(self, pair: Pair) -> int:
-        """How many cases there are of both targets."""
-        return len(self._both(pair))
+    def add(self, case: str, where: Where, recording: list[Operation]) -> None:
+        """Take the recording of a case."""
+        self._found.setdefault(where, {})[case] = recording
 
-    def differences(self, pair: Pair) -> Iterator[str]:
-        """For each case whose two recordings are not the same: its name, and the operations with both answers."""
-        for case in self._both(pair):
-            found = differences(self._of(pair, SIMULATOR)[case], self._of(pair, KERNEL)[case])
-            if found:
+    def differences(self, pair: Pair, cases: Iterable[str]) -> Iterator[str]:
+        """For each case that was not tried alike: its name, and the operations with both answers, or who lacks it."""
+        simulator, kernel = (self._found.get(Where(pair, target), {}) for target in (SIMULATOR, KERNEL))
+        for case in cases:
+            if missing := [target for target in TARGETS if case not in self._found.get(Where(pair, target), {})]:
+                yield f"{case}\nnothing was recorded on the {' or the '.join(missing)}"
+            elif found := differences(simulator[case], kernel[case]):
                 yield "\n".join([case, *found])
 
-    def _both(self, pair: Pair) -> list[str]:
-        kernel = self._of(pair, KERNEL)
-        return [case for case in self._of(pair, SIMULATOR) if case in kernel]
 
-    def _of(self, pair: Pair, target: str) -> dict[str, list[Operation]]:
-        return self._found.get((pair, target), {})
+def cases_of(pair: Pair, items: Iterable[pytest.Item]) -> list[str]:
+    """The cases that are to be tried on a machine and kernel, on either target."""
+    places = (case_and_place(item.nodeid) for item in items)
+    return sorted({place[0] for place in places if place is not None and place[1].pair == pair})

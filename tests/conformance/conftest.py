@@ -6,24 +6,26 @@ Every operation of a case is recorded; what both targets answered is compared at
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.conformance.comparison import RECORDING, Recordings
 from tests.conformance.counts import Counting
-from tests.conformance.items import GUEST, Where, generate, in_order, without_place
-from tests.conformance.machines import SIMULATOR
+from tests.conformance.items import Where, generate, in_order, without_place
+from tests.conformance.machines import SIMULATOR, profile_of
 from tests.conformance.resctrl import Resctrl
 from tests.conformance.target import Target
+from tests.conformance.tasks import Tasks
+from tests.kernel.lab.pair import INSIDE
 
 _RECORDINGS = pytest.StashKey[Recordings]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*functions): what a case needs of a machine (tests.conformance.needs)")
-    if os.environ.get(GUEST) is not None:
+    config.addinivalue_line("markers", "needs_kernel(difference, newer): what it needs of a kernel")
+    if INSIDE is not None:
         return
     config.stash[_RECORDINGS] = Recordings()
     config.pluginmanager.register(config.stash[_RECORDINGS])
@@ -66,12 +68,11 @@ def targets() -> Iterator[Callable[[Where], Target]]:
 @pytest.fixture
 def bare(request: pytest.FixtureRequest, where: Where, targets: Callable[[Where], Target]) -> Iterator[Resctrl]:
     """A resctrl that is not mounted; the case mounts it, if it likes."""
-    resctrl = Resctrl(targets(where), where.pair.profile)
+    resctrl = Resctrl(targets(where), profile_of(where.pair))
     try:
         yield resctrl
         resctrl.clean_up()
     finally:
-        resctrl.end_tasks()
         request.node.user_properties.append((RECORDING, [one.as_json() for one in resctrl.recording]))
 
 
@@ -82,12 +83,28 @@ def rdt(bare: Resctrl) -> Resctrl:
     return bare
 
 
+@pytest.fixture
+def two(rdt: Resctrl) -> Resctrl:
+    """The same with two groups, ``g`` and ``h``."""
+    rdt.group("g")
+    rdt.group("h")
+    return rdt
+
+
+@pytest.fixture
+def tasks(bare: Resctrl) -> Iterator[Tasks]:
+    """Tasks to be moved about; they end before resctrl is unmounted."""
+    found = Tasks(bare.names)
+    yield found
+    found.end()
+
+
 def _make(where: Where) -> Target:
     if where.target == SIMULATOR:
         from tests.conformance.simulator_target import SimulatorTarget
 
-        return SimulatorTarget(where.pair.profile)
-    if os.environ.get(GUEST) is None:
+        return SimulatorTarget(profile_of(where.pair))
+    if INSIDE is None:
         raise RuntimeError("this runs inside the lab's guest; is the lab's plugin loaded?")
     from tests.conformance.kernel_target import KernelTarget
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.conformance import needs
-from tests.conformance.machines import KERNEL, PAIRS, SIMULATOR, Pair
-from tests.kernel.lab.remote import Pair as GuestPair
+from tests.conformance.machines import KERNEL, KERNEL_OF, PAIRS, PROFILE_OF, TARGETS
+from tests.kernel.lab.pair import INSIDE, Pair
 
-GUEST = "VMQOS_GUEST"
-"""The environment variable that is set inside the lab's guest: ``machine:kernel``."""
+CASES = "tests.conformance.cases"
+"""The package of the cases."""
 
 ONLY = "VMQOS_CONFORMANCE_ONLY"
 """The environment variable that names the one place to be tried, such as ``milan-6.12-simulator``: quicker than ``-k``,
@@ -25,7 +25,7 @@ because the other items are not even made."""
 class Where:
     """Where a case is tried.
 
-    :ivar target: ``simulator`` or ``kernel``.
+    :ivar target: one of :data:`.TARGETS`.
     """
 
     pair: Pair
@@ -36,12 +36,60 @@ class Where:
 
 
 def everywhere() -> list[Where]:
-    """Where cases are tried: inside a guest, there alone."""
-    guest = os.environ.get(GUEST)
-    if guest is not None:
-        return [Where(Pair(*guest.split(":")), KERNEL)]
-    places = [Where(pair, target) for pair in PAIRS for target in (SIMULATOR, KERNEL)]
-    return [place for place in places if os.environ.get(ONLY, str(place)) == str(place)]
+    """Where cases are tried: inside a guest, there alone.
+
+    :raises pytest.UsageError: if :data:`ONLY` names no place.
+    """
+    if INSIDE is not None:
+        return [Where(INSIDE, KERNEL)]
+    places = [Where(pair, target) for pair in PAIRS for target in TARGETS]
+    only = os.environ.get(ONLY)
+    if only is None:
+        return places
+    chosen = [place for place in places if str(place) == only]
+    if not chosen:
+        raise pytest.UsageError(f"{ONLY}={only} is no place; there are: {', '.join(map(str, places))}")
+    return chosen
+
+
+def pairs_of(case: pytest.Item) -> list[Pair]:
+    """The machines and kernels that have what a case needs."""
+    of_machine = [need for mark in case.iter_markers(needs.MACHINE) for need in mark.args]
+    of_kernel = [mark.args for mark in case.iter_markers(needs.KERNEL)]
+    return [
+        pair
+        for pair in PAIRS
+        if all(need(PROFILE_OF[pair.machine]) for need in of_machine)
+        and all(difference.is_in(KERNEL_OF[pair.kernel].version) == newer for difference, newer in of_kernel)
+    ]
+
+
+def generate(metafunc: pytest.Metafunc) -> None:
+    """Parametrise a case, by ``where`` and, if it asks for one, by ``cache``.
+
+    :raises pytest.Collector.CollectError: if it would be tried nowhere, or asks for no resctrl.
+    """
+    if "where" not in metafunc.fixturenames:
+        if metafunc.module.__package__ == CASES:
+            raise pytest.Collector.CollectError(f"{metafunc.function.__name__} asks for neither 'rdt' nor 'bare'")
+        return
+    pairs = pairs_of(metafunc.definition)
+    if not pairs:
+        raise pytest.Collector.CollectError(f"nobody has what {metafunc.function.__name__} needs")
+    of_caches = "cache" in metafunc.fixturenames
+    # The lab runs an item whose "guest_machine" is a machine in that guest.
+    metafunc.fixturenames.append("guest_machine")
+    params = []
+    for where in everywhere():
+        if where.pair not in pairs:
+            continue
+        guest = where.pair if where.target == KERNEL else None
+        if of_caches:
+            for cache in needs.caches_of(PROFILE_OF[where.pair.machine]):
+                params.append(_param(where, where, guest, cache, name=f"{where}-{cache.name}"))
+        else:
+            params.append(_param(where, where, guest, name=str(where)))
+    metafunc.parametrize("where, guest_machine, cache" if of_caches else "where, guest_machine", params)
 
 
 def without_place(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -53,66 +101,41 @@ def without_place(items: list[pytest.Item]) -> list[pytest.Item]:
     ]
 
 
-def _params(item: pytest.Item) -> dict[str, Any]:
-    found: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
-    return found
-
-
 def in_order(items: list[pytest.Item]) -> None:
     """Bring the items of a pair together, the comparison last: each pair is one guest's work."""
-    pairs = {str(pair): number for number, pair in enumerate(PAIRS)}
+    pairs = {pair: number for number, pair in enumerate(PAIRS)}
 
     def place(item: pytest.Item) -> tuple[int, bool]:
         where = _params(item).get("where")
         pair = where.pair if isinstance(where, Where) else _params(item).get("pair")
-        return pairs.get(str(pair), len(pairs)), not isinstance(where, Where)
+        return pairs[pair] if pair in pairs else len(pairs), not isinstance(where, Where)
 
     items.sort(key=place)
 
 
-def generate(metafunc: pytest.Metafunc) -> None:
-    """Parametrise a case, by ``where`` and, if it asks for one, by ``cache``."""
-    if "where" not in metafunc.fixturenames:
-        return
-    wanted = [need for mark in metafunc.definition.iter_markers(needs.MARK) for need in mark.args]
-    of_caches = "cache" in metafunc.fixturenames
-    # The lab runs an item whose "guest_machine" is a machine in that guest.
-    metafunc.fixturenames.append("guest_machine")
-    params = []
-    for where in everywhere():
-        profile = where.pair.profile
-        if not all(need(profile) for need in wanted):
-            continue
-        if of_caches:
-            for cache in needs.caches_of(profile):
-                params.append(_param(where, where, _guest(where), cache, name=f"{where}-{cache.name}"))
-        else:
-            params.append(_param(where, where, _guest(where), name=str(where)))
-    metafunc.parametrize("where, guest_machine, cache" if of_caches else "where, guest_machine", params)
+def case_and_place(nodeid: str) -> tuple[str, Where] | None:
+    """A case's name without where it was tried, and where that was; ``None`` for a test that is no case.
+
+    :raises ValueError: if it is a case and does not say where.
+    """
+    # pytest-xdist appends the name of the group.
+    nodeid = nodeid.partition("@guest-")[0]
+    name, bracket, rest = nodeid.partition("[")
+    for pair in PAIRS:
+        for target in TARGETS:
+            here = f"{pair}-{target}"
+            if bracket and rest.startswith((f"{here}]", f"{here}-")):
+                return f"{name}[{rest[len(here) :].lstrip('-')}", Where(pair, target)
+    if f"{CASES.replace('.', '/')}/" in name and "::" in name:
+        raise ValueError(f"{nodeid} does not begin its parameters with a place")
+    return None
 
 
 def _param(where: Where, *values: Any, name: str) -> Any:
     # One process has all of a pair's items, so that it can compare their recordings.
-    return pytest.param(*values, id=name, marks=pytest.mark.xdist_group(group(where.pair)))
+    return pytest.param(*values, id=name, marks=pytest.mark.xdist_group(where.pair.group))
 
 
-def _guest(where: Where) -> GuestPair | None:
-    return GuestPair(where.pair.machine, where.pair.kernel) if where.target == KERNEL else None
-
-
-def group(pair: Pair) -> str:
-    """The name of a pair's group for pytest-xdist: the lab's."""
-    return GuestPair(pair.machine, pair.kernel).group
-
-
-def case_and_target(nodeid: str) -> tuple[str, Pair, str] | None:
-    """A case's name without where it was tried, and where that was; ``None`` for a test that is no case."""
-    # pytest-xdist appends the name of the group.
-    nodeid = nodeid.partition("@")[0]
-    name, bracket, rest = nodeid.partition("[")
-    for pair in PAIRS:
-        for target in (SIMULATOR, KERNEL):
-            here = f"{pair}-{target}"
-            if bracket and rest.startswith((f"{here}]", f"{here}-")):
-                return f"{name}[{rest[len(here) :].lstrip('-')}", pair, target
-    return None
+def _params(item: pytest.Item) -> dict[str, Any]:
+    found: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    return found

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import os
@@ -52,13 +51,6 @@ class KernelTarget:
         except OSError as error:
             return errno.errorcode[error.errno or errno.EIO]
         return value
-
-
-def leave_clean() -> None:
-    """Unmount what a failed case left mounted."""
-    with contextlib.suppress(OSError):
-        while os.path.ismount(KernelTarget.root) and not _LIBC.umount2(KernelTarget.root.encode(), 0):
-            pass
 
 
 def _errno(result: int) -> str | None:

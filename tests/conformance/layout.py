@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masks that keep groups out of each other's way, which many cases begin with."""
+"""Masks: all ways of a cache, and those that keep groups apart, which many cases begin with."""
 
 from __future__ import annotations
 
 from tests.conformance import needs
 from tests.conformance.answer import done
 from tests.conformance.resctrl import Resctrl
+from vmqos.simulator.profiles import CacheAllocation
 
 LOW, HIGH = 0xF, 0xF0
 """Four ways each, which every machine has, and of which no machine shares one with devices."""
+
+
+def every_way(cache: CacheAllocation) -> int:
+    """The mask with all ways of a cache."""
+    return (1 << cache.ways) - 1
 
 
 def give(rdt: Resctrl, group: str, ways: int) -> None:

@@ -9,9 +9,10 @@ either target.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
+from tests.kernel.lab.pair import Pair
 from vmqos.simulator.kernel import LINUX_6_12, LINUX_7_2, Kernel
 from vmqos.simulator.profiles import PROFILES, CacheAllocation, Monitoring, Profile
 from vmqos.simulator.topology import regular
@@ -66,33 +67,28 @@ PROFILE_OF: Mapping[str, Profile] = MappingProxyType({profile.name: profile for 
 KERNEL_OF: Mapping[str, Kernel] = MappingProxyType({"6.12": LINUX_6_12, "newest": LINUX_7_2})
 """What the simulator runs for each kernel of the lab."""
 
-SIMULATOR, KERNEL = "simulator", "kernel"
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A machine and the kernel it runs.
-
-    :ivar machine: of :data:`PROFILE_OF`.
-    :ivar kernel: of :data:`KERNEL_OF`.
-    """
-
-    machine: str
-    kernel: str
-
-    def __str__(self) -> str:
-        return f"{self.machine}-{self.kernel}"
-
-    @property
-    def profile(self) -> Profile:
-        """The machine as the simulator has it."""
-        return replace(PROFILE_OF[self.machine], kernel=KERNEL_OF[self.kernel])
-
+TARGETS = ("simulator", "kernel")
+SIMULATOR, KERNEL = TARGETS
 
 PAIRS = tuple(Pair(machine, kernel) for machine in PROFILE_OF for kernel in KERNEL_OF)
+"""Every machine with every kernel."""
+
+
+def profile_of(pair: Pair) -> Profile:
+    """A machine with its kernel as the simulator has them."""
+    return replace(PROFILE_OF[pair.machine], kernel=KERNEL_OF[pair.kernel])
 
 
 def monitoring_of(profile: Profile) -> Monitoring:
     """What a machine counts; only for cases that need monitoring."""
     assert profile.monitoring is not None
     return profile.monitoring
+
+
+def classes_of(profile: Profile, cdp: int = 0) -> int:
+    """How many control groups there can be, the default one included: as many as the poorest resource has classes.
+
+    :param cdp: the level of the cache whose masks are for code or for data; it has half as many then.
+    """
+    resources = [one for one in (profile.l3, profile.l2, profile.bandwidth) if one is not None]
+    return min(one.num_closids // (2 if getattr(one, "level", None) == cdp else 1) for one in resources)

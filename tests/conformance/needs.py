@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a case needs of a machine; where that is not so, there is nothing to ask and no item is made."""
+"""What a case needs of a machine or of a kernel; where that is not so, there is nothing to ask and no item is made."""
 
 from __future__ import annotations
 
@@ -12,41 +12,47 @@ from vmqos.simulator.profiles import CacheAllocation, Profile
 
 Need = Callable[[Profile], bool]
 
-MARK = "needs"
-"""The mark's name; its arguments are functions of type :data:`Need`."""
+MACHINE = "needs"
+"""The mark whose arguments are functions of type :data:`Need`. They are asked of machines, whatever their kernel."""
+
+KERNEL = "needs_kernel"
+"""The mark with a :class:`.Difference`, and whether the kernel has to do it the newer way."""
 
 
 def of(need: Need) -> pytest.MarkDecorator:
-    """A need of any kind."""
-    return pytest.mark.needs(need)
-
-
-L3 = of(lambda profile: profile.l3 is not None)
-L2 = of(lambda profile: profile.l2 is not None)
-BANDWIDTH = of(lambda profile: profile.bandwidth is not None)
-NO_BANDWIDTH = of(lambda profile: profile.bandwidth is None)
-INTEL_BANDWIDTH = of(lambda profile: profile.bandwidth is not None and profile.bandwidth.linear)
-AMD_BANDWIDTH = of(lambda profile: profile.bandwidth is not None and not profile.bandwidth.linear)
-MONITORING = of(lambda profile: profile.monitoring is not None)
-NO_MONITORING = of(lambda profile: profile.monitoring is None)
-CONFIGURABLE_EVENTS = of(lambda profile: profile.monitoring is not None and bool(profile.monitoring.configurable))
-PSEUDO_LOCK = of(lambda profile: profile.pseudo_lock)
-NO_PSEUDO_LOCK = of(lambda profile: not profile.pseudo_lock)
-CDP = of(lambda profile: profile.l3 is not None and profile.l3.cdp)
-CDPL2 = of(lambda profile: profile.l2 is not None and profile.l2.cdp)
-SHAREABLE_BITS = of(lambda profile: any(cache.shareable_bits for cache in caches_of(profile)))
-
-
-def kernel_with(difference: Difference) -> pytest.MarkDecorator:
-    """A kernel that does it the newer way."""
-    return of(lambda profile: difference.is_in(profile.kernel.version))
-
-
-def kernel_without(difference: Difference) -> pytest.MarkDecorator:
-    """A kernel that does it the older way."""
-    return of(lambda profile: not difference.is_in(profile.kernel.version))
+    """A need of any kind of a machine."""
+    # Called with a function, a mark would take it for what is to be marked.
+    return pytest.mark.needs.with_args(need)
 
 
 def caches_of(profile: Profile) -> list[CacheAllocation]:
     """The caches whose ways can be allocated, the L3 first."""
     return [cache for cache in (profile.l3, profile.l2) if cache is not None]
+
+
+BANDWIDTH = of(lambda profile: profile.bandwidth is not None)
+NO_BANDWIDTH = of(lambda profile: profile.bandwidth is None)
+INTEL_BANDWIDTH = of(lambda profile: profile.bandwidth is not None and profile.bandwidth.linear)
+AMD_BANDWIDTH = of(lambda profile: profile.bandwidth is not None and not profile.bandwidth.linear)
+BANDWIDTH_CONTROLLER = of(lambda profile: bool(profile.bandwidth and profile.bandwidth.linear and profile.monitoring))
+L3_AND_BANDWIDTH = of(lambda profile: bool(profile.l3 and profile.bandwidth))
+MONITORING = of(lambda profile: profile.monitoring is not None)
+CONFIGURABLE_EVENTS = of(lambda profile: bool(profile.monitoring and profile.monitoring.configurable))
+NO_CONFIGURABLE_EVENTS = of(lambda profile: bool(profile.monitoring and not profile.monitoring.configurable))
+PSEUDO_LOCK = of(lambda profile: profile.pseudo_lock)
+NO_PSEUDO_LOCK = of(lambda profile: not profile.pseudo_lock)
+CDP = of(lambda profile: profile.l3 is not None and profile.l3.cdp)
+CDP_EVERYWHERE = of(lambda profile: all(cache.cdp for cache in caches_of(profile)))
+SHAREABLE_BITS_EVERYWHERE = of(lambda profile: all(cache.shareable_bits for cache in caches_of(profile)))
+NO_EMPTY_MASKS = of(lambda profile: all(cache.min_cbm_bits for cache in caches_of(profile)))
+EMPTY_MASKS = of(lambda profile: any(not cache.min_cbm_bits for cache in caches_of(profile)))
+
+
+def kernel_with(difference: Difference) -> pytest.MarkDecorator:
+    """A kernel that does it the newer way."""
+    return pytest.mark.needs_kernel(difference, True)
+
+
+def kernel_without(difference: Difference) -> pytest.MarkDecorator:
+    """A kernel that does it the older way."""
+    return pytest.mark.needs_kernel(difference, False)

@@ -98,7 +98,7 @@ def workspace() -> Iterator[Workspace]:
         missing.append("/dev/fuse (modprobe fuse; in a container, pass the device in)")
     missing.extend(program for program in ("qemu-system-x86_64", "fusermount3", "unshare") if not shutil.which(program))
     if missing:
-        pytest.fail(f"the functional tests need: {'; '.join(missing)}; tools/test installs packages.", pytrace=False)
+        pytest.fail(f"these tests need: {'; '.join(missing)}; tools/test installs packages.", pytrace=False)
     with Workspace() as opened:
         yield opened
 

@@ -7,9 +7,10 @@ import argparse
 import shlex
 import shutil
 import sys
-import tempfile
 import textwrap
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.kernel.lab import guest, machines
 from tests.kernel.lab.build import build
@@ -27,7 +28,8 @@ Neither the hardware nor KVM is needed.
     python -m tests.kernel shell cascade-lake       a root shell in a guest
     python -m tests.kernel run milan newest -- ls   run a command in a guest; its status is this program's
 
-The tests in guests: tox -e kernel, or, as root, with what is built:
+The tests in guests: tools/test kernel, which installs what it needs; or tox -e kernel, as root; or, as root, with what
+is built:
 
     pytest -n 2 --dist loadgroup tests/kernel tests/conformance
 """
@@ -35,6 +37,8 @@ ENVIRONMENT = f"""\
 environment:
   VMQOS_KERNEL_LAB     where what is built is kept (now {default_root()})
   VMQOS_DEBIAN_MIRROR  where packages come from (else: the mirror that this machine's apt uses)
+
+exit status: of "run" and "shell", the command's; 125 if there was no guest to run it, or nothing could be built
 """
 DAY = 86400.0
 SHELL = """\
@@ -42,6 +46,10 @@ stty -F /dev/ttyS0 rows {rows} cols {columns}
 echo; echo "resctrl: mount -t resctrl resctrl /sys/fs/resctrl; the source tree is here; exit powers off."
 exec bash -i
 """
+
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def main() -> int:
@@ -54,29 +62,41 @@ def main() -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    one = commands.add_parser("build", help="make what guests are booted from, as far as it is missing")
+    one = _add_command(commands, "build", "make what guests are booted from, as far as it is missing or outdated")
     one.add_argument("--refresh", action="store_true", help="look for newer packages now, not once a week")
 
-    commands.add_parser("machines", help="list the machines and kernels")
+    _add_command(commands, "machines", "list the machines and kernels, with what makes them so")
 
-    one = commands.add_parser("shell", help="a root shell in a guest, on this terminal")
+    one = _add_command(commands, "shell", "a root shell in a guest, on this terminal; exit powers off")
     _add_where(one, kernel=KERNELS[-1])
 
-    one = commands.add_parser("run", help="run a command in a guest")
+    one = _add_command(commands, "run", "run a command in a guest, and print what it printed once it has ended")
     _add_where(one)
-    one.add_argument("--out", type=Path, metavar="DIR", help="keep console, kernel log and register trace there")
-    one.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds (default: %(default).0f)")
+    one.add_argument(
+        "--out", type=Path, metavar="DIR", help="keep console, kernel log, register trace and $VMQOS_GUEST_OUT there"
+    )
+    one.add_argument(
+        "--timeout",
+        type=float,
+        default=600.0,
+        metavar="S",
+        help="seconds for boot and command (default: %(default).0f)",
+    )
     one.add_argument("argv", nargs="+", metavar="COMMAND", help="after --; it is run as root in the source tree")
 
     chosen = parser.parse_args()
     try:
         return _act(chosen)
-    except LabError as error:
+    except (LabError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 125
     except KeyboardInterrupt:
         print(f"{parser.prog}: interrupted", file=sys.stderr)
         return 130
+
+
+def _add_command(commands: Commands, name: str, help_: str) -> argparse.ArgumentParser:
+    return commands.add_parser(name, help=help_, description=f"{help_[0].upper()}{help_[1:]}.")
 
 
 def _add_where(parser: argparse.ArgumentParser, *, kernel: str | None = None) -> None:
@@ -126,27 +146,27 @@ def _list() -> int:
         arguments = " ".join(
             f"{name}={value:#x}" if "shared" in name else f"{name}={value}" for name, value in machine.plugin.items()
         )
-        print(textwrap.indent(textwrap.fill(f"plugin: {arguments}", 110), "    "))
+        print(textwrap.indent(textwrap.fill(f"plugin: {arguments or 'its defaults'}", 110), "    "))
     return 0
 
 
 def _shell(chosen: argparse.Namespace) -> int:
     if not sys.stdin.isatty():
         raise LabError("a shell needs a terminal; to run a command: python -m tests.kernel run ...")
-    with tempfile.TemporaryDirectory(prefix="vmqos-guest-") as path:
+    with guest.kept_of_the_dead() as path:
         columns, rows = shutil.get_terminal_size()
         job = Job(SHELL.format(rows=rows, columns=columns), interactive=True)
-        result = guest.run(machines.machine(chosen.machine), chosen.kernel, job, Path(path), DAY, append=chosen.append)
+        result = guest.run(machines.machine(chosen.machine), chosen.kernel, job, path, DAY, append=chosen.append)
     return result.status
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    with tempfile.TemporaryDirectory(prefix="vmqos-guest-") as path:
+    with nullcontext(chosen.out) if chosen.out else guest.kept_of_the_dead() as path:
         result = guest.run(
             machines.machine(chosen.machine),
             chosen.kernel,
             Job(f"exec {shlex.join(chosen.argv)}"),
-            chosen.out or Path(path),
+            path,
             chosen.timeout,
             append=chosen.append,
         )

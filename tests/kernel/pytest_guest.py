@@ -11,6 +11,8 @@
 
 Each test of the module becomes one per machine and kernel, ``test_a_group_can_be_made[cascade-lake-6.12]``. Outside,
 running them boots one guest for all that are of one machine and kernel; inside, they are plain tests, run as root.
+
+What boots guests is imported only where it is used, for inside this plugin is loaded too, by a slow processor.
 """
 
 from __future__ import annotations
@@ -26,9 +28,8 @@ import pytest
 
 from tests.kernel.lab import machines
 from tests.kernel.lab.errors import LabError, NoSuchMachine
-from tests.kernel.lab.job import Job
 from tests.kernel.lab.machines import Machine
-from tests.kernel.lab.remote import INSIDE, Pair, RemoteItems
+from tests.kernel.lab.pair import INSIDE, Pair
 
 if TYPE_CHECKING:
     from tests.kernel.lab.guest import Result
@@ -79,6 +80,13 @@ class MountResctrl(Protocol):
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("guests")
     group.addoption("--guest-out", metavar="DIR", help="keep what the guests left, in DIR/MACHINE-KERNEL")
+    group.addoption(
+        "--guest-grace",
+        metavar="S",
+        type=float,
+        default=60.0,
+        help="seconds that a guest may stay silent over a test's own time limit before it is killed (default: 60)",
+    )
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -92,6 +100,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # pytest-xdist's, which the guests don't have.
     config.addinivalue_line("markers", "xdist_group(name): tests of one group run in one worker")
     if INSIDE is None:
+        from tests.kernel.lab.remote import RemoteItems
+
         config.pluginmanager.register(RemoteItems(config), "guest-remote-items")
 
 
@@ -205,6 +215,7 @@ class Run:
         :raises GuestDied: if there is no result.
         """
         from tests.kernel.lab import guest as guests
+        from tests.kernel.lab.job import Job
 
         self._count += 1
         path = self._path / f"{machine}-{machines.kernel(kernel)}-{self._count}"

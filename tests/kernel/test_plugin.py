@@ -13,9 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.resctrl_client.mounted import eventually
+from tests.kernel import limbo
 from tests.kernel.inside import msr
 from tests.kernel.lab import recipes
+from tests.kernel.lab.errors import GuestDied
 from tests.kernel.pytest_guest import GuestMachine, MountResctrl, Run
+from vmqos.resctrl.filesystem import Filesystem
 
 SELFTEST = recipes.PLUGIN / "selftest/selftest.c"
 TESTS_IN_C = re.findall(r"^TEST\((\w+)\)", SELFTEST.read_text(), re.MULTILINE)
@@ -47,12 +51,12 @@ def test_in_c(selftest: Path, name: str) -> None:
     ],
 )
 def test_bad_arguments_end_qemu_with_the_reason(guest: Run, plugin: dict[str, object], complaint: str) -> None:
-    with pytest.raises(Exception, match=re.escape(complaint)):
+    with pytest.raises(GuestDied, match=re.escape(complaint)):
         guest.run("cascade-lake", "6.12", "true", plugin=plugin)
 
 
 def test_the_plugin_explains_its_arguments(guest: Run) -> None:
-    with pytest.raises(Exception, match=r"l3shared +1536 .* L3 ways that devices fill too"):
+    with pytest.raises(GuestDied, match=r"l3shared +1536 .* L3 ways that devices fill too"):
         guest.run("cascade-lake", "6.12", "true", plugin={"help": "on"})
 
 
@@ -72,10 +76,17 @@ def test_the_log_has_what_the_kernel_wrote(guest: Run) -> None:
     assert mark < next(write.time for write in result.msr if write.value == 0x7)
 
 
+@pytest.fixture
+def root(mount_resctrl: MountResctrl) -> Iterator[Path]:
+    """resctrl, mounted."""
+    mounted = mount_resctrl()
+    with limbo.that_ends(Filesystem(str(mounted))):
+        yield mounted
+
+
 @in_guests
-def test_a_mask_reaches_the_register_of_its_cache(guest_machine: GuestMachine, mount_resctrl: MountResctrl) -> None:
-    root = mount_resctrl()
-    (root / "a").mkdir()
+def test_a_mask_reaches_the_register_of_its_cache(guest_machine: GuestMachine, root: Path) -> None:
+    _make(root / "a")
     (root / "a/schemata").write_text("L3:0=7\n")
     last = guest_machine.machine.cpus - 1
     assert msr.read(0, msr.IA32_L3_QOS_MASK_0 + 1) == 0x7
@@ -83,10 +94,7 @@ def test_a_mask_reaches_the_register_of_its_cache(guest_machine: GuestMachine, m
 
 
 @in_guests
-def test_traffic_is_counted_for_the_group_and_cache_where_it_is_made(
-    guest_machine: GuestMachine, mount_resctrl: MountResctrl
-) -> None:
-    root = mount_resctrl()
+def test_traffic_is_counted_for_the_group_and_cache_where_it_is_made(guest_machine: GuestMachine, root: Path) -> None:
     last = guest_machine.machine.cpus - 1
     with _busy(root / "a", 0), _busy(root / "b", last):
         before = _traffic(root)
@@ -100,8 +108,7 @@ def test_traffic_is_counted_for_the_group_and_cache_where_it_is_made(
 
 
 @in_guests
-def test_without_a_task_there_is_no_traffic(mount_resctrl: MountResctrl) -> None:
-    root = mount_resctrl()
+def test_without_a_task_there_is_no_traffic(root: Path) -> None:
     with _busy(root / "a", 0):
         pass
     before = _traffic(root)["a", 0]
@@ -110,8 +117,7 @@ def test_without_a_task_there_is_no_traffic(mount_resctrl: MountResctrl) -> None
 
 
 @in_guests
-def test_occupancy_stays_within_the_groups_ways(guest_machine: GuestMachine, mount_resctrl: MountResctrl) -> None:
-    root = mount_resctrl()
+def test_occupancy_stays_within_the_groups_ways(guest_machine: GuestMachine, root: Path) -> None:
     with _busy(root / "a", 0):
         (root / "a/schemata").write_text("L3:0=7\n")
         time.sleep(2)
@@ -121,8 +127,7 @@ def test_occupancy_stays_within_the_groups_ways(guest_machine: GuestMachine, mou
 
 
 @in_guests
-def test_counters_say_what_they_are_told_to(mount_resctrl: MountResctrl) -> None:
-    root = mount_resctrl()
+def test_counters_say_what_they_are_told_to(root: Path) -> None:
     counter = root / "mon_data/mon_L3_00/mbm_total_bytes"
     before = int(counter.read_text())
     msr.add_traffic(0, 0, 1 << 32)
@@ -136,16 +141,23 @@ def test_counters_say_what_they_are_told_to(mount_resctrl: MountResctrl) -> None
     int(counter.read_text())
 
 
+def _make(group: Path) -> None:
+    """Make a group, once an RMID is free: those of an earlier test may be in limbo for a second or two (EBUSY)."""
+    eventually(group.mkdir, OSError)
+
+
 @contextmanager
 def _busy(group: Path, cpu: int) -> Iterator[None]:
     """A task of a new group that does nothing but run, on one CPU."""
-    group.mkdir()
+    _make(group)
     with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as task:
-        os.sched_setaffinity(task.pid, {cpu})
-        (group / "tasks").write_text(str(task.pid))
-        time.sleep(0.5)
-        yield
-        task.kill()
+        try:
+            os.sched_setaffinity(task.pid, {cpu})
+            (group / "tasks").write_text(str(task.pid))
+            time.sleep(0.5)
+            yield
+        finally:
+            task.kill()
 
 
 def _traffic(root: Path) -> dict[tuple[str, int], int]:

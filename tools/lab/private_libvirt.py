@@ -22,6 +22,7 @@ CACHE = CHECKOUT / "build" / "lab" / "qemu-capabilities"
 
 NAMESPACE = Path(__file__).with_name("private_namespace.sh")
 START_TIMEOUT = 60.0
+STOP_TIMEOUT = 120.0
 
 DAEMON_CONF = """\
 listen_tls = 0
@@ -160,7 +161,7 @@ class PrivateLibvirt:
         if self._process is None:
             return
         self._process.send_signal(number)
-        self._process.wait(30)
+        self._process.wait(STOP_TIMEOUT)
         self._workspace.forget_process(self._process.pid)
         self._process = None
 

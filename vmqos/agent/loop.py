@@ -186,6 +186,10 @@ class Agent:
             if str(cause) != self.health.resctrl_error:
                 LOG.error("%s", cause)
             self.health = replace(self.health, resctrl_error=str(cause), last_error=str(cause))
+            if isinstance(cause, exceptions.MountError):
+                self.reconciler.lose(str(cause), self._sight.vms)
+            elif not isinstance(cause, exceptions.LockTimeout):
+                self.reconciler.forget()
         except Exception as error:
             # Whatever one VM made us stumble over, the others' promises are still to be watched.
             LOG.exception("a pass failed")
@@ -232,12 +236,8 @@ class Agent:
             return error
         try:
             mount.find(self.filesystem.root)
-        except exceptions.MountError as cause:
-            self.reconciler.lose(str(cause), self._sight.vms)
-            return cause
         except exceptions.ResctrlError as cause:
-            error = cause
-        self.reconciler.forget()
+            return cause
         return error
 
     def _hostname(self) -> str:

@@ -88,13 +88,19 @@ class Screen:
         self._size = (0, 0)
         self._keyboard = sys.stdin.fileno() if sys.stdin.isatty() else None
         self._mode: list[Any] | None = None
+        self._ended_by = 0
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Screen]:
         """Take the terminal, and give it back as it was, whatever happens."""
-        handlers = {signal.SIGWINCH: self._on_resize, signal.SIGTSTP: self._on_stop, signal.SIGTERM: _on_end}
+        handlers = {
+            signal.SIGWINCH: self._on_resize,
+            signal.SIGTSTP: self._on_stop,
+            signal.SIGINT: self._on_end,
+            signal.SIGTERM: self._on_end,
+        }
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         try:
             self._enter()
@@ -135,11 +141,18 @@ class Screen:
         self._send("".join(sent))
 
     def wait(self) -> list[str]:
-        """Wait for keys or for :meth:`wake`; the keys, if any. ``q`` when nobody is left to press one."""
+        """Wait for keys or for :meth:`wake`; the keys, if any: ``q`` after Ctrl-C, or when nobody is left to press it.
+
+        :raises SystemExit: after SIGTERM.
+        """
         sources = [self._wake_read] if self._keyboard is None else [self._wake_read, self._keyboard]
         ready, _, _ = select.select(sources, [], [])
         if self._wake_read in ready:
             os.read(self._wake_read, 4096)
+        if self._ended_by == signal.SIGINT:
+            return ["q"]
+        if self._ended_by:
+            raise SystemExit(128 + self._ended_by)
         if self._keyboard is None or self._keyboard not in ready:
             return []
         raw = os.read(self._keyboard, 1024)
@@ -192,6 +205,7 @@ class Screen:
         self._enter()
         self.wake()
 
-
-def _on_end(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
+    def _on_end(self, number: int, frame: FrameType | None) -> None:
+        """No exception from here: Python drops one that comes up while it tidies an object away."""
+        self._ended_by = number
+        self.wake()

@@ -17,6 +17,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from vmqos.resctrl.filesystem import Filesystem, join
 
@@ -54,8 +55,7 @@ Value = int | float | Missing
 """What a counter says, at no cost: a number, or why there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A number or the reason why there is none, exactly one of them.
 
     :ivar value: bytes, but for the energy events: joules (``core_energy``), farads (``activity``) and plain counts.

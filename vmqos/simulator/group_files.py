@@ -17,24 +17,8 @@ _ROOT = Caller()
 def fill(mounted: Mounted, group: Group, owner: Caller) -> None:
     """Put every file of a group into its directory (``rdtgroup_add_files``, ``mkdir_mondata_all``)."""
     directory, options = group.directory, mounted.options
-    directory.add(
-        File(
-            "cpus",
-            0o644,
-            owner,
-            lambda: cpu_files.show(mounted, group, as_list=False),
-            lambda data, caller: cpu_files.store(mounted, group, data, as_list=False),
-        )
-    )
-    directory.add(
-        File(
-            "cpus_list",
-            0o644,
-            owner,
-            lambda: cpu_files.show(mounted, group, as_list=True),
-            lambda data, caller: cpu_files.store(mounted, group, data, as_list=True),
-        )
-    )
+    directory.add(_cpu_file(mounted, group, "cpus", owner, as_list=False))
+    directory.add(_cpu_file(mounted, group, "cpus_list", owner, as_list=True))
     directory.add(
         File(
             "tasks",
@@ -71,6 +55,16 @@ def add_counters(mounted: Mounted, group: Group, domain: int, owner: Caller = _R
 def counter_folder(domain: int) -> str:
     """The name of the directory with an L3 cache's counters."""
     return f"mon_L3_{domain:02d}"
+
+
+def _cpu_file(mounted: Mounted, group: Group, name: str, owner: Caller, *, as_list: bool) -> File:
+    return File(
+        name,
+        0o644,
+        owner,
+        lambda: cpu_files.show(mounted, group, as_list=as_list),
+        lambda data, caller: cpu_files.store(mounted, group, data, as_list=as_list),
+    )
 
 
 def _counter_file(mounted: Mounted, group: Group, domain: int, event: str, owner: Caller) -> File:

@@ -50,8 +50,6 @@ LINUX_7_2 = Kernel(
     starts_sparse=True,
 )
 
-KERNELS = {kernel.version: kernel for kernel in (LINUX_6_12, LINUX_7_2)}
-
 
 def of_release(release: str) -> Kernel:
     """The simulated kernel that behaves like the one whose ``uname -r`` is ``release``.

@@ -106,10 +106,7 @@ class Machine:
         """
         with self.lock:
             folder, _, name = path.rpartition("/")
-            parent = self.find(folder)
-            if not isinstance(parent, Directory):
-                raise refusal(errno.ENOTDIR)
-            groups.make(self.mounted, parent, name, permissions, caller)
+            groups.make(self.mounted, self._directory(folder), name, permissions, caller)
 
     def rmdir(self, path: str) -> None:
         """Remove a group.
@@ -117,10 +114,7 @@ class Machine:
         :raises OSError: as the kernel refuses it.
         """
         with self.lock:
-            node = self.find(path)
-            if not isinstance(node, Directory):
-                raise refusal(errno.ENOTDIR)
-            groups.remove(self.mounted, node)
+            groups.remove(self.mounted, self._directory(path))
 
     def rename(self, old: str, new: str) -> None:
         """Rename or move a monitoring group.
@@ -129,9 +123,7 @@ class Machine:
         """
         with self.lock:
             folder, _, name = new.rpartition("/")
-            target = self.find(folder)
-            if not isinstance(target, Directory):
-                raise refusal(errno.ENOTDIR)
+            target = self._directory(folder)
             groups.rename(self.mounted, self.find(old), target, name)
 
     def read(self, file: File) -> str:
@@ -177,3 +169,9 @@ class Machine:
                         group_files.add_counters(self._mounted, group, domain)
                     else:
                         group.mon_data.remove(group_files.counter_folder(domain))
+
+    def _directory(self, path: str) -> Directory:
+        node = self.find(path)
+        if not isinstance(node, Directory):
+            raise refusal(errno.ENOTDIR)
+        return node

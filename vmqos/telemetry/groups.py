@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from vmqos.resctrl import exceptions, groups
 from vmqos.resctrl.filesystem import Filesystem, join
-from vmqos.telemetry.model import Policy
+from vmqos.telemetry.model import PolicyName
 from vmqos.telemetry.names import is_class, vm_of
 
 
@@ -23,7 +23,7 @@ class Place:
 
     control: str
     directory: str
-    policy: Policy | None
+    policy: PolicyName | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def _vms(names: Mapping[str, Sequence[str]]) -> dict[str, Place]:
         if uuid is not None:
             own[uuid] = Place(control, control, "exclusive")
         elif not control or is_class(control):
-            policy: Policy | None = "shared" if control else None
+            policy: PolicyName | None = "shared" if control else None
             for name in inside:
                 uuid = vm_of(name)
                 if uuid is not None:

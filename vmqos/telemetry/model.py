@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from vmqos.resctrl.monitoring import Missing, Reading, Value
 
-__all__ = ["EVENTS", "HostReading", "Missing", "Policy", "Reading", "Snapshot", "VmReading", "total"]
+__all__ = ["EVENTS", "HostReading", "Missing", "PolicyName", "Reading", "Snapshot", "VmReading", "total"]
 
 LLC_OCCUPANCY = "llc_occupancy"
 MBM_TOTAL = "mbm_total_bytes"
@@ -18,22 +19,23 @@ MBM_LOCAL = "mbm_local_bytes"
 EVENTS = (LLC_OCCUPANCY, MBM_TOTAL, MBM_LOCAL)
 """The events that every reading has an entry for, named as resctrl's files: bytes held now, bytes moved so far."""
 
-Policy = Literal["exclusive", "shared"]
+PolicyName = Literal["exclusive", "shared"]
 
 
-def total(values: Iterable[Value]) -> Reading:
+def total(values: Sequence[Value]) -> Reading:
     """The sum, if each of them is a number; otherwise the first reason. No value at all: nothing counts this."""
-    found = None
-    for value in values:
-        if isinstance(value, Missing):
-            return Reading.none(value)
-        found = value if found is None else found + value
-    return Reading.none(Missing.NO_COUNTER) if found is None else Reading(found)
+    if not values:
+        return Reading.none(Missing.NO_COUNTER)
+    try:
+        return Reading(sum(values))  # type: ignore[arg-type]
+    except TypeError:
+        return Reading.none(next(value for value in values if isinstance(value, Missing)))
 
 
-@dataclass(frozen=True, slots=True)
-class VmReading:
+class VmReading(NamedTuple):
     """One VM's counters.
+
+    A named tuple, because a sweep makes one for each VM: a frozen dataclass takes several times as long to make.
 
     :ivar uuid: the VM's UUID.
     :ivar group: the name of its control group; empty for the default group.
@@ -51,15 +53,15 @@ class VmReading:
 
     uuid: str
     group: str
-    policy: Policy | None
+    policy: PolicyName | None
     ways: Mapping[int, int]
     allocated_bytes: int | None
     generation: str
     read_at: float
     caches: Mapping[int, Mapping[str, Reading]]
     totals: Mapping[str, Reading]
-    nodes: Mapping[int, Mapping[int, Mapping[str, Reading]]] = field(default_factory=dict)
-    packages: Mapping[int, Mapping[str, Reading]] = field(default_factory=dict)
+    nodes: Mapping[int, Mapping[int, Mapping[str, Reading]]] = MappingProxyType({})
+    packages: Mapping[int, Mapping[str, Reading]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

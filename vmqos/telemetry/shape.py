@@ -50,22 +50,22 @@ class Shape:
 
     def caches(self, values: Sequence[Value]) -> Mapping[int, ByEvent]:
         """The readings by cache id and event; each of :data:`vmqos.telemetry.model.EVENTS` is there."""
-        return {cache: {**_NOTHING, **_pick(values, positions)} for cache, positions in self._caches.items()}
+        return {cache: _pick(values, positions, _NOTHING) for cache, positions in self._caches.items()}
 
     def nodes(self, values: Sequence[Value]) -> Mapping[int, Mapping[int, ByEvent]]:
         """The readings by cache id, sub-NUMA node and event."""
         return {
-            cache: {node: {**_NOTHING, **_pick(values, positions)} for node, positions in nodes.items()}
+            cache: {node: _pick(values, positions, _NOTHING) for node, positions in nodes.items()}
             for cache, nodes in self._nodes.items()
         }
 
     def packages(self, values: Sequence[Value]) -> Mapping[int, ByEvent]:
         """The readings by package id and event."""
-        return {package: _pick(values, positions) for package, positions in self._packages.items()}
+        return {package: _pick(values, positions, {}) for package, positions in self._packages.items()}
 
     def totals(self, values: Sequence[Value]) -> ByEvent:
         """The sums over all caches, or all packages, by event."""
-        return {event: total(values[position] for position in positions) for event, positions in self._sums.items()}
+        return {event: total([values[at] for at in positions]) for event, positions in self._sums.items()}
 
     def nowhere(self, missing: Missing) -> list[Value]:
         """The values where no file could be read."""
@@ -75,5 +75,9 @@ class Shape:
 _NOTHING = dict.fromkeys(EVENTS, Reading.none(Missing.NO_COUNTER))
 
 
-def _pick(values: Sequence[Value], positions: Mapping[str, int]) -> dict[str, Reading]:
-    return {event: Reading.of(values[position]) for event, position in positions.items()}
+def _pick(values: Sequence[Value], positions: Mapping[str, int], otherwise: ByEvent) -> ByEvent:
+    found = dict(otherwise)
+    for event, position in positions.items():
+        value = values[position]
+        found[event] = Reading.none(value) if isinstance(value, Missing) else Reading(value)
+    return found

@@ -20,7 +20,7 @@ from vmqos.telemetry.controls import Controls
 from vmqos.telemetry.deferred import Deferred
 from vmqos.telemetry.group_reader import GroupReader
 from vmqos.telemetry.groups import Listing, Place, list_groups
-from vmqos.telemetry.model import HostReading, Missing, Policy, Snapshot, VmReading
+from vmqos.telemetry.model import HostReading, Missing, PolicyName, Snapshot, VmReading
 from vmqos.telemetry.shape import Shape
 from vmqos.telemetry.ways import Held
 
@@ -95,7 +95,7 @@ class Sweeper:
 class _Target:
     """A VM to read, with all that stays the same from sweep to sweep."""
 
-    __slots__ = ("allocated", "place", "promised", "reader", "uuid")
+    __slots__ = ("allocated", "place", "promised", "uuid")
 
     def __init__(self, uuid: str, place: Place, promised: Mapping[int, int], allocated: int | None) -> None:
         self.uuid = uuid
@@ -114,7 +114,8 @@ class _Mounted:
         self._budget = descriptors.raise_limit() if keep_open else 0
         self._controls = Controls(fs, keep_open)
         self._readers: dict[str, GroupReader] = {}
-        self._domains: frozenset[str] | None = None
+        self._domains: frozenset[tuple[str, int]] | None = None
+        self._domains_id = ""
         self._shape = Shape(())
         self._capabilities = Capabilities()
         self._listing = Listing()
@@ -135,26 +136,24 @@ class _Mounted:
             held = self._controls.read(listing.names.keys())
         if listing is not self._listing or held is not self._held:
             self._aim(listing, held)
-        vms = {target.uuid: self._read_vm(target) for target in self._targets}
+        vms = self._read_vms()
         host = self._read_host()
         return Snapshot(began, wall, vms, host, time.monotonic() - began)
 
     def _look_at_machine(self) -> None:
         """Find out what is counted, again whenever caches come or go: their last CPU may be taken offline."""
-        try:
-            domains = frozenset(self.fs.listdir(monitoring.MON_DATA))
-        except exceptions.Vanished:
-            domains = frozenset()
+        domains = _domains(self.fs)
         if domains != self._domains:
             self._drop(set(self._readers))
             self._capabilities = info.read_capabilities(self.fs)
             self._shape = Shape(monitoring.read_counters(self.fs) if domains else (), self._nodes)
             self._domains = domains
+            self._domains_id = "-".join(f"{inode:x}" for _, inode in sorted(domains))
 
     def _aim(self, listing: Listing, held: Mapping[str, Held]) -> None:
         """Find out what each VM was promised, and forget those that are gone."""
         self._drop(self._readers.keys() - listing.vms.keys() - {_HOST})
-        promises: dict[tuple[str, Policy | None], tuple[dict[int, int], int | None]] = {}
+        promises: dict[tuple[str, PolicyName | None], tuple[dict[int, int], int | None]] = {}
         targets = []
         for uuid, place in listing.vms.items():
             key = place.control, place.policy
@@ -163,30 +162,39 @@ class _Mounted:
             targets.append(_Target(uuid, place, *promises[key]))
         self._listing, self._held, self._targets = listing, held, targets
 
-    def _read_vm(self, target: _Target) -> VmReading:
-        place, shape = target.place, self._shape
-        read_at = time.monotonic()
-        generation, values = self._read(target.uuid, place.directory)
-        return VmReading(
-            target.uuid,
-            place.control,
-            place.policy,
-            target.promised,
-            target.allocated,
-            generation,
-            read_at,
-            Deferred(shape.caches, values),
-            Deferred(shape.totals, values),
-            Deferred(shape.nodes, values) if shape.has_nodes else _EMPTY,
-            Deferred(shape.packages, values) if shape.has_packages else _EMPTY,
-        )
+    def _read_vms(self) -> dict[str, VmReading]:
+        """One loop over all VMs, in which every step counts: each is taken a hundred times a sweep."""
+        shape, read, monotonic = self._shape, self._read, time.monotonic
+        caches, totals, nodes, packages = shape.caches, shape.totals, shape.nodes, shape.packages
+        has_nodes, has_packages = shape.has_nodes, shape.has_packages
+        found = {}
+        for target in self._targets:
+            uuid, place = target.uuid, target.place
+            read_at = monotonic()
+            generation, values = read(uuid, place.directory)
+            found[uuid] = VmReading(
+                uuid,
+                place.control,
+                place.policy,
+                target.promised,
+                target.allocated,
+                generation,
+                read_at,
+                Deferred(caches, values),
+                Deferred(totals, values),
+                Deferred(nodes, values) if has_nodes else _EMPTY,
+                Deferred(packages, values) if has_packages else _EMPTY,
+            )
+        return found
 
     def _read(self, key: str, directory: str) -> tuple[str, list[Value]]:
         """The generation and the values of one group; where it is another one than last time, of that one."""
         for _ in range(2):
-            reader = self._reader(key, directory)
-            if reader is None:
-                break
+            reader = self._readers.get(key)
+            if reader is None or not reader.kept or reader.directory != directory:
+                reader = self._reader(key, directory)
+                if reader is None:
+                    break
             values = reader.read()
             if not reader.vanished:
                 return reader.generation, values
@@ -194,12 +202,11 @@ class _Mounted:
         return "", self._shape.nowhere(Missing.VANISHED)
 
     def _reader(self, key: str, directory: str) -> GroupReader | None:
+        """The reader of a group that has none yet, or that was not read by kept descriptors there."""
         known = self._readers.get(key)
-        if known is not None and known.kept and known.directory == directory:
-            return known
         path = self.fs.path(directory)
         try:
-            generation = f"{self.identity}.{os.stat(path).st_ino:x}"
+            generation = f"{self.identity}.{os.stat(path).st_ino:x}.{self._domains_id}"
         except OSError:
             self._drop({key})
             return None
@@ -240,6 +247,23 @@ class _Mounted:
             rmids_used=len(names) + sum(map(len, names.values())),
             events=shape.events,
         )
+
+
+def _domains(fs: Filesystem) -> frozenset[tuple[str, int]]:
+    """What there is to count, by name and inode number; nothing where nothing is counted.
+
+    A cache that goes offline takes its counters' beginnings along: when it is back, in directories made anew, a group's
+    counter may show what others have moved before.
+    """
+    try:
+        names = fs.listdir(monitoring.MON_DATA)
+    except exceptions.Vanished:
+        return frozenset()
+    found = set()
+    for name in names:
+        with suppress(OSError):
+            found.add((name, os.stat(fs.path(monitoring.MON_DATA, name)).st_ino))
+    return frozenset(found)
 
 
 def _identity(root: str) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from vmqos.resctrl import schemata
 from vmqos.resctrl.bitmask import CapacityBitmask
-from vmqos.telemetry.model import Policy
+from vmqos.telemetry.model import PolicyName
 from vmqos.telemetry.names import is_ours
 
 _L3 = ("L3", "L3CODE", "L3DATA")
@@ -57,7 +57,7 @@ def _sizes(
     return found
 
 
-def promised(policy: Policy | None, held: Held, default: Held) -> tuple[dict[int, int], int | None]:
+def promised(policy: PolicyName | None, held: Held, default: Held) -> tuple[dict[int, int], int | None]:
     """How many ways a VM's control group gives it by cache id, and how many bytes that is.
 
     Where an exclusive VM can't run, its group has no ways of its own but follows the default group.

@@ -7,12 +7,12 @@ import pytest
 
 from tests.conformance import needs
 from tests.conformance.answer import done, invalid
+from tests.conformance.layout import every_way
+from tests.conformance.machines import classes_of
 from tests.conformance.registers import code_mask, data_mask
 
 OPTION = {3: "cdp", 2: "cdpl2"}
-ANY_CDP = needs.of(lambda profile: all(cache.cdp for cache in needs.caches_of(profile)))
-
-pytestmark = ANY_CDP
+pytestmark = needs.CDP_EVERYWHERE
 
 
 @pytest.fixture
@@ -20,10 +20,6 @@ def split(bare, cache):
     """A mount with masks for code and data of the case's cache."""
     assert bare.mount(OPTION[cache.level]) is None
     return bare
-
-
-def everything(cache):
-    return (1 << cache.ways) - 1
 
 
 def names(cache):
@@ -46,7 +42,7 @@ def make_exclusive(split, cache):
 def test_there_are_half_as_many_classes(split, cache):
     for name in names(cache):
         assert split.read(f"info/{name}/num_closids") == f"{cache.num_closids // 2}\n"
-        assert split.read(f"info/{name}/cbm_mask") == f"{everything(cache):x}\n"
+        assert split.read(f"info/{name}/cbm_mask") == f"{every_way(cache):x}\n"
         assert split.read(f"info/{name}/shareable_bits") == f"{cache.shareable_bits:x}\n"
 
 
@@ -59,7 +55,7 @@ def test_code_and_data_have_masks_and_registers_of_their_own(split, cache):
     assert split.masks(data, "g")[1] == 0xF0
     assert split.register(cache.level, 1, code_mask(cache.level, 1)) == 3
     assert split.register(cache.level, 1, data_mask(cache.level, 1)) == 0xF0
-    assert split.register(cache.level, 0, code_mask(cache.level, 1)) == everything(cache)
+    assert split.register(cache.level, 0, code_mask(cache.level, 1)) == every_way(cache)
 
 
 def test_both_can_be_set_in_one_write(split, cache):
@@ -74,9 +70,9 @@ def test_both_can_be_set_in_one_write(split, cache):
 
 def test_a_mistake_in_one_leaves_the_other_undone(split, cache):
     code, data = names(cache)
-    wide = everything(cache) + 1
+    wide = every_way(cache) + 1
     assert split.write("schemata", f"{code}:0=3\n{data}:0={wide:x}\n") == invalid("Mask out of range")
-    assert split.masks(code)[0] == everything(cache)
+    assert split.masks(code)[0] == every_way(cache)
 
 
 def test_the_same_cache_may_be_named_once_for_code_and_once_for_data(split, cache):
@@ -114,10 +110,7 @@ def test_size_has_a_line_for_each(split, cache):
 
 
 def test_as_many_groups_as_classes_can_be_made(split, cache):
-    classes = [one.num_closids // (2 if one.level == cache.level else 1) for one in needs.caches_of(split.profile)]
-    if split.profile.bandwidth:
-        classes.append(split.profile.bandwidth.num_closids)
-    for number in range(min(classes) - 1):
+    for number in range(classes_of(split.profile, cdp=cache.level) - 1):
         split.group(f"g{number}")
     assert split.mkdir("more").errno == "ENOSPC"
 
@@ -133,13 +126,13 @@ def test_exclusive_code_keeps_others_data_away_too(split, cache):
 
 def test_a_new_group_starts_with_what_neither_code_nor_data_of_another_has_for_itself(split, cache):
     code, data = names(cache)
-    full = everything(cache)
+    full = every_way(cache)
     make_exclusive(split, cache)
     split.group("h")
     assert set(split.masks(code, "h").values()) == {full & ~0xF}
     assert set(split.masks(data, "h").values()) == {full & ~0xF}
 
 
-def test_pseudo_locking_is_out_of_the_question(split, cache):
+def test_pseudo_locking_is_out_of_the_question(split):
     split.group("g")
     assert split.write("g/mode", "pseudo-locksetup\n") == invalid("CDP enabled")

@@ -10,18 +10,11 @@ import stat
 import pytest
 
 from tests.conformance import needs
-from tests.conformance.answer import OK, done, refused
+from tests.conformance.answer import done, refused
 from tests.conformance.differences import MKDIR_OUTSIDE_GROUPS, STATUS_CLEARED_BY_MKDIR
-from tests.conformance.layout import LOW, give
+from tests.conformance.layout import HIGH, LOW, every_way, give
+from tests.conformance.machines import classes_of
 from tests.conformance.registers import mask
-
-
-def classes(rdt):
-    """How many control groups there can be, the default group included."""
-    found = [cache.num_closids for cache in needs.caches_of(rdt.profile)]
-    if rdt.profile.bandwidth:
-        found.append(rdt.profile.bandwidth.num_closids)
-    return min(found)
 
 
 def in_group(rdt):
@@ -100,7 +93,7 @@ def test_groups_are_not_made_among_the_counters(rdt):
 
 
 def test_there_are_as_many_groups_as_the_poorest_resource_has_classes(rdt):
-    for number in range(classes(rdt) - 1):
+    for number in range(classes_of(rdt.profile) - 1):
         rdt.group(f"g{number}")
     before = rdt.ls()
     assert rdt.mkdir("more") == refused("ENOSPC", "Out of CLOSIDs\n")
@@ -134,15 +127,15 @@ def test_what_is_no_group_cannot_be_removed(rdt):
     assert rdt.rmdir("nobody").errno == "ENOENT"
 
 
-def test_a_group_can_be_removed_whatever_is_in_it(rdt):
-    task = rdt.start("task")
+def test_a_group_can_be_removed_whatever_is_in_it(rdt, tasks):
+    task = tasks.start("task")
     rdt.group("g")
     assert rdt.write("g/tasks", f"{task}\n") == done()
     assert rdt.write("g/cpus_list", "1\n").errno is None
     if rdt.profile.monitoring:
         rdt.group("g/mon_groups/m")
     assert rdt.rmdir("g").errno is None
-    assert rdt.ls("") == [name for name in rdt.ls("") if name != "g"]
+    assert "g" not in rdt.ls()
     assert task in rdt.tasks()
     assert rdt.cpus() == "0-3"
 
@@ -153,7 +146,7 @@ def test_a_removed_groups_masks_stay_in_the_hardware_until_the_class_is_used_aga
     assert rdt.rmdir("g").errno is None
     assert rdt.register(cache.level, 0, mask(cache.level, 1)) == LOW
     rdt.group("h")
-    assert rdt.register(cache.level, 0, mask(cache.level, 1)) == (1 << cache.ways) - 1
+    assert rdt.register(cache.level, 0, mask(cache.level, 1)) == every_way(cache)
 
 
 def test_a_file_that_was_open_when_its_group_went_is_no_device(rdt, cache):
@@ -170,13 +163,13 @@ def test_a_file_that_was_open_when_its_group_went_is_no_device(rdt, cache):
         os.close(descriptor)
 
 
-def test_an_open_file_shows_what_is_now(rdt, cache):
+def test_an_open_file_shows_what_is_now(rdt):
     rdt.group("g")
     descriptor = os.open(os.path.join(rdt.root, "g", "mode"), os.O_RDONLY)
     try:
         assert os.pread(descriptor, 100, 0) == b"shareable\n"
-        give(rdt, "", 0xF0)
-        give(rdt, "g", 0xF)
+        give(rdt, "", HIGH)
+        give(rdt, "g", LOW)
         assert rdt.write("g/mode", "exclusive\n") == done()
         assert os.pread(descriptor, 100, 0) == b"exclusive\n"
     finally:
@@ -191,8 +184,11 @@ def test_the_working_directory_may_be_removed(rdt):
         assert rdt.rmdir("g").errno is None
         with pytest.raises(FileNotFoundError):
             os.getcwd()
+        # kernfs shows an empty folder; FUSE says ESTALE, and the simulator is not asked. Either way nothing is found.
+        found = []
         with contextlib.suppress(OSError):
-            assert os.listdir(".") == []
+            found = os.listdir(".")
+        assert found == []
     finally:
         os.chdir(before)
 
@@ -210,12 +206,9 @@ def test_files_are_made_and_removed_by_nobody(rdt):
 
 def test_a_control_group_keeps_its_name(rdt):
     rdt.group("g")
-    found = rdt.rename("g", "h")
-    assert found.errno == "EPERM"
-    assert found.status == "Source must be a MON group\n"
-    found = rdt.rename("schemata", "schemata2")
-    assert found.errno == "EPERM"
-    assert found.status == "Source and destination must be directories"
+    assert rdt.rename("g", "h") == refused("EPERM", "Source must be a MON group\n")
+    # The kernel's text has no newline.
+    assert rdt.rename("schemata", "schemata2") == refused("EPERM", "Source and destination must be directories")
 
 
 def test_owner_and_permissions_can_be_changed(rdt):
@@ -238,6 +231,7 @@ def test_the_links_of_a_folder_count_the_folders_in_it(rdt):
 
 
 def test_files_have_no_size(rdt):
-    assert os.stat(os.path.join(rdt.root, "schemata")).st_size == 0
-    assert stat.S_ISREG(os.stat(os.path.join(rdt.root, "schemata")).st_mode)
-    assert rdt.status == OK
+    for name in ("schemata", "tasks", "info/last_cmd_status"):
+        found = os.stat(os.path.join(rdt.root, name))
+        assert stat.S_ISREG(found.st_mode)
+        assert found.st_size == 0

@@ -7,8 +7,6 @@ from tests.conformance import needs
 from tests.conformance.answer import done, invalid, refused
 from tests.conformance.layout import HIGH, LOW, apart, exclusive, give
 
-SHARES_WITH_DEVICES = needs.of(lambda profile: all(cache.shareable_bits for cache in needs.caches_of(profile)))
-
 
 def test_the_mode_is_one_of_the_known_words(rdt):
     rdt.group("g")
@@ -67,7 +65,7 @@ def test_the_default_group_can_be_exclusive_too(rdt):
     assert rdt.read("g/mode") == "shareable\n"
 
 
-@SHARES_WITH_DEVICES
+@needs.SHAREABLE_BITS_EVERYWHERE
 def test_a_group_with_ways_that_devices_fill_cannot_be_exclusive(rdt):
     apart(rdt)
     for cache in needs.caches_of(rdt.profile):
@@ -75,7 +73,7 @@ def test_a_group_with_ways_that_devices_fill_cannot_be_exclusive(rdt):
     assert rdt.write("g/mode", "exclusive\n") == invalid("Schemata overlaps")
 
 
-@SHARES_WITH_DEVICES
+@needs.SHAREABLE_BITS_EVERYWHERE
 def test_an_exclusive_group_takes_no_ways_that_devices_fill(rdt, cache):
     exclusive(rdt)
     shared = f"{cache.shareable_bits:x}"

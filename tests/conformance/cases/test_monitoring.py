@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``mon_data``: which counters there are, and that they count."""
+"""``mon_data``: which counters there are, and what they show of a group that did nothing."""
 
 from __future__ import annotations
 

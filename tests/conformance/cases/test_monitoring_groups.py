@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance import needs
-from tests.conformance.answer import Answer, done, invalid, refused
+from tests.conformance.answer import done, refused
 from tests.conformance.machines import monitoring_of
 
 pytestmark = needs.MONITORING
@@ -20,6 +20,23 @@ def family(rdt):
     for group in ("g", "h", "g/mon_groups/m", "g/mon_groups/n"):
         rdt.group(group)
     return rdt
+
+
+@pytest.fixture
+def full(rdt):
+    """A machine whose RMIDs are all taken: those of a control group and of the default group's monitoring groups."""
+    rdt.group("g")
+    for number in range(monitoring_of(rdt.profile).num_rmids - 2):
+        rdt.group(f"mon_groups/m{number}")
+    return rdt
+
+
+def monitored_task(family, tasks):
+    """A task of ``g`` that ``m`` monitors."""
+    task = tasks.start("task")
+    for path in ("g/tasks", "g/mon_groups/m/tasks"):
+        assert family.write(path, f"{task}\n") == done()
+    return task
 
 
 def test_a_monitoring_group_is_a_folder_with_these_files(family):
@@ -53,18 +70,18 @@ def test_the_same_name_may_be_in_several_control_groups(family):
     assert family.ls("h/mon_groups") == ["m"]
 
 
-def test_a_task_enters_through_the_control_group(family):
-    task = family.start("task")
+def test_a_task_enters_through_the_control_group(family, tasks):
+    task = tasks.start("task")
     told = f"{ANOTHER}Error while processing task {task}\n"
-    assert family.write("g/mon_groups/m/tasks", f"{task}\n") == Answer("EINVAL", told)
+    assert family.write("g/mon_groups/m/tasks", f"{task}\n") == refused("EINVAL", told)
     assert family.write("g/tasks", f"{task}\n") == done()
     assert family.write("g/mon_groups/m/tasks", f"{task}\n") == done()
     assert family.tasks("g/mon_groups/m") == {task}
     assert family.tasks("g") == {task}
 
 
-def test_a_task_is_in_one_monitoring_group(family):
-    task = family.start("task")
+def test_a_task_is_in_one_monitoring_group(family, tasks):
+    task = tasks.start("task")
     assert family.write("g/tasks", f"{task}\n") == done()
     for group in ("m", "n"):
         assert family.write(f"g/mon_groups/{group}/tasks", f"{task}\n") == done()
@@ -72,25 +89,24 @@ def test_a_task_is_in_one_monitoring_group(family):
     assert family.tasks("g/mon_groups/m") == set()
 
 
-def test_a_task_that_is_written_to_the_control_group_again_leaves_the_monitoring_group(family):
-    task = family.start("task")
-    for path in ("g/tasks", "g/mon_groups/m/tasks", "g/tasks"):
-        assert family.write(path, f"{task}\n") == done()
+def test_a_task_that_is_written_to_the_control_group_again_leaves_the_monitoring_group(family, tasks):
+    task = monitored_task(family, tasks)
+    assert family.write("g/tasks", f"{task}\n") == done()
     assert family.tasks("g/mon_groups/m") == set()
     assert family.tasks("g") == {task}
 
 
-def test_a_task_of_another_control_group_is_refused(family):
-    task = family.start("task")
+def test_a_task_of_another_control_group_is_refused(family, tasks):
+    task = tasks.start("task")
     assert family.write("h/tasks", f"{task}\n") == done()
     told = f"{ANOTHER}Error while processing task {task}\n"
-    assert family.write("g/mon_groups/m/tasks", f"{task}\n") == Answer("EINVAL", told)
+    assert family.write("g/mon_groups/m/tasks", f"{task}\n") == refused("EINVAL", told)
     family.group("mon_groups/m")
-    assert family.write("mon_groups/m/tasks", f"{task}\n") == Answer("EINVAL", told)
+    assert family.write("mon_groups/m/tasks", f"{task}\n") == refused("EINVAL", told)
 
 
-def test_the_default_groups_monitoring_groups_take_its_tasks(rdt):
-    task = rdt.start("task")
+def test_the_default_groups_monitoring_groups_take_its_tasks(rdt, tasks):
+    task = tasks.start("task")
     rdt.group("mon_groups/m")
     assert rdt.write("mon_groups/m/tasks", f"{task}\n") == done()
     assert rdt.tasks("mon_groups/m") == {task}
@@ -99,19 +115,15 @@ def test_the_default_groups_monitoring_groups_take_its_tasks(rdt):
     assert rdt.tasks("mon_groups/m") == set()
 
 
-def test_a_removed_monitoring_groups_tasks_stay_in_the_control_group(family):
-    task = family.start("task")
-    for path in ("g/tasks", "g/mon_groups/m/tasks"):
-        assert family.write(path, f"{task}\n") == done()
+def test_a_removed_monitoring_groups_tasks_stay_in_the_control_group(family, tasks):
+    task = monitored_task(family, tasks)
     assert family.rmdir("g/mon_groups/m").errno is None
     assert family.tasks("g") == {task}
     assert family.ls("g/mon_groups") == ["n"]
 
 
-def test_a_removed_control_group_takes_its_monitoring_groups_along(family):
-    task = family.start("task")
-    for path in ("g/tasks", "g/mon_groups/m/tasks"):
-        assert family.write(path, f"{task}\n") == done()
+def test_a_removed_control_group_takes_its_monitoring_groups_along(family, tasks):
+    task = monitored_task(family, tasks)
     assert family.rmdir("g").errno is None
     assert task in family.tasks()
     family.group("g")
@@ -123,10 +135,8 @@ def test_a_monitoring_group_can_be_renamed(family):
     assert family.ls("g/mon_groups") == ["n", "o"]
 
 
-def test_a_monitoring_group_moves_to_another_control_group_with_its_tasks(family):
-    task = family.start("task")
-    for path in ("g/tasks", "g/mon_groups/m/tasks"):
-        assert family.write(path, f"{task}\n") == done()
+def test_a_monitoring_group_moves_to_another_control_group_with_its_tasks(family, tasks):
+    task = monitored_task(family, tasks)
     assert family.rename("g/mon_groups/m", "h/mon_groups/m") == done()
     assert family.tasks("h/mon_groups/m") == {task}
     assert family.tasks("h") == {task}
@@ -144,10 +154,8 @@ def test_a_monitoring_group_keeps_its_rmid_when_it_moves(bare):
     assert "ctrl_hw_id" not in bare.ls("h/mon_groups/x")
 
 
-def test_a_monitoring_group_moves_to_the_default_group_and_back(family):
-    task = family.start("task")
-    for path in ("g/tasks", "g/mon_groups/m/tasks"):
-        assert family.write(path, f"{task}\n") == done()
+def test_a_monitoring_group_moves_to_the_default_group_and_back(family, tasks):
+    task = monitored_task(family, tasks)
     assert family.rename("g/mon_groups/m", "mon_groups/m") == done()
     assert task in family.tasks()
     assert family.tasks("mon_groups/m") == {task}
@@ -162,54 +170,55 @@ def test_a_name_that_is_taken_is_refused(family):
     assert family.ls("g/mon_groups") == ["m", "n"]
 
 
-def test_only_monitoring_groups_move(family):
-    source = refused("EPERM", "Source must be a MON group\n")
-    assert family.rename("g", "k") == source
-    assert family.rename("g/mon_groups", "g/k") == source
-    assert family.rename("g/mon_data", "g/k") == source
-    assert family.rename("g/mon_data/mon_L3_00", "g/mon_data/k") == source
-    directories = refused("EPERM", "Source and destination must be directories")
-    assert family.rename("g/tasks", "g/tasks2") == directories
-    assert family.rename("g/mon_groups/m/tasks", "g/mon_groups/k") == directories
-
-
-def test_monitoring_groups_move_into_mon_groups_only(family):
-    target = refused("EPERM", "Destination must be a mon_groups subdirectory\n")
-    assert family.rename("g/mon_groups/m", "m") == target
-    assert family.rename("g/mon_groups/m", "h/m") == target
-    assert family.rename("g/mon_groups/m", "h/mon_data/m") == target
-    assert family.rename("g/mon_groups/m", "g/mon_groups/n/m") == target
-    assert family.rename("g/mon_groups/m", "h/mon_groups/mon_groups") == target
+@pytest.mark.parametrize(
+    "reason, renames",
+    [
+        pytest.param(
+            "Source must be a MON group\n",
+            [("g", "k"), ("g/mon_groups", "g/k"), ("g/mon_data", "g/k"), ("g/mon_data/mon_L3_00", "g/mon_data/k")],
+            id="only monitoring groups move",
+        ),
+        pytest.param(
+            # The kernel's text has no newline.
+            "Source and destination must be directories",
+            [("g/tasks", "g/tasks2"), ("g/mon_groups/m/tasks", "g/mon_groups/k")],
+            id="files do not move",
+        ),
+        pytest.param(
+            "Destination must be a mon_groups subdirectory\n",
+            [
+                ("g/mon_groups/m", target)
+                for target in ("m", "h/m", "h/mon_data/m", "g/mon_groups/n/m", "h/mon_groups/mon_groups")
+            ],
+            id="they move into mon_groups only",
+        ),
+    ],
+)
+def test_a_rename_that_moves_no_monitoring_group_is_refused(family, reason, renames):
+    for old, new in renames:
+        assert family.rename(old, new) == refused("EPERM", reason), f"{old} to {new}"
 
 
 def test_a_monitoring_group_with_cpus_stays_where_it_is(family):
     assert family.write("g/cpus_list", "1\n").errno is None
     assert family.write("g/mon_groups/m/cpus_list", "1\n").errno is None
-    stays = invalid("Cannot move a MON group that monitors CPUs")
-    assert family.rename("g/mon_groups/m", "h/mon_groups/m") == Answer("EPERM", stays.status)
+    stays = refused("EPERM", "Cannot move a MON group that monitors CPUs\n")
+    assert family.rename("g/mon_groups/m", "h/mon_groups/m") == stays
     assert family.rename("g/mon_groups/m", "g/mon_groups/o") == done()
     assert family.cpus("g/mon_groups/o") == "1"
 
 
-def test_there_are_as_many_groups_as_rmids(rdt):
-    rdt.group("g")
-    for number in range(monitoring_of(rdt.profile).num_rmids - 2):
-        rdt.group(f"mon_groups/m{number}")
-    more = rdt.mkdir("mon_groups/more")
-    assert more.errno == "ENOSPC"
-    assert more.status.endswith("Out of RMIDs\n")
-    group = rdt.mkdir("h")
-    assert group.errno == "ENOSPC"
-    assert group.status.endswith("Out of RMIDs\n")
-    assert "more" not in rdt.ls("mon_groups")
-    assert "h" not in rdt.ls()
+def test_there_are_as_many_groups_as_rmids(full):
+    for path in ("mon_groups/more", "h"):
+        answer = full.mkdir(path)
+        assert answer.errno == "ENOSPC"
+        assert answer.status.endswith("Out of RMIDs\n")
+    assert "more" not in full.ls("mon_groups")
+    assert "h" not in full.ls()
 
 
-def test_an_rmid_that_was_just_freed_is_busy(rdt):
-    rdt.group("g")
-    for number in range(monitoring_of(rdt.profile).num_rmids - 2):
-        rdt.group(f"mon_groups/m{number}")
-    assert rdt.rmdir("mon_groups/m5").errno is None
-    more = rdt.mkdir("mon_groups/more")
+def test_an_rmid_that_was_just_freed_is_busy(full):
+    assert full.rmdir("mon_groups/m5").errno is None
+    more = full.mkdir("mon_groups/more", at_once=True)
     assert more.errno == "EBUSY"
     assert more.status.endswith("Out of RMIDs\n")

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from tests.conformance import needs
 from tests.conformance.answer import OK, done
 from tests.conformance.differences import MBPS_EVENT
+from tests.conformance.layout import apart, every_way, exclusive
 from tests.conformance.registers import L2_CDP, L3_CDP, mask
-
-BANDWIDTH_CONTROLLER = needs.of(lambda profile: bool(profile.bandwidth and profile.bandwidth.linear))
 
 
 def in_root(rdt, *more):
@@ -38,23 +39,16 @@ def test_an_option_that_there_is_not_is_refused(bare):
     assert bare.mount() is None
 
 
-def test_cdp_is_taken_where_the_l3_has_it(bare):
-    if bare.profile.l3 is None or not bare.profile.l3.cdp:
-        assert bare.mount("cdp") == "EINVAL"
+@pytest.mark.parametrize("level, option, register", [(3, "cdp", L3_CDP), (2, "cdpl2", L2_CDP)], ids=["L3", "L2"])
+def test_cdp_is_taken_where_the_cache_has_it(bare, level, option, register):
+    cache = bare.profile.l3 if level == 3 else bare.profile.l2
+    if cache is None or not cache.cdp:
+        assert bare.mount(option) == "EINVAL"
         return
-    assert bare.mount("cdp") is None
-    assert {"L3CODE", "L3DATA"} < set(bare.ls("info"))
-    assert "L3" not in bare.ls("info")
-    assert [bare.register(3, cache, L3_CDP) for cache in bare.cache_ids(3)] == [1] * len(bare.cache_ids(3))
-
-
-def test_cdpl2_is_taken_where_the_l2_has_it(bare):
-    if bare.profile.l2 is None or not bare.profile.l2.cdp:
-        assert bare.mount("cdpl2") == "EINVAL"
-        return
-    assert bare.mount("cdpl2") is None
-    assert {"L2CODE", "L2DATA"} < set(bare.ls("info"))
-    assert [bare.register(2, cache, L2_CDP) for cache in bare.cache_ids(2)] == [1] * len(bare.cache_ids(2))
+    assert bare.mount(option) is None
+    assert {f"L{level}CODE", f"L{level}DATA"} < set(bare.ls("info"))
+    assert f"L{level}" not in bare.ls("info")
+    assert {bare.register(level, number, register) for number in bare.cache_ids(level)} == {1}
 
 
 def test_all_or_none_of_the_options_is_given(bare):
@@ -129,25 +123,24 @@ def test_umount_forgets_every_group(rdt):
 
 def test_umount_gives_every_class_everything(rdt, cache):
     rdt.group("g")
-    everything = (1 << cache.ways) - 1
     assert rdt.write("schemata", f"{cache.name}:0=3\n") == done()
     assert rdt.write("g/schemata", f"{cache.name}:1=1\n") == done()
     assert rdt.umount() is None
-    assert rdt.register(cache.level, 0, mask(cache.level, 0)) == everything
-    assert rdt.register(cache.level, 1, mask(cache.level, 1)) == everything
+    assert rdt.register(cache.level, 0, mask(cache.level, 0)) == every_way(cache)
+    assert rdt.register(cache.level, 1, mask(cache.level, 1)) == every_way(cache)
     assert rdt.mount() is None
-    assert set(rdt.masks(cache.name).values()) == {everything}
+    assert set(rdt.masks(cache.name).values()) == {every_way(cache)}
 
 
 @needs.CDP
 def test_umount_switches_cdp_off(bare):
     assert bare.mount("cdp") is None
     assert bare.umount() is None
-    assert [bare.register(3, cache, L3_CDP) for cache in bare.cache_ids(3)] == [0] * len(bare.cache_ids(3))
+    assert {bare.register(3, number, L3_CDP) for number in bare.cache_ids(3)} == {0}
 
 
-def test_umount_takes_the_tasks_out_of_their_groups(rdt):
-    task = rdt.start("task")
+def test_umount_takes_the_tasks_out_of_their_groups(rdt, tasks):
+    task = tasks.start("task")
     rdt.group("g")
     assert rdt.write("g/tasks", f"{task}\n") == done()
     assert rdt.umount() is None
@@ -167,7 +160,9 @@ def test_umount_gives_every_cpu_back(rdt):
     assert rdt.cpus("g") == ""
 
 
-def test_umount_forgets_the_mode_and_the_status(rdt, cache):
+def test_umount_forgets_the_mode_and_the_status(rdt):
+    apart(rdt)
+    assert rdt.write("mode", "exclusive\n") == done()
     assert rdt.write("schemata", "nonsense\n").errno == "EINVAL"
     assert rdt.umount() is None
     assert rdt.mount() is None
@@ -175,14 +170,9 @@ def test_umount_forgets_the_mode_and_the_status(rdt, cache):
     assert rdt.read("mode") == "shareable\n"
 
 
-def test_umount_forgets_a_groups_exclusiveness(rdt, cache):
-    if cache.shareable_bits == (1 << cache.ways) - 1:
-        return
-    rdt.group("g")
-    for number in rdt.cache_ids(cache.level):
-        rdt.write("schemata", f"{cache.name}:{number}=f0\n")
-        rdt.write("g/schemata", f"{cache.name}:{number}=3\n")
+def test_umount_forgets_what_was_exclusive(rdt, cache):
+    exclusive(rdt)
     assert rdt.umount() is None
     assert rdt.mount() is None
-    rdt.group("g")
-    assert set(rdt.masks(cache.name, "g").values()) == {(1 << cache.ways) - 1}
+    rdt.group("h")
+    assert set(rdt.masks(cache.name, "h").values()) == {every_way(cache)}

@@ -14,7 +14,7 @@ import pytest
 from tests.conformance import needs
 from tests.conformance.answer import done, invalid, refused
 from tests.conformance.differences import UMOUNT_HANGS_ON_A_LOCKED_REGION
-from tests.conformance.layout import HIGH, LOW, apart, exclusive, give
+from tests.conformance.layout import HIGH, LOW, apart, every_way, exclusive, give
 from tests.conformance.registers import mask
 
 SETUP, LOCKED = "pseudo-locksetup\n", "pseudo-locked\n"
@@ -22,7 +22,7 @@ HIDDEN = ("tasks", "cpus", "cpus_list")
 
 
 @pytest.fixture
-def prepared(rdt, cache):
+def prepared(rdt):
     """A group in ``pseudo-locksetup``; the default group has left it :data:`LOW`."""
     rdt.group("g")
     give(rdt, "", HIGH)
@@ -57,7 +57,7 @@ def test_a_group_in_setup_has_no_masks_yet(prepared, cache):
 
 
 @needs.PSEUDO_LOCK
-def test_a_group_in_setup_hides_what_it_cannot_have(prepared, cache):
+def test_a_group_in_setup_hides_what_it_cannot_have(prepared):
     for name in HIDDEN:
         assert prepared.permissions(f"g/{name}") == "100000"
         assert prepared.refusal_to_read(f"g/{name}") == "EACCES"
@@ -68,7 +68,7 @@ def test_a_group_in_setup_hides_what_it_cannot_have(prepared, cache):
 
 
 @needs.PSEUDO_LOCK
-def test_permissions_that_root_gives_back_do_not_help(prepared, cache):
+def test_permissions_that_root_gives_back_do_not_help(prepared):
     for name in ("cpus", "tasks"):
         assert prepared.do("chmod", f"g/{name}", lambda path: os.chmod(path, 0o644)) == done()
         assert prepared.write("g/mode", SETUP) == done()
@@ -85,7 +85,7 @@ def test_the_way_back_is_shareable(prepared, cache):
 
 
 @needs.PSEUDO_LOCK
-def test_the_way_back_is_exclusive_too_if_nobody_overlaps(rdt, cache):
+def test_the_way_back_is_exclusive_too_if_nobody_overlaps(rdt):
     apart(rdt)
     assert rdt.write("g/mode", SETUP) == done()
     assert rdt.write("g/mode", "exclusive\n").errno is None
@@ -93,7 +93,7 @@ def test_the_way_back_is_exclusive_too_if_nobody_overlaps(rdt, cache):
 
 
 @needs.PSEUDO_LOCK
-def test_the_way_back_is_not_exclusive_if_somebody_overlaps(rdt, cache):
+def test_the_way_back_is_not_exclusive_if_somebody_overlaps(rdt):
     rdt.group("g")
     assert rdt.write("g/mode", SETUP) == done()
     assert rdt.write("g/mode", "exclusive\n") == invalid("Schemata overlaps")
@@ -101,15 +101,15 @@ def test_the_way_back_is_not_exclusive_if_somebody_overlaps(rdt, cache):
 
 
 @needs.PSEUDO_LOCK
-def test_an_exclusive_group_can_go_into_setup(rdt, cache):
+def test_an_exclusive_group_can_go_into_setup(rdt):
     exclusive(rdt)
     assert rdt.write("g/mode", SETUP) == done()
     assert rdt.read("g/mode") == SETUP
 
 
 @needs.PSEUDO_LOCK
-def test_a_group_with_tasks_cannot_go_into_setup(rdt, cache):
-    task = rdt.start("task")
+def test_a_group_with_tasks_cannot_go_into_setup(rdt, tasks):
+    task = tasks.start("task")
     rdt.group("g")
     assert rdt.write("g/tasks", f"{task}\n") == done()
     assert rdt.write("g/mode", SETUP) == invalid("Tasks assigned to resource group")
@@ -118,7 +118,7 @@ def test_a_group_with_tasks_cannot_go_into_setup(rdt, cache):
 
 
 @needs.PSEUDO_LOCK
-def test_a_group_with_cpus_cannot_go_into_setup(rdt, cache):
+def test_a_group_with_cpus_cannot_go_into_setup(rdt):
     rdt.group("g")
     assert rdt.write("g/cpus_list", "1\n").errno is None
     assert rdt.write("g/mode", SETUP) == invalid("CPUs assigned to resource group")
@@ -126,7 +126,7 @@ def test_a_group_with_cpus_cannot_go_into_setup(rdt, cache):
 
 @needs.PSEUDO_LOCK
 @needs.MONITORING
-def test_a_group_with_monitoring_groups_cannot_go_into_setup(rdt, cache):
+def test_a_group_with_monitoring_groups_cannot_go_into_setup(rdt):
     rdt.group("g")
     rdt.group("g/mon_groups/m")
     assert rdt.write("g/mode", SETUP) == invalid("Monitoring in progress")
@@ -211,7 +211,7 @@ def test_nobody_takes_a_locked_way(locked, cache):
 @needs.PSEUDO_LOCK
 def test_a_new_group_gets_no_locked_way(locked, cache):
     locked.group("h")
-    assert locked.masks(cache.name, "h")[0] == (1 << cache.ways) - 1 & ~3
+    assert locked.masks(cache.name, "h")[0] == every_way(cache) & ~3
 
 
 @needs.PSEUDO_LOCK
@@ -252,4 +252,4 @@ def test_a_group_removed_in_setup_gives_its_class_back(prepared, cache):
     for number in range(cache.num_closids - 1):
         prepared.group(f"g{number}")
     assert prepared.mkdir("more").errno == "ENOSPC"
-    assert prepared.masks(cache.name, "g0")[0] == (1 << cache.ways) - 1
+    assert prepared.masks(cache.name, "g0")[0] == every_way(cache)

@@ -7,7 +7,6 @@ from tests.conformance import needs
 from tests.conformance.answer import done, invalid, refused
 from tests.conformance.registers import amd_limit, intel_delay
 
-MBPS = needs.of(lambda profile: bool(profile.bandwidth and profile.bandwidth.linear and profile.monitoring))
 UNLIMITED = 4294967295
 
 
@@ -91,7 +90,7 @@ def test_a_machine_without_bandwidth_allocation_knows_no_such_line(rdt):
     assert rdt.write("schemata", "MB:0=50\n") == invalid("Unknown or unsupported resource name 'MB'")
 
 
-@MBPS
+@needs.BANDWIDTH_CONTROLLER
 def test_with_mba_mbps_a_class_starts_unlimited(bare):
     assert bare.mount("mba_MBps") is None
     bare.group("g")
@@ -99,7 +98,7 @@ def test_with_mba_mbps_a_class_starts_unlimited(bare):
     assert bare.bandwidths("g") == {0: UNLIMITED, 1: UNLIMITED}
 
 
-@MBPS
+@needs.BANDWIDTH_CONTROLLER
 def test_with_mba_mbps_any_number_of_megabytes_is_taken_as_it_is(bare):
     assert bare.mount("mba_MBps") is None
     for value in (0, 1, 55, 500, 4294967294, UNLIMITED):
@@ -108,7 +107,7 @@ def test_with_mba_mbps_any_number_of_megabytes_is_taken_as_it_is(bare):
         assert bare.lines("size")["MB"] == {0: str(UNLIMITED), 1: str(value)}
 
 
-@MBPS
+@needs.BANDWIDTH_CONTROLLER
 def test_with_mba_mbps_what_is_no_number_is_told(bare):
     assert bare.mount("mba_MBps") is None
     for wrong in ("abc", "-1", "4294967296", "5.5", ""):
@@ -116,21 +115,21 @@ def test_with_mba_mbps_what_is_no_number_is_told(bare):
     assert bare.bandwidths()[0] == UNLIMITED
 
 
-@MBPS
+@needs.BANDWIDTH_CONTROLLER
 def test_with_mba_mbps_a_limit_stays_though_a_later_line_is_refused(bare):
     assert bare.mount("mba_MBps") is None
     assert bare.write("schemata", "MB:0=500\nL3:0=zz\n") == invalid("Non-hex character in the mask zz")
     assert bare.bandwidths()[0] == 500
 
 
-@MBPS
+@needs.BANDWIDTH_CONTROLLER
 def test_with_mba_mbps_the_same_cache_twice_is_the_later_value(bare):
     assert bare.mount("mba_MBps") is None
     assert bare.write("schemata", "MB:0=500;0=600\n") == done()
     assert bare.bandwidths()[0] == 600
 
 
-@MBPS
+@needs.BANDWIDTH_CONTROLLER
 def test_with_mba_mbps_a_removed_groups_limit_does_not_come_back(bare):
     assert bare.mount("mba_MBps") is None
     bare.group("g")

@@ -5,25 +5,18 @@ from __future__ import annotations
 
 from tests.conformance import needs
 from tests.conformance.answer import done, invalid, refused
+from tests.conformance.layout import LOW, every_way, give
 from tests.conformance.registers import mask
-
-GAPS = needs.of(lambda profile: any(cache.sparse for cache in needs.caches_of(profile)))
-NO_EMPTY_MASKS = needs.of(lambda profile: all(cache.min_cbm_bits for cache in needs.caches_of(profile)))
-EMPTY_MASKS = needs.of(lambda profile: any(not cache.min_cbm_bits for cache in needs.caches_of(profile)))
-
-
-def everything(cache):
-    return (1 << cache.ways) - 1
 
 
 def test_a_mask_is_read_back_and_reaches_the_register_of_its_class_and_cache(rdt, cache):
     rdt.group("g")
     *others, last = rdt.cache_ids(cache.level)
     assert rdt.write("g/schemata", f"{cache.name}:{last}=3\n") == done()
-    assert rdt.masks(cache.name, "g") == {**dict.fromkeys(others, everything(cache)), last: 3}
+    assert rdt.masks(cache.name, "g") == {**dict.fromkeys(others, every_way(cache)), last: 3}
     assert rdt.register(cache.level, last, mask(cache.level, 1)) == 3
-    assert rdt.register(cache.level, last, mask(cache.level, 0)) == everything(cache)
-    assert rdt.register(cache.level, others[0], mask(cache.level, 1)) == everything(cache)
+    assert rdt.register(cache.level, last, mask(cache.level, 0)) == every_way(cache)
+    assert rdt.register(cache.level, others[0], mask(cache.level, 1)) == every_way(cache)
 
 
 def test_the_default_group_is_the_class_0(rdt, cache):
@@ -43,7 +36,7 @@ def test_several_caches_may_be_set_in_one_line_in_any_order(rdt, cache):
 
 def test_a_cache_that_a_line_does_not_name_keeps_its_mask(rdt, cache):
     *_, before, last = rdt.cache_ids(cache.level)
-    rdt.write("schemata", f"{cache.name}:{before}=3\n")
+    assert rdt.write("schemata", f"{cache.name}:{before}=3\n") == done()
     assert rdt.write("schemata", f"{cache.name}:{last}=c\n") == done()
     assert rdt.masks(cache.name)[before] == 3
 
@@ -58,23 +51,23 @@ def test_a_mask_is_a_hexadecimal_number_in_any_of_its_forms(rdt, cache):
 def test_what_is_no_hexadecimal_number_is_told(rdt, cache):
     for text in ("g", "3x", "-1", "0x", "3 4", "1ffffffffffffffff", "", "3=3", "3,4"):
         assert rdt.write("schemata", f"{cache.name}:0={text}\n") == invalid(f"Non-hex character in the mask {text}")
-    assert rdt.masks(cache.name)[0] == everything(cache)
+    assert rdt.masks(cache.name)[0] == every_way(cache)
 
 
 def test_a_mask_wider_than_the_cache_is_out_of_range(rdt, cache):
-    full = everything(cache)
+    full = every_way(cache)
     for wrong in (full + 1, full << 1 | 1, 0xFFFFFFFF, 0x100000000, 0xFFFFFFFFFFFFFFFF):
         assert rdt.write("schemata", f"{cache.name}:0={wrong:x}\n") == invalid("Mask out of range")
     assert rdt.write("schemata", f"{cache.name}:0={full:x}\n") == done()
 
 
-@NO_EMPTY_MASKS
+@needs.NO_EMPTY_MASKS
 def test_an_empty_mask_is_out_of_range(rdt, cache):
     assert rdt.write("schemata", f"{cache.name}:0=0\n") == invalid("Mask out of range")
-    assert rdt.register(cache.level, 0, mask(cache.level, 0)) == everything(cache)
+    assert rdt.register(cache.level, 0, mask(cache.level, 0)) == every_way(cache)
 
 
-@EMPTY_MASKS
+@needs.EMPTY_MASKS
 def test_an_empty_mask_is_taken_where_the_processor_knows_it(rdt, cache):
     assert rdt.write("schemata", f"{cache.name}:0=0\n") == done()
     assert rdt.masks(cache.name)[0] == 0
@@ -113,19 +106,19 @@ def test_a_cache_id_is_a_decimal_number(rdt, cache):
 def test_a_value_without_its_cache_id_is_told(rdt, cache):
     for text in ("0", "7", "0:7", ";", "0=7;1", "0=7;;"):
         assert rdt.write("schemata", f"{cache.name}:{text}\n") == invalid("Missing '=' or non-numeric domain")
-    assert rdt.masks(cache.name)[0] == everything(cache)
+    assert rdt.masks(cache.name)[0] == every_way(cache)
 
 
 def test_an_unknown_cache_id_is_refused_without_a_word(rdt, cache):
     for text in ("99=3", "0=3;99=3", "99=3;0=3", "4294967295=3"):
         assert rdt.write("schemata", f"{cache.name}:{text}\n") == refused("EINVAL")
-    assert rdt.masks(cache.name)[0] == everything(cache)
+    assert rdt.masks(cache.name)[0] == every_way(cache)
 
 
 def test_the_same_cache_twice_in_one_write_is_refused(rdt, cache):
     for text in (f"{cache.name}:0=3;0=7\n", f"{cache.name}:0=3;0=3\n", f"{cache.name}:0=3\n{cache.name}:0=7\n"):
         assert rdt.write("schemata", text) == invalid("Duplicate domain 0")
-    assert rdt.masks(cache.name)[0] == everything(cache)
+    assert rdt.masks(cache.name)[0] == every_way(cache)
 
 
 def test_a_semicolon_may_end_the_values(rdt, cache):
@@ -169,8 +162,11 @@ def test_shareable_groups_may_overlap_each_other(rdt, cache):
 
 def test_what_was_shown_can_be_written_back(rdt):
     rdt.group("g")
-    for group in ("schemata", "g/schemata"):
-        assert rdt.write(group, rdt.read(group)) == done()
+    give(rdt, "g", LOW)
+    for path in ("schemata", "g/schemata"):
+        shown = rdt.read(path)
+        assert rdt.write(path, shown) == done()
+        assert rdt.read(path) == shown
 
 
 def test_size_is_the_bytes_of_the_masks(rdt, cache):

@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.conformance import needs
 from tests.conformance.answer import done, refused
 from tests.conformance.differences import SPARSE_STARTING_MASKS
-from tests.conformance.layout import HIGH, LOW, apart, exclusive, give
+from tests.conformance.layout import HIGH, LOW, apart, every_way, exclusive, give
+from tests.conformance.machines import classes_of
 from tests.conformance.registers import mask
 
-NO_EMPTY_MASKS = needs.of(lambda profile: all(cache.min_cbm_bits for cache in needs.caches_of(profile)))
-EMPTY_MASKS = needs.of(lambda profile: any(not cache.min_cbm_bits for cache in needs.caches_of(profile)))
-
-
-def everything(cache):
-    return (1 << cache.ways) - 1
+NO_WAY_LEFT = needs.of(
+    lambda profile: (
+        all(cache.min_cbm_bits for cache in needs.caches_of(profile))
+        and not all(cache.shareable_bits for cache in needs.caches_of(profile))
+    )
+)
+"""A machine whose masks may not be empty, with a cache of which devices fill no way: it can be given away entirely."""
 
 
 def lowest_run(ways):
@@ -24,19 +28,19 @@ def lowest_run(ways):
 
 def test_on_an_untouched_machine_a_group_starts_with_everything(rdt, cache):
     rdt.group("g")
-    assert set(rdt.masks(cache.name, "g").values()) == {everything(cache)}
+    assert set(rdt.masks(cache.name, "g").values()) == {every_way(cache)}
 
 
 def test_unused_ways_and_those_of_shareable_groups_are_given(rdt, cache):
     apart(rdt, "g")
     rdt.group("h")
-    assert set(rdt.masks(cache.name, "h").values()) == {everything(cache)}
+    assert set(rdt.masks(cache.name, "h").values()) == {every_way(cache)}
 
 
 def test_the_ways_of_an_exclusive_group_are_not_given(rdt, cache):
     exclusive(rdt, "g")
     rdt.group("h")
-    wanted = everything(cache) & ~LOW
+    wanted = every_way(cache) & ~LOW
     assert set(rdt.masks(cache.name, "h").values()) == {wanted}
     assert rdt.register(cache.level, 0, mask(cache.level, 2)) == wanted
 
@@ -47,7 +51,7 @@ def test_of_ways_with_a_gap_only_the_lowest_run_is_given_unless_masks_may_be_spa
     give(rdt, "g", 0x30)
     assert rdt.write("g/mode", "exclusive\n") == done()
     rdt.group("h")
-    free = everything(cache) & ~0x30
+    free = every_way(cache) & ~0x30
     sparse = cache.sparse and rdt.has(SPARSE_STARTING_MASKS)
     assert set(rdt.masks(cache.name, "h").values()) == {free if sparse else 0xF}
 
@@ -61,59 +65,50 @@ def test_caches_are_looked_at_one_by_one(rdt, cache):
     assert rdt.write("g/mode", "exclusive\n") == done()
     rdt.group("h")
     found = rdt.masks(cache.name, "h")
-    assert found[0] == everything(cache) & ~LOW
-    assert found[last] == everything(cache) & ~1
+    assert found[0] == every_way(cache) & ~LOW
+    assert found[last] == every_way(cache) & ~1
 
 
-def all_taken(rdt, cache):
-    """Two exclusive groups that leave a cache without a way that could be given."""
-    rdt.group("g")
-    give(rdt, "", HIGH)
-    give(rdt, "g", LOW)
-    assert rdt.write("g/mode", "exclusive\n") == done()
-    for other in needs.caches_of(rdt.profile):
-        rest = everything(other) & ~other.shareable_bits & ~LOW
-        line = ";".join(f"{number}={rest:x}" for number in rdt.cache_ids(other.level))
-        assert rdt.write("schemata", f"{other.name}:{line}\n") == done()
-    answer = rdt.write("mode", "exclusive\n")
-    return answer
+@pytest.fixture
+def full(rdt):
+    """Two exclusive groups that leave no cache a way that could be given, but for those that devices fill."""
+    exclusive(rdt)
+    for cache in needs.caches_of(rdt.profile):
+        rest = every_way(cache) & ~cache.shareable_bits & ~LOW
+        line = ";".join(f"{number}={rest:x}" for number in rdt.cache_ids(cache.level))
+        assert rdt.write("schemata", f"{cache.name}:{line}\n") == done()
+    assert rdt.write("mode", "exclusive\n") == done()
+    return rdt
 
 
-@NO_EMPTY_MASKS
-def test_without_a_way_to_give_no_group_is_made(rdt, cache):
-    assert all_taken(rdt, cache) == done()
-    if all(other.shareable_bits for other in needs.caches_of(rdt.profile)):
-        rdt.group("h")
-        assert set(rdt.masks(cache.name, "h").values()) == {lowest_run(cache.shareable_bits)}
-        return
-    name = next(other.name for other in reversed(needs.caches_of(rdt.profile)) if not other.shareable_bits)
-    before = rdt.ls()
-    assert rdt.mkdir("h") == refused("ENOSPC", f"No space on {name}:0\n")
-    assert rdt.ls() == before
+@needs.SHAREABLE_BITS_EVERYWHERE
+def test_the_ways_that_devices_fill_are_given_to_everybody(full, cache):
+    full.group("h")
+    assert set(full.masks(cache.name, "h").values()) == {lowest_run(cache.shareable_bits)}
 
 
-@EMPTY_MASKS
-def test_without_a_way_to_give_a_group_starts_with_none_where_that_is_a_mask(rdt, cache):
-    assert all_taken(rdt, cache) == done()
-    rdt.group("h")
-    assert set(rdt.masks(cache.name, "h").values()) == {0}
+@NO_WAY_LEFT
+def test_without_a_way_to_give_no_group_is_made(full):
+    name = next(cache.name for cache in reversed(needs.caches_of(full.profile)) if not cache.shareable_bits)
+    before = full.ls()
+    assert full.mkdir("h") == refused("ENOSPC", f"No space on {name}:0\n")
+    assert full.ls() == before
 
 
-def test_after_a_refused_mkdir_the_class_is_free_again(rdt, cache):
-    """As many groups can be made afterwards as before."""
-    closids = [one.num_closids for one in needs.caches_of(rdt.profile)]
-    if rdt.profile.bandwidth:
-        closids.append(rdt.profile.bandwidth.num_closids)
-    assert all_taken(rdt, cache) == done()
-    rdt.mkdir("h")
-    rdt.mkdir("i")
-    for group in ("h", "i"):
-        if group in rdt.ls():
-            assert rdt.rmdir(group).errno is None
-    assert rdt.write("mode", "shareable\n") == done()
-    for number in range(min(closids) - 2):
-        rdt.group(f"g{number}")
-    assert rdt.mkdir("more").errno == "ENOSPC"
+@needs.EMPTY_MASKS
+def test_without_a_way_to_give_a_group_starts_with_none_where_that_is_a_mask(full, cache):
+    full.group("h")
+    assert set(full.masks(cache.name, "h").values()) == {0}
+
+
+@NO_WAY_LEFT
+def test_after_a_refused_mkdir_the_class_is_free_again(full):
+    for _ in range(2):
+        assert full.mkdir("h").errno == "ENOSPC"
+    assert full.write("mode", "shareable\n") == done()
+    for number in range(classes_of(full.profile) - 2):
+        full.group(f"g{number}")
+    assert full.mkdir("more") == refused("ENOSPC", "Out of CLOSIDs\n")
 
 
 @needs.BANDWIDTH

@@ -40,11 +40,12 @@ def test_moving_a_leader_leaves_its_threads(fs, group, three_sleepers):
 
 
 def test_the_dead_are_told_and_the_living_around_them_moved(fs, group, three_sleepers):
-    dead = {1 + max(three_sleepers.tids), dead_tid()} - set(map(int, filter(str.isdecimal, os.listdir("/proc"))))
-    dead |= impossible_tids(3)
-    result = tasks.move(fs, group, three_sleepers.tids | dead)
-    assert result == tasks.MoveResult(three_sleepers.tids, frozenset(dead))
-    assert tasks.read_tasks(fs, group) == three_sleepers.tids
+    dead = {dead_tid()}
+    with sleepers(1) as later:
+        living = three_sleepers.tids | later.tids
+        dead |= impossible_tids(3)
+        assert tasks.move(fs, group, living | dead) == tasks.MoveResult(living, frozenset(dead))
+        assert tasks.read_tasks(fs, group) == living
 
 
 def test_one_dead_task_is_no_error(fs, group):

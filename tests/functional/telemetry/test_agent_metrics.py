@@ -39,6 +39,11 @@ def port() -> Iterator[int]:
     yield found
 
 
+def has_counters(found: Scrape, uuid: str) -> bool:
+    """Whether the VM was there when the counters were last read, which may be a second ago."""
+    return bool(found.find("vmqos_vm_llc_occupancy_bytes", uuid=uuid))
+
+
 def lines_of(found: Scrape, uuid: str) -> list[str]:
     return [sample.name for sample in found.samples if uuid in sample.labels.values()]
 
@@ -48,8 +53,9 @@ def test_a_vm_is_told_with_its_promise_and_its_counters(
 ) -> None:
     vm = make_vm(EXCLUSIVE_2, display_name="db-1")
     wait_for_vm(vm, "kept")
-    wait_for(lambda: scrape(agent.socket).value("vmqos_vm_state", uuid=vm.uuid, state="kept") == 1, "its state")
+    wait_for(lambda: has_counters(scrape(agent.socket), vm.uuid), "its counters")
     found = scrape(agent.socket)
+    assert found.value("vmqos_vm_state", uuid=vm.uuid, state="kept") == 1
     who = {"uuid": vm.uuid, "name": "db-1", "flavor": "test", "project": vms.PROJECT}
     group = simulator.root / f"vmqos.{vm.uuid}" / "mon_data"
     for cache in ("0", "1"):
@@ -88,13 +94,15 @@ def test_the_series_of_a_vm_disappear_with_it(
     assert gone.uuid not in agent.get("/v1/telemetry/history")["vms"]
 
 
-def test_a_vm_that_waits_says_why_in_one_word(agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm) -> None:
+def test_a_vm_that_waits_says_why_in_one_word(
+    agent: Agent, make_vm: MakeVm, wait_for: WaitFor, wait_for_vm: WaitForVm
+) -> None:
     vm = make_vm({"hw:cache_ways": "10"})
     wait_for_vm(vm, "pending")
+    wait_for(lambda: has_counters(scrape(agent.socket), vm.uuid), "its counters")
     found = scrape(agent.socket)
     assert found.value("vmqos_vm_state", uuid=vm.uuid, state="pending", reason="no-ways") == 1
     assert found.find("vmqos_vm_cache_ways", uuid=vm.uuid) == []
-    assert found.find("vmqos_vm_llc_occupancy_bytes", uuid=vm.uuid)
 
 
 @pytest.mark.parametrize("simulator", ["minimal"], indirect=True)

@@ -16,14 +16,13 @@ import pytest
 from tests.functional.conftest import WaitFor
 from tests.functional.telemetry.conftest import Faulty
 from tests.functional.telemetry.faulty_simulator import BEGIN, STEP
+from tests.functional.telemetry.unprivileged import as_nobody
 from tools.lab.simulator import Simulator
-from tools.lab.workspace import CHECKOUT
 from vmqos.resctrl import exceptions
 from vmqos.telemetry import EVENTS, Missing, Reading, Sweeper, rates
 
 OCCUPANCY, TOTAL, LOCAL = EVENTS
 VM = "00000000-0000-4000-8000-{:012d}"
-NOBODY = 65534
 
 
 def vm_group(root: Path, number: int, control: str = "") -> Path:
@@ -166,27 +165,6 @@ def test_without_kept_files_umount_works_at_any_time(simulator: Simulator, wait_
         sweeper.sweep()
         subprocess.run(["umount", str(simulator.root)], check=True)
         wait_for(lambda: simulator.pid is None, "the simulator being let go")
-
-
-AS_NOBODY = f"""
-import os, sys
-from vmqos.telemetry import Sweeper
-os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
-try:
-    with Sweeper(sys.argv[1]) as sweeper:
-        for vm in sweeper.sweep().vms.values():
-            print(vm.uuid, *(reading.value if reading.missing is None else reading.missing
-                             for reading in vm.totals.values()), sum(vm.ways.values()))
-except Exception as error:
-    print(type(error).__name__)
-"""
-
-
-def as_nobody(root: Path, *limits: str) -> list[str]:
-    """What a user without any right reads."""
-    command = [sys.executable, "-c", AS_NOBODY, str(root)]
-    done = subprocess.run([*limits, *command], cwd=CHECKOUT, capture_output=True, text=True, check=True)
-    return sorted(done.stdout.splitlines())
 
 
 def test_anybody_may_read_what_the_agent_makes_and_is_told_what_not(simulator: Simulator) -> None:

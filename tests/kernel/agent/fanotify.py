@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +51,11 @@ class Event:
     @property
     def for_writing(self) -> bool:
         """Whether the waiting thread opens the file for writing (by open or openat, as libcs do)."""
+        file = Path(f"/proc/{self.tid}/syscall")
         try:
-            call = Path(f"/proc/{self.tid}/syscall").read_text().split()
+            # The event is there a moment before its thread sleeps and shows its arguments.
+            while (call := file.read_text().split()) == ["running"]:
+                time.sleep(0.001)
         except (FileNotFoundError, ProcessLookupError):
             return False
         argument = _FLAGS_OF.get(int(call[0])) if call[0].isdigit() else None

@@ -22,7 +22,8 @@ class ControlGroup:
     :ivar name: empty for the default group.
     :ivar masks: by cache id, from the registers.
     :ivar guarded: whether the kernel itself keeps others out (mode ``exclusive``).
-    :ivar caches: the ids of the caches that its tasks can run on; not looked for in the default group.
+    :ivar caches: the ids of the caches that its tasks can run on, kernel threads aside; not looked for in the default
+        group.
     """
 
     name: str
@@ -73,10 +74,14 @@ def _read(root: Path, name: str, registers: L3Registers) -> ControlGroup | None:
 
 
 def _cpus(tasks: Path) -> Iterator[int]:
-    """The CPUs that these tasks can run on."""
+    """The CPUs that these tasks can run on, but for kernel threads.
+
+    A kernel thread that works for a VM (``kvm-pit``) runs anywhere. Where its VM can't run, it shares the host's ways.
+    """
     for tid in tasks.read_text().split():
-        with contextlib.suppress(ProcessLookupError):
-            yield from os.sched_getaffinity(int(tid))
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            if Path(f"/proc/{tid}/cmdline").read_bytes():
+                yield from os.sched_getaffinity(int(tid))
 
 
 def broken_promises(groups: Iterable[ControlGroup], promised: Callable[[ControlGroup], bool]) -> Iterator[str]:

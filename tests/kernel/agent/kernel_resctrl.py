@@ -9,7 +9,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.kernel import limbo
 from tests.kernel.agent.witness import Witness
+from vmqos.resctrl.filesystem import Filesystem
 
 ROOT = Path("/sys/fs/resctrl")
 PATIENCE = 10.0
@@ -28,11 +30,12 @@ class KernelResctrl:
     sysfs: Path | None = None
 
     def start(self) -> None:
-        """Mount it.
+        """Mount it, and let RMIDs come back where the kernel's own threshold would never let them.
 
         :raises subprocess.CalledProcessError: if the kernel refuses.
         """
         subprocess.run(["mount", "-t", "resctrl", "-o", "debug", "resctrl", str(self.root)], check=True)
+        limbo.let_end(Filesystem(str(self.root)))
         self.witness.watch(self.root)
 
     def stop(self) -> None:

@@ -4,7 +4,8 @@
 # Process 1 of the guest: sets up what a system has at boot, runs the job, sends back what it left, powers off.
 #     /run/lab/job   the job, a shell script; its working directory is /run/lab/tree
 #     /run/out       what the job leaves here goes back ($VMQOS_GUEST_OUT)
-# Ports to the outside (/dev/virtio-ports): stdout, stderr, events (JSON lines), out (a tar archive).
+# Ports to the outside (/dev/virtio-ports): stdout, stderr, events (JSON lines), and as tar archives out and bytecode (what
+# Python compiled of the tree).
 export PATH=/run/lab/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM=vt100
 mount -t proc proc /proc
 mkdir -p /dev/pts /dev/shm /dev/virtio-ports /run/out /run/lock /run/dbus /run/lab/tree
@@ -25,7 +26,7 @@ echo "5 4 1 7" >/proc/sys/kernel/printk
 modprobe -a msr cpuid
 echo on >/sys/module/msr/parameters/allow_writes
 
-export VMQOS_GUEST_OUT=/run/out PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+export VMQOS_GUEST_OUT=/run/out PYTHONUNBUFFERED=1
 cd /run/lab/tree || exit
 {
     read -r up _
@@ -39,6 +40,7 @@ fi
 status=$?
 dmesg >/run/out/dmesg
 tar -cf /dev/virtio-ports/out -C /run/out .
+cd /run/lab && find tree -name "*.pyc" -newer init.sh | tar -cf /dev/virtio-ports/bytecode -T -
 echo "{\"event\": \"exit\", \"status\": $status}" >/dev/virtio-ports/events
-sync
-poweroff -f 2>/dev/null || busybox poweroff -f
+# There is nothing to be synced (-n): the disk is thrown away.
+busybox poweroff -n -f

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from tests.kernel.lab import debian
+from tests.kernel.lab import debian, needs
 from tests.kernel.lab.cache import Cache, Part
 from tests.kernel.lab.errors import BuildFailed, LabError
 from tests.kernel.lab.progress import Display
@@ -19,6 +20,9 @@ from tests.kernel.lab.recipes import Recipe, recipes
 
 WEEK = 7 * 86400
 """Seconds after which a build asks the mirror for newer versions."""
+
+FULL = 1 << 20
+"""Bytes: a disk that has no more left is full for a build."""
 
 LOG_TAIL = 25
 """Lines of a log that an error shows."""
@@ -29,6 +33,7 @@ def ready(cache: Cache) -> dict[str, Part]:
 
     :raises NotBuilt: where a part is missing.
     :raises BuildFailed: if the plugin can't be compiled.
+    :raises Lacking: if there is no compiler.
     """
     for recipe in recipes():
         if recipe.packages is None and cache.find(recipe.name, recipe.digest) is None and cache.root.exists():
@@ -43,7 +48,7 @@ def build(cache: Cache, display: Display, *, refresh: bool = False, only: Iterab
     :param only: names of parts; all, if empty.
     :returns: the parts, by name.
     :raises BuildFailed: the message has the end of the log.
-    :raises LabError: if the machine lacks something; the message says what.
+    :raises Lacking: if the machine lacks something; the message says what.
     """
     wanted = [recipe for recipe in recipes() if not only or recipe.name in only]
     if refresh or any(_why(cache, recipe) for recipe in wanted):
@@ -51,7 +56,7 @@ def build(cache: Cache, display: Display, *, refresh: bool = False, only: Iterab
             # Whoever we waited for may have made it.
             to_make = _to_make(cache, wanted, display, refresh=refresh)
             if to_make:
-                _require(to_make)
+                _require(cache, to_make)
                 with display.showing():
                     _make_all(cache, to_make, display)
             cache.remove_unused()
@@ -104,13 +109,14 @@ def _outdated(cache: Cache, old: Sequence[Recipe], display: Display, *, refresh:
     return outdated
 
 
-def _require(to_make: Sequence[Recipe]) -> None:
-    if not any(recipe.packages for recipe in to_make):
-        return
-    names = ", ".join(recipe.name for recipe in to_make)
-    if missing := debian.missing_requirements():
-        raise LabError(f"to build {names}, this machine lacks: {'; '.join(missing)} (bindep.txt names the packages)")
-    debian.mirror()
+def _require(cache: Cache, to_make: Sequence[Recipe]) -> None:
+    of_packages = [recipe for recipe in to_make if recipe.packages]
+    missing = needs.for_packages(cache.root) if of_packages else []
+    if len(of_packages) < len(to_make):
+        missing += needs.for_compiling()
+    needs.insist(f"to build {', '.join(recipe.name for recipe in to_make)}", missing)
+    if of_packages:
+        debian.mirror()
 
 
 def _make_all(cache: Cache, to_make: Sequence[Recipe], display: Display) -> None:
@@ -131,9 +137,12 @@ def _make_all(cache: Cache, to_make: Sequence[Recipe], display: Display) -> None
 def _make(cache: Cache, recipe: Recipe, display: Display, programs: Programs) -> Part:
     scratch = cache.scratch(recipe.name)
     log = cache.log(recipe.name)
-    with display.part(recipe.name, recipe.description, log):
-        versions: Mapping[str, str] = recipe.make(scratch, programs.run, log)
-        return cache.publish(recipe.name, recipe.digest, scratch, versions)
+    try:
+        with display.part(recipe.name, recipe.description, log):
+            versions: Mapping[str, str] = recipe.make(scratch, programs.run, log)
+            return cache.publish(recipe.name, recipe.digest, scratch, versions)
+    except OSError as error:  # A full disk, as a rule.
+        raise BuildFailed(f"{recipe.name} could not be made: {error}") from error
 
 
 class Programs:
@@ -163,7 +172,10 @@ class Programs:
             self._running.discard(program)
         if status:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL:])
-            raise BuildFailed(f"{' '.join(command)} ended with {status}; the end of {log}:\n{tail}")
+            # On a full disk the log lacks the reason, too.
+            free = shutil.disk_usage(log).free
+            room = f"; {free >> 10} KiB are free where {log} is" if free < FULL else ""
+            raise BuildFailed(f"{' '.join(command)} ended with {status}{room}; the end of {log}:\n{tail}")
 
     def end(self) -> None:
         """End what runs, and run no more."""

@@ -7,6 +7,7 @@
     <root>/building/NAME/            what is being made; whoever holds the lock may remove what he finds here
     <root>/parts/NAME-RECIPE-TIME/   complete: it came here by one rename; its readers hold a lock on it
     <root>/current/NAME-RECIPE       a symbolic link to the newest of them
+    <root>/bytecode/DIGEST/*.pyc     what guests compiled of one source: see bytecode.py
     <root>/logs/NAME                 what the programs of its last build said
 
 ``RECIPE`` is a digest of all that decides what comes out, except the versions of Debian's packages, which are in the
@@ -77,6 +78,11 @@ class Cache:
     def __init__(self, root: Path | None = None) -> None:
         self.root = root or default_root()
 
+    @property
+    def bytecode(self) -> Path:
+        """The directory of what guests compiled; need not exist."""
+        return self.root / "bytecode"
+
     def find(self, name: str, recipe: str) -> Part | None:
         """The newest complete part, or ``None``."""
         link = self.root / "current" / f"{name}-{recipe}"
@@ -100,10 +106,18 @@ class Cache:
         """Hold the builder's lock, and begin without leftovers of builders that died.
 
         :param waiting: called once if somebody else holds it.
+        :raises LabError: where this user must not write.
         """
-        for directory in ("building", "parts", "current", "logs"):
-            (self.root / directory).mkdir(parents=True, exist_ok=True)
-        with (self.root / "lock").open("a") as lock:
+        try:
+            for directory in ("building", "parts", "current", "logs"):
+                (self.root / directory).mkdir(parents=True, exist_ok=True)
+            held = (self.root / "lock").open("a")
+        except PermissionError as error:
+            raise LabError(
+                f"{error.filename} belongs to somebody else: build as who did so before (root, with sudo -E), or have "
+                f"VMQOS_KERNEL_LAB name another directory"
+            ) from None
+        with held as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -148,7 +162,10 @@ class Cache:
         return Part(path)
 
     def remove_unused(self) -> None:
-        """Remove parts that were replaced, and those unused for two weeks, unless somebody reads them."""
+        """Remove parts that were replaced, and what was unused for two weeks, unless somebody reads it."""
+        for path in self.bytecode.glob("*"):
+            if time.time() - path.stat().st_mtime > KEEP_UNUSED:
+                _remove(path)
         links = {link: link.resolve() for link in (self.root / "current").iterdir()}
         for path in (self.root / "parts").iterdir():
             names = [link for link, target in links.items() if target == path]

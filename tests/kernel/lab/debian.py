@@ -9,18 +9,17 @@ not even SIGKILL leaves a mount or a process behind.
 from __future__ import annotations
 
 import os
-import platform
 import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kernel.lab.errors import BuildFailed, LabError, NoMirror
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-PROGRAMS = ("apt-get", "gpgv", "mmdebstrap", "setpriv", "unshare", "mke2fs")
 CONTAINED = ("setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 """Before a command: it, and all that it starts, sees private mounts and dies with the thread that started it."""
 
@@ -43,17 +42,6 @@ class Packages:
     unpack_only: bool = False
 
 
-def missing_requirements() -> list[str]:
-    """What the builder lacks on this machine, for people."""
-    missing = [] if os.geteuid() == 0 else ["root's rights (for chroots and namespaces)"]
-    if platform.machine() != "x86_64":
-        missing.append("an x86_64 processor (the guests' packages are configured by running them)")
-    missing.extend(f"the program {name}" for name in PROGRAMS if not shutil.which(name))
-    if not KEYRING.exists():
-        missing.append("the package debian-archive-keyring")
-    return missing
-
-
 def mirror() -> str:
     """The mirror's URI: ``$VMQOS_DEBIAN_MIRROR``, or the first of this machine's apt that ends in ``debian``.
 
@@ -61,12 +49,9 @@ def mirror() -> str:
     """
     if chosen := os.environ.get("VMQOS_DEBIAN_MIRROR"):
         return chosen.rstrip("/")
-    try:
-        listed = subprocess.run(
-            ["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True, check=False
-        ).stdout
-    except FileNotFoundError:
-        listed = ""
+    listed = ""
+    with suppress(LabError):
+        listed = _ask(["apt-get", "indextargets", "--format", "$(REPO_URI)"])
     for line in listed.splitlines():
         if re.fullmatch(r"[a-z+-]+:/.*/debian/?", line):
             return line.rstrip("/")
@@ -86,10 +71,9 @@ def apt_options() -> list[str]:
 
     ``Acquire::Check-Valid-Until`` matters on mirrors that are copies of some day.
     """
-    dumped = subprocess.run(["apt-config", "dump", "Acquire"], capture_output=True, text=True, check=True).stdout
     return [
         line
-        for line in dumped.splitlines()
+        for line in _ask(["apt-config", "dump", "Acquire"]).splitlines()
         if not line.endswith(' "";') and "::IndexTargets::" not in line and "::cdrom::" not in line
     ]
 
@@ -140,12 +124,8 @@ def candidates(root: Path, names: Sequence[str]) -> dict[str, str]:
 
     :raises BuildFailed: if one offers none.
     """
-    shown = subprocess.run(
-        ["apt-cache", "-o", f"Dir={root}", "-o", f"Dir::State::status={root}/var/lib/dpkg/status", "policy", *names],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    status = f"Dir::State::status={root}/var/lib/dpkg/status"
+    shown = _ask(["apt-cache", "-o", f"Dir={root}", "-o", status, "policy", *names])
     found = dict(re.findall(r"^(\S+):\n(?:.*\n)*?  Candidate: (\S+)$", shown, re.MULTILINE))
     if lacking := [name for name in names if found.get(name, "(none)") == "(none)"]:
         raise BuildFailed(f"Debian's package lists lack {', '.join(lacking)}")
@@ -180,13 +160,19 @@ def newest(suite: str, names: Sequence[str], scratch: Path) -> dict[str, str]:
         )
         + "\n"
     )
-    asked = subprocess.run(
-        ["apt-get", "update", "--error-on=any"],
-        env={**os.environ, "APT_CONFIG": str(scratch / "apt.conf")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if asked.returncode:
-        raise LabError(f"the mirror of Debian could not be asked for newer versions: {asked.stderr.strip()}")
+    _ask(["apt-get", "update", "--error-on=any"], APT_CONFIG=str(scratch / "apt.conf"))
     return candidates(scratch, names)
+
+
+def _ask(command: Sequence[str], **environment: str) -> str:
+    """What a program of apt's prints.
+
+    :raises LabError: if it fails, or is not there.
+    """
+    try:
+        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise LabError(f"there is no program {command[0]}") from None
+    if done.returncode:
+        raise LabError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout

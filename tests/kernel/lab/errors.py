@@ -16,6 +16,10 @@ class NoMirror(LabError):
     """No mirror of Debian to fetch packages from."""
 
 
+class Lacking(LabError):
+    """Something that this machine would need; the message says how to get it."""
+
+
 class NotBuilt(LabError):
     """A part of the lab that is not in the cache."""
 

@@ -1,27 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Booting a guest, and what it says while it runs.
 
-The guest has four virtual serial ports that QEMU writes to files (``stdout``, ``stderr``, ``events``, ``out.tar``), its
-console in ``serial``, and the plugin's log in ``msr.jsonl``: all in one directory, readable while it runs.
+The guest has virtual serial ports that QEMU writes to files (``stdout``, ``stderr``, ``events``, ``out.tar``,
+``bytecode.tar``), its console in ``serial``, and the plugin's log in ``msr.jsonl``: all in one directory, readable
+while it runs.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tarfile
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.kernel.lab import bytecode, needs, trace
 from tests.kernel.lab import job as jobs
-from tests.kernel.lab import trace
 from tests.kernel.lab.build import ready
 from tests.kernel.lab.cache import Cache
 from tests.kernel.lab.errors import GuestDied
@@ -35,11 +38,18 @@ COMMAND_LINE = (
     # The kernel leaves some features off on CPUs with known errata, unless told otherwise.
     " rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,l2cat,l2cdp,mba"
 )
-PORTS = ("stdout", "stderr", "events", "out")
+ARCHIVES = ("out", "bytecode")
+PORTS = ("stdout", "stderr", "events", *ARCHIVES)
 CHATTER = "TCG doesn't support requested feature"
 """QEMU's warning of each of a CPU model's features that it can't emulate."""
 
-TAIL = 40
+BOOT_PATIENCE = 90.0
+"""Seconds from QEMU's start to the first word of the guest's process 1: a few, or half a minute on a busy machine."""
+BOOTS = 3
+"""How often to try. Once in a while the emulated CPUs hang while the kernel brings them up, before anything of ours."""
+POLL = 0.05
+
+TAIL = 60
 """Lines of the console that an error shows."""
 
 
@@ -63,16 +73,6 @@ class Result:
     def stderr(self) -> str:
         """What the job wrote to standard error."""
         return self._text("stderr")
-
-    @property
-    def serial(self) -> str:
-        """The console: the firmware's and the kernel's messages."""
-        return self._text("serial")
-
-    @property
-    def dmesg(self) -> str:
-        """The kernel's log at the end of the job."""
-        return self._text("out/dmesg")
 
     @property
     def msr(self) -> list[trace.MsrWrite]:
@@ -108,10 +108,11 @@ class Guest:
         self.path = path
         self._job = job
         self._append = append
-        self._plugin = {**machine.plugin, **(plugin or {})}
+        self._plugin = {"sockets": machine.sockets, **machine.plugin, **(plugin or {})}
         self._cache = cache or Cache()
         self._process: subprocess.Popen[bytes] | None = None
         self._open_parts: list[int] = []
+        self._digests: Mapping[str, str] = {}
         self._read = 0
         self._partial = b""
         self.status: int | None = None
@@ -126,20 +127,43 @@ class Guest:
         self.kill()
 
     def start(self) -> None:
-        """Boot.
+        """Boot, and return when the guest is up or has ended; a boot that hangs is tried again.
 
         :raises NotBuilt: where the cache lacks a part.
+        :raises Lacking: where the machine lacks a program.
         """
+        needs.insist("to boot a guest", needs.for_guests())
         parts = ready(self._cache)
         self._open_parts = [part.open() for part in parts.values()]
         paths = {name: part.path for name, part in parts.items()}
-        jobs.write(self._job, self.path / "job.tar")
+        self._digests = jobs.write(self._job, self.path / "job.tar", self._cache.bytecode)
         command = _command(self, paths, self._append, self._plugin)
+        for number in range(1, BOOTS):
+            process = self._boot(command)
+            if process.poll() is not None or self._is_up:
+                return
+            process.kill()
+            process.wait()
+            with suppress(FileNotFoundError):
+                (self.path / "serial").rename(self.path / f"serial.hung{number}")
+        # Whoever waits for the guest gives up in time.
+        self._boot(command)
+
+    def _boot(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start QEMU, and wait until the guest is up, or has ended, or takes too long."""
+        console = None if self._job.interactive else subprocess.DEVNULL
         with (self.path / "qemu.log").open("wb") as log:
-            console = None if self._job.interactive else subprocess.DEVNULL
-            self._process = subprocess.Popen(
-                command, stdin=console, stdout=None if console is None else log, stderr=log
-            )
+            process = subprocess.Popen(command, stdin=console, stdout=None if console is None else log, stderr=log)
+        self._process = process
+        deadline = time.monotonic() + BOOT_PATIENCE
+        while process.poll() is None and not self._is_up and time.monotonic() < deadline:
+            time.sleep(POLL)
+        return process
+
+    @property
+    def _is_up(self) -> bool:
+        events = self.path / "events"
+        return events.exists() and bool(events.stat().st_size)
 
     @property
     def running(self) -> bool:
@@ -183,7 +207,9 @@ class Guest:
             # Python 3.11.2, Debian 12's, has no filters yet and ignores the attribute.
             archive.extraction_filter = getattr(tarfile, "data_filter", None)
             archive.extractall(self.path / "out")
-        (self.path / "out.tar").unlink()
+        bytecode.keep(self._cache.bytecode, self.path / "bytecode.tar", self._digests)
+        for port in ARCHIVES:
+            (self.path / f"{port}.tar").unlink()
         return Result(self.status, self.path)
 
     def kill(self) -> None:
@@ -239,10 +265,11 @@ def _command(guest: Guest, parts: Mapping[str, Path], append: str, plugin: Mappi
         *("-device", "virtio-serial-pci"),
     ]
     for name, path, how in disks:
-        command += ["-drive", f"if=none,id={name},file={path},format=raw,{how}"]
+        # Where the host's disk is full the guest is told so; QEMU's own way is to stop it without a word.
+        command += ["-drive", f"if=none,id={name},file={path},format=raw,{how},werror=report"]
         command += ["-device", f"virtio-blk-pci,drive={name},serial={name}"]
     for number, name in enumerate(PORTS, 1):
-        file = guest.path / ("out.tar" if name == "out" else name)
+        file = guest.path / (f"{name}.tar" if name in ARCHIVES else name)
         command += ["-chardev", f"file,id={name},path={file}"]
         command += ["-device", f"virtserialport,chardev={name},name={name},nr={number}"]
     return command
@@ -252,12 +279,26 @@ def run(machine: Machine, kernel: str, job: Job, path: Path, timeout: float = 30
     """Boot, wait for the job's end, and collect what it left.
 
     :param path: a directory; made if need be.
-    :param timeout: seconds, for boot and job together.
+    :param timeout: seconds, for the job alone.
     :param options: of :class:`Guest`.
     :raises GuestDied: if the guest ends without a result.
     :raises NotBuilt: where the cache lacks a part.
     """
     path.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
     with Guest(machine, kernel, job, path, **options) as guest:
-        return guest.wait(timeout - (time.monotonic() - started))
+        return guest.wait(timeout)
+
+
+@contextmanager
+def kept_of_the_dead() -> Iterator[Path]:
+    """A directory for what a guest leaves; it is kept if the guest died, because the error names it."""
+    path = Path(tempfile.mkdtemp(prefix="vmqos-guest-"))
+    died = False
+    try:
+        yield path
+    except GuestDied:
+        died = True
+        raise
+    finally:
+        if not died:
+            shutil.rmtree(path)

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import configparser
 import io
+import os
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.kernel.lab import bytecode
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 INIT = CHECKOUT / "tests/kernel/inside/init.sh"
@@ -25,8 +28,7 @@ class Job:
     """What a guest is to do.
 
     :ivar script: for ``sh``; its exit status is the job's.
-    :ivar files: by path, relative to the working directory (the project's tree) or absolute: there is ``/run/lab/tree``
-        and nothing else that can be written before the job starts.
+    :ivar files: by path in the project's tree, which is the working directory.
     :ivar interactive: connect the script to the serial console.
     """
 
@@ -35,31 +37,47 @@ class Job:
     interactive: bool = False
 
 
-def write(job: Job, path: Path) -> None:
-    """Write the archive that the guest unpacks in ``/run/lab``."""
+def write(job: Job, path: Path, bytecode_store: Path) -> Mapping[str, str]:
+    """Write the archive that the guest unpacks in ``/run/lab``.
+
+    :param bytecode_store: where :mod:`tests.kernel.lab.bytecode` keeps what guests compiled.
+    :returns: the digests of the Python in it, by name.
+    """
+    digests = {}
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as archive:
-        for name in TREE:
-            archive.add(CHECKOUT / name, f"tree/{name}", filter=_part_of_the_tree)
-        _add(archive, "init.sh", INIT.read_bytes())
-        for name, content in _installation():
-            _add(archive, name, content.encode(), 0o755 if name.startswith("bin/") else 0o644)
+
+        def add_source(name: str, content: bytes, mode: int = 0o644) -> None:
+            _add(archive, name, content, mode)
+            if name.endswith(".py"):
+                digests[name] = bytecode.digest(name, content)
+
+        for source in _tree():
+            add_source(f"tree/{source.relative_to(CHECKOUT)}", source.read_bytes(), source.stat().st_mode & 0o777)
         for name, data in job.files.items():
-            _add(archive, f"tree/{name}", data.encode() if isinstance(data, str) else data)
+            add_source(f"tree/{name}", data.encode() if isinstance(data, str) else data)
+        for name, digest in digests.items():
+            for compiled, content in bytecode.find(bytecode_store, name, digest):
+                _add(archive, compiled, content)
+        _add(archive, "init.sh", INIT.read_bytes())
+        for name, text in _installation():
+            _add(archive, name, text.encode(), 0o755 if name.startswith("bin/") else 0o644)
         _add(archive, "job", job.script.encode())
         if job.interactive:
             _add(archive, "interactive", b"")
+    return digests
 
 
-def _part_of_the_tree(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    if Path(entry.name).name in NOT_THE_TREE:
-        return None
-    entry.uid = entry.gid = 0
-    entry.uname = entry.gname = "root"
-    return entry
+def _tree() -> Iterator[Path]:
+    for top in TREE:
+        if (CHECKOUT / top).is_file():
+            yield CHECKOUT / top
+        for directory, names, files in os.walk(CHECKOUT / top):
+            names[:] = sorted(set(names) - NOT_THE_TREE)
+            yield from (Path(directory, name) for name in sorted(files))
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
-    entry = tarfile.TarInfo(name)
+    entry = tarfile.TarInfo(name)  # Its time is 0: see lab/bytecode.py.
     entry.size = len(content)
     entry.mode = mode
     archive.addfile(entry, io.BytesIO(content))

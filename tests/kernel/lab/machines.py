@@ -10,13 +10,13 @@ which the kernel does not look at the leaves 0xF and 0x10.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from tests.kernel.lab.errors import NoSuchMachine
 
 KERNELS = ("6.12", "newest")
-"""The kernel of Debian 13 (as backported to Debian 12), and that of Debian testing."""
+"""The kernel of Debian 13, and that of Debian testing."""
 
 MIB = 1 << 20
 
@@ -30,7 +30,7 @@ class Machine:
     :ivar cpu: QEMU's CPU model and its properties.
     :ivar sockets: one L3 cache each.
     :ivar cores: CPUs of one socket.
-    :ivar plugin: arguments of the plugin, over its defaults (``tests/kernel/plugin/options.h`` lists them).
+    :ivar plugin: arguments of the plugin but ``sockets``, over its defaults (``tests/kernel/plugin/options.c``).
     :ivar kvm: whether VMs inside the guest can use KVM: the software emulation has AMD's SVM only.
     :ivar memory: MiB of RAM.
     """
@@ -66,7 +66,6 @@ _CASCADE_LAKE = Machine(
     cpu="Cascadelake-Server-v5,level=0x16",
     sockets=2,
     cores=2,
-    plugin={"sockets": 2},
 )
 _BROADWELL = Machine(
     "broadwell",
@@ -74,7 +73,7 @@ _BROADWELL = Machine(
     cpu="Broadwell-v4,model=79,stepping=1,level=0x16",
     sockets=2,
     cores=2,
-    plugin={"sockets": 2, "l3ways": 20, "l3shared": 0xC0000, "l3clos": 16, "mba": 0, "rmids": 48},
+    plugin={"l3ways": 20, "l3shared": 0xC0000, "l3clos": 16, "mba": 0, "rmids": 48},
 )
 _SAPPHIRE_RAPIDS = Machine(
     "sapphire-rapids",
@@ -83,7 +82,6 @@ _SAPPHIRE_RAPIDS = Machine(
     sockets=2,
     cores=2,
     plugin={
-        "sockets": 2,
         "l3ways": 15,
         "l3shared": 0x6000,
         "l3clos": 15,
@@ -104,7 +102,6 @@ _GOLDMONT = Machine(
     sockets=1,
     cores=4,
     plugin={
-        "sockets": 1,
         "l3": 0,
         "mba": 0,
         "cmt": 0,
@@ -116,17 +113,6 @@ _GOLDMONT = Machine(
         "l2shared": 0,
     },
 )
-_AMD = {
-    "amd": 1,
-    "l3size": 32 * MIB,
-    "l3ways": 16,
-    "l3shared": 0,
-    "l3noncont": 0,
-    "mbaclos": 16,
-    "bmec": 1,
-    "mbmoff": 20,
-    "rmids": 64,
-}
 # One CPU a socket: the software emulation lacks TOPOEXT, without which the kernel gives each CPU of an AMD socket an L3
 # of its own (cacheinfo.c: get_cache_id).
 _MILAN = Machine(
@@ -135,15 +121,24 @@ _MILAN = Machine(
     cpu="EPYC-Milan,xlevel=0x80000022,level=0x10",
     sockets=4,
     cores=1,
-    plugin={"sockets": 4, **_AMD},
+    plugin={
+        "amd": 1,
+        "l3size": 32 * MIB,
+        "l3ways": 16,
+        "l3shared": 0,
+        "l3noncont": 0,
+        "mbaclos": 16,
+        "bmec": 1,
+        "mbmoff": 20,
+        "rmids": 64,
+    },
 )
-_MILAN_KVM = Machine(
-    "milan-kvm",
-    "milan with 2 sockets of 1 CPU, and KVM for VMs in the guest",
-    cpu="EPYC-Milan,xlevel=0x80000022,level=0x10,+svm",
+_MILAN_KVM = replace(
+    _MILAN,
+    name="milan-kvm",
+    description="milan with 2 sockets of 1 CPU, and KVM for VMs in the guest",
+    cpu=f"{_MILAN.cpu},+svm",
     sockets=2,
-    cores=1,
-    plugin={"sockets": 2, **_AMD},
     kvm=True,
 )
 MACHINES: Mapping[str, Machine] = MappingProxyType(

@@ -9,12 +9,11 @@ files work as ever, and pytest-xdist needs no more than ``--dist loadgroup``.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +23,7 @@ from tests.kernel.lab import machines
 from tests.kernel.lab.errors import LabError
 from tests.kernel.lab.guest import Guest
 from tests.kernel.lab.job import Job
+from tests.kernel.lab.pair import Pair
 
 ITEMS = "guest-items.json"
 # Plugins are chosen, because finding and importing all that the guest's Debian has takes seconds under emulation.
@@ -34,36 +34,11 @@ exec python3 -m pytest -p pytest_timeout -p tests.kernel.inside.reports -p no:ca
 POLL = 0.05
 """Seconds between two looks at what the guest said."""
 
+TIME_LIMIT = pytest.StashKey[float]()
+"""Seconds that an item may take inside."""
+
 BOOT_TIMEOUT = 300.0
 """Seconds that a guest may take to its first word."""
-
-GRACE = 60.0
-"""Seconds that a guest may take over a test's own time limit, which ends the test inside."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A machine and a kernel, by name."""
-
-    machine: str
-    kernel: str
-
-    def __str__(self) -> str:
-        return f"{self.machine}-{self.kernel}"
-
-    @property
-    def group(self) -> str:
-        """Items of one pair belong to one worker of pytest-xdist."""
-        return f"guest-{self}"
-
-
-def _inside() -> Pair | None:
-    machine, colon, kernel = os.environ.get("VMQOS_GUEST", "").partition(":")
-    return Pair(machine, kernel) if colon else None
-
-
-INSIDE = _inside()
-"""The guest that this process is in, or ``None``."""
 
 
 def pair_of(item: pytest.Item | None) -> Pair | None:
@@ -83,6 +58,14 @@ class RemoteItems:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._runs: dict[Pair, RemoteRun] = {}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            if pair_of(item):
+                item.stash[TIME_LIMIT] = _time_limit(self._config, item)
+                # It is kept inside, where the test runs; outside it would count the boot, too.
+                item.add_marker(pytest.mark.timeout(0), append=False)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
@@ -119,7 +102,9 @@ class RemoteRun:
     def __init__(self, config: pytest.Config, pair: Pair, items: Sequence[pytest.Item]) -> None:
         self._config = config
         self._pair = pair
-        self._limits = {node_id_inside(item, pair): _time_limit(config, item) for item in items}
+        # A test's own time limit ends it inside. A guest that does not even do that hangs.
+        self._grace: float = config.getoption("--guest-grace")
+        self._limits = {node_id_inside(item, pair): item.stash[TIME_LIMIT] for item in items}
         self._reports: dict[str, list[pytest.TestReport]] = {name: [] for name in self._limits}
         self._finished: set[str] = set()
         self._waited_for = set(self._limits)
@@ -128,7 +113,6 @@ class RemoteRun:
         self._over: str | None = None
         self._failed = False
         self._path = _directory(config, pair)
-        self._last_word = time.monotonic()
         self._limit = BOOT_TIMEOUT
         files = sorted({name.partition("::")[0] for name in self._limits})
         script = SCRIPT.format(pair=pair, options=_options(config), files=" ".join(files))
@@ -138,6 +122,7 @@ class RemoteRun:
             self._guest.start()
         except (LabError, OSError) as error:
             self._end(f"{error}")
+        self._last_word = time.monotonic()
 
     def reports_of(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
         """The item's reports, as they come."""
@@ -183,7 +168,7 @@ class RemoteRun:
         match event["event"]:
             case "start":
                 self._running = event["nodeid"]
-                self._limit = self._limits.get(event["nodeid"], 0.0) + GRACE
+                self._limit = self._limits.get(event["nodeid"], 0.0) + self._grace
             case "report":
                 report = self._config.hook.pytest_report_from_serializable(config=self._config, data=event["data"])
                 self._reports[event["nodeid"]].append(report)
@@ -213,9 +198,10 @@ class RemoteRun:
         if self._guest.status is None and not self._guest.running:
             return
         try:
-            result = self._guest.wait(GRACE)
-        except LabError:
-            self._guest.kill()
+            result = self._guest.wait(self._grace)
+        except LabError as error:
+            self._failed = True
+            warnings.warn(f"all its tests had ended, but {error}", stacklevel=1)
             return
         self._config.hook.pytest_guest_finished(
             config=self._config, machine=self._pair.machine, kernel=self._pair.kernel, result=result
@@ -236,11 +222,9 @@ def _options(config: pytest.Config) -> str:
 
 
 def _time_limit(config: pytest.Config, item: pytest.Item) -> float:
-    """Seconds that the test may take (pytest-timeout); it is kept inside, where the test runs, and not outside."""
+    """Seconds that the test may take (pytest-timeout)."""
     marker = item.get_closest_marker("timeout")
-    limit = float(marker.args[0]) if marker and marker.args else float(config.getini("timeout") or 300.0)
-    item.add_marker(pytest.mark.timeout(0), append=False)
-    return limit
+    return float(marker.args[0]) if marker and marker.args else float(config.getini("timeout") or 300.0)
 
 
 def _directory(config: pytest.Config, pair: Pair) -> Path:

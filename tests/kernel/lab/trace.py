@@ -30,6 +30,5 @@ def read(path: Path) -> list[MsrWrite]:
     for line in path.read_text().splitlines(keepends=True):
         if line.endswith("\n"):
             entry = json.loads(line)
-            if entry["op"] == "wrmsr":
-                found.append(MsrWrite(entry["t"], entry["cpu"], int(entry["reg"], 16), int(entry["val"], 16)))
+            found.append(MsrWrite(entry["t"], entry["cpu"], int(entry["reg"], 16), int(entry["val"], 16)))
     return found

@@ -3,55 +3,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 
-from vmqos.resctrl import mount, topology
+from tests.functional.resctrl_client import mounted
+from tests.kernel import limbo
+from vmqos.resctrl import topology
 from vmqos.resctrl.filesystem import Filesystem
-
-THRESHOLD = "info/L3_MON/max_threshold_occupancy"
-COUNTER_UNIT = 65536
-"""Bytes in which the lab's processors count (CPUID.0xF.1:EBX)."""
-
-
-@contextlib.contextmanager
-def mounted(*options: str) -> Iterator[Filesystem]:
-    """The kernel's resctrl, freshly mounted; unmounting it takes every group along."""
-    subprocess.run(["mount", "-t", "resctrl", "-o", ",".join(options), "resctrl", mount.DEFAULT_PATH], check=True)
-    try:
-        yield Filesystem(mount.DEFAULT_PATH)
-    finally:
-        subprocess.run(["umount", mount.DEFAULT_PATH], check=True)
 
 
 @pytest.fixture
 def fs() -> Iterator[Filesystem]:
     """resctrl, mounted so that it tells each group's CLOSID and RMID."""
-    with mounted("debug") as filesystem, limbo_that_ends(filesystem):
+    with mounted.kernels("debug") as filesystem, limbo.that_ends(filesystem):
         yield filesystem
-
-
-@contextlib.contextmanager
-def limbo_that_ends(filesystem: Filesystem) -> Iterator[None]:
-    """Let freed RMIDs come back where the kernel does not; a mount does not reset what is written here.
-
-    It divides the size of what it takes for the last cache (the L2 on AMD) by the number of RMIDs and rounds down to
-    the counters' unit (``resctrl_rmid_realloc_threshold``): that can be 0, below which no occupancy is.
-    """
-    before = filesystem.read(THRESHOLD)
-    if int(before) == 0:
-        filesystem.write(THRESHOLD, str(COUNTER_UNIT))
-    yield
-    filesystem.write(THRESHOLD, before)
 
 
 @pytest.fixture
 def threshold(fs: Filesystem) -> int:
-    """The occupancy in bytes below which a freed RMID is free."""
-    return int(fs.read(THRESHOLD))
+    """The occupancy in bytes below which a freed RMID is free: whatever it was, some times as much is allowed, too."""
+    fs.write(limbo.THRESHOLD, str(limbo.COUNTER_UNIT))
+    return limbo.COUNTER_UNIT
 
 
 @pytest.fixture

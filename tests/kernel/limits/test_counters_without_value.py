@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from tests.functional.resctrl_client.mounted import eventually
-from tests.kernel.limits import processor
+from tests.kernel.limits import patiently, processor
 from tests.kernel.limits.conftest import hardware_ids
 from vmqos.resctrl import exceptions, groups, info, tasks
 from vmqos.resctrl.filesystem import Filesystem
@@ -40,7 +40,7 @@ def read(fs: Filesystem, group: str, cache: int = 0) -> dict[str, str]:
 @pytest.fixture
 def watched(fs: Filesystem, spinner: subprocess.Popen[bytes]) -> str:
     """A monitoring group whose task is busy on the first CPU."""
-    make_when_free(fs, "watched")
+    patiently.create_monitoring_group(fs, "", "watched")
     tasks.move(fs, "mon_groups/watched", {spinner.pid})
     eventually(lambda: some_traffic(fs, "mon_groups/watched"), AssertionError)
     return "mon_groups/watched"
@@ -84,7 +84,7 @@ def test_a_group_that_is_made_meanwhile_has_words_at_first_and_counts_from_the_s
     with contextlib.ExitStack() as faults:
         for rmid in range(1, rmids(fs)):
             faults.enter_context(fault(0, rmid))
-        make_when_free(fs, "fresh")
+        patiently.create_monitoring_group(fs, "", "fresh")
         assert read(fs, "mon_groups/fresh") == dict.fromkeys(EVENTS, word)
         assert all(text.isdecimal() for text in read(fs, "mon_groups/fresh", cache=1).values())
     assert all(int(text) < JUMP for text in read(fs, "mon_groups/fresh").values())
@@ -93,10 +93,10 @@ def test_a_group_that_is_made_meanwhile_has_words_at_first_and_counts_from_the_s
     assert all(int(text) < JUMP for text in read(fs, "mon_groups/fresh").values())
 
 
-def test_an_rmid_whose_occupancy_can_not_be_read_stays_in_limbo(fs: Filesystem, threshold: int) -> None:
+def test_an_rmid_whose_occupancy_can_not_be_read_stays_in_limbo(fs: Filesystem) -> None:
     with pytest.raises(exceptions.NoRmidLeft):
         for number in range(rmids(fs)):
-            make_when_free(fs, f"m{number}")
+            patiently.create_monitoring_group(fs, "", f"m{number}")
     rmid = hardware_ids(fs, "mon_groups/m3")[1]
     with processor.unavailable(0, rmid):
         groups.remove_monitoring_group(fs, "", "m3")
@@ -105,12 +105,8 @@ def test_an_rmid_whose_occupancy_can_not_be_read_stays_in_limbo(fs: Filesystem, 
             with pytest.raises(exceptions.RmidsInLimbo):
                 groups.create_monitoring_group(fs, "", "next")
             time.sleep(0.1)
-    make_when_free(fs, "next")
+    patiently.create_monitoring_group(fs, "", "next")
     assert hardware_ids(fs, "mon_groups/next")[1] == rmid
-
-
-def make_when_free(fs: Filesystem, name: str) -> None:
-    eventually(lambda: groups.create_monitoring_group(fs, "", name), exceptions.RmidsInLimbo)
 
 
 def rmids(fs: Filesystem) -> int:

@@ -7,8 +7,7 @@ import os
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually
-from tests.kernel.limits import processor
+from tests.kernel.limits import patiently, processor
 from vmqos.resctrl import exceptions, groups, info, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
@@ -27,8 +26,7 @@ def masks(fs: Filesystem, caches: Caches) -> dict[str, CapacityBitmask]:
     """
     every = every_way(fs)
     wanted = {"": every - EXCLUSIVE - SHARED, "exclusive": EXCLUSIVE, "other": SHARED}
-    for name in ("exclusive", "other"):
-        eventually(lambda name=name: groups.create(fs, name), exceptions.RmidsInLimbo)
+    patiently.create(fs, "exclusive", "other")
     for name, mask in wanted.items():
         groups.write_masks(fs, name, "L3", dict.fromkeys(caches, mask))
     groups.set_mode(fs, "exclusive", "exclusive")
@@ -45,7 +43,7 @@ def masks_now(fs: Filesystem) -> dict[str, dict[int, CapacityBitmask]]:
     return {group.name: group.masks("L3") for group in groups.list_control_groups(fs)}
 
 
-def on(caches: Caches, masks: dict[str, CapacityBitmask], **others: object) -> dict[str, dict[int, CapacityBitmask]]:
+def on(caches: Caches, masks: dict[str, CapacityBitmask]) -> dict[str, dict[int, CapacityBitmask]]:
     return {name: dict.fromkeys(caches, mask) for name, mask in masks.items()}
 
 
@@ -77,7 +75,7 @@ def test_a_cache_that_comes_back_is_open_to_all_and_a_guarded_group_locks_every_
     fs: Filesystem, masks: dict[str, CapacityBitmask], caches: Caches, last_cache: int
 ) -> None:
     with processor.offline(caches[last_cache]):
-        eventually(lambda: groups.create(fs, "newcomer"), exceptions.RmidsInLimbo)
+        patiently.create(fs, "newcomer")
     every = every_way(fs)
     assert {name: now[last_cache] for name, now in masks_now(fs).items()} == dict.fromkeys([*masks, "newcomer"], every)
     assert fs.read("exclusive", "mode").strip() == "exclusive", "although the kernel itself has made it overlap"

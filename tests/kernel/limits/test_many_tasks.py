@@ -8,17 +8,18 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually
+from tests.kernel.limits import patiently
 from vmqos.agent import placement
 from vmqos.agent.placement import Target
 from vmqos.hypervisor import processes, vm_tasks
 from vmqos.hypervisor.exceptions import ProcessVanished
 from vmqos.hypervisor.model import VirtualMachine
-from vmqos.resctrl import exceptions, groups, tasks
+from vmqos.resctrl import tasks
 from vmqos.resctrl.filesystem import Filesystem
 
 pytestmark = pytest.mark.guest(machines=("cascade-lake",), kernels=("6.12",))
@@ -70,7 +71,7 @@ def wait_for(process: subprocess.Popen[str], word: str) -> None:
 @pytest.fixture
 def group(fs: Filesystem) -> str:
     """An empty control group."""
-    eventually(lambda: groups.create(fs, "vmqos.many"), exceptions.RmidsInLimbo)
+    patiently.create(fs, "vmqos.many")
     return "vmqos.many"
 
 
@@ -117,11 +118,11 @@ def test_threads_born_while_the_vm_is_moved_are_moved_too(fs: Filesystem, group:
         with threads(STORM, ENDING) as process:
             vm = VirtualMachine("u", "storm", 1, processes.of_pid(process.pid), None, False, None)
             go(process, "begun")
-            placed = placement.place(fs, Target(group), lambda vm=vm: vm_tasks.all_tasks(vm))
+            placed = placement.place(fs, Target(group), partial(vm_tasks.all_tasks, vm))
             assert placed.in_place
             wait_for(process, "over")
             # What the loop could not know is the next audit's.
-            audited = placement.place(fs, Target(group), lambda vm=vm: vm_tasks.all_tasks(vm))
+            audited = placement.place(fs, Target(group), partial(vm_tasks.all_tasks, vm))
             assert audited.in_place == audited.tasks
             assert groups_of(process.pid) == {"res:vmqos.many": len(audited.tasks)}
 

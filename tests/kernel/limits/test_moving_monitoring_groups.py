@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from tests.functional.resctrl_client.mounted import eventually, sleepers
-from tests.kernel.limits import processor
+from tests.kernel.limits import patiently, processor
 from tests.kernel.limits.conftest import hardware_ids
 from vmqos.resctrl import exceptions, groups, tasks
 from vmqos.resctrl.filesystem import Filesystem
@@ -23,9 +23,8 @@ SOURCE, TARGET = "one/mon_groups/vm", "two/mon_groups/vm"
 @pytest.fixture(autouse=True)
 def two_classes(fs: Filesystem) -> None:
     """Two control groups; the first one with a monitoring group."""
-    for name in ("one", "two"):
-        eventually(lambda name=name: groups.create(fs, name), exceptions.RmidsInLimbo)
-    eventually(lambda: groups.create_monitoring_group(fs, "one", "vm"), exceptions.RmidsInLimbo)
+    patiently.create(fs, "one", "two")
+    patiently.create_monitoring_group(fs, "one", "vm")
 
 
 def counted(fs: Filesystem, group: str) -> dict[str, int]:

@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually
 from tests.kernel.inside import msr
-from tests.kernel.limits.conftest import THRESHOLD, cpu_of, hardware_ids
+from tests.kernel.limbo import THRESHOLD
+from tests.kernel.limits import patiently
+from tests.kernel.limits.conftest import cpu_of, hardware_ids
 from vmqos.resctrl import exceptions, groups, info
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -25,7 +26,7 @@ def take_every_rmid(fs: Filesystem) -> list[str]:
     made: list[str] = []
     for number in itertools.count():
         try:
-            eventually(lambda: groups.create_monitoring_group(fs, "", f"m{number}"), exceptions.RmidsInLimbo)  # noqa: B023
+            patiently.create_monitoring_group(fs, "", f"m{number}")
         except exceptions.NoRmidLeft as refusal:
             assert (refusal.errno_name, refusal.last_cmd_status) == ("ENOSPC", "Out of RMIDs")
             return made
@@ -48,8 +49,7 @@ def test_without_an_rmid_no_control_group_is_made_and_nothing_of_it_stays(fs: Fi
 
 def test_the_last_closid_is_told_and_a_removed_group_gives_its_own_back(fs: Filesystem) -> None:
     names = [f"c{number}" for number in range(1, info.read_capabilities(fs).num_closids)]
-    for name in names:
-        eventually(lambda name=name: groups.create(fs, name), exceptions.RmidsInLimbo)
+    patiently.create(fs, *names)
     with pytest.raises(exceptions.NoClosidLeft) as refused:
         groups.create(fs, "one-too-many")
     assert (refused.value.errno_name, refused.value.last_cmd_status) == ("ENOSPC", "Out of CLOSIDs")
@@ -78,7 +78,7 @@ def test_an_rmid_is_kept_back_while_a_cache_holds_more_than_the_threshold_of_it(
             groups.create(fs, "control")
         time.sleep(0.1)
     msr.set_occupancy(cpu, rmid, 0)
-    eventually(lambda: groups.create_monitoring_group(fs, "", "next"), exceptions.RmidsInLimbo)
+    patiently.create_monitoring_group(fs, "", "next")
     assert hardware_ids(fs, "mon_groups/next")[1] == rmid
 
 
@@ -90,7 +90,7 @@ def test_a_higher_threshold_lets_an_rmid_go_with_its_lines_still_there(
     msr.set_occupancy(cpu_of(caches[last_cache]), rmid, 5 * threshold)
     groups.remove_monitoring_group(fs, "", resting)
     fs.write(THRESHOLD, str(7 * threshold))
-    eventually(lambda: groups.create_monitoring_group(fs, "", "next"), exceptions.RmidsInLimbo)
+    patiently.create_monitoring_group(fs, "", "next")
     occupancy = int(fs.read("mon_groups/next/mon_data", f"mon_L3_{last_cache:02}", "llc_occupancy"))
     assert hardware_ids(fs, "mon_groups/next")[1] == rmid
     assert occupancy > 0, "the new group begins with the old one's lines"

@@ -13,38 +13,38 @@ static pthread_attr_t small;
 
 static void say(const char *word)
 {
-	puts(word);
-	fflush(stdout);
+    puts(word);
+    fflush(stdout);
 }
 
 static void *go_on(void *place)
 {
-	long number = (long)place;
-	pthread_t next;
+    long number = (long)place;
+    pthread_t next;
 
-	if (number == 100)
-		say("begun");
-	if (number < count && pthread_create(&next, &small, go_on, (void *)(number + 1)))
-		exit(1);
-	if (number == count)
-		say("over");
-	while (!every || number % every)
-		pause();
-	return NULL;
+    if (number == 100)
+        say("begun");
+    if (number < count && pthread_create(&next, &small, go_on, (void *)(number + 1)))
+        exit(1);
+    if (number == count)
+        say("over");
+    while (!every || number % every)
+        pause();
+    return NULL;
 }
 
 int main(int argc, char **argv)
 {
-	char line[16];
-	pthread_t first;
+    char line[16];
+    pthread_t first;
 
-	count = argc > 1 ? atoi(argv[1]) : 1;
-	every = argc > 2 ? atoi(argv[2]) : 0;
-	pthread_attr_init(&small);
-	pthread_attr_setstacksize(&small, 65536);
-	pthread_attr_setdetachstate(&small, PTHREAD_CREATE_DETACHED);
-	if (!fgets(line, sizeof(line), stdin) || pthread_create(&first, &small, go_on, (void *)1L))
-		return 1;
-	for (;;)
-		pause();
+    count = argc > 1 ? atoi(argv[1]) : 1;
+    every = argc > 2 ? atoi(argv[2]) : 0;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 65536);
+    pthread_attr_setdetachstate(&small, PTHREAD_CREATE_DETACHED);
+    if (!fgets(line, sizeof line, stdin) || pthread_create(&first, &small, go_on, (void *)1L))
+        return 1;
+    for (;;)
+        pause();
 }

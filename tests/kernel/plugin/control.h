@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Registers that no CPU has: a test in the guest writes them (through /dev/cpu/N/msr) to have the counters of CPU N's L3
- * misbehave. tests/kernel/inside/msr.py has a function for each.
+ * Registers that no CPU has: a test in the guest writes them (through /dev/cpu/N/msr) to have the counters of CPU N's
+ * L3 misbehave. tests/kernel/inside/msr.py has a function for each.
  */
 #ifndef RDT_CONTROL_H
 #define RDT_CONTROL_H

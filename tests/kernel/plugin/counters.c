@@ -44,11 +44,7 @@ void counters_charge(struct machine *m, unsigned cpu, uint64_t work)
     k = &m->domains[domain].counters[rmid];
     k->total += bytes;
     k->local += bytes / 100 * o->localpct + bytes % 100 * o->localpct / 100;
-    if (k->occupancy > share)
-        /* Lines outside the mask stay until somebody else needs their place. */
-        k->occupancy -= (k->occupancy - share) / 2;
-    else
-        k->occupancy = k->occupancy + bytes < share ? k->occupancy + bytes : share;
+    k->occupancy = k->occupancy > share ? fmax(k->occupancy - bytes, share) : fmin(k->occupancy + bytes, share);
 }
 
 static bool in_use(const struct machine *m, unsigned domain, unsigned rmid)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the monitoring counters say. They are made up, but follow what the guest does: what a CPU executed is charged, as
- * bytes, to the RMID that was in its IA32_PQR_ASSOC meanwhile.
+ * What the monitoring counters say. They are made up, but follow what the guest does: what a CPU executed is charged,
+ * as bytes, to the RMID that was in its IA32_PQR_ASSOC meanwhile.
  *
- *   traffic    what a CPU did, times bytes=, less what the class is throttled by (Intel's MBA); localpct= of it is local.
- *   occupancy  grows with the traffic, up to the share of the L3 that the class's mask is; what a mask that was narrowed
- *              no longer covers fades with the traffic; an RMID under which nobody runs loses half each halflife=; the sum
- *              never exceeds the cache.
+ *   traffic    instructions, times bytes=, less what the class is throttled by (Intel's MBA); localpct= of it is local.
+ *   occupancy  grows with the traffic, up to the share of the L3 that the class's mask is; of what a mask that was
+ *              narrowed no longer covers, as much goes as traffic comes; an RMID under which nobody runs loses half
+ *              each halflife=; the sum never exceeds the cache.
  */
 #ifndef RDT_COUNTERS_H
 #define RDT_COUNTERS_H
@@ -15,14 +15,14 @@
 
 #include "machine.h"
 
-/* IA32_QM_EVTSEL[7:0] (SDM 17.18.7, table 17-?: event IDs). */
+/* IA32_QM_EVTSEL[7:0]: the event IDs (SDM 17.18.7). */
 enum { EVENT_OCCUPANCY = 1, EVENT_TOTAL = 2, EVENT_LOCAL = 3 };
 
 /* IA32_QM_CTR (SDM 17.18.7): bits over the data. */
 #define QM_CTR_ERROR (1ull << 63)
 #define QM_CTR_UNAVAILABLE (1ull << 62)
 
-/* Charge what a CPU did: work is a number that only grows. To be called before its RMID or class changes. */
+/* Charge what a CPU did: work is how many instructions it executed so far. Call it before its RMID or class changes. */
 void counters_charge(struct machine *m, unsigned cpu, uint64_t work);
 
 /* Have occupancy fade in a domain; all its CPUs must have been charged. */

@@ -7,6 +7,7 @@ enum {
     LEAF_FEATURES = 7,
     LEAF_MONITORING = 0xf,
     LEAF_ALLOCATION = 0x10,
+    LEAF_AMD_FEATURES = 0x80000008,
     LEAF_AMD_QOS = 0x80000020,
 };
 
@@ -28,6 +29,7 @@ bool cpuid_ours(const struct options *o, uint32_t leaf, uint32_t subleaf)
     case LEAF_MONITORING:
     case LEAF_ALLOCATION:
         return true;
+    case LEAF_AMD_FEATURES:
     case LEAF_AMD_QOS:
         return o->amd;
     default:
@@ -40,6 +42,16 @@ static struct cpuid features(const struct options *o, struct cpuid r)
 {
     r.ebx |= monitors(o) ? BIT(12) : 0;
     r.ebx |= allocates(o) ? BIT(15) : 0;
+    return r;
+}
+
+/*
+ * CPUID.0x80000008: EBX bit 6 is the bandwidth enforcement extension (APM 3, appendix E), in place of Intel's bit 3 of
+ * CPUID.0x10.0:EBX; Linux takes either (arch/x86/kernel/cpu/scattered.c, X86_FEATURE_MBA).
+ */
+static struct cpuid amd_features(const struct options *o, struct cpuid r)
+{
+    r.ebx |= o->mba ? BIT(6) : 0;
     return r;
 }
 
@@ -83,16 +95,16 @@ static struct cpuid ways(long length, long shared, long cdp, long noncontiguous,
 
 /*
  * Subleaf 0: EBX bits 1, 2, 3 for L3, L2 and memory bandwidth. Subleaf 3: EAX[11:0] the greatest throttling value less
- * one, ECX bit 2 whether it is linear (SDM 17.19.7.1). AMD says nothing of bandwidth here but leaves bit 3 set: the
- * kernel looks at its own leaf on those (arch/x86/kernel/cpu/resctrl/core.c, get_mem_config).
+ * one, ECX bit 2 that it is linear, EDX[15:0] the greatest class (SDM 17.19.7.1). AMD says nothing of bandwidth here.
  */
 static struct cpuid allocation(const struct options *o, uint32_t subleaf)
 {
+    bool bandwidth = o->mba && !o->amd;
     struct cpuid r = { 0 };
 
     switch (subleaf) {
     case 0:
-        r.ebx = (o->l3 ? BIT(1) : 0) | (o->l2 ? BIT(2) : 0) | (o->mba ? BIT(3) : 0);
+        r.ebx = (o->l3 ? BIT(1) : 0) | (o->l2 ? BIT(2) : 0) | (bandwidth ? BIT(3) : 0);
         break;
     case 1:
         if (o->l3)
@@ -103,9 +115,9 @@ static struct cpuid allocation(const struct options *o, uint32_t subleaf)
             r = ways(o->l2ways, o->l2shared, o->l2cdp, o->l2noncont, o->l2clos);
         break;
     case 3:
-        if (o->mba && !o->amd) {
+        if (bandwidth) {
             r.eax = o->mbamax - 1;
-            r.ecx = o->mbalinear ? BIT(2) : 0;
+            r.ecx = BIT(2);
             r.edx = o->mbaclos - 1;
         }
         break;
@@ -151,7 +163,11 @@ struct cpuid cpuid_answer(const struct options *o, uint32_t leaf, uint32_t suble
         return monitoring(o, subleaf);
     case LEAF_ALLOCATION:
         return allocation(o, subleaf);
-    default:
+    case LEAF_AMD_FEATURES:
+        return amd_features(o, without);
+    case LEAF_AMD_QOS:
         return amd_qos(o, subleaf);
+    default:
+        return without;
     }
 }

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static FILE *file;
 
@@ -12,11 +13,14 @@ bool log_open(const char *path)
     return file;
 }
 
-void log_line(double seconds, unsigned cpu, const char *what, uint64_t reg, uint64_t value)
+void log_line(double seconds, unsigned cpu, uint32_t reg, uint64_t value)
 {
     if (!file)
         return;
-    fprintf(file, "{\"t\":%.6f,\"cpu\":%u,\"op\":\"%s\",\"reg\":\"0x%" PRIx64 "\",\"val\":\"0x%" PRIx64 "\"}\n",
-            seconds, cpu, what, reg, value);
-    fflush(file);
+    fprintf(file, "{\"t\":%.6f,\"cpu\":%u,\"reg\":\"0x%" PRIx32 "\",\"val\":\"0x%" PRIx64 "\"}\n", seconds, cpu, reg,
+            value);
+    if (fflush(file)) {
+        perror("rdt plugin: the log");
+        exit(1);
+    }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The log: a JSON object a line, {"t": seconds of the host's monotonic clock, "cpu": N, "op": WHAT, "reg": "0x...",
- * "val": "0x..."}. WHAT is wrmsr; with logall=1 also qm_ctr (reg: IA32_QM_EVTSEL) and cpuid (reg: leaf << 32 | subleaf,
- * val: EBX). A line is written before the instruction has its effect in the guest.
+ * The log: a line for each write of a register, a JSON object {"t": seconds of the host's monotonic clock, "cpu": N,
+ * "reg": "0x...", "val": "0x..."}. It is written before the instruction has its effect in the guest. IA32_PQR_ASSOC and
+ * IA32_QM_EVTSEL are left out: one is written at each context switch, the other one for each reading of a counter.
  */
 #ifndef RDT_LOG_H
 #define RDT_LOG_H
@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns whether the file could be made; without it, log_line does nothing. */
+/* Returns whether the file could be made. Without it, log_line does nothing; if a line can't be written, QEMU ends. */
 bool log_open(const char *path);
-void log_line(double seconds, unsigned cpu, const char *what, uint64_t reg, uint64_t value);
+void log_line(double seconds, unsigned cpu, uint32_t reg, uint64_t value);
 
 #endif

@@ -25,7 +25,7 @@ void machine_reset(struct machine *m, const struct options *o, unsigned ncpus, u
         for (unsigned k = 0; k < 2 * MAX_L3_CLOS; k++)
             d->l3_mask[k] = ones(o->l3ways);
         for (unsigned k = 0; k < 2 * MAX_L2_CLOS; k++)
-            m->cores[i].l2_mask[k] = ones(o->l2ways);
+            m->cpus[i].l2_mask[k] = ones(o->l2ways);
         for (unsigned k = 0; k < MAX_MBA_CLOS && o->amd; k++)
             d->mba[k] = 1ull << o->mbalen;
         d->event_cfg[0] = 0x7f;
@@ -37,11 +37,6 @@ void machine_reset(struct machine *m, const struct options *o, unsigned ncpus, u
 unsigned machine_domain_of(const struct machine *m, unsigned cpu)
 {
     return cpu / (m->ncpus / m->options.sockets);
-}
-
-unsigned machine_core_of(const struct machine *m, unsigned cpu)
-{
-    return cpu / m->options.smt;
 }
 
 unsigned machine_rmid(const struct cpu *c)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state that the registers of RDT hold: of each CPU, of each core (L2 cache) and of each domain (L3 cache).
+ * The state that the registers of RDT hold: of each CPU, with its L2 cache, and of each domain (L3 cache).
  *
  * Nothing here knows of QEMU. What CPUs did and what time it is come in as numbers, so that a test can choose them.
  * Callers keep to one thread at a time.
@@ -38,14 +38,11 @@ struct domain {
     uint64_t decayed_ns;
 };
 
-struct core {
-    uint64_t l2_cfg;
-    uint64_t l2_mask[2 * MAX_L2_CLOS];
-};
-
 struct cpu {
     uint64_t pqr_assoc;
     uint64_t qm_evtsel;
+    uint64_t l2_cfg;
+    uint64_t l2_mask[2 * MAX_L2_CLOS];
     uint64_t charged; /* of its work: what was charged to an RMID */
 };
 
@@ -53,7 +50,6 @@ struct machine {
     struct options options;
     unsigned ncpus;
     struct cpu cpus[MAX_CPUS];
-    struct core cores[MAX_CPUS];
     struct domain domains[MAX_CPUS];
 };
 
@@ -61,7 +57,6 @@ struct machine {
 void machine_reset(struct machine *m, const struct options *o, unsigned ncpus, uint64_t now_ns);
 
 unsigned machine_domain_of(const struct machine *m, unsigned cpu);
-unsigned machine_core_of(const struct machine *m, unsigned cpu);
 
 /* IA32_PQR_ASSOC: RMID in bits 9:0, CLOS in bits 63:32 (SDM 17.18.6, 17.19.4.4; APM 19, PQR_ASSOC). */
 unsigned machine_rmid(const struct cpu *c);

@@ -28,12 +28,11 @@ bool msr_ours(const struct options *o, uint32_t msr)
 
 /*
  * Where a register's value is kept, NULL for those that keep none. Selection and association are of a logical processor
- * (SDM 17.18.6, 17.18.7), L2 masks of a core, all else of an L3 (SDM 17.19.4.3: "scope").
+ * (SDM 17.18.6, 17.18.7), L2 masks of an L2, all else of an L3 (SDM 17.19.4.3: "scope").
  */
 static uint64_t *place(struct machine *m, unsigned cpu, uint32_t msr)
 {
     struct cpu *c = &m->cpus[cpu];
-    struct core *core = &m->cores[machine_core_of(m, cpu)];
     struct domain *d = &m->domains[machine_domain_of(m, cpu)];
 
     switch (msr) {
@@ -44,12 +43,12 @@ static uint64_t *place(struct machine *m, unsigned cpu, uint32_t msr)
     case IA32_L3_QOS_CFG:
         return &d->l3_cfg;
     case IA32_L2_QOS_CFG:
-        return &core->l2_cfg;
+        return &c->l2_cfg;
     }
     if (in(msr, IA32_L3_QOS_MASK_0, 2 * MAX_L3_CLOS))
         return &d->l3_mask[msr - IA32_L3_QOS_MASK_0];
     if (in(msr, IA32_L2_QOS_MASK_0, 2 * MAX_L2_CLOS))
-        return &core->l2_mask[msr - IA32_L2_QOS_MASK_0];
+        return &c->l2_mask[msr - IA32_L2_QOS_MASK_0];
     if (in(msr, IA32_L2_QOS_EXT_BW_THRTL_0, MAX_MBA_CLOS))
         return &d->mba[msr - IA32_L2_QOS_EXT_BW_THRTL_0];
     if (in(msr, AMD_MBA_BW_BASE, MAX_MBA_CLOS))

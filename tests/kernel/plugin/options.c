@@ -19,8 +19,7 @@ struct option {
     { #name, offsetof(struct options, name), standard, least, most, meaning }
 
 static const struct option table[] = {
-    OPTION(sockets, 2, 1, MAX_CPUS, "L3 caches; the vCPUs are dealt out evenly, in order"),
-    OPTION(smt, 1, 1, 8, "vCPUs of a core, which share an L2 cache"),
+    OPTION(sockets, 2, 1, MAX_CPUS, "L3 caches; the vCPUs are dealt out evenly, in order; each has an L2 of its own"),
 
     OPTION(cmt, 1, 0, 1, "whether the L3's occupancy is counted"),
     OPTION(mbmt, 1, 0, 1, "whether total memory traffic is counted"),
@@ -46,27 +45,17 @@ static const struct option table[] = {
 
     OPTION(mba, 1, 0, 1, "whether memory bandwidth can be allocated"),
     OPTION(mbaclos, 8, 1, MAX_MBA_CLOS, "classes of memory bandwidth"),
-    OPTION(mbamax, 90, 1, 100, "Intel: the greatest throttling value"),
-    OPTION(mbalinear, 1, 0, 1, "Intel: whether throttling is linear in the value"),
+    OPTION(mbamax, 90, 1, 100, "Intel: the greatest throttling value, per cent"),
     OPTION(mbalen, 11, 1, 30, "AMD: bits of a bandwidth; one more bit means unlimited"),
 
     OPTION(amd, 0, 0, 1, "memory bandwidth the way of AMD; for -cpu EPYC..."),
     OPTION(bmec, 0, 0, 1, "AMD: whether the traffic counters' events can be chosen"),
 
-    OPTION(bytes, 8, 0, 1 << 20, "bytes of traffic for one unit of traffic="),
+    OPTION(bytes, 8, 0, 1 << 20, "bytes of traffic for each instruction executed"),
     OPTION(localpct, 75, 0, 100, "per cent of the traffic that is local"),
     OPTION(halflife, 2000, 1, 1l << 31, "ms in which an RMID that nobody runs under loses half its occupancy"),
-
-    OPTION(logpqr, 0, 0, 1, "log writes of IA32_PQR_ASSOC too, one a context switch"),
-    OPTION(logall, 0, 0, 1, "log CPUID, counter selection and counter reads too"),
 };
 #define OPTIONS (sizeof table / sizeof table[0])
-
-static const char *const traffic_names[] = {
-    [TRAFFIC_INSTRUCTIONS] = "insn",
-    [TRAFFIC_MEMORY] = "mem",
-    [TRAFFIC_TIME] = "time",
-};
 
 static long *field(struct options *o, const struct option *option)
 {
@@ -86,9 +75,8 @@ void options_help(void)
     for (size_t i = 0; i < OPTIONS; i++)
         fprintf(stderr, "  %-10s %-9ld %ld..%ld: %s\n", table[i].name, table[i].standard, table[i].least,
                 table[i].most, table[i].meaning);
-    fprintf(stderr, "  %-10s %-9s insn, mem or time: what makes traffic: executed instructions, memory accesses,\n"
-                    "  %-10s           nanoseconds\n", "traffic", "insn", "");
-    fprintf(stderr, "  %-10s %-9s path: a JSON line for each write of a register\n", "log", "none");
+    fprintf(stderr, "  %-10s %-9s path: a JSON line for each write of a register, with exceptions (log.h)\n",
+            "log", "none");
 }
 
 static bool parse_number(const struct option *option, const char *text, long *value, char *error, size_t size)
@@ -113,17 +101,6 @@ static bool parse_number(const struct option *option, const char *text, long *va
     return true;
 }
 
-static bool parse_traffic(struct options *o, const char *text, char *error, size_t size)
-{
-    for (size_t i = 0; i < sizeof traffic_names / sizeof traffic_names[0]; i++)
-        if (!strcmp(text, traffic_names[i])) {
-            o->traffic = i;
-            return true;
-        }
-    snprintf(error, size, "traffic=%s: must be insn, mem or time", text);
-    return false;
-}
-
 static bool parse_one(struct options *o, char *argument, char *error, size_t size)
 {
     char *equals = strchr(argument, '=');
@@ -137,8 +114,6 @@ static bool parse_one(struct options *o, char *argument, char *error, size_t siz
         o->log = equals + 1;
         return true;
     }
-    if (!strncmp(argument, "traffic=", 8))
-        return parse_traffic(o, equals + 1, error, size);
     for (size_t i = 0; i < OPTIONS; i++)
         if (strlen(table[i].name) == length && !strncmp(table[i].name, argument, length))
             return parse_number(&table[i], equals + 1, field(o, &table[i]), error, size);
@@ -162,8 +137,6 @@ bool options_check(const struct options *o, int vcpus, char *error, size_t size)
         wrong = "too many vCPUs";
     else if (vcpus % o->sockets)
         wrong = "sockets= does not divide the number of vCPUs";
-    else if (vcpus / o->sockets % o->smt)
-        wrong = "smt= does not divide the number of vCPUs of a socket";
     else if (o->l3 && o->l3shared >> o->l3ways)
         wrong = "l3shared= has bits beyond l3ways=";
     else if (o->l2 && o->l2shared >> o->l2ways)

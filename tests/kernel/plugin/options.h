@@ -12,18 +12,14 @@
 #include <stddef.h>
 #include <stdbool.h>
 
-enum traffic { TRAFFIC_INSTRUCTIONS, TRAFFIC_MEMORY, TRAFFIC_TIME };
-
 struct options {
-    long sockets, smt;
+    long sockets;
     long cmt, mbmt, mbml, rmids, upscale, mbmoff;
     long l3, l3ways, l3shared, l3clos, l3cdp, l3noncont, l3size;
     long l2, l2ways, l2shared, l2clos, l2cdp, l2noncont;
-    long mba, mbaclos, mbamax, mbalinear, mbalen;
+    long mba, mbaclos, mbamax, mbalen;
     long amd, bmec;
     long bytes, localpct, halflife;
-    long logpqr, logall;
-    enum traffic traffic;
     const char *log;
 };
 

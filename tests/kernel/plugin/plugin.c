@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A plugin for QEMU's software emulation (TCG) that gives an x86_64 guest's CPUs Intel RDT or AMD's Platform QoS, as far
- * as a kernel can see: CPUID leaves and model-specific registers. It does not slow anybody down or partition a cache.
+ * A plugin for QEMU's software emulation (TCG) that gives an x86_64 guest's CPUs Intel RDT or AMD's Platform QoS, as
+ * far as a kernel can see: CPUID leaves and model-specific registers. It slows nobody down and partitions no cache, and it
+ * keeps values that a register of a CPU would refuse with a general-protection fault.
  *
  * Followed are Intel's Software Developer's Manual, volume 3B, the sections "Intel RDT Monitoring Features" (17.18) and
  * "Intel RDT Allocation Features" (17.19; the chapter is 18 in editions from 2023 on), and AMD's Architecture
@@ -9,7 +10,8 @@
  *
  * How: QEMU's own emulation of CPUID, RDMSR and WRMSR knows none of this; it answers zeros and ignores writes. So a
  * callback in front of each of these instructions sees what is asked, and another one in front of whatever instruction
- * comes next on that vCPU, while the registers still are as the instruction left them, puts in the answer.
+ * comes next on that vCPU, while the registers still are as the instruction left them, puts in the answer. Where a VM
+ * in the guest executed the instruction, the next one is its KVM's, which overwrites the answer with its own.
  *
  *   qemu.h      QEMU's interface              machine.*   the registers' state
  *   options.*   the arguments                 cpuid.*     the CPUID leaves
@@ -46,7 +48,7 @@ struct vcpu {
 /* Numbers that translated code reads and changes by itself, without a callback. */
 struct score {
     uint64_t pending; /* an answer is due before the next instruction */
-    uint64_t work;    /* what was done: instructions or memory accesses */
+    uint64_t work;    /* instructions executed */
 };
 
 static struct options options;
@@ -63,9 +65,11 @@ static uint64_t now_ns(void)
     return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
-static void log_now(unsigned cpu, const char *what, uint64_t reg, uint64_t value)
+/* Of a QEMU that does not keep to its interface. */
+static void die(const char *what)
 {
-    log_line(now_ns() / 1e9, cpu, what, reg, value);
+    fprintf(stderr, "rdt plugin: %s\n", what);
+    exit(1);
 }
 
 static uint64_t get(struct vcpu *v, struct qemu_plugin_register *reg)
@@ -73,7 +77,8 @@ static uint64_t get(struct vcpu *v, struct qemu_plugin_register *reg)
     uint64_t value = 0;
 
     g_byte_array_set_size(v->buffer, 0);
-    qemu_plugin_read_register(reg, v->buffer);
+    if (!qemu_plugin_read_register(reg, v->buffer))
+        die("QEMU does not let a register be read");
     memcpy(&value, v->buffer->data, v->buffer->len < sizeof value ? v->buffer->len : sizeof value);
     return value;
 }
@@ -82,12 +87,13 @@ static void put(struct vcpu *v, struct qemu_plugin_register *reg, uint64_t value
 {
     g_byte_array_set_size(v->buffer, sizeof value);
     memcpy(v->buffer->data, &value, sizeof value);
-    qemu_plugin_write_register(reg, v->buffer);
+    if (!qemu_plugin_write_register(reg, v->buffer))
+        die("QEMU does not let a register be written");
 }
 
 static void charge(unsigned cpu)
 {
-    counters_charge(&machine, cpu, options.traffic == TRAFFIC_TIME ? now_ns() : qemu_plugin_u64_get(work, cpu));
+    counters_charge(&machine, cpu, qemu_plugin_u64_get(work, cpu));
 }
 
 static void charge_domain(unsigned domain)
@@ -106,8 +112,6 @@ static uint64_t read_msr(unsigned cpu, uint32_t msr)
     if (msr == IA32_QM_CTR)
         charge_domain(machine_domain_of(&machine, cpu));
     value = msr_read(&machine, cpu, msr);
-    if (msr == IA32_QM_CTR && options.logall)
-        log_now(cpu, "qm_ctr", machine.cpus[cpu].qm_evtsel, value);
     pthread_mutex_unlock(&lock);
     return value;
 }
@@ -121,8 +125,8 @@ static void write_msr(unsigned cpu, uint32_t msr, uint64_t value)
         /* What was done so far is not to come on top of what a test sets. */
         charge_domain(machine_domain_of(&machine, cpu));
     msr_write(&machine, cpu, msr, value);
-    if ((msr != IA32_PQR_ASSOC || options.logpqr) && (msr != IA32_QM_EVTSEL || options.logall))
-        log_now(cpu, "wrmsr", msr, value);
+    if (msr != IA32_PQR_ASSOC && msr != IA32_QM_EVTSEL)
+        log_line(now_ns() / 1e9, cpu, msr, value);
     pthread_mutex_unlock(&lock);
 }
 
@@ -169,11 +173,6 @@ static void after(unsigned cpu, void *unused)
         put(v, v->rbx, r.ebx);
         put(v, v->rcx, r.ecx);
         put(v, v->rdx, r.edx);
-        if (options.logall) {
-            pthread_mutex_lock(&lock);
-            log_now(cpu, "cpuid", (uint64_t)v->eax << 32 | v->ecx, r.ebx);
-            pthread_mutex_unlock(&lock);
-        }
     }
 }
 
@@ -187,8 +186,7 @@ static void translate(struct qemu_plugin_tb *block, void *unused)
     /* The instruction that asked may have been the last one of another block. */
     qemu_plugin_register_vcpu_tb_exec_cond_cb(block, after, QEMU_PLUGIN_CB_RW_REGS, QEMU_PLUGIN_COND_NE, pending, 0,
                                               NULL);
-    if (options.traffic == TRAFFIC_INSTRUCTIONS)
-        qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(block, QEMU_PLUGIN_INLINE_ADD_U64, work, count);
+    qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(block, QEMU_PLUGIN_INLINE_ADD_U64, work, count);
     for (size_t i = 0; i < count; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(block, i);
         uint8_t bytes[16];
@@ -199,9 +197,6 @@ static void translate(struct qemu_plugin_tb *block, void *unused)
                                                         pending, 0, NULL);
         if (now != OTHER)
             qemu_plugin_register_vcpu_insn_exec_cb(insn, before, QEMU_PLUGIN_CB_R_REGS, (void *)(uintptr_t)now);
-        if (options.traffic == TRAFFIC_MEMORY)
-            qemu_plugin_register_vcpu_mem_inline_per_vcpu(insn, QEMU_PLUGIN_MEM_RW, QEMU_PLUGIN_INLINE_ADD_U64, work,
-                                                          1);
         previous = now;
     }
 }
@@ -230,13 +225,8 @@ static void vcpu_init(unsigned cpu, void *unused)
                 found++;
             }
     }
-    if (found != count) {
-        fprintf(stderr, "rdt plugin: QEMU lists %u registers, but not all of rax, rbx, rcx, rdx and cs\n",
-                registers->len);
-        exit(1);
-    }
-    if (options.traffic == TRAFFIC_TIME)
-        machine.cpus[cpu].charged = now_ns();
+    if (found != count)
+        die("QEMU does not list all of the registers rax, rbx, rcx, rdx and cs");
 }
 
 static bool asks_for_help(int argc, char **argv)

@@ -2,8 +2,8 @@
 /*
  * The part of QEMU's interface for TCG plugins that is used, API version 7 (QEMU 11.1): include/plugins/qemu-plugin.h.
  *
- * Spelled out here, so that the plugin is built without QEMU's and glib's headers, which need not be of the same version
- * on the machine that builds as in the QEMU that runs. QEMU refuses a plugin whose version it does not know.
+ * Spelled out here, so that the plugin is built without QEMU's and glib's headers, which need not be of the same
+ * version on the machine that builds as in the QEMU that runs. QEMU refuses a plugin whose version it does not know.
  */
 #ifndef RDT_QEMU_H
 #define RDT_QEMU_H
@@ -33,7 +33,6 @@ typedef struct {
 enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_CB_R_REGS, QEMU_PLUGIN_CB_RW_REGS };
 enum qemu_plugin_cond { QEMU_PLUGIN_COND_NEVER, QEMU_PLUGIN_COND_ALWAYS, QEMU_PLUGIN_COND_EQ, QEMU_PLUGIN_COND_NE };
 enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64, QEMU_PLUGIN_INLINE_STORE_U64 };
-enum qemu_plugin_mem_rw { QEMU_PLUGIN_MEM_R = 1, QEMU_PLUGIN_MEM_W, QEMU_PLUGIN_MEM_RW };
 
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
@@ -82,8 +81,6 @@ void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, qemu_
 void qemu_plugin_register_vcpu_insn_exec_cond_cb(struct qemu_plugin_insn *insn, qemu_plugin_vcpu_udata_cb_t cb,
                                                  enum qemu_plugin_cb_flags flags, enum qemu_plugin_cond cond,
                                                  qemu_plugin_u64 entry, uint64_t imm, void *userdata);
-void qemu_plugin_register_vcpu_mem_inline_per_vcpu(struct qemu_plugin_insn *insn, enum qemu_plugin_mem_rw rw,
-                                                   enum qemu_plugin_op op, qemu_plugin_u64 entry, uint64_t imm);
 
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);

@@ -7,14 +7,13 @@ they need the longest. A machine that lacks something fails the tests and says w
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 import pytest
 
+from tests.functional.conftest import WaitFor, workspace
 from tests.openstack.servers import ceilometer
 from tests.openstack.servers.ceilometer import Polling
 from tests.openstack.servers.gnocchi import Gnocchi
@@ -31,27 +30,6 @@ class Stoppable(Protocol):
 
     def stop(self) -> None:
         """End it."""
-
-
-class WaitFor(Protocol):
-    """Wait until ``condition`` is true; ``TimeoutError`` says that ``what`` did not happen."""
-
-    def __call__(self, condition: Callable[[], object], what: str, timeout: float = ...) -> None: ...
-
-
-@pytest.fixture(scope="session")
-def workspace() -> Iterator[Workspace]:
-    """The directory that everything is in, and leaves with, even after SIGKILL."""
-    missing = []
-    if os.geteuid() != 0:
-        missing.append("root's rights (for mounts, namespaces and cgroups)")
-    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        missing.append("/dev/fuse (modprobe fuse; in a container, pass the device in)")
-    missing.extend(name for name in ("qemu-system-x86_64", "fusermount3", "unshare") if not shutil.which(name))
-    if missing:
-        pytest.fail(f"these tests need: {'; '.join(missing)}; tools/test openstack installs packages.", pytrace=False)
-    with Workspace() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="session")
@@ -111,9 +89,12 @@ def counters(workspace: Workspace, node: Node) -> Iterator[Counters]:
 
 @pytest.fixture(scope="session")
 def wait_for() -> WaitFor:
-    """See :class:`WaitFor`."""
+    """See :class:`tests.functional.conftest.WaitFor`; an error in the condition ends the wait."""
 
-    def wait(condition: Callable[[], object], what: str, timeout: float = 30.0) -> None:
-        processes.wait_until(lambda: bool(condition()), what, timeout)
+    def wait(condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
+        processes.wait_until(condition, what, timeout)
 
     return wait
+
+
+__all__ = ["workspace"]

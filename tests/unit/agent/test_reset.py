@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vmqos.agent import reset
@@ -58,7 +58,6 @@ def test_the_default_group_does_not_ask_for_ways_that_are_left_locked() -> None:
 MASKS = st.integers(1, ALL)
 
 
-@settings(deadline=None)
 @given(
     MASKS, st.dictionaries(st.sampled_from([VM, "vmqos.shared-ways2", "libvirt", "pqos"]), MASKS), MASKS, st.booleans()
 )

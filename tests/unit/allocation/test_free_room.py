@@ -6,7 +6,6 @@ from hypothesis import assume, given
 from tests.unit.allocation.hosts import Host, hosts
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import settle
-from tests.unit.allocation.test_planner_properties import unhurried
 from tests.unit.allocation.worlds import SHARED, machine, request
 from vmqos.allocation import FreeRoom, Layout, Policy, PromiseState, class_group, free_ways, plan, whatif
 from vmqos.allocation.reasons import NO_SAFE_ORDER
@@ -63,7 +62,6 @@ def test_a_host_without_l3_has_no_room() -> None:
     assert free_ways(Capabilities(), Layout(()), Policy()) == {}
 
 
-@unhurried
 @given(hosts(most_caches=2))
 def test_a_newcomer_gets_the_largest_free_run_and_no_more(host: Host) -> None:
     kernel = host.kernel

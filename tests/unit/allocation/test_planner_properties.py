@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.allocation import oracle
@@ -29,9 +29,6 @@ from vmqos.allocation import (
 from vmqos.allocation.line import runs
 from vmqos.openstack.extra_specs import CachePolicy
 
-# A host with a history takes a while to make up; none of these tests measures time.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-
 
 def verdicts(host: Host, kernel: Kernel) -> dict[str, Verdict]:
     """What every VM has when nothing is left to do."""
@@ -52,14 +49,12 @@ def takes_detours(steps: Sequence[Step]) -> bool:
     return len(written) != len(set(written))
 
 
-@unhurried
 @given(hosts())
 def test_every_state_on_the_way_keeps_the_rules_and_an_unchanged_world_gives_an_empty_plan(host: Host) -> None:
     plans = settle(host.kernel, host.requests, host.policy)
     assert plans[-1].prepare == plans[-1].retire == ()
 
 
-@unhurried
 @given(hosts(), st.integers())
 def test_the_order_of_the_input_does_not_matter(host: Host, seed: int) -> None:
     layout, requests = host.kernel.layout(), host.requests
@@ -72,7 +67,6 @@ def test_the_order_of_the_input_does_not_matter(host: Host, seed: int) -> None:
     assert again == first
 
 
-@unhurried
 @given(hosts(), st.data())
 def test_a_plan_made_anew_after_a_crash_comes_to_the_same_end(host: Host, data: st.DataObject) -> None:
     undisturbed, crashed = host.kernel.copy(), host.kernel.copy()
@@ -88,7 +82,6 @@ def test_a_plan_made_anew_after_a_crash_comes_to_the_same_end(host: Host, data: 
         assert (crashed.masks, crashed.exclusive) == (undisturbed.masks, undisturbed.exclusive)
 
 
-@unhurried
 @given(hosts(most_ways=8, most_caches=2))
 def test_who_waits_for_ways_could_not_have_them_anywhere(host: Host) -> None:
     kernel = host.kernel
@@ -107,7 +100,6 @@ def test_who_waits_for_ways_could_not_have_them_anywhere(host: Host) -> None:
             assert not oracle.can_be_placed(kernel, host.policy, vm_group(request.uuid), ways, request.caches)
 
 
-@unhurried
 @given(hosts(), st.data())
 def test_a_newcomer_takes_nothing_from_anybody(host: Host, data: st.DataObject) -> None:
     settle(host.kernel, host.requests, host.policy)
@@ -124,7 +116,6 @@ def test_a_newcomer_takes_nothing_from_anybody(host: Host, data: st.DataObject) 
             assert all(after[uuid].masks[cache].count >= mask.count for cache, mask in old.masks.items())
 
 
-@unhurried
 @given(hosts())
 def test_the_kernel_guards_whom_it_can(host: Host) -> None:
     kernel = host.kernel
@@ -143,7 +134,6 @@ def test_the_kernel_guards_whom_it_can(host: Host) -> None:
         assert (name in kernel.exclusive) == host.policy.kernel_exclusive
 
 
-@unhurried
 @given(hosts(), st.data())
 def test_when_all_vms_are_gone_the_host_has_its_ways_back(host: Host, data: st.DataObject) -> None:
     kernel = host.kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -31,13 +31,11 @@ def test_characters_that_steer_a_terminal_are_spelled_out(hostile: str, harmless
     assert neutralise(hostile) == harmless
 
 
-@settings(deadline=None)
 @given(st.text(st.characters()))
 def test_no_text_keeps_a_control_character(text: str) -> None:
     assert not {unicodedata.category(character) for character in neutralise(text)} & {"Cc", "Cf", "Cs"}
 
 
-@settings(deadline=None)
 @given(st.text(), st.integers(0, 40), st.sampled_from(["…", "..", ""]))
 def test_a_shortened_text_is_never_too_wide(text: str, width: int, ellipsis: str) -> None:
     assert cell_len(shorten(text, width, ellipsis)) <= width

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -55,7 +55,6 @@ def test_columns_that_are_missed_least_give_way_and_are_named() -> None:
     assert "No room for: Group" in shown
 
 
-@settings(deadline=None)
 @given(st.integers(46, 200), st.booleans(), st.text(max_size=300))
 def test_a_table_is_as_wide_as_the_terminal_at_most(width: int, fancy: bool, reason: str) -> None:
     rows = [(Cell("4f2c1a9e-0f0b", short="4f2c"), "x" * 100, "y" * 100, reason)]

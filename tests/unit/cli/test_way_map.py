@@ -5,7 +5,7 @@ import io
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -117,7 +117,6 @@ def test_no_caches_are_no_picture() -> None:
     assert picture([]) == ""
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60), st.integers(60, 120), st.booleans())
 def test_no_name_breaks_the_picture(name: str, width: int, fancy: bool) -> None:
     groups = [group("", "default", "7fc"), vm_group(examples.WEB, "3", name), group(f"x{name}", "foreign", "700")]

@@ -203,5 +203,5 @@ class Groups(RuleBasedStateMachine):
             assert error.errno in (errno.EEXIST, errno.ENOENT, errno.ENOSPC, errno.EBUSY)
 
 
-Groups.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+Groups.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
 TestGroups = Groups.TestCase

@@ -3,6 +3,7 @@
 
 import fcntl
 import os
+import shutil
 import time
 
 import pytest
@@ -101,6 +102,23 @@ def test_a_cache_that_goes_offline_is_gone_from_every_reading(tree, sweeper):
         tree.remove(where / "mon_data" / "mon_L3_01")
     assert sweeper.sweep().vms[ONE].totals[OCCUPANCY] == Reading(4096)
     assert sweeper.sweep().vms[ONE].caches.keys() == {0}
+
+
+@pytest.mark.parametrize("keep_open", [True, False])
+def test_a_cache_that_was_offline_meanwhile_begins_another_generation(tree, make_sweeper, tmp_path_factory, keep_open):
+    group = tree.vm(ONE, mbm_total_bytes=1)
+    sweeper = make_sweeper(tree, keep_open=keep_open)
+    before = sweeper.sweep().vms[ONE]
+    for where in (group, tree.root):
+        domain = where / "mon_data" / "mon_L3_01"
+        # Not removed, lest its inode number is used again at once, which resctrl's never are.
+        moved = domain.rename(tmp_path_factory.mktemp("gone") / "domain")
+        shutil.copytree(moved, domain)
+    tree.set(group, TOTAL, 5000)
+    after = sweeper.sweep().vms[ONE]
+    assert after.totals[TOTAL] == Reading(10000)
+    assert after.generation != before.generation
+    assert sweeper.sweep().vms[ONE].generation == after.generation
 
 
 def test_nothing_is_open_after_close_and_nothing_between_sweeps_where_nothing_is_kept(tree, make_sweeper):

@@ -20,7 +20,7 @@ def vm(
         number: {event: Reading.of(value) for event, value in zip(EVENTS, values, strict=True)}
         for number, values in enumerate(caches)
     }
-    totals = {event: total(one[event].missing or one[event].value for one in by_cache.values()) for event in EVENTS}
+    totals = {event: total([one[event].missing or one[event].value for one in by_cache.values()]) for event in EVENTS}
     return VmReading(
         **{
             "uuid": uuid,

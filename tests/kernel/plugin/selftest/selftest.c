@@ -15,15 +15,16 @@ struct test *all_tests;
 bool check_failed;
 
 #define SECOND 1000000000ull
-#define NONE ((struct cpuid){ 0 })
+#define REGISTERS(...) ((struct cpuid){ __VA_ARGS__ })
+#define NOTHING REGISTERS(0)
+#define UNCHANGED REGISTERS(1, 2, 3, 4)
 
 static struct machine m;
 static char error[256];
 
-/* A machine of two sockets with two CPUs each. */
-static void boot(const char *arguments)
+/* Take comma-separated arguments over the defaults. */
+static bool parse(const char *arguments, struct options *o)
 {
-    struct options o;
     char text[256], *words[32], *rest = text;
     int count = 0;
 
@@ -31,40 +32,43 @@ static void boot(const char *arguments)
     for (char *word; (word = strsep(&rest, ","));)
         if (*word)
             words[count++] = word;
-    options_default(&o);
-    CHECK(options_parse(&o, count, words, error, sizeof error));
+    options_default(o);
+    error[0] = 0;
+    return options_parse(o, count, words, error, sizeof error);
+}
+
+/* A machine of two sockets with two CPUs each. */
+static void boot(const char *arguments)
+{
+    struct options o;
+
+    CHECK(parse(arguments, &o));
     CHECK(options_check(&o, 4, error, sizeof error));
     machine_reset(&m, &o, 4, 0);
 }
 
-static bool refused(char *argument, const char *why)
+static bool refused(const char *argument, const char *why)
 {
     struct options o;
 
-    options_default(&o);
-    error[0] = 0;
-    return !options_parse(&o, 1, &argument, error, sizeof error) && strstr(error, why);
+    return !parse(argument, &o) && strstr(error, why);
 }
 
 static bool does_not_fit(const char *arguments, int vcpus, const char *why)
 {
     struct options o;
-    char text[256], *words[8], *rest = text;
-    int count = 0;
 
-    snprintf(text, sizeof text, "%s", arguments);
-    for (char *word; (word = strsep(&rest, ","));)
-        words[count++] = word;
-    options_default(&o);
-    return options_parse(&o, count, words, error, sizeof error) && !options_check(&o, vcpus, error, sizeof error) &&
-           strstr(error, why);
+    return parse(arguments, &o) && !options_check(&o, vcpus, error, sizeof error) && strstr(error, why);
 }
 
-static bool same(struct cpuid r, uint32_t eax, uint32_t ebx, uint32_t ecx, uint32_t edx)
+/* Whether CPUID returns this; the CPU without RDT returns 1, 2, 3, 4. */
+static bool answers(uint32_t leaf, uint32_t subleaf, struct cpuid expected)
 {
-    if (r.eax == eax && r.ebx == ebx && r.ecx == ecx && r.edx == edx)
+    struct cpuid r = cpuid_answer(&m.options, leaf, subleaf, (struct cpuid){ 1, 2, 3, 4 });
+
+    if (!memcmp(&r, &expected, sizeof r))
         return true;
-    printf("eax %#x ebx %#x ecx %#x edx %#x\n", r.eax, r.ebx, r.ecx, r.edx);
+    printf("leaf %#x, %u: eax %#x ebx %#x ecx %#x edx %#x\n", leaf, subleaf, r.eax, r.ebx, r.ecx, r.edx);
     return false;
 }
 
@@ -100,22 +104,19 @@ TEST(a_value_out_of_range_is_refused_with_the_range)
     CHECK(refused("l3ways=eleven", "not a number"));
     CHECK(refused("l3ways=", "not a number"));
     CHECK(refused("l3ways=99999999999999999999", "not a number"));
-    CHECK(refused("traffic=fast", "insn, mem or time"));
 }
 
 TEST(numbers_may_be_hexadecimal_and_switches_words)
 {
-    boot("l3shared=0x3,l2=on,l3cdp=off,traffic=time");
+    boot("l3shared=0x3,l2=on,l3cdp=off");
     CHECK(m.options.l3shared == 3);
     CHECK(m.options.l2 == 1);
     CHECK(m.options.l3cdp == 0);
-    CHECK(m.options.traffic == TRAFFIC_TIME);
 }
 
 TEST(arguments_must_fit_each_other)
 {
     CHECK(does_not_fit("sockets=3", 4, "sockets="));
-    CHECK(does_not_fit("sockets=2,smt=2", 6, "smt="));
     CHECK(does_not_fit("l3ways=8,l3shared=0x100", 4, "l3shared="));
     CHECK(does_not_fit("bmec=1", 4, "amd=1"));
     CHECK(does_not_fit("amd=1,l2=1", 4, "l2="));
@@ -127,42 +128,47 @@ TEST(arguments_must_fit_each_other)
 TEST(cpuid_says_what_a_cascade_lake_has)
 {
     boot("");
-    CHECK(same(cpuid_answer(&m.options, 7, 0, (struct cpuid){ 1, 2, 3, 4 }), 1, 2 | 1 << 12 | 1 << 15, 3, 4));
-    CHECK(same(cpuid_answer(&m.options, 0xf, 0, NONE), 0, 31, 0, 2));
-    CHECK(same(cpuid_answer(&m.options, 0xf, 1, NONE), 0, 65536, 31, 7));
-    CHECK(same(cpuid_answer(&m.options, 0x10, 0, NONE), 0, 1 << 1 | 1 << 3, 0, 0));
-    CHECK(same(cpuid_answer(&m.options, 0x10, 1, NONE), 10, 0x600, 1 << 2, 15));
-    CHECK(same(cpuid_answer(&m.options, 0x10, 2, NONE), 0, 0, 0, 0));
-    CHECK(same(cpuid_answer(&m.options, 0x10, 3, NONE), 89, 0, 1 << 2, 7));
-    CHECK(same(cpuid_answer(&m.options, 0x10, 4, NONE), 0, 0, 0, 0));
+    CHECK(answers(7, 0, REGISTERS(1, 2 | 1 << 12 | 1 << 15, 3, 4)));
+    CHECK(answers(0xf, 0, REGISTERS(.ebx = 31, .edx = 1 << 1)));
+    CHECK(answers(0xf, 1, REGISTERS(.ebx = 65536, .ecx = 31, .edx = 7)));
+    CHECK(answers(0x10, 0, REGISTERS(.ebx = 1 << 1 | 1 << 3)));
+    CHECK(answers(0x10, 1, REGISTERS(10, 0x600, 1 << 2, 15)));
+    CHECK(answers(0x10, 2, NOTHING));
+    CHECK(answers(0x10, 3, REGISTERS(89, 0, 1 << 2, 7)));
+    CHECK(answers(0x10, 4, NOTHING));
 }
 
 TEST(cpuid_says_that_masks_may_have_gaps)
 {
     boot("l3ways=15,l3shared=0x6000,l3clos=15,l3noncont=1,l2=1,l2cdp=1,l2noncont=1");
-    CHECK(same(cpuid_answer(&m.options, 0x10, 0, NONE), 0, 1 << 1 | 1 << 2 | 1 << 3, 0, 0));
-    CHECK(same(cpuid_answer(&m.options, 0x10, 1, NONE), 14, 0x6000, 1 << 2 | 1 << 3, 14));
-    CHECK(same(cpuid_answer(&m.options, 0x10, 2, NONE), 15, 0, 1 << 2 | 1 << 3, 7));
+    CHECK(answers(0x10, 0, REGISTERS(.ebx = 1 << 1 | 1 << 2 | 1 << 3)));
+    CHECK(answers(0x10, 1, REGISTERS(14, 0x6000, 1 << 2 | 1 << 3, 14)));
+    CHECK(answers(0x10, 2, REGISTERS(15, 0, 1 << 2 | 1 << 3, 7)));
 }
 
 TEST(cpuid_says_what_a_milan_has)
 {
     boot("amd=1,l3ways=16,l3shared=0,mbaclos=16,bmec=1,mbmoff=20,rmids=64");
-    CHECK(same(cpuid_answer(&m.options, 0x80000020, 0, NONE), 0, 1 << 1 | 1 << 3, 0, 0));
-    CHECK(same(cpuid_answer(&m.options, 0x80000020, 1, NONE), 11, 0, 0, 15));
-    CHECK(same(cpuid_answer(&m.options, 0x80000020, 3, NONE), 0, 2, 0x7f, 0));
-    CHECK(same(cpuid_answer(&m.options, 0x10, 3, NONE), 0, 0, 0, 0));
-    CHECK(same(cpuid_answer(&m.options, 0xf, 1, NONE), 20, 65536, 63, 7));
+    CHECK(answers(0x80000008, 0, REGISTERS(1, 2 | 1 << 6, 3, 4)));
+    CHECK(answers(0x80000020, 0, REGISTERS(.ebx = 1 << 1 | 1 << 3)));
+    CHECK(answers(0x80000020, 1, REGISTERS(.eax = 11, .edx = 15)));
+    CHECK(answers(0x80000020, 3, REGISTERS(.ebx = 2, .ecx = 0x7f)));
+    CHECK(answers(0x10, 0, REGISTERS(.ebx = 1 << 1)));
+    CHECK(answers(0x10, 3, NOTHING));
+    CHECK(answers(0xf, 1, REGISTERS(20, 65536, 63, 7)));
 }
 
 TEST(cpuid_without_a_feature_says_nothing_of_it)
 {
     boot("cmt=0,mbmt=0,mbml=0,l3=0,mba=0");
-    CHECK(same(cpuid_answer(&m.options, 7, 0, (struct cpuid){ 1, 2, 3, 4 }), 1, 2, 3, 4));
-    CHECK(same(cpuid_answer(&m.options, 0xf, 0, NONE), 0, 0, 0, 0));
-    CHECK(same(cpuid_answer(&m.options, 0xf, 1, NONE), 0, 0, 0, 0));
-    CHECK(same(cpuid_answer(&m.options, 0x10, 0, NONE), 0, 0, 0, 0));
-    CHECK(same(cpuid_answer(&m.options, 0x10, 1, NONE), 0, 0, 0, 0));
+    CHECK(answers(7, 0, UNCHANGED));
+    CHECK(answers(0xf, 0, NOTHING));
+    CHECK(answers(0xf, 1, NOTHING));
+    CHECK(answers(0x10, 0, NOTHING));
+    CHECK(answers(0x10, 1, NOTHING));
+    boot("amd=1,mba=0");
+    CHECK(answers(0x80000008, 0, UNCHANGED));
+    CHECK(answers(0x80000020, 0, NOTHING));
 }
 
 TEST(other_leaves_are_left_alone)
@@ -170,7 +176,9 @@ TEST(other_leaves_are_left_alone)
     boot("");
     CHECK(!cpuid_ours(&m.options, 7, 1));
     CHECK(!cpuid_ours(&m.options, 4, 0));
+    CHECK(!cpuid_ours(&m.options, 0x80000008, 0));
     CHECK(!cpuid_ours(&m.options, 0x80000020, 0));
+    CHECK(answers(4, 0, UNCHANGED));
     CHECK(cpuid_ours(&m.options, 0xf, 5));
 }
 
@@ -218,14 +226,6 @@ TEST(a_mask_holds_for_all_cpus_of_its_cache_and_no_other)
     CHECK(msr_read(&m, 0, IA32_L3_QOS_MASK_0) == 0x7ff);
     CHECK(msr_read(&m, 0, IA32_L2_QOS_MASK_0 + 1) == 0x3);
     CHECK(msr_read(&m, 1, IA32_L2_QOS_MASK_0 + 1) == 0xffff);
-}
-
-TEST(threads_of_a_core_share_its_l2)
-{
-    boot("l2=1,smt=2");
-    msr_write(&m, 0, IA32_L2_QOS_MASK_0, 0x3);
-    CHECK(msr_read(&m, 1, IA32_L2_QOS_MASK_0) == 0x3);
-    CHECK(msr_read(&m, 2, IA32_L2_QOS_MASK_0) == 0xffff);
 }
 
 TEST(there_are_no_registers_of_what_the_cpu_lacks)
@@ -305,15 +305,18 @@ TEST(an_rmid_fills_its_classes_ways_and_no_more)
     CHECK(counter(0, 1)->occupancy == 300000);
 }
 
-TEST(what_a_narrowed_mask_does_not_cover_fades)
+TEST(what_a_narrowed_mask_does_not_cover_goes_as_traffic_comes)
 {
     boot("bytes=1,l3size=1100000,l3ways=11");
-    counters_charge(&m, 0, 99000000);
+    counters_charge(&m, 0, 5000000);
     CHECK(counter(0, 0)->occupancy == 1100000);
     msr_write(&m, 0, IA32_L3_QOS_MASK_0, 0x1);
-    for (unsigned i = 1; i <= 40; i++)
-        counters_charge(&m, 0, 99000000 + i);
-    CHECK(counter(0, 0)->occupancy >= 100000 && counter(0, 0)->occupancy < 100010);
+    counters_charge(&m, 0, 5000000);
+    CHECK(counter(0, 0)->occupancy == 1100000);
+    counters_charge(&m, 0, 5300000);
+    CHECK(counter(0, 0)->occupancy == 800000);
+    counters_charge(&m, 0, 9000000);
+    CHECK(counter(0, 0)->occupancy == 100000);
 }
 
 TEST(with_cdp_a_class_fills_the_ways_of_either_mask)

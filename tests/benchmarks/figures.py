@@ -1,22 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks share: sleeping processes, the C programs, and the way figures are told."""
+"""What is measured, how often, and the way it is told."""
 
 from __future__ import annotations
 
-import atexit
-import functools
-import os
-import shutil
 import statistics
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-
-HERE = Path(__file__).parent
 
 Action = Callable[[], object]
 
@@ -149,32 +139,3 @@ def timed(action: Action) -> Sample:
     cpu, wall = time.process_time(), time.perf_counter()
     action()
     return Sample((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3)
-
-
-@functools.cache
-def compiled(name: str) -> str:
-    """The path of a C program of this folder, built at its first use, for as long as this process lives."""
-    folder = tempfile.mkdtemp(prefix="vmqos-benchmarks-")
-    atexit.register(shutil.rmtree, folder)
-    program = os.path.join(folder, name)
-    subprocess.run(["gcc", "-O2", "-pthread", "-o", program, str(HERE / f"{name}.c")], check=True)
-    return program
-
-
-@contextmanager
-def sleeping(processes: int, threads: int) -> Iterator[list[list[int]]]:
-    """Processes of that many sleeping threads each: the thread ids of each process, its PID in front."""
-    running = subprocess.Popen(
-        [compiled("threads"), str(processes), str(threads)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert running.stdin is not None and running.stdout is not None
-    try:
-        yield [[int(word) for word in running.stdout.readline().split()] for _ in range(processes)]
-    finally:
-        running.stdin.close()
-        running.stdout.close()
-        running.wait()

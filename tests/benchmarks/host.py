@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host to measure the agent on: a private libvirtd with VMs that stand by, on the simulator."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tools.lab import vms
+from tools.lab.agent import Agent, Options
+from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.simulator import Simulator
+from tools.lab.workspace import Workspace
+
+EXCLUSIVE = 8
+"""How many of the VMs that stand by have a way for themselves; the others ask for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What runs there.
+
+    :ivar agent: not started yet.
+    """
+
+    daemon: PrivateLibvirt
+    simulator: Simulator
+    agent: Agent
+
+
+@contextlib.contextmanager
+def host(options: Options | None = None) -> Iterator[Host]:
+    """Bring up a host, and take it down again with all its VMs.
+
+    :param options: the agent's.
+    """
+    with Workspace() as workspace, contextlib.ExitStack() as leaving:
+        daemon = PrivateLibvirt(workspace)
+        daemon.start()
+        leaving.callback(daemon.stop)
+        simulator = Simulator(workspace, "broadwell")
+        simulator.start()
+        leaving.callback(simulator.stop)
+        agent = Agent(
+            workspace,
+            resctrl=simulator.root,
+            sysfs=simulator.sysfs,
+            uri=daemon.uri,
+            run_dir=daemon.run_dir,
+            options=options,
+        )
+        leaving.callback(agent.kill)
+        yield Host(daemon, simulator, agent)
+
+
+def standing(number: int) -> vms.Vm:
+    """One of the VMs that stand by."""
+    specs = {"hw:cache_ways": "1"} if number < EXCLUSIVE else {}
+    return vms.Vm(f"bench-{number}", vms.Flavor("standing", specs))
