@@ -17,7 +17,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from tests.benchmarks.support import Figure
+from tests.benchmarks.figures import Figure
 from tests.openstack.placement.compute_node import ComputeNode
 from tests.openstack.servers import settings
 from tests.openstack.servers.mariadb import MariaDb

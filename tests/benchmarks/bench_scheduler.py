@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +27,7 @@ from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.promises import Promises
 from nova_plugin.scheduler.rooms import Rooms
 from nova_plugin.scheduler.weights import CacheWaysWeigher
-from tests.benchmarks.support import Figure, spread, timed
+from tests.benchmarks.figures import Figure, spread, timed
 from vmqos.openstack import resources
 
 SIZES = (100, 1000, 10_000)
@@ -83,7 +84,7 @@ def run() -> Iterator[Figure]:
     yield from _grow("a flavor without a promise", {}, lambda luck: luck.choice(told))
     for count in SIZES:
         answer = Prepared(_uuids(count))
-        samples = [timed(lambda answer=answer: placement.stocks(answer, Amount(2, 1))).cpu for _ in range(ROUNDS)]
+        samples = [timed(partial(placement.stocks, answer, Amount(2, 1))).cpu for _ in range(ROUNDS)]
         size = f"{len(answer.text) / 1e6:.1f} MB"
         yield _figure(f"reading Placement's answer ({size})", count, samples)
 
@@ -114,7 +115,7 @@ def _samples(specs: dict[str, str], servers: Servers, count: int) -> Iterator[fl
     for number in range(ROUNDS + 1):
         # Nova makes HostStates anew for each request.
         hosts = [_host(uuid, here) for uuid, here in zip(uuids, instances, strict=True)]
-        sample = timed(lambda hosts=hosts: schedule(hosts))
+        sample = timed(partial(schedule, hosts))
         if number:
             yield sample.cpu
     assert answer.asked <= 1 + ROUNDS

@@ -44,7 +44,7 @@ class Placement:
             },
             {"keystone_authtoken": keystone.credentials("placement")} if keystone else {},
         )
-        sync = [script("placement-manage"), "--config-file", configuration, "db", "sync"]
+        sync: list[str | Path] = [script("placement-manage"), "--config-file", configuration, "db", "sync"]
         Server(workspace, workspace.path / f"placement-sync-{self._port}", sync).run()
         if keystone is not None:
             keystone.offer("placement", "placement", self.endpoint)

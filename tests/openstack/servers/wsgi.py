@@ -30,7 +30,7 @@ def serve(
     threads: int = 2,
 ) -> Server:
     """Start the application of that module on a port of loopback, and wait until it answers."""
-    command = [script("python"), "-c", SERVE, f"127.0.0.1:{port}", str(threads), module]
+    command: list[str | Path] = [script("python"), "-c", SERVE, f"127.0.0.1:{port}", str(threads), module]
     server = Server(workspace, directory, command, environment)
     server.wait_until(partial(answers, port), f"{module} answering")
     return server
