@@ -8,6 +8,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
@@ -25,11 +26,10 @@ class Glass:
     :param lines: its height.
     :param columns: its width; what is written beyond it is an error.
     :ivar process: the program.
-    :ivar said: everything it has written.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], lines: int, columns: int) -> None:
-        self.said = ""
+        self._said = ""
         self._lock = threading.Lock()
         self._reader, writer = pty.openpty()
         self._size(lines, columns)
@@ -51,15 +51,24 @@ class Glass:
         fcntl.ioctl(self._reader, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def _read(self) -> None:
-        while True:
-            try:
+        with contextlib.suppress(OSError):
+            while True:
+                select.select([self._reader], [], [])
+                self._take()
+
+    def _take(self) -> None:
+        with self._lock:
+            while select.select([self._reader], [], [], 0)[0]:
                 part = os.read(self._reader, 65536)
-            except OSError:
-                return
-            if not part:
-                return
-            with self._lock:
-                self.said += part.decode(errors="replace")
+                self._said += part.decode(errors="replace")
+
+    @property
+    def said(self) -> str:
+        """Everything it has written."""
+        # What the reading thread has not come to yet belongs to it.
+        with contextlib.suppress(OSError):
+            self._take()
+        return self._said
 
     def resize(self, lines: int, columns: int) -> None:
         """Change the size, as a window manager does."""
@@ -77,20 +86,18 @@ class Glass:
     @property
     def alternate(self) -> bool:
         """Whether the alternate screen is shown."""
-        with self._lock:
-            return self.said.rfind("\x1b[?1049h") > self.said.rfind("\x1b[?1049l")
+        said = self.said
+        return said.rfind("\x1b[?1049h") > said.rfind("\x1b[?1049l")
 
     @property
     def colours(self) -> bool:
         """Whether anything was coloured or bold."""
-        with self._lock:
-            return bool(_COLOUR.search(self.said))
+        return bool(_COLOUR.search(self.said))
 
     @property
     def lines(self) -> list[str]:
         """What is on the screen now; for programs that place each line."""
-        with self._lock:
-            said = self.said
+        said = self.said
         shown: dict[int, str] = {}
         line = column = 0
         at = 0
