@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 import urllib.parse
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +31,7 @@ listen_tcp = 0
 auth_unix_ro = "none"
 auth_unix_rw = "none"
 unix_sock_group = "root"
+host_uuid = "{uuid}"
 log_outputs = "3:stderr"
 """
 
@@ -62,6 +64,7 @@ class PrivateLibvirt:
     :param hostname: what libvirt calls the host; as the host is called, if empty.
     :raises FileNotFoundError: if neither libvirtd nor virtqemud is installed.
     :ivar uri: for ``libvirt.open`` and ``[libvirt] uri``.
+    :ivar socket: where the daemon listens.
     :ivar run_dir: where the VMs' PID files are, for ``[libvirt] run_dir``.
     :ivar pid: of the daemon; ``None`` while it is stopped.
     """
@@ -77,9 +80,9 @@ class PrivateLibvirt:
         for name in ("etc", "run", "lib", "log", "cache", "dbus"):
             (workspace.path / name).mkdir()
         name = Path(self._daemon).name
-        (workspace.path / "etc" / "daemon.conf").write_text(
-            DAEMON_CONF if name == "libvirtd" else DAEMON_CONF.replace(TCP_CONF, "")
-        )
+        # By its UUID a daemon knows another host from its own; two here would share the machine's.
+        conf = DAEMON_CONF.format(uuid=uuid.uuid4())
+        (workspace.path / "etc" / "daemon.conf").write_text(conf if name == "libvirtd" else conf.replace(TCP_CONF, ""))
         (workspace.path / "etc" / "qemu.conf").write_text(QEMU_CONF)
         if hostname:
             (workspace.path / "hostname").write_text(hostname)
@@ -88,8 +91,8 @@ class PrivateLibvirt:
             shutil.copytree(CACHE, workspace.path / "cache" / "qemu" / "capabilities")
         self.run_dir = workspace.path / "run" / "qemu"
         self.log = workspace.path / "log" / "daemon.log"
-        self._socket = workspace.path / "run" / f"{name.replace('libvirtd', 'libvirt')}-sock"
-        self.uri = f"qemu+unix:///system?socket={urllib.parse.quote(str(self._socket))}"
+        self.socket = workspace.path / "run" / f"{name.replace('libvirtd', 'libvirt')}-sock"
+        self.uri = f"qemu+unix:///system?socket={urllib.parse.quote(str(self.socket))}"
 
     @property
     def pid(self) -> int | None:
@@ -104,7 +107,7 @@ class PrivateLibvirt:
         if self._holder is None:
             self._holder = self._spawn("hold")
             self._wait_for((self._workspace.path / "ready").exists, self._holder)
-        self._socket.unlink(missing_ok=True)
+        self.socket.unlink(missing_ok=True)
         daemon = [self._daemon, "-f", "/etc/libvirt/daemon.conf", "-p", "/run/libvirt/daemon.pid"]
         self._process = self._spawn("run", str(self._holder.pid), *daemon)
         self._wait_for(self._answers, self._process)
@@ -166,7 +169,7 @@ class PrivateLibvirt:
         self._process = None
 
     def _answers(self) -> bool:
-        if not self._socket.exists():
+        if not self.socket.exists():
             return False
         try:
             self.connect().close()

@@ -33,6 +33,12 @@ MICROVERSION = "2.96"
 IMAGE = "nothing"
 """An image of zeros: the firmware finds nothing to boot, and idles."""
 
+CDROM = "nothing on a CD"
+"""The same as a CD: without a disk to write to, libvirt lets a server migrate where no cluster's file system is."""
+
+VOLUME_DESCRIPTORS = b"".join(bytes([kind]) + b"CD001\x01" + bytes(2041) for kind in (1, 255))
+"""Primary and last one, after 32 KiB (ECMA-119, 8)."""
+
 PATIENCE = 180.0
 """Seconds for what several services do together, on a busy machine too."""
 
@@ -190,11 +196,13 @@ class Cloud:
     def _start_glance(self) -> None:
         self.glance.start(self.keystone)
         self.api = self._connect()
-        with tempfile.NamedTemporaryFile() as file:
-            file.truncate(1 << 20)
-            self.api.create_image(
-                IMAGE, filename=file.name, disk_format="raw", container_format="bare", visibility="public", wait=True
-            )
+        for name, kind, content in ((IMAGE, "raw", b""), (CDROM, "iso", bytes(1 << 15) + VOLUME_DESCRIPTORS)):
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(content)
+                file.truncate(1 << 20)
+                self.api.create_image(
+                    name, filename=file.name, disk_format=kind, container_format="bare", visibility="public", wait=True
+                )
 
     def _wait_until_known(self, node: Node) -> None:
         hostname = node.hostname

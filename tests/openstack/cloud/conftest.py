@@ -27,9 +27,10 @@ class MakeServer(Protocol):
 
     :param flavor: its name.
     :param status: what it is to become.
+    :param image: what it boots from.
     """
 
-    def __call__(self, flavor: str, *, status: str = ...) -> Any: ...
+    def __call__(self, flavor: str, *, status: str = ..., image: str = ...) -> Any: ...
 
 
 @pytest.fixture(scope="package")
@@ -50,7 +51,13 @@ def cloud(workspace: Workspace, request: pytest.FixtureRequest) -> Iterator[Clou
         with turn, capture.global_and_fixture_disabled():
             print(f"\n{line}", end="", file=sys.stderr, flush=True)
 
-    started = Cloud(workspace, say)
+    try:
+        started = Cloud(workspace, say)
+    except BaseException:
+        for log in sorted(workspace.path.glob("*/log")):
+            if log.is_file():
+                print(f"--- {log}\n{log.read_text(errors='replace')[-3000:]}")
+        raise
     for name, ways in (("plain", 0), ("w2", 2), ("w4", 4)):
         started.api.compute.create_flavor(name=name, ram=64, vcpus=1, disk=0)
         if ways:
@@ -79,11 +86,11 @@ def make_server(cloud: Cloud) -> Iterator[MakeServer]:
     """See :class:`MakeServer`. At the test's end the servers are deleted."""
     made = []
 
-    def make(flavor: str, *, status: str = "ACTIVE") -> Any:
+    def make(flavor: str, *, status: str = "ACTIVE", image: str = IMAGE) -> Any:
         server = cloud.api.compute.create_server(
             name=f"server-{next(_numbers)}",
             flavor_id=cloud.api.compute.find_flavor(flavor, ignore_missing=False).id,
-            image_id=cloud.api.image.find_image(IMAGE, ignore_missing=False).id,
+            image_id=cloud.api.image.find_image(image, ignore_missing=False).id,
             networks="none",
         )
         made.append(server)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.openstack.cloud.agreement import agree
-from tests.openstack.cloud.cloud import Cloud
+from tests.openstack.cloud.cloud import IMAGE, Cloud
 from tests.openstack.cloud.conftest import MakeServer
 
 pytestmark = pytest.mark.timeout(900)
@@ -34,6 +34,16 @@ def test_a_promise_lives_as_long_as_the_server_runs_and_its_allocation_as_long_a
         compute.delete_server(gone)
         cloud.wait_until_gone(gone)
         agree(cloud)
+
+
+def test_a_rebuilt_server_keeps_its_promise_with_another_process(cloud: Cloud, make_server: MakeServer) -> None:
+    server = make_server("w2")
+    (node,) = cloud.nodes
+    before = node.tasks(server.id)
+    cloud.api.compute.rebuild_server(server, cloud.api.image.find_image(IMAGE, ignore_missing=False).id)
+    cloud.wait_for(lambda: not before.keys() & node.tasks(server.id).keys(), "another process")
+    cloud.wait_for_status(server, "ACTIVE")
+    agree(cloud)
 
 
 @pytest.mark.parametrize(("answer", "flavor"), [("confirm", "w4"), ("revert", "w2")])

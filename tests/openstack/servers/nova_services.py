@@ -100,7 +100,9 @@ class NovaServices:
         :param host: the name of the service's host; the compute node has the name that libvirt gives it.
         """
         directory = self._workspace.path / f"nova-compute-{host}"
-        directory.mkdir()
+        directory.mkdir(exist_ok=True)
+        self._libvirt_of(host).unlink(missing_ok=True)
+        self._libvirt_of(host).symlink_to(libvirt.socket)
         helper = f"{script('privsep-helper')} --config-file {directory}/nova.conf"
         configuration = settings.write(
             directory / "nova.conf",
@@ -119,13 +121,22 @@ class NovaServices:
                     # There are no ports whose addresses could change.
                     "heal_instance_info_cache_interval": -1,
                 },
-                "libvirt": {"virt_type": "qemu", "connection_uri": libvirt.uri},
+                "libvirt": {
+                    "virt_type": "qemu",
+                    "connection_uri": libvirt.uri,
+                    "live_migration_uri": f"qemu+unix:///system?socket={self._libvirt_of('%s')}",
+                    # The nodes have no network: QEMU's stream goes from libvirtd to libvirtd.
+                    "live_migration_tunnelled": True,
+                },
                 "vnc": {"enabled": False},
                 "oslo_concurrency": {"lock_path": directory},
                 **{section: {"helper_command": helper} for section in PRIVILEGED},
             },
         )
         self._start("nova-compute", configuration, directory)
+
+    def _libvirt_of(self, host: str) -> Path:
+        return self._directory / f"libvirt-{host}"
 
     @property
     def logs(self) -> list[Path]:
