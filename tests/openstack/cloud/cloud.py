@@ -78,7 +78,7 @@ class Cloud:
                 started.result()
             self.nova.start_compute(node.name, node.libvirt)
             self.placement = placement.result()
-            node.start_agent(self.keystone.credentials("vmqos"))
+            node.start_agent(self._credentials())
             for started in (network, images):
                 started.result()
         self._wait_until_known(node)
@@ -87,7 +87,7 @@ class Cloud:
     def add(self, node: Node) -> None:
         """Take a node in, whose libvirtd runs."""
         self.nova.start_compute(node.name, node.libvirt)
-        node.start_agent(self.keystone.credentials("vmqos"))
+        node.start_agent(self._credentials())
         self._wait_until_known(node)
 
     def remove(self, node: Node) -> None:
@@ -171,6 +171,10 @@ class Cloud:
             "OS_REGION_NAME": self.keystone.credentials()["region_name"],
             "OS_COMPUTE_API_VERSION": MICROVERSION,
         }
+
+    def _credentials(self) -> dict[str, dict[str, str]]:
+        # Nova lists all servers of a host for its administrator only.
+        return {"placement": self.keystone.credentials("vmqos"), "nova": self.keystone.credentials()}
 
     def _url(self, name: str) -> str:
         return self._database.create(name)

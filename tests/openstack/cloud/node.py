@@ -42,10 +42,10 @@ class Node:
         self.simulator.start()
         self.libvirt.start()
 
-    def start_agent(self, credentials: Mapping[str, object]) -> None:
+    def start_agent(self, credentials: Mapping[str, Mapping[str, object]]) -> None:
         """Start the agent.
 
-        :param credentials: for Placement.
+        :param credentials: by the section of its configuration, which is the service that they are for.
         """
         self.agent = Agent(
             self.workspace,
@@ -53,7 +53,7 @@ class Node:
             sysfs=self.simulator.sysfs,
             uri=self.libvirt.uri,
             run_dir=self.libvirt.run_dir,
-            options={**OPTIONS, "placement": credentials},
+            options={**OPTIONS, **credentials},
         )
         self.agent.start()
 
