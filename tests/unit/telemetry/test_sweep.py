@@ -173,16 +173,16 @@ def test_the_lock_is_free_while_the_counters_are_read(tree, sweeper, monkeypatch
     locked = []
     real = sweep.GroupReader.read
 
-    def read(reader):
+    def read(reader, domain):
         descriptor = os.open(tree.root, os.O_RDONLY)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.close(descriptor)
         locked.append(reader)
-        return real(reader)
+        return real(reader, domain)
 
     monkeypatch.setattr(sweep.GroupReader, "read", read)
     sweeper.sweep()
-    assert len(locked) == 2
+    assert len(locked) == 2 * 2
 
 
 def test_a_machine_that_only_partitions_has_no_counters(tree, sweeper):
