@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 
 from vmqos.resctrl.monitoring import Missing
+from vmqos.telemetry.shape import Domain
 
 _ENOUGH = 64
 """Bytes: a counter is a number of up to 20 digits, or a word."""
@@ -30,14 +31,14 @@ class GroupReader:
     :param path: the same, absolute.
     :param generation: what tells this group from all others, those before and after it included; empty where there is
         no group, of which every counter has vanished.
-    :param domains: what to read, below the directory, domain by domain.
+    :param domains: what to read.
     :ivar kept: how many descriptors are open.
     :ivar vanished: whether there is no group (any more): any :meth:`read` found files gone.
     """
 
     __slots__ = ("_descriptors", "_domains", "_path", "directory", "generation", "kept", "vanished")
 
-    def __init__(self, directory: str, path: str, generation: str, domains: Sequence[Sequence[str]]) -> None:
+    def __init__(self, directory: str, path: str, generation: str, domains: Sequence[Domain]) -> None:
         self.directory = directory
         self.generation = generation
         self._path = path
@@ -54,11 +55,11 @@ class GroupReader:
     def keep(self) -> bool:
         """Open every file, to stay open until :meth:`close`; ``False``, and none is open, if that can't be done."""
         try:
-            for files in self._domains:
+            for domain in self._domains:
                 opened: list[int] = []
                 self._descriptors.append(opened)
-                for file in files:
-                    opened.append(_open(self._path, file))
+                for file in domain.files:
+                    opened.append(_open(f"{self._path}/{domain.path}/{file}"))
         except OSError:
             self.close()
             return False
@@ -79,28 +80,37 @@ class GroupReader:
                 pread = os.pread
                 return [pread(descriptor, _ENOUGH, 0) for descriptor in self._descriptors[domain]]
             if self.generation:
-                return [_read_once(self._path, file) for file in self._domains[domain]]
+                return self._read_opening(self._domains[domain])
         except OSError:
-            return [self._read_one(domain, position) for position in range(len(self._domains[domain]))]
-        return [Missing.VANISHED] * len(self._domains[domain])
+            return [self._read_one(domain, position) for position in range(len(self._domains[domain].files))]
+        return [Missing.VANISHED] * len(self._domains[domain].files)
 
-    def _read_one(self, domain: int, position: int) -> bytes | Missing:
+    def _read_opening(self, domain: Domain) -> list[bytes | Missing]:
+        """Have the kernel find the way to the directory once for all files."""
+        directory = os.open(f"{self._path}/{domain.path}", os.O_PATH | os.O_CLOEXEC)
+        try:
+            return [_read_once(file, directory) for file in domain.files]
+        finally:
+            os.close(directory)
+
+    def _read_one(self, number: int, position: int) -> bytes | Missing:
         try:
             if self.kept:
-                return os.pread(self._descriptors[domain][position], _ENOUGH, 0)
-            return _read_once(self._path, self._domains[domain][position])
+                return os.pread(self._descriptors[number][position], _ENOUGH, 0)
+            domain = self._domains[number]
+            return _read_once(f"{self._path}/{domain.path}/{domain.files[position]}")
         except OSError as error:
             missing = _WHY.get(error.errno or 0, Missing.ERROR)
             self.vanished |= missing is Missing.VANISHED
             return missing
 
 
-def _open(path: str, file: str) -> int:
-    return os.open(f"{path}/{file}", os.O_RDONLY | os.O_CLOEXEC)
+def _open(path: str, directory: int | None = None) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
 
 
-def _read_once(path: str, file: str) -> bytes:
-    descriptor = _open(path, file)
+def _read_once(path: str, directory: int | None = None) -> bytes:
+    descriptor = _open(path, directory)
     try:
         return os.read(descriptor, _ENOUGH)
     finally:

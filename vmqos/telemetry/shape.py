@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmqos.resctrl.filesystem import join
 from vmqos.resctrl.monitoring import Counters, Value, readings
@@ -24,10 +24,12 @@ class Domain:
 
     :ivar cache: the id of the cache whose counters these are, with those of its sub-NUMA nodes; ``None`` for a
         package's.
-    :ivar files: paths below a group's directory.
+    :ivar path: their directory, below a group's.
+    :ivar files: paths below that.
     """
 
     cache: int | None
+    path: str
     files: tuple[str, ...]
 
 
@@ -37,7 +39,6 @@ class Shape:
     :param counters: what one group's has (:func:`vmqos.resctrl.monitoring.read_counters`).
     :param with_nodes: whether sub-NUMA nodes are read, too.
     :ivar domains: the files by what they count.
-    :ivar files: those of each domain.
     :ivar count: how many they are.
     :ivar events: the events that are counted, in ascending order.
     """
@@ -49,11 +50,14 @@ class Shape:
         self._nodes: dict[int, dict[int, dict[str, int]]] = {}
         self._packages: dict[int, dict[str, int]] = {}
         self._sums: dict[str, list[int]] = {event: [] for event in EVENTS}
-        by_domain: dict[tuple[int | None, int | None], list[str]] = {}
+        domains: dict[tuple[int | None, int | None], Domain] = {}
         start = 0
         for found in wanted:
             source = found.source
-            by_domain.setdefault((source.cache, source.package), []).extend(join(found.path, e) for e in found.events)
+            key = source.cache, source.package
+            domain = domains.get(key, Domain(source.cache, found.path, ()))
+            below = found.path.removeprefix(domain.path).strip("/")
+            domains[key] = replace(domain, files=(*domain.files, *(join(below, event) for event in found.events)))
             positions = {event: start + offset for offset, event in enumerate(found.events)}
             start += len(positions)
             if source.package is not None:
@@ -66,9 +70,8 @@ class Shape:
                 self._caches[source.cache] = every
             for event, position in positions.items():
                 self._sums.setdefault(event, []).append(position)
-        self.domains = tuple(Domain(cache, tuple(files)) for (cache, _), files in by_domain.items())
-        self.files = tuple(domain.files for domain in self.domains)
-        self.count = sum(map(len, self.files))
+        self.domains = tuple(domains.values())
+        self.count = sum(len(domain.files) for domain in self.domains)
 
     def tell_apart(self, values: Sequence[Value]) -> Parts:
         """What one group's values mean."""

@@ -236,12 +236,12 @@ class _Mounted:
             generation = f"{self.identity}.{os.stat(path).st_ino:x}.{self._domains_id}"
         except OSError:
             self._drop({key})
-            return GroupReader(directory, path, "", self._shape.files)
+            return GroupReader(directory, path, "", self._shape.domains)
         if known is not None and known.generation == generation:
             known.move(directory, path)
             return known
         self._drop({key})
-        reader = self._readers[key] = GroupReader(directory, path, generation, self._shape.files)
+        reader = self._readers[key] = GroupReader(directory, path, generation, self._shape.domains)
         if self._shape.count <= self._budget and reader.keep():
             self._budget -= reader.kept
         return reader

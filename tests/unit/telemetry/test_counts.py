@@ -23,7 +23,7 @@ def shape(tree):
 @pytest.fixture
 def readers(tree, shape):
     paths = (tree.vm(ONE, llc_occupancy=1, mbm_local_bytes=2), tree.vm(TWO, llc_occupancy=3))
-    made = [GroupReader(path.name, str(path), "1", shape.files) for path in paths]
+    made = [GroupReader(path.name, str(path), "1", shape.domains) for path in paths]
     assert made[0].keep()
     yield made
     made[0].close()

@@ -15,8 +15,8 @@ NO_COUNTER = Reading(None, Missing.NO_COUNTER)
 def test_the_files_are_those_of_every_cache_and_event():
     shape = Shape(TWO_CACHES)
     assert [domain.cache for domain in shape.domains] == [0, 1]
-    assert shape.files[0][:2] == ("mon_data/mon_L3_00/llc_occupancy", "mon_data/mon_L3_00/mbm_local_bytes")
-    assert [len(files) for files in shape.files] == [3, 3]
+    assert [domain.path for domain in shape.domains] == ["mon_data/mon_L3_00", "mon_data/mon_L3_01"]
+    assert [domain.files for domain in shape.domains] == [EVENTS, EVENTS]
     assert shape.count == 6
     assert shape.events == EVENTS
 
@@ -73,12 +73,14 @@ def test_sub_numa_nodes_are_read_when_asked_for_and_never_summed_twice(nodes):
     _, totals, told, _ = shape.tell_apart([30, 10, 20])
     assert totals[OCCUPANCY] == Reading(30)
     assert {node: found[OCCUPANCY] for node, found in told[0].items()} == {0: Reading(10), 1: Reading(20)}
-    assert [domain.cache for domain in shape.domains] == [0]
+    (domain,) = shape.domains
+    assert (domain.cache, domain.path) == (0, "mon_data/mon_L3_00")
+    assert domain.files == (OCCUPANCY, f"mon_sub_L3_00/{OCCUPANCY}", f"mon_sub_L3_01/{OCCUPANCY}")
 
 
 def test_sub_numa_nodes_are_left_alone_otherwise(nodes):
     shape = Shape(nodes)
-    assert shape.files == (("mon_data/mon_L3_00/llc_occupancy",),)
+    assert [domain.files for domain in shape.domains] == [(OCCUPANCY,)]
     assert shape.tell_apart([30])[2] == {}
 
 
