@@ -15,13 +15,12 @@ import resource
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from tests.benchmarks import rivals
 from tests.benchmarks.arena import GORESCTRL, LIMIT, OURS, PQOS, Arena
 from tests.benchmarks.contest import Side, compare
-from tests.benchmarks.figures import Comparison, Cost, Effort, Figure, Sample, timed
+from tests.benchmarks.figures import Comparison, Cost, Effort, Figure, timed
 from tests.benchmarks.programs import sleeping
 from vmqos.agent.telemetry import Telemetry
 from vmqos.resctrl import exceptions, groups, info, monitoring
@@ -34,11 +33,7 @@ LIMBO = 120.0
 """Seconds that freed RMIDs may stay in limbo."""
 WATCHED = 20.0
 POLLS = 5
-PQOS_ROUNDS = 2
-OUT_OF_LIMBO = 5.0
-"""Seconds after which the RMIDs of groups whose tasks slept are free again: the kernel looks for such once a second."""
-NO_PMU = ("--disable-mon-ipc", "--disable-mon-llc_miss")
-"""pqos counts these by perf events beside whatever it is asked for, and watches nobody where there is no PMU."""
+PQOS_EVENTS = ("llc", "mbt", "mbl")
 
 
 def run(arena: Arena, effort: Effort) -> Iterator[Comparison | Figure | str]:
@@ -59,8 +54,9 @@ def run(arena: Arena, effort: Effort) -> Iterator[Comparison | Figure | str]:
             if count == effort.vms:
                 yield from _goresctrl(arena, effort, sweeper, files)
                 yield _watching(arena, count)
+                looking = compare("", [arena.ours(lambda: _look_at(sweeper.sweep()))], effort).costs[OURS]
         if count == effort.vms:
-            yield from _pqos(arena, effort, count, rmids - taken)
+            yield from _pqos(arena, looking, count, rmids - taken)
 
 
 def _sweep(arena: Arena, effort: Effort, sweeper: Sweeper, name: str, files: list[str]) -> Comparison:
@@ -136,43 +132,33 @@ def _goresctrl(arena: Arena, effort: Effort, sweeper: Sweeper, files: list[str])
         )
 
 
-def _pqos(arena: Arena, effort: Effort, count: int, free: int) -> Iterator[Comparison | str]:
+def _pqos(arena: Arena, ours: Cost, count: int, free: int) -> Iterator[Comparison | str]:
     """pqos makes monitoring groups of its own, one for each process; a round is what one more second takes it."""
     if arena.pqos is None or free < count:
         why = f"it would take {count} of {free} RMIDs" if arena.pqos else "not installed, or no kernel's resctrl"
         yield f"pqos: left out, {why}"
         return
-    with _host(arena.filesystem, count), Sweeper(arena.filesystem.root) as sweeper:
-        sweeper.sweep()
-        ours = compare("", [arena.ours(lambda: _look_at(sweeper.sweep()))], effort).costs[OURS]
     with rivals.groups_of_pqos(arena.filesystem, arena.pqos), sleeping(count, 1) as processes:
-        watch = [*NO_PMU]
-        for tids in processes:
-            watch += ["-p", ";".join(f"{event}:{tids[0]}" for event in ("llc", "mbt", "mbl"))]
-        short, long = (_cost_of_pqos(arena, watch, polls) for polls in (1, 1 + POLLS))
-    samples = [Sample((long.wall - short.wall) / POLLS, (long.cpu - short.cpu) / POLLS)]
-    counted = None
-    if long.instructions is not None and short.instructions is not None:
-        counted = (long.instructions - short.instructions) / POLLS
-    remark = "pqos waits a second between two rounds: look at its CPU time and instructions"
+        theirs = _watch_by_pqos(arena.pqos, [tids[0] for tids in processes])
     yield Comparison(
         f"one more round over {count} VMs, each with a look at each value",
-        {OURS: ours, PQOS: Cost(samples, counted)},
+        {OURS: ours, PQOS: theirs},
         1 / 20,
-        remark=remark,
+        remark="pqos waits a second between two rounds: look at its CPU time and instructions",
     )
 
 
-def _cost_of_pqos(arena: Arena, watch: Sequence[str], polls: int) -> Cost:
-    (side,) = arena.pqos_sides(*watch, "-i", "10", "-t", str(polls))
-
-    def act() -> Sample:
-        # Each run makes its groups anew, and pqos does not wait for their RMIDs.
-        time.sleep(OUT_OF_LIMBO)
-        return side.act()
-
-    patient = replace(side, act=act)
-    return compare("", [patient], Effort(rounds=PQOS_ROUNDS, counting=0.0)).costs[PQOS]
+def _watch_by_pqos(pqos: rivals.Pqos, pids: Sequence[int]) -> Cost:
+    """Have pqos watch processes as soon as there are RMIDs for all: it does not wait for those in limbo itself."""
+    watch = [argument for pid in pids for argument in ("-p", ";".join(f"{event}:{pid}" for event in PQOS_EVENTS))]
+    deadline = time.monotonic() + LIMBO
+    while True:
+        try:
+            return pqos.watch(*watch, polls=POLLS)
+        except RuntimeError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(5.0)
 
 
 @contextlib.contextmanager
