@@ -32,7 +32,7 @@ OPENING = "open, read, close in C"
 LIMBO = 120.0
 """Seconds that freed RMIDs may stay in limbo."""
 WATCHED = 20.0
-POLLS = 5
+PQOS_SECONDS = 20
 PQOS_EVENTS = ("llc", "mbt", "mbl")
 
 
@@ -154,7 +154,7 @@ def _watch_by_pqos(pqos: rivals.Pqos, pids: Sequence[int]) -> Cost:
     deadline = time.monotonic() + LIMBO
     while True:
         try:
-            return pqos.watch(*watch, polls=POLLS)
+            return pqos.watch(*watch, seconds=PQOS_SECONDS)
         except RuntimeError:
             if time.monotonic() > deadline:
                 raise

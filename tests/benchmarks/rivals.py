@@ -150,17 +150,17 @@ class Pqos:
             raise RuntimeError(f"pqos {' '.join(arguments)[:80]}: {said.decode(errors='replace')[-500:]}")
         return Sample(wall, (usage.ru_utime + usage.ru_stime) * 1e3)
 
-    def watch(self, *arguments: str, polls: int) -> Cost:
-        """Let it watch processes, and take the cost of one of its rounds, which it makes once a second.
+    def watch(self, *arguments: str, seconds: int) -> Cost:
+        """Let it watch processes, and take the cost of one of its rounds, which it makes once a second if it can.
 
         It counts instructions and LLC misses by perf beside whatever it is asked for, and watches nobody where there is
         no PMU; so it is told not to.
 
-        :param polls: how many rounds to take the mean of.
+        :param seconds: for how long; the mean of its rounds is taken.
         :raises RuntimeError: if it fails, with what it said.
         """
         process = subprocess.Popen(
-            ["pqos", "--iface=os", *_NO_PMU, *arguments, "-i", "10", "-t", str(polls + 3)],
+            ["pqos", "--iface=os", *_NO_PMU, *arguments, "-i", "10", "-t", str(seconds)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -174,12 +174,11 @@ class Pqos:
             if line.startswith("TIME"):
                 counted = self._counter.read() if self._counter else 0
                 marks.append((time.perf_counter() * 1e3, _cpu(process.pid), counted))
-        if process.wait() or len(marks) < polls + 2:
-            raise RuntimeError(f"pqos {' '.join(arguments)[:80]}: {''.join(said)[-500:]}")
         # The first round pays for the start.
-        wall, cpu, executed = (
-            (after - before) / polls for before, after in zip(marks[1], marks[1 + polls], strict=True)
-        )
+        rounds = len(marks) - 2
+        if process.wait() or rounds < 1:
+            raise RuntimeError(f"pqos {' '.join(arguments)[:80]}: {''.join(said)[-500:]}")
+        wall, cpu, executed = ((after - before) / rounds for before, after in zip(marks[1], marks[-1], strict=True))
         return Cost([Sample(wall, cpu)], executed if self._counter else None)
 
     def start(self) -> Sample:
