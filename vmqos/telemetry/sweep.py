@@ -8,9 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from itertools import repeat
 from types import TracebackType
-from typing import NamedTuple
 
 from vmqos.resctrl import exceptions, info, monitoring, mount
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -107,43 +105,48 @@ class _Target:
 _THE_HOST = _Target(_HOST, Place("", "", None))
 
 
-class _Source(NamedTuple):
-    """What a reading is made of once somebody looks at it: there are a hundred of them a sweep.
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one sweep read of some groups: each is told apart when somebody asks for it.
 
-    :ivar number: of the group, among those that were read together.
+    :ivar again: those that were gone when their turn came, as they were found a moment later, by their numbers here.
     """
 
-    target: _Target
-    reader: GroupReader
-    number: int
+    targets: Sequence[_Target]
+    readers: Sequence[GroupReader]
     counts: Counts
     shape: Shape
+    again: Mapping[int, _Look]
 
-    def parts(self) -> Parts:
-        """The readings; a group that is gone has none, however many of its counters were read before."""
-        if self.reader.vanished:
+    def parts(self, number: int) -> Parts:
+        """The readings of one group; one that is gone has none, however many of its counters were read before."""
+        if number in self.again:
+            return self.again[number].parts(0)
+        if self.readers[number].vanished:
             return self.shape.tell_apart([Missing.VANISHED] * self.shape.count)
-        return self.shape.tell_apart(self.counts.values(self.number))
+        return self.shape.tell_apart(self.counts.values(number))
 
-
-def _vm(uuid: str, source: _Source) -> VmReading:
-    target, reader, number, counts, shape = source
-    caches, totals, nodes, packages = source.parts()
-    moments = counts.moments(number)
-    return VmReading(
-        uuid,
-        target.place.control,
-        target.place.policy,
-        target.promised,
-        target.allocated,
-        "" if reader.vanished else reader.generation,
-        moments[0] if moments else counts.began,
-        caches,
-        totals,
-        nodes,
-        packages,
-        {domain.cache: at for domain, at in zip(shape.domains, moments, strict=True) if domain.cache is not None},
-    )
+    def vm(self, uuid: str, number: int) -> VmReading:
+        """One VM's reading."""
+        if number in self.again:
+            return self.again[number].vm(uuid, 0)
+        target, reader = self.targets[number], self.readers[number]
+        caches, totals, nodes, packages = self.parts(number)
+        moments = self.counts.moments(number)
+        return VmReading(
+            uuid,
+            target.place.control,
+            target.place.policy,
+            target.promised,
+            target.allocated,
+            "" if reader.vanished else reader.generation,
+            moments[0] if moments else self.counts.began,
+            caches,
+            totals,
+            nodes,
+            packages,
+            {found.cache: at for found, at in zip(self.shape.domains, moments, strict=True) if found.cache is not None},
+        )
 
 
 class _Mounted:
@@ -157,6 +160,7 @@ class _Mounted:
         self._budget = descriptors.raise_limit() if keep_open else 0
         self._controls = Controls(self.fs, keep_open)
         self._readers: dict[str, GroupReader] = {}
+        self._steady: Sequence[GroupReader] | None = None
         self._domains: frozenset[tuple[str, int]] | None = None
         self._domains_id = ""
         self._shape = Shape(())
@@ -165,6 +169,7 @@ class _Mounted:
         self._listing = Listing()
         self._held: Mapping[str, Held] = {}
         self._targets: Sequence[_Target] = (_THE_HOST,)
+        self._numbers: Mapping[str, int] = {}
 
     def close(self) -> None:
         self._controls.close()
@@ -180,9 +185,9 @@ class _Mounted:
             held = self._controls.read(listing.names.keys())
         if listing is not self._listing or held is not self._held:
             self._aim(listing, held)
-        host, *vms = self._read()
-        found = Deferred({source.target.uuid: source for source in vms}, _vm)
-        return Snapshot(began, wall, found, self._host(host), time.monotonic() - began)
+        look = self._read()
+        vms = Deferred(self._numbers, look.vm)
+        return Snapshot(began, wall, vms, self._host(look), time.monotonic() - began)
 
     def _look_at_machine(self) -> None:
         """Find out what is counted, again whenever caches come or go: their last CPU may be taken offline."""
@@ -206,22 +211,22 @@ class _Mounted:
                 promises[key] = ways.promised(place.policy, held[place.control], held[_HOST])
             targets.append(_Target(uuid, place, *promises[key]))
         self._listing, self._held, self._targets = listing, held, targets
+        self._numbers = {target.uuid: number for number, target in enumerate(targets) if number}
 
-    def _read(self) -> list[_Source]:
+    def _read(self) -> _Look:
         """Read every group, the host's first; those that vanished meanwhile once more, as what is there by then."""
-        found = self._read_once(self._targets)
-        again = [number for number, source in enumerate(found) if source.reader.vanished]
-        if again:
-            for number, source in zip(again, self._read_once([found[number].target for number in again]), strict=True):
-                found[number] = source
-        return found
+        targets, readers = self._targets, self._steady
+        if readers is None:
+            readers = [self._reader(target.uuid, target.place.directory) for target in targets]
+            self._steady = readers if all(reader.kept for reader in readers) else None
+        counts = read_all(readers, self._shape.domains, self._cpus)
+        again = {number: self._read_again(targets[number]) for number, reader in enumerate(readers) if reader.vanished}
+        return _Look(targets, readers, counts, self._shape, again)
 
-    def _read_once(self, targets: Sequence[_Target]) -> list[_Source]:
-        shape = self._shape
-        readers = [self._reader(target.uuid, target.place.directory) for target in targets]
-        counts = read_all(readers, shape.domains, self._cpus)
-        numbers = range(len(targets))
-        return list(map(_Source, targets, readers, numbers, repeat(counts), repeat(shape)))
+    def _read_again(self, target: _Target) -> _Look:
+        self._drop({target.uuid})
+        reader = self._reader(target.uuid, target.place.directory)
+        return _Look([target], [reader], read_all([reader], self._shape.domains, self._cpus), self._shape, {})
 
     def _reader(self, key: str, directory: str) -> GroupReader:
         """The reader of a group: last sweep's, for as long as it is the same group."""
@@ -247,15 +252,16 @@ class _Mounted:
         return reader
 
     def _drop(self, keys: set[str]) -> None:
+        self._steady = None
         for key in keys:
             reader = self._readers.pop(key, None)
             if reader is not None:
                 self._budget += reader.kept
                 reader.close()
 
-    def _host(self, source: _Source) -> HostReading:
+    def _host(self, look: _Look) -> HostReading:
         capabilities, names = self._capabilities, self._listing.names
-        caches, totals, _, packages = source.parts()
+        caches, totals, _, packages = look.parts(0)
         every: dict[int, CapacityBitmask] = {}
         for resource in capabilities.caches.values():
             if resource.level == 3:
