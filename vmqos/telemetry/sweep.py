@@ -39,7 +39,7 @@ class Sweeper:
 
     :param root: the mount point of resctrl or of a simulator; ``None``: wherever the kernel's own is mounted.
     :param keep_open: whether the counters' files stay open between sweeps, as far as this process may have so many:
-        five times cheaper, and the way for whoever sweeps often. Open files keep ``umount`` from unmounting resctrl;
+        three times cheaper, and the way for whoever sweeps often. Open files keep ``umount`` from unmounting resctrl;
         ``umount -l`` completes at the next sweep or :meth:`close`, which finds another filesystem there.
     :param nodes: whether sub-NUMA nodes are read one by one, too.
     """
