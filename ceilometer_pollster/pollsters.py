@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from ceilometer.compute.pollsters import util
@@ -15,9 +15,13 @@ from ceilometer_pollster.meters import Meter
 from ceilometer_pollster.reasons import is_at_rest
 from vmqos.resctrl import mount
 from vmqos.resctrl.exceptions import ResctrlError
-from vmqos.telemetry import Snapshot, rates
+from vmqos.telemetry import Rates, Snapshot, rates
 
 LOG = log.getLogger(__name__)
+
+
+_METADATA, _RATES = "vmqos-metadata", "vmqos-rates"
+"""What all meters of a cycle have in common, in the cycle's cache. Two threads may make the same thing: it is equal."""
 
 
 class VmPollster(PollsterBase):  # type: ignore[misc]
@@ -60,11 +64,14 @@ class VmPollster(PollsterBase):  # type: ignore[misc]
         if snapshot is not self._latest:
             # By itself, and not shared: another meter may be polled at another interval.
             self._before, self._latest = self._latest, snapshot
-        bandwidth = rates(self._before or snapshot, snapshot)
+        bandwidth = _rates(cache, self._before or snapshot, snapshot)
+        told = cache.setdefault(_METADATA, {})
         for instance in resources:
             vm = None if is_at_rest(instance) else snapshot.vms.get(instance.id)
             volume = None if vm is None else self.meter.volume(vm, bandwidth[instance.id])
             if vm is not None and volume is not None:
+                if instance.id not in told:
+                    told[instance.id] = metadata.of_vm(vm)
                 yield util.make_sample_from_instance(
                     self.conf,
                     instance,
@@ -72,9 +79,17 @@ class VmPollster(PollsterBase):  # type: ignore[misc]
                     type=self.meter.kind,
                     unit=self.meter.unit,
                     volume=volume,
-                    additional_metadata=metadata.of_vm(vm),
+                    additional_metadata=told[instance.id],
                     monotonic_time=vm.read_at,
                 )
+
+
+def _rates(cache: MutableMapping[str, Any], before: Snapshot, now: Snapshot) -> Mapping[str, Rates]:
+    """The bandwidths since an earlier sweep: the same one for all meters that are polled at the same interval."""
+    known: dict[float, Mapping[str, Rates]] = cache.setdefault(_RATES, {})
+    if before.monotonic not in known:
+        known[before.monotonic] = rates(before, now)
+    return known[before.monotonic]
 
 
 def _problem(root: str) -> ResctrlError | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tests.benchmarks import rivals
 from tests.benchmarks.contest import Side, nothing
 from tests.benchmarks.figures import Action, timed
-from tests.benchmarks.instructions import Counter
+from tests.benchmarks.instructions import Counter, let_rmids_go
 from tests.benchmarks.rivals import Pqos, SystemCalls
 from vmqos.resctrl import groups, mount
 from vmqos.resctrl.filesystem import Filesystem
@@ -74,6 +74,7 @@ def arena(root: str, *, count: bool, goresctrl: str | None = None) -> Iterator[A
     with contextlib.ExitStack() as leaving:
         counters = {}
         if count:
+            let_rmids_go(filesystem)
             for name in (OURS, LIMIT, PQOS, *([GORESCTRL] if goresctrl else [])):
                 counters[name] = Counter(filesystem, name.split()[-1])
                 leaving.callback(counters[name].close)

@@ -14,13 +14,13 @@ import contextlib
 import resource
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from tests.benchmarks import rivals
 from tests.benchmarks.arena import GORESCTRL, LIMIT, OURS, PQOS, Arena
 from tests.benchmarks.contest import Side, compare
-from tests.benchmarks.figures import Comparison, Cost, Effort, Figure, Sample, timed
+from tests.benchmarks.figures import Comparison, Cost, Effort, Figure, timed
 from tests.benchmarks.programs import sleeping
 from vmqos.agent.telemetry import Telemetry
 from vmqos.resctrl import exceptions, groups, info, monitoring
@@ -29,10 +29,12 @@ from vmqos.telemetry import Snapshot, Sweeper
 
 CLASS = "vmqos.shared-ways2"
 OPENING = "open, read, close in C"
+LOOKING = "with a look at each value"
 LIMBO = 120.0
 """Seconds that freed RMIDs may stay in limbo."""
 WATCHED = 20.0
-POLLS = 5
+PQOS_SECONDS = 20
+PQOS_EVENTS = ("llc", "mbt", "mbl")
 
 
 def run(arena: Arena, effort: Effort) -> Iterator[Comparison | Figure | str]:
@@ -53,8 +55,10 @@ def run(arena: Arena, effort: Effort) -> Iterator[Comparison | Figure | str]:
             if count == effort.vms:
                 yield from _goresctrl(arena, effort, sweeper, files)
                 yield _watching(arena, count)
+                looked = Side(LOOKING, lambda: timed(lambda: _look_at(sweeper.sweep())), arena.counters.get(OURS))
+                ours = compare("", [arena.ours(sweeper.sweep), looked], effort).costs
         if count == effort.vms:
-            yield from _pqos(arena, effort, count, rmids - taken)
+            yield from _pqos(arena, ours, count, rmids - taken)
 
 
 def _sweep(arena: Arena, effort: Effort, sweeper: Sweeper, name: str, files: list[str]) -> Comparison:
@@ -70,7 +74,7 @@ def _sweep(arena: Arena, effort: Effort, sweeper: Sweeper, name: str, files: lis
                 arena.ours(sweeper.sweep),
                 arena.limit(calls),
                 Side(OPENING, lambda: calls.go(1), arena.counters.get(LIMIT), calls.rest),
-                Side("with a look at each value", lambda: timed(lambda: _look_at(sweeper.sweep())), ours),
+                Side(LOOKING, lambda: timed(lambda: _look_at(sweeper.sweep())), ours),
                 Side("keeping nothing open", lambda: timed(opener.sweep), ours),
             ],
             effort,
@@ -130,35 +134,33 @@ def _goresctrl(arena: Arena, effort: Effort, sweeper: Sweeper, files: list[str])
         )
 
 
-def _pqos(arena: Arena, effort: Effort, count: int, free: int) -> Iterator[Comparison | str]:
+def _pqos(arena: Arena, ours: Mapping[str, Cost], count: int, free: int) -> Iterator[Comparison | str]:
     """pqos makes monitoring groups of its own, one for each process; a round is what one more second takes it."""
     if arena.pqos is None or free < count:
         why = f"it would take {count} of {free} RMIDs" if arena.pqos else "not installed, or no kernel's resctrl"
         yield f"pqos: left out, {why}"
         return
-    with _host(arena.filesystem, count), Sweeper(arena.filesystem.root) as sweeper:
-        sweeper.sweep()
-        ours = compare("", [arena.ours(lambda: _look_at(sweeper.sweep()))], effort).costs[OURS]
     with rivals.groups_of_pqos(arena.filesystem, arena.pqos), sleeping(count, 1) as processes:
-        watch = [argument for tids in processes for argument in ("-p", f"all:{tids[0]}")]
-        try:
-            short, long = (_cost_of_pqos(arena, watch, polls) for polls in (1, 1 + POLLS))
-        except RuntimeError as error:
-            yield f"pqos: left out, {str(error).splitlines()[-1]}"
-            return
-    samples = [Sample((long.wall - short.wall) / POLLS, (long.cpu - short.cpu) / POLLS)]
-    counted = None
-    if long.instructions is not None and short.instructions is not None:
-        counted = (long.instructions - short.instructions) / POLLS
-    remark = "pqos waits a second between two rounds: look at its CPU time and instructions"
+        theirs = _watch_by_pqos(arena.pqos, [tids[0] for tids in processes])
     yield Comparison(
-        f"one more round over {count} VMs", {OURS: ours, PQOS: Cost(samples, counted)}, 1 / 20, remark=remark
+        f"one more round over {count} VMs",
+        {OURS: ours[OURS], PQOS: theirs, LOOKING: ours[LOOKING]},
+        1 / 20,
+        remark="pqos waits a second between two rounds, and prints each value: look at its CPU time and instructions",
     )
 
 
-def _cost_of_pqos(arena: Arena, watch: Sequence[str], polls: int) -> Cost:
-    sides = arena.pqos_sides(*watch, "-i", "10", "-t", str(polls))
-    return compare("", sides, Effort(rounds=2, counting=0.0)).costs[PQOS]
+def _watch_by_pqos(pqos: rivals.Pqos, pids: Sequence[int]) -> Cost:
+    """Have pqos watch processes as soon as there are RMIDs for all: it does not wait for those in limbo itself."""
+    watch = [argument for pid in pids for argument in ("-p", ";".join(f"{event}:{pid}" for event in PQOS_EVENTS))]
+    deadline = time.monotonic() + LIMBO
+    while True:
+        try:
+            return pqos.watch(*watch, seconds=PQOS_SECONDS)
+        except RuntimeError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(5.0)
 
 
 @contextlib.contextmanager

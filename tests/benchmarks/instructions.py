@@ -20,6 +20,18 @@ BYTES = 65536
 PLUGIN = {"bytes": BYTES, "upscale": BYTES, "mbmoff": 20}
 """How the guest has to be started for that; ``mbmoff`` has the counters go round later than in a minute."""
 
+THRESHOLD = 4 * BYTES
+"""Bytes that an RMID may still occupy when it is used again."""
+
+
+def let_rmids_go(filesystem: Filesystem) -> None:
+    """Have the kernel use RMIDs again.
+
+    Its own threshold is the cache's size divided by the number of RMIDs, rounded to the counters' unit
+    (``rdt_get_mon_l3_config``). With a unit as coarse as :data:`BYTES` that is 0, and no RMID ever has less than that.
+    """
+    filesystem.write("info/L3_MON/max_threshold_occupancy", str(THRESHOLD))
+
 
 class Counter:
     """Counts the instructions of the processes in one monitoring group."""

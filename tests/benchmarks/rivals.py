@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from tests.benchmarks.figures import Sample
+from tests.benchmarks.figures import Cost, Sample
 from tests.benchmarks.instructions import Counter
 from tests.benchmarks.programs import compiled
 from vmqos.resctrl.filesystem import Filesystem
@@ -18,6 +18,8 @@ from vmqos.resctrl.filesystem import Filesystem
 LONGEST_WRITE = 4095
 MOST_PIDS = 128
 """As many as one call of pqos takes ("Too many groups selected")."""
+
+_NO_PMU = ("--disable-mon-ipc", "--disable-mon-llc_miss")
 
 COS = "COS"
 """pqos knows groups of that name with a number behind it, and makes as many as there can be."""
@@ -148,9 +150,47 @@ class Pqos:
             raise RuntimeError(f"pqos {' '.join(arguments)[:80]}: {said.decode(errors='replace')[-500:]}")
         return Sample(wall, (usage.ru_utime + usage.ru_stime) * 1e3)
 
+    def watch(self, *arguments: str, seconds: int) -> Cost:
+        """Let it watch processes, and take the cost of one of its rounds, which it makes once a second if it can.
+
+        It counts instructions and LLC misses by perf beside whatever it is asked for, and watches nobody where there is
+        no PMU; so it is told not to.
+
+        :param seconds: for how long; the mean of its rounds is taken.
+        :raises RuntimeError: if it fails, with what it said.
+        """
+        process = subprocess.Popen(
+            ["pqos", "--iface=os", *_NO_PMU, *arguments, "-i", "10", "-t", str(seconds)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=self._counter.enter if self._counter else None,
+        )
+        assert process.stdout is not None
+        said, marks = [], []
+        for line in process.stdout:
+            said.append(line)
+            if line.startswith("TIME"):
+                counted = self._counter.read() if self._counter else 0
+                marks.append((time.perf_counter() * 1e3, _cpu(process.pid), counted))
+        # The first round pays for the start.
+        rounds = len(marks) - 2
+        if process.wait() or rounds < 1:
+            raise RuntimeError(f"pqos {' '.join(arguments)[:80]}: {''.join(said)[-500:]}")
+        wall, cpu, executed = ((after - before) / rounds for before, after in zip(marks[1], marks[-1], strict=True))
+        return Cost([Sample(wall, cpu)], executed if self._counter else None)
+
     def start(self) -> Sample:
         """The least that it can be asked for: what the machine can do."""
         return self.run("--display")
+
+
+def _cpu(pid: int) -> float:
+    """The milliseconds of CPU time that a process has taken."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * 1e3 / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple
 
 from vmqos.resctrl.filesystem import Filesystem, join
@@ -76,7 +77,7 @@ class Reading(NamedTuple):
         return _NONE[missing]
 
 
-_NONE = {missing: Reading(None, missing) for missing in Missing}
+_NONE: dict[Value, Reading] = {missing: Reading(None, missing) for missing in Missing}
 _WORDS = {b"Unavailable": Missing.UNAVAILABLE, b"Error": Missing.ERROR, b"Unassigned": Missing.UNASSIGNED}
 
 
@@ -95,13 +96,22 @@ def parse(raw: bytes) -> Value:
     return value if math.isfinite(value) and value >= 0 else Missing.ERROR
 
 
-def parse_all(raw: Sequence[bytes]) -> list[Value]:
-    """The same for many files, at little cost where they are whole numbers, which the kernel prints unsigned."""
+def parse_all(raw: Sequence[bytes | Missing]) -> list[Value]:
+    """The same for many files, some of which could not even be read.
+
+    At little cost where they are whole numbers, which the kernel prints unsigned.
+    """
     try:
         values: list[Value] = list(map(int, raw))
     except ValueError:
-        return [parse(text) for text in raw]
+        return [text if isinstance(text, Missing) else parse(text) for text in raw]
     return values
+
+
+def readings(values: Sequence[Value]) -> list[Reading]:
+    """Many values as readings, at less cost than by :meth:`Reading.of` for each."""
+    of_number = partial(tuple.__new__, Reading)
+    return [_NONE.get(value) or of_number((value, None)) for value in values]
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -16,7 +16,7 @@ class Rates:
     :ivar total: bytes a second to and from memory anywhere.
     :ivar local: the part to and from memory of the same socket.
     :ivar remote: the rest: ``total - local``, 0 or more.
-    :ivar seconds: the time between the two readings; 0 where there is no earlier one.
+    :ivar seconds: the time between the two readings of the first cache; 0 where there is no earlier one.
     """
 
     total: Reading
@@ -28,8 +28,8 @@ class Rates:
 def rates(before: Snapshot, after: Snapshot) -> Mapping[str, Rates]:
     """The bandwidth of every VM of ``after``, by UUID; pure.
 
-    The rate of a VM is taken between the moments in which its own counters were read, by the monotonic clock, over the
-    caches together. It is never taken between two generations.
+    The rate of a VM is the sum of its rates on each cache, taken between the moments in which its counters there were
+    read, by the monotonic clock. It is never taken between two generations.
     """
     return {uuid: rate(before.vms.get(uuid), vm) for uuid, vm in after.vms.items()}
 
@@ -41,7 +41,7 @@ def rate(before: VmReading | None, after: VmReading) -> Rates:
         grown = {event: _unknown(after.totals[event]) for event in (MBM_TOTAL, MBM_LOCAL)}
     else:
         seconds = after.read_at - before.read_at
-        grown = {event: _grown(before, after, event, seconds) for event in (MBM_TOTAL, MBM_LOCAL)}
+        grown = {event: _grown(before, after, event) for event in (MBM_TOTAL, MBM_LOCAL)}
     total, local = grown[MBM_TOTAL], grown[MBM_LOCAL]
     return Rates(total, local, _remote(total, local), seconds)
 
@@ -50,11 +50,11 @@ def _unknown(now: Reading) -> Reading:
     return now if now.value is None else Reading.none(Missing.NO_PREVIOUS)
 
 
-def _grown(before: VmReading, after: VmReading, event: str, seconds: float) -> Reading:
-    """The growth of each cache's counter: one that began anew can't hide behind another one that grew."""
+def _grown(before: VmReading, after: VmReading, event: str) -> Reading:
+    """The growth of each cache's counter a second: one that began anew can't hide behind another one that grew."""
     if after.totals[event].value is None:
         return after.totals[event]
-    grown: int | float = 0
+    grown = 0.0
     for cache, readings in after.caches.items():
         now = readings[event].value
         then = before.caches.get(cache, {}).get(event)
@@ -62,8 +62,12 @@ def _grown(before: VmReading, after: VmReading, event: str, seconds: float) -> R
             return Reading.none(Missing.NO_PREVIOUS)
         if now < then.value:
             return Reading.none(Missing.WENT_BACK)
-        grown += now - then.value
-    return Reading(grown / seconds)
+        grown += (now - then.value) / (_moment(after, cache) - _moment(before, cache))
+    return Reading(grown)
+
+
+def _moment(vm: VmReading, cache: int) -> float:
+    return vm.moments.get(cache, vm.read_at)
 
 
 def _remote(total: Reading, local: Reading) -> Reading:

@@ -1,44 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mapping that is made when somebody looks into it: a sweep reads a thousand counters, and few of them are shown."""
+"""A mapping whose values are made one by one when somebody looks at them: a sweep reads more than is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
-
-from vmqos.resctrl.monitoring import Value
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 
 class Deferred(Mapping[K, V]):
-    """The mapping that ``make(values)`` returns, made at the first look. As immutable as that one is.
+    """The mapping from each key to ``make(key, source)``, made at the first look. As immutable as its values are.
 
+    :param sources: what each value is made of, in the order of the keys.
     :param make: pure; two threads may call it at once.
     """
 
-    __slots__ = ("_made", "_make", "_values")
+    __slots__ = ("_made", "_make", "_sources")
 
-    def __init__(self, make: Callable[[Sequence[Value]], Mapping[K, V]], values: Sequence[Value]) -> None:
+    def __init__(self, sources: Mapping[K, T], make: Callable[[K, T], V]) -> None:
+        self._sources = sources
         self._make = make
-        self._values = values
-        self._made: Mapping[K, V] | None = None
+        self._made: dict[K, V] = {}
 
     def __getitem__(self, key: K) -> V:
-        return self._all()[key]
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = self._make(key, self._sources[key])
+        return made
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self._all())
+        return iter(self._sources)
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self._sources)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._sources
 
     def __repr__(self) -> str:
-        return repr(self._all())
-
-    def _all(self) -> Mapping[K, V]:
-        made = self._made
-        if made is None:
-            made = self._made = self._make(self._values)
-        return made
+        return repr(dict(self))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading all counters of one group, by kept descriptors where they may be kept."""
+"""Reading the counters of one group, by kept descriptors where they may be kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import errno
 import os
 from collections.abc import Sequence
 
-from vmqos.resctrl.monitoring import Missing, Value, parse, parse_all
+from vmqos.resctrl.monitoring import Missing
+from vmqos.telemetry.shape import Domain
 
 _ENOUGH = 64
 """Bytes: a counter is a number of up to 20 digits, or a word."""
@@ -28,22 +29,23 @@ class GroupReader:
 
     :param directory: the group's directory below the root of resctrl.
     :param path: the same, absolute.
-    :param generation: what tells this group from all others, those before and after it included.
-    :param files: what to read, below the directory.
+    :param generation: what tells this group from all others, those before and after it included; empty where there is
+        no group, of which every counter has vanished.
+    :param domains: what to read.
     :ivar kept: how many descriptors are open.
-    :ivar vanished: whether the last :meth:`read` found files gone.
+    :ivar vanished: whether there is no group (any more): any :meth:`read` found files gone.
     """
 
-    __slots__ = ("_descriptors", "_files", "_path", "directory", "generation", "kept", "vanished")
+    __slots__ = ("_descriptors", "_domains", "_path", "directory", "generation", "kept", "vanished")
 
-    def __init__(self, directory: str, path: str, generation: str, files: Sequence[str]) -> None:
+    def __init__(self, directory: str, path: str, generation: str, domains: Sequence[Domain]) -> None:
         self.directory = directory
         self.generation = generation
         self._path = path
         self.kept = 0
-        self.vanished = False
-        self._files = files
-        self._descriptors: list[int] = []
+        self.vanished = not generation
+        self._domains = domains
+        self._descriptors: list[list[int]] = []
 
     def move(self, directory: str, path: str) -> None:
         """The group was renamed; what is open stays open."""
@@ -53,48 +55,62 @@ class GroupReader:
     def keep(self) -> bool:
         """Open every file, to stay open until :meth:`close`; ``False``, and none is open, if that can't be done."""
         try:
-            for file in self._files:
-                self._descriptors.append(_open(self._path, file))
+            for domain in self._domains:
+                opened: list[int] = []
+                self._descriptors.append(opened)
+                for file in domain.files:
+                    opened.append(_open(f"{self._path}/{domain.path}/{file}"))
         except OSError:
             self.close()
             return False
-        self.kept = len(self._descriptors)
+        self.kept = sum(map(len, self._descriptors))
         return True
 
     def close(self) -> None:
         """Close what is kept."""
         self.kept = 0
         while self._descriptors:
-            os.close(self._descriptors.pop())
+            for descriptor in self._descriptors.pop():
+                os.close(descriptor)
 
-    def read(self) -> list[Value]:
-        """Every file's value in this moment, in their order."""
+    def read(self, domain: int) -> list[bytes | Missing]:
+        """What every file of one domain says in this moment, in their order, or why it says nothing."""
         try:
-            if self._descriptors:
+            if self.kept:
                 pread = os.pread
-                return parse_all([pread(descriptor, _ENOUGH, 0) for descriptor in self._descriptors])
-            return parse_all([_read_once(self._path, file) for file in self._files])
+                return [pread(descriptor, _ENOUGH, 0) for descriptor in self._descriptors[domain]]
+            if self.generation:
+                return self._read_opening(self._domains[domain])
         except OSError:
-            self.vanished = False
-            return [self._read_one(position) for position in range(len(self._files))]
+            return [self._read_one(domain, position) for position in range(len(self._domains[domain].files))]
+        return [Missing.VANISHED] * len(self._domains[domain].files)
 
-    def _read_one(self, position: int) -> Value:
+    def _read_opening(self, domain: Domain) -> list[bytes | Missing]:
+        """Have the kernel find the way to the directory once for all files."""
+        directory = os.open(f"{self._path}/{domain.path}", os.O_PATH | os.O_CLOEXEC)
         try:
-            if self._descriptors:
-                return parse(os.pread(self._descriptors[position], _ENOUGH, 0))
-            return parse(_read_once(self._path, self._files[position]))
+            return [_read_once(file, directory) for file in domain.files]
+        finally:
+            os.close(directory)
+
+    def _read_one(self, number: int, position: int) -> bytes | Missing:
+        try:
+            if self.kept:
+                return os.pread(self._descriptors[number][position], _ENOUGH, 0)
+            domain = self._domains[number]
+            return _read_once(f"{self._path}/{domain.path}/{domain.files[position]}")
         except OSError as error:
             missing = _WHY.get(error.errno or 0, Missing.ERROR)
             self.vanished |= missing is Missing.VANISHED
             return missing
 
 
-def _open(path: str, file: str) -> int:
-    return os.open(f"{path}/{file}", os.O_RDONLY | os.O_CLOEXEC)
+def _open(path: str, directory: int | None = None) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
 
 
-def _read_once(path: str, file: str) -> bytes:
-    descriptor = _open(path, file)
+def _read_once(path: str, directory: int | None = None) -> bytes:
+    descriptor = _open(path, directory)
     try:
         return os.read(descriptor, _ENOUGH)
     finally:

@@ -44,11 +44,13 @@ class VmReading(NamedTuple):
         mask follows the default group's is left out: it can't run there.
     :ivar allocated_bytes: the size of those ways together; ``None`` without promise, or if resctrl does not say.
     :ivar generation: another one means that the counters are another group's, and began anew.
-    :ivar read_at: monotonic seconds, when these counters were read.
+    :ivar read_at: monotonic seconds, when the first of these counters were read.
     :ivar caches: the readings by cache id and event; every one of :data:`EVENTS` is there.
     :ivar totals: the sums over all caches by event, those of the packages' events included.
     :ivar nodes: the readings by cache id, sub-NUMA node and event; empty unless the sweeper was asked for them.
     :ivar packages: the readings by package id and event, where the kernel has them.
+    :ivar moments: monotonic seconds, when the counters of each cache were read, by cache id; those that are left out
+        were read at ``read_at``.
     """
 
     uuid: str
@@ -62,6 +64,7 @@ class VmReading(NamedTuple):
     totals: Mapping[str, Reading]
     nodes: Mapping[int, Mapping[int, Mapping[str, Reading]]] = MappingProxyType({})
     packages: Mapping[int, Mapping[str, Reading]] = MappingProxyType({})
+    moments: Mapping[int, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from vmqos.resctrl.filesystem import join
-from vmqos.resctrl.monitoring import Counters, Value
+from vmqos.resctrl.monitoring import Counters, Value, readings
 from vmqos.telemetry.model import EVENTS, Missing, Reading, total
 
 ByEvent = Mapping[str, Reading]
+
+Parts = tuple[Mapping[int, ByEvent], ByEvent, Mapping[int, Mapping[int, ByEvent]], Mapping[int, ByEvent]]
+"""The readings of one group: by cache id and event; their sums over all caches, or all packages, by event; by cache id,
+sub-NUMA node and event; by package id and event. All but the last have each of :data:`vmqos.telemetry.model.EVENTS`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """What the kernel counts in one place.
+
+    :ivar cache: the id of the cache whose counters these are, with those of its sub-NUMA nodes; ``None`` for a
+        package's.
+    :ivar path: their directory, below a group's.
+    :ivar files: paths below that.
+    """
+
+    cache: int | None
+    path: str
+    files: tuple[str, ...]
 
 
 class Shape:
@@ -17,67 +38,56 @@ class Shape:
 
     :param counters: what one group's has (:func:`vmqos.resctrl.monitoring.read_counters`).
     :param with_nodes: whether sub-NUMA nodes are read, too.
-    :ivar files: paths below a group's directory.
+    :ivar domains: the files by what they count.
+    :ivar count: how many they are.
     :ivar events: the events that are counted, in ascending order.
-    :ivar has_nodes: whether there is anything for :meth:`nodes`.
-    :ivar has_packages: whether there is anything for :meth:`packages`.
     """
 
     def __init__(self, counters: Sequence[Counters], with_nodes: bool = False) -> None:
         wanted = [found for found in counters if with_nodes or found.source.node is None]
-        self.files = tuple(join(found.path, event) for found in wanted for event in found.events)
         self.events = tuple(sorted({event for found in wanted for event in found.events}))
         self._caches: dict[int, dict[str, int]] = {}
         self._nodes: dict[int, dict[int, dict[str, int]]] = {}
         self._packages: dict[int, dict[str, int]] = {}
         self._sums: dict[str, list[int]] = {event: [] for event in EVENTS}
+        domains: dict[tuple[int | None, int | None], Domain] = {}
         start = 0
         for found in wanted:
             source = found.source
+            key = source.cache, source.package
+            domain = domains.get(key, Domain(source.cache, found.path, ()))
+            below = found.path.removeprefix(domain.path).strip("/")
+            domains[key] = replace(domain, files=(*domain.files, *(join(below, event) for event in found.events)))
             positions = {event: start + offset for offset, event in enumerate(found.events)}
             start += len(positions)
-            if source.cache is not None and source.node is not None:
-                self._nodes.setdefault(source.cache, {})[source.node] = positions
-                continue
-            if source.cache is not None:
-                self._caches[source.cache] = positions
-            elif source.package is not None:
+            if source.package is not None:
                 self._packages[source.package] = positions
+            elif source.cache is not None:
+                every = {**dict.fromkeys(EVENTS, _LAST), **positions}
+                if source.node is not None:
+                    self._nodes.setdefault(source.cache, {})[source.node] = every
+                    continue
+                self._caches[source.cache] = every
             for event, position in positions.items():
                 self._sums.setdefault(event, []).append(position)
-        self.has_nodes = bool(self._nodes)
-        self.has_packages = bool(self._packages)
+        self.domains = tuple(domains.values())
+        self.count = sum(len(domain.files) for domain in self.domains)
 
-    def caches(self, values: Sequence[Value]) -> Mapping[int, ByEvent]:
-        """The readings by cache id and event; each of :data:`vmqos.telemetry.model.EVENTS` is there."""
-        return {cache: _pick(values, positions, _NOTHING) for cache, positions in self._caches.items()}
-
-    def nodes(self, values: Sequence[Value]) -> Mapping[int, Mapping[int, ByEvent]]:
-        """The readings by cache id, sub-NUMA node and event."""
-        return {
-            cache: {node: _pick(values, positions, _NOTHING) for node, positions in nodes.items()}
-            for cache, nodes in self._nodes.items()
-        }
-
-    def packages(self, values: Sequence[Value]) -> Mapping[int, ByEvent]:
-        """The readings by package id and event."""
-        return {package: _pick(values, positions, {}) for package, positions in self._packages.items()}
-
-    def totals(self, values: Sequence[Value]) -> ByEvent:
-        """The sums over all caches, or all packages, by event."""
-        return {event: total([values[at] for at in positions]) for event, positions in self._sums.items()}
-
-    def nowhere(self, missing: Missing) -> list[Value]:
-        """The values where no file could be read."""
-        return [missing] * len(self.files)
+    def tell_apart(self, values: Sequence[Value]) -> Parts:
+        """What one group's values mean."""
+        found = readings(values)
+        found.append(_NO_COUNTER)
+        return (
+            {cache: _pick(found, events) for cache, events in self._caches.items()},
+            {event: total([values[at] for at in positions]) for event, positions in self._sums.items()},
+            {cache: {node: _pick(found, events) for node, events in of.items()} for cache, of in self._nodes.items()},
+            {package: _pick(found, events) for package, events in self._packages.items()},
+        )
 
 
-_NOTHING = dict.fromkeys(EVENTS, Reading.none(Missing.NO_COUNTER))
+_NO_COUNTER = Reading.none(Missing.NO_COUNTER)
+_LAST = -1
 
 
-def _pick(values: Sequence[Value], positions: Mapping[str, int], otherwise: ByEvent) -> ByEvent:
-    found = dict(otherwise)
-    for event, position in positions.items():
-        value = values[position]
-        found[event] = Reading.none(value) if isinstance(value, Missing) else Reading(value)
-    return found
+def _pick(found: Sequence[Reading], positions: Mapping[str, int]) -> ByEvent:
+    return {event: found[at] for event, at in positions.items()}

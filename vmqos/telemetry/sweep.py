@@ -5,30 +5,30 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
 
 from vmqos.resctrl import exceptions, info, monitoring, mount
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
 from vmqos.resctrl.filesystem import Filesystem
-from vmqos.resctrl.monitoring import Value
-from vmqos.telemetry import descriptors, ways
+from vmqos.resctrl.mount import Mount
+from vmqos.telemetry import descriptors, near, ways
 from vmqos.telemetry.controls import Controls
+from vmqos.telemetry.counts import Counts, read_all
 from vmqos.telemetry.deferred import Deferred
 from vmqos.telemetry.group_reader import GroupReader
 from vmqos.telemetry.groups import Listing, Place, list_groups
 from vmqos.telemetry.model import HostReading, Missing, PolicyName, Snapshot, VmReading
-from vmqos.telemetry.shape import Shape
+from vmqos.telemetry.shape import Parts, Shape
 from vmqos.telemetry.ways import Held
 
 LOCK_PATIENCE = 1.0
 """Seconds to wait for the lock on resctrl. A listing without it may miss a VM whose group is on the move."""
 
 _HOST = ""
-_EMPTY: dict[int, Any] = {}
 
 
 class Sweeper:
@@ -39,7 +39,7 @@ class Sweeper:
 
     :param root: the mount point of resctrl or of a simulator; ``None``: wherever the kernel's own is mounted.
     :param keep_open: whether the counters' files stay open between sweeps, as far as this process may have so many:
-        five times cheaper, and the way for whoever sweeps often. Open files keep ``umount`` from unmounting resctrl;
+        three times cheaper, and the way for whoever sweeps often. Open files keep ``umount`` from unmounting resctrl;
         ``umount -l`` completes at the next sweep or :meth:`close`, which finds another filesystem there.
     :param nodes: whether sub-NUMA nodes are read one by one, too.
     """
@@ -72,7 +72,7 @@ class Sweeper:
             identity = _identity(found.path)
             if identity is None:
                 raise exceptions.Vanished(path=found.path)
-            self._mounted = _Mounted(Filesystem(found.path), identity, self._keep_open, self._nodes)
+            self._mounted = _Mounted(found, identity, self._keep_open, self._nodes)
         try:
             return self._mounted.sweep()
         except exceptions.Vanished:
@@ -92,35 +92,84 @@ class Sweeper:
             self.close()
 
 
+@dataclass(frozen=True, slots=True)
 class _Target:
-    """A VM to read, with all that stays the same from sweep to sweep."""
+    """A group to read: a VM's, with all that stays the same from sweep to sweep, or the host's."""
 
-    __slots__ = ("allocated", "place", "promised", "uuid")
+    uuid: str
+    place: Place
+    promised: Mapping[int, int] = field(default_factory=dict)
+    allocated: int | None = None
 
-    def __init__(self, uuid: str, place: Place, promised: Mapping[int, int], allocated: int | None) -> None:
-        self.uuid = uuid
-        self.place = place
-        self.promised = promised
-        self.allocated = allocated
+
+_THE_HOST = _Target(_HOST, Place("", "", None))
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one sweep read of some groups: each is told apart when somebody asks for it.
+
+    :ivar again: those that were gone when their turn came, as they were found a moment later, by their numbers here.
+    """
+
+    targets: Sequence[_Target]
+    readers: Sequence[GroupReader]
+    counts: Counts
+    shape: Shape
+    again: Mapping[int, _Look]
+
+    def parts(self, number: int) -> Parts:
+        """The readings of one group; one that is gone has none, however many of its counters were read before."""
+        if number in self.again:
+            return self.again[number].parts(0)
+        if self.readers[number].vanished:
+            return self.shape.tell_apart([Missing.VANISHED] * self.shape.count)
+        return self.shape.tell_apart(self.counts.values(number))
+
+    def vm(self, uuid: str, number: int) -> VmReading:
+        """One VM's reading."""
+        if number in self.again:
+            return self.again[number].vm(uuid, 0)
+        target, reader = self.targets[number], self.readers[number]
+        caches, totals, nodes, packages = self.parts(number)
+        moments = self.counts.moments(number)
+        return VmReading(
+            uuid,
+            target.place.control,
+            target.place.policy,
+            target.promised,
+            target.allocated,
+            "" if reader.vanished else reader.generation,
+            moments[0] if moments else self.counts.began,
+            caches,
+            totals,
+            nodes,
+            packages,
+            {found.cache: at for found, at in zip(self.shape.domains, moments, strict=True) if found.cache is not None},
+        )
 
 
 class _Mounted:
     """One mount of resctrl."""
 
-    def __init__(self, fs: Filesystem, identity: str, keep_open: bool, nodes: bool) -> None:
-        self.fs = fs
+    def __init__(self, found: Mount, identity: str, keep_open: bool, nodes: bool) -> None:
+        self.fs = Filesystem(found.path)
         self.identity = identity
+        self._simulated = found.simulated
         self._nodes = nodes
         self._budget = descriptors.raise_limit() if keep_open else 0
-        self._controls = Controls(fs, keep_open)
+        self._controls = Controls(self.fs, keep_open)
         self._readers: dict[str, GroupReader] = {}
+        self._steady: Sequence[GroupReader] | None = None
         self._domains: frozenset[tuple[str, int]] | None = None
         self._domains_id = ""
         self._shape = Shape(())
+        self._cpus: Mapping[int, int] = {}
         self._capabilities = Capabilities()
         self._listing = Listing()
         self._held: Mapping[str, Held] = {}
-        self._targets: list[_Target] = []
+        self._targets: Sequence[_Target] = (_THE_HOST,)
+        self._numbers: Mapping[str, int] = {}
 
     def close(self) -> None:
         self._controls.close()
@@ -136,9 +185,9 @@ class _Mounted:
             held = self._controls.read(listing.names.keys())
         if listing is not self._listing or held is not self._held:
             self._aim(listing, held)
-        vms = self._read_vms()
-        host = self._read_host()
-        return Snapshot(began, wall, vms, host, time.monotonic() - began)
+        look = self._read()
+        vms = Deferred(self._numbers, look.vm)
+        return Snapshot(began, wall, vms, self._host(look), time.monotonic() - began)
 
     def _look_at_machine(self) -> None:
         """Find out what is counted, again whenever caches come or go: their last CPU may be taken offline."""
@@ -147,6 +196,7 @@ class _Mounted:
             self._drop(set(self._readers))
             self._capabilities = info.read_capabilities(self.fs)
             self._shape = Shape(monitoring.read_counters(self.fs) if domains else (), self._nodes)
+            self._cpus = {} if self._simulated else near.reading_cpus()
             self._domains = domains
             self._domains_id = "-".join(f"{inode:x}" for _, inode in sorted(domains))
 
@@ -154,90 +204,73 @@ class _Mounted:
         """Find out what each VM was promised, and forget those that are gone."""
         self._drop(self._readers.keys() - listing.vms.keys() - {_HOST})
         promises: dict[tuple[str, PolicyName | None], tuple[dict[int, int], int | None]] = {}
-        targets = []
+        targets = [_THE_HOST]
         for uuid, place in listing.vms.items():
             key = place.control, place.policy
             if key not in promises:
                 promises[key] = ways.promised(place.policy, held[place.control], held[_HOST])
             targets.append(_Target(uuid, place, *promises[key]))
         self._listing, self._held, self._targets = listing, held, targets
+        self._numbers = {target.uuid: number for number, target in enumerate(targets) if number}
 
-    def _read_vms(self) -> dict[str, VmReading]:
-        """One loop over all VMs, in which every step counts: each is taken a hundred times a sweep."""
-        shape, read, monotonic = self._shape, self._read, time.monotonic
-        caches, totals, nodes, packages = shape.caches, shape.totals, shape.nodes, shape.packages
-        has_nodes, has_packages = shape.has_nodes, shape.has_packages
-        found = {}
-        for target in self._targets:
-            uuid, place = target.uuid, target.place
-            read_at = monotonic()
-            generation, values = read(uuid, place.directory)
-            found[uuid] = VmReading(
-                uuid,
-                place.control,
-                place.policy,
-                target.promised,
-                target.allocated,
-                generation,
-                read_at,
-                Deferred(caches, values),
-                Deferred(totals, values),
-                Deferred(nodes, values) if has_nodes else _EMPTY,
-                Deferred(packages, values) if has_packages else _EMPTY,
-            )
-        return found
+    def _read(self) -> _Look:
+        """Read every group, the host's first; those that vanished meanwhile once more, as what is there by then."""
+        targets, readers = self._targets, self._steady
+        if readers is None:
+            readers = [self._reader(target.uuid, target.place.directory) for target in targets]
+            self._steady = readers if all(reader.kept for reader in readers) else None
+        counts = read_all(readers, self._shape.domains, self._cpus)
+        again = {number: self._read_again(targets[number]) for number, reader in enumerate(readers) if reader.vanished}
+        return _Look(targets, readers, counts, self._shape, again)
 
-    def _read(self, key: str, directory: str) -> tuple[str, list[Value]]:
-        """The generation and the values of one group; where it is another one than last time, of that one."""
-        for _ in range(2):
-            reader = self._readers.get(key)
-            if reader is None or not reader.kept or reader.directory != directory:
-                reader = self._reader(key, directory)
-                if reader is None:
-                    break
-            values = reader.read()
-            if not reader.vanished:
-                return reader.generation, values
-            self._drop({key})
-        return "", self._shape.nowhere(Missing.VANISHED)
+    def _read_again(self, target: _Target) -> _Look:
+        self._drop({target.uuid})
+        reader = self._reader(target.uuid, target.place.directory)
+        return _Look([target], [reader], read_all([reader], self._shape.domains, self._cpus), self._shape, {})
 
-    def _reader(self, key: str, directory: str) -> GroupReader | None:
-        """The reader of a group that has none yet, or that was not read by kept descriptors there."""
+    def _reader(self, key: str, directory: str) -> GroupReader:
+        """The reader of a group: last sweep's, for as long as it is the same group."""
         known = self._readers.get(key)
+        if known is not None and known.vanished:
+            self._drop({key})
+            known = None
+        if known is not None and known.kept and known.directory == directory:
+            return known
         path = self.fs.path(directory)
         try:
             generation = f"{self.identity}.{os.stat(path).st_ino:x}.{self._domains_id}"
         except OSError:
             self._drop({key})
-            return None
+            return GroupReader(directory, path, "", self._shape.domains)
         if known is not None and known.generation == generation:
             known.move(directory, path)
             return known
         self._drop({key})
-        reader = self._readers[key] = GroupReader(directory, path, generation, self._shape.files)
-        if len(self._shape.files) <= self._budget and reader.keep():
+        reader = self._readers[key] = GroupReader(directory, path, generation, self._shape.domains)
+        if self._shape.count <= self._budget and reader.keep():
             self._budget -= reader.kept
         return reader
 
     def _drop(self, keys: set[str]) -> None:
+        self._steady = None
         for key in keys:
             reader = self._readers.pop(key, None)
             if reader is not None:
                 self._budget += reader.kept
                 reader.close()
 
-    def _read_host(self) -> HostReading:
-        _, values = self._read(_HOST, "")
-        shape, capabilities, names = self._shape, self._capabilities, self._listing.names
+    def _host(self, look: _Look) -> HostReading:
+        capabilities, names = self._capabilities, self._listing.names
+        caches, totals, _, packages = look.parts(0)
         every: dict[int, CapacityBitmask] = {}
         for resource in capabilities.caches.values():
             if resource.level == 3:
                 every.update(dict.fromkeys(resource.cache_ids, resource.cbm_mask))
         count = {cache: mask.count for cache, mask in every.items()}
         return HostReading(
-            caches=shape.caches(values),
-            totals=shape.totals(values),
-            packages=shape.packages(values),
+            caches=caches,
+            totals=totals,
+            packages=packages,
             ways=count,
             ways_free=ways.free(every, self._held),
             cache_bytes=ways.cache_bytes(count, self._held[_HOST]),
@@ -245,7 +278,7 @@ class _Mounted:
             closids_used=len(names),
             rmids=capabilities.monitoring.num_rmids if capabilities.monitoring else 0,
             rmids_used=len(names) + sum(map(len, names.values())),
-            events=shape.events,
+            events=self._shape.events,
         )
 
 

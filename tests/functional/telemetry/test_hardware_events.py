@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,9 @@ from vmqos.telemetry.hardware_events import HARDWARE, HardwareEvents
 
 TASK_CLOCK, CONTEXT_SWITCHES, PAGE_FAULTS = (1, 1), (1, 3), (1, 2)
 """PERF_TYPE_SOFTWARE."""
+
+Run = Callable[[str], int]
+"""Starts a Python program; returns its PID."""
 
 BUSY = """
 import threading
@@ -36,7 +39,7 @@ def events() -> Iterator[HardwareEvents]:
 
 
 @pytest.fixture
-def run() -> Iterator[object]:
+def run() -> Iterator[Run]:
     """Start Python programs that end with the test."""
     started: list[subprocess.Popen[bytes]] = []
 
@@ -58,7 +61,9 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_a_process_is_counted_with_all_its_threads_and_an_idle_one_is_not(events, run, wait_for: WaitFor) -> None:
+def test_a_process_is_counted_with_all_its_threads_and_an_idle_one_is_not(
+    events: HardwareEvents, run: Run, wait_for: WaitFor
+) -> None:
     busy, idle = run(BUSY), run("import time; time.sleep(1000)")
     wait_for(lambda: threads(busy) == 4, "the threads of the busy one")
     first = events.read([busy, idle])
@@ -73,7 +78,9 @@ def test_a_process_is_counted_with_all_its_threads_and_an_idle_one_is_not(events
     assert events.unavailable == ""
 
 
-def test_threads_that_come_are_found_and_processes_that_go_are_left_out(events, run, wait_for: WaitFor) -> None:
+def test_threads_that_come_are_found_and_processes_that_go_are_left_out(
+    events: HardwareEvents, run: Run, wait_for: WaitFor
+) -> None:
     late = (
         "import threading, time\ntime.sleep(1)\ndef work():\n while True: pass\nthreading.Thread(target=work).start()"
     )
@@ -88,20 +95,20 @@ def test_threads_that_come_are_found_and_processes_that_go_are_left_out(events, 
     assert events.read([2**22 + 1]) == {}
 
 
-def test_closing_leaves_nothing_open(events, run) -> None:
+def test_closing_leaves_nothing_open(events: HardwareEvents, run: Run) -> None:
     before = descriptors()
     events.read([run(BUSY), os.getpid()])
     events.close()
     assert descriptors() == before
 
 
-def test_a_kernel_that_has_no_such_events_is_told(run) -> None:
+def test_a_kernel_that_has_no_such_events_is_told(run: Run) -> None:
     nonsense = HardwareEvents(((12345, 0), (12345, 1), (12345, 3)))
     assert nonsense.unavailable == "this kernel gives no hardware events, as in most virtual machines"
     assert nonsense.read([os.getpid()]) == {}
 
 
-def test_hardware_events_are_there_or_it_is_said_why(run, wait_for: WaitFor) -> None:
+def test_hardware_events_are_there_or_it_is_said_why(run: Run, wait_for: WaitFor) -> None:
     counting = HardwareEvents(HARDWARE)
     try:
         busy = run(BUSY)
@@ -117,7 +124,7 @@ def test_hardware_events_are_there_or_it_is_said_why(run, wait_for: WaitFor) -> 
         counting.close()
 
 
-def test_too_few_descriptors_are_told_and_not_fatal(run, tmp_path: Path, wait_for: WaitFor) -> None:
+def test_too_few_descriptors_are_told_and_not_fatal(run: Run, tmp_path: Path, wait_for: WaitFor) -> None:
     script = f"""
 import resource
 from vmqos.telemetry.hardware_events import HardwareEvents

@@ -83,3 +83,9 @@ def test_a_rate_is_a_finite_number_of_0_or_more_or_a_reason_and_never_both(then,
     for reading in (found.total, found.local, found.remote):
         assert (reading.value is None) != (reading.missing is None)
         assert reading.value is None or 0 <= reading.value <= 3 * 2**64 / seconds * 1.001
+
+
+def test_each_cache_s_rate_is_taken_between_its_own_moments():
+    before = vm(10.0, (1000, 0), (5000, 0), moments={0: 10.0, 1: 10.5})
+    after = vm(12.0, (2000, 0), (8000, 0), moments={0: 12.0, 1: 12.0})
+    assert rate(before, after).total == Reading(1000 / 2.0 + 3000 / 1.5)

@@ -1,24 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of vmqos.telemetry.deferred."""
 
+import pytest
+
 from vmqos.telemetry.deferred import Deferred
 
 
-def test_nothing_is_made_until_somebody_looks_and_then_only_once():
+def test_nothing_is_made_until_somebody_looks_and_then_only_that_and_only_once():
     made = []
 
-    def make(values):
-        made.append(values)
-        return {"sum": sum(values)}
+    def make(key, source):
+        made.append(key)
+        return source * 2
 
-    mapping = Deferred(make, [1, 2])
+    mapping = Deferred({"a": 1, "b": 2}, make)
+    assert (len(mapping), list(mapping), "a" in mapping, "c" in mapping) == (2, ["a", "b"], True, False)
     assert made == []
-    assert mapping["sum"] == 3
-    assert dict(mapping) == {"sum": 3}
-    assert made == [[1, 2]]
+    assert mapping["b"] == 4
+    assert made == ["b"]
+    assert dict(mapping) == {"a": 2, "b": 4}
+    assert made == ["b", "a"]
 
 
 def test_it_is_equal_to_the_mapping_it_stands_for():
-    assert Deferred(lambda values: {1: values[0]}, ["a"]) == {1: "a"}
-    assert repr(Deferred(lambda values: {1: values[0]}, ["a"])) == "{1: 'a'}"
-    assert len(Deferred(lambda values: {}, [])) == 0
+    mapping = Deferred({1: "a"}, lambda key, source: (key, source))
+    assert mapping == {1: (1, "a")}
+    assert repr(mapping) == "{1: (1, 'a')}"
+
+
+def test_what_is_not_there_is_not_made():
+    mapping = Deferred({}, lambda key, source: source)
+    assert mapping.get("a") is None
+    with pytest.raises(KeyError):
+        mapping["a"]

@@ -14,41 +14,49 @@ NO_COUNTER = Reading(None, Missing.NO_COUNTER)
 
 def test_the_files_are_those_of_every_cache_and_event():
     shape = Shape(TWO_CACHES)
-    assert shape.files[:2] == ("mon_data/mon_L3_00/llc_occupancy", "mon_data/mon_L3_00/mbm_local_bytes")
-    assert len(shape.files) == 6
+    assert [domain.cache for domain in shape.domains] == [0, 1]
+    assert [domain.path for domain in shape.domains] == ["mon_data/mon_L3_00", "mon_data/mon_L3_01"]
+    assert [domain.files for domain in shape.domains] == [EVENTS, EVENTS]
+    assert shape.count == 6
     assert shape.events == EVENTS
 
 
 def test_values_are_told_apart_and_summed():
     shape = Shape(TWO_CACHES)
     values = [1, 2, 3, 10, 20, 30]
-    assert shape.caches(values) == {
+    caches, totals, nodes, packages = shape.tell_apart(values)
+    assert caches == {
         0: {OCCUPANCY: Reading(1), LOCAL: Reading(2), TOTAL: Reading(3)},
         1: {OCCUPANCY: Reading(10), LOCAL: Reading(20), TOTAL: Reading(30)},
     }
-    assert shape.totals(values) == {OCCUPANCY: Reading(11), LOCAL: Reading(22), TOTAL: Reading(33)}
+    assert totals == {OCCUPANCY: Reading(11), LOCAL: Reading(22), TOTAL: Reading(33)}
+    assert nodes == packages == {}
 
 
 def test_a_sum_is_a_number_only_if_each_part_is_and_the_parts_stay_visible():
     shape = Shape(TWO_CACHES)
     values = [1, 2, 3, Missing.UNAVAILABLE, 20, Missing.ERROR]
-    assert shape.totals(values) == {
+    caches, totals, _, _ = shape.tell_apart(values)
+    assert totals == {
         OCCUPANCY: Reading(None, Missing.UNAVAILABLE),
         LOCAL: Reading(22),
         TOTAL: Reading(None, Missing.ERROR),
     }
-    assert shape.caches(values)[0][OCCUPANCY] == Reading(1)
+    assert caches[0][OCCUPANCY] == Reading(1)
+    assert caches[1][OCCUPANCY] == Reading(None, Missing.UNAVAILABLE)
 
 
 def test_an_event_that_the_machine_does_not_count_is_there_with_that_reason():
     shape = Shape([Counters(Source(0), "mon_data/mon_L3_00", (TOTAL,))])
-    assert shape.caches([5]) == {0: {OCCUPANCY: NO_COUNTER, TOTAL: Reading(5), LOCAL: NO_COUNTER}}
-    assert shape.totals([5]) == {OCCUPANCY: NO_COUNTER, TOTAL: Reading(5), LOCAL: NO_COUNTER}
+    caches, totals, _, _ = shape.tell_apart([5])
+    assert caches == {0: {OCCUPANCY: NO_COUNTER, TOTAL: Reading(5), LOCAL: NO_COUNTER}}
+    assert totals == {OCCUPANCY: NO_COUNTER, TOTAL: Reading(5), LOCAL: NO_COUNTER}
 
 
 def test_a_machine_that_counts_nothing_says_so_for_each_event():
-    assert Shape(()).totals([]) == {OCCUPANCY: NO_COUNTER, TOTAL: NO_COUNTER, LOCAL: NO_COUNTER}
-    assert Shape(()).caches([]) == {}
+    caches, totals, _, _ = Shape(()).tell_apart([])
+    assert totals == {OCCUPANCY: NO_COUNTER, TOTAL: NO_COUNTER, LOCAL: NO_COUNTER}
+    assert caches == {}
 
 
 @pytest.fixture
@@ -62,26 +70,25 @@ def nodes():
 
 def test_sub_numa_nodes_are_read_when_asked_for_and_never_summed_twice(nodes):
     shape = Shape(nodes, with_nodes=True)
-    values = [30, 10, 20]
-    assert shape.totals(values)[OCCUPANCY] == Reading(30)
-    assert {node: found[OCCUPANCY] for node, found in shape.nodes(values)[0].items()} == {
-        0: Reading(10),
-        1: Reading(20),
-    }
-    assert shape.has_nodes
+    _, totals, told, _ = shape.tell_apart([30, 10, 20])
+    assert totals[OCCUPANCY] == Reading(30)
+    assert {node: found[OCCUPANCY] for node, found in told[0].items()} == {0: Reading(10), 1: Reading(20)}
+    (domain,) = shape.domains
+    assert (domain.cache, domain.path) == (0, "mon_data/mon_L3_00")
+    assert domain.files == (OCCUPANCY, f"mon_sub_L3_00/{OCCUPANCY}", f"mon_sub_L3_01/{OCCUPANCY}")
 
 
 def test_sub_numa_nodes_are_left_alone_otherwise(nodes):
     shape = Shape(nodes)
-    assert shape.files == ("mon_data/mon_L3_00/llc_occupancy",)
-    assert not shape.has_nodes
+    assert [domain.files for domain in shape.domains] == [(OCCUPANCY,)]
+    assert shape.tell_apart([30])[2] == {}
 
 
 def test_energy_is_a_number_with_a_fraction_and_summed_over_the_packages():
     energy = ("activity", "core_energy")
     packages = [Counters(Source(package=number), f"mon_data/mon_PERF_PKG_0{number}", energy) for number in (0, 1)]
     shape = Shape(packages)
-    values = [0.25, 1.5, 0.5, 2]
-    assert shape.packages(values)[1] == {"activity": Reading(0.5), "core_energy": Reading(2)}
-    assert shape.totals(values)["core_energy"] == Reading(3.5)
-    assert shape.has_packages
+    assert [domain.cache for domain in shape.domains] == [None, None]
+    _, totals, _, told = shape.tell_apart([0.25, 1.5, 0.5, 2])
+    assert told[1] == {"activity": Reading(0.5), "core_energy": Reading(2)}
+    assert totals["core_energy"] == Reading(3.5)

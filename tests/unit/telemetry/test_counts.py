@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of vmqos.telemetry.counts."""
+
+import os
+import time
+
+import pytest
+
+from tests.unit.telemetry.tree import ONE, TWO
+from vmqos.resctrl import monitoring
+from vmqos.resctrl.filesystem import Filesystem
+from vmqos.telemetry import Missing
+from vmqos.telemetry.counts import read_all
+from vmqos.telemetry.group_reader import GroupReader
+from vmqos.telemetry.shape import Shape
+
+
+@pytest.fixture
+def shape(tree):
+    return Shape(monitoring.read_counters(Filesystem(str(tree.root))))
+
+
+@pytest.fixture
+def readers(tree, shape):
+    paths = (tree.vm(ONE, llc_occupancy=1, mbm_local_bytes=2), tree.vm(TWO, llc_occupancy=3))
+    made = [GroupReader(path.name, str(path), "1", shape.domains) for path in paths]
+    assert made[0].keep()
+    yield made
+    made[0].close()
+
+
+def test_each_group_has_its_own_values_domain_by_domain(tree, shape, readers):
+    before = time.monotonic()
+    found = read_all(readers, shape.domains, {})
+    assert found.values(0) == [1, 2, 0, 1, 2, 0]
+    assert found.values(1) == [3, 0, 0, 3, 0, 0]
+    moments = [*found.moments(0), *found.moments(1)]
+    assert len(moments) == 4
+    assert all(before <= found.began <= moment <= time.monotonic() for moment in moments)
+    assert found.moments(0)[0] <= found.moments(1)[0] <= found.moments(0)[1] <= found.moments(1)[1]
+
+
+def test_a_word_or_a_failure_stays_with_its_counter(tree, shape, readers):
+    group = tree.root / "mon_groups" / f"vmqos.{TWO}"
+    tree.set(group, "llc_occupancy", "Unavailable", 1)
+    (group / "mon_data" / "mon_L3_00" / "mbm_total_bytes").unlink()
+    found = read_all(readers, shape.domains, {})
+    assert found.values(0) == [1, 2, 0, 1, 2, 0]
+    assert found.values(1) == [3, 0, Missing.VANISHED, Missing.UNAVAILABLE, 0, 0]
+    assert [reader.vanished for reader in readers] == [False, True]
+
+
+def test_each_cache_is_read_from_its_cpu_and_then_the_thread_is_free_again(shape, readers, monkeypatch):
+    went, home = [], {0, 1, 2, 3}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: home)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, mask: went.append(mask))
+    read_all(readers, shape.domains, {0: 0, 1: 2})
+    assert went == [{0}, {2}, home]
+
+
+def test_nothing_to_read_is_nothing(shape):
+    assert read_all([], shape.domains, {}).began > 0
+    assert read_all([GroupReader("", "", "1", ())], (), {}).values(0) == []

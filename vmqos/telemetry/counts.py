@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading the counters of all groups in one loop, cache by cache."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from vmqos.resctrl.monitoring import Missing, Value, parse_all
+from vmqos.telemetry.group_reader import GroupReader
+from vmqos.telemetry.near import travelling
+from vmqos.telemetry.shape import Domain
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What one look at some groups found, told apart by :meth:`values` and :meth:`moments`.
+
+    :ivar began: monotonic seconds, before the first of them was read.
+    """
+
+    began: float
+    _groups: int
+    _domains: Sequence[Domain]
+    _values: Sequence[Value]
+    _moments: Sequence[float]
+
+    def values(self, group: int) -> list[Value]:
+        """What the files of one group said, domain by domain."""
+        found: list[Value] = []
+        start = 0
+        for domain in self._domains:
+            size = len(domain.files)
+            at = start + group * size
+            found += self._values[at : at + size]
+            start += self._groups * size
+        return found
+
+    def moments(self, group: int) -> Sequence[float]:
+        """When each domain of one group was read: monotonic seconds, in the order of the domains."""
+        return self._moments[group :: self._groups]
+
+
+def read_all(readers: Sequence[GroupReader], domains: Sequence[Domain], cpus: Mapping[int, int]) -> Counts:
+    """Read every counter once.
+
+    The order is for the sake of whoever travels: all groups' counters of a cache, then those of the next one.
+
+    :param cpus: from which CPU each cache is best read (:func:`vmqos.telemetry.near.reading_cpus`); from wherever the
+        calling thread is where that is not known.
+    """
+    raw: list[bytes | Missing] = []
+    moments: list[float] = []
+    monotonic = time.monotonic
+    began = monotonic()
+    with travelling() as go:
+        for number, domain in enumerate(domains):
+            go(None if domain.cache is None else cpus.get(domain.cache))
+            for reader in readers:
+                moments.append(monotonic())
+                raw += reader.read(number)
+    return Counts(began, len(readers), domains, parse_all(raw), moments)
