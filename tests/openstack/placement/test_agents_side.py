@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from openstack.config import loader
 from oslo_config import cfg
 
 from tests.openstack.placement.compute_node import ComputeNode
@@ -142,7 +143,8 @@ def test_a_cloud_of_clouds_yaml_is_enough(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    # openstacksdk looks in the directory in which it was imported first, among others.
+    monkeypatch.setattr(loader, "CONFIG_FILES", [str(tmp_path / "clouds.yaml")])
     access = keystone.credentials("vmqos")
     kind, region = access.pop("auth_type"), access.pop("region_name")
     clouds: dict[str, Any] = {"clouds": {"lab": {"auth_type": kind, "region_name": region, "auth": access}}}
