@@ -50,12 +50,22 @@ def association(cpu: int) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def offline(cpus: Iterable[int]) -> Iterator[None]:
-    """Switch CPUs off, the last one first, and on again, the first one first."""
+    """Switch CPUs of one cache off, and on again, the first one first.
+
+    If the kernel begins to look at the counters of a cache while the cache's last CPU goes, it waits, and then works on
+    what was freed: the guest hangs. (``cqm_handle_limbo`` and ``mbm_handle_overflow``, whose work is not waited for
+    when the cache goes; reported in May 2026 with "Track reference count for L3 monitor domains".) So the last one goes
+    when the kernel has just looked, and will not for most of a second.
+    """
     ordered = sorted(cpus)
     try:
-        for cpu in reversed(ordered):
+        for cpu in ordered:
             if {cpu} in topology.l3_of_cpus().values():
-                _let_the_kernel_look(cpu)
+                if cpu == ordered[0]:
+                    _let_the_kernel_look(cpu)
+                else:
+                    # It looks from the first CPU, and when that goes at once from another (resctrl_offline_cpu).
+                    time.sleep(0.3 * LOOK)
             _switch(cpu, "0")
         yield
     finally:
@@ -64,12 +74,10 @@ def offline(cpus: Iterable[int]) -> Iterator[None]:
 
 
 def _let_the_kernel_look(cpu: int) -> None:
-    """Return when the kernel has just looked at the counters of a cache, and will not for most of a second.
+    """Return when the kernel has just looked at the counters of a cache with this CPU alone, if nobody else does.
 
-    If it begins to look while the cache's last CPU goes, it waits, and then works on what was freed: the guest hangs.
-    (``cqm_handle_limbo`` and ``mbm_handle_overflow``, whose work is not waited for when the cache goes; reported in
-    May 2026 with "Track reference count for L3 monitor domains".) Nobody holds anything of a cache that goes, so
-    nothing of it need stay in limbo, and what remains is the look at the bandwidth.
+    Nobody holds anything of a cache that goes, so nothing of it need stay in limbo, and what remains is the look at the
+    bandwidth.
     """
     for rmid in range(int(Path(mount.DEFAULT_PATH, "info/L3_MON/num_rmids").read_text())):
         msr.set_occupancy(cpu, rmid, 0)
