@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from vmqos.openstack import extra_specs, resources
+from vmqos.openstack import extra_specs
+from vmqos.openstack.extra_specs import resources
 
 
 class Amount(NamedTuple):

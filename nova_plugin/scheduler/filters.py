@@ -14,7 +14,7 @@ from nova_plugin.scheduler.demand import Amount, Demand
 from nova_plugin.scheduler.placement import PlacementFailed
 from nova_plugin.scheduler.rooms import Rooms
 from vmqos.openstack.extra_specs import InvalidExtraSpecs
-from vmqos.openstack.resources import L3_CAT, LLC_CLASSES, LLC_WAYS
+from vmqos.openstack.extra_specs.resources import L3_CAT, LLC_CLASSES, LLC_WAYS
 
 LOG = log.getLogger(__name__)
 

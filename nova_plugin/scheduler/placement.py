@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from keystoneauth1.exceptions import ClientException
 
 from nova_plugin.scheduler.demand import Amount
-from vmqos.openstack.resources import LLC_CLASSES, LLC_WAYS
+from vmqos.openstack.extra_specs.resources import LLC_CLASSES, LLC_WAYS
 
 MICROVERSION = "1.29"
 """The first one that tells the root of each provider's tree, which is the compute node."""

@@ -27,7 +27,7 @@ from vmqos.cloud.placement import Inventory, Placement
 from vmqos.cloud.provider_sync import Synced, Wanted, synchronize
 from vmqos.cloud.service import Service
 from vmqos.conf import loader
-from vmqos.openstack.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, MBA, MBM, TRAITS, provider_name
+from vmqos.openstack.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, MBA, MBM, TRAITS, provider_name
 
 SIZES = (100, 300, 1000)
 """How many agents the cloud has, one after the other."""

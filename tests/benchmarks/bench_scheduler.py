@@ -28,7 +28,7 @@ from nova_plugin.scheduler.promises import Promises
 from nova_plugin.scheduler.rooms import Rooms
 from nova_plugin.scheduler.weights import CacheWaysWeigher
 from tests.benchmarks.figures import Figure, spread, timed
-from vmqos.openstack import resources
+from vmqos.openstack.extra_specs import resources
 
 SIZES = (100, 1000, 10_000)
 SERVERS = 20

@@ -10,7 +10,7 @@ from vmqos import allocation
 from vmqos.agent.view import ResctrlView
 from vmqos.allocation import Layout, Owner, Policy, Request
 from vmqos.cloud.placement import Inventory
-from vmqos.openstack import resources
+from vmqos.openstack.extra_specs import resources
 from vmqos.resctrl.capabilities import Capabilities
 
 

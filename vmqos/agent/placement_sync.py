@@ -27,7 +27,7 @@ from vmqos.cloud.service import Service
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.hypervisor.exceptions import HypervisorError
-from vmqos.openstack import resources
+from vmqos.openstack.extra_specs import resources
 
 LOG = logging.getLogger(__name__)
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vmqos.openstack import extra_specs, resources
+from vmqos.openstack import extra_specs
+from vmqos.openstack.extra_specs import resources
 
 
 @dataclass(frozen=True, slots=True)

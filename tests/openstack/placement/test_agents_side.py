@@ -23,7 +23,7 @@ from tools.lab.processes import wait_until
 from tools.lab.workspace import Workspace
 from vmqos.agent.placement_sync import PlacementSync
 from vmqos.allocation import Policy
-from vmqos.openstack.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS
+from vmqos.openstack.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS
 
 Configure = Callable[..., cfg.ConfigOpts]
 FAST = {"retry_delay_min": 0.1, "retry_delay_max": 0.5}

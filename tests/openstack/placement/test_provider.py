@@ -20,7 +20,7 @@ from vmqos.cloud import exceptions
 from vmqos.cloud.placement import Inventory, Placement
 from vmqos.cloud.provider_sync import Synced, Wanted, synchronize
 from vmqos.cloud.service import Service
-from vmqos.openstack.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, MBA, TRAITS, provider_name
+from vmqos.openstack.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, MBA, TRAITS, provider_name
 
 
 class Counted(Service):

@@ -18,7 +18,7 @@ from tests.openstack.servers.process import free_port, script
 from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
-from vmqos.openstack.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, MBA, MBM
+from vmqos.openstack.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, MBA, MBM
 
 EMPTY = {LLC_WAYS: 9, LLC_CLASSES: 7}
 """Cascade Lake: 11 ways less the floor's two, which are those of the devices; 8 CLOSIDs less the default group's."""

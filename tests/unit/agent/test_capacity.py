@@ -13,7 +13,7 @@ from vmqos.agent.capacity import NOTHING, Capacity
 from vmqos.agent.view import ResctrlView
 from vmqos.allocation import Group, Layout, Policy, owner_of
 from vmqos.cloud.placement import Inventory
-from vmqos.openstack.resources import CMT, L3_CAT, L3_CDP, LLC_CLASSES, LLC_WAYS, MBA, MBM
+from vmqos.openstack.extra_specs.resources import CMT, L3_CAT, L3_CDP, LLC_CLASSES, LLC_WAYS, MBA, MBM
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities, Monitoring
 

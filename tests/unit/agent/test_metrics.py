@@ -17,7 +17,7 @@ from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.placement_sync import Told
 from vmqos.agent.snapshot import Health
 from vmqos.allocation import PromiseState
-from vmqos.openstack.resources import LLC_CLASSES, LLC_WAYS
+from vmqos.openstack.extra_specs.resources import LLC_CLASSES, LLC_WAYS
 from vmqos.resctrl import exceptions
 from vmqos.telemetry import Snapshot
 from vmqos.telemetry.published import CacheState, VmState

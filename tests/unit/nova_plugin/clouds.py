@@ -15,7 +15,7 @@ from nova import context as nova_context
 from nova import objects
 from nova.scheduler.host_manager import HostState
 
-from vmqos.openstack import resources
+from vmqos.openstack.extra_specs import resources
 
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.36"}
 _numbers = itertools.count(1)

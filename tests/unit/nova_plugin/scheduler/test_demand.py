@@ -8,7 +8,7 @@ import pytest
 from nova_plugin.scheduler import demand
 from nova_plugin.scheduler.demand import NOTHING, Amount, Demand
 from vmqos.openstack.extra_specs import InvalidExtraSpecs
-from vmqos.openstack.resources import L3_CAT, L3_CDP, MBA
+from vmqos.openstack.extra_specs.resources import L3_CAT, L3_CDP, MBA
 
 WAYS = {"hw:cache_ways": "2"}
 ASKED = {"resources:CUSTOM_LLC_WAYS": "2", "resources:CUSTOM_LLC_CLASSES": "1"}

@@ -19,7 +19,7 @@ from nova_plugin.scheduler.promises import Promises
 from nova_plugin.scheduler.rooms import Rooms
 from tests.unit.nova_plugin.clouds import Cloud, Placement, request
 from tests.unit.nova_plugin.scheduler.conftest import Asked
-from vmqos.openstack.resources import L3_CAT, MBA
+from vmqos.openstack.extra_specs.resources import L3_CAT, MBA
 
 ONE, TWO, FOUR = ({"hw:cache_ways": str(ways)} for ways in (1, 2, 4))
 SHARED = {**TWO, "hw:cache_policy": "shared"}

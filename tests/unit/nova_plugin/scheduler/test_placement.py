@@ -17,7 +17,7 @@ from nova_plugin.scheduler.demand import Amount
 from nova_plugin.scheduler.placement import PlacementFailed, Stock
 from tests.unit.nova_plugin.clouds import Placement
 from tests.unit.nova_plugin.served import served
-from vmqos.openstack.resources import L3_CAT, L3_CDP, MBA
+from vmqos.openstack.extra_specs.resources import L3_CAT, L3_CDP, MBA
 
 
 def client_of(url: str) -> report.SchedulerReportClient:

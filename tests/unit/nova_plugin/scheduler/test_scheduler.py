@@ -14,7 +14,7 @@ from nova.scheduler.manager import SchedulerManager
 from oslo_messaging import ExpectedException
 
 from tests.unit.nova_plugin.clouds import Cloud, Placement, flavor
-from vmqos.openstack import resources
+from vmqos.openstack.extra_specs import resources
 
 TWO, THREE = {"hw:cache_ways": "2"}, {"hw:cache_ways": "3"}
 Schedule = Callable[..., list[str]]

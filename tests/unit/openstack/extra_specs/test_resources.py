@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from vmqos.openstack import extra_specs, resources
-from vmqos.openstack.extra_specs import CacheRequest
-from vmqos.openstack.resources import LLC_CLASSES, LLC_WAYS
+from vmqos.openstack import extra_specs
+from vmqos.openstack.extra_specs import CacheRequest, resources
+from vmqos.openstack.extra_specs.resources import LLC_CLASSES, LLC_WAYS
 
 TAKEN: list[tuple[dict[str, str], dict[str, int]]] = [
     ({}, {}),
