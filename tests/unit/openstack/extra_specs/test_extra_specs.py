@@ -182,7 +182,7 @@ def test_keys_that_are_not_acted_on_yet_are_named(request_: CacheRequest, keys: 
     assert extra_specs.unsupported(request_) == keys
 
 
-@pytest.mark.parametrize("module", ["extra_specs", "resources"])
+@pytest.mark.parametrize("module", ["extra_specs", "extra_specs.resources"])
 def test_it_imports_where_nothing_else_is_installed(module: str) -> None:
     program = (
         f"import sys; import vmqos.openstack.{module}; "
