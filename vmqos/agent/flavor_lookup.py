@@ -8,13 +8,14 @@ with an older Nova, has none until its next hard reboot.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from oslo_config import cfg
 
 from vmqos.agent.backoff import Backoff
+from vmqos.agent.worker import Worker
 from vmqos.cloud import nova
 from vmqos.cloud.exceptions import CloudError, Refused, ServerUnknown
 from vmqos.cloud.nova import Nova
@@ -64,11 +65,9 @@ class FlavorLookup:
         self._hostname = hostname
         self._on_answer = on_answer
         self._backoff = backoff
-        self._condition = threading.Condition()
+        self._worker = Worker("flavors")
         self._entries: dict[str, _Entry] = {}
         self._one_by_one = False
-        self._stop = False
-        self._thread: threading.Thread | None = None
 
     @classmethod
     def of(cls, conf: cfg.ConfigOpts, hostname: Callable[[], str], on_answer: Callable[[str], None]) -> FlavorLookup:
@@ -85,29 +84,24 @@ class FlavorLookup:
     @property
     def waiting(self) -> int:
         """How many VMs' extra specs are not known yet."""
-        with self._condition:
+        with self._worker.condition:
             return sum(entry.extra_specs is None for entry in self._entries.values())
 
     @property
     def error(self) -> str:
         """Why Nova tells nothing at all; empty where it does, or was not asked yet."""
-        with self._condition:
+        with self._worker.condition:
             failure = self._backoff.get(_ALL)
         return failure.error if failure else ""
 
     def start(self) -> None:
         """Ask from now on."""
         if self._api is not None:
-            self._thread = threading.Thread(target=self._run, args=(self._api,), name="flavors", daemon=True)
-            self._thread.start()
+            self._worker.start(partial(self._run, self._api))
 
     def stop(self) -> None:
         """Ask no more."""
-        with self._condition:
-            self._stop = True
-            self._condition.notify_all()
-        if self._thread is not None:
-            self._thread.join(5.0)
+        self._worker.stop()
 
     def look_up(self, vms: Iterable[VirtualMachine]) -> dict[str, Found]:
         """What is known of these VMs' flavors, by UUID, without waiting; what is not will be asked for.
@@ -116,7 +110,7 @@ class FlavorLookup:
         """
         if self._api is None:
             return {}
-        with self._condition:
+        with self._worker.condition:
             before, self._entries = self._entries, {}
             for vm in vms:
                 entry = before.get(vm.uuid)
@@ -125,7 +119,7 @@ class FlavorLookup:
                     self._backoff.succeed(vm.uuid)
                 self._entries[vm.uuid] = entry
             self._backoff.keep_only({_ALL, *self._entries})
-            self._condition.notify_all()
+            self._worker.condition.notify_all()
             return {uuid: Found(entry.extra_specs, self._error_of(uuid)) for uuid, entry in self._entries.items()}
 
     def _error_of(self, uuid: str) -> str:
@@ -150,13 +144,13 @@ class FlavorLookup:
 
     def _wait(self) -> dict[str, _Entry]:
         """Wait until a VM is to be asked for; none at the end."""
-        with self._condition:
-            while not self._stop:
+        with self._worker.condition:
+            while not self._worker.ends:
                 unknown = {uuid: entry for uuid, entry in self._entries.items() if entry.extra_specs is None}
                 wanted = {uuid: entry for uuid, entry in unknown.items() if not self._backoff.waits(uuid)}
                 if wanted and not self._backoff.waits(_ALL):
                     return wanted
-                self._condition.wait(self._pause() if unknown else None)
+                self._worker.condition.wait(self._pause() if unknown else None)
         return {}
 
     def _pause(self) -> float | None:
@@ -169,7 +163,7 @@ class FlavorLookup:
     def _ask(self, api: Nova, wanted: Mapping[str, _Entry]) -> None:
         answers = self._ask_at_once(api) if len(wanted) > 1 and not self._one_by_one else {}
         for uuid, entry in wanted.items():
-            if self._stop:
+            if self._worker.ends:
                 return
             refusal: CloudError | None = None
             try:
@@ -195,20 +189,20 @@ class FlavorLookup:
             return {}
 
     def _reached(self) -> None:
-        with self._condition:
+        with self._worker.condition:
             if self._backoff.get(_ALL) is not None:
                 LOG.info("Nova answers again")
             self._backoff.succeed(_ALL)
 
     def _answered(self, uuid: str, entry: _Entry, extra_specs: Mapping[str, str]) -> None:
         self._reached()
-        with self._condition:
+        with self._worker.condition:
             self._backoff.succeed(uuid)
             if self._entries.get(uuid) == entry:
                 self._entries[uuid] = _Entry(entry.process, extra_specs)
 
     def _failed(self, key: str, error: str) -> None:
-        with self._condition:
+        with self._worker.condition:
             last = self._backoff.get(key)
             self._backoff.fail(key, error)
         if last is None or last.error != error:

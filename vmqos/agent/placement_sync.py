@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from oslo_config import cfg
@@ -20,6 +20,7 @@ from vmqos.agent import capacity, provider_yaml
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.capacity import Capacity
 from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.worker import Worker
 from vmqos.cloud.exceptions import CloudError
 from vmqos.cloud.placement import Placement
 from vmqos.cloud.provider_sync import Synced, Wanted, synchronize
@@ -140,12 +141,10 @@ class PlacementSync:
         self._target = target
         self._check_interval = check_interval
         self._backoff = backoff
-        self._condition = threading.Condition()
+        self._worker = Worker("placement")
         self._known = _Known()
         self._fresh = False
-        self._stop = False
         self._check_at = 0.0
-        self._thread: threading.Thread | None = None
         self.state = Told(target.where if target else "")
 
     @classmethod
@@ -173,35 +172,30 @@ class PlacementSync:
     def start(self) -> None:
         """Tell from now on."""
         if self._target is not None:
-            self._thread = threading.Thread(target=self._run, args=(self._target,), name="placement", daemon=True)
-            self._thread.start()
+            self._worker.start(partial(self._run, self._target))
 
     def stop(self) -> None:
         """Stop telling; what was told stays, as the VMs' groups do."""
-        with self._condition:
-            self._stop = True
-            self._condition.notify_all()
-        if self._thread is not None:
-            self._thread.join(5.0)
+        self._worker.stop()
 
     def offer(self, snapshot: Snapshot) -> None:
         """Take over what the loop knows now; for the loop, which does not wait for anything here."""
         if self._target is None:
             return
-        with self._condition:
+        with self._worker.condition:
             before = self._known.snapshot
             same = before.view is snapshot.view and before.policy == snapshot.policy
             if same and before.requests is snapshot.requests:
                 return
             lost_at = time.monotonic() if before.view is not None else self._known.lost_at
             self._known, self._fresh = _Known(snapshot, lost_at), True
-            self._condition.notify_all()
+            self._worker.condition.notify_all()
 
     def _run(self, target: Target) -> None:
         while self._wait():
             if self._settle():
                 return
-            with self._condition:
+            with self._worker.condition:
                 self._fresh = False
                 found = _capacity(self._known)
             if found is not None and (found != self.state.told or self.state.error or self._is_check_due()):
@@ -209,12 +203,12 @@ class PlacementSync:
 
     def _wait(self) -> bool:
         """Wait until there is something to do; ``False`` at the end."""
-        with self._condition:
-            while not self._stop:
+        with self._worker.condition:
+            while not self._worker.ends:
                 pause = self._pause()
                 if pause <= 0 or (self._fresh and not self._backoff.waits(_KEY)):
                     return True
-                self._condition.wait(pause)
+                self._worker.condition.wait(pause)
         return False
 
     def _pause(self) -> float:
@@ -228,8 +222,8 @@ class PlacementSync:
 
     def _settle(self) -> bool:
         """Let a change settle; whether this is the end."""
-        with self._condition:
-            return self._condition.wait_for(lambda: self._stop, SETTLES)
+        with self._worker.condition:
+            return self._worker.condition.wait_for(lambda: self._worker.ends, SETTLES)
 
     def _is_check_due(self) -> bool:
         return time.monotonic() >= self._check_at
