@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmqos.openstack import cpu_spec
+from vmqos.openstack.extra_specs import cpu_spec
 
 ALLOWED = {
     "0": {0},
@@ -23,6 +23,16 @@ ALLOWED = {
     "7-7": {7},
     "9999": {9999},
 }
+
+
+@given(st.sets(st.integers(0, 40), min_size=1))
+def test_a_shown_list_names_the_same_cpus(cpus: set[int]) -> None:
+    assert cpu_spec.parse(cpu_spec.show(cpus)) == cpus
+
+
+@pytest.mark.parametrize(("cpus", "text"), [((3, 0, 1, 2, 8), "0-3,8"), ((7,), "7"), ((0, 1), "0-1"), ((), "")])
+def test_a_list_is_shown_as_short_as_can_be(cpus: tuple[int, ...], text: str) -> None:
+    assert cpu_spec.show(cpus) == text
 
 
 @pytest.mark.parametrize("text", ALLOWED)

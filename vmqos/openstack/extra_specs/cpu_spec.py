@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _RULE = r" *(\^?)([0-9]{1,4})(?: *- *([0-9]{1,4}))? *"
 
@@ -31,3 +32,14 @@ def parse(text: str) -> frozenset[int]:
     if not included - excluded:
         raise ValueError(f"{text!r} leaves no CPU")
     return frozenset(included - excluded)
+
+
+def show(cpus: Iterable[int]) -> str:
+    """CPUs as the shortest list that :func:`parse` reads, such as ``0-3,8``; it is the kernel's notation, too."""
+    found: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if found and cpu == found[-1][1] + 1:
+            found[-1][1] = cpu
+        else:
+            found.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
