@@ -215,10 +215,7 @@ class Agent:
         self._sight = sight = self._observer.look(everything, self._patience)
         self._watch_libvirt()
         if everything or not self._topology.cpus:
-            self._topology = CacheTopology(
-                topology.l3_of_cpus(self.conf.resctrl.sysfs_cpu_path),
-                topology.cache_sizes(self.conf.resctrl.sysfs_cpu_path),
-            )
+            self._topology = CacheTopology.read(self.conf.resctrl.sysfs_cpu_path)
         with self.filesystem.lock(exclusive=sight.answered, timeout=self.conf.resctrl.lock_timeout):
             if not sight.answered:
                 # Without libvirt's word nobody knows which groups are still needed.
