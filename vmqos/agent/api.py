@@ -155,7 +155,10 @@ class Api:
         libvirt_error = agent.connection.last_error
         if unanswered is not None:
             libvirt_error = f"libvirt does not answer {unanswered.name}"
-        if health.resctrl_error or agent.snapshot.view is None:
+        mounted: bool | None = agent.snapshot.view is not None
+        if agent.starting:
+            status, libvirt_error, mounted = "starting", "", mounted or None
+        elif health.resctrl_error or not mounted:
             status = "failing"
         elif not connected or unanswered or counts["pending"] or counts["degraded"]:
             status = "degraded"
@@ -168,7 +171,7 @@ class Api:
             "uptime_seconds": time.monotonic() - agent.started,
             "resctrl": {
                 "path": agent.filesystem.root,
-                "mounted": agent.snapshot.view is not None,
+                "mounted": mounted,
                 "error": health.resctrl_error or None,
                 "simulated": agent.simulated,
             },

@@ -117,6 +117,13 @@ class Agent:
         except exceptions.ResctrlError:
             return False
 
+    @property
+    def starting(self) -> bool:
+        """Whether the first look at the host is still under way, and nothing is known to be wrong."""
+        if self.health.looked or self.health.last_error or self.unanswered():
+            return False
+        return self.connection.is_connected or not self.connection.was_tried
+
     def unanswered(self) -> Call | None:
         """The call that libvirt should have answered by now, if there is one."""
         call = self.connection.under_way
@@ -197,7 +204,8 @@ class Agent:
             self.health = replace(self.health, last_error=str(error))
         else:
             failed = False
-            self.health = replace(self.health, resctrl_error="")
+            looked = self.health.looked or self._sight.answered
+            self.health = replace(self.health, resctrl_error="", looked=looked)
         self.placement.offer(self.snapshot)
         took = time.monotonic() - began
         self.pass_times.add(took, failed)

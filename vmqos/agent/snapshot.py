@@ -81,6 +81,7 @@ class Snapshot:
 class Health:
     """How the loop itself does.
 
+    :ivar looked: whether a pass has ended that knew from libvirt which VMs run.
     :ivar resctrl_error: why resctrl could not be read or written in the last pass; empty if it could.
     :ivar last_error: the last failure of a pass, however long ago.
     :ivar last_pass_seconds: how long the last pass took.
@@ -90,3 +91,4 @@ class Health:
     last_pass_seconds: float = 0.0
     resctrl_error: str = ""
     last_error: str = ""
+    looked: bool = False

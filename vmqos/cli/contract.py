@@ -170,7 +170,7 @@ class ResctrlHealth(TypedDict):
     """The agent's view of resctrl."""
 
     path: str
-    mounted: bool
+    mounted: bool | None
     error: str | None
     simulated: bool
 
@@ -194,7 +194,7 @@ class LibvirtHealth(TypedDict):
 class Health(TypedDict):
     """How the agent fares."""
 
-    status: Literal["ok", "degraded", "failing"]
+    status: Literal["starting", "ok", "degraded", "failing"]
     version: str
     uptime_seconds: float
     resctrl: ResctrlHealth

@@ -98,7 +98,6 @@ def test_a_vm_that_is_bound_to_memory_alone_pays_on_every_cache_that_it_can_run_
 def test_vms_on_two_sockets_have_the_same_ways_each_on_its_own(
     quick_agent: Agent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor
 ) -> None:
-    wait_for(lambda: quick_agent.get("/v1/health")["resctrl"]["mounted"], "the first pass")
     cpus = {cache["id"]: cache["cpus"] for cache in quick_agent.get("/v1/caches")["caches"]}
     both = [make_vm(EXCLUSIVE_4, cputune=pins(cpus[cache])) for cache in (0, 1)]
     for cache, vm in enumerate(both):

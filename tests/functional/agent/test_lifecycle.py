@@ -213,7 +213,6 @@ def test_thirty_vms_that_start_at_once_are_all_served(
 def test_a_vm_confined_to_one_cache_pays_on_that_cache_alone(
     agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
 ) -> None:
-    wait_for(lambda: agent.get("/v1/health")["resctrl"]["mounted"], "the first pass")
     caches = agent.get("/v1/caches")["caches"]
     assert len(caches) == 2 and all(cache["cpus"] for cache in caches), "this needs a machine of two caches"
     first = make_vm(EXCLUSIVE_4, cpuset=caches[0]["cpus"])

@@ -67,6 +67,22 @@ def test_what_the_agent_can_not_tell_is_told_and_the_rest_is_shown(
     assert all("503" in complaint for complaint in browser.errors())
 
 
+def test_an_agent_that_has_only_started_needs_no_attention(
+    host: PlayedHost, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    health = host._health()
+    unknown = {
+        "status": "starting",
+        "resctrl": health["resctrl"] | {"mounted": None},
+        "libvirt": health["libvirt"] | {"connected": False},
+    }
+    monkeypatch.setattr(host, "_health", lambda: health | unknown)
+    browser = open_page()
+    assert browser.texts("#attention li") == []
+    assert browser.one("#health").text == "starting"
+    assert browser.one("#host").text.count("first look under way") == 2
+
+
 def test_a_lost_resctrl_needs_attention(host: PlayedHost, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = {"path": "/sys/fs/resctrl", "mounted": False, "error": "resctrl is not mounted", "simulated": False}
     healthy = host._health()

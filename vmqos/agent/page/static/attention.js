@@ -28,7 +28,7 @@ export function problems({ health, vms, errors }, now) {
   const found = [];
   const host = (name, text) => found.push({ key: name, level: "failing", name, text: visible(text), facts: "" });
   if (health?.resctrl.error) host("resctrl", health.resctrl.error);
-  if (health && (health.libvirt.error || !health.libvirt.connected)) {
+  if (health && health.status !== "starting" && (health.libvirt.error || !health.libvirt.connected)) {
     host("libvirt", health.libvirt.error || "not connected");
   }
   for (const [name, text] of Object.entries(errors)) {

@@ -11,8 +11,10 @@ export function factsOf({ health, caches, capabilities, telemetry }) {
     facts.push(["Agent", `${visible(health.version)}, up ${duration(health.uptime_seconds)}`]);
     facts.push(["Last pass", `${health.last_pass_ms.toFixed(health.last_pass_ms < 10 ? 1 : 0)} ms`]);
     const kind = health.resctrl.simulated ? "simulated" : health.resctrl.mounted ? "the kernel's" : "not mounted";
-    facts.push(["resctrl", [kind, ...(capabilities?.mount_options ?? []).map(visible)].join(", ")]);
-    facts.push(["libvirt", health.libvirt.connected ? "connected" : "not connected"]);
+    const unknown = health.status === "starting" && "first look under way";
+    const options = (capabilities?.mount_options ?? []).map(visible);
+    facts.push(["resctrl", [health.resctrl.mounted ? kind : unknown || kind, ...options].join(", ")]);
+    facts.push(["libvirt", health.libvirt.connected ? "connected" : unknown || "not connected"]);
   }
   if (caches.length) facts.push(["Caches", cachesOf(caches)]);
   const limits = capabilities?.bandwidths?.MB;
