@@ -56,7 +56,13 @@ WAYS_6 = vms.Flavor("c2.cache6", {"hw:cache_ways": "6"})
 CAP_2 = vms.Flavor("c2.cap2", {"hw:cache_ways": "2", "hw:cache_policy": "shared"})
 PLAIN = vms.Flavor("m1.small", {})
 WRONG = vms.Flavor("c2.wrong", {"hw:cache_ways": "two"})
-LATER = vms.Flavor("c2.later", {"hw:cache_ways": "1", "hw:mem_bandwidth_percent": "40"})
+ALL_OF_IT = {
+    "hw:cache_code_ways": "2",
+    "hw:cache_data_ways": "4",
+    "hw:l2_cache_ways": "6",
+    "hw:mem_bandwidth_percent": "65",
+}
+PART = vms.Flavor("c2.radio", {"hw:cache_ways": "1", "hw:cache_vcpus": "1,2"})
 
 HAPPY = (
     ("db-1", WAYS_3, "0"),
@@ -67,16 +73,22 @@ HAPPY = (
     ("mail-1", PLAIN, ""),
 )
 """Names, flavors and the CPUs they are pinned to."""
-UNHAPPY = (("big-1", WAYS_6, ""), ("typo-1", WRONG, ""), ("later-1", LATER, ""))
+EVERYTHING = (
+    ("db-1", vms.Flavor("c2.all", ALL_OF_IT), "0"),
+    ("web-1", WAYS_2, ""),
+    ("batch-1", vms.Flavor("c2.half", {"hw:mem_bandwidth_percent": "50"}), ""),
+)
+"""On a machine that has more."""
+UNHAPPY = (("big-1", WAYS_6, ""), ("typo-1", WRONG, ""), ("radio-1", PART, ""))
 
 
 class Host:
     """The host that everything is recorded on."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, profile: str = "cascade-lake", mount_options: str = "") -> None:
         self.path = workspace.path
         self.libvirt = PrivateLibvirt(workspace)
-        self.simulator = Simulator(workspace, "cascade-lake")
+        self.simulator = Simulator(workspace, profile, mount_options)
         self.libvirt.start()
         self.simulator.start()
         self.agent = Agent(
@@ -114,6 +126,8 @@ class Host:
             os.close(writer)
             printed = _read_all(reader)
         os.close(reader)
+        # A line that changes is there in each of its states.
+        printed = re.sub(r"[^\n]*\r(?!\n)|\x1b\[K", "", printed)
         return self._presentable(printed if colours else _ESCAPE.sub("", printed))
 
     def json(self, path: str) -> str:
@@ -172,6 +186,7 @@ def main() -> None:
     with Workspace() as workspace:
         host = Host(workspace)
         record("simulate-list-profiles.txt", host.vmqos("simulate", "--list-profiles", width=110))
+        record("noisy-neighbor.txt", host.vmqos("bench", "noisy-neighbor", "--noise", "builtin"))
         host.agent.start()
         host.start(HAPPY)
         draw(host.vmqos("cache", "show", colours=True, width=PICTURE_WIDTH))
@@ -187,6 +202,9 @@ def main() -> None:
         record("api-vm.json", host.json(f"/v1/vms/{uuid_of('web-1')}"))
         record("api-caches.json", host.json("/v1/caches"))
         record("api-capabilities.json", host.json("/v1/capabilities"))
+        groups = json.loads(host.json("/v1/groups"))["groups"]
+        (shared,) = (group for group in groups if group["owner"] == "class")
+        record("api-group.json", json.dumps(shared, indent=2) + "\n")
         record("api-plan.json", host.json("/v1/plan?spec=hw:cache_ways%3D2"))
         record("api-health.json", host.json("/v1/health"))
         host.agent.stop()
@@ -196,6 +214,15 @@ def main() -> None:
         record("doctor-problems.txt", host.vmqos("doctor", "--problems"))
         foreign.rmdir()
         record("reset.txt", host.vmqos("reset", "--yes", width=120))
+    with Workspace() as workspace:
+        record_everything(Host(workspace, "sapphire-rapids", "cdp"))
+
+
+def record_everything(host: Host) -> None:
+    """What a machine shows that has more than L3 ways."""
+    host.agent.start()
+    host.start(EVERYTHING)
+    record("cache-show-everything.txt", host.vmqos("cache", "show"))
 
 
 if __name__ == "__main__":

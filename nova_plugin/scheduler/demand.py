@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import resources
+from vmqos.openstack.extra_specs import CacheRequest, resources
 
 
 class Amount(NamedTuple):
@@ -30,14 +30,35 @@ NOTHING = Amount()
 class Demand:
     """What one server of a flavor needs of its host.
 
-    :ivar amount: what is counted; nothing, for a shared promise.
+    :ivar request: the promise itself.
+    :ivar amount: what is counted; nothing, where a class serves the server.
     :ivar traits: what the host must be able to do besides.
     :ivar placement: whether the flavor asks Placement for all of the amount, so that Placement counts.
     """
 
+    request: CacheRequest
     amount: Amount
     traits: frozenset[str]
     placement: bool
+
+    @property
+    def shared_class(self) -> CacheRequest | None:
+        """What the class grants that serves the server; ``None`` where it gets a control group of its own."""
+        return resources.shared_class(self.request)
+
+
+class Taken(NamedTuple):
+    """What a server takes of the host that it is on.
+
+    :ivar amount: what is its own.
+    :ivar shared_class: what the class grants that it shares with others; ``None`` where there is none.
+    """
+
+    amount: Amount = NOTHING
+    shared_class: CacheRequest | None = None
+
+
+NONE_TAKEN = Taken()
 
 
 def of_flavor(specs: Mapping[str, str]) -> Demand | None:
@@ -51,18 +72,21 @@ def of_flavor(specs: Mapping[str, str]) -> Demand | None:
     taken = resources.requested(request)
     asked = resources.asked(specs)
     covered = bool(taken) and all(asked.get(name, 0) >= wanted for name, wanted in taken.items())
-    return Demand(_amount(taken), resources.required_traits(request), covered)
+    return Demand(request, _amount(taken), resources.required_traits(request), covered)
 
 
-def taken_by(specs: Mapping[str, str]) -> Amount:
+def taken_by(specs: Mapping[str, str]) -> Taken:
     """What a server of such a flavor takes of the host that it is on; nothing where its extra specs are wrong."""
-    return _taken(frozenset(specs.items())) if specs else NOTHING
+    return _taken(frozenset(specs.items())) if specs else NONE_TAKEN
 
 
 @functools.lru_cache(maxsize=4096)
-def _taken(specs: frozenset[tuple[str, str]]) -> Amount:
+def _taken(specs: frozenset[tuple[str, str]]) -> Taken:
     """The servers of a cloud are many, and their flavors few."""
-    return _amount(resources.requested(extra_specs.parse(dict(specs)).request))
+    request = extra_specs.parse(dict(specs)).request
+    if request is None:
+        return NONE_TAKEN
+    return Taken(_amount(resources.requested(request)), resources.shared_class(request))
 
 
 def _amount(taken: Mapping[str, int]) -> Amount:

@@ -24,6 +24,10 @@ class Client(Protocol):
         """Send a GET to Placement."""
 
 
+NO_SUCH = ("No such trait", "No such resource class")
+"""What Placement says with status 400 where nobody ever made one that is asked for."""
+
+
 class PlacementFailed(Exception):
     """Placement did not answer, or not as expected."""
 
@@ -48,10 +52,12 @@ def stocks(client: Client, amount: Amount) -> dict[str, Stock]:
 
     :raises PlacementFailed: if there is no such answer.
     """
-    query = urlencode({"resources": f"{LLC_WAYS}:{amount.ways},{LLC_CLASSES}:{amount.classes}"})
+    wanted = {LLC_WAYS: amount.ways, LLC_CLASSES: amount.classes}
+    # Placement refuses to be asked for none of a class.
+    query = urlencode({"resources": ",".join(f"{name}:{count}" for name, count in wanted.items() if count)})
     summaries = _get(client, f"/allocation_candidates?{query}", "provider_summaries")
     found = {}
-    for summary in summaries.values():
+    for summary in summaries.values() if summaries else ():
         held = summary["resources"]
         if LLC_WAYS in held and LLC_CLASSES in held:
             found[summary["root_provider_uuid"]] = Stock(_amount(held, "capacity"), _amount(held, "used"))
@@ -61,16 +67,21 @@ def stocks(client: Client, amount: Amount) -> dict[str, Stock]:
 def hosts_with(client: Client, traits: Collection[str]) -> frozenset[str]:
     """The UUIDs of the compute nodes whose provider of cache has all these traits.
 
+    The agents make the traits: one that no host of the cloud has need not be there.
+
     :raises PlacementFailed: if Placement does not tell.
     """
     query = urlencode({"required": ",".join(sorted(traits))})
     providers = _get(client, f"/resource_providers?{query}", "resource_providers")
-    return frozenset(provider["root_provider_uuid"] for provider in providers)
+    return frozenset(provider["root_provider_uuid"] for provider in providers or ())
 
 
 def _get(client: Client, url: str, key: str) -> Any:
+    """What the answer has under the key; ``None`` where it asks for what no agent has made yet."""
     try:
         response = client.get(url, version=MICROVERSION)
+        if response.status_code == 400 and any(words in response.text for words in NO_SUCH):
+            return None
         if response.status_code != 200:
             raise PlacementFailed(f"GET {url}: HTTP {response.status_code}: {response.text}")
         return response.json()[key]

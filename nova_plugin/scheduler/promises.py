@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import nova.conf
 from nova import context as nova_context
 from nova import objects
 
 from nova_plugin.scheduler import demand, options
-from nova_plugin.scheduler.demand import NOTHING, Amount
+from nova_plugin.scheduler.demand import NONE_TAKEN, NOTHING, Amount, Taken
+from vmqos.openstack.extra_specs import CacheRequest
 
 CONF = nova.conf.CONF
 options.register(CONF)
@@ -22,6 +23,35 @@ BATCH = 500
 
 Key = tuple[str, str]
 """A server and its host: a server that was resized meanwhile is read again where it went."""
+
+
+class Promised(NamedTuple):
+    """What the servers on a host were promised.
+
+    :ivar amount: what is their own.
+    :ivar classes: what the classes grant that they share.
+    """
+
+    amount: Amount = NOTHING
+    classes: frozenset[CacheRequest] = frozenset()
+
+
+class _Sum:
+    """What servers take together, while they are gone through."""
+
+    __slots__ = ("classes", "groups", "ways")
+
+    def __init__(self) -> None:
+        self.ways = self.groups = 0
+        self.classes: set[CacheRequest] = set()
+
+    def add(self, taken: Taken, leaves: bool) -> None:
+        """:param leaves: whether the server gives back what is its own."""
+        if taken.shared_class is not None:
+            self.classes.add(taken.shared_class)
+        elif not leaves:
+            self.ways += taken.amount.ways
+            self.groups += taken.amount.classes
 
 
 class Promises:
@@ -42,44 +72,41 @@ class Promises:
     ) -> None:
         self._read = read
         self._clock = clock
-        self._known: dict[Key, Amount] = {}
-        self._older: dict[Key, Amount] = {}
+        self._known: dict[Key, Taken] = {}
+        self._older: dict[Key, Taken] = {}
         self._turned = clock()
 
-    def on(self, hosts: Iterable[Any], without: str) -> list[Amount]:
+    def on(self, hosts: Iterable[Any], without: str) -> list[Promised]:
         """What the servers on each of the hosts take.
 
         A stub that the scheduler itself put there, for a server that it placed a moment ago, takes nothing here.
 
         :param hosts: HostStates.
-        :param without: the UUID of the server that is to be placed: it takes nothing of the host that it comes from,
-            for what it has there, it gives back.
+        :param without: the UUID of the server that is to be placed: it takes nothing of its own of the host that it
+            comes from, for what it has there, it gives back. The class that it is in exists there even so.
         """
         self._turn()
-        totals: list[Amount] = []
-        missing: dict[str, list[tuple[int, Key]]] = {}
+        sums: list[_Sum] = []
+        missing: dict[str, list[tuple[_Sum, Key]]] = {}
         for host in hosts:
-            ways = classes = 0
+            total = _Sum()
+            sums.append(total)
             # A copy: the scheduler's other threads change the servers of a host meanwhile.
             for uuid, instance in list(host.instances.items()):
-                if uuid == without:
-                    continue
                 key = (uuid, host.host)
                 taken = _told(instance)
                 if taken is None:
                     taken = self._remembered(key)
                 if taken is not None:
-                    ways += taken.ways
-                    classes += taken.classes
+                    total.add(taken, leaves=uuid == without)
                 elif instance._context is not None:
-                    missing.setdefault(host.cell_uuid, []).append((len(totals), key))
-            totals.append(Amount(ways, classes))
+                    missing.setdefault(host.cell_uuid, []).append((total, key))
         for cell, places in missing.items():
-            for (place, _), taken in zip(places, self._look_up(cell, [key for _, key in places]), strict=True):
-                totals[place] = Amount(totals[place].ways + taken.ways, totals[place].classes + taken.classes)
-        return totals
+            for (total, key), taken in zip(places, self._look_up(cell, [key for _, key in places]), strict=True):
+                total.add(taken, leaves=key[0] == without)
+        return [Promised(Amount(total.ways, total.groups), frozenset(total.classes)) for total in sums]
 
-    def _look_up(self, cell: str, keys: Sequence[Key]) -> Iterator[Amount]:
+    def _look_up(self, cell: str, keys: Sequence[Key]) -> Iterator[Taken]:
         for start in range(0, len(keys), BATCH):
             batch = keys[start : start + BATCH]
             found = self._read(cell, [uuid for uuid, _ in batch])
@@ -87,7 +114,7 @@ class Promises:
                 self._known[key] = demand.taken_by(found.get(key[0], {}))
                 yield self._known[key]
 
-    def _remembered(self, key: Key) -> Amount | None:
+    def _remembered(self, key: Key) -> Taken | None:
         known = self._known.get(key)
         return self._older.get(key) if known is None else known
 
@@ -111,9 +138,9 @@ def read_from_cell(cell: str, uuids: list[str]) -> dict[str, dict[str, str]]:
     return {instance.uuid: instance.flavor.extra_specs for instance in instances}
 
 
-def _told(instance: Any) -> Amount | None:
+def _told(instance: Any) -> Taken | None:
     """What the server takes, if nova-compute sent its flavor along."""
     if not instance.obj_attr_is_set("flavor"):
         return None
     flavor = instance.flavor
-    return demand.taken_by(flavor.extra_specs) if flavor.obj_attr_is_set("extra_specs") else NOTHING
+    return demand.taken_by(flavor.extra_specs) if flavor.obj_attr_is_set("extra_specs") else NONE_TAKEN

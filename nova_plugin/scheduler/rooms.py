@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nova.scheduler.client import report
 
 from nova_plugin.scheduler import promises
-from nova_plugin.scheduler.demand import NOTHING, Amount, Demand
+from nova_plugin.scheduler.demand import Amount, Demand
 from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.placement import Stock
-from nova_plugin.scheduler.promises import Promises
+from nova_plugin.scheduler.promises import Promised, Promises
+from vmqos.openstack.extra_specs import CacheRequest
 
+_GROUP = Amount(classes=1)
 _SEEN = "vmqos_seen"
 """The attribute of a HostState that keeps what was counted; Nova makes HostStates anew for each request."""
 
@@ -29,7 +31,7 @@ class Seen:
     """
 
     servers: int
-    promised: Amount
+    promised: Promised
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,26 @@ class Rooms:
         :raises nova_plugin.scheduler.placement.PlacementFailed: if Placement never told what the hosts have.
         """
         stocks = self.inventory.stocks(demand.amount)
-        self._look(hosts, stocks, demand, instance_uuid)
+        self._look([host for host in hosts if host.uuid in stocks], demand.placement, instance_uuid)
         return [_free(host, stocks.get(host.uuid), demand.amount) for host in hosts]
 
-    def _look(self, hosts: Sequence[Any], stocks: Mapping[str, Stock], demand: Demand, instance_uuid: str) -> None:
-        unseen = [host for host in hosts if host.uuid in stocks and not hasattr(host, _SEEN)]
-        taken = [NOTHING] * len(unseen) if demand.placement else self.promises.on(unseen, without=instance_uuid)
+    def have_class(self, hosts: Sequence[Any], shared_class: CacheRequest, instance_uuid: str) -> list[bool]:
+        """Whether each host has that class already, or a control group left for it.
+
+        A class is there if a server on the host is in it, the one that is to be placed included, or if this very
+        request has chosen the host.
+
+        :param hosts: HostStates.
+        :param instance_uuid: the server that is to be placed.
+        :raises nova_plugin.scheduler.placement.PlacementFailed: if Placement never told what the hosts have.
+        """
+        stocks = self.inventory.stocks(_GROUP)
+        self._look(hosts, False, instance_uuid)
+        return [_has_class(host, stocks.get(host.uuid), shared_class) for host in hosts]
+
+    def _look(self, hosts: Sequence[Any], placement: bool, instance_uuid: str) -> None:
+        unseen = [host for host in hosts if not hasattr(host, _SEEN)]
+        taken = [Promised()] * len(unseen) if placement else self.promises.on(unseen, without=instance_uuid)
         for host, promised in zip(unseen, taken, strict=True):
             setattr(host, _SEEN, Seen(host.num_instances, promised))
 
@@ -70,10 +86,19 @@ def _free(host: Any, stock: Stock | None, each: Amount) -> Amount | None:
         return None
     seen: Seen = getattr(host, _SEEN)
     chosen = host.num_instances - seen.servers
+    promised = seen.promised.amount
     return Amount(
-        stock.capacity.ways - max(stock.used.ways, seen.promised.ways) - chosen * each.ways,
-        stock.capacity.classes - max(stock.used.classes, seen.promised.classes) - chosen * each.classes,
+        stock.capacity.ways - max(stock.used.ways, promised.ways) - chosen * each.ways,
+        stock.capacity.classes - max(stock.used.classes, promised.classes) - chosen * each.classes,
     )
+
+
+def _has_class(host: Any, stock: Stock | None, shared_class: CacheRequest) -> bool:
+    seen: Seen = getattr(host, _SEEN)
+    if shared_class in seen.promised.classes or host.num_instances > seen.servers:
+        return True
+    free = _free(host, stock, _GROUP)
+    return free is not None and free.classes > 0
 
 
 @functools.cache

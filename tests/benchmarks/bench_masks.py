@@ -32,13 +32,13 @@ def _measure(arena: Arena, effort: Effort, group: str) -> Comparison:
             raise AssertionError(f"the masks were not written: {now}")
 
     path = filesystem.path(group, "schemata")
-    there = rivals.writing(path, schemata.format_masks("L3", masks))
-    back = rivals.writing(path, schemata.format_masks("L3", every))
+    there = rivals.writing(path, schemata.format_values("L3", masks))
+    back = rivals.writing(path, schemata.format_values("L3", every))
     with rivals.system_calls(there) as calls, rivals.system_calls(back) as porter:
         return compare(
             "giving a group other masks",
             [
-                arena.ours(lambda: groups.write_masks(filesystem, group, "L3", masks)),
+                arena.ours(lambda: groups.write_values(filesystem, group, "L3", masks)),
                 arena.limit(calls),
                 *arena.pqos_sides("-e", f"llc:{group.removeprefix(rivals.COS)}=0x3"),
             ],

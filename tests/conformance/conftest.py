@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.conformance.comparison import RECORDING, Recordings
-from tests.conformance.counts import Counting
 from tests.conformance.items import Where, generate, in_order, without_place
 from tests.conformance.machines import SIMULATOR, profile_of
 from tests.conformance.resctrl import Resctrl
+from tests.conformance.table import PAGE
 from tests.conformance.target import Target
 from tests.conformance.tasks import Tasks
+from tests.counted.counting import Counting
 from tests.kernel.lab.pair import INSIDE
 
 _RECORDINGS = pytest.StashKey[Recordings]()
@@ -30,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_RECORDINGS] = Recordings()
     config.pluginmanager.register(config.stash[_RECORDINGS])
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Counting(config))
+        config.pluginmanager.register(Counting(config, PAGE))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -50,6 +50,11 @@ ASSIGNMENT_MODE = Difference(
     (6, 18),
     "fs/resctrl/monitor.c: resctrl_mbm_assign_mode_show, resctrl_mbm_assign_mode_write",
 )
+IO_ALLOC = Difference(
+    "where devices can be confined to some ways, info/L3 has io_alloc and io_alloc_cbm",
+    (6, 19),
+    "commit 9445c7059c1c: fs/resctrl: Add user interface to enable/disable io_alloc feature",
+)
 STATUS_CLEARED_BY_MKDIR = Difference(
     "making a group and writing its CPUs clear last_cmd_status; before, messages pile up",
     UNKNOWN,

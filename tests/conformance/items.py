@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conformance import needs
-from tests.conformance.machines import KERNEL, KERNEL_OF, PAIRS, PROFILE_OF, TARGETS
+from tests.conformance.machines import KERNEL, KERNEL_OF, PAIRS, PROFILE_OF, SIMULATED, SIMULATOR, TARGETS
 from tests.kernel.lab.pair import INSIDE, Pair
 
 CASES = "tests.conformance.cases"
@@ -43,6 +43,7 @@ def everywhere() -> list[Where]:
     if INSIDE is not None:
         return [Where(INSIDE, KERNEL)]
     places = [Where(pair, target) for pair in PAIRS for target in TARGETS]
+    places += [Where(pair, SIMULATOR) for pair in SIMULATED]
     only = os.environ.get(ONLY)
     if only is None:
         return places
@@ -58,7 +59,7 @@ def pairs_of(case: pytest.Item) -> list[Pair]:
     of_kernel = [mark.args for mark in case.iter_markers(needs.KERNEL)]
     return [
         pair
-        for pair in PAIRS
+        for pair in (*PAIRS, *SIMULATED)
         if all(need(PROFILE_OF[pair.machine]) for need in of_machine)
         and all(difference.is_in(KERNEL_OF[pair.kernel].version) == newer for difference, newer in of_kernel)
     ]
@@ -103,7 +104,7 @@ def without_place(items: list[pytest.Item]) -> list[pytest.Item]:
 
 def in_order(items: list[pytest.Item]) -> None:
     """Bring the items of a pair together, the comparison last: each pair is one guest's work."""
-    pairs = {pair: number for number, pair in enumerate(PAIRS)}
+    pairs = {pair: number for number, pair in enumerate((*PAIRS, *SIMULATED))}
 
     def place(item: pytest.Item) -> tuple[int, bool]:
         where = _params(item).get("where")
@@ -121,7 +122,7 @@ def case_and_place(nodeid: str) -> tuple[str, Where] | None:
     # pytest-xdist appends the name of the group.
     nodeid = nodeid.partition("@guest-")[0]
     name, bracket, rest = nodeid.partition("[")
-    for pair in PAIRS:
+    for pair in (*PAIRS, *SIMULATED):
         for target in TARGETS:
             here = f"{pair}-{target}"
             if bracket and rest.startswith((f"{here}]", f"{here}-")):

@@ -42,6 +42,12 @@ def _milan() -> Profile:
     )
 
 
+def _genoa() -> Profile:
+    """The same with bandwidth of slow memory and ways for devices."""
+    milan, genoa = _milan(), PROFILES["genoa"]
+    return replace(milan, name="genoa", l3=genoa.l3, slow_bandwidth=genoa.slow_bandwidth)
+
+
 def _goldmont() -> Profile:
     """A small core of 2016: ways of the L2 can be allocated, and nothing else; nothing is monitored."""
     return Profile(
@@ -54,15 +60,24 @@ def _goldmont() -> Profile:
     )
 
 
+def _mpam() -> Profile:
+    """Arm's, with as few CPUs as the others: cases know no more than four."""
+    return replace(PROFILES["mpam"], topology=_TWO_SOCKETS)
+
+
 _PROFILES = (
     _guest_of("cascade-lake", 32),
     _guest_of("broadwell", 48),
     _guest_of("sapphire-rapids", 64),
     _milan(),
+    _genoa(),
     _goldmont(),
 )
-PROFILE_OF: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in _PROFILES})
+GUESTS = tuple(profile.name for profile in _PROFILES)
 """Each machine of the lab that the cases are tried on."""
+
+PROFILE_OF: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in (*_PROFILES, _mpam())})
+"""These, and one that no processor of the lab's is: there is none of Arm's."""
 
 KERNEL_OF: Mapping[str, Kernel] = MappingProxyType({"6.12": LINUX_6_12, "newest": LINUX_7_2})
 """What the simulator runs for each kernel of the lab."""
@@ -70,8 +85,11 @@ KERNEL_OF: Mapping[str, Kernel] = MappingProxyType({"6.12": LINUX_6_12, "newest"
 TARGETS = ("simulator", "kernel")
 SIMULATOR, KERNEL = TARGETS
 
-PAIRS = tuple(Pair(machine, kernel) for machine in PROFILE_OF for kernel in KERNEL_OF)
-"""Every machine with every kernel."""
+PAIRS = tuple(Pair(machine, kernel) for machine in GUESTS for kernel in KERNEL_OF)
+"""Every machine of the lab with every kernel."""
+
+SIMULATED = (Pair("mpam", "newest"),)
+"""The other machine, with the kernel that it has."""
 
 
 def profile_of(pair: Pair) -> Profile:
@@ -90,5 +108,5 @@ def classes_of(profile: Profile, cdp: int = 0) -> int:
 
     :param cdp: the level of the cache whose masks are for code or for data; it has half as many then.
     """
-    resources = [one for one in (profile.l3, profile.l2, profile.bandwidth) if one is not None]
+    resources = [one for one in (profile.l3, profile.l2, profile.bandwidth, profile.slow_bandwidth) if one is not None]
     return min(one.num_closids // (2 if getattr(one, "level", None) == cdp else 1) for one in resources)

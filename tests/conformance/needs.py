@@ -25,6 +25,11 @@ def of(need: Need) -> pytest.MarkDecorator:
     return pytest.mark.needs.with_args(need)
 
 
+def _percent_steps(profile: Profile) -> int:
+    """Per cent from one limit of bandwidth to the next; 0 where there are none, or in another unit."""
+    return profile.bandwidth.granularity if profile.bandwidth is not None and profile.bandwidth.linear else 0
+
+
 def caches_of(profile: Profile) -> list[CacheAllocation]:
     """The caches whose ways can be allocated, the L3 first."""
     return [cache for cache in (profile.l3, profile.l2) if cache is not None]
@@ -32,11 +37,15 @@ def caches_of(profile: Profile) -> list[CacheAllocation]:
 
 BANDWIDTH = of(lambda profile: profile.bandwidth is not None)
 NO_BANDWIDTH = of(lambda profile: profile.bandwidth is None)
-INTEL_BANDWIDTH = of(lambda profile: profile.bandwidth is not None and profile.bandwidth.linear)
+INTEL_BANDWIDTH = of(lambda profile: _percent_steps(profile) > 1)
+ARM_BANDWIDTH = of(lambda profile: _percent_steps(profile) == 1)
 AMD_BANDWIDTH = of(lambda profile: profile.bandwidth is not None and not profile.bandwidth.linear)
 BANDWIDTH_CONTROLLER = of(lambda profile: bool(profile.bandwidth and profile.bandwidth.linear and profile.monitoring))
 L3_AND_BANDWIDTH = of(lambda profile: bool(profile.l3 and profile.bandwidth))
+COUNTS_IN_UNITS = of(lambda profile: profile.monitoring is not None and profile.monitoring.scale > 1)
 MONITORING = of(lambda profile: profile.monitoring is not None)
+SLOW_BANDWIDTH = of(lambda profile: profile.slow_bandwidth is not None)
+IO_ALLOC = of(lambda profile: profile.l3 is not None and profile.l3.io_alloc)
 CONFIGURABLE_EVENTS = of(lambda profile: bool(profile.monitoring and profile.monitoring.configurable))
 NO_CONFIGURABLE_EVENTS = of(lambda profile: bool(profile.monitoring and not profile.monitoring.configurable))
 PSEUDO_LOCK = of(lambda profile: profile.pseudo_lock)
@@ -44,6 +53,9 @@ NO_PSEUDO_LOCK = of(lambda profile: not profile.pseudo_lock)
 CDP = of(lambda profile: profile.l3 is not None and profile.l3.cdp)
 CDP_EVERYWHERE = of(lambda profile: all(cache.cdp for cache in caches_of(profile)))
 SHAREABLE_BITS_EVERYWHERE = of(lambda profile: all(cache.shareable_bits for cache in caches_of(profile)))
+WAYS_WITHOUT_DEVICES = of(
+    lambda profile: all(cache.shareable_bits != (1 << cache.ways) - 1 for cache in caches_of(profile))
+)
 NO_EMPTY_MASKS = of(lambda profile: all(cache.min_cbm_bits for cache in caches_of(profile)))
 EMPTY_MASKS = of(lambda profile: any(not cache.min_cbm_bits for cache in caches_of(profile)))
 

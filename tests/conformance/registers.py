@@ -13,6 +13,8 @@ from vmqos.simulator.profiles import Profile
 
 L3_CDP = 0xC81
 L2_CDP = 0xC82
+L3_EXTENDED = 0xC000_03FF
+"""AMD's: bit 1 confines devices to the ways of the highest class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,11 @@ def amd_limit(closid: int) -> int:
     return 0xC000_0200 + closid
 
 
+def slow_limit(closid: int) -> int:
+    """The same for slow memory."""
+    return 0xC000_0280 + closid
+
+
 def event_configuration(index: int) -> int:
     """The number of the register that says what counter ``index`` counts: 0 the total, 1 the local traffic."""
     return 0xC000_0400 + index
@@ -64,6 +71,14 @@ def registers_of(profile: Profile) -> Iterator[Place]:
                 yield Place(name, cpu, mask(level, closid))
             if allocation.cdp:
                 yield Place(name, cpu, L3_CDP if level == 3 else L2_CDP)
+    extended = profile.l3 is not None and profile.l3.io_alloc
+    for cache in profile.topology.l3 if extended else ():
+        yield Place(f"L3 {cache.id}", min(cache.cpus), L3_EXTENDED)
+    slow = profile.slow_bandwidth
+    for cache in profile.topology.l3 if slow else ():
+        assert slow is not None
+        for closid in range(slow.num_closids):
+            yield Place(f"SMBA {cache.id}", min(cache.cpus), slow_limit(closid))
     bandwidth = profile.bandwidth
     for cache in profile.topology.l3 if bandwidth else ():
         assert bandwidth is not None

@@ -7,7 +7,7 @@ import errno
 import os
 
 from tests.conformance.answer import Answer
-from tests.conformance.differences import Difference
+from tests.conformance.differences import IO_ALLOC, Difference
 from tests.conformance.operations import Operations, content_of
 from tests.conformance.registers import registers_of
 from tests.conformance.target import Target
@@ -148,6 +148,7 @@ class Resctrl(Operations):
         self.record_registers()
         if self.is_mounted:
             self._unlock_regions()
+            self._free_devices()
             failed = self.target.umount()
             self.is_mounted = failed is not None
             assert failed is None, f"umount: {failed}"
@@ -160,6 +161,16 @@ class Resctrl(Operations):
             mode = self.path(f"{name}/mode")
             if os.path.exists(mode) and content_of(mode) == "pseudo-locked\n":
                 os.rmdir(self.path(name))
+
+    def _free_devices(self) -> None:
+        """Confine devices to no ways any more: umount leaves that as it is."""
+        if self.profile.l3 is None or not self.profile.l3.io_alloc or not self.has(IO_ALLOC):
+            return
+        for name in ("L3", "L3CODE"):
+            switch = self.path(f"info/{name}/io_alloc")
+            if os.path.exists(switch) and content_of(switch) == "enabled\n":
+                with open(switch, "w", encoding="ascii") as file:
+                    file.write("0\n")
 
     def _let_rmids_drain(self) -> None:
         """Raise the threshold of limbo where it is 0 at boot: no RMID would ever be free again."""

@@ -7,20 +7,18 @@
 from __future__ import annotations
 
 import ast
-import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from tests.conformance import differences
 from tests.conformance.differences import Difference
-from tests.conformance.machines import KERNEL_OF, PROFILE_OF, TARGETS
-
-CHECKOUT = Path(__file__).parents[2]
-PAGE = Path("doc/source/reference/conformance.rst")
-COUNTED = Path("doc/build/conformance.json")
-"""Where a run leaves its counts."""
+from tests.conformance.items import ONLY, case_and_place
+from tests.conformance.machines import KERNEL, KERNEL_OF, PAIRS, PROFILE_OF, SIMULATED, TARGETS
+from tests.counted import page as counted
+from tests.counted.rst import joined, table, titled
 
 _CASES = Path(__file__).parent / "cases"
 _HEAD = """\
@@ -39,6 +37,9 @@ In the tables, ``13 + 12`` says that 13 cases passed on the simulator and 12 on 
 a case that asks about a cache counts once for each level whose ways can be allocated.  An
 empty cell says that no case was tried: the machine has nothing of the kind.  *newest* is
 the Linux of Debian testing; the simulator takes it for Linux {newest}.
+
+``mpam`` is Arm's and has no guest: there is no such processor for tests, so one number is
+all there is, and no kernel has confirmed it.  :doc:`features` tells of the machines' features.
 """
 
 
@@ -51,10 +52,6 @@ class Place(NamedTuple):
     target: str
 
 
-Passed = Mapping[Place, int]
-"""How many cases passed."""
-
-
 def section_of(module: str) -> str:
     """What a module of cases is about, in words.
 
@@ -63,22 +60,36 @@ def section_of(module: str) -> str:
     return Path(module).stem.removeprefix("test_").replace("_", " ")
 
 
-def page(passed: Passed) -> str:
-    """The page's text."""
+def places(report: pytest.TestReport) -> Iterator[Place]:
+    """What a case that passed counts for; nothing for a test that is no case."""
+    place = case_and_place(report.nodeid)
+    if place is not None:
+        case, where = place
+        yield Place(section_of(case.partition("::")[0]), where.pair.machine, where.pair.kernel, where.target)
+
+
+def text(counts: counted.Passed) -> str:
+    """The page."""
+    passed = {Place(*place): count for place, count in counts.items()}
     parts = [_HEAD.format(newest=KERNEL_OF["newest"].version)]
-    parts.append(_titled("All cases", _table(_overview(passed))))
-    parts.append(_titled("What the sections are about", _table(_sections())))
+    parts.append(titled("All cases", table(_overview(passed))))
+    parts.append(titled("What the sections are about", table(_sections())))
     for kernel in KERNEL_OF:
-        parts.append(_titled(f"Sections with {_name(kernel)}", _table(_counts(passed, kernel))))
+        parts.append(titled(f"Sections with {_name(kernel)}", table(_counts(passed, kernel))))
     told = "The cases know of these differences between the kernels, and of no other.\n\n"
-    parts.append(_titled("In what the kernels differ", told + _table(_differences())))
-    return "\n\n".join(part.rstrip("\n") + "\n" for part in parts)
+    parts.append(titled("In what the kernels differ", told + table(_differences())))
+    return joined(parts)
 
 
-def is_out_of_date(passed: Passed, checkout: Path = CHECKOUT) -> bool:
-    """Whether the page of a source tree is not what :func:`page` says."""
-    path = checkout / PAGE
-    return not path.exists() or path.read_text(encoding="utf-8") != page(passed)
+PAGE = counted.Page(
+    path=Path("doc/source/reference/conformance.rst"),
+    counts=Path("doc/build/conformance.json"),
+    suite=Path("tests/conformance"),
+    places=places,
+    text=text,
+    command="python -m tests.conformance.table",
+    narrowing=(ONLY,),
+)
 
 
 def _name(kernel: str) -> str:
@@ -89,7 +100,7 @@ def _modules() -> list[Path]:
     return sorted(_CASES.glob("test_*.py"))
 
 
-def _overview(passed: Passed) -> Iterator[list[str]]:
+def _overview(passed: Mapping[Place, int]) -> Iterator[list[str]]:
     yield ["Machine", *map(_name, KERNEL_OF)]
     for machine in PROFILE_OF:
         yield [machine, *(_cell(passed, [machine], [kernel]) for kernel in KERNEL_OF)]
@@ -103,13 +114,16 @@ def _sections() -> Iterator[list[str]]:
         yield [section_of(str(module)), " ".join(told.partition("\n\n")[0].split())]
 
 
-def _counts(passed: Passed, kernel: str) -> Iterator[list[str]]:
-    yield ["Section", *PROFILE_OF]
+def _counts(passed: Mapping[Place, int], kernel: str) -> Iterator[list[str]]:
+    machines = [pair.machine for pair in (*PAIRS, *SIMULATED) if pair.kernel == kernel]
+    yield ["Section", *machines]
     for section in (section_of(str(module)) for module in _modules()):
-        yield [section, *(_cell(passed, [machine], [kernel], [section]) for machine in PROFILE_OF)]
+        yield [section, *(_cell(passed, [machine], [kernel], [section]) for machine in machines)]
 
 
-def _cell(passed: Passed, machines: Iterable[str], kernels: Sequence[str], sections: Sequence[str] = ()) -> str:
+def _cell(
+    passed: Mapping[Place, int], machines: Iterable[str], kernels: Sequence[str], sections: Sequence[str] = ()
+) -> str:
     """The counts on both targets.
 
     :param sections: all of them if none is named.
@@ -119,6 +133,8 @@ def _cell(passed: Passed, machines: Iterable[str], kernels: Sequence[str], secti
     for place, count in passed.items():
         if place.machine in machines and place.kernel in kernels and (not sections or place.section in sections):
             counts[place.target] += count
+    if machines <= {pair.machine for pair in SIMULATED}:
+        del counts[KERNEL]
     return " + ".join(map(str, counts.values())) if any(counts.values()) else ""
 
 
@@ -131,32 +147,5 @@ def _differences() -> Iterator[list[str]]:
             yield [one.what, since, one.reference]
 
 
-def _titled(title: str, text: str) -> str:
-    return f"{title}\n{'-' * len(title)}\n\n{text}"
-
-
-def _table(rows: Iterator[list[str]]) -> str:
-    """A list table: it needs no alignment of columns."""
-    lines = [".. list-table::", "   :header-rows: 1", ""]
-    for row in rows:
-        for number, cell in enumerate(row):
-            lines.append(f"   {'*' if number == 0 else ' '} - {cell}".rstrip())
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    """Write the page."""
-    counted = CHECKOUT / COUNTED
-    if not counted.exists():
-        sys.exit(f"{counted} is not there: run the suite first, all of it")
-    rows = json.loads(counted.read_text(encoding="ascii"))
-    passed = {Place(*names): count for *names, count in rows}
-    (CHECKOUT / PAGE).write_text(page(passed), encoding="utf-8")
-    counts = ", ".join(
-        f"{sum(passed[one] for one in passed if one.target == target)} on the {target}" for target in TARGETS
-    )
-    print(f"{PAGE}: cases passed: {counts}")
-
-
 if __name__ == "__main__":
-    main()
+    counted.write_anew(PAGE)

@@ -132,8 +132,8 @@ MUTATIONS = (
     Mutation(
         "a group takes the lowest free class",
         "state",
-        "for closid in range(self._closids):",
-        "for closid in reversed(range(self._closids)):",
+        "for closid in range(self.closids):",
+        "for closid in reversed(range(self.closids)):",
         Case("groups", "a_new_group_gets_the_lowest_free_class"),
     ),
     Mutation(

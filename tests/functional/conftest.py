@@ -34,7 +34,7 @@ import pytest
 from tools.lab import kvm, processes, vms
 from tools.lab.agent import Agent, Options
 from tools.lab.private_libvirt import PrivateLibvirt
-from tools.lab.program import Launch, launch
+from tools.lab.program import Launch, Preloaded
 from tools.lab.resctrl import Resctrl
 from tools.lab.simulator import Simulator
 from tools.lab.workspace import Workspace
@@ -47,15 +47,15 @@ class Pace:
     """How fast a machine is, and what its tests wait for.
 
     :ivar agent: the agent's options: a test can't wait for the minute that an operator can.
+    :ivar launch: how agents are started.
     :ivar patience: how many times as long a test waits as it would on a machine of its own.
     :ivar poll_interval: seconds from one look to the next.
-    :ivar launch: how agents are started.
     """
 
     agent: Options
+    launch: Launch
     patience: int = 1
     poll_interval: float = 0.05
-    launch: Launch = launch
 
 
 class MakeVm(Protocol):
@@ -173,7 +173,8 @@ def pace() -> Pace:
             "agent": {"audit_interval": 0.2, "full_audit_interval": 2.0, "retry_delay_min": 0.1},
             "telemetry": {"interval": 0.5},
             "http": {"port": 0},
-        }
+        },
+        launch=Preloaded(["vmqos.agent.main"]),
     )
 
 

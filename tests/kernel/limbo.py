@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 from vmqos.resctrl.filesystem import Filesystem
@@ -19,6 +20,8 @@ def let_end(filesystem: Filesystem) -> None:
     The kernel divides the size of what it takes for the last cache (the L2 on AMD) by the number of RMIDs and rounds
     down to the counters' unit (``resctrl_rmid_realloc_threshold``): that can be 0, below which no occupancy is.
     """
+    if not os.path.exists(filesystem.path(THRESHOLD)):
+        return  # No RMIDs, no limbo.
     if int(filesystem.read(THRESHOLD)) == 0:
         filesystem.write(THRESHOLD, str(COUNTER_UNIT))
 

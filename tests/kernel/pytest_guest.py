@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from tests.kernel.lab.guest import Result
 
 RESCTRL = Path("/sys/fs/resctrl")
-MARKER = "guest(machines, kernels=('6.12', 'newest')): run in a guest of each machine with each kernel"
+MARKER = (
+    "guest(machines, kernels=('6.12', 'newest')): run in a guest of each machine with each kernel; "
+    "guest(pairs=('milan-6.12',)): of these"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="seconds that a guest may stay silent over a test's own time limit before it is killed (default: 60)",
     )
 
+    group.addoption(
+        "--core-guests",
+        action="store_true",
+        help=f"leave out what is marked as long, and what is for other guests than: {', '.join(machines.CORE)}",
+    )
+
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     from tests.kernel.lab import hookspecs
@@ -97,6 +106,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
+    config.addinivalue_line("markers", "long: takes more time of a guest than --core-guests has, which leaves it out")
     # pytest-xdist's, which the guests don't have.
     config.addinivalue_line("markers", "xdist_group(name): tests of one group run in one worker")
     if INSIDE is None:
@@ -115,7 +125,27 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from tests.kernel.lab.scheduling import GuestScheduling
 
+    # It would put the guest with the most tests first; they come in the order of the time that they take.
+    config.option.loadscopereorder = False
     return GuestScheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Leave out what ``--core-guests`` leaves out, and, whatever others sort by, begin with the longest guest."""
+    yield
+    if INSIDE is not None:
+        return
+    from tests.kernel.lab.scheduling import guest_of, seconds
+
+    if config.getoption("--core-guests"):
+        core = (None, *machines.CORE)
+        others = [item for item in items if guest_of(item.nodeid) not in core or item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=others)
+        left_out = set(others)
+        items[:] = [item for item in items if item not in left_out]
+    lasts = seconds(item.nodeid for item in items)
+    items.sort(key=lambda item: -lasts[guest_of(item.nodeid)])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -136,19 +166,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _pairs(
-    machines_: tuple[str, ...] | str = (), kernels: tuple[str, ...] | str = machines.KERNELS, **named: Any
+    machines_: tuple[str, ...] | str = (),
+    kernels: tuple[str, ...] | str = machines.KERNELS,
+    pairs: tuple[str, ...] = (),
+    **named: Any,
 ) -> list[Pair]:
     wanted = named.pop("machines", machines_)
-    if named or not wanted:
+    if named or bool(wanted) == bool(pairs):
         raise pytest.UsageError(f"mark tests with {MARKER}")
     try:
+        if pairs:
+            return [_pair(*pair.rpartition("-")[::2]) for pair in pairs]
         return [
-            Pair(machines.machine(name).name, machines.kernel(kernel))
+            _pair(name, kernel)
             for name in ((wanted,) if isinstance(wanted, str) else wanted)
             for kernel in ((kernels,) if isinstance(kernels, str) else kernels)
         ]
     except NoSuchMachine as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def _pair(machine: str, kernel: str) -> Pair:
+    return Pair(machines.machine(machine).name, machines.kernel(kernel))
 
 
 @pytest.fixture(scope="session")

@@ -352,8 +352,6 @@ def _builder(cache: Cache, make: str) -> subprocess.Popen[str]:
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
         stdout=subprocess.PIPE,
         text=True,
-        # A shell starts what runs in its background with SIGINT ignored, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

@@ -22,6 +22,7 @@ from tests.kernel.lab import guest as booting
 from tests.kernel.lab import trace
 from tests.kernel.lab.errors import GuestDied, NoSuchMachine
 from tests.kernel.lab.job import CHECKOUT
+from tests.kernel.lab.scheduling import guest_of, seconds
 from tests.kernel.pytest_guest import Run
 from tools.lab import processes
 
@@ -50,16 +51,21 @@ def test_tests_in_a_guest_are_reported_as_if_they_had_run_here(tmp_path: Path) -
     assert any(write.register == msr.IA32_L3_QOS_MASK_0 for write in trace.read(left / "msr.jsonl"))
 
 
-def test_a_guest_that_dies_fails_its_tests_and_shows_the_console() -> None:
-    done = _pytest("deadly.py", "-v")
+@pytest.mark.long
+def test_a_guest_that_dies_is_booted_again_once_then_fails_its_tests_and_shows_the_console(tmp_path: Path) -> None:
+    done = _pytest("deadly.py", "-v", f"--guest-out={tmp_path}")
     assert re.search(r"test_before\S+ PASSED", done.stdout)
-    assert re.search(r"test_panics\S+ FAILED", done.stdout)
+    assert f"the kernel of milan-kvm-6.12 died, and is booted again; see {tmp_path}/milan-kvm-6.12.died" in done.stdout
+    assert "sysrq triggered crash" in (tmp_path / "milan-kvm-6.12.died/serial").read_text()
+    assert re.search(r"test_panics_once\S+ PASSED", done.stdout)
+    assert re.search(r"test_panics\[\S+ FAILED", done.stdout)
     assert "the guest milan-kvm with the kernel 6.12 died" in done.stdout
     assert "Kernel panic - not syncing: sysrq triggered crash" in done.stdout
     assert re.search(r"test_after\S+ ERROR", done.stdout)
     assert "not run: while tests/kernel/samples/deadly.py::test_panics[milan-kvm-6.12] ran" in done.stdout
 
 
+@pytest.mark.long
 def test_a_guest_that_hangs_is_killed_and_fails_its_tests(tmp_path: Path) -> None:
     done = _pytest("hanging.py", "-v", "--guest-grace=5", f"--guest-out={tmp_path}")
     assert re.search(r"test_hangs\S+ FAILED", done.stdout), done.stdout
@@ -68,6 +74,7 @@ def test_a_guest_that_hangs_is_killed_and_fails_its_tests(tmp_path: Path) -> Non
     assert not list(_emulators(tmp_path))
 
 
+@pytest.mark.long
 def test_the_first_failure_ends_the_guest_if_asked_to(tmp_path: Path) -> None:
     done = _pytest("outcomes.py", "-x", "-v", "-k", "fails or mounts or too_long", f"--guest-out={tmp_path}")
     assert "stopping after 1 failures" in done.stdout
@@ -91,6 +98,7 @@ def test_a_machine_that_does_not_exist_is_a_mistake_of_the_test(tmp_path: Path) 
     assert "there is no machine 'pentium'; there are: cascade-lake" in done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_a_command_in_a_guest_gives_its_output_and_status(tmp_path: Path) -> None:
     script = "echo out; echo err >&2; uname -r; vmqos --version; echo kept >$VMQOS_GUEST_OUT/file; exit 7"
     done = _run("run", "--out", str(tmp_path), "goldmont", "6.12", "--", "sh", "-c", script)
@@ -101,12 +109,14 @@ def test_a_command_in_a_guest_gives_its_output_and_status(tmp_path: Path) -> Non
     assert not (tmp_path / "job.tar").exists()
 
 
+@pytest.mark.long
 def test_a_guest_that_takes_too_long_is_ended(guest: Run, tmp_path: Path) -> None:
     with pytest.raises(GuestDied, match=r"did not end within \d s and was killed"):
         guest.run("milan", "6.12", "sleep 1000", timeout=3)
     assert not list(_emulators(tmp_path))
 
 
+@pytest.mark.long
 def test_a_boot_that_hangs_is_tried_again(guest: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(booting, "BOOT_PATIENCE", 0.5)
     result = guest.run("milan", "6.12", "echo up")
@@ -114,6 +124,7 @@ def test_a_boot_that_hangs_is_tried_again(guest: Run, monkeypatch: pytest.Monkey
     assert sorted(path.name for path in result.path.glob("serial*")) == ["serial", "serial.hung1", "serial.hung2"]
 
 
+@pytest.mark.long
 def test_python_is_compiled_once_and_never_taken_for_another_sources(guest: Run) -> None:
     ours = os.urandom(8).hex()
 
@@ -143,6 +154,7 @@ def test_a_guest_dies_with_whoever_started_it(tmp_path: Path) -> None:
     processes.wait_until(lambda: not list(_emulators(tmp_path)), "the guest's end", 10.0)
 
 
+@pytest.mark.long
 def test_a_shell_talks_to_the_terminal() -> None:
     process, terminal = pty.fork()
     if process == 0:
@@ -174,6 +186,32 @@ def _expect(terminal: int, text: bytes | None, timeout: float = 120.0) -> None:
             assert text is None, seen[-2000:].decode(errors="replace")
             return
         seen += data
+
+
+def test_the_core_guests_leave_out_what_is_for_others() -> None:
+    module = str(CHECKOUT / "tests/kernel/agent/test_memory_bandwidth.py")
+    every, core = (_pytest(module, "--collect-only", "-q", *options).stdout for options in ((), ("--core-guests",)))
+    assert "cascade-lake-6.12" in every and "sapphire-rapids-newest" in every
+    assert "cascade-lake-6.12" in core and "sapphire-rapids" not in core
+    assert "deselected" in core
+
+
+def test_the_guest_that_takes_longest_goes_first() -> None:
+    resctrl = [f"tests/conformance/cases/test_groups.py::test_{number}[milan-6.12-kernel-L3]" for number in range(9)]
+    agent = ["tests/kernel/agent/test_lock.py::test_it[cascade-lake-6.12]"]
+    lasts = seconds([*resctrl, *agent, "tests/kernel/test_lab.py::test_it"])
+    assert lasts["cascade-lake-6.12"] > lasts["milan-6.12"] > lasts[None] > 0
+    collected = _pytest(str(CHECKOUT / "tests/kernel"), "--collect-only", "-q", "--core-guests").stdout.splitlines()
+    found = [line for line in collected if "::" in line]
+    lasts = seconds(found)
+    assert list(dict.fromkeys(map(guest_of, found))) == sorted(lasts, key=lambda guest: -lasts[guest])
+
+
+def test_the_core_guests_leave_out_what_is_long() -> None:
+    module = str(CHECKOUT / "tests/kernel/worth")
+    every, core = (_pytest(module, "--collect-only", "-q", *options).stdout for options in ((), ("--core-guests",)))
+    assert "test_noisy_neighbor.py::" in every and "test_noisy_neighbor.py::" not in core
+    assert "test_four_cases.py::" in core
 
 
 def _pytest(module: str, *options: str) -> subprocess.CompletedProcess[str]:

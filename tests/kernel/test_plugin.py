@@ -21,17 +21,18 @@ from tests.kernel.lab.errors import GuestDied
 from tests.kernel.pytest_guest import GuestMachine, MountResctrl, Run
 from vmqos.resctrl.filesystem import Filesystem
 
-SELFTEST = recipes.PLUGIN / "selftest/selftest.c"
-TESTS_IN_C = re.findall(r"^TEST\((\w+)\)", SELFTEST.read_text(), re.MULTILINE)
+NEEDS_QEMU = ("plugin.c", "watch.c")
+SELFTEST = [recipes.PLUGIN / "selftest" / name for name in ("selftest.c", "caches.c")]
+TESTS_IN_C = [name for path in SELFTEST for name in re.findall(r"^TEST\((\w+)\)", path.read_text(), re.MULTILINE)]
 in_guests = pytest.mark.guest(machines=("cascade-lake", "sapphire-rapids", "milan"))
 
 
 @pytest.fixture(scope="module")
 def selftest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("plugin") / "selftest"
-    pure = [str(path) for path in sorted(recipes.PLUGIN.glob("*.c")) if path.name not in ("plugin.c", "log.c")]
+    pure = [str(path) for path in sorted(recipes.PLUGIN.glob("*.c")) if path.name not in NEEDS_QEMU]
     flags = ("-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover")
-    subprocess.run(["gcc", *flags, "-o", str(program), str(SELFTEST), *pure, "-lm"], check=True)
+    subprocess.run(["gcc", *flags, "-o", str(program), *map(str, SELFTEST), *pure, "-lm"], check=True)
     return program
 
 

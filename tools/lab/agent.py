@@ -83,14 +83,14 @@ class Agent:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self, *, wait: bool = True) -> None:
-        """Start it, and wait until its API answers.
+        """Start it, and wait until it has looked at its host, or can't.
 
         :raises RuntimeError: if it ends at once, with what it said.
         :raises TimeoutError: after 30 seconds.
         """
         self.launch()
         if wait:
-            processes.wait_until(self._answers_or_ended, f"the agent answering on {self.socket}", START_TIMEOUT)
+            processes.wait_until(self._looked_or_ended, f"the agent answering on {self.socket}", START_TIMEOUT)
 
     def launch(self, *arguments: str) -> Program:
         """Start it without waiting, with further arguments such as ``--once``; its output goes to :attr:`log`."""
@@ -148,15 +148,14 @@ class Agent:
             self._workspace.forget_process(self._process.pid)
             self._process = None
 
-    def _answers_or_ended(self) -> bool:
+    def _looked_or_ended(self) -> bool:
         if self._process and self._process.poll() is not None:
             said = self.log.read_text(errors="replace")[-3000:]
             raise RuntimeError(f"the agent ended with status {self._process.poll()}:\n{said}")
         try:
-            self.get("/v1/health")
+            return bool(self.get("/v1/health")["status"] != "starting")
         except (OSError, http.client.HTTPException):
             return False
-        return True
 
 
 class _UnixConnection(http.client.HTTPConnection):

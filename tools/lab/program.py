@@ -9,7 +9,7 @@ import multiprocessing.context
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -57,8 +57,8 @@ def launch(module: str, arguments: Sequence[str], log: Path) -> Program:
 class Preloaded:
     """Starts programs (:data:`Launch`) as forks of a process that has imported their modules.
 
-    Where a CPU is emulated, imports take seconds, and nothing is learnt from doing them again. What is started is
-    a process like any other, with nothing of an earlier one in it.
+    Imports take most of an agent's start, seconds where a CPU is emulated, and nothing is learnt from doing them again.
+    What is started is a process like any other, with nothing of an earlier one in it.
 
     :param modules: to import, each one that is to be started among them.
     """
@@ -69,7 +69,7 @@ class Preloaded:
 
     def __call__(self, module: str, arguments: Sequence[str], log: Path) -> Program:
         """See :data:`Launch`."""
-        process = self._context.Process(target=_run, args=(module, tuple(arguments), str(log)))
+        process = self._context.Process(target=_run, args=(module, tuple(arguments), str(log), dict(os.environ)))
         process.start()
         return _Forked(process)
 
@@ -96,9 +96,11 @@ class _Forked:
             os.kill(self.pid, number)
 
 
-def _run(module: str, arguments: Sequence[str], log: str) -> None:
+def _run(module: str, arguments: Sequence[str], log: str, environ: Mapping[str, str]) -> None:
     """Be the program, in the forked process."""
     os.setsid()
+    os.environ.clear()
+    os.environ.update(environ)
     os.chdir(CHECKOUT)
     for path, flags, descriptors in (
         (os.devnull, os.O_RDONLY, (0,)),

@@ -36,6 +36,8 @@ class Flavor:
 class Vm:
     """A VM to define: no disk, no network, one I/O thread; its firmware finds nothing to boot and idles.
 
+    A ROM in place of the firmware gives it something to do; ``fw_cfg`` tells the ROM what.
+
     :ivar name: the libvirt name, unique on the private libvirtd.
     :ivar display_name: the server's name in Nova; the libvirt name where empty.
     :ivar vcpus: vCPUs at the start.
@@ -44,7 +46,11 @@ class Vm:
     :ivar memory: MiB.
     :ivar virt_type: ``kvm`` or ``qemu``; see :func:`tools.lab.kvm.virt_type`.
     :ivar cputune: elements for ``<cputune>``, such as ``<cachetune>``.
+    :ivar numatune: elements for ``<numatune>``, such as ``<memory>``.
     :ivar metadata: takes the place of Nova's ``<metadata>`` element, for bad-input tests; may be empty.
+    :ivar rom: the file that takes the firmware's place; the firmware where ``None``.
+    :ivar fw_cfg: files of QEMU's firmware configuration, by name (``opt/...``).
+    :ivar console: where the first serial port is written to; there is none where ``None``.
     """
 
     name: str
@@ -56,8 +62,12 @@ class Vm:
     memory: int = 32
     virt_type: str = "qemu"
     cputune: str = ""
+    numatune: str = ""
     uuid: str = field(default_factory=lambda: str(uuids.uuid4()))
     metadata: str | None = None
+    rom: Path | None = None
+    fw_cfg: Mapping[str, str] = field(default_factory=dict)
+    console: Path | None = None
 
 
 def nova_metadata(vm: Vm) -> str:
@@ -93,6 +103,11 @@ def nova_metadata(vm: Vm) -> str:
 def domain_xml(vm: Vm) -> str:
     """The VM's definition for ``virDomainDefineXML``."""
     cpuset = f" cpuset={quoteattr(vm.cpuset)}" if vm.cpuset else ""
+    rom = f'<loader readonly="yes" type="rom">{escape(str(vm.rom))}</loader>' if vm.rom else ""
+    entries = "".join(f"<entry name={quoteattr(name)}>{escape(text)}</entry>" for name, text in vm.fw_cfg.items())
+    fw_cfg = f'\n  <sysinfo type="fwcfg">{entries}</sysinfo>' if entries else ""
+    path = quoteattr(str(vm.console))
+    console = f'\n    <serial type="file"><source path={path}/><target port="0"/></serial>' if vm.console else ""
     return f"""<domain type="{vm.virt_type}">
   <name>{escape(vm.name)}</name>
   <uuid>{vm.uuid}</uuid>
@@ -101,13 +116,14 @@ def domain_xml(vm: Vm) -> str:
   <vcpu placement="static"{cpuset} current="{vm.vcpus}">{vm.max_vcpus or vm.vcpus}</vcpu>
   <iothreads>1</iothreads>
   <cputune>{vm.cputune}</cputune>
-  <os><type arch="x86_64" machine="pc">hvm</type></os>
+  <numatune>{vm.numatune}</numatune>
+  <os><type arch="x86_64" machine="pc">hvm</type>{rom}</os>{fw_cfg}
   <features><acpi/><apic/></features>
   <on_poweroff>destroy</on_poweroff>
   <on_crash>destroy</on_crash>
   <devices>
     <controller type="usb" model="none"/>
-    <memballoon model="none"/>
+    <memballoon model="none"/>{console}
   </devices>
 </domain>"""
 

@@ -8,12 +8,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from vmqos.agent.monitoring import Create, Move, Remove
-from vmqos.allocation import CreateGroup, Group, Layout, RemoveGroup, SetExclusive, Step, WriteMasks, owner_of
-from vmqos.resctrl import exceptions, groups
+from vmqos.allocation import (
+    CreateGroup,
+    Group,
+    Layout,
+    RemoveGroup,
+    SetExclusive,
+    Step,
+    WriteMasks,
+    WriteThrottles,
+    caches,
+    owner_of,
+)
+from vmqos.resctrl import exceptions, groups, schemata
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
 
 LOG = logging.getLogger(__name__)
+
+_LEVELS = (3, 2)
 
 
 class StepFailed(Exception):
@@ -29,16 +42,43 @@ def describe(step: Step) -> str:
     match step:
         case CreateGroup(group):
             return f"create the control group {group}"
-        case WriteMasks(group, masks):
-            return f"give {group or 'the default group'} the L3 ways {_masks(masks)}"
+        case WriteMasks(group, masks, _):
+            return f"give {group or 'the default group'} the {_ways(masks)}{_parts(step)}"
+        case WriteThrottles(group, throttles):
+            return f"limit the memory bandwidth of {group} to {schemata.format_values('MB', throttles)}"
         case SetExclusive(group, exclusive):
             return f"make {group} {'exclusive' if exclusive else 'shareable'} in the kernel"
         case RemoveGroup(group):
             return f"remove the control group {group}"
 
 
+def _ways(masks: Mapping[int, CapacityBitmask]) -> str:
+    levels = [(level, caches.of_level(level, masks)) for level in _LEVELS]
+    return " and the ".join(f"L{level} ways {_masks(found)}" for level, found in levels if found)
+
+
+def _parts(step: WriteMasks) -> str:
+    apart = {cache: parts for cache, parts in step.splits.items() if parts.code != parts.data}
+    code = {cache: parts.code for cache, parts in apart.items()}
+    data = {cache: parts.data for cache, parts in apart.items()}
+    return f" (code: {_ways(code)}; data: {_ways(data)})" if apart else ""
+
+
 def _masks(masks: Mapping[int, CapacityBitmask]) -> str:
     return ";".join(f"{cache}={mask}" for cache, mask in sorted(masks.items()))
+
+
+def lines(step: WriteMasks) -> list[str]:
+    """The lines of schemata that set these masks; pure."""
+    found = []
+    for level in _LEVELS:
+        splits = caches.of_level(level, step.splits)
+        kinds = {"": caches.of_level(level, step.masks)}
+        if splits:
+            code = {cache: parts.code for cache, parts in splits.items()}
+            kinds = {"CODE": code, "DATA": {cache: parts.data for cache, parts in splits.items()}}
+        found += [schemata.format_values(f"L{level}{kind}", masks) for kind, masks in kinds.items() if masks]
+    return found
 
 
 def execute(filesystem: Filesystem, steps: Iterable[Step]) -> set[str]:
@@ -70,8 +110,12 @@ def predict(layout: Layout, steps: Iterable[Step]) -> Layout:
         match step:
             case CreateGroup(name):
                 groups_then[name] = Group(name, owner_of(name), {})
-            case WriteMasks(name, masks):
-                groups_then[name] = replace(groups_then[name], masks={**groups_then[name].masks, **masks})
+            case WriteMasks(name, masks, splits):
+                before = groups_then[name]
+                groups_then[name] = replace(before, masks={**before.masks, **masks}, splits={**before.splits, **splits})
+            case WriteThrottles(name, throttles):
+                limits = {**groups_then[name].throttles, **throttles}
+                groups_then[name] = replace(groups_then[name], throttles=limits)
             case SetExclusive(name, exclusive):
                 groups_then[name] = replace(groups_then[name], exclusive=exclusive)
             case RemoveGroup(name):
@@ -83,8 +127,10 @@ def _execute(filesystem: Filesystem, step: Step) -> None:
     match step:
         case CreateGroup(group):
             groups.create(filesystem, group)
-        case WriteMasks(group, masks):
-            groups.write_masks(filesystem, group, "L3", masks)
+        case WriteMasks(group):
+            groups.write_lines(filesystem, group, *lines(step))
+        case WriteThrottles(group, throttles):
+            groups.write_values(filesystem, group, "MB", throttles)
         case SetExclusive(group, exclusive):
             groups.set_mode(filesystem, group, "exclusive" if exclusive else "shareable")
         case RemoveGroup(group):

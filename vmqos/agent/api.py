@@ -18,8 +18,9 @@ from urllib.parse import parse_qs
 import waitress
 from oslo_config import cfg
 
-from vmqos.agent import exceptions, report, telemetry_report
+from vmqos.agent import cache_report, exceptions, inspection, report, telemetry_report
 from vmqos.agent.loop import Agent
+from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.telemetry import Telemetry
 from vmqos.agent.web import Application, end
 from vmqos.openstack import extra_specs
@@ -27,6 +28,9 @@ from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.version import version
 
 LOG = logging.getLogger(__name__)
+
+LOCK_PATIENCE = 5.0
+"""Seconds to wait for resctrl's lock, which the agent itself holds for a whole pass: seconds where the host is slow."""
 
 FRESH = 1.0
 """Seconds: how old counters may be that nobody reads regularly."""
@@ -54,8 +58,9 @@ class Api:
         self._telemetry = telemetry
         self._routes: dict[str, Callable[[dict[str, list[str]]], Any]] = {
             "/v1/vms": lambda query: {"vms": report.vms(agent.snapshot, agent.backoff)},
-            "/v1/caches": lambda query: {"caches": report.caches(agent.snapshot)},
+            "/v1/caches": lambda query: _caches(agent.snapshot),
             "/v1/capabilities": self._capabilities,
+            "/v1/groups": lambda query: self._groups(),
             "/v1/health": lambda query: self._health(),
             "/v1/plan": self._plan,
             "/v1/telemetry": lambda query: self._counters(),
@@ -91,7 +96,7 @@ class Api:
         snapshot = self._agent.snapshot
         try:
             found = report.vm(snapshot, self._agent.backoff, uuid)
-            tasks = report.task_list(snapshot, self._agent.filesystem, uuid)
+            tasks = report.task_list(snapshot, self._agent.filesystem, uuid, LOCK_PATIENCE)
         except KeyError as error:
             raise _Answer("404 Not Found", f"no VM {uuid[:80]} runs on this host") from error
         in_place = sum(task["in_place"] for task in tasks)
@@ -101,7 +106,14 @@ class Api:
         view = self._agent.snapshot.view
         if view is None:
             raise _Answer("503 Service Unavailable", self._agent.health.resctrl_error or "resctrl was not read yet")
-        return report.capabilities(view.capabilities)
+        return inspection.capabilities(
+            self._agent.filesystem, view.capabilities, self._agent.conf.resctrl.sysfs_cpu_path
+        )
+
+    def _groups(self) -> Any:
+        filesystem = self._agent.filesystem
+        with filesystem.lock(exclusive=False, timeout=LOCK_PATIENCE):
+            return {"groups": inspection.control_groups(filesystem)}
 
     def _plan(self, query: dict[str, list[str]]) -> Any:
         specs = {}
@@ -113,8 +125,9 @@ class Api:
         parsed = extra_specs.parse(specs)
         if parsed.errors:
             raise _Answer("400 Bad Request", "; ".join(str(error) for error in parsed.errors))
-        if parsed.request is None or parsed.request.ways is None:
-            raise _Answer("400 Bad Request", "nothing is asked for: name hw:cache_ways=N at least")
+        if parsed.request is None or not extra_specs.asks_for(parsed.request):
+            text = "nothing is asked for: name hw:cache_ways=N, or another key for ways or memory bandwidth"
+            raise _Answer("400 Bad Request", text)
         try:
             return report.what_if(self._agent.snapshot, parsed.request)
         except LookupError as error:
@@ -142,7 +155,10 @@ class Api:
         libvirt_error = agent.connection.last_error
         if unanswered is not None:
             libvirt_error = f"libvirt does not answer {unanswered.name}"
-        if health.resctrl_error or agent.snapshot.view is None:
+        mounted: bool | None = agent.snapshot.view is not None
+        if agent.starting:
+            status, libvirt_error, mounted = "starting", "", mounted or None
+        elif health.resctrl_error or not mounted:
             status = "failing"
         elif not connected or unanswered or counts["pending"] or counts["degraded"]:
             status = "degraded"
@@ -155,7 +171,7 @@ class Api:
             "uptime_seconds": time.monotonic() - agent.started,
             "resctrl": {
                 "path": agent.filesystem.root,
-                "mounted": agent.snapshot.view is not None,
+                "mounted": mounted,
                 "error": health.resctrl_error or None,
                 "simulated": agent.simulated,
             },
@@ -172,6 +188,10 @@ class Api:
             "last_error": health.last_error or None,
             "vms": counts,
         }
+
+
+def _caches(snapshot: Snapshot) -> Any:
+    return {"caches": cache_report.caches(snapshot), "l2_caches": cache_report.l2_caches(snapshot)}
 
 
 class Server:

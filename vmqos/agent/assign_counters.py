@@ -47,8 +47,10 @@ def assign_counters(filesystem: Filesystem, snapshot: Snapshot) -> int:
 
 def _directories(snapshot: Snapshot) -> Iterable[str]:
     order = sorted(
-        (bool(placed.target.monitoring), snapshot.vms[uuid].vm.process.start_time, uuid)
+        (bool(target.monitoring), snapshot.vms[uuid].vm.process.start_time, target.directory)
         for uuid, placed in snapshot.placed.items()
-        if uuid in snapshot.vms and uuid not in snapshot.unmonitored and placed.target.directory
+        if uuid in snapshot.vms and uuid not in snapshot.unmonitored
+        for target in (placed.target, placed.rest)
+        if target is not None and target.directory
     )
-    return (snapshot.placed[uuid].target.directory for _, _, uuid in order)
+    return (directory for _, _, directory in order)

@@ -11,7 +11,7 @@ from vmqos.agent.view import ResctrlView
 from vmqos.allocation import Layout, Owner, Policy, Request
 from vmqos.cloud.placement import Inventory
 from vmqos.openstack.extra_specs import resources
-from vmqos.resctrl.capabilities import Capabilities
+from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Capacity:
         they can't be cut up as the VMs want them.
     :ivar longest: the most ways that one VM can have.
     :ivar fewest: the fewest ways that a VM can have (``min_cbm_bits``).
-    :ivar classes: how many VMs can have ways of their own, by the CLOSIDs.
+    :ivar classes: how many VMs can have control groups of their own, by the CLOSIDs.
     :ivar traits: what the host is able to do.
     """
 
@@ -55,25 +55,30 @@ def of(view: ResctrlView, policy: Policy, requests: Sequence[Request] = ()) -> C
     """
     found, layout = view.capabilities, view.layout
     traits = _traits(found)
-    if not found.l3_caches or found.l3 is None:
-        return Capacity(traits=traits)
     others = Layout(tuple(group for group in layout.groups if group.owner is not Owner.VM))
+    classes = max(0, found.num_closids - others.closids_in_use)
+    if not found.l3_caches or found.l3 is None:
+        return Capacity(classes=classes, traits=traits)
     room = allocation.free_ways(found, others, policy, requests).values()
     return Capacity(
         ways=min(cache.free_ways for cache in room),
         longest=min(cache.largest_free_run for cache in room),
         fewest=max(1, found.l3.min_cbm_bits),
-        classes=max(0, found.num_closids - others.closids_in_use),
+        classes=classes,
         traits=traits,
     )
 
 
 def _traits(found: Capabilities) -> frozenset[str]:
     events = found.monitoring.events if found.monitoring else ()
+    unit = found.memory_bandwidth.unit if found.memory_bandwidth else None
     able = {
-        resources.L3_CAT: "L3" in found.caches,
-        resources.L3_CDP: "L3CODE" in found.caches,
-        resources.MBA: "MB" in found.bandwidths,
+        resources.L3_CAT: found.l3 is not None,
+        resources.L3_CDP: found.cdp,
+        resources.L2_CAT: found.l2 is not None,
+        resources.MBA: unit is not None,
+        resources.MBA_PERCENT: unit is BandwidthUnit.PERCENT,
+        resources.MBA_MBPS: unit in (BandwidthUnit.MBPS, BandwidthUnit.EIGHTH_GBPS),
         resources.CMT: "llc_occupancy" in events,
         resources.MBM: any(event.startswith("mbm_") for event in events),
     }

@@ -52,6 +52,9 @@ def agent(ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:
         yield Finding("Agent", Status.PROBLEM, str(error), getattr(error, "command", ""))
         return
     yield Finding("Agent", Status.OK, f"version {health['version']} answers, {health['passes']} passes so far")
+    if health["status"] == "starting":
+        yield Finding("Promises", Status.WARNING, "the agent's first look is still under way", "vmqos doctor")
+        return
     status = {"ok": Status.OK, "degraded": Status.WARNING}.get(health["status"], Status.PROBLEM)
     counts = ", ".join(f"{count} {state}" for state, count in health["vms"].items() if count)
     troubles = [health["resctrl"]["error"], health["libvirt"]["error"], health["last_error"]]

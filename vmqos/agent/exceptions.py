@@ -16,6 +16,8 @@ class AlreadyRunning(AgentError):
             f"another vmqos-agent{f' (PID {owner})' if owner else ''} holds {lock_file}: "
             "one host has one agent; stop the other one first (systemctl stop vmqos-agent)"
         )
+        self.lock_file = lock_file
+        self.owner = owner
 
 
 class DirectoryUnusable(AgentError):

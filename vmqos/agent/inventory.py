@@ -6,11 +6,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmqos.hypervisor import exceptions, processes, vm_tasks
 from vmqos.hypervisor.connection import Connection
 from vmqos.hypervisor.model import VirtualMachine
+from vmqos.hypervisor.new_threads import NewThreads
 
 LOG = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class Inventory:
         self._lock = threading.Lock()
         self._marked: set[str] = set()
         self._vms: dict[str, ObservedVm] = {}
+        self._new_threads: dict[str, NewThreads] = {}
         self.dying: frozenset[str] = frozenset()
         """VMs that libvirt no longer lists and whose process is not gone yet."""
         self.gone: frozenset[str] = frozenset()
@@ -61,7 +63,7 @@ class Inventory:
         Where libvirt does not answer, or leaves out a VM whose process lives on (it may just have been restarted), the
         VM stays: its promise is the process's, not libvirt's.
 
-        :returns: UUIDs of the VMs that were looked at or are gone.
+        :returns: UUIDs of the VMs that were looked at, can run on more CPUs than they could, or are gone.
         """
         with self._lock:
             marked, self._marked = self._marked, set()
@@ -81,6 +83,8 @@ class Inventory:
             known = self._vms.get(uuid)
             if known is None or known.vm.libvirt_id != libvirt_id or uuid in marked or everything:
                 (changed if self._look_at(uuid) else unseen).add(uuid)
+            elif self._has_spread(uuid):
+                changed.add(uuid)
         # libvirtd may list a VM for a while whose QEMU died while it was being restarted.
         dead = self._forget_dead(unseen & self._vms.keys())
         self.gone = frozenset(dead)
@@ -91,12 +95,32 @@ class Inventory:
             vm = self._connection.describe(uuid)
             if vm is None:
                 return False
-            cpus = processes.cpu_affinity(vm_tasks.all_tasks(vm))
+            tasks = vm_tasks.all_tasks(vm)
+            cpus = processes.cpu_affinity(tasks)
         except (exceptions.HypervisorError, OSError) as error:
             LOG.info("VM %s can't be looked at now: %s", uuid, error)
             self.mark(uuid)
             return False
         self._vms[uuid] = ObservedVm(vm, cpus)
+        watched = self._new_threads.get(uuid)
+        if watched is None or watched.process != vm.process:
+            self._new_threads[uuid] = NewThreads(vm.process, tasks)
+        return True
+
+    def _has_spread(self, uuid: str) -> bool:
+        """Whether the VM has a new thread that may run where none of its others may.
+
+        libvirt tells of a vCPU that is pinned elsewhere, and not of one that is plugged in there.
+        """
+        observed = self._vms[uuid]
+        try:
+            young = self._new_threads[uuid].look()
+            cpus = processes.cpu_affinity(young) if young else frozenset[int]()
+        except (exceptions.HypervisorError, OSError):
+            return False
+        if cpus <= observed.cpus:
+            return False
+        self._vms[uuid] = replace(observed, cpus=observed.cpus | cpus)
         return True
 
     def _forget_dead(self, candidates: set[str]) -> set[str]:
@@ -104,6 +128,7 @@ class Inventory:
         for uuid in dead:
             LOG.info("VM %s (%s) is gone", uuid, self._vms[uuid].vm.name)
             del self._vms[uuid]
+            self._new_threads.pop(uuid, None)
         return dead
 
 

@@ -117,6 +117,13 @@ class Agent:
         except exceptions.ResctrlError:
             return False
 
+    @property
+    def starting(self) -> bool:
+        """Whether the first look at the host is still under way, and nothing is known to be wrong."""
+        if self.health.looked or self.health.last_error or self.unanswered():
+            return False
+        return self.connection.is_connected or not self.connection.was_tried
+
     def unanswered(self) -> Call | None:
         """The call that libvirt should have answered by now, if there is one."""
         call = self.connection.under_way
@@ -197,7 +204,8 @@ class Agent:
             self.health = replace(self.health, last_error=str(error))
         else:
             failed = False
-            self.health = replace(self.health, resctrl_error="")
+            looked = self.health.looked or self._sight.answered
+            self.health = replace(self.health, resctrl_error="", looked=looked)
         self.placement.offer(self.snapshot)
         took = time.monotonic() - began
         self.pass_times.add(took, failed)
@@ -215,10 +223,7 @@ class Agent:
         self._sight = sight = self._observer.look(everything, self._patience)
         self._watch_libvirt()
         if everything or not self._topology.cpus:
-            self._topology = CacheTopology(
-                topology.l3_of_cpus(self.conf.resctrl.sysfs_cpu_path),
-                topology.cache_sizes(self.conf.resctrl.sysfs_cpu_path),
-            )
+            self._topology = CacheTopology.read(self.conf.resctrl.sysfs_cpu_path)
         with self.filesystem.lock(exclusive=sight.answered, timeout=self.conf.resctrl.lock_timeout):
             if not sight.answered:
                 # Without libvirt's word nobody knows which groups are still needed.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,8 @@ from vmqos.agent.reason_codes import code_of
 from vmqos.agent.snapshot import Snapshot as AgentSnapshot
 from vmqos.agent.telemetry import Telemetry
 from vmqos.agent.view import ResctrlView
+from vmqos.allocation.caches import of_level
+from vmqos.resctrl.capabilities import BandwidthUnit
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.telemetry import Snapshot
 from vmqos.telemetry.exposition import HostCollector
@@ -75,7 +78,9 @@ def published(agent: Agent) -> AgentState:
                 flavor=metadata.flavor if metadata else "",
                 state=outcome.state.value,
                 reason=code_of(outcome.reason),
-                ways={cache: mask.count for cache, mask in outcome.masks.items()},
+                ways={cache: mask.count for cache, mask in of_level(3, outcome.masks).items()},
+                l2_ways={cache: mask.count for cache, mask in of_level(2, outcome.masks).items()},
+                **_of_bandwidth(view, outcome.throttles),
             )
     state = AgentState(
         version=version(),
@@ -87,6 +92,16 @@ def published(agent: Agent) -> AgentState:
         failed_passes=agent.pass_times.failed,
     )
     return state if view is None else replace(state, **_of_resctrl(view, snapshot))
+
+
+def _of_bandwidth(view: ResctrlView | None, throttles: Mapping[int, int]) -> dict[str, Any]:
+    resource = view.capabilities.memory_bandwidth if view is not None else None
+    if resource is None:
+        return {}
+    is_ratio = resource.unit is BandwidthUnit.PERCENT
+    scale = 0.01 if is_ratio else 1e6
+    values = {cache: value * scale for cache, value in resource.unit.limits(throttles).items()}
+    return {"bandwidth": values, "bandwidth_is_ratio": is_ratio}
 
 
 def _of_openstack(told: Told, flavors: FlavorLookup) -> dict[str, Any]:

@@ -53,12 +53,13 @@ class MonitoringPlan:
 
 
 def plan(view: ResctrlView, wanted: Sequence[tuple[str, str]]) -> MonitoringPlan:
-    """Arrange the monitoring of all VMs that have no control group of their own.
+    """Arrange the monitoring of all VMs that have no control group of their own, or tasks outside of it.
 
     Every control group takes an RMID too, so as many as groups can still be made are kept free: a promise is worth
     more than a graph.
 
-    :param wanted: UUID and control group of each VM, those that came first in front.
+    :param wanted: UUID and control group of each VM, those that came first in front; a VM whose tasks are in two
+        control groups is there twice.
     """
     monitoring = view.capabilities.monitoring
     if monitoring is None:
@@ -69,7 +70,8 @@ def plan(view: ResctrlView, wanted: Sequence[tuple[str, str]]) -> MonitoringPlan
         for name in names
         if owner_of(name) is Owner.VM and owner_of(control) is not Owner.FOREIGN
     }
-    where = dict(sorted(ours))
+    needed = {(vm_group(uuid), control) for uuid, control in wanted}
+    spare = dict(sorted(ours - needed))
     reserved = max(0, view.capabilities.num_closids - view.layout.closids_in_use)
     free = monitoring.num_rmids - view.rmids_in_use - reserved
     steps: list[Move | Create] = []
@@ -78,9 +80,10 @@ def plan(view: ResctrlView, wanted: Sequence[tuple[str, str]]) -> MonitoringPlan
         name = vm_group(uuid)
         if (name, control) in ours:
             ours.remove((name, control))
-        elif name in where:
-            steps.append(Move(name, where[name], control))
-            ours.remove((name, where[name]))
+        elif name in spare:
+            source = spare.pop(name)
+            steps.append(Move(name, source, control))
+            ours.remove((name, source))
         elif free > 0:
             free -= 1
             steps.append(Create(name, control))

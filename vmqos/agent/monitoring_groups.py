@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from vmqos.agent import act, monitoring
 from vmqos.agent.backoff import Backoff
-from vmqos.agent.placement import Target
+from vmqos.agent.placement import Aim, Target
 from vmqos.agent.view import ResctrlView
 from vmqos.allocation import vm_group
 from vmqos.resctrl import exceptions
@@ -38,6 +38,14 @@ class Arranged:
         monitored = Target(control, vm_group(uuid))
         return monitored if monitored.directory in self.there else Target(control)
 
+    def aim(self, uuid: str, control: str, vcpus: frozenset[int] | None) -> Aim:
+        """The same for a VM some of whose vCPUs alone have their ways from it.
+
+        :param vcpus: which; ``None``: all of its tasks do.
+        """
+        target = self.target(uuid, control)
+        return Aim(target) if vcpus is None or not control else Aim(target, vcpus, self.target(uuid, ""))
+
 
 class MonitoringGroups:
     """Makes, moves and removes the VMs' monitoring groups.
@@ -51,13 +59,21 @@ class MonitoringGroups:
         self._backoff = backoff
         self._can_rename = True
 
-    def arrange(self, now: ResctrlView, controls: Mapping[str, str], unseen: Set[str]) -> Arranged:
+    def arrange(
+        self, now: ResctrlView, controls: Mapping[str, str], unseen: Set[str], parted: Set[str] = frozenset()
+    ) -> Arranged:
         """Make and move what VMs need; what they no longer need is only named.
 
         :param controls: the control group of each VM by UUID, those that came first in front; the default group is "".
         :param unseen: UUIDs of VMs that run and could not be looked at: their groups stay.
+        :param parted: UUIDs of VMs some of whose tasks are in the default group, whatever their control group is.
         """
-        wanted = [(uuid, control) for uuid, control in controls.items() if control != vm_group(uuid)]
+        wanted = [
+            (uuid, control)
+            for uuid, own in controls.items()
+            for control in ((own, "") if uuid in parted and own else (own,))
+            if control != vm_group(uuid)
+        ]
         plan = monitoring.plan(now, wanted)
         unmonitored = dict(plan.without)
         there = {Target(control, name).directory for control, names in now.monitoring_groups.items() for name in names}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from vmqos.agent.backoff import Backoff, Failure
 from vmqos.agent.placement import Placed
 from vmqos.agent.wish import Wish
-from vmqos.allocation import DEFAULT_GROUP, Layout, Owner, PromiseState, Verdict, owner_of
+from vmqos.allocation import DEFAULT_GROUP, Layout, Owner, PromiseState, Split, Verdict, owner_of
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 
@@ -22,6 +22,8 @@ class Outcome:
     :ivar group: the control group of its tasks.
     :ivar masks: the ways its promise gives it, by cache id.
     :ivar since: when this state began, in seconds since 1970.
+    :ivar throttles: the limits of memory bandwidth that its promise gives it, by cache id, in the unit of schemata.
+    :ivar splits: its ways for code and for data, by cache id, where it asks for them apart.
     """
 
     state: PromiseState
@@ -29,6 +31,8 @@ class Outcome:
     group: str = DEFAULT_GROUP
     masks: Mapping[int, CapacityBitmask] = field(default_factory=dict)
     since: float = 0.0
+    throttles: Mapping[int, int] = field(default_factory=dict)
+    splits: Mapping[int, Split] = field(default_factory=dict)
 
 
 def borne_out(verdict: Verdict, layout: Layout) -> Verdict:
@@ -67,7 +71,14 @@ def judge(wish: Wish, verdict: Verdict | None, placed: Placed | None, failure: F
         if wish.unknown:
             return Outcome(PromiseState.PENDING, trouble)
         return Outcome(PromiseState.DEGRADED if trouble else PromiseState.NONE, trouble or wish.remark)
-    outcome = Outcome(verdict.state, verdict.reason, verdict.group, verdict.masks)
+    outcome = Outcome(
+        verdict.state,
+        verdict.reason,
+        verdict.group,
+        verdict.masks,
+        throttles=verdict.throttles,
+        splits=verdict.splits,
+    )
     trouble = _trouble(wish, placed, failure)
     if not trouble:
         return outcome

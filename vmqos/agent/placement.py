@@ -39,19 +39,51 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Aim:
+    """Where all tasks of a VM belong.
+
+    :ivar target: where they belong.
+    :ivar vcpus: the vCPUs whose threads alone belong there; ``None``: all tasks do.
+    :ivar rest: where the others belong, in the default group; ``None`` where there are none.
+    """
+
+    target: Target
+    vcpus: frozenset[int] | None = None
+    rest: Target | None = None
+
+    @property
+    def directories(self) -> frozenset[str]:
+        """The directories whose ``tasks`` files list them."""
+        return frozenset(target.directory for target in (self.target, self.rest) if target is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class Placed:
     """What was found when a VM's tasks were last looked at.
 
-    :ivar target: where they belong.
+    :ivar target: where they belong, or those of some vCPUs.
     :ivar tasks: its tasks.
-    :ivar in_place: those of them that are there.
+    :ivar in_place: those of them that are where they belong.
     :ivar foreign: those that somebody else put into a group of theirs, where they are left.
+    :ivar chosen: those that belong in the target; ``None``: all.
+    :ivar rest: where the others belong, in the default group; ``None`` where all belong in the target.
     """
 
     target: Target
     tasks: frozenset[int]
     in_place: frozenset[int]
     foreign: frozenset[int] = frozenset()
+    chosen: frozenset[int] | None = None
+    rest: Target | None = None
+
+    @property
+    def promised(self) -> frozenset[int]:
+        """The tasks that belong in the target."""
+        return self.tasks if self.chosen is None else self.chosen
+
+    def control_of(self, tid: int) -> str:
+        """The control group that a task belongs in."""
+        return self.target.control if self.chosen is None or tid in self.chosen else ""
 
 
 def place(
@@ -83,6 +115,18 @@ def place(
     if strangers:
         _give_back(filesystem, strangers)
     return Placed(target, frozenset(wanted), frozenset(wanted & there), frozenset(wanted & foreign))
+
+
+def joined(chosen: Placed, rest: Placed) -> Placed:
+    """What was found of a VM whose tasks belong in two places."""
+    return Placed(
+        chosen.target,
+        chosen.tasks | rest.tasks,
+        chosen.in_place | rest.in_place,
+        chosen.foreign | rest.foreign,
+        chosen.tasks,
+        rest.target,
+    )
 
 
 def _move(filesystem: Filesystem, target: Target, tids: Set[int]) -> frozenset[int]:

@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 
-from vmqos.agent import placement, view
+from vmqos.agent import placement
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.inventory import ObservedVm
-from vmqos.agent.placement import Placed, Target
+from vmqos.agent.placement import Aim, Placed, Target
 from vmqos.agent.strays import StrayWatch
+from vmqos.agent.vcpu_limit import VcpuLimit
 from vmqos.agent.view import ResctrlView
 from vmqos.allocation import Owner, owner_of
-from vmqos.hypervisor import vm_tasks
+from vmqos.hypervisor import vcpu_threads, vm_tasks
 from vmqos.hypervisor.exceptions import HypervisorError, ProcessVanished
-from vmqos.resctrl import exceptions, tasks
+from vmqos.resctrl import exceptions, groups, pseudo_lock, tasks
 from vmqos.resctrl.filesystem import Filesystem
 
 LOG = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ class Placer:
         self._backoff = backoff
         self._strays = StrayWatch()
         self._placed: dict[str, Placed] = {}
+        self._young: set[str] = set()
 
     @property
     def placed(self) -> Mapping[str, Placed]:
@@ -42,62 +45,92 @@ class Placer:
     def forget(self) -> None:
         """Take nothing from earlier passes for granted."""
         self._placed.clear()
+        self._young.clear()
         self._strays.forget()
 
-    def strays(self, vms: Mapping[str, ObservedVm]) -> set[str]:
-        """UUIDs of the VMs that have tasks in the default group and should not; VMs that are gone are forgotten.
+    def strays(self, vms: Mapping[str, ObservedVm], limits: Mapping[str, VcpuLimit]) -> set[str]:
+        """UUIDs of the VMs that have tasks where they should not; VMs that are gone are forgotten.
 
+        Tasks of most VMs can only stray into the default group. A VM some of whose vCPUs get the ways has each of its
+        new threads looked at: they are born where their creator is, which may be either group.
+
+        :param limits: what was found last of VMs whose flavors name vCPUs.
         :raises vmqos.resctrl.exceptions.ResctrlError: if the default group can't be read.
         """
         for uuid in self._placed.keys() - vms.keys():
             del self._placed[uuid]
-        return self._strays.look(self._filesystem, self._placed, vms)
+        born = {uuid for uuid, limit in limits.items() if uuid in vms and limit.is_outdated(vms[uuid].vm)}
+        # A new vCPU's thread gets its name and its CPUs after it was made.
+        again, self._young = self._young, born
+        return self._strays.look(self._filesystem, self._placed, vms) | born | (again & vms.keys())
 
     def place(
         self,
         now: ResctrlView,
-        targets: Mapping[str, Target],
+        aims: Mapping[str, Aim],
         look_at: Set[str],
         vms: Mapping[str, ObservedVm],
         fresh: Set[str],
     ) -> None:
         """Put the tasks of those VMs where they belong that need it; the caller holds the exclusive lock.
 
-        :param targets: where the tasks of each VM belong, by UUID, those that came first in front.
+        :param aims: where the tasks of each VM belong, by UUID, those that came first in front.
         :param look_at: UUIDs of VMs whose tasks may have changed.
         :param fresh: directories that are new, so that no task is in them.
         """
         due = [
             uuid
-            for uuid, target in targets.items()
+            for uuid, aim in aims.items()
             if not self._backoff.waits(("tasks", uuid))
             and (
                 uuid in look_at
                 or uuid not in self._placed
-                or self._placed[uuid].target != target
-                or target.directory in fresh
+                or (self._placed[uuid].target, self._placed[uuid].rest) != (aim.target, aim.rest)
+                or not aim.directories.isdisjoint(fresh)
                 or self._backoff.get(("tasks", uuid)) is not None
             )
         ]
-        foreign, watched = self._foreign_tasks(now) if due else (set(), set())
+        if not due:
+            return
         # Many VMs may have the same target; whoever reads a tasks file has the kernel go through all tasks of the host.
         there: dict[str, set[int]] = {directory: set() for directory in fresh}
+        for directory in frozenset().union(*(aims[uuid].directories for uuid in due)) - fresh:
+            # What is wrong with it is told of the VMs that belong there.
+            with contextlib.suppress(exceptions.ResctrlError):
+                there[directory] = tasks.read_tasks(self._filesystem, directory)
+        # Only now: others need not take the lock, and whom they take between the two reads is missed above, found here.
+        left_alone = self._foreign_tasks(now)
         for uuid in due:
-            target = targets[uuid]
-            left_alone = foreign if target.control else foreign | watched
-            self._place_one(vms[uuid], target, left_alone, there)
+            self._place_one(vms[uuid], aims[uuid], left_alone, there)
 
-    def _place_one(self, observed: ObservedVm, target: Target, foreign: set[int], there: dict[str, set[int]]) -> None:
-        vm, directory = observed.vm, target.directory
+    def _place_one(
+        self, observed: ObservedVm, aim: Aim, left_alone: tuple[set[int], set[int]], there: dict[str, set[int]]
+    ) -> None:
+        vm = observed.vm
+        foreign, watched = left_alone
+
+        def put(target: Target, list_tasks: Callable[[], set[int]]) -> Placed:
+            directory = target.directory
+            if directory not in there:
+                there[directory] = tasks.read_tasks(self._filesystem, directory)
+            others = foreign if target.control else foreign | watched
+            return placement.place(self._filesystem, target, list_tasks, others, there[directory])
+
         try:
             with vm_tasks.lister(vm) as list_own:
 
                 def list_tasks() -> set[int]:
                     return list_own() | self._strays.kernel_threads(vm.uuid)
 
-                if directory not in there:
-                    there[directory] = tasks.read_tasks(self._filesystem, directory)
-                self._placed[vm.uuid] = placement.place(self._filesystem, target, list_tasks, foreign, there[directory])
+                def list_chosen() -> set[int]:
+                    return {tid for vcpu, tid in vcpu_threads.find(vm).items() if vcpu in (aim.vcpus or ())}
+
+                if aim.rest is None:
+                    self._placed[vm.uuid] = put(aim.target, list_tasks)
+                else:
+                    chosen = put(aim.target, list_chosen)
+                    rest = put(aim.rest, lambda: list_tasks() - list_chosen())
+                    self._placed[vm.uuid] = placement.joined(chosen, rest)
             self._backoff.succeed(("tasks", vm.uuid))
         except ProcessVanished:
             LOG.debug("VM %s has ended", vm.uuid)
@@ -105,19 +138,24 @@ class Placer:
             LOG.info("the tasks of VM %s can't be listed now: %s", vm.uuid, error)
         except exceptions.ResctrlError as error:
             self._backoff.fail(("tasks", vm.uuid), str(error))
-            LOG.error("tasks of VM %s can't be moved to %s: %s", vm.uuid, target.directory or "/", error)
+            LOG.error("tasks of VM %s can't be moved to %s: %s", vm.uuid, aim.target.directory or "/", error)
 
     def _foreign_tasks(self, now: ResctrlView) -> tuple[set[int], set[int]]:
-        """The tasks in control groups that others made, and those in their monitoring groups inside of ours."""
+        """The tasks in control groups that others made, and those in their monitoring groups inside of ours.
+
+        The groups are listed anew: others may have made one since the pass began.
+        """
         foreign, watched = set[int](), set[int]()
-        for group in now.layout.groups:
-            if group.owner is Owner.FOREIGN:
-                if now.modes.get(group.name) != view.PSEUDO_LOCKED:
-                    foreign |= self._read_foreign(group.name)
-                continue
-            for name in now.monitoring_groups.get(group.name, ()):
-                if owner_of(name) is not Owner.VM:
-                    watched |= self._read_foreign(Target(group.name, name).directory)
+        for control in groups.list_names(self._filesystem):
+            if owner_of(control) is Owner.FOREIGN:
+                if now.modes.get(control) != pseudo_lock.LOCKED:
+                    foreign |= self._read_foreign(control)
+            elif now.capabilities.monitoring is not None:
+                # Others may remove theirs, and the kernel removes all of a control group that is made pseudo-locked.
+                with contextlib.suppress(exceptions.ResctrlError):
+                    for name in groups.list_monitoring_groups(self._filesystem, control):
+                        if owner_of(name) is not Owner.VM:
+                            watched |= self._read_foreign(Target(control, name).directory)
         return foreign, watched
 
     def _read_foreign(self, directory: str) -> set[int]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from vmqos import allocation
-from vmqos.agent import act, outcome, unseen, view, wish
+from vmqos.agent import act, outcome, unseen, vcpu_limit, view, wish
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.flavor_lookup import FlavorLookup
 from vmqos.agent.inventory import ObservedVm
@@ -17,9 +17,12 @@ from vmqos.agent.monitoring_groups import MonitoringGroups
 from vmqos.agent.outcome import Outcome
 from vmqos.agent.placer import Placer
 from vmqos.agent.snapshot import CacheTopology, Snapshot
+from vmqos.agent.vcpu_limit import VcpuLimit
 from vmqos.agent.view import ResctrlView
 from vmqos.agent.wish import Wish
-from vmqos.allocation import Owner, PromiseState, Request, SetExclusive, Verdict
+from vmqos.allocation import Owner, PromiseState, Request, SetExclusive, Verdict, caches
+from vmqos.hypervisor import processes
+from vmqos.openstack import extra_specs
 from vmqos.resctrl.filesystem import Filesystem
 
 LOG = logging.getLogger(__name__)
@@ -109,7 +112,7 @@ class Reconciler:
             self._settled = False
             self.snapshot = replace(self.snapshot, view=now)
             return True
-        strays = self._placer.strays(vms)
+        strays = self._placer.strays(vms, self.snapshot.limits)
         self.snapshot = replace(self.snapshot, view=now, topology=topology)
         if (
             self._settled
@@ -133,8 +136,10 @@ class Reconciler:
     ) -> bool:
         self._backoff.keep_only({key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid))})
         wishes = self._wishes(vms)
+        limits = vcpu_limit.look_at_all(vms, wishes, self.snapshot.limits)
+        wishes = {uuid: found.but(limits[uuid].problem) if uuid in limits else found for uuid, found in wishes.items()}
         unknown = {uuid for uuid, found in wishes.items() if found.unknown and not found.hands_off}
-        requests = (*self._requests(now, vms, wishes, topology), *unseen.requests(now, self._unseen | unknown))
+        requests = (*self._requests(now, vms, wishes, limits, topology), *unseen.requests(now, self._unseen | unknown))
         plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy))
         failure = self._prepare(plan)
         if failure is None:
@@ -151,9 +156,12 @@ class Reconciler:
         order = sorted(vms, key=lambda uuid: (vms[uuid].vm.process.start_time, uuid))
         ours = [uuid for uuid in order if not wishes[uuid].hands_off]
         controls = {uuid: verdicts[uuid].group if uuid in verdicts else "" for uuid in ours}
-        arranged = self._monitoring.arrange(now, controls, self._unseen)
-        targets = {uuid: arranged.target(uuid, control) for uuid, control in controls.items()}
-        self._placer.place(now, targets, look_at, vms, arranged.fresh | _created(plan))
+        # Whose flavor nobody knows now, and who is in two groups: its tasks stay where they are.
+        left = {uuid for uuid in unknown & controls.keys() if now.counts_apart(uuid) and controls[uuid]}
+        arranged = self._monitoring.arrange(now, controls, self._unseen, limits.keys() | left)
+        vcpus = {uuid: limit.asked for uuid, limit in limits.items()}
+        aims = {uuid: arranged.aim(uuid, controls[uuid], vcpus.get(uuid)) for uuid in controls if uuid not in left}
+        self._placer.place(now, aims, look_at, vms, arranged.fresh | _created(plan))
         self._monitoring.remove(arranged.stale)
         if completed:
             completed = self._retire(plan, verdicts)
@@ -165,7 +173,7 @@ class Reconciler:
         outcomes = self._judge(vms, wishes, verdicts)
         placed = dict(self._placer.placed)
         self.snapshot = Snapshot(
-            now, topology, policy, dict(vms), wishes, outcomes, placed, arranged.unmonitored, requests
+            now, topology, policy, dict(vms), wishes, outcomes, placed, arranged.unmonitored, requests, limits
         )
         waiting = any(verdict.state is not PromiseState.KEPT for verdict in verdicts.values())
         return meddled or (completed and bool(plan.retire) and waiting)
@@ -180,25 +188,41 @@ class Reconciler:
         now: ResctrlView,
         vms: Mapping[str, ObservedVm],
         wishes: Mapping[str, Wish],
+        limits: Mapping[str, VcpuLimit],
         topology: CacheTopology,
     ) -> list[Request]:
-        every_cache = frozenset(now.capabilities.l3.cache_ids) if now.capabilities.l3 else frozenset({0})
+        every_cache = frozenset(now.capabilities.l3_caches) or frozenset({0})
         requests = []
         for uuid, observed in vms.items():
             wanted = wishes[uuid].request
             if wanted is None or wishes[uuid].hands_off:
                 continue
-            caches = topology.caches_of(observed.cpus) & every_cache or every_cache
+            limit = limits.get(uuid)
+            if limit is not None and not limit.present:
+                continue
+            reach = topology.caches_of(limit.cpus if limit else observed.cpus) & every_cache or every_cache
+            if wanted.l2_ways is not None:
+                vcpus = limit.affinities if limit else processes.vcpu_affinities(observed.vm.process.pid)
+                reach |= {caches.l2(core) for core in topology.cores_of(vcpus)}
             if self._backoff.waits(uuid):
                 # What failed is not tried again yet; what the VM has, it keeps.
                 group = now.group(allocation.vm_group(uuid))
                 placed = self._placer.placed.get(uuid)
                 if group is not None:
-                    held = min((group.masks[cache].count for cache in caches if cache in group.masks), default=0)
-                    wanted = replace(wanted, ways=max(held, 1))
+                    has_l3 = wanted.ways is not None or wanted.code_ways is not None
+                    has_l2 = wanted.l2_ways is not None
+                    there = reach & group.masks.keys()
+                    held = unseen.ways_of(
+                        group,
+                        caches.among(3, there) if has_l3 else frozenset(),
+                        caches.among(2, there) if has_l2 else frozenset(),
+                    )
+                    wanted = unseen.with_limits_of(now, group, replace(held, policy=wanted.policy))
+                    if not extra_specs.asks_for(wanted):
+                        continue
                 elif placed is None or allocation.owner_of(placed.target.control) is not Owner.CLASS:
                     continue
-            requests.append(Request(uuid, wanted, caches, observed.vm.process.start_time))
+            requests.append(Request(uuid, wanted, reach, observed.vm.process.start_time))
         return requests
 
     def _without_refused(self, plan: allocation.Plan) -> allocation.Plan:
@@ -262,7 +286,10 @@ def _in_force(now: ResctrlView, plan: allocation.Plan, verdict: Verdict) -> Verd
     group, default = now.group(verdict.group), now.group(allocation.DEFAULT_GROUP)
     if not verdict.group or group is None or default is None:
         return verdict if not verdict.group else Verdict(verdict.uuid, PromiseState.PENDING, reason=verdict.reason)
-    if all(group.masks.get(cache) == mask for cache, mask in verdict.masks.items()):
+    limits = {cache: value for cache, value in verdict.throttles.items() if group.throttles.get(cache) == value}
+    divided = all(group.splits.get(cache) == parts for cache, parts in verdict.splits.items())
+    placed = all(group.masks.get(cache) == mask for cache, mask in verdict.masks.items())
+    if placed and divided and limits == verdict.throttles:
         return verdict
     held = {cache: group.masks[cache] for cache in verdict.masks if cache in group.masks}
     # Ways that the default group has too are what the kernel gave a new group, and no grant.
@@ -270,7 +297,8 @@ def _in_force(now: ResctrlView, plan: allocation.Plan, verdict: Verdict) -> Verd
         mask.overlaps(default.masks[cache]) for cache, mask in held.items() if cache in default.masks
     )
     if held and own and verdict.group not in _created(plan):
-        return replace(verdict, state=PromiseState.DEGRADED, masks=held)
+        splits = {cache: group.splits[cache] for cache in verdict.splits if cache in group.splits}
+        return replace(verdict, state=PromiseState.DEGRADED, masks=held, throttles=limits, splits=splits)
     return Verdict(verdict.uuid, PromiseState.PENDING, reason=verdict.reason)
 
 

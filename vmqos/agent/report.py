@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from vmqos import allocation
@@ -15,10 +15,11 @@ from vmqos.agent.outcome import failure_of
 from vmqos.agent.placement_sync import Told
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.view import ResctrlView
-from vmqos.allocation import DEFAULT_GROUP, Group, Owner, Plan, PromiseState, Verdict, WriteMasks
+from vmqos.allocation import DEFAULT_GROUP, Plan, PromiseState, Split, Verdict, WriteMasks
+from vmqos.allocation.caches import of_level as caches_of
 from vmqos.hypervisor import exceptions as hypervisor_exceptions
 from vmqos.hypervisor import processes, vm_tasks
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.openstack.extra_specs import CacheRequest, cpu_spec
 from vmqos.resctrl import exceptions as resctrl_exceptions
 from vmqos.resctrl import tasks
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -42,6 +43,7 @@ def vm(snapshot: Snapshot, backoff: Backoff, uuid: str) -> Json:
     placed = snapshot.placed.get(uuid)
     failure = failure_of(backoff, uuid)
     metadata = observed.vm.metadata
+    limit = snapshot.limits.get(uuid)
     return {
         "uuid": uuid,
         "name": observed.vm.name,
@@ -50,37 +52,48 @@ def vm(snapshot: Snapshot, backoff: Backoff, uuid: str) -> Json:
         "project": metadata.project if metadata else "",
         "state": outcome.state.value,
         "reason": outcome.reason,
-        "policy": asked.policy.value if asked else None,
-        "ways_requested": asked.ways if asked else None,
-        "masks": _masks(outcome.masks),
+        "policy": asked.policy.value if asked and (_ways(asked) or asked.l2_ways) else None,
+        "ways_requested": asked and _ways(asked),
+        "code_ways_requested": asked and asked.code_ways,
+        "data_ways_requested": asked and asked.data_ways,
+        "vcpus_requested": cpu_spec.show(limit.asked) if limit else None,
+        "vcpus": cpu_spec.show(limit.present) if limit else None,
+        "masks": _masks(caches_of(3, outcome.masks)),
+        "l2_ways_requested": asked and asked.l2_ways,
+        "l2_masks": _masks(caches_of(2, outcome.masks)),
+        **_parts(outcome.splits),
+        "bandwidth_requested": asked and (asked.bandwidth_percent or asked.bandwidth_mbps),
+        "bandwidth_requested_unit": asked and _unit_asked(asked),
+        **_bandwidth(snapshot.view, outcome.throttles),
         "group": outcome.group,
         "monitoring_group": placed.target.directory if placed and placed.target.monitoring else None,
+        "rest_monitoring_group": placed.rest.directory if placed and placed.rest and placed.rest.monitoring else None,
         "unmonitored_reason": snapshot.unmonitored.get(uuid, ""),
         "tasks": len(placed.tasks) if placed else 0,
         "tasks_in_place": len(placed.in_place) if placed else 0,
         "pid": observed.vm.process.pid,
-        "caches": sorted(snapshot.topology.caches_of(observed.cpus)),
+        "caches": sorted(snapshot.topology.caches_of(limit.cpus if limit else observed.cpus)),
         "since": outcome.since,
         "last_error": failure.error if failure else None,
         "retry_in": backoff.seconds_until(failure) if failure else None,
     }
 
 
-def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str) -> list[Json]:
+def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str, patience: float) -> list[Json]:
     """Where each task of a VM is now, read from resctrl.
 
+    :param patience: seconds to wait for resctrl's lock.
     :raises KeyError: if there is no VM of that UUID.
     :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
     """
     observed = snapshot.vms[uuid]
     placed = snapshot.placed.get(uuid)
-    expected = placed.target.control if placed else None
     try:
         tids = vm_tasks.all_tasks(observed.vm) | (placed.tasks if placed else set())
     except hypervisor_exceptions.HypervisorError:
         tids = set()
     where: dict[int, str] = {}
-    with filesystem.lock(exclusive=False, timeout=1.0):
+    with filesystem.lock(exclusive=False, timeout=patience):
         for group in snapshot.view.layout.groups if snapshot.view else ():
             if len(where) == len(tids):
                 break
@@ -94,52 +107,10 @@ def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str) -> list[Jso
         except hypervisor_exceptions.HypervisorError:
             continue
         group_name = where.get(tid)
-        in_place = expected is not None and group_name == expected
+        in_place = placed is not None and group_name == placed.control_of(tid)
         pid = observed.vm.process.pid
         rows.append({"tid": tid, "pid": pid, "comm": comm, "group": group_name, "in_place": in_place})
     return rows
-
-
-def caches(snapshot: Snapshot) -> list[Json]:
-    """Every L3 that can be partitioned, with the ways of every control group in it."""
-    view = snapshot.view
-    resource = view.capabilities.l3 if view else None
-    if view is None or resource is None:
-        return []
-    room = allocation.free_ways(view.capabilities, view.layout, snapshot.policy)
-    return [
-        {
-            "resource": resource.name,
-            "id": cache,
-            "cbm_mask": str(resource.cbm_mask),
-            "ways": resource.way_count,
-            "size_bytes": snapshot.topology.sizes.get(cache),
-            "way_bytes": _way_bytes(snapshot.topology.sizes.get(cache), resource.way_count),
-            "shareable_bits": str(resource.shareable_bits),
-            "reserved": str(snapshot.policy.reserved_ways & resource.cbm_mask),
-            "cpus": _ranges(snapshot.topology.cpus.get(cache, frozenset())),
-            "free_ways": room[cache].free_ways,
-            "largest_free_run": room[cache].largest_free_run,
-            "groups": [_group(snapshot, view, group, cache) for group in view.layout.groups if cache in group.masks],
-        }
-        for cache in resource.cache_ids
-    ]
-
-
-def _group(snapshot: Snapshot, view: ResctrlView, group: Group, cache: int) -> Json:
-    uuid = group.name.removeprefix(allocation.vm_group("")) if group.owner is Owner.VM else None
-    observed = snapshot.vms.get(uuid) if uuid else None
-    name = None
-    if observed is not None:
-        name = observed.vm.metadata.instance_name if observed.vm.metadata else observed.vm.name
-    return {
-        "name": group.name,
-        "owner": group.owner.value,
-        "mask": str(group.masks[cache]),
-        "mode": view.modes.get(group.name, ""),
-        "vm": uuid,
-        "vm_name": name,
-    }
 
 
 def capabilities(found: Capabilities) -> Json:
@@ -155,6 +126,7 @@ def capabilities(found: Capabilities) -> Json:
                 "min_cbm_bits": cache.min_cbm_bits,
                 "shareable_bits": str(cache.shareable_bits),
                 "sparse_masks": cache.sparse_masks,
+                "io_alloc": None if cache.io_alloc is None else _masks(cache.io_alloc),
                 "cache_ids": list(cache.cache_ids),
             }
             for name, cache in found.caches.items()
@@ -217,20 +189,37 @@ def what_if(snapshot: Snapshot, wants: CacheRequest) -> Json:
     if snapshot.view is None:
         raise LookupError("resctrl can't be read now")
     now = snapshot.view
-    every_cache = frozenset(now.capabilities.l3.cache_ids) if now.capabilities.l3 else frozenset({0})
+    every_cache = frozenset(now.capabilities.l3_caches) or frozenset({0})
     verdict, plan = allocation.whatif(
         now.capabilities, now.layout, snapshot.requests, snapshot.policy, wants, every_cache
     )
     return {
-        "verdict": _verdict(verdict),
+        "verdict": _verdict(now, verdict),
         "steps": [act.describe(step) for step in (*plan.prepare, *plan.retire)],
         "moves": sorted(_moved(snapshot, plan)),
     }
 
 
-def _verdict(verdict: Verdict) -> Json:
+def _verdict(view: ResctrlView, verdict: Verdict) -> Json:
     group = verdict.group if verdict.group != DEFAULT_GROUP else ""
-    return {"state": verdict.state.value, "reason": verdict.reason, "group": group, "masks": _masks(verdict.masks)}
+    return {
+        "state": verdict.state.value,
+        "reason": verdict.reason,
+        "group": group,
+        "masks": _masks(caches_of(3, verdict.masks)),
+        "l2_masks": _masks(caches_of(2, verdict.masks)),
+        **_parts(verdict.splits),
+        **_bandwidth(view, verdict.throttles),
+    }
+
+
+def _bandwidth(view: ResctrlView | None, throttles: Mapping[int, int]) -> Json:
+    """Limits of memory bandwidth by cache id, in ``%`` or ``MB/s``: whatever the unit of schemata is."""
+    resource = view.capabilities.memory_bandwidth if view else None
+    if resource is None:
+        return {"bandwidth": {}, "bandwidth_unit": None}
+    limits = sorted(resource.unit.limits(throttles).items())
+    return {"bandwidth": {str(cache): limit for cache, limit in limits}, "bandwidth_unit": resource.unit.told_in}
 
 
 def _moved(snapshot: Snapshot, plan: Plan) -> set[str]:
@@ -254,16 +243,24 @@ def _masks(masks: Mapping[int, CapacityBitmask]) -> dict[str, str]:
     return {str(cache): str(mask) for cache, mask in sorted(masks.items())}
 
 
-def _way_bytes(size: int | None, ways: int) -> int | None:
-    return None if size is None else size // ways
+def _ways(asked: CacheRequest) -> int | None:
+    """How many L3 ways a flavor asks for, those for code and for data together."""
+    if asked.code_ways is None or asked.data_ways is None:
+        return asked.ways
+    return asked.code_ways + asked.data_ways
 
 
-def _ranges(cpus: Iterable[int]) -> str:
-    """A CPU list in the kernel's notation, such as ``0-3,8``."""
-    found: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if found and cpu == found[-1][1] + 1:
-            found[-1][1] = cpu
-        else:
-            found.append([cpu, cpu])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+def _unit_asked(asked: CacheRequest) -> str | None:
+    """What the limit of memory bandwidth is asked for in."""
+    if asked.bandwidth_percent is not None:
+        return "%"
+    return None if asked.bandwidth_mbps is None else "MB/s"
+
+
+def _parts(splits: Mapping[int, Split]) -> Json:
+    """The L3 masks for code and for data."""
+    of_l3 = caches_of(3, splits)
+    return {
+        "code_masks": _masks({cache: parts.code for cache, parts in of_l3.items()}),
+        "data_masks": _masks({cache: parts.data for cache, parts in of_l3.items()}),
+    }

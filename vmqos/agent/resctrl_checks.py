@@ -10,14 +10,24 @@ from oslo_config import cfg
 
 from vmqos.agent import reset
 from vmqos.agent.finding import Finding, Status
+from vmqos.agent.single_instance import is_running
 from vmqos.agent.view import LEFT_LOCKED, ResctrlView, look
 from vmqos.allocation import Owner
+from vmqos.allocation.caches import of_level
 from vmqos.resctrl import exceptions, groups, mount, schemata, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import CacheResource
 from vmqos.resctrl.filesystem import Filesystem
 
 LOCK_PATIENCE = 2.0
 """Seconds after which a held lock is worth a warning: the agent and libvirt hold it for milliseconds."""
+
+THRESHOLD = 1 << 20
+"""Bytes: more than any processor's unit of occupancy, and less than any L3."""
+BENCH = "vmqos.bench-"
+"""What the names of the groups begin with in which ``vmqos bench`` has ways."""
+LOCKS = "vmqos.lock-"
+"""The same of those that ``vmqos lock`` made."""
 
 
 def find_mount(path: str) -> tuple[Finding, mount.Mount | None]:
@@ -53,25 +63,37 @@ def resctrl(conf: cfg.ConfigOpts, simulated: bool) -> Iterator[Finding]:
         yield Finding("resctrl", Status.PROBLEM, str(error), "sudo vmqos doctor" if os.geteuid() else "")
         return
     yield Finding("Lock", Status.OK, "free")
-    yield l3_allocation(view, conf.resctrl.path, simulated)
+    yield l3_allocation(view)
+    if view.capabilities.l2 is not None:
+        yield l2_allocation(view.capabilities.l2, view.capabilities.is_split(2))
     yield cache_ids(view, conf.resctrl.sysfs_cpu_path, simulated)
     yield default_group(view, control, conf)
     yield closids(view, conf.resctrl.path)
     yield rmids(view)
+    yield from limbo(view, conf.resctrl.path, conf.resctrl.sysfs_cpu_path)
     yield foreign_groups(view)
+    yield from bench_groups(view, control, conf)
+    yield from locks(view)
     yield io_ways(view, conf.allocation.use_shareable_ways)
 
 
-def l3_allocation(view: ResctrlView, path: str, simulated: bool) -> Finding:
+def l3_allocation(view: ResctrlView) -> Finding:
     """Whether L3 ways can be given out with this mount."""
     l3 = view.capabilities.l3
     if l3 is not None:
-        return Finding("L3 allocation", Status.OK, f"{l3.way_count} ways on {len(l3.cache_ids)} cache(s)")
-    if "L3CODE" in view.capabilities.caches:
-        detail = "mounted with cdp: L3 is split into code and data ways, and hw:cache_ways can't be kept"
-        again = f"vmqos simulate {path}" if simulated else f"mount -t resctrl resctrl {path}"
-        return Finding("L3 allocation", Status.PROBLEM, detail, f"umount {path} && {again}")
-    return Finding("L3 allocation", Status.PROBLEM, "resctrl offers no L3 to partition: there is no info/L3")
+        apart = ", for code and for data apart (cdp), which halves the CLOSIDs" if view.capabilities.cdp else ""
+        return Finding("L3 allocation", Status.OK, f"{l3.way_count} ways on {len(l3.cache_ids)} cache(s){apart}")
+    missing = "resctrl offers no L3 to partition: there is no info/L3"
+    if view.capabilities.l2 is not None or view.capabilities.memory_bandwidth is not None:
+        detail = f"{missing}; VMs whose flavors ask for L3 ways are pending here"
+        return Finding("L3 allocation", Status.WARNING, detail)
+    return Finding("L3 allocation", Status.PROBLEM, missing)
+
+
+def l2_allocation(l2: CacheResource, is_split: bool) -> Finding:
+    """How many L2 ways can be given out with this mount."""
+    apart = ", for code and for data apart (cdpl2)" if is_split else ""
+    return Finding("L2 allocation", Status.OK, f"{l2.way_count} ways on {len(l2.cache_ids)} cache(s){apart}")
 
 
 def cache_ids(view: ResctrlView, sysfs: str, simulated: bool) -> Finding:
@@ -91,22 +113,36 @@ def default_group(view: ResctrlView, control: Sequence[groups.ControlGroup], con
     """Whether the host itself has ways enough, and no way lies idle in no group."""
     title, l3, default = "Default group", view.capabilities.l3, view.group("")
     if l3 is None or default is None:
-        return Finding(title, Status.WARNING, "has no L3 ways of its own to look at")
+        return Finding(title, Status.OK, "there are no L3 ways for it to have")
     floor, reserved = conf.allocation.default_ways_min, CapacityBitmask.parse(conf.allocation.reserved_ways)
-    left = view.group(LEFT_LOCKED)
-    grown = reset.grow_default(control, l3, reserved, keep_ours=True, locked=left.masks if left else {})
-    line = schemata.format_masks("L3", grown) if grown else ""
-    repair = f"echo '{line}' > {conf.resctrl.path}/schemata" if line else ""
-    starved = [f"{mask.count} on cache {cache}" for cache, mask in default.masks.items() if mask.count < floor]
+    repair = _repair(view, control, conf)
+    of_l3 = of_level(3, default.masks)
+    starved = [f"{mask.count} on cache {cache}" for cache, mask in of_l3.items() if mask.count < floor]
     if starved:
         detail = f"has fewer than [allocation] default_ways_min = {floor} ways: {', '.join(starved)}"
         return Finding(title, Status.PROBLEM, detail, repair)
-    idle = {cache: ways for cache in default.masks if (ways := l3.cbm_mask - reserved - _held(view, cache))}
+    idle = {cache: ways for cache in of_l3 if (ways := l3.cbm_mask - reserved - _held(view, cache))}
     if idle:
-        detail = f"ways that no group holds, so that nobody uses them: {schemata.format_masks('L3', idle)}"
+        detail = f"ways that no group holds, so that nobody uses them: {schemata.format_values('L3', idle)}"
         return Finding(title, Status.WARNING, detail, repair)
-    counts = ", ".join(f"{mask.count} ways on cache {cache}" for cache, mask in sorted(default.masks.items()))
+    counts = ", ".join(f"{mask.count} ways on cache {cache}" for cache, mask in of_l3.items())
     return Finding(title, Status.OK, f"has {counts}")
+
+
+def _repair(view: ResctrlView, control: Sequence[groups.ControlGroup], conf: cfg.ConfigOpts) -> str:
+    """The command that gives the default group every way that is nobody's; empty if there is none."""
+    left = view.group(LEFT_LOCKED)
+    reserved = CapacityBitmask.parse(conf.allocation.reserved_ways)
+    grown = {
+        name: masks
+        for name, cache in view.capabilities.caches.items()
+        if cache.level == 3
+        and (masks := reset.grow_default(control, cache, reserved, True, left.masks if left else {}))
+    }
+    lines = "\\n".join(schemata.format_values(name, masks) for name, masks in grown.items())
+    if len(grown) > 1:
+        return f"printf '{lines}\\n' > {conf.resctrl.path}/schemata"
+    return f"echo '{lines}' > {conf.resctrl.path}/schemata" if lines else ""
 
 
 def _held(view: ResctrlView, cache: int) -> CapacityBitmask:
@@ -137,12 +173,62 @@ def rmids(view: ResctrlView) -> Finding:
     return Finding(title, Status.WARNING, f"{detail}: further VMs can't be monitored")
 
 
+def limbo(view: ResctrlView, path: str, sysfs: str) -> Iterator[Finding]:
+    """Whether RMIDs of groups that are gone can be had again.
+
+    The kernel keeps one back while a cache holds as much of it as the threshold says, or more (``__check_limbo``): with
+    0 that is for ever.
+    """
+    monitoring = view.capabilities.monitoring
+    if monitoring is None or monitoring.max_threshold_occupancy or "llc_occupancy" not in monitoring.events:
+        return
+    smallest = min(topology.cache_sizes(sysfs).values(), default=THRESHOLD)
+    yield Finding(
+        "RMIDs in limbo",
+        Status.WARNING,
+        "max_threshold_occupancy is 0: RMIDs of groups that are removed are never free again, and once none is left no "
+        "further VM can be monitored",
+        f"echo {min(THRESHOLD, smallest)} > {path}/info/L3_MON/max_threshold_occupancy",
+    )
+
+
+def bench_groups(view: ResctrlView, control: Sequence[groups.ControlGroup], conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    """Ways that an experiment has, or had when it was killed."""
+    path = conf.resctrl.path
+    names = [group.name for group in view.layout.groups if group.name.startswith(BENCH)]
+    if not names:
+        return
+    title = "Groups of 'vmqos bench'"
+    if is_running(path, who="bench"):
+        yield Finding(title, Status.OK, f"{', '.join(names)}: an experiment runs and gives the ways back at its end")
+        return
+    detail = (
+        f"{', '.join(names)}: left behind by an experiment that was killed; nobody else can have the ways. The next "
+        "'vmqos bench' removes it too, and so does 'vmqos reset', with all else that is vmqos'"
+    )
+    # 'vmqos reset' alone would take the VMs' ways from them, and is refused while the agent runs.
+    rest = [group for group in control if group.name not in names]
+    commands = [*(f"rmdir {path}/{name}" for name in names), _repair(view, rest, conf)]
+    yield Finding(title, Status.WARNING, detail, " && ".join(filter(None, commands)))
+
+
+def locks(view: ResctrlView) -> Iterator[Finding]:
+    """What 'vmqos lock' made: nobody else's, but the operator's own."""
+    names = [group.name.removeprefix(LOCKS) for group in view.layout.groups if group.name.startswith(LOCKS)]
+    if names:
+        yield Finding("Locked memory", Status.OK, f"{', '.join(names)}: see 'vmqos lock list'")
+
+
 def foreign_groups(view: ResctrlView) -> Finding:
     """Groups of other owners: their ways count as taken."""
-    others = [group for group in view.layout.groups if group.owner is Owner.FOREIGN]
+    foreign = (group for group in view.layout.groups if group.owner is Owner.FOREIGN)
+    others = [group for group in foreign if not group.name.startswith((BENCH, LOCKS))]
     if not others:
         return Finding("Groups of others", Status.OK, "none")
-    names = ", ".join(f"{group.name} ({schemata.format_masks('L3', group.masks)})" for group in others)
+    names = ", ".join(
+        f"{group.name} ({schemata.format_values('L3', of_l3)})" if (of_l3 := of_level(3, group.masks)) else group.name
+        for group in others
+    )
     return Finding("Groups of others", Status.WARNING, f"{names}: vmqos leaves them alone, their ways count as taken")
 
 
@@ -150,7 +236,17 @@ def io_ways(view: ResctrlView, usable: bool) -> Finding:
     """Ways that devices fill, whatever any mask says."""
     l3 = view.capabilities.l3
     shared = l3.shareable_bits if l3 else CapacityBitmask()
+    if l3 is not None and l3.io_alloc:
+        masks = schemata.format_values("L3", l3.io_alloc)
+        detail = f"devices are confined to {masks} (io_alloc in info/), which takes one CLOSID"
+        return Finding("I/O ways", Status.OK, detail)
     if not shared:
         return Finding("I/O ways", Status.OK, "none: no device shares the L3 ways")
+    if l3 is not None and shared == l3.cbm_mask and not usable:
+        detail = (
+            "devices may fill every way, as on Arm, so no VM can have ways of its own: [allocation] use_shareable_ways "
+            "= true promises them all the same"
+        )
+        return Finding("I/O ways", Status.WARNING, detail)
     use = "promised last" if usable else "not promised exclusively ([allocation] use_shareable_ways is false)"
     return Finding("I/O ways", Status.OK, f"{shared.count} (mask {shared}) are filled by devices too, and {use}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking back everything vmqos did to resctrl: its groups go, their ways return to the default group."""
+"""Taking back everything the agent did to resctrl: its groups go, their ways return to the default group."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from vmqos.resctrl import bit_usage, groups, info, mount, schemata, tasks
+from vmqos.resctrl import bit_usage, groups, info, mount, pseudo_lock, schemata, tasks
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource
 from vmqos.resctrl.filesystem import Filesystem
@@ -48,7 +48,7 @@ class Reset:
         ]
         steps += [f"remove the monitoring group mon_groups/{name}" for name in self.monitoring_groups]
         steps += [
-            f"write {schemata.format_masks(resource, masks)} to the default group's schemata"
+            f"write {schemata.format_values(resource, masks)} to the default group's schemata"
             for resource, masks in self.grown.items()
         ]
         return steps
@@ -83,7 +83,7 @@ def perform(path: str, reserved: str = "0", timeout: float | None = None) -> Res
         for name in reset.monitoring_groups:
             groups.remove_monitoring_group(filesystem, DEFAULT, name)
         for resource, masks in reset.grown.items():
-            groups.write_masks(filesystem, DEFAULT, resource, masks)
+            groups.write_values(filesystem, DEFAULT, resource, masks)
         return reset
 
 
@@ -91,7 +91,8 @@ def _look(filesystem: Filesystem, reserved: CapacityBitmask) -> Reset:
     found = groups.list_control_groups(filesystem)
     capabilities = info.read_capabilities(filesystem)
     monitored = capabilities.monitoring is not None
-    ours = [group.name for group in found if group.name.startswith(PREFIX)]
+    # Locked regions are the operator's own doing: 'vmqos lock remove' removes them, unless somebody uses them.
+    ours = [group.name for group in found if group.name.startswith(PREFIX) and group.mode not in pseudo_lock.MODES]
     grown = {}
     for name, cache in capabilities.caches.items():
         kept = reserved if cache.level == 3 else CapacityBitmask()
@@ -118,9 +119,9 @@ def grow_default(
 ) -> dict[int, CapacityBitmask]:
     """The masks that the default group has once none of our groups is left, where they differ from those of now.
 
-    It gets every way that no other owner's group holds, that is not ``locked``, and that ``reserved`` does not name.
-    Ways that it shares with another owner's group already it keeps: that owner saw them shared. Where a mask may not
-    have gaps it gets the run of ways around those it has, so that it never loses one.
+    It gets every way that no other owner's group holds, for code or for data, that is not ``locked``, and that
+    ``reserved`` does not name. Ways that it shares with another owner's group already it keeps: that owner saw them
+    shared. Where a mask may not have gaps it gets the run of ways around those it has, so that it never loses one.
 
     :param keep_ours: whether our groups keep their ways instead.
     :param locked: the pseudo-locked ways by cache id, which the kernel gives to nobody.
@@ -130,8 +131,9 @@ def grow_default(
     if default is None:
         return {}
     holders = [
-        group.masks(cache.name)
+        masks
         for group in groups_now
+        for masks in (group.masks(name) for name in (f"L{cache.level}", f"L{cache.level}CODE", f"L{cache.level}DATA"))
         if group.name != DEFAULT and (keep_ours or not group.name.startswith(PREFIX))
     ]
     result = {}

@@ -3,31 +3,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from vmqos.agent.inventory import ObservedVm
 from vmqos.agent.outcome import Outcome
 from vmqos.agent.placement import Placed
+from vmqos.agent.vcpu_limit import VcpuLimit
 from vmqos.agent.view import ResctrlView
 from vmqos.agent.wish import Wish
 from vmqos.allocation import Policy, Request
+from vmqos.resctrl import topology
 
 
 @dataclass(frozen=True, slots=True)
 class CacheTopology:
-    """Where the L3s are.
+    """Where the caches are.
 
     :ivar cpus: the CPUs of each L3, by cache id; empty where sysfs does not say.
     :ivar sizes: bytes of each L3, by cache id.
+    :ivar l2: the CPUs of each L2, by cache id.
+    :ivar l2_sizes: bytes of each L2, by cache id.
     """
 
     cpus: Mapping[int, frozenset[int]] = field(default_factory=dict)
     sizes: Mapping[int, int] = field(default_factory=dict)
+    l2: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    l2_sizes: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, sysfs_cpu: str) -> CacheTopology:
+        """What sysfs says now."""
+        l3, l2 = topology.read_caches(3, sysfs_cpu), topology.read_caches(2, sysfs_cpu)
+        return cls(
+            {cache: found.cpus for cache, found in l3.items()},
+            {cache: found.size for cache, found in l3.items() if found.size is not None},
+            {cache: found.cpus for cache, found in l2.items()},
+            {cache: found.size for cache, found in l2.items() if found.size is not None},
+        )
 
     def caches_of(self, cpus: frozenset[int]) -> frozenset[int]:
         """Ids of the L3s that one of these CPUs fills."""
         return frozenset(cache for cache, members in self.cpus.items() if members & cpus)
+
+    def cores_of(self, vcpus: Iterable[frozenset[int]]) -> frozenset[int]:
+        """Ids of the L2s of vCPUs that are pinned; none where one of them may run on the CPUs of several L2s.
+
+        :param vcpus: the CPUs that each vCPU may run on.
+        """
+        found = [{cache for cache, members in self.l2.items() if members & cpus} for cpus in vcpus]
+        return frozenset().union(*found) if all(len(cores) == 1 for cores in found) else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +62,7 @@ class Snapshot:
     :ivar view: resctrl as it was left; ``None`` while it can't be read.
     :ivar unmonitored: why a VM has no monitoring group.
     :ivar requests: what the planner was last asked for.
+    :ivar limits: the vCPUs that get the ways, of VMs whose flavors name some.
     """
 
     view: ResctrlView | None = None
@@ -48,12 +74,14 @@ class Snapshot:
     placed: Mapping[str, Placed] = field(default_factory=dict)
     unmonitored: Mapping[str, str] = field(default_factory=dict)
     requests: tuple[Request, ...] = ()
+    limits: Mapping[str, VcpuLimit] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
     """How the loop itself does.
 
+    :ivar looked: whether a pass has ended that knew from libvirt which VMs run.
     :ivar resctrl_error: why resctrl could not be read or written in the last pass; empty if it could.
     :ivar last_error: the last failure of a pass, however long ago.
     :ivar last_pass_seconds: how long the last pass took.
@@ -63,3 +91,4 @@ class Health:
     last_pass_seconds: float = 0.0
     resctrl_error: str = ""
     last_error: str = ""
+    looked: bool = False

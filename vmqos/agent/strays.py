@@ -42,7 +42,7 @@ class StrayWatch:
             return set()
         now = set(map(int, raw.split()))
         elsewhere = {uuid for uuid, known in placed.items() if known.target.control}
-        strays = {uuid for uuid in elsewhere if not now.isdisjoint(placed[uuid].tasks - placed[uuid].foreign)}
+        strays = {uuid for uuid in elsewhere if not now.isdisjoint(placed[uuid].promised - placed[uuid].foreign)}
         newcomers = now - self._seen
         unknown = set[int]()
         if newcomers:

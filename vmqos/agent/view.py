@@ -8,14 +8,11 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from vmqos.allocation import Group, Layout, Owner, owner_of
-from vmqos.resctrl import bit_usage, exceptions, groups, info, schemata
+from vmqos.allocation import DEFAULT_GROUP, Group, Layout, Owner, Split, caches, owner_of, vm_group
+from vmqos.resctrl import bit_usage, exceptions, groups, info, pseudo_lock, schemata
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
 from vmqos.resctrl.filesystem import Filesystem
-
-PSEUDO_LOCKED = "pseudo-locked"
-"""The mode of a group that has lines locked into its ways: it has no tasks, no CLOSID and no RMID any more."""
 
 LEFT_LOCKED = "(pseudo-locked by a group that is gone)"
 """Stands for the ways that the kernel keeps although no group has them any more; no group is called so."""
@@ -25,14 +22,14 @@ LEFT_LOCKED = "(pseudo-locked by a group that is gone)"
 class ResctrlView:
     """One look at resctrl.
 
-    :ivar mounted_as: device and inode of the root; another one means that resctrl was mounted anew.
+    :ivar mounted_as: what no other mount has; see :func:`_mounted_as`.
     :ivar capabilities: what ``info/`` says.
     :ivar layout: the control groups, as the planner wants them.
     :ivar modes: each control group's mode by its name.
     :ivar monitoring_groups: the names of the monitoring groups by their control group's name.
     """
 
-    mounted_as: tuple[int, int]
+    mounted_as: tuple[int, int, int]
     capabilities: Capabilities
     layout: Layout
     modes: Mapping[str, str]
@@ -47,6 +44,10 @@ class ResctrlView:
         """How many RMIDs the groups hold: one each."""
         return self.layout.closids_in_use + sum(map(len, self.monitoring_groups.values()))
 
+    def counts_apart(self, uuid: str) -> bool:
+        """Whether a monitoring group in the default group counts some of the VM's tasks, or all of them."""
+        return vm_group(uuid) in self.monitoring_groups.get(DEFAULT_GROUP, ())
+
     def group(self, name: str) -> Group | None:
         """The control group of that name."""
         return next((group for group in self.layout.groups if group.name == name), None)
@@ -58,27 +59,24 @@ def look(filesystem: Filesystem, before: ResctrlView | None = None) -> ResctrlVi
     :param before: the last look; the very same value is returned where nothing has changed since.
     :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
     """
-    try:
-        status = os.stat(filesystem.root)
-    except OSError as error:
-        raise exceptions.Vanished(path=filesystem.root) from error
-    mounted_as = (status.st_dev, status.st_ino)
+    mounted_as = _mounted_as(filesystem)
     if before is not None and before.mounted_as != mounted_as:
         before = None
     raw = groups.read_raw(filesystem)
     links = tuple(_links(filesystem, name) for name in raw)
-    if before is not None and raw == before.raw and not _is_released(filesystem, before):
+    same_devices = before is not None and _have_same_ways(filesystem, before.capabilities)
+    if before is not None and raw == before.raw and same_devices and not _is_released(filesystem, before):
         if links == before.links:
             return before
         return replace(before, monitoring_groups=_monitoring_groups(filesystem, before.capabilities, raw), links=links)
     modes = {name: mode.decode().strip() for name, (mode, _) in raw.items()}
-    found = [_group(name, modes[name], schemata.parse_masks(text.decode(), "L3")) for name, (_, text) in raw.items()]
+    found = [_group(name, modes[name], schemata.parse(text.decode())) for name, (_, text) in raw.items()]
     left = _left_locked(filesystem, found)
     if left:
-        found.append(_group(LEFT_LOCKED, PSEUDO_LOCKED, left))
-        modes[LEFT_LOCKED] = PSEUDO_LOCKED
+        found.append(Group(LEFT_LOCKED, Owner.FOREIGN, left, exclusive=True, holds_closid=False))
+        modes[LEFT_LOCKED] = pseudo_lock.LOCKED
     layout = Layout(tuple(found))
-    if before is not None and _same_caches(before.layout, layout):
+    if before is not None and same_devices and _same_caches(before.layout, layout):
         capabilities = before.capabilities
     else:
         capabilities = info.read_capabilities(filesystem)
@@ -86,20 +84,43 @@ def look(filesystem: Filesystem, before: ResctrlView | None = None) -> ResctrlVi
     return ResctrlView(mounted_as, capabilities, layout, modes, monitoring, raw, links)
 
 
-def _group(name: str, mode: str, masks: Mapping[int, CapacityBitmask]) -> Group:
-    locked = mode == PSEUDO_LOCKED
+def _mounted_as(filesystem: Filesystem) -> tuple[int, int, int]:
+    """What tells one mount from the next: device and inode of the root, and the nanosecond that ``info`` is from.
+
+    The next mount may well have the same device, whose number the kernel gives out again, and the same inodes; but
+    each mount makes its own ``info`` (``rdtgroup_create_info_dir``), which then stays as it is.
+
+    :raises vmqos.resctrl.exceptions.Vanished: if either is not there.
+    """
+    try:
+        root, made = os.stat(filesystem.root), os.stat(filesystem.path("info"))
+    except OSError as error:
+        raise exceptions.Vanished(path=filesystem.root) from error
+    return root.st_dev, root.st_ino, made.st_ctime_ns
+
+
+def _group(name: str, mode: str, values: schemata.Schemata) -> Group:
+    locked = mode == pseudo_lock.LOCKED
+    ways = schemata.code_and_data(values, 3)
+    split = dict(ways) if "L3CODE" in values else {}
+    of_l2 = {caches.l2(cache): parts for cache, parts in schemata.code_and_data(values, 2).items()}
+    ways |= of_l2
+    split |= of_l2 if "L2CODE" in values else {}
     return Group(
         name=name,
         owner=Owner.FOREIGN if locked else owner_of(name),
-        masks=masks,
+        masks={cache: code | data for cache, (code, data) in ways.items()},
         exclusive=locked or mode == "exclusive",
         holds_closid=not locked,
+        throttles=schemata.numbers_of(values, "MB"),
+        splits={cache: Split(*parts) for cache, parts in split.items()},
     )
 
 
 def _left_locked(filesystem: Filesystem, found: Iterable[Group]) -> dict[int, CapacityBitmask]:
-    """The pseudo-locked ways that no group has any more, by cache id."""
-    locked = bit_usage.read_pseudo_locked(filesystem)
+    """The pseudo-locked ways that no group has any more, by cache."""
+    locked = bit_usage.read_pseudo_locked(filesystem, "L3")
+    locked |= {caches.l2(cache): ways for cache, ways in bit_usage.read_pseudo_locked(filesystem, "L2").items()}
     for group in found:
         for cache in locked.keys() & group.masks.keys():
             locked[cache] -= group.masks[cache]
@@ -134,6 +155,15 @@ def _monitoring_groups(
     return found
 
 
+def _have_same_ways(filesystem: Filesystem, capabilities: Capabilities) -> bool:
+    """Whether devices are confined to the same ways as they were, where they can be at all."""
+    return all(
+        cache.io_alloc is None or cache.io_alloc == info.read_io_alloc(filesystem, name)
+        for name, cache in capabilities.caches.items()
+    )
+
+
 def _same_caches(before: Layout, now: Layout) -> bool:
-    """Whether the same caches are online, by the masks of the first group, the default one."""
-    return [set(group.masks) for group in before.groups[:1]] == [set(group.masks) for group in now.groups[:1]]
+    """Whether the same caches are online, by the masks and limits of the first group, the default one."""
+    first, again = before.groups[0], now.groups[0]
+    return first.masks.keys() == again.masks.keys() and first.throttles.keys() == again.throttles.keys()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmqos.agent.flavor_lookup import Found
 from vmqos.hypervisor.model import VirtualMachine
@@ -17,7 +17,7 @@ class Wish:
     """One VM's request in the agent's terms.
 
     :ivar request: what the planner is to arrange; ``None`` where there is nothing to arrange.
-    :ivar asked: everything the flavor asks for, what can't be acted on included; ``None`` where it asks for nothing.
+    :ivar asked: what the flavor asks for, also where nothing is arranged; ``None`` where it asks for nothing.
     :ivar problem: why not all of it is acted on; empty where all is. A VM with a problem is degraded at best.
     :ivar unknown: why nobody knows yet what the flavor asks for; empty where that is known. The VM keeps what it has.
     :ivar remark: what an operator should know of a VM that asks for nothing; empty where there is nothing.
@@ -30,6 +30,10 @@ class Wish:
     unknown: str = ""
     remark: str = ""
     hands_off: bool = False
+
+    def but(self, problem: str) -> Wish:
+        """The same with one more problem; empty: the very same."""
+        return replace(self, problem="; ".join(filter(None, (self.problem, problem)))) if problem else self
 
 
 def lacks_extra_specs(vm: VirtualMachine) -> bool:
@@ -72,9 +76,4 @@ def _of_specs(vm: VirtualMachine, flavor: str, specs: Mapping[str, str]) -> Wish
     problems += [str(error) for error in parsed.errors]
     if problems:
         return Wish(asked=parsed.request, problem=f"flavor {flavor}: {'; '.join(problems)}")
-    if parsed.request is None:
-        return Wish()
-    missing = extra_specs.unsupported(parsed.request)
-    problem = f"not supported yet: {', '.join(missing)}" if missing else ""
-    acted_on = parsed.request if parsed.request.ways is not None else None
-    return Wish(request=acted_on, asked=parsed.request, problem=problem)
+    return Wish(request=parsed.request, asked=parsed.request)

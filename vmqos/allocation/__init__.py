@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who gets which ways: values in, a :class:`Plan` out. No file, no clock, no log."""
 
+from vmqos.allocation import caches
 from vmqos.allocation.free_room import FreeRoom, free_ways
 from vmqos.allocation.model import (
     DEFAULT_GROUP,
@@ -14,18 +15,22 @@ from vmqos.allocation.model import (
     RemoveGroup,
     Request,
     SetExclusive,
+    Split,
     Step,
     Verdict,
     WhenFull,
     WriteMasks,
+    WriteThrottles,
 )
-from vmqos.allocation.names import class_group, class_ways, owner_of, vm_group
+from vmqos.allocation.names import Grant, class_grant, class_group, owner_of, vm_group
 from vmqos.allocation.planner import plan, whatif
+from vmqos.allocation.throttle import grant
 
 __all__ = [
     "DEFAULT_GROUP",
     "CreateGroup",
     "FreeRoom",
+    "Grant",
     "Group",
     "Layout",
     "Owner",
@@ -35,13 +40,17 @@ __all__ = [
     "RemoveGroup",
     "Request",
     "SetExclusive",
+    "Split",
     "Step",
     "Verdict",
     "WhenFull",
     "WriteMasks",
+    "WriteThrottles",
+    "caches",
+    "class_grant",
     "class_group",
-    "class_ways",
     "free_ways",
+    "grant",
     "owner_of",
     "plan",
     "vm_group",

@@ -7,17 +7,18 @@ next one too, wherever the first one was interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from vmqos.allocation import reasons
+from vmqos.allocation import reasons, throttle
 from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
 from vmqos.allocation.model import DEFAULT_GROUP, Owner, WhenFull
+from vmqos.allocation.names import Grant, class_grant
 from vmqos.allocation.packing import Piece
 from vmqos.allocation.room import Room, furnish
 from vmqos.allocation.world import World
 
-Question = tuple[type, tuple[int, ...], int]
+Question = tuple[type, tuple[int, ...], int, int]
 """Whether so many ways on these caches can be had, for a claim of that kind."""
 
 
@@ -27,7 +28,7 @@ class Admission:
 
     :ivar rooms: what is promised on each cache.
     :ivar served: the VMs that have ways of their own after the plan, by UUID.
-    :ivar classes: the classes that exist after the plan, with their caps.
+    :ivar classes: the classes that exist after the plan, with their caps; 0 for none.
     :ivar members: the class of each VM that is in one, by UUID.
     :ivar notes: why a VM does not get what it asks for, by UUID.
     :ivar changes: who is given more than it had, and on which caches, in the order of the decisions.
@@ -87,53 +88,57 @@ def _room(
 ) -> Room:
     """One cache with all that must not be taken away (rule 4)."""
     granted = [
-        min(claim.ways, world.masks[claim.group].get(cache, 0).bit_count())
+        min(claim.ways_on(cache), world.masks[claim.group].get(cache, 0).bit_count())
         for claim in shared
         if claim.group in world.groups and cache in claim.caches
     ]
     held = [Piece(claim.uuid, claim.has(cache), claim.held[cache]) for claim in exclusive if cache in claim.held]
-    line, most = world.lines[cache], max(granted, default=0)
-    room = furnish(line, held, world.floor, most, frozen)
-    if room.need.width < world.floor:
+    line, most, floor = world.lines[cache], max(granted, default=0), world.floor(cache)
+    room = furnish(line, held, floor, most, frozen)
+    if room.need.width < floor:
         # Better the host on ways that were reserved since than no way for the host.
-        reserved = world.masks[DEFAULT_GROUP].get(cache, 0) & world.policy.reserved_ways.bits
-        room = furnish(line.with_company(reserved & line.every), held, world.floor, most, frozen)
+        reserved = world.masks[DEFAULT_GROUP].get(cache, 0) & world.reserved(cache)
+        room = furnish(line.with_company(reserved & line.every), held, floor, most, frozen)
     return room
 
 
 def _grow(world: World, result: Admission, claim: ExclusiveClaim, barred: Collection[str]) -> None:
     """Keep what the VM has, and give it what it lacks if that fits on all of its caches."""
     result.served[claim.uuid] = claim
-    lacking = [cache for cache in claim.caches if claim.has(cache) < claim.ways]
+    lacking = [cache for cache in claim.caches if claim.has(cache) < claim.ways_on(cache)]
     if not lacking:
         return
     if claim.uuid in barred:
         result.notes[claim.uuid] = reasons.NO_SAFE_ORDER
-    elif short := [cache for cache in lacking if not result.rooms[cache].takes(claim.uuid, claim.ways)]:
-        result.notes[claim.uuid] = reasons.shortage(world, result.rooms, short, claim.uuid, claim.ways)
+    elif short := _short(result, claim, lacking):
+        result.notes[claim.uuid] = reasons.shortage(world, result.rooms, short, claim.uuid)
     else:
         for cache in lacking:
-            result.rooms[cache].pieces[claim.uuid] = Piece(claim.uuid, claim.ways, claim.held.get(cache, 0))
+            result.rooms[cache].pieces[claim.uuid] = Piece(claim.uuid, claim.ways_on(cache), claim.held.get(cache, 0))
         result.changes.append((claim.uuid, frozenset(lacking)))
+
+
+def _short(result: Admission, claim: ExclusiveClaim, caches: Iterable[int]) -> dict[int, int]:
+    """The ways that the VM can't have, by cache."""
+    asked = {cache: claim.ways_on(cache) for cache in caches}
+    return {cache: ways for cache, ways in asked.items() if not result.rooms[cache].takes(claim.uuid, ways)}
 
 
 def _place(world: World, result: Admission, claim: ExclusiveClaim, barred: Collection[str]) -> None:
     """Give a newcomer its ways on all of its caches, or nothing."""
     exists = claim.group in world.groups
-    question = (ExclusiveClaim, claim.caches, claim.ways)
+    question = (ExclusiveClaim, claim.caches, claim.ways, claim.l2)
     if claim.uuid in barred:
         note = reasons.NO_SAFE_ORDER
     elif question in result.answered:
         note = result.answered[question]
-    elif question not in result.fitting and (
-        short := [cache for cache in claim.caches if not result.rooms[cache].takes(claim.uuid, claim.ways)]
-    ):
-        note = result.answered[question] = reasons.shortage(world, result.rooms, short, claim.uuid, claim.ways)
+    elif question not in result.fitting and (short := _short(result, claim, claim.caches)):
+        note = result.answered[question] = reasons.shortage(world, result.rooms, short, claim.uuid)
     elif exists or result.closids:
         result.closids -= not exists
         result.fitting.clear()
         for cache in claim.caches:
-            piece = Piece(claim.uuid, claim.ways, claim.near.get(cache, 0))
+            piece = Piece(claim.uuid, claim.ways_on(cache), claim.near.get(cache, 0))
             result.rooms[cache].pieces[claim.uuid] = piece
         result.served[claim.uuid] = claim
         result.changes.append((claim.uuid, frozenset(claim.caches)))
@@ -156,14 +161,14 @@ def _join(world: World, result: Admission, claim: SharedClaim, barred: Collectio
             result.closids -= 1
         result.classes[claim.group] = claim.ways
     result.members[claim.uuid] = claim.group
-    question = (SharedClaim, claim.caches, claim.ways)
+    question = (SharedClaim, claim.caches, claim.ways, claim.l2)
     if claim.group in barred or question in result.answered:
         return
     result.answered[question] = ""
     result.fitting.clear()
     before = {cache: result.rooms[cache].need.width for cache in claim.caches}
     for cache in claim.caches:
-        result.rooms[cache].raise_pool(claim.ways)
+        result.rooms[cache].raise_pool(claim.ways_on(cache))
     if raised := frozenset(cache for cache in claim.caches if result.rooms[cache].need.width > before[cache]):
         result.changes.append((claim.group, raised))
 
@@ -177,12 +182,33 @@ def _without_closid(world: World, result: Admission, claim: Claim) -> None:
     nearest = None
     if world.policy.when_full is WhenFull.SHARE:
         result.sharing.add(claim.uuid)
-        nearest = _nearest(claim.ways, result.classes)
+        nearest = _nearest(world, claim, result.classes)
         if nearest is not None:
             result.members[claim.uuid] = nearest
     result.notes[claim.uuid] = reasons.no_closid(world, nearest)
 
 
-def _nearest(ways: int, classes: Mapping[str, int]) -> str | None:
-    """The class with the same cap; else that with the next larger one, else that with the next smaller one."""
-    return min(classes, key=lambda name: (classes[name] < ways, abs(classes[name] - ways)), default=None)
+def _nearest(world: World, claim: Claim, classes: Iterable[str]) -> str | None:
+    """The class with the same cap; else that with the next larger one, else that with the next smaller one.
+
+    Of those with the same cap, that with the next larger limit of bandwidth; none that has a smaller one than asked
+    for, and none with a cap where none is asked for.
+    """
+    limit = next(iter(claim.throttles.values()), None)
+    wanted = throttle.grant(world.capabilities.memory_bandwidth, limit, Grant(claim.ways, l2=claim.l2))
+    found = {name: grant for name in classes if (grant := class_grant(name)) and _does_no_harm(grant, wanted)}
+    return min(
+        found,
+        key=lambda name: (found[name].cap < wanted.cap, abs(found[name].cap - wanted.cap), _limit(found[name])),
+        default=None,
+    )
+
+
+def _does_no_harm(grant: Grant, wanted: Grant) -> bool:
+    """Whether a class can stand in for what is wanted: it limits nothing that is to be free."""
+    of_l2 = not grant.l2 or bool(wanted.l2)
+    return bool(grant.cap) == bool(wanted.cap) and of_l2 and _limit(grant) >= _limit(wanted)
+
+
+def _limit(grant: Grant) -> float:
+    return grant.percent or grant.mbps or float("inf")

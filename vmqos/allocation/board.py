@@ -98,7 +98,7 @@ class Board:
         if name != DEFAULT_GROUP:
             return fewest
         goal, now = self.target.masks[name][cache], self.masks[name].get(cache, 0)
-        return max(fewest, min(self.world.floor, goal.bit_count(), now.bit_count()))
+        return max(fewest, min(self.world.floor(cache), goal.bit_count(), now.bit_count()))
 
     def _look_for_missing(self, name: str) -> dict[int, int]:
         now = self.masks.get(name, {})

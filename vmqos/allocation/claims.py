@@ -6,21 +6,27 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from vmqos.allocation import caches, reasons, throttle
 from vmqos.allocation.model import DEFAULT_GROUP, Request
-from vmqos.allocation.names import class_group, vm_group
+from vmqos.allocation.names import Grant, class_group, vm_group
 from vmqos.allocation.world import World
-from vmqos.openstack.extra_specs import CachePolicy
+from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
 
 
 @dataclass(frozen=True, slots=True)
 class ExclusiveClaim:
-    """A VM that asks for ways of its own.
+    """A VM that asks for a control group of its own.
 
     :ivar uuid: whose claim it is.
     :ivar group: the control group that is or would be its.
-    :ivar caches: the caches that the VM can run on, and that resctrl knows.
-    :ivar asked: how many ways its flavor says.
+    :ivar caches: the caches that the VM can run on, and that resctrl knows; none where it asks for no ways.
+    :ivar asked: how many L3 ways its flavor says.
     :ivar ways: how many it is to get: as many as the smallest legal mask has, or more.
+    :ivar throttles: its limits of memory bandwidth, by cache id.
+    :ivar code: how many of the ways are for code; 0 where code and data fill all of them.
+    :ivar data: how many of the ways are for data.
+    :ivar asked_l2: how many L2 ways its flavor says.
+    :ivar l2: how many L2 ways it is to get.
     :ivar held: the ways that are its own now, by cache; a VM that has none anywhere is a newcomer.
     :ivar near: the ways of its group that it need not leave, though somebody else has them too.
     """
@@ -30,23 +36,37 @@ class ExclusiveClaim:
     caches: tuple[int, ...]
     asked: int
     ways: int
+    throttles: Mapping[int, int] = field(default_factory=dict)
+    code: int = 0
+    data: int = 0
+    asked_l2: int = 0
+    l2: int = 0
     held: Mapping[int, int] = field(default_factory=dict)
     near: Mapping[int, int] = field(default_factory=dict)
 
     def has(self, cache: int) -> int:
         """How many of the ways asked for it has on a cache now."""
-        return min(self.ways, self.held.get(cache, 0).bit_count())
+        return min(self.ways_on(cache), self.held.get(cache, 0).bit_count())
+
+    def ways_on(self, cache: int) -> int:
+        """How many ways it is to get on a cache."""
+        return self.l2 if caches.level(cache) == 2 else self.ways
 
 
 @dataclass(frozen=True, slots=True)
 class SharedClaim:
-    """A VM that asks for a cap within the pool.
+    """A VM that asks for a cap within the pool, or for a limit of bandwidth and no more.
 
     :ivar uuid: whose claim it is.
     :ivar group: the class that grants it.
-    :ivar caches: the caches that the VM can run on, and that resctrl knows.
-    :ivar asked: how many ways its flavor says.
-    :ivar ways: the class's cap: at least the smallest legal mask, at most the whole cache.
+    :ivar caches: the caches that the VM can run on, and that resctrl knows; none where it asks for no ways.
+    :ivar asked: how many L3 ways its flavor says.
+    :ivar ways: the class's cap: at least the smallest legal mask, at most the whole cache; 0 for the whole pool.
+    :ivar throttles: its limits of memory bandwidth, by cache id.
+    :ivar code: how many of the ways are for code; 0 where code and data fill all of them.
+    :ivar data: how many of the ways are for data.
+    :ivar asked_l2: how many L2 ways its flavor says.
+    :ivar l2: the class's cap on L2; 0 for the whole pool.
     """
 
     uuid: str
@@ -54,6 +74,15 @@ class SharedClaim:
     caches: tuple[int, ...]
     asked: int
     ways: int
+    throttles: Mapping[int, int] = field(default_factory=dict)
+    code: int = 0
+    data: int = 0
+    asked_l2: int = 0
+    l2: int = 0
+
+    def ways_on(self, cache: int) -> int:
+        """The class's cap on a cache."""
+        return self.l2 if caches.level(cache) == 2 else self.ways
 
 
 Claim = ExclusiveClaim | SharedClaim
@@ -68,23 +97,124 @@ def in_order(requests: Iterable[Request]) -> list[Request]:
 
 
 def read(world: World, requests: Sequence[Request]) -> list[Claim]:
-    """What the requests, in order, come to; those that ask for nothing, or can run on no L3 here, make no claim."""
+    """What the requests, in order, come to; those to which this machine can give nothing make no claim.
+
+    A limit of bandwidth alone is granted by a class where it is a percentage, for that binds each CPU by itself. One in
+    MB/s binds all tasks of a control group together, so a VM that does not ask to share gets a group of its own.
+    """
     claims: list[Claim] = []
     exclusive: list[ExclusiveClaim] = []
     for request in requests:
-        asked, caches = request.wants.ways, tuple(sorted(request.caches & world.lines.keys()))
-        if asked is None or not caches:
+        wants, reach = request.wants, request.caches & world.lines.keys()
+        wanted = {3: _ways_of(world, wants), 2: wants.l2_ways or 0}
+        for level in wanted:
+            if not caches.among(level, reach):
+                wanted[level] = 0
+        used = tuple(sorted(cache for cache in reach if wanted[caches.level(cache)]))
+        throttles = _throttles(world, request)
+        if not used and not throttles:
             continue
-        if request.wants.policy is CachePolicy.SHARED:
-            most = max(world.lines[cache].every.bit_count() for cache in caches)
-            ways = min(max(asked, world.fewest), most)
-            claims.append(SharedClaim(request.uuid, class_group(ways), caches, asked, ways))
+        if wants.policy is CachePolicy.SHARED or (not used and wants.bandwidth_percent is not None):
+            claims.append(_shared(world, request, used, wanted, throttles))
         else:
-            ways = max(asked, world.fewest)
-            exclusive.append(ExclusiveClaim(request.uuid, vm_group(request.uuid), caches, asked, ways))
+            exclusive.append(_exclusive(world, request, used, wanted, throttles))
     order = {request.uuid: number for number, request in enumerate(requests)}
     claims += _with_what_they_hold(world, exclusive)
     return sorted(claims, key=lambda claim: order[claim.uuid])
+
+
+def _throttles(world: World, request: Request) -> dict[int, int]:
+    """The limits of bandwidth, by cache id; none where none can be given."""
+    resource, limit = world.capabilities.memory_bandwidth, throttle.read(world.capabilities, request.wants).value
+    if resource is None or limit is None:
+        return {}
+    return {cache: limit for cache in resource.cache_ids if cache in request.caches}
+
+
+def _exclusive(
+    world: World, request: Request, used: tuple[int, ...], wanted: Mapping[int, int], throttles: Mapping[int, int]
+) -> ExclusiveClaim:
+    code, data = _parts_of(world, request.wants) if wanted[3] else (0, 0)
+    return ExclusiveClaim(
+        request.uuid,
+        vm_group(request.uuid),
+        used,
+        asked=wanted[3],
+        ways=max(wanted[3], world.fewest(3), code + data) if wanted[3] else 0,
+        throttles=throttles,
+        code=code,
+        data=data,
+        asked_l2=wanted[2],
+        l2=max(wanted[2], world.fewest(2)) if wanted[2] else 0,
+    )
+
+
+def _shared(
+    world: World, request: Request, used: tuple[int, ...], wanted: Mapping[int, int], throttles: Mapping[int, int]
+) -> SharedClaim:
+    """The same within the pool, where no cap can be larger than the cache."""
+    alone = _exclusive(world, request, used, wanted, throttles)
+    most = {3: 0, 2: 0}
+    for cache in used:
+        most[caches.level(cache)] = max(most[caches.level(cache)], world.lines[cache].every.bit_count())
+    ways, l2 = min(alone.ways, most[3]), min(alone.l2, most[2])
+    cap = Grant(code=alone.code, data=alone.data, l2=l2) if alone.code else Grant(ways, l2=l2)
+    limit = next(iter(throttles.values()), None)
+    return SharedClaim(
+        request.uuid,
+        class_group(throttle.grant(world.capabilities.memory_bandwidth, limit, cap)),
+        used,
+        asked=alone.asked,
+        ways=ways,
+        throttles=throttles,
+        code=alone.code,
+        data=alone.data,
+        asked_l2=alone.asked_l2,
+        l2=l2,
+    )
+
+
+def _parts_of(world: World, wants: CacheRequest) -> tuple[int, int]:
+    """How many ways are for code and how many for data; none where they are not asked for apart."""
+    if wants.code_ways is None or wants.data_ways is None:
+        return 0, 0
+    return max(wants.code_ways, world.fewest(3)), max(wants.data_ways, world.fewest(3))
+
+
+def _ways_of(world: World, wants: CacheRequest) -> int:
+    """How many L3 ways are asked for, for code and data together; 0 where there are none, or none of that kind."""
+    if wants.code_ways is None or wants.data_ways is None:
+        return wants.ways or 0
+    return wants.code_ways + wants.data_ways if world.capabilities.cdp else 0
+
+
+def unmet(world: World, request: Request) -> str:
+    """What of the request this machine, mounted as it is, can give to nobody; empty where there is no such thing."""
+    faults = []
+    if request.wants.ways is not None or request.wants.code_ways is not None:
+        if world.capabilities.l3 is None:
+            faults.append(reasons.NO_L3)
+        elif request.wants.code_ways is not None and not world.capabilities.cdp:
+            faults.append(reasons.no_cdp(world.capabilities))
+        elif not caches.among(3, request.caches) & world.lines.keys():
+            faults.append(reasons.NO_CACHE)
+    if request.wants.l2_ways is not None:
+        cores = caches.among(2, request.caches)
+        if world.capabilities.l2 is None:
+            faults.append(reasons.NO_L2)
+        elif not cores & world.lines.keys():
+            faults.append(reasons.NO_L2_CACHE if cores else reasons.NOT_PINNED)
+    bandwidth = throttle.read(world.capabilities, request.wants)
+    faults.append(bandwidth.fault)
+    resource = world.capabilities.memory_bandwidth
+    if bandwidth.value is not None and resource is not None and not request.caches & set(resource.cache_ids):
+        faults.append(reasons.NO_CACHE)
+    return "; ".join(dict.fromkeys(filter(None, faults)))
+
+
+def remarks(world: World, request: Request) -> str:
+    """What the request comes to on this machine where that is not exactly what it says."""
+    return throttle.read(world.capabilities, request.wants).remark
 
 
 def _with_what_they_hold(world: World, claims: Collection[ExclusiveClaim]) -> list[ExclusiveClaim]:
@@ -104,7 +234,7 @@ def _with_what_they_hold(world: World, claims: Collection[ExclusiveClaim]) -> li
             masks = world.masks[claim.group]
             for cache in claim.caches:
                 mask = masks.get(cache, 0)
-                wanted = not mask & default.get(cache, 0) if in_force else mask.bit_count() == claim.ways
+                wanted = not mask & default.get(cache, 0) if in_force else mask.bit_count() == claim.ways_on(cache)
                 if wanted and world.lines[cache].legal(mask) and not mask & settled[cache]:
                     settled[cache] |= mask
                     found[claim.uuid][cache] = mask

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vmqos.allocation import caches
 from vmqos.allocation.claims import in_order, read
 from vmqos.allocation.fitting import unpromised
 from vmqos.allocation.model import DEFAULT_GROUP, Layout, Owner, Policy, Request
-from vmqos.allocation.names import class_ways
+from vmqos.allocation.names import class_grant
 from vmqos.allocation.packing import Piece
 from vmqos.allocation.room import furnish
 from vmqos.allocation.world import look
@@ -30,34 +31,37 @@ class FreeRoom:
 
 
 def free_ways(
-    capabilities: Capabilities, layout: Layout, policy: Policy, requests: Sequence[Request] = ()
+    capabilities: Capabilities, layout: Layout, policy: Policy, requests: Sequence[Request] = (), level: int = 3
 ) -> dict[int, FreeRoom]:
-    """What each L3 has left beside the groups that are there, by cache id; empty where the L3 can't be partitioned.
+    """What each cache has left beside the groups that are there, by cache id; empty where none can be partitioned.
 
+    :param level: of the caches, 2 or 3.
     :param requests: of the running VMs. A class is counted where its VMs can run; one whose VMs are not among these is
         counted everywhere.
     """
-    l3 = capabilities.l3
-    if l3 is None:
+    resource = capabilities.l3 if level == 3 else capabilities.l2
+    if resource is None:
         return {}
-    world = look(capabilities, l3, layout, policy)
+    world = look(capabilities, capabilities.l3, layout, policy, capabilities.l2)
     used: dict[str, set[int]] = {}
     for claim in read(world, in_order(requests)):
         used.setdefault(claim.group, set()).update(claim.caches)
     found = {}
-    for cache, line in world.lines.items():
+    for cache_id in resource.cache_ids:
+        cache = cache_id if level == 3 else caches.l2(cache_id)
+        line = world.lines[cache]
         pool = world.masks[DEFAULT_GROUP].get(cache, 0)
         vms = {name: world.masks[name].get(cache, 0) for name in world.named(Owner.VM)}
         held = [
             Piece(name, mask.bit_count(), mask) for name, mask in vms.items() if line.legal(mask) and not mask & pool
         ]
         granted = [
-            min(class_ways(name) or 0, world.masks[name].get(cache, 0).bit_count())
+            min(grant.cap if level == 3 else grant.l2, world.masks[name].get(cache, 0).bit_count())
             for name in world.named(Owner.CLASS)
-            if cache in used.get(name, world.lines)
+            if cache in used.get(name, world.lines) and (grant := class_grant(name))
         ]
-        room = furnish(line, held, world.floor, max(granted, default=0))
+        room = furnish(line, held, world.floor(cache), max(granted, default=0))
         total = unpromised(room.line, room.lengths(), room.need) if not room.closed else 0
         one = room.most("")
-        found[cache] = FreeRoom(total if one else 0, one)
+        found[cache_id] = FreeRoom(total if one else 0, one)
     return found

@@ -27,14 +27,34 @@ class Owner(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Split:
+    """The ways of a group for code and for data, where resctrl is mounted with CDP.
+
+    :ivar code: the ways that code fills.
+    :ivar data: the ways that data fill.
+    """
+
+    code: CapacityBitmask
+    data: CapacityBitmask
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether code and data have no way in common."""
+        return not self.code.overlaps(self.data)
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """A control group as it is in resctrl now.
 
     :ivar name: its directory below the root of resctrl; :data:`DEFAULT_GROUP` for the default group.
     :ivar owner: whose it is.
-    :ivar masks: its L3 ways by cache id; a cache that is missing takes no part (offline, or not yet set up).
+    :ivar masks: its ways by cache (:mod:`vmqos.allocation.caches`), for code and data together; a cache that is missing
+        takes no part (offline, or not yet set up).
     :ivar exclusive: whether the kernel itself refuses overlaps (mode ``exclusive``, or pseudo-locked).
     :ivar holds_closid: whether it takes one of the CLOSIDs; a pseudo-locked group has given its back.
+    :ivar throttles: its limits of memory bandwidth by cache id, in the unit of schemata's line ``MB``.
+    :ivar splits: which of its ways are for code and which for data, by cache; empty without CDP.
     """
 
     name: str
@@ -42,6 +62,8 @@ class Group:
     masks: Mapping[int, CapacityBitmask]
     exclusive: bool = False
     holds_closid: bool = True
+    throttles: Mapping[int, int] = field(default_factory=dict)
+    splits: Mapping[int, Split] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +84,8 @@ class Request:
 
     :ivar uuid: the VM's UUID, the key of everything.
     :ivar wants: the promise to keep; only VMs that ask for something come here.
-    :ivar caches: ids of the L3s the VM can run on; never empty.
+    :ivar caches: the caches the VM can run on: the L3s, whose ways and memory bandwidth it uses, never none; and, where
+        it is pinned to cores, their L2s.
     :ivar arrival: a number that is smaller the earlier the VM came; equal ones are ordered by UUID.
     """
 
@@ -83,9 +106,9 @@ class WhenFull(enum.Enum):
 class Policy:
     """The operator's choices (the ``[allocation]`` section).
 
-    :ivar default_ways_min: the fewest L3 ways the default group keeps on every cache, 1 or greater.
+    :ivar default_ways_min: the fewest ways the default group keeps on every cache, L3 or L2, 1 or greater.
     :ivar use_shareable_ways: whether ways that I/O fills too may be given out exclusively (last).
-    :ivar reserved_ways: ways that are left alone on every cache, for owners such as libvirt's cachetune.
+    :ivar reserved_ways: ways that are left alone on every L3, for owners such as libvirt's cachetune.
     :ivar when_full: what to do when no CLOSID is left.
     :ivar kernel_exclusive: whether exclusive groups are put into the kernel's mode ``exclusive`` where it can be.
     """
@@ -115,9 +138,11 @@ class Verdict:
 
     :ivar state: how the promise stands once the plan is carried out.
     :ivar group: the control group its tasks belong in; :data:`DEFAULT_GROUP` while pending.
-    :ivar masks: the ways its promise gives it, by cache id; empty while pending.
+    :ivar masks: the ways its promise gives it, by cache (:mod:`vmqos.allocation.caches`); empty while pending.
     :ivar reason: why it is not kept, naming the missing thing and what would help; empty where it is kept
         (or a remark, such as a request that was rounded up to ``min_cbm_bits``).
+    :ivar throttles: the limits of memory bandwidth that its promise gives it, by cache id, in the unit of schemata.
+    :ivar splits: its ways for code and for data, by cache, where it asks for them apart.
     """
 
     uuid: str
@@ -125,6 +150,8 @@ class Verdict:
     group: str = DEFAULT_GROUP
     masks: Mapping[int, CapacityBitmask] = field(default_factory=dict)
     reason: str = ""
+    throttles: Mapping[int, int] = field(default_factory=dict)
+    splits: Mapping[int, Split] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +163,22 @@ class CreateGroup:
 
 @dataclass(frozen=True, slots=True)
 class WriteMasks:
-    """One write of schemata; caches that are not named keep their mask."""
+    """One write of schemata; caches that are not named keep their mask.
+
+    :ivar splits: with CDP, the parts of each mask; empty without.
+    """
 
     group: str
     masks: Mapping[int, CapacityBitmask]
+    splits: Mapping[int, Split] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteThrottles:
+    """One write of the line ``MB`` of schemata; caches that are not named keep their limit."""
+
+    group: str
+    throttles: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +196,7 @@ class RemoveGroup:
     group: str
 
 
-Step = CreateGroup | WriteMasks | SetExclusive | RemoveGroup
+Step = CreateGroup | WriteMasks | WriteThrottles | SetExclusive | RemoveGroup
 
 
 @dataclass(frozen=True, slots=True)

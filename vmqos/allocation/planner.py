@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmqos.allocation import reasons, steps, verdicts
+from vmqos.allocation import caches, steps, verdicts
 from vmqos.allocation.admission import Admission, admit
-from vmqos.allocation.claims import Claim, in_order, read
+from vmqos.allocation.claims import Claim, in_order, read, remarks, unmet
 from vmqos.allocation.model import Layout, Owner, Plan, Policy, PromiseState, Request, Step, Verdict
 from vmqos.allocation.target import Target, build
 from vmqos.allocation.world import World, look
 from vmqos.openstack.extra_specs import CacheRequest
-from vmqos.resctrl.capabilities import Capabilities
+from vmqos.resctrl.capabilities import CacheResource, Capabilities
 
 _NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
 def plan(capabilities: Capabilities, layout: Layout, requests: Sequence[Request], policy: Policy) -> Plan:
-    """Decide who gets which L3 ways, and how to get there.
+    """Decide who gets which L3 ways and how much memory bandwidth, and how to get there.
 
     The same values give the same plan, in whatever order the groups and requests come. A layout that is as it should be
     gives a plan without steps. Where nothing is promised to anybody, nothing is touched, unless the default group has
@@ -27,19 +27,28 @@ def plan(capabilities: Capabilities, layout: Layout, requests: Sequence[Request]
     :param requests: of the running VMs that ask for something; a group of a VM that is not among them is retired.
     """
     ordered = in_order(requests)
-    l3 = capabilities.l3
-    if l3 is None:
-        reason = reasons.CDP if "L3CODE" in capabilities.caches else reasons.NO_L3
-        return Plan(verdicts={request.uuid: _pending(request, reason) for request in ordered})
-    world = look(capabilities, l3, layout, policy)
+    world = look(capabilities, capabilities.l3, layout, policy, _l2(capabilities, layout, ordered))
     claims = read(world, ordered)
     admission, target, prepare = _arrange(world, claims)
     given = verdicts.give(world, claims, admission, target)
     return Plan(
         prepare=prepare,
-        verdicts={request.uuid: given.get(request.uuid) or _pending(request, reasons.NO_CACHE) for request in ordered},
+        verdicts={request.uuid: _judge(world, request, given.get(request.uuid)) for request in ordered},
         retire=steps.retire(target),
     )
+
+
+def _l2(capabilities: Capabilities, layout: Layout, requests: Sequence[Request]) -> CacheResource | None:
+    """The L2, if anybody wants some of it, or a group that we may write has less than all of it.
+
+    A machine has many L2s, and mostly nobody has to do with them.
+    """
+    l2 = capabilities.l2
+    if l2 is None or any(request.wants.l2_ways is not None for request in requests):
+        return l2
+    ours = (group.masks for group in layout.groups if group.owner is not Owner.FOREIGN)
+    is_given = any(mask != l2.cbm_mask for masks in ours for mask in caches.of_level(2, masks).values())
+    return l2 if is_given else None
 
 
 def whatif(
@@ -48,16 +57,16 @@ def whatif(
     requests: Sequence[Request],
     policy: Policy,
     wants: CacheRequest,
-    caches: frozenset[int],
+    reach: frozenset[int],
 ) -> tuple[Verdict, Plan]:
     """What one more VM would get now, and the plan that would be carried out for it and all others.
 
     :param requests: of the VMs that are there; the hypothetical one comes last.
     :param wants: what it asks for.
-    :param caches: ids of the L3s that it could run on.
+    :param reach: the caches that it could run on.
     """
     arrival = max((request.arrival for request in requests), default=0) + 1
-    newcomer = Request(_NOBODY, wants, caches, arrival)
+    newcomer = Request(_NOBODY, wants, reach, arrival)
     found = plan(capabilities, layout, (*requests, newcomer), policy)
     return found.verdicts[_NOBODY], found
 
@@ -76,7 +85,7 @@ def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, 
         try:
             return admission, target, steps.prepare(world, target)
         except steps.NoSafeOrder as error:
-            late = next((name for name, caches in reversed(admission.changes) if error.cache in caches), None)
+            late = next((name for name, changed in reversed(admission.changes) if error.cache in changed), None)
             if error.cache not in steady:
                 steady.add(error.cache)
                 continue
@@ -89,6 +98,9 @@ def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, 
                 return admission, target, ()
 
 
-def _pending(request: Request, reason: str) -> Verdict:
-    state = PromiseState.NONE if request.wants.ways is None else PromiseState.PENDING
-    return Verdict(request.uuid, state, reason=reason if state is PromiseState.PENDING else "")
+def _judge(world: World, request: Request, given: Verdict | None) -> Verdict:
+    missing = unmet(world, request)
+    if given is None:
+        state = PromiseState.PENDING if missing else PromiseState.NONE
+        return Verdict(request.uuid, state, reason=missing)
+    return verdicts.with_the_rest(given, missing, remarks(world, request))

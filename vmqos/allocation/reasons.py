@@ -3,23 +3,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
+from vmqos.allocation import caches
 from vmqos.allocation.fitting import fits, largest_newcomer
 from vmqos.allocation.line import Line, Need
 from vmqos.allocation.model import Owner, WhenFull
 from vmqos.allocation.room import Room
 from vmqos.allocation.world import World
+from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit, Capabilities
 
 NO_L3 = (
     "this host's L3 cache can't be partitioned by resctrl: hw:cache_ways needs L3 CAT in the CPU and in the kernel "
     "(info/L3 in resctrl); `vmqos doctor` tells what is missing"
 )
-CDP = (
-    "resctrl is mounted with cdp, which hw:cache_ways does not support yet: mount it without cdp, or ask for "
-    "hw:cache_code_ways and hw:cache_data_ways"
-)
 NO_CACHE = "none of the L3 caches that the VM can run on is online in resctrl"
+NO_L2_CACHE = "none of the L2 caches of the cores that the VM is pinned to is online in resctrl"
+NO_L2 = (
+    "this host's L2 caches can't be partitioned by resctrl: hw:l2_cache_ways needs L2 CAT in the CPU and in the kernel "
+    "(info/L2 in resctrl)"
+)
+NOT_PINNED = (
+    "hw:l2_cache_ways needs each vCPU to be pinned to one core, whose L2 it then fills: set hw:cpu_policy=dedicated"
+)
+NO_BANDWIDTH = (
+    "this host's memory bandwidth can't be throttled by resctrl: hw:mem_bandwidth_percent and hw:mem_bandwidth_mbps "
+    "need MBA in the CPU and in the kernel (info/MB in resctrl)"
+)
+NO_PERCENT_OF_GBPS = (
+    "this host's memory bandwidth is throttled in steps of 1/8 GB/s, and hw:mem_bandwidth_percent would be per cent of "
+    "nobody knows what: ask for hw:mem_bandwidth_mbps"
+)
 WAITS_FOR_CLOSID = "waits for a class of service (CLOSID) that is just being freed"
 NO_SAFE_ORDER = (
     "the ways are free, but the other VMs' masks can't be moved to make room without an overlap on the way; it is "
@@ -27,23 +41,85 @@ NO_SAFE_ORDER = (
 )
 
 
-def shortage(world: World, rooms: Mapping[int, Room], short: Sequence[int], uuid: str, asked: int) -> str:
-    """Why no mask of that length can be promised on these caches; tells of the first one in full.
+def no_cdp(capabilities: Capabilities) -> str:
+    """Ways for code and for data are asked for where resctrl is not mounted for it."""
+    return (
+        "hw:cache_code_ways and hw:cache_data_ways need resctrl to be mounted with cdp, and a CPU that has it: "
+        f"{_mount(capabilities, 'cdp')}; or ask for hw:cache_ways"
+    )
+
+
+def no_mbps(capabilities: Capabilities) -> str:
+    """Bandwidth in MB/s is asked for where resctrl is not mounted for it."""
+    why = "hw:mem_bandwidth_mbps needs resctrl to be mounted with mba_MBps"
+    events = capabilities.monitoring.events if capabilities.monitoring else ()
+    if not any(event.startswith("mbm_") for event in events):
+        return f"{why}, which this host can't be without counters of bandwidth: ask for hw:mem_bandwidth_percent"
+    return f"{why}: {_mount(capabilities, 'mba_MBps')}; or ask for hw:mem_bandwidth_percent"
+
+
+def no_percent(capabilities: Capabilities) -> str:
+    """Per cent are asked for where the kernel takes MB/s."""
+    return (
+        "hw:mem_bandwidth_percent needs resctrl to be mounted without mba_MBps: "
+        f"{_mount(capabilities, less='mba_MBps')}; or ask for hw:mem_bandwidth_mbps"
+    )
+
+
+def percent_raised(asked: int, value: int, resource: BandwidthResource) -> str:
+    """A percentage was rounded up."""
+    return (
+        f"gets {value} % of the memory bandwidth for the {asked} % asked for: this machine throttles in steps of "
+        f"{resource.bandwidth_gran} %, from {resource.min_bandwidth} % up"
+    )
+
+
+def mbps_changed(asked: int, value: int) -> str:
+    """An amount of bandwidth is not one of the hardware's steps, or more than it knows."""
+    return (
+        f"gets {value} MB/s of memory bandwidth for the {asked} MB/s asked for: this machine throttles in steps of "
+        "125 MB/s"
+    )
+
+
+def _mount(capabilities: Capabilities, *more: str, less: str = "") -> str:
+    """The command that mounts resctrl with other options, and what it takes."""
+    bandwidth = capabilities.memory_bandwidth
+    now = {
+        "cdp": capabilities.cdp,
+        "cdpl2": "L2CODE" in capabilities.caches,
+        "mba_MBps": bandwidth is not None and bandwidth.unit is BandwidthUnit.MBPS,
+    }
+    options = [option for option, is_on in now.items() if (is_on or option in more) and option != less]
+    with_options = f"-o {','.join(options)} " if options else ""
+    return (
+        f"umount /sys/fs/resctrl && mount -t resctrl {with_options}resctrl /sys/fs/resctrl (every group on the host "
+        "goes by that, and vmqos makes its own again)"
+    )
+
+
+def shortage(world: World, rooms: Mapping[int, Room], asked_on: Mapping[int, int], uuid: str) -> str:
+    """Why a VM can't have its ways on these caches; tells of the first one in full.
 
     Where masks can't be moved, that is the reason only if there were room after a move.
+
+    :param asked_on: how many ways are asked for, by cache.
     """
     short = [
-        cache for cache in short if not (rooms[cache].frozen and _would_fit(world, cache, rooms[cache], uuid, asked))
+        cache
+        for cache, asked in asked_on.items()
+        if not (rooms[cache].frozen and _would_fit(world, cache, rooms[cache], uuid, asked))
     ]
     if not short:
         return NO_SAFE_ORDER
-    cache = short[0]
+    cache, floor = short[0], world.floor(short[0])
+    asked = asked_on[cache]
     line, room = world.lines[cache], rooms[cache]
     most = room.most(uuid)
     begin = f"{_cache(cache)} has {most or 'no'} {_ways(most)} to give in one piece" if not line.sparse else (
         f"{_cache(cache)} has {most or 'no'} {_ways(most)} to give"
     )  # fmt: skip
-    ever = largest_newcomer(line, (), Need(world.floor, world.floor))
+    ever = largest_newcomer(line, (), Need(floor, floor))
     parts = [f"{begin} and {asked} {_are(asked)} asked for: {_account(world, cache, room, uuid)}"]
     if asked > ever:
         parts.append(f"with no other VM there it would be {ever}")
@@ -52,18 +128,18 @@ def shortage(world: World, rooms: Mapping[int, Room], short: Sequence[int], uuid
     return "; ".join(parts)
 
 
-def grown(has: Mapping[int, int], asked: int, why: str) -> str:
+def grown(has: Mapping[int, int], asked: Mapping[int, int], why: str) -> str:
     """What a VM that could not grow has, by cache."""
-    least = min(has, key=lambda cache: (has[cache], cache))
-    return f"has {has[least]} of {asked} ways on {_cache(least)}: {why}"
+    least = min(has, key=lambda cache: (has[cache] - asked[cache], cache))
+    return f"has {has[least]} of {asked[least]} ways on {_cache(least)}: {why}"
 
 
-def capped(got: Mapping[int, int], asked: int) -> str:
+def capped(got: Mapping[int, int], asked: Mapping[int, int]) -> str:
     """The pool is smaller than a class's cap."""
-    least = min(got, key=lambda cache: (got[cache], cache))
+    least = min(got, key=lambda cache: (got[cache] - asked[cache], cache))
     return (
-        f"has {got[least]} of {asked} ways on {_cache(least)}: that is all there is in the pool of the default group, "
-        "the others are exclusive, reserved or taken by others"
+        f"has {got[least]} of {asked[least]} ways on {_cache(least)}: that is all there is in the pool of the "
+        "default group, the others are exclusive, reserved or taken by others"
     )
 
 
@@ -90,14 +166,15 @@ def on_reserved_ways(cache: int, mask: int) -> str:
     return f"its mask {mask:x} on {_cache(cache)} has reserved ways ([allocation] reserved_ways): no room to move it"
 
 
-def raised(asked: int, fewest: int) -> str:
+def raised(asked: int, ways: int, fewest: int, level: int = 3) -> str:
     """A request was rounded up."""
-    return f"gets {fewest} ways for the {asked} asked for: a mask has at least {fewest} ways on this machine"
+    kind = "ways" if level == 3 else f"L{level} ways"
+    return f"gets {ways} {kind} for the {asked} asked for: a mask has at least {fewest} ways on this machine"
 
 
-def more_than_all(asked: int, most: int) -> str:
+def more_than_all(asked: int, most: int, level: int = 3) -> str:
     """A cap is larger than the cache."""
-    return f"{asked} ways are asked for and an L3 cache of this host has {most}"
+    return f"{asked} ways are asked for and an L{level} cache of this host has {most}"
 
 
 def no_closid(world: World, nearest: str | None) -> str:
@@ -108,6 +185,7 @@ def no_closid(world: World, nearest: str | None) -> str:
     why = (
         f"no class of service (CLOSID) is left: of {total} one is the default group's, {ours} vmqos uses"
         + (f", and {len(foreign)} others do ({', '.join(foreign)})" if foreign else "")
+        + ("; I/O devices have one more (io_alloc in info/)" if _confines_devices(world) else "")
     )  # fmt: skip
     if world.policy.when_full is WhenFull.PEND:
         return f"{why}; with [allocation] when_full = share it would share the class next to what it asks for"
@@ -116,10 +194,15 @@ def no_closid(world: World, nearest: str | None) -> str:
     return f"{why}: it shares {nearest} instead"
 
 
+def _confines_devices(world: World) -> bool:
+    """Whether devices are confined to some ways, which takes a CLOSID."""
+    return any(cache.io_alloc for cache in world.capabilities.caches.values())
+
+
 def _would_fit(world: World, cache: int, room: Room, uuid: str, asked: int) -> bool:
     """Whether there were room if every mask could be moved anywhere."""
-    lengths = [mask.bit_count() for key, mask in room.stuck.items() if key != uuid]
-    return fits(world.lines[cache], (*lengths, *room.lengths(uuid), asked), Need(world.floor, world.floor))
+    lengths, floor = [mask.bit_count() for key, mask in room.stuck.items() if key != uuid], world.floor(cache)
+    return fits(world.lines[cache], (*lengths, *room.lengths(uuid), asked), Need(floor, floor))
 
 
 def _account(world: World, cache: int, room: Room, uuid: str) -> str:
@@ -134,7 +217,7 @@ def _account(world: World, cache: int, room: Room, uuid: str) -> str:
             f"the default group can have {room.need.clean} and nothing is given out before it has {room.floor} "
             f"([allocation] default_ways_min = {policy.default_ways_min})"
         )
-    elif kept > world.floor:
+    elif kept > world.floor(cache):
         parts.append(f"{kept} stay with the default group and the classes that share it")
     else:
         parts.append(
@@ -143,7 +226,7 @@ def _account(world: World, cache: int, room: Room, uuid: str) -> str:
         )
     if io := (line.pool & ~line.exclusive & ~line.company).bit_count():
         parts.append(f"{io} {_are(io)} I/O's ([allocation] use_shareable_ways = true would give them out)")
-    if reserved := (policy.reserved_ways.bits & line.every).bit_count():
+    if reserved := (world.reserved(cache) & line.every).bit_count():
         parts.append(f"{reserved} {_are(reserved)} reserved ([allocation] reserved_ways)")
     if foreign := world.foreign(cache) & line.every:
         names = ", ".join(world.foreigners(cache, foreign))
@@ -152,7 +235,7 @@ def _account(world: World, cache: int, room: Room, uuid: str) -> str:
 
 
 def _cache(cache: int) -> str:
-    return f"L3 cache {cache}"
+    return f"L{caches.level(cache)} cache {caches.id_of(cache)}"
 
 
 def _ways(count: int) -> str:

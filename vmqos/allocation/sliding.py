@@ -37,7 +37,10 @@ def slide(line: Line, pieces: Sequence[Piece], need: Need, pool_now: int) -> Pac
     @functools.cache
     def best(way: int, placed: int, loose: tuple[int, ...]) -> Found | None:
         if way >= line.width:
-            return (0, ()) if placed == len(row) and not loose else None
+            left = row[placed:]
+            # A pool that needs no way has a place behind the last one, too.
+            done = not left or (left == [_POOL] and not need.width)
+            return (0, ()) if done and not loose else None
         options = [best(way + 1, placed, loose)]
         if placed < len(row):
             options += pools(way, placed, loose) if row[placed] == _POOL else [piece(way, row[placed], placed, loose)]

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from vmqos.allocation import detours
+from vmqos.allocation import caches, detours
 from vmqos.allocation.board import Board
 from vmqos.allocation.line import runs
-from vmqos.allocation.model import CreateGroup, RemoveGroup, SetExclusive, Step, WriteMasks
+from vmqos.allocation.model import CreateGroup, RemoveGroup, SetExclusive, Step, WriteMasks, WriteThrottles
 from vmqos.allocation.target import Target
 from vmqos.allocation.world import World
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -20,11 +20,11 @@ _DETOURS = 64
 class NoSafeOrder(Exception):
     """The masks of a cache can't be brought in place without an overlap.
 
-    :param cache: the cache's id.
+    :param cache: the cache (:mod:`vmqos.allocation.caches`).
     """
 
     def __init__(self, cache: int) -> None:
-        super().__init__(f"no safe order of steps on L3 cache {cache}")
+        super().__init__(f"no safe order of steps on L{caches.level(cache)} cache {caches.id_of(cache)}")
         self.cache = cache
 
 
@@ -37,7 +37,7 @@ def prepare(world: World, target: Target) -> tuple[Step, ...]:
     written, first what takes no more ways than it has; where nothing is, somebody makes way for a while.
     Groups of VMs are created when those that exist are done, which need the room till then. Classes are created last: a
     class that exists is taken for a promise, and must not be taken for one that forbids what this very plan lets in,
-    should it be interrupted.
+    should it be interrupted. Limits of bandwidth take nothing from anybody and come after all masks.
 
     :raises NoSafeOrder: if there is none, or none was found.
     """
@@ -59,6 +59,10 @@ def prepare(world: World, target: Target) -> tuple[Step, ...]:
             raise NoSafeOrder(cache)
         for name, mask in asides:
             steps += _write(board, name, {cache: mask})
+    # Where no cache has ways to give, a group has no mask to be created for.
+    steps += [CreateGroup(name) for name in target.created if not board.exists(name)]
+    steps += _divide(world, target, steps)
+    steps += _throttle(world, target)
     steps += [SetExclusive(name, True) for name in target.masks if name in target.guarded - board.guarded]
     return tuple(steps)
 
@@ -89,7 +93,41 @@ def _write(board: Board, name: str, masks: dict[int, int]) -> Iterator[Step]:
         yield from _unguard_for_mkdir(board)
         yield CreateGroup(name)
     board.write(name, masks)
-    yield WriteMasks(name, {cache: CapacityBitmask(mask) for cache, mask in sorted(masks.items())})
+    yield _masks(board.world, board.target, name, masks)
+
+
+def _masks(world: World, target: Target, name: str, masks: Mapping[int, int]) -> WriteMasks:
+    ordered = dict(sorted(masks.items()))
+    written = {cache: CapacityBitmask(mask) for cache, mask in ordered.items()}
+    return WriteMasks(name, written, target.splits(world, name, ordered))
+
+
+def _divide(world: World, target: Target, steps: Sequence[Step]) -> Iterator[Step]:
+    """Write the parts for code and data that are not what they are to be: they take nothing from anybody else."""
+    now = {name: dict(group.splits) for name, group in world.groups.items() if name in target.masks}
+    for step in steps:
+        if isinstance(step, WriteMasks):
+            now.setdefault(step.group, {}).update(step.splits)
+    for name, masks in target.masks.items():
+        wanted = target.splits(world, name, masks)
+        changes = {cache: masks[cache] for cache, parts in wanted.items() if now.get(name, {}).get(cache) != parts}
+        if changes:
+            yield _masks(world, target, name, changes)
+
+
+def _throttle(world: World, target: Target) -> Iterator[Step]:
+    """Write the limits that are not what they are to be; a group that is created has none (``rdtgroup_init_mba``)."""
+    resource = world.capabilities.memory_bandwidth
+    if resource is None:
+        return
+    unlimited = resource.unit.unlimited
+    for name, throttles in target.throttles.items():
+        now = world.groups[name].throttles if name in world.groups else {}
+        changes = {
+            cache: value for cache, value in throttles.items() if min(now.get(cache, unlimited), unlimited) != value
+        }
+        if changes:
+            yield WriteThrottles(name, changes)
 
 
 def _has_company(world: World, name: str) -> bool:

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from vmqos.allocation import caches
 from vmqos.allocation.admission import Admission
 from vmqos.allocation.claims import Claim
 from vmqos.allocation.line import union
-from vmqos.allocation.model import DEFAULT_GROUP, Owner
+from vmqos.allocation.model import DEFAULT_GROUP, Owner, Split
+from vmqos.allocation.names import class_grant
 from vmqos.allocation.packing import Packing, Piece, pack
 from vmqos.allocation.room import Room
 from vmqos.allocation.sliding import slide
+from vmqos.allocation.split import split
 from vmqos.allocation.world import World
 
 
@@ -26,6 +29,9 @@ class Target:
     :ivar guarded: the groups that the kernel can guard by its mode ``exclusive``.
     :ivar created: the groups that do not exist yet: the VMs' first, each kind in order of arrival.
     :ivar retired: the groups that no VM needs.
+    :ivar throttles: the limits of memory bandwidth of those that a VM needs, by cache, by the group's name: on every
+        cache, also where that is none.
+    :ivar parts: how many of a group's ways on a cache are for code and how many for data, where these are apart.
     """
 
     masks: Mapping[str, Mapping[int, int]]
@@ -33,6 +39,16 @@ class Target:
     guarded: frozenset[str]
     created: tuple[str, ...]
     retired: tuple[str, ...]
+    throttles: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    parts: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+
+    def splits(self, world: World, name: str, masks: Mapping[int, int]) -> dict[int, Split]:
+        """The parts of these masks of a group, by cache; empty without CDP."""
+        return {
+            cache: split(mask, *self.parts.get((name, cache), ()))
+            for cache, mask in masks.items()
+            if world.capabilities.is_split(caches.level(cache))
+        }
 
 
 def build(world: World, claims: Sequence[Claim], admission: Admission, steady: Collection[int] = ()) -> Target:
@@ -55,7 +71,7 @@ def build(world: World, claims: Sequence[Claim], admission: Admission, steady: C
             if name in exclusive:
                 own.add((name, cache))
             if name in admission.classes:
-                masks[name][cache] = _class(world, cache, name, default, admission.classes[name])
+                masks[name][cache] = _class(world, cache, name, default, _cap(name, cache, admission.classes[name]))
             else:
                 masks[name][cache] = exclusive.get(name, default)
     return Target(
@@ -64,6 +80,14 @@ def build(world: World, claims: Sequence[Claim], admission: Admission, steady: C
         guarded=frozenset(name for name in group_of.values() if _can_be_guarded(world, masks, own, name)),
         created=tuple(name for name in needed if name not in world.groups),
         retired=retired,
+        throttles=_throttles(world, claims, admission, needed),
+        parts={
+            (claim.group, cache): (claim.code, claim.data)
+            for claim in claims
+            if claim.code
+            for cache in caches.among(3, world.lines)
+            if claim.group in admission.classes or (claim.group, cache) in own
+        },
     )
 
 
@@ -74,6 +98,20 @@ def _pack(world: World, cache: int, room: Room, pieces: Sequence[Piece], steady:
         if found is not None:
             return found
     return pack(room.line, pieces, room.need, default)
+
+
+def _throttles(
+    world: World, claims: Sequence[Claim], admission: Admission, needed: Sequence[str]
+) -> dict[str, dict[int, int]]:
+    """Each group's limits: on the caches where one of its VMs can run what was promised, and none on the others."""
+    resource = world.capabilities.memory_bandwidth
+    if resource is None:
+        return {}
+    found = {name: dict.fromkeys(resource.cache_ids, resource.unit.unlimited) for name in needed}
+    for claim in claims:
+        if claim.uuid in admission.served or admission.members.get(claim.uuid) == claim.group:
+            found[claim.group].update(claim.throttles)
+    return found
 
 
 def _uuid(group_of: Mapping[str, str], name: str) -> str:
@@ -90,6 +128,17 @@ def _default(world: World, cache: int, pool: int, taken: int) -> int:
     return line.best_part(free, line.largest(free), (line.pool, now)) or now
 
 
+def _cap(name: str, cache: int, ways: int) -> int:
+    """A class's cap on a cache; 0 for none.
+
+    :param ways: its cap on L3.
+    """
+    if caches.level(cache) == 3:
+        return ways
+    grant = class_grant(name)
+    return grant.l2 if grant is not None else 0
+
+
 def _class(world: World, cache: int, name: str, default: int, cap: int) -> int:
     """A class's ways: as many of the default group's as its cap allows, and rather those that it has."""
     line, now = world.lines[cache], world.masks.get(name, {}).get(cache, 0)
@@ -100,9 +149,11 @@ def _can_be_guarded(world: World, masks: Mapping[str, Mapping[int, int]], own: s
     """Whether the kernel would take mode ``exclusive`` for the group.
 
     It refuses groups that overlap any other group or the ways of I/O, in any cache of any resource
-    (``rdtgroup_mode_test_exclusive`` in the kernel's resctrl). In an L2 every group has every way here.
+    (``rdtgroup_mode_test_exclusive`` in the kernel's resctrl). So it takes none where there is a cache that the planner
+    has nothing to do with.
     """
-    if not world.policy.kernel_exclusive or set(world.capabilities.caches) != {"L3"}:
+    levels = {cache.level for cache in world.capabilities.caches.values()}
+    if not world.policy.kernel_exclusive or levels != set(map(caches.level, world.lines)):
         return False
     for cache, line in world.lines.items():
         others = world.foreign(cache) | union(other[cache] for group, other in masks.items() if group != name)

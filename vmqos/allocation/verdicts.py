@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from vmqos.allocation import reasons
 from vmqos.allocation.admission import Admission
 from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
-from vmqos.allocation.model import DEFAULT_GROUP, PromiseState, Verdict
+from vmqos.allocation.model import DEFAULT_GROUP, PromiseState, Split, Verdict
 from vmqos.allocation.target import Target
 from vmqos.allocation.world import World
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -29,10 +30,23 @@ def give(world: World, claims: Sequence[Claim], admission: Admission, target: Ta
             group = admission.members.get(claim.uuid, DEFAULT_GROUP)
             masks = _masks(target, group, claim) if group != DEFAULT_GROUP else {}
             reason = admission.notes[claim.uuid]
-            verdicts[claim.uuid] = Verdict(claim.uuid, PromiseState.DEGRADED, group, masks, reason)
+            limits = target.throttles.get(group, {}) if claim.throttles else {}
+            verdicts[claim.uuid] = Verdict(claim.uuid, PromiseState.DEGRADED, group, masks, reason, limits)
         else:
             verdicts[claim.uuid] = Verdict(claim.uuid, PromiseState.PENDING, reason=admission.notes[claim.uuid])
     return verdicts
+
+
+def with_the_rest(verdict: Verdict, unmet: str, remarks: str) -> Verdict:
+    """The verdict on all of a request, from that on what the machine can give.
+
+    :param unmet: what it can't give; empty where it can give everything.
+    :param remarks: what it gives instead of exactly what is asked for.
+    """
+    state = PromiseState.DEGRADED if unmet and verdict.state is PromiseState.KEPT else verdict.state
+    in_force = state is not PromiseState.PENDING
+    reason = "; ".join(filter(None, (unmet, verdict.reason, remarks if in_force else "")))
+    return replace(verdict, state=state, reason=reason)
 
 
 def _exclusive(
@@ -47,21 +61,22 @@ def _exclusive(
     got = {cache: target.masks[claim.group][cache] if cache in mine else 0 for cache in claim.caches}
     faults, remarks = [], []
     has = {cache: mask.bit_count() for cache, mask in got.items()}
-    if min(has.values()) < claim.ways:
-        faults.append(reasons.grown(has, claim.ways, admission.notes.get(claim.uuid, reasons.NO_SAFE_ORDER)))
+    asked = {cache: claim.ways_on(cache) for cache in has}
+    if any(has[cache] < asked[cache] for cache in has):
+        faults.append(reasons.grown(has, asked, admission.notes.get(claim.uuid, reasons.NO_SAFE_ORDER)))
     for cache in mine:
         line = world.lines[cache]
         if others := intruders[claim.group, cache]:
             faults.append(reasons.overlapped(cache, got[cache], others))
         if got[cache] & line.shareable and not world.policy.use_shareable_ways:
             faults.append(reasons.on_io_ways(line, cache, got[cache]))
-        if got[cache] & world.policy.reserved_ways.bits:
+        if got[cache] & world.reserved(cache):
             remarks.append(reasons.on_reserved_ways(cache, got[cache]))
-    if claim.asked < world.fewest:
-        remarks.append(reasons.raised(claim.asked, world.fewest))
+    remarks += _raised(world, claim)
     state = PromiseState.DEGRADED if faults else PromiseState.KEPT
     masks = {cache: CapacityBitmask(got[cache]) for cache in mine}
-    return Verdict(claim.uuid, state, claim.group, masks, "; ".join((*faults, *remarks)))
+    reason = "; ".join((*faults, *remarks))
+    return Verdict(claim.uuid, state, claim.group, masks, reason, claim.throttles, _splits(world, target, claim, masks))
 
 
 def _shared(world: World, claim: SharedClaim, target: Target) -> Verdict:
@@ -69,13 +84,29 @@ def _shared(world: World, claim: SharedClaim, target: Target) -> Verdict:
     masks = _masks(target, claim.group, claim)
     got = {cache: mask.count for cache, mask in masks.items()}
     faults = []
-    if min(got.values()) < claim.ways:
-        faults.append(reasons.capped(got, claim.ways))
+    asked = {cache: claim.ways_on(cache) for cache in got}
+    if any(got[cache] < asked[cache] for cache in got):
+        faults.append(reasons.capped(got, asked))
     if claim.asked > claim.ways:
         faults.append(reasons.more_than_all(claim.asked, claim.ways))
-    remarks = [reasons.raised(claim.asked, world.fewest)] if claim.asked < world.fewest else []
+    if claim.asked_l2 > claim.l2:
+        faults.append(reasons.more_than_all(claim.asked_l2, claim.l2, 2))
+    remarks = list(_raised(world, claim))
     state = PromiseState.DEGRADED if faults else PromiseState.KEPT
-    return Verdict(claim.uuid, state, claim.group, masks, "; ".join((*faults, *remarks)))
+    reason = "; ".join((*faults, *remarks))
+    return Verdict(claim.uuid, state, claim.group, masks, reason, claim.throttles, _splits(world, target, claim, masks))
+
+
+def _raised(world: World, claim: Claim) -> Iterator[str]:
+    """What was rounded up to the smallest mask."""
+    for asked, ways, level in ((claim.asked, claim.ways, 3), (claim.asked_l2, claim.l2, 2)):
+        if asked < ways:
+            yield reasons.raised(asked, ways, world.fewest(level), level)
+
+
+def _splits(world: World, target: Target, claim: Claim, masks: Mapping[int, CapacityBitmask]) -> dict[int, Split]:
+    """The parts of the masks that a VM asked for apart."""
+    return target.splits(world, claim.group, {cache: mask.bits for cache, mask in masks.items()}) if claim.code else {}
 
 
 def _masks(target: Target, group: str, claim: Claim) -> dict[int, CapacityBitmask]:

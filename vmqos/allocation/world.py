@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from vmqos.allocation import caches
 from vmqos.allocation.line import Line, union
 from vmqos.allocation.model import DEFAULT_GROUP, Group, Layout, Owner, Policy
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
@@ -15,13 +16,13 @@ from vmqos.resctrl.capabilities import CacheResource, Capabilities
 class World:
     """The world before the plan.
 
-    :ivar capabilities: what resctrl can do here; its L3 can be partitioned.
+    :ivar capabilities: what resctrl can do here.
     :ivar policy: the operator's choices.
     :ivar groups: every group by name, in the order of names.
-    :ivar masks: each group's ways by cache id, by its name; a cache that is missing counts as no way.
-    :ivar lines: what each cache has to give, by cache id.
+    :ivar masks: each group's ways by cache, by its name; a cache that is missing counts as no way.
+    :ivar lines: what each cache has to give, by cache (:mod:`vmqos.allocation.caches`); none of L3 where it can't be
+        partitioned, none of L2 where it can't or nobody has to do with it.
     :ivar names: the groups' names by their owner.
-    :ivar fewest: the fewest ways that a promise can have.
     """
 
     capabilities: Capabilities
@@ -30,18 +31,24 @@ class World:
     masks: Mapping[str, Mapping[int, int]]
     lines: Mapping[int, Line]
     names: Mapping[Owner, tuple[str, ...]]
-    fewest: int
 
-    @property
-    def floor(self) -> int:
-        """How many ways the default group keeps on every cache (rule 2)."""
-        return max(self.policy.default_ways_min, self.fewest)
+    def fewest(self, level: int) -> int:
+        """The fewest ways that a promise can have on the caches of a level."""
+        resource = self.capabilities.l3 if level == 3 else self.capabilities.l2
+        return max(1, resource.min_cbm_bits) if resource is not None else 1
+
+    def floor(self, cache: int) -> int:
+        """How many ways the default group keeps on a cache (rule 2)."""
+        return max(self.policy.default_ways_min, self.lines[cache].fewest)
+
+    def reserved(self, cache: int) -> int:
+        """The ways of a cache that are to be left alone."""
+        return self.policy.reserved_ways.bits if caches.level(cache) == 3 else 0
 
     @property
     def reserve_is_used(self) -> bool:
         """Whether the default group has ways that are to be left alone."""
-        reserved = self.policy.reserved_ways.bits
-        return any(mask & reserved for mask in self.masks[DEFAULT_GROUP].values())
+        return any(mask & self.reserved(cache) for cache, mask in self.masks[DEFAULT_GROUP].items())
 
     def named(self, *owners: Owner) -> tuple[str, ...]:
         """The names of the groups that belong to these, in order."""
@@ -60,23 +67,45 @@ class World:
         return (name for name in self.named(Owner.FOREIGN) if self.masks[name].get(cache, 0) & ways)
 
 
-def look(capabilities: Capabilities, l3: CacheResource, layout: Layout, policy: Policy) -> World:
-    """Turn the planner's input into the world."""
+def look(
+    capabilities: Capabilities,
+    l3: CacheResource | None,
+    layout: Layout,
+    policy: Policy,
+    l2: CacheResource | None = None,
+) -> World:
+    """Turn the planner's input into the world.
+
+    :param l3: the L3 as one resource, where it can be partitioned.
+    :param l2: likewise, where anybody has to do with it.
+    """
     groups = {group.name: group for group in sorted(layout.groups, key=lambda group: group.name)}
+    names = {owner: tuple(name for name in groups if groups[name].owner is owner) for owner in Owner}
+    resources = {cache: l3 for cache in l3.cache_ids} if l3 is not None else {}
+    resources |= {caches.l2(cache): l2 for cache in l2.cache_ids} if l2 is not None else {}
     masks = {
-        name: {cache: mask.bits for cache, mask in group.masks.items() if cache in l3.cache_ids}
+        name: {cache: mask.bits for cache, mask in group.masks.items() if cache in resources}
         for name, group in groups.items()
     }
     masks.setdefault(DEFAULT_GROUP, {})
-    every, shareable = l3.cbm_mask.bits, l3.shareable_bits.bits & l3.cbm_mask.bits
-    fewest = max(1, l3.min_cbm_bits)
-    lines = {}
-    for cache in l3.cache_ids:
-        taken = union(masks[name].get(cache, 0) for name, group in groups.items() if group.owner is Owner.FOREIGN)
-        reserved = policy.reserved_ways.bits
-        clean = every & ~taken & ~reserved
-        exclusive = clean if policy.use_shareable_ways else clean & ~shareable
-        company = masks[DEFAULT_GROUP].get(cache, 0) & taken & ~reserved
-        lines[cache] = Line(every, clean | company, company, exclusive, shareable, fewest, l3.sparse_masks)
-    names = {owner: tuple(name for name in groups if groups[name].owner is owner) for owner in Owner}
-    return World(capabilities, policy, groups, masks, lines, names, fewest)
+    foreign = [masks[name] for name in names[Owner.FOREIGN]]
+    world = World(capabilities, policy, groups, masks, {}, names)
+    lines = {
+        cache: _line(world, cache, resource, union(of_group.get(cache, 0) for of_group in foreign))
+        for cache, resource in resources.items()
+    }
+    return replace(world, lines=lines)
+
+
+def _line(world: World, cache: int, resource: CacheResource, taken: int) -> Line:
+    """What one cache has to give.
+
+    :param taken: the ways that groups of others have.
+    """
+    every, reserved = resource.cbm_mask.bits, world.reserved(cache)
+    shareable = resource.filled_by_devices(caches.id_of(cache)).bits & every
+    clean = every & ~taken & ~reserved
+    exclusive = clean if world.policy.use_shareable_ways else clean & ~shareable
+    company = world.masks[DEFAULT_GROUP].get(cache, 0) & taken & ~reserved
+    fewest = max(1, resource.min_cbm_bits)
+    return Line(every, clean | company, company, exclusive, shareable, fewest, resource.sparse_masks)

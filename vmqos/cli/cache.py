@@ -4,20 +4,28 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vmqos.cli import contract, exceptions, map_rows, settings, terminal, way_map
+from vmqos.cli import contract, exceptions, map_rows, settings, terminal, units, way_map
 from vmqos.cli.output import Listing, as_rows, terminal_of
+
+_CACHE = re.compile(r"(?:[Ll]([23]):)?([0-9]{1,9})")
 
 
 class CacheShow(Listing):
-    """Draw the map of each L3 cache's ways: which VM, class or group may fill which.
+    """Draw the map of each cache's ways: which VM, class or group may fill which.
 
     A column is a way, the highest on the left as in the kernel's masks; a line is a control group. Where two lines
     have a cell in the same column, both groups may fill that way: that is so for the default group and the classes
     of VMs with hw:cache_policy=shared, and never for a VM with exclusive ways; if it happens all the same, a line
     below says so. Ways that I/O devices fill too (info/L3/shareable_bits) are marked.
+
+    Shows the L3 caches, and then the L2 caches where these can be partitioned. Where there are more than four of a
+    level, those that look the same are drawn once. In an L2 only VMs with ways of their own there are shown, and
+    classes and others that have not all that the default group has. Where code and data have other ways, a group has a
+    line for each. The limits of memory bandwidth are those in force. Pseudo-locked memory is nobody's to fill.
 
     In a terminal the map is coloured. With -f json or yaml the data of the agent's API is printed instead; with -f
     csv or value, or with -c, a table of it.
@@ -26,13 +34,18 @@ class CacheShow(Listing):
 
         vmqos cache show
         vmqos cache show 0 -f json
+        vmqos cache show L2:3
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the cache's id."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "cache_id", metavar="CACHE_ID", nargs="?", type=int, help="only this cache, by the kernel's cache id"
+            "cache_id",
+            metavar="CACHE_ID",
+            nargs="?",
+            type=_cache,
+            help="only this cache, by the kernel's cache id: 1 or L3:1 for an L3, L2:1 for an L2",
         )
         return parser
 
@@ -51,7 +64,7 @@ class CacheShow(Listing):
             return super().produce_output(parsed_args, column_names, data)
         screen = terminal_of(self)
         if not self._caches:
-            self.app.stdout.write("This host has no L3 cache that can be partitioned; see 'vmqos doctor'.\n")
+            self.app.stdout.write("This host has no cache that can be partitioned; see 'vmqos doctor'.\n")
             return 0
         picture = way_map.draw(map_rows.build(self._caches, self._vms), screen)
         terminal.show(picture, self.app.stdout, screen)
@@ -62,10 +75,19 @@ def _wants_map(parsed_args: argparse.Namespace) -> bool:
     return parsed_args.formatter == "table" and not parsed_args.columns
 
 
-def _chosen(caches: list[contract.Cache], wanted: int | None) -> list[contract.Cache]:
+def _cache(text: str) -> tuple[str, int]:
+    found = _CACHE.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no cache: a number or L3:1 for an L3 is allowed, L2:1 for an L2")
+    return f"L{found[1] or 3}", int(found[2])
+
+
+def _chosen(caches: list[contract.Cache], wanted: tuple[str, int] | None) -> list[contract.Cache]:
     if wanted is None:
         return caches
-    found = [cache for cache in caches if cache["id"] == wanted]
+    level, number = wanted
+    found = [cache for cache in caches if (cache["resource"], cache["id"]) == wanted]
     if not found:
-        raise exceptions.NoSuchCache(wanted=wanted, known=", ".join(str(cache["id"]) for cache in caches) or "none")
+        known = units.number_list(cache["id"] for cache in caches if cache["resource"] == level) or "none"
+        raise exceptions.NoSuchCache(level=level, wanted=number, known=known)
     return found

@@ -51,8 +51,16 @@ class AgentClient:
         return cast(contract.DetailedVm, self._one(f"/v1/vms/{uuid}", contract.DetailedVm))
 
     def caches(self) -> list[contract.Cache]:
-        """Every L3 cache and who may fill which of its ways."""
-        return cast(list[contract.Cache], self._list("/v1/caches", "caches", contract.Cache))
+        """Every cache that can be partitioned and who may fill which of its ways: those of L3, then those of L2."""
+        answer = self._get("/v1/caches")
+        # An agent before these does not tell of L2 caches.
+        answer.setdefault("l2_caches", [])
+        found = [self._items("/v1/caches", answer, key, contract.Cache) for key in ("caches", "l2_caches")]
+        return cast(list[contract.Cache], found[0] + found[1])
+
+    def groups(self) -> list[contract.ControlGroup]:
+        """Every control group: what it has, and who is in it."""
+        return cast(list[contract.ControlGroup], self._list("/v1/groups", "groups", contract.ControlGroup))
 
     def capabilities(self) -> dict[str, Any]:
         """What resctrl offers on this host, as ``info/`` says."""
@@ -72,7 +80,10 @@ class AgentClient:
         return cast(contract.Plan, self._one("/v1/plan", contract.Plan, parameters))
 
     def _list(self, path: str, key: str, kind: type) -> list[dict[str, Any]]:
-        items = self._get(path).get(key)
+        return self._items(path, self._get(path), key, kind)
+
+    def _items(self, path: str, answer: dict[str, Any], key: str, kind: type) -> list[dict[str, Any]]:
+        items = answer.get(key)
         if not isinstance(items, list):
             raise exceptions.NotOurApi(socket=self.socket, problem=f"{path} has no list '{key}'")
         for item in items:

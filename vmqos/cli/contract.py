@@ -21,7 +21,7 @@ class Task(TypedDict):
 
 
 class Vm(TypedDict):
-    """A running VM and how its promise stands; masks are hexadecimal, by cache id."""
+    """A running VM and how its promise stands; masks (hexadecimal) and bandwidth are by cache id."""
 
     uuid: str
     name: str
@@ -32,9 +32,22 @@ class Vm(TypedDict):
     reason: str
     policy: str | None
     ways_requested: int | None
+    code_ways_requested: NotRequired[int | None]
+    data_ways_requested: NotRequired[int | None]
+    vcpus_requested: NotRequired[str | None]
+    vcpus: NotRequired[str | None]
     masks: dict[str, str]
+    code_masks: NotRequired[dict[str, str]]
+    data_masks: NotRequired[dict[str, str]]
+    l2_ways_requested: NotRequired[int | None]
+    l2_masks: NotRequired[dict[str, str]]
+    bandwidth_requested: NotRequired[int | None]
+    bandwidth_requested_unit: NotRequired[str | None]
+    bandwidth: NotRequired[dict[str, int]]
+    bandwidth_unit: NotRequired[str | None]
     group: str
     monitoring_group: str | None
+    rest_monitoring_group: NotRequired[str | None]
     unmonitored_reason: str
     tasks: int
     tasks_in_place: int
@@ -57,13 +70,16 @@ class CacheGroup(TypedDict):
     name: str
     owner: Literal["default", "vm", "class", "foreign"]
     mask: str
+    code_mask: NotRequired[str | None]
+    data_mask: NotRequired[str | None]
+    bandwidth: NotRequired[int | None]
     mode: str
     vm: str | None
     vm_name: str | None
 
 
 class Cache(TypedDict):
-    """One L3 cache: its ways, its CPUs, and who may fill which ways; sizes in bytes, masks hexadecimal."""
+    """One L3 or L2 cache: its ways, its CPUs, and who may fill which ways; sizes in bytes, masks hexadecimal."""
 
     resource: str
     id: int
@@ -76,7 +92,28 @@ class Cache(TypedDict):
     cpus: str
     free_ways: int
     largest_free_run: int
+    bandwidth_unit: NotRequired[str | None]
     groups: list[CacheGroup]
+
+
+class MonitoringGroup(TypedDict):
+    """A monitoring group; ``rmid`` is told where resctrl is mounted with ``debug``."""
+
+    name: str
+    tasks: int | None
+    cpus: str
+    rmid: int | None
+
+
+class ControlGroup(MonitoringGroup):
+    """A control group; the values of its schemata are text, its VMs UUIDs, by its name and its monitoring groups'."""
+
+    owner: Literal["default", "vm", "class", "foreign"]
+    mode: str
+    schemata: dict[str, dict[str, str]]
+    closid: int | None
+    monitoring_groups: list[MonitoringGroup]
+    vms: list[str]
 
 
 class Verdict(TypedDict):
@@ -86,6 +123,11 @@ class Verdict(TypedDict):
     reason: str
     group: str
     masks: dict[str, str]
+    code_masks: NotRequired[dict[str, str]]
+    data_masks: NotRequired[dict[str, str]]
+    l2_masks: NotRequired[dict[str, str]]
+    bandwidth: NotRequired[dict[str, int]]
+    bandwidth_unit: NotRequired[str | None]
 
 
 class Plan(TypedDict):
@@ -128,7 +170,7 @@ class ResctrlHealth(TypedDict):
     """The agent's view of resctrl."""
 
     path: str
-    mounted: bool
+    mounted: bool | None
     error: str | None
     simulated: bool
 
@@ -152,7 +194,7 @@ class LibvirtHealth(TypedDict):
 class Health(TypedDict):
     """How the agent fares."""
 
-    status: Literal["ok", "degraded", "failing"]
+    status: Literal["starting", "ok", "degraded", "failing"]
     version: str
     uptime_seconds: float
     resctrl: ResctrlHealth

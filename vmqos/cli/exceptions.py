@@ -77,9 +77,9 @@ class AmbiguousVm(CommandError):
 
 
 class NoSuchCache(CommandError):
-    """No L3 cache has that id."""
+    """No cache of that level that can be partitioned has that id."""
 
-    msg_fmt = "there is no L3 cache with the id '{wanted}'; there are: {known}"
+    msg_fmt = "there is no {level} cache to partition with the id '{wanted}'; there are: {known}"
 
 
 class AgentStillRuns(CommandError):

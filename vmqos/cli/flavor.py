@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from vmqos.cli import exceptions, flavor_api, flavor_specs
 from vmqos.cli.output import Details, Listing, is_for_machines
 from vmqos.cli.safe_text import neutralise
 from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import InvalidExtraSpecs
+from vmqos.openstack.extra_specs import InvalidExtraSpecs, Key, SpecError
 
 _OPTIONS = {
     "--cache-ways": extra_specs.WAYS,
@@ -30,7 +30,12 @@ class Set(Details):
 
     Sets the extra specs hw:... that the options name, and leaves the others as they are. Exclusive ways are asked of
     Placement too (resources:CUSTOM_LLC_WAYS and resources:CUSTOM_LLC_CLASSES), so that Nova places a server only
-    where they are left. A shared promise takes nothing that is counted, and what the flavor asked for is removed.
+    where they are left. A shared promise takes nothing that is counted, and what the flavor asked for is removed. L2
+    ways and a limit in MB/s take a class of their own; a limit in per cent takes nothing.
+
+    --code-ways and --data-ways come together, and instead of --cache-ways; --bandwidth-mbps is instead of
+    --bandwidth-percent. --policy stands beside L3 ways, --vcpus beside L3 or L2 ways. To go from one to the other,
+    remove what the flavor promises with 'vmqos flavor unset' first.
 
     Running servers keep the promise that they were made with, until they are resized.
 
@@ -40,6 +45,9 @@ class Set(Details):
 
         vmqos flavor set c2.cache --cache-ways 2
         vmqos flavor set c2.cache --cache-ways 4 --policy shared
+        vmqos flavor set c2.split --code-ways 2 --data-ways 4
+        vmqos flavor set c2.radio --l2-ways 4 --cache-ways 2 --vcpus 2-3
+        vmqos flavor set c2.half --bandwidth-percent 50
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -48,7 +56,11 @@ class Set(Details):
         _add_flavor(parser)
         for option, key in _OPTIONS.items():
             parser.add_argument(
-                option, dest=key.field, metavar=_metavar(option), help=f"{key.name}: {key.allowed.replace('%', '%%')}"
+                option,
+                dest=key.field,
+                metavar=_metavar(option),
+                type=_checked(key),
+                help=f"{key.name}: {key.allowed.replace('%', '%%')}",
             )
         parser.add_argument(
             "--filter-only",
@@ -68,9 +80,14 @@ class Set(Details):
         connection = flavor_api.connect(parsed_args.os_cloud)
         flavor = flavor_api.find(connection, parsed_args.flavor)
         try:
-            change = flavor_specs.change(flavor.extra_specs, wanted, placement=not parsed_args.filter_only)
+            change = flavor_specs.change(
+                flavor.extra_specs, wanted, placement=not parsed_args.filter_only, vcpus=flavor.vcpus
+            )
         except InvalidExtraSpecs as error:
-            raise exceptions.NoSuchPromise(flavor=neutralise(flavor.name), problem=error) from error
+            problem = "; ".join(_told(error, wanted) for error in error.errors)
+            if any(key.name in flavor.extra_specs for key in extra_specs.KEYS):
+                problem += "; 'vmqos flavor unset' removes what it promises so far"
+            raise exceptions.NoSuchPromise(flavor=neutralise(flavor.name), problem=problem) from error
         return _shown(flavor, flavor_api.apply(connection, flavor, change), parsed_args)
 
 
@@ -135,7 +152,9 @@ class Check(Listing):
         found = [
             (flavor.name, flavor.id, problem)
             for flavor in sorted(flavors, key=lambda flavor: str(flavor.name))
-            for problem in flavor_specs.problems(flavor.extra_specs, placement=not parsed_args.filter_only)
+            for problem in flavor_specs.problems(
+                flavor.extra_specs, placement=not parsed_args.filter_only, vcpus=flavor.vcpus
+            )
         ]
         self._status = int(bool(found))
         if is_for_machines(parsed_args):
@@ -148,6 +167,30 @@ class Check(Listing):
         """Print the problems; the exit status says whether there is one."""
         super().run(parsed_args)
         return self._status
+
+
+def _checked(key: Key) -> Callable[[str], str]:
+    """What an option's value has to be; it stays the text that it is."""
+
+    def check(text: str) -> str:
+        try:
+            key.read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r}: {key.allowed}") from error
+        return text
+
+    return check
+
+
+def _told(error: SpecError, wanted: Mapping[str, str]) -> str:
+    """What is wrong in the words of the command line: an option where it was given, and those that would help."""
+    options = {key.name: option for option, key in _OPTIONS.items()}
+    given = error.key in wanted
+    what = f"{options[error.key]} {neutralise(error.value)}" if given else f"{error.key}={error.value!r} (as it is)"
+    allowed = error.allowed
+    for name, option in options.items():
+        allowed = allowed.replace(name, f"{option} ({name})")
+    return f"{what}: {allowed}"
 
 
 def _metavar(option: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import resources
+from vmqos.openstack.extra_specs import InvalidExtraSpecs, resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,18 @@ class Edit:
     drop: tuple[str, ...] = ()
 
 
-def change(specs: Mapping[str, str], wanted: Mapping[str, str], *, placement: bool) -> Edit:
+def change(specs: Mapping[str, str], wanted: Mapping[str, str], *, placement: bool, vcpus: int) -> Edit:
     """Add to a promise, or overwrite it; the other keys stay.
 
     :param specs: the flavor's, as they are.
     :param wanted: extra specs of the grammar.
     :param placement: whether to ask Placement for what the promise takes; nothing is asked for otherwise.
+    :param vcpus: how many vCPUs the flavor has.
     :raises vmqos.openstack.extra_specs.InvalidExtraSpecs: if the whole would not be a promise.
     """
     request = extra_specs.parse_strict({**specs, **wanted})
+    if request is not None:
+        extra_specs.check_vcpus(request, vcpus)
     asking = resources.as_extra_specs(resources.requested(request)) if placement else {}
     put = {key: value for key, value in {**wanted, **asking}.items() if specs.get(key) != value}
     return Edit(put, tuple(key for key in resources.asking(specs) if key not in asking))
@@ -48,14 +51,20 @@ def shown(specs: Mapping[str, str]) -> dict[str, str]:
     return {key: specs[key] for key in keys if key in specs}
 
 
-def problems(specs: Mapping[str, str], *, placement: bool) -> list[str]:
+def problems(specs: Mapping[str, str], *, placement: bool, vcpus: int) -> list[str]:
     """What is wrong with a flavor; empty for one that promises nothing and asks for nothing.
 
     :param placement: whether a promise that takes something must ask Placement for it; if not, it may.
+    :param vcpus: how many vCPUs the flavor has.
     """
     parsed = extra_specs.parse(specs)
     if parsed.errors:
         return [str(error) for error in parsed.errors]
+    if parsed.request is not None:
+        try:
+            extra_specs.check_vcpus(parsed.request, vcpus)
+        except InvalidExtraSpecs as error:
+            return [str(error)]
     wanted, asked = resources.requested(parsed.request), resources.asked(specs)
     if wanted == asked or not (asked or placement):
         return []

@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmqos.cli import contract, units
 from vmqos.cli.safe_text import distinct_names, neutralise
@@ -14,6 +14,10 @@ from vmqos.cli.safe_text import distinct_names, neutralise
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 _DIGITS = "123456789"
 _CLASS_PREFIX = "vmqos.shared-"
+_LOCK_PREFIX = "vmqos.lock-"
+_LOCKED = "pseudo-locked"
+_MOST_APART = 4
+"""Caches of one level that are drawn one by one, alike or not: a machine with more has them by the dozen."""
 
 
 class Kind(enum.Enum):
@@ -22,10 +26,11 @@ class Kind(enum.Enum):
     PLANNED = 0
     VM = 1
     CLASS = 2
-    FOREIGN = 3
-    DEFAULT = 4
-    NOBODY = 5
-    IO = 6
+    LOCKED = 3
+    FOREIGN = 4
+    DEFAULT = 5
+    NOBODY = 6
+    IO = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,7 @@ class Row:
     :ivar label: its name, safe for a terminal.
     :ivar mask: its ways, bit 0 being way 0.
     :ivar number: counts the VMs and the classes, for symbol and colour.
+    :ivar limit: the memory bandwidth that it may have, such as ``50 %``; empty where it has no limit.
     """
 
     kind: Kind
@@ -43,12 +49,14 @@ class Row:
     label: str
     mask: int
     number: int = 0
+    limit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheMap:
-    """Everything the picture of one cache shows.
+    """Everything the picture of one cache shows, or of several that look the same.
 
+    :ivar ids: the caches' ids.
     :ivar way_bytes: the size of one way in bytes; ``None`` where the kernel does not tell.
     :ivar cpus: the CPUs that use the cache, as a list such as ``0-3,8``.
     :ivar shareable: the mask of the ways that I/O devices fill too.
@@ -58,7 +66,7 @@ class CacheMap:
     """
 
     resource: str
-    id: int
+    ids: tuple[int, ...]
     ways: int
     way_bytes: int | None
     cpus: str
@@ -75,13 +83,32 @@ def build(
     vms: Sequence[contract.Vm],
     planned: Mapping[str, str] | None = None,
 ) -> list[CacheMap]:
-    """Name and order what the caches hold.
+    """Name and order what the caches hold. Where there are many, those that look the same become one picture.
 
     :param vms: the running VMs, for their names, the classes they are in, and the caches they have ways on.
-    :param planned: masks, by cache id, that a planned VM would get; drawn first.
+    :param planned: masks of L3, by cache id, that a planned VM would get; drawn first.
     """
     names = _names(caches, vms)
-    return [_build_one(cache, vms, names, planned) for cache in caches]
+    maps = [_build_one(cache, vms, names, planned) for cache in caches]
+    levels = dict.fromkeys(one.resource for one in maps)
+    return [one for level in levels for one in _folded([one for one in maps if one.resource == level])]
+
+
+def _folded(maps: Sequence[CacheMap]) -> list[CacheMap]:
+    """The maps of one level, those of caches that look the same as one."""
+    if len(maps) <= _MOST_APART:
+        return list(maps)
+    alike: dict[CacheMap, list[CacheMap]] = {}
+    for one in maps:
+        alike.setdefault(replace(one, ids=(), cpus=""), []).append(one)
+    return [
+        replace(
+            found[0],
+            ids=tuple(cache for one in found for cache in one.ids),
+            cpus=units.number_list(cpu for one in found for cpu in units.parse_number_list(one.cpus)),
+        )
+        for found in alike.values()
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,57 +142,121 @@ def _names(caches: Sequence[contract.Cache], vms: Sequence[contract.Vm]) -> _Nam
 def _build_one(
     cache: contract.Cache, vms: Sequence[contract.Vm], names: _Names, planned: Mapping[str, str] | None
 ) -> CacheMap:
-    elsewhere = {vm["group"] for vm in vms if vm["masks"] and str(cache["id"]) not in vm["masks"]}
-    shown = [group for group in cache["groups"] if group["owner"] != "vm" or group["name"] not in elsewhere]
-    hidden = [names.labels[group["name"]] for group in cache["groups"] if group not in shown]
-    rows = [_row(group, names) for group in shown]
+    strangers = _strangers(cache, vms)
+    shown = [group for group in cache["groups"] if group["name"] not in strangers and not _is_dull(group, cache)]
+    whole = [(_row(group, cache, names), group) for group in shown]
+    # The most particular first; VMs as a staircase.
+    whole.sort(key=lambda pair: (pair[0].kind.value, -pair[0].mask.bit_length(), pair[0].label))
+    rows = [part for row, group in whole for part in _parts(row, group)]
     every = units.parse_mask(cache["cbm_mask"])
     held = 0
     for group in cache["groups"]:
         held |= units.parse_mask(group["mask"])
+    marks = []
     reserved = units.parse_mask(cache.get("reserved", "0")) & ~held
     if reserved:
-        rows.append(Row(Kind.NOBODY, "-", "reserved", reserved))
+        marks.append(Row(Kind.NOBODY, "-", "reserved", reserved))
     if every & ~held & ~reserved:
-        rows.append(Row(Kind.NOBODY, "-", "no group's", every & ~held & ~reserved))
+        marks.append(Row(Kind.NOBODY, "-", "no group's", every & ~held & ~reserved))
+    marks.sort(key=lambda row: (-row.mask.bit_length(), row.label))
     shareable = units.parse_mask(cache["shareable_bits"])
     if shareable:
-        rows.append(Row(Kind.IO, "~", "also filled by I/O", shareable))
-    if planned is not None and str(cache["id"]) in planned:
-        rows.append(Row(Kind.PLANNED, "+", "the planned VM", units.parse_mask(planned[str(cache["id"])])))
-    rows.sort(key=lambda row: (row.kind.value, -row.mask.bit_length(), row.label))
+        marks.append(Row(Kind.IO, "~", "also filled by I/O", shareable))
+    if planned is not None and cache["resource"] == "L3" and str(cache["id"]) in planned:
+        rows.insert(0, Row(Kind.PLANNED, "+", "the planned VM", units.parse_mask(planned[str(cache["id"])])))
     return CacheMap(
         resource=neutralise(cache["resource"]),
-        id=cache["id"],
+        ids=(cache["id"],),
         ways=cache["ways"],
         way_bytes=cache["way_bytes"],
         cpus=neutralise(cache["cpus"]),
         shareable=shareable,
         free_ways=cache["free_ways"] if planned is None else None,
         largest_free_run=cache["largest_free_run"],
-        rows=tuple(rows),
-        warnings=tuple(_overlaps(rows)),
-        remarks=(f"on other caches' CPUs only: {', '.join(sorted(hidden))}",) if hidden else (),
+        rows=(*rows, *marks),
+        warnings=tuple(_overlaps([row for row, _ in whole])),
+        remarks=tuple(_remarks(cache, strangers, names)),
     )
 
 
-def _row(group: contract.CacheGroup, names: _Names) -> Row:
-    mask, name = units.parse_mask(group["mask"]), group["name"]
+def _strangers(cache: contract.Cache, vms: Sequence[contract.Vm]) -> dict[str, bool]:
+    """The VMs' groups that have no ways of their own on this cache, and whether they have some on others.
+
+    Such a group follows the default one here.
+    """
+    of_l3 = cache["resource"] == "L3"
+    masks = {vm["group"]: vm["masks"] if of_l3 else vm.get("l2_masks", {}) for vm in vms if vm["group"]}
+    return {
+        group["name"]: bool(masks[group["name"]])
+        for group in cache["groups"]
+        if group["owner"] == "vm" and group["name"] in masks and str(cache["id"]) not in masks[group["name"]]
+    }
+
+
+def _is_dull(group: contract.CacheGroup, cache: contract.Cache) -> bool:
+    """Whether a group is in an L2 as it is in any that nobody has to do with: it fills what the default group does."""
+    default = next((one["mask"] for one in cache["groups"] if one["owner"] == "default"), None)
+    return cache["resource"] != "L3" and group["owner"] in ("class", "foreign") and group["mask"] == default
+
+
+def _remarks(cache: contract.Cache, strangers: Mapping[str, bool], names: _Names) -> Iterator[str]:
+    """What the picture leaves out; in an L2 that is most VMs."""
+    if cache["resource"] != "L3":
+        return
+    away = sorted(names.labels[name] for name, has_ways in strangers.items() if has_ways)
+    if away:
+        yield f"on other caches' CPUs only: {', '.join(away)}"
+    limits = {group["name"]: limit for group in cache["groups"] if (limit := _limit(group, cache))}
+    inside = sorted(
+        names.labels[name] + (f" (at most {limits[name]})" if name in limits else "")
+        for name, has_ways in strangers.items()
+        if not has_ways
+    )
+    if inside:
+        yield f"in the default group's ways: {', '.join(inside)}"
+
+
+def _row(group: contract.CacheGroup, cache: contract.Cache, names: _Names) -> Row:
+    mask, name, limit = units.parse_mask(group["mask"]), group["name"], _limit(group, cache)
+    if group["mode"] == _LOCKED:
+        return Row(Kind.LOCKED, "x", _lock_label(name), mask)
     if group["owner"] == "default":
-        return Row(Kind.DEFAULT, "=", "default group", mask)
+        return Row(Kind.DEFAULT, "=", "default group", mask, limit=limit)
     if group["owner"] == "foreign":
-        return Row(Kind.FOREIGN, "#", neutralise(name), mask)
+        return Row(Kind.FOREIGN, "#", neutralise(name), mask, limit=limit)
     number = names.numbers[name]
     if group["owner"] == "class":
-        return Row(Kind.CLASS, _DIGITS[number % len(_DIGITS)], names.labels[name], mask, number)
-    return Row(Kind.VM, _LETTERS[number % len(_LETTERS)], names.labels[name], mask, number)
+        return Row(Kind.CLASS, _DIGITS[number % len(_DIGITS)], names.labels[name], mask, number, limit)
+    return Row(Kind.VM, _LETTERS[number % len(_LETTERS)], names.labels[name], mask, number, limit)
+
+
+def _lock_label(name: str) -> str:
+    """The agent puts a name in parentheses that is no group's: that of a lock whose group is gone."""
+    title = "group gone" if name.startswith("(") else neutralise(name.removeprefix(_LOCK_PREFIX))
+    return f"lock {title}"
+
+
+def _limit(group: contract.CacheGroup, cache: contract.Cache) -> str:
+    limit = group.get("bandwidth")
+    return "" if limit is None else f"{limit} {neutralise(cache.get('bandwidth_unit') or '')}"
+
+
+def _parts(row: Row, group: contract.CacheGroup) -> list[Row]:
+    """A line for code and one for data, where their ways are not the same."""
+    code, data = group.get("code_mask"), group.get("data_mask")
+    if code is None or data is None or code == data:
+        return [row]
+    parts = [
+        replace(row, label=f"{row.label}, {what}", mask=units.parse_mask(mask))
+        for what, mask in (("data", data), ("code", code))
+    ]
+    return sorted(parts, key=lambda part: -part.mask.bit_length())
 
 
 def _overlaps(rows: Sequence[Row]) -> Iterator[str]:
     """The exclusive VMs whose ways another group may fill: what must never be."""
-    fillers = [row for row in rows if row.kind in (Kind.VM, Kind.CLASS, Kind.FOREIGN, Kind.DEFAULT)]
-    for index, row in enumerate(fillers):
-        for other in fillers[index + 1 :]:
+    for index, row in enumerate(rows):
+        for other in rows[index + 1 :]:
             both = row.mask & other.mask
             if row.kind is Kind.VM and both:
                 yield f"{row.label} is not alone: {other.label} may fill its way {units.way_list(both)} too"

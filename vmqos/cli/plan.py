@@ -13,7 +13,7 @@ from vmqos.cli import contract, map_rows, settings, terminal, way_map
 from vmqos.cli.output import Details, is_for_machines, terminal_of
 from vmqos.cli.safe_text import distinct_names, neutralise
 from vmqos.cli.terminal import Terminal
-from vmqos.cli.units import masks_by_cache
+from vmqos.cli.units import bandwidth_by_cache, masks_by_cache
 
 _STYLES = {"kept": "bold green", "pending": "bold yellow", "degraded": "bold red", "none": "bold"}
 _NOBODY = "00000000-0000-0000-0000-000000000000"
@@ -60,7 +60,9 @@ class Plan(Details):
         if is_for_machines(parsed_args):
             return tuple(self._plan), tuple(self._plan.values())
         if parsed_args.formatter == "table":
-            self._caches, self._vms = agent.caches(), agent.vms()
+            # The VM is taken to be pinned nowhere, so it gets no ways of an L2.
+            self._caches = [cache for cache in agent.caches() if cache["resource"] == "L3"]
+            self._vms = agent.vms()
         fields = _fields(self._plan)
         return tuple(fields), tuple(fields.values())
 
@@ -86,6 +88,10 @@ def tell(plan: contract.Plan, caches: Sequence[contract.Cache], vms: Sequence[co
         story.append("The map shows the ways as they are now; + marks those that the VM would get.\n\n")
         story.append_text(way_map.draw(map_rows.build(caches, vms, planned=verdict["masks"]), screen))
         story.append("\n")
+    for title, masks in _parts(verdict).items():
+        story.append(f"\n{title}: ", "bold").append(masks)
+    if verdict.get("bandwidth"):
+        story.append("\nMemory bandwidth: ", "bold").append(_bandwidth(verdict))
     names = distinct_names(vms)
     moved = [names.get(uuid, neutralise(uuid)) for uuid in plan["moves"]]
     story.append("\nVMs whose ways would change: ", "bold").append(", ".join(moved) or "none")
@@ -104,6 +110,18 @@ def _fields(plan: contract.Plan) -> dict[str, Any]:
         "Reason": neutralise(verdict["reason"]) or "-",
         "Group": neutralise(verdict["group"]) or "(default)",
         "Masks": masks_by_cache(verdict["masks"]) or "-",
+        **_parts(verdict),
+        "Memory bandwidth": _bandwidth(verdict),
         "Moves": " ".join(map(neutralise, plan["moves"])) or "-",
         "Steps": "; ".join(map(neutralise, plan["steps"])) or "-",
     }
+
+
+def _parts(verdict: contract.Verdict) -> dict[str, str]:
+    """The masks for code and for data, where they are apart."""
+    parts = {"Masks for code": verdict.get("code_masks"), "Masks for data": verdict.get("data_masks")}
+    return {title: masks_by_cache(masks) for title, masks in parts.items() if masks}
+
+
+def _bandwidth(verdict: contract.Verdict) -> str:
+    return bandwidth_by_cache(verdict.get("bandwidth", {}), verdict.get("bandwidth_unit"))

@@ -16,8 +16,8 @@ class Reset(Documented):
     """Remove every group that vmqos made, and give their ways back to the default group.
 
     Removes the groups named vmqos.* and nothing else: groups of libvirt, of containers and of other tools stay, and
-    so do their ways. The VMs go on running, without what their flavors promise. Says what it will do and asks
-    first.
+    so do their ways. So do locked regions ('vmqos lock remove'). The VMs go on running, without what their flavors
+    promise. Says what it will do and asks first.
 
     While the agent runs it would make the groups again at once, so that is refused; --force does it all the same,
     for example to see the agent put everything back.

@@ -23,11 +23,12 @@ LEAST_DELAY = 0.1
 class Top(Documented):
     """Show live what each VM holds of the L3 caches and moves to and from memory.
 
-    For each VM: the L3 ways it has (as a bar, and 0/4 where it has 0 of 4), the bytes it holds of the caches and of
-    how many it was promised, and its memory bandwidth: in total, to the memory of its own socket (local), and to
-    that of others (remote); K, M and G are KiB, MiB and GiB. Where the kernel gives hardware events, instructions
-    per cycle and last-level cache misses too. VMs that are pending or degraded are marked, and listed above the
-    others with the reason.
+    For each VM: the L3 ways it has (as a bar, and 0/4 where it has 0 of 4; 2c+4d are two for code and four for data),
+    its L2 ways and the limit of its memory bandwidth that is in force, if any VM has such, the bytes it holds of the L3
+    caches and of how many it was promised, and its memory bandwidth: in total, to the memory of its own socket (local),
+    and to that of others (remote); K, M and G are KiB, MiB and GiB. Where the kernel gives hardware events,
+    instructions per cycle and last-level cache misses too. VMs that are pending or degraded are marked, and listed
+    above the others with the reason.
 
     A word in place of a number is the reason why there is none: 'no value' (the hardware has none now), 'unassigned'
     (no hardware counter is free for the VM), 'no group' (no RMID is), '...' (it takes another look). What this

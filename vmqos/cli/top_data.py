@@ -21,8 +21,13 @@ class Row:
     :ivar name: safe for a terminal; empty where nobody knows it.
     :ivar aliases: what else people call it, as it is.
     :ivar state: the agent's; empty where there is no agent.
-    :ivar ways: how many ways it has, by cache id.
+    :ivar ways: how many L3 ways it has, by cache id.
+    :ivar code_ways: how many of them are for code, where code and data are apart; ``data_ways`` likewise.
+    :ivar l2_ways: how many L2 ways it has, by the L2's id.
     :ivar ways_requested: how many it asks for; ``None`` where it asks for nothing or nobody knows.
+    :ivar l2_ways_requested: the same for L2.
+    :ivar bandwidth: the memory bandwidth that it may have, by cache id, in ``bandwidth_unit``.
+    :ivar is_limited: whether its flavor asks for a limit of memory bandwidth.
     :ivar allocated: the bytes of its ways on all caches; ``None`` without a promise.
     :ivar occupancy: bytes that it holds of the caches.
     :ivar total: bytes a second to and from memory; ``local`` and ``remote`` are its parts.
@@ -38,6 +43,13 @@ class Row:
     policy: str | None = None
     ways: Mapping[int, int] = field(default_factory=dict)
     ways_requested: int | None = None
+    code_ways: Mapping[int, int] = field(default_factory=dict)
+    data_ways: Mapping[int, int] = field(default_factory=dict)
+    l2_ways: Mapping[int, int] = field(default_factory=dict)
+    l2_ways_requested: int | None = None
+    bandwidth: Mapping[str, int] = field(default_factory=dict)
+    bandwidth_unit: str | None = None
+    is_limited: bool = False
     allocated: int | None = None
     occupancy: Reading = UNKNOWN
     total: Reading = UNKNOWN
@@ -150,7 +162,7 @@ FIELDS: Mapping[str, Callable[[Row], Any]] = {
     "state": lambda row: row.state,
     "reason": lambda row: row.reason,
     "policy": lambda row: row.policy,
-    "ways": lambda row: {str(cache): count for cache, count in row.ways.items()},
+    "ways": lambda row: _by_text(row.ways),
     "ways_requested": lambda row: row.ways_requested,
     "allocated_bytes": lambda row: row.allocated,
     "occupancy_bytes": lambda row: row.occupancy.value,
@@ -160,8 +172,18 @@ FIELDS: Mapping[str, Callable[[Row], Any]] = {
     "instructions_per_cycle": lambda row: row.ipc.value,
     "llc_misses_per_second": lambda row: row.misses.value,
     "missing": lambda row: dict(_missing(row)),
+    "code_ways": lambda row: _by_text(row.code_ways),
+    "data_ways": lambda row: _by_text(row.data_ways),
+    "l2_ways": lambda row: _by_text(row.l2_ways),
+    "l2_ways_requested": lambda row: row.l2_ways_requested,
+    "bandwidth_limit": lambda row: dict(row.bandwidth),
+    "bandwidth_limit_unit": lambda row: row.bandwidth_unit,
 }
 """The fields of a row for programs."""
+
+
+def _by_text(counts: Mapping[int, int]) -> dict[str, int]:
+    return {str(cache): count for cache, count in counts.items()}
 
 
 def _missing(row: Row) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,7 @@ from vmqos.cli import contract, exceptions
 from vmqos.cli.client import AgentClient
 from vmqos.cli.safe_text import display_name
 from vmqos.cli.top_data import Frame, Row
+from vmqos.cli.units import parse_mask
 from vmqos.telemetry import Missing, Rates, Reading, Snapshot, Sweeper, VmReading, rates
 from vmqos.telemetry.hardware_events import Counts, HardwareEvents
 
@@ -93,7 +94,10 @@ class Source:
             taken_at=now.wall,
             interval=now.monotonic - before.monotonic,
             source="resctrl",
-            rows=tuple(_row_of_resctrl(vm, found[uuid], self._known.get(uuid)) for uuid, vm in now.vms.items()),
+            rows=tuple(
+                _row_of_resctrl(vm, found[uuid], self._known.get(uuid), now.host.bandwidth_unit)
+                for uuid, vm in now.vms.items()
+            ),
             cache_ways=now.host.ways,
             cache_bytes=now.host.cache_bytes,
             notes=(_NO_AGENT + why, _no_events("only the agent knows the VMs' processes")),
@@ -121,8 +125,15 @@ def _row(vm: contract.Vm, counters: contract.VmTelemetry | None) -> Row:
         state=vm["state"],
         reason=vm["reason"],
         policy=vm["policy"],
-        ways={int(cache): int(mask, 16).bit_count() for cache, mask in vm["masks"].items()},
+        ways=_counts(vm["masks"]),
         ways_requested=vm["ways_requested"],
+        code_ways=_counts(vm.get("code_masks", {})),
+        data_ways=_counts(vm.get("data_masks", {})),
+        l2_ways=_counts(vm.get("l2_masks", {})),
+        l2_ways_requested=vm.get("l2_ways_requested"),
+        bandwidth=vm.get("bandwidth", {}),
+        bandwidth_unit=vm.get("bandwidth_unit"),
+        is_limited=vm.get("bandwidth_requested") is not None,
     )
     if counters is None:
         return row
@@ -137,6 +148,10 @@ def _row(vm: contract.Vm, counters: contract.VmTelemetry | None) -> Row:
     )
 
 
+def _counts(masks: Mapping[str, str]) -> dict[int, int]:
+    return {int(cache): parse_mask(mask).bit_count() for cache, mask in masks.items()}
+
+
 def _reading(value: float | None, reason: str | None) -> Reading:
     if value is not None:
         return Reading(value)
@@ -144,13 +159,18 @@ def _reading(value: float | None, reason: str | None) -> Reading:
     return Reading.none(Missing(reason) if reason is not None and known else Missing.ERROR)
 
 
-def _row_of_resctrl(vm: VmReading, found: Rates, known: Row | None) -> Row:
+def _row_of_resctrl(vm: VmReading, found: Rates, known: Row | None, bandwidth_unit: str | None) -> Row:
     return Row(
         uuid=vm.uuid,
         name=known.name if known else "",
         aliases=known.aliases if known else (),
         policy=vm.policy,
         ways=vm.ways,
+        code_ways={cache: code for cache, (code, _) in vm.parts.items()},
+        data_ways={cache: data for cache, (_, data) in vm.parts.items()},
+        l2_ways=vm.l2_ways,
+        bandwidth={str(cache): limit for cache, limit in vm.limits.items()},
+        bandwidth_unit=bandwidth_unit,
         allocated=vm.allocated_bytes,
         occupancy=vm.totals["llc_occupancy"],
         total=found.total,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from vmqos.cli import units
+from vmqos.cli import top_grants, units
 from vmqos.cli.safe_text import neutralise, pad, shorten
 from vmqos.cli.terminal import Terminal
 from vmqos.cli.top_data import Frame, Order, Row, is_troubled
@@ -27,7 +27,8 @@ HELP = (
     "          i  IPC         m  LLC misses        w  ways    s  state    n  name",
     "",
     "OCCUPANCY is what the VM holds of the L3 caches, of what it was promised, in bytes: 1.5M is",
-    "1.5 MiB. A word in place of a number is the reason why there is none; see 'vmqos help top'.",
+    "1.5 MiB. 2c+4d are two ways for code and four for data. LIMIT is the memory bandwidth that",
+    "it may have. A word in place of a number is the reason why there is none; see 'vmqos help top'.",
 )
 
 _STYLES = {"degraded": "bold red", "pending": "bold yellow", "kept": "green", "none": "dim"}
@@ -166,8 +167,10 @@ def _columns(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> list[_Col
     """Those that the machine has numbers for and that there is room for; the name has what is left."""
     wide = min(max(frame.cache_ways.values(), default=0), _MOST_WAYS)
     columns = [
-        _Column("WAYS", "ways", wide, lambda row: _ways_bar(row, wide, terminal), 4, True),
-        _Column("#", "ways", _widest("#", rows, _ways), lambda row: Text(_ways(row))),
+        _Column("WAYS", "ways", wide, lambda row: top_grants.bar(row, wide, terminal), 4, True),
+        _Column("#", "ways", _widest("#", rows, top_grants.ways), lambda row: Text(top_grants.ways(row))),
+        _Column("L2", "", _some_l2(rows), lambda row: Text(top_grants.l2_ways(row)), 1),
+        _Column("LIMIT", "", _some_limit(rows), lambda row: Text(top_grants.limit(row)), 1),
         _Column("OCCUPANCY", "occupancy", 10, lambda row: _number(row.occupancy, _bytes)),
         _Column("OF", "", 5, lambda row: Text("" if row.allocated is None else _bytes(row.allocated)), 1, True),
         _Column("", "", _BAR, lambda row: _occupancy_bar(row, terminal), 5, True),
@@ -196,6 +199,14 @@ def _columns(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> list[_Col
     left = terminal.width - 2 - sum(2 + column.width for column in columns)
     width = max(_LEAST_NAME, min(name, left)) if terminal.bounded else name
     return [_Column("VM", "name", width, lambda row: Text(_fit(row.title, width, terminal)), left=True), *columns]
+
+
+def _some_l2(rows: Sequence[Row]) -> int:
+    return _widest("L2", rows, top_grants.l2_ways) if any(row.l2_ways or row.l2_ways_requested for row in rows) else 0
+
+
+def _some_limit(rows: Sequence[Row]) -> int:
+    return _widest("LIMIT", rows, top_grants.limit) if any(row.bandwidth or row.is_limited for row in rows) else 0
 
 
 def _widest(title: str, rows: Sequence[Row], text: Callable[[Row], str]) -> int:
@@ -230,20 +241,6 @@ def _line(row: Row, columns: Sequence[_Column], terminal: Terminal) -> Text:
             line.append(blanks).append_text(cell)
     line.rstrip()
     return line
-
-
-def _ways(row: Row) -> str:
-    counts = set(row.ways.values())
-    has = " ".join(f"{cache}:{count}" for cache, count in sorted(row.ways.items()))
-    if len(counts) < 2:
-        has = str(counts.pop()) if counts else "0" if row.ways_requested else "-"
-    return has if row.ways_requested is None or has == str(row.ways_requested) else f"{has}/{row.ways_requested}"
-
-
-def _ways_bar(row: Row, width: int, terminal: Terminal) -> Text:
-    has = min(max(row.ways.values(), default=0), width)
-    bar = Text(terminal.glyph("█", "#") * has, style="color(75)" if row.policy != "shared" else "color(37)")
-    return bar.append(terminal.glyph("·", ".") * (width - has), "dim")
 
 
 def _occupancy_bar(row: Row, terminal: Terminal) -> Text:

@@ -6,7 +6,7 @@ A capacity bitmask is a plain ``int`` here, bit 0 being way 0: the agent has che
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 
 def parse_mask(text: str) -> int:
@@ -34,19 +34,35 @@ def duration(seconds: float) -> str:
     return " ".join(f"{number} {unit}" for number, unit in parts[:2] if number) or "0 s"
 
 
+def by_cache(texts: Mapping[str, str]) -> str:
+    """What is the same on all caches, or else what is where, such as ``0:2 1:4``; ``-`` for none."""
+    if len(set(texts.values())) == 1:
+        return next(iter(texts.values()))
+    return " ".join(f"{cache}:{text}" for cache, text in sorted(texts.items(), key=_by_number)) or "-"
+
+
 def ways_by_cache(masks: Mapping[str, str]) -> str:
     """How many ways on which cache: ``2`` where it is the same on all, ``0:2 1:4`` where not, ``-`` for none."""
-    counts = {cache: parse_mask(mask).bit_count() for cache, mask in sorted(masks.items(), key=_by_number)}
-    if not counts:
-        return "-"
-    if len(set(counts.values())) == 1:
-        return str(next(iter(counts.values())))
-    return " ".join(f"{cache}:{count}" for cache, count in counts.items())
+    return by_cache({cache: str(parse_mask(mask).bit_count()) for cache, mask in masks.items()})
+
+
+def parts_by_cache(code: Mapping[str, str], data: Mapping[str, str]) -> str:
+    """The same for ways that are apart: ``2c+4d`` for two for code and four for data."""
+    counts = {
+        cache: f"{parse_mask(code[cache]).bit_count()}c+{parse_mask(data[cache]).bit_count()}d"
+        for cache in code.keys() & data.keys()
+    }
+    return by_cache(counts)
 
 
 def masks_by_cache(masks: Mapping[str, str]) -> str:
     """Masks as schemata writes them, such as ``0=3;1=c``."""
     return ";".join(f"{cache}={mask}" for cache, mask in sorted(masks.items(), key=_by_number))
+
+
+def bandwidth_by_cache(limits: Mapping[str, int], unit: str | None) -> str:
+    """Limits of memory bandwidth: ``60 %`` where all caches have the same, ``0:60 % 1:80 %`` where not."""
+    return by_cache({cache: f"{limit} {unit}" for cache, limit in limits.items()})
 
 
 def way_list(mask: int) -> str:
@@ -59,6 +75,26 @@ def way_list(mask: int) -> str:
             else:
                 runs.append([way])
     return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def number_list(numbers: Iterable[int]) -> str:
+    """Numbers in the kernel's notation for CPUs: ``0-3,8``."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def parse_number_list(text: str) -> set[int]:
+    """The numbers of such a list."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, dash, last = part.partition("-")
+        found.update(range(int(first), int(last if dash else first) + 1))
+    return found
 
 
 def _by_number(item: tuple[str, str]) -> int:

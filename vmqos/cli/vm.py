@@ -17,8 +17,11 @@ class VmList(Listing):
     State is 'kept' (the VM has what its flavor promises), 'pending' (nothing of it yet: the reason says what is
     missing, and it is tried again when something changes), 'degraded' (only a part of it, or something else) or
     'none' (the flavor promises nothing). Ways are the L3 ways granted, for each cache where they differ (0:2 1:4),
-    and what the flavor asks for where it did not get that (0 of 4). Tasks are the VM's threads that are in their
-    group, of all its threads.
+    and what the flavor asks for where it did not get that (0 of 4); 2c+4d are two for code and four for data. Tasks are
+    the VM's threads that are in their group, of all its threads.
+
+    L2 ways, the limit of the memory bandwidth that is in force, and the vCPUs that alone get the ways are columns of
+    their own: in a table where a VM has or asks for such, behind the others with -f csv and value.
 
     With -f json or yaml the fields are those of the agent's API, and -c takes their names.
 
@@ -36,7 +39,10 @@ class VmList(Listing):
         vms = vm_view.by_urgency(settings.agent(self.app.options).vms())
         if is_for_machines(parsed_args):
             return as_rows(vms)
-        return vm_view.LIST_TITLES, [vm_view.list_row(vm) for vm in vms]
+        if parsed_args.formatter == "table" and not parsed_args.columns:
+            return vm_view.table(vms)
+        titles = (*vm_view.LIST_TITLES, *vm_view.MORE_TITLES)
+        return titles, [(*vm_view.list_row(vm), *vm_view.more(vm)) for vm in vms]
 
 
 class VmShow(Details):

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vmqos.cli import contract, exceptions, units
 from vmqos.cli.safe_text import display_name, neutralise
 from vmqos.cli.tables import Cell
 
+MORE_TITLES = ("L2 ways", "Bandwidth", "vCPUs")
+"""What a list has beside :data:`LIST_TITLES`: a table only where a VM has or asks for such."""
 LIST_TITLES = ("UUID", "Name", "Flavor", "State", "Policy", "Ways", "Group", "Tasks", "Reason")
 TASK_TITLES = ("TID", "PID", "Thread", "Group", "In place")
 
@@ -44,6 +46,26 @@ def list_row(vm: contract.Vm) -> tuple[Any, ...]:
     )
 
 
+def more(vm: contract.Vm) -> tuple[str, ...]:
+    """The cells of ``vm list`` for :data:`MORE_TITLES`."""
+    limit = _limit(vm)
+    wanted = "none" if limit == "-" and vm.get("bandwidth_requested") is not None else limit
+    return _of(vm.get("l2_masks", {}), vm.get("l2_ways_requested")), wanted, vm.get("vcpus_requested") or "-"
+
+
+def table(vms: Sequence[contract.Vm]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Titles and rows of ``vm list`` for people: of what not every host has, only what some VM has or asks for."""
+    further = [more(vm) for vm in vms]
+    shown = [index for index in range(len(MORE_TITLES)) if any(cells[index] != "-" for cells in further)]
+    place = LIST_TITLES.index("Ways") + 1
+    titles = (*LIST_TITLES[:place], *(MORE_TITLES[index] for index in shown), *LIST_TITLES[place:])
+    rows = []
+    for vm, cells in zip(vms, further, strict=True):
+        row = list_row(vm)
+        rows.append((*row[:place], *(cells[index] for index in shown), *row[place:]))
+    return titles, rows
+
+
 def fields(vm: contract.DetailedVm) -> dict[str, Any]:
     """The rows of ``vm show``: every field but the threads."""
     since = datetime.datetime.fromtimestamp(vm["since"]).astimezone()
@@ -57,9 +79,12 @@ def fields(vm: contract.DetailedVm) -> dict[str, Any]:
         "Reason": neutralise(vm["reason"]) or "-",
         "Since": since.isoformat(" ", "seconds"),
         "Policy": vm["policy"] or "-",
-        "Ways requested": "-" if vm["ways_requested"] is None else vm["ways_requested"],
-        "Ways granted": units.ways_by_cache(vm["masks"]),
+        "Ways requested": _ways_requested(vm),
+        "vCPUs with the ways": _vcpus(vm),
+        "Ways granted": _ways_granted(vm),
         "Masks": units.masks_by_cache(vm["masks"]) or "-",
+        **_parts(vm),
+        "Memory bandwidth": _bandwidth(vm),
         "Caches it can run on": " ".join(map(str, vm["caches"])),
         "Control group": _group(vm["group"]),
         "Monitoring group": _monitoring(vm),
@@ -102,10 +127,72 @@ def _state(vm: contract.Vm) -> Cell:
 
 
 def _ways(vm: contract.Vm) -> str:
-    granted, wanted = units.ways_by_cache(vm["masks"]), vm["ways_requested"]
+    code, data = vm.get("code_masks"), vm.get("data_masks")
+    if code and data:
+        has, total = units.parts_by_cache(code, data), units.ways_by_cache(vm["masks"])
+        return has if total == str(vm["ways_requested"]) else f"{has} of {_asked_apart(vm) or vm['ways_requested']}"
+    return _of(vm["masks"], vm["ways_requested"], _asked_apart(vm))
+
+
+def _of(masks: Mapping[str, str], wanted: int | None, as_text: str = "") -> str:
+    """How many ways there are, and how many are asked for where these are others."""
+    granted = units.ways_by_cache(masks)
     if wanted is None or granted == str(wanted):
         return granted
-    return f"{granted if vm['masks'] else 0} of {wanted}"
+    return f"{granted if masks else 0} of {as_text or wanted}"
+
+
+def _asked_apart(vm: contract.Vm) -> str:
+    code, data = vm.get("code_ways_requested"), vm.get("data_ways_requested")
+    return "" if code is None or data is None else f"{code}c+{data}d"
+
+
+def _ways_requested(vm: contract.Vm) -> str | int:
+    if vm["ways_requested"] is None:
+        return "-"
+    code, data = vm.get("code_ways_requested"), vm.get("data_ways_requested")
+    return f"{code} for code, {data} for data" if _asked_apart(vm) else vm["ways_requested"]
+
+
+def _ways_granted(vm: contract.Vm) -> str:
+    code, data = vm.get("code_masks"), vm.get("data_masks")
+    if not code or not data:
+        return units.ways_by_cache(vm["masks"])
+    return f"{units.ways_by_cache(code)} for code, {units.ways_by_cache(data)} for data"
+
+
+def _limit(vm: contract.Vm) -> str:
+    return units.bandwidth_by_cache(vm.get("bandwidth", {}), vm.get("bandwidth_unit"))
+
+
+def _bandwidth(vm: contract.Vm) -> str:
+    granted, wanted = _limit(vm), vm.get("bandwidth_requested")
+    if wanted is None:
+        return granted
+    asked = f"{wanted} {vm.get('bandwidth_requested_unit') or ''}".rstrip()
+    return granted if granted == asked else f"{'no limit' if granted == '-' else granted}, {asked} asked for"
+
+
+def _parts(vm: contract.Vm) -> dict[str, Any]:
+    """The masks for code and for data, and what there is of L2, where the VM has or asks for such."""
+    parts = {
+        "Masks for code": vm.get("code_masks"),
+        "Masks for data": vm.get("data_masks"),
+        "L2 masks": vm.get("l2_masks"),
+    }
+    found: dict[str, Any] = {title: units.masks_by_cache(masks) for title, masks in parts.items() if masks}
+    if vm.get("l2_ways_requested") is not None:
+        found["L2 ways requested"] = vm["l2_ways_requested"]
+        found["L2 ways granted"] = units.ways_by_cache(vm.get("l2_masks", {}))
+    return found
+
+
+def _vcpus(vm: contract.Vm) -> str:
+    """The vCPUs that the flavor names, as far as the VM has them."""
+    wanted, present = vm.get("vcpus_requested"), vm.get("vcpus")
+    if wanted is None:
+        return "all, and all other tasks" if vm["policy"] is not None else "-"
+    return wanted if present == wanted else f"{present or 'none'} of {wanted}"
 
 
 def _tasks(vm: contract.Vm) -> Cell:
@@ -126,6 +213,10 @@ def _short(name: str | None) -> str:
 
 
 def _monitoring(vm: contract.Vm) -> str:
+    """What counts the VM; where some of its vCPUs alone have the ways, what counts its other tasks too."""
+    if vm.get("vcpus") and vm["group"]:
+        rest = vm.get("rest_monitoring_group") or f"none ({neutralise(vm['unmonitored_reason'])})"
+        return f"{neutralise(vm['monitoring_group'] or 'its control group')}; of its other tasks: {neutralise(rest)}"
     if vm["monitoring_group"] is not None:
         return neutralise(vm["monitoring_group"])
     if vm["unmonitored_reason"]:

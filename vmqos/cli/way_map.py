@@ -7,7 +7,7 @@ several groups may fill are seen at once, because their cells stand one below th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -23,6 +23,7 @@ _COLOURS = (75, 215, 114, 176, 80, 222, 210, 147, 149, 180, 117, 183)
 
 _STYLES = {
     Kind.CLASS: "bold color(255) on color(30)",
+    Kind.LOCKED: "bold color(255) on color(90)",
     Kind.FOREIGN: "bold color(255) on color(124)",
     Kind.DEFAULT: "color(250) on color(239)",
     Kind.IO: "bold color(220)",
@@ -33,25 +34,32 @@ _LEGEND = (
     (Kind.VM, "A", "one VM's own"),
     (Kind.CLASS, "1", "a class: VMs' cap in the shared pool"),
     (Kind.DEFAULT, "=", "default group"),
+    (Kind.LOCKED, "x", "pseudo-locked memory"),
     (Kind.FOREIGN, "#", "not vmqos'"),
     (Kind.PLANNED, "+", "planned"),
     (Kind.NOBODY, "-", "no group's"),
     (Kind.IO, "~", "I/O devices fill it too"),
 )
-_FIGURES = ("ways", "size", "mask")
-_CHOICES = ((3, 4), (3, 3), (3, 2), (2, 2), (1, 2), (3, 1), (2, 1), (1, 1))
-"""How many figures and how wide a way, the best first."""
+_FIGURES = ("ways", "bandwidth", "size", "mask")
+"""What stands behind the ways; the limits of memory bandwidth only where there is one."""
+_CHOICES = ((2, 4), (2, 3), (2, 2), (1, 2), (0, 2), (2, 1), (1, 1), (0, 1))
+"""How many of the last two figures there are, and how wide a way is; the best first."""
+_CHOICES_OF_FOUR = (*_CHOICES[:2], (1, 3), *_CHOICES[2:])
+"""The same where there are limits of memory bandwidth: rather no mask than narrow ways."""
 _WIDEST_LABEL = 32
 _LEAST_LABEL = 12
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How the maps are laid out: columns for the label, for each way, and for the figures that there is room for."""
+    """How the maps are laid out: columns for the label, for each way, and for the figures that there is room for.
+
+    :ivar figures: the width of each figure, by its title.
+    """
 
     label: int
     way: int
-    figures: tuple[int, ...]
+    figures: Mapping[str, int]
 
 
 def draw(maps: Sequence[CacheMap], terminal: Terminal) -> Text:
@@ -80,29 +88,36 @@ def _shape(maps: Sequence[CacheMap], width: int) -> _Shape:
     ways = max((cache.ways for cache in maps), default=0)
     longest = max((cell_len(row.label) for _, row in rows), default=0)
     wanted = max(_LEAST_LABEL, min(longest, _WIDEST_LABEL))
-    figures = tuple(
-        max(map(cell_len, column)) for column in zip(_FIGURES, *(_figures(*pair) for pair in rows), strict=True)
-    )
-    for count, way in _CHOICES:
+    drawn = [dict(zip(_FIGURES, _figures(*pair), strict=True)) for pair in rows]
+    limited = any(row.limit for _, row in rows)
+    figures = {
+        title: max(map(cell_len, [title, *(each[title] for each in drawn)]))
+        for title in _FIGURES
+        if limited or title != "bandwidth"
+    }
+    for further, way in _CHOICES_OF_FOUR if limited else _CHOICES:
+        chosen = dict(list(figures.items())[: len(figures) - 2 + further])
         least = wanted if way == 4 else min(wanted, 14) if way == 3 else _LEAST_LABEL
-        room = width - 6 - ways * way - sum(2 + column for column in figures[:count])
+        room = width - 6 - ways * way - sum(2 + column for column in chosen.values())
         if room >= least:
-            return _Shape(min(room, wanted), way, figures[:count])
-    return _Shape(_LEAST_LABEL, 1, ())
+            return _Shape(min(room, wanted), way, chosen)
+    return _Shape(_LEAST_LABEL, 1, {})
 
 
-def _figures(cache: CacheMap, row: Row) -> tuple[str, str, str]:
+def _figures(cache: CacheMap, row: Row) -> tuple[str, str, str, str]:
     count = row.mask.bit_count()
-    return str(count), units.size(cache.way_bytes and cache.way_bytes * count), f"{row.mask:x}"
+    return str(count), row.limit, units.size(cache.way_bytes and cache.way_bytes * count), f"{row.mask:x}"
 
 
 def _title(cache: CacheMap, terminal: Terminal) -> Text:
     times, dot = terminal.glyph("\N{MULTIPLICATION SIGN}", "x"), terminal.glyph(" · ", ", ")
-    name = f"{cache.resource} cache {cache.id}"
+    several = len(cache.ids) > 1
+    name = f"{cache.resource} cache{'s' if several else ''} {units.number_list(cache.ids)}"
     ways = f"{cache.ways} ways"
     if cache.way_bytes:
         ways += f" {times} {units.size(cache.way_bytes)} = {units.size(cache.way_bytes * cache.ways)}"
-    return Text.assemble((name, "bold"), dot, ways, dot, f"CPUs {cache.cpus or 'none'}")
+    each = " each" if several else ""
+    return Text.assemble((name, "bold"), dot, ways, each, dot, f"CPUs {cache.cpus or 'none'}")
 
 
 def _axis(cache: CacheMap, shape: _Shape, terminal: Terminal) -> Iterator[Text]:
@@ -118,7 +133,7 @@ def _axis(cache: CacheMap, shape: _Shape, terminal: Terminal) -> Iterator[Text]:
             style = "color(220)" if cache.shareable >> way & 1 else ""
             line.append(_centred(number, shape.way), style)
         if last:
-            for title, width in zip(_FIGURES, shape.figures, strict=False):
+            for title, width in shape.figures.items():
                 line.append("  " + title.rjust(width))
         yield line
 
@@ -132,8 +147,9 @@ def _row(cache: CacheMap, row: Row, shape: _Shape, terminal: Terminal) -> Text:
     own, empty = _centred(row.symbol, shape.way), _centred(terminal.glyph("·", "."), shape.way)
     for way in range(cache.ways - 1, -1, -1):
         line.append(*((own, style) if row.mask >> way & 1 else (empty, "color(238)")))
-    for text, width in zip(_figures(cache, row), shape.figures, strict=False):
-        line.append("  " + text.rjust(width), "dim")
+    figures = dict(zip(_FIGURES, _figures(cache, row), strict=True))
+    for title, width in shape.figures.items():
+        line.append("  " + figures[title].rjust(width), "dim")
     return line
 
 
@@ -142,7 +158,8 @@ def _notes(cache: CacheMap, terminal: Terminal) -> Iterator[Text]:
         run = "" if cache.largest_free_run == cache.free_ways else f", at most {cache.largest_free_run} side by side"
         noun = "way" if cache.free_ways == 1 else "ways"
         free = f"{cache.free_ways or 'no'} {noun} left to promise exclusively{run}"
-        yield Text(f"     {free}", style="bold green" if cache.free_ways else "bold yellow")
+        each = " in each" if len(cache.ids) > 1 else ""
+        yield Text(f"     {free}{each}", style="bold green" if cache.free_ways else "bold yellow")
     for warning in cache.warnings:
         yield Text(f"  {terminal.glyph('▲', '!')} {warning}", style="bold red")
     for remark in cache.remarks:

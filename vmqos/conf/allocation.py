@@ -14,8 +14,8 @@ OPTIONS = [
         default=2,
         min=1,
         max=32,
-        help="The fewest L3 ways that the default group, which is the host itself and every VM without a promise, "
-        "keeps on each cache.",
+        help="The fewest ways that the default group, which is the host itself and every VM without a promise, "
+        "keeps on each cache: on every L3, and on every L2 where VMs have ways of their own.",
     ),
     cfg.BoolOpt(
         "use_shareable_ways",

@@ -130,6 +130,11 @@ class Connection:
         return self._libvirt is not None and not self._lost.is_set()
 
     @property
+    def was_tried(self) -> bool:
+        """Whether the first try to connect has ended, well or ill."""
+        return self._tried.is_set()
+
+    @property
     def last_error(self) -> str:
         """Why there is no connection; empty while there is one."""
         return self._last_error

@@ -51,3 +51,21 @@ class CgroupUnreadable(HypervisorError):
     """The kernel does not let this user see a VM's cgroup."""
 
     msg_fmt = "{path} can't be read: {error}. Run as root"
+
+
+class QemuRefused(HypervisorError):
+    """QEMU refused a command of its monitor."""
+
+    msg_fmt = (
+        "QEMU refused {command}: {error}. A device that it may not open has to be named in cgroup_device_acl of "
+        "/etc/libvirt/qemu.conf, and to be there, when the VM starts: leave it for the VM's next start (--next-start)"
+    )
+
+
+class NoFreePort(HypervisorError):
+    """A running VM has no slot for another PCI device."""
+
+    msg_fmt = (
+        "it has no pcie-root-port without a device, and its first bus takes none while it runs: add a root port for "
+        "its next start, or leave the device for then (--next-start)"
+    )

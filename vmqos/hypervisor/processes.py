@@ -6,6 +6,7 @@ Files are read by ``os.open`` and ``os.read``: a third of the cost of ``open()``
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,9 @@ _PF_KTHREAD = 0x00200000
 _SERVES = re.compile(r"(?:vhost-|kvm-pit/)([0-9]+)")
 """Kernel threads that work for one process and carry its PID in their name: ``vhost_worker_create`` (before Linux 6.4;
 since then its workers are threads of the process) and ``kvm_create_pit``."""
+
+
+_VCPU = re.compile(r"(?:CPU [0-9]+|ALL CPUs)/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,18 @@ def _is(process: Process, fields: list[bytes]) -> bool:
     return int(fields[19]) == process.start_time and fields[0] not in (b"Z", b"X")
 
 
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One thread of a process.
+
+    :ivar comm: its name, at most 15 bytes.
+    :ivar start_time: clock ticks since boot.
+    """
+
+    comm: str
+    start_time: int
+
+
 @contextmanager
 def opened(process: Process) -> Iterator[int]:
     """Hold the process's directory of /proc open, for :func:`tasks_of`; gives its descriptor.
@@ -104,6 +120,19 @@ def tasks_of(descriptor: int, pid: int) -> set[int]:
             return set(map(int, os.listdir(folder)))
         finally:
             os.close(folder)
+
+
+def thread_of(descriptor: int, tid: int) -> Thread | None:
+    """One thread of the process that was opened by :func:`opened`; ``None`` where it has ended.
+
+    :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if the kernel does not allow it.
+    """
+    try:
+        with _vanishing(tid):
+            comm, fields = _parse_stat(read_file(f"task/{tid}/stat", descriptor))
+    except exceptions.ProcessVanished:
+        return None
+    return Thread(comm.decode(errors="replace"), int(fields[19]))
 
 
 def exists(tid: int) -> bool:
@@ -146,6 +175,28 @@ def cpu_affinity(tids: Iterable[int]) -> frozenset[int]:
     if not cpus:
         raise exceptions.ProcessVanished(pid=last)
     return frozenset(cpus)
+
+
+def affinities(tids: Iterable[int]) -> Iterator[frozenset[int]]:
+    """The CPUs that each of the threads may run on; those that have ended are left out."""
+    for tid in tids:
+        with contextlib.suppress(ProcessLookupError):
+            yield frozenset(os.sched_getaffinity(tid))
+
+
+def vcpu_affinities(pid: int) -> list[frozenset[int]]:
+    """The CPUs that each vCPU of a QEMU process may run on; none where it has no such threads (any more).
+
+    QEMU names the threads ``CPU 0/KVM``, ``CPU 0/TCG`` or ``ALL CPUs/TCG`` (``qemu_thread_naming``, which libvirt turns
+    on).
+    """
+    found = []
+    with contextlib.suppress(FileNotFoundError, exceptions.ProcessVanished):
+        for tid in sorted(map(int, os.listdir(f"/proc/{pid}/task"))):
+            with contextlib.suppress(ProcessLookupError, exceptions.ProcessVanished):
+                if _VCPU.match(identify(tid).comm):
+                    found.append(frozenset(os.sched_getaffinity(tid)))
+    return found
 
 
 def command_line(pid: int) -> list[bytes]:

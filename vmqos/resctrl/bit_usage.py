@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading ``info/L3/bit_usage``: the ways that are pseudo-locked, also those of groups that are gone.
 
-A pseudo-locked region outlives its group while somebody has ``/dev/pseudo_lock/NAME`` open: the last user of the group
-ends it (``rdtgroup_kn_put``). Until then the kernel refuses every mask that meets it, as it did before
+A pseudo-locked region outlives its group if somebody has ``/dev/pseudo_lock/NAME`` open when it is removed: the group's
+last user would free it (``rdtgroup_kn_put``), but closing the device does not look (``pseudo_lock_dev_release``, up to
+Linux 7.2 at least). The kernel refuses every mask that meets it, as it did before
 (``rdtgroup_cbm_overlaps_pseudo_locked``).
 """
 

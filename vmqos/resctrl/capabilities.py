@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -22,6 +22,8 @@ class CacheResource:
     :ivar shareable_bits: the ways that other hardware (I/O, a GPU) fills too.
     :ivar sparse_masks: whether a mask may have gaps; ``False`` where the kernel does not say.
     :ivar cache_ids: the caches that are online, in ascending order.
+    :ivar io_alloc: the ways that devices are confined to, by cache id (AMD's SDCIAE); empty where they are not,
+        ``None`` where that can't be.
     """
 
     name: str
@@ -31,6 +33,11 @@ class CacheResource:
     shareable_bits: CapacityBitmask
     sparse_masks: bool
     cache_ids: tuple[int, ...]
+    io_alloc: Mapping[int, CapacityBitmask] | None = None
+
+    def filled_by_devices(self, cache: int) -> CapacityBitmask:
+        """The ways of one cache that devices fill too, and no mask of a group keeps them out of."""
+        return self.shareable_bits | (self.io_alloc or {}).get(cache, CapacityBitmask())
 
     @property
     def level(self) -> int:
@@ -59,6 +66,9 @@ class CacheResource:
         raise exceptions.IllegalBitmask(mask=mask, resource=self.name, rule=rule)
 
 
+EIGHTH_GBPS_IN_MBPS = 125
+
+
 class BandwidthUnit(enum.Enum):
     """What a number in a line of schemata means for a throttle."""
 
@@ -68,6 +78,34 @@ class BandwidthUnit(enum.Enum):
     """MB/s, which the kernel sees to by itself, where resctrl is mounted with ``mba_MBps``."""
     EIGHTH_GBPS = "1/8 GB/s"
     """Steps of 1/8 GB/s: AMD's MBA and SMBA (APM volume 2, "L3 Memory Bandwidth Enforcement")."""
+
+    @property
+    def unlimited(self) -> int:
+        """The value of a group that is not throttled, and greater ones.
+
+        ``MAX_MBA_BW``, ``MBA_MAX_MBPS`` and ``MAX_MBA_BW_AMD`` in the kernel's resctrl.
+        """
+        return {"percent": 100, "MBps": (1 << 32) - 1, "1/8 GB/s": 2048}[self.value]
+
+    @property
+    def told_in(self) -> str:
+        """What people are told limits in, whatever the unit of schemata is: ``%`` or ``MB/s``."""
+        return "%" if self is BandwidthUnit.PERCENT else "MB/s"
+
+    def told(self, value: int) -> int:
+        """A value of schemata in that unit."""
+        return value * EIGHTH_GBPS_IN_MBPS if self is BandwidthUnit.EIGHTH_GBPS else value
+
+    def limit(self, value: int | None) -> int | None:
+        """The same where it limits something; ``None`` where it does not, or where there is none."""
+        return None if value is None or value >= self.unlimited else self.told(value)
+
+    def limits(self, values: Mapping[int, int]) -> dict[int, int]:
+        """Those of a group's values that limit something, in that unit.
+
+        :param values: of schemata, by cache id.
+        """
+        return {cache: self.told(value) for cache, value in values.items() if value < self.unlimited}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +161,42 @@ class Capabilities:
     def num_closids(self) -> int:
         """How many control groups can exist, the default group included: the smallest of all resources.
 
-        The kernel's rule (``closid_init``); 1 where nothing can be allocated.
+        The kernel's rule (``closid_init``); 1 where nothing can be allocated. Where devices are confined to some ways,
+        these are the mask of the highest CLOSID, which no group can have then (``resctrl_io_alloc_closid``).
         """
+        devices = any(resource.io_alloc for resource in self.caches.values())
         of_caches = (resource.num_closids for resource in self.caches.values())
         of_bandwidths = (resource.num_closids for resource in self.bandwidths.values())
-        return min((*of_caches, *of_bandwidths), default=1)
+        return min((*of_caches, *of_bandwidths), default=1) - devices
 
     @property
     def l3(self) -> CacheResource | None:
-        """The L3 as one resource; ``None`` where it is not partitionable or split by CDP."""
-        return self.caches.get("L3")
+        """The L3 as one resource, also where CDP splits it; ``None`` where it can't be partitioned."""
+        code = self.caches.get("L3CODE")
+        return replace(code, name="L3") if code is not None else self.caches.get("L3")
+
+    @property
+    def l2(self) -> CacheResource | None:
+        """The same for the L2."""
+        code = self.caches.get("L2CODE")
+        return replace(code, name="L2") if code is not None else self.caches.get("L2")
+
+    @property
+    def cdp(self) -> bool:
+        """Whether code and data have masks of their own in the L3."""
+        return self.is_split(3)
+
+    def is_split(self, level: int) -> bool:
+        """Whether code and data have masks of their own in the caches of a level."""
+        return f"L{level}CODE" in self.caches
+
+    @property
+    def memory_bandwidth(self) -> BandwidthResource | None:
+        """The throttle of memory bandwidth; ``None`` where there is none. Its caches are the L3s."""
+        return self.bandwidths.get("MB")
 
     @property
     def l3_caches(self) -> tuple[int, ...]:
-        """Ids of the L3s that are online, in ascending order; none where the L3 can't be partitioned."""
-        return self.l3.cache_ids if self.l3 is not None else ()
+        """Ids of the L3s that are online and have ways or bandwidth to give, in ascending order."""
+        found = self.l3 or self.memory_bandwidth
+        return found.cache_ids if found is not None else ()

@@ -60,14 +60,22 @@ def read_raw(fs: Filesystem) -> dict[str, tuple[bytes, bytes]]:
 
     :raises vmqos.resctrl.exceptions.Vanished: if resctrl is not mounted (any more).
     """
-    found = {"": _read(fs, "")}
-    for name in fs.directories():
-        if name not in NO_GROUPS:
-            try:
-                found[name] = _read(fs, name)
-            except exceptions.Vanished:
-                continue
+    found = {}
+    for name in list_names(fs):
+        try:
+            found[name] = _read(fs, name)
+        except exceptions.Vanished:
+            if not name:
+                raise
     return found
+
+
+def list_names(fs: Filesystem) -> list[str]:
+    """The names of the control groups, the default one's first, the others' in ascending order.
+
+    :raises vmqos.resctrl.exceptions.Vanished: if resctrl is not mounted (any more).
+    """
+    return ["", *(name for name in fs.directories() if name not in NO_GROUPS)]
 
 
 def _read(fs: Filesystem, name: str) -> tuple[bytes, bytes]:
@@ -99,17 +107,27 @@ def remove(fs: Filesystem, name: str) -> None:
     fs.rmdir(name)
 
 
-def write_masks(fs: Filesystem, name: str, resource: str, masks: Mapping[int, CapacityBitmask]) -> None:
-    """Set the masks of some caches, all or none of them; the other caches keep theirs.
+def write_values(
+    fs: Filesystem, name: str, resource: str, values: Mapping[int, CapacityBitmask] | Mapping[int, int]
+) -> None:
+    """Set the masks or limits of some caches, all or none of them; the other caches keep theirs.
 
-    :param masks: at least one mask by cache id.
+    :param values: at least one value by cache id.
+    :raises vmqos.resctrl.exceptions.ResctrlError: as :func:`write_lines`.
+    """
+    write_lines(fs, name, schemata.format_values(resource, values))
+
+
+def write_lines(fs: Filesystem, name: str, *lines: str) -> None:
+    """Write lines of schemata at once, all or none of them (``rdtgroup_schemata_write`` in the kernel's resctrl).
+
     :raises vmqos.resctrl.exceptions.MasksOverlap: if an exclusive group would lose ways by it.
     :raises vmqos.resctrl.exceptions.CacheOffline: if one of the caches is not there, or has no CPU online.
     :raises vmqos.resctrl.exceptions.Vanished: if there is no such group.
     :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses for any other reason.
     """
     try:
-        _explained(lambda: fs.write(join(name, "schemata"), schemata.format_masks(resource, masks)))
+        _explained(lambda: fs.write(join(name, "schemata"), "\n".join(lines)))
     except exceptions.CommandFailed as failure:
         # Of all that parse_line() in the kernel refuses, it is silent about an unknown cache alone.
         if failure.errno_name == "EINVAL" and not failure.last_cmd_status:

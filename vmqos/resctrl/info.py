@@ -28,7 +28,8 @@ T = TypeVar("T")
 def read_capabilities(fs: Filesystem) -> Capabilities:
     """What ``info/`` offers. Files and resources that this version does not know are passed over.
 
-    Files that came with later kernels may be missing: ``shareable_bits`` (4.14), ``sparse_masks`` (6.7).
+    Files that came with later kernels may be missing: ``shareable_bits`` (4.14), ``sparse_masks`` (6.7), ``io_alloc``
+    (6.19).
 
     :raises vmqos.resctrl.exceptions.Vanished: if resctrl is not mounted (any more).
     :raises vmqos.resctrl.exceptions.UnexpectedContent: if a file that is needed can't be understood.
@@ -58,7 +59,24 @@ def _cache(fs: Filesystem, name: str, files: set[str], cache_ids: tuple[int, ...
         shareable_bits=shareable,
         sparse_masks="sparse_masks" in files and _integer(fs, f"{directory}/sparse_masks") != 0,
         cache_ids=cache_ids,
+        io_alloc=read_io_alloc(fs, name) if "io_alloc" in files else None,
     )
+
+
+def read_io_alloc(fs: Filesystem, name: str) -> dict[int, CapacityBitmask]:
+    """The ways that devices are confined to, by cache id; empty where they are not.
+
+    :param name: of a resource whose ``info/`` directory has ``io_alloc``.
+    :raises vmqos.resctrl.exceptions.ResctrlError: if that can't be read.
+    """
+    if fs.read("info", name, "io_alloc").strip() != "enabled":
+        return {}
+    try:
+        masks = fs.read("info", name, "io_alloc_cbm")
+    except exceptions.Unreadable:
+        # It was switched off since.
+        return {}
+    return schemata.parse_masks(f"{name}:{masks.strip()}", name)
 
 
 def _bandwidth(fs: Filesystem, name: str, files: set[str], cache_ids: tuple[int, ...]) -> BandwidthResource:

@@ -146,7 +146,13 @@ class _Waiter(threading.Thread):
 
 
 def holders(descriptor: int) -> str:
-    """Who holds a lock on the open file: processes' ids and names from ``/proc/locks``, as far as to be seen here."""
+    """Who holds a lock on the open file, as far as to be seen here."""
+    found = who_holds(descriptor)
+    return f"it is held by {', '.join(found)}" if found else "its holder can't be seen from here"
+
+
+def who_holds(descriptor: int) -> list[str]:
+    """The processes that hold a lock on the open file, their ids and names: from ``/proc/locks``."""
     status = os.fstat(descriptor)
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     found = dict[str, None]()
@@ -156,7 +162,7 @@ def holders(descriptor: int) -> str:
             fields = line.split()
             if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == file:
                 found[f"process {fields[4]} ({_command(fields[4])}) {_MODES.get(fields[3], fields[3])}"] = None
-    return f"it is held by {', '.join(found)}" if found else "its holder can't be seen from here"
+    return list(found)
 
 
 def _command(pid: str) -> str:

@@ -51,6 +51,31 @@ def masks_of(schemata: Mapping[str, Mapping[int, str]], resource: str) -> dict[i
     return {cache: CapacityBitmask.parse(value) for cache, value in schemata.get(resource, {}).items()}
 
 
+def code_and_data(
+    schemata: Mapping[str, Mapping[int, str]], level: int
+) -> dict[int, tuple[CapacityBitmask, CapacityBitmask]]:
+    """The masks for code and for data of the caches of a level by cache id; the same mask twice without CDP.
+
+    :raises vmqos.resctrl.exceptions.InvalidBitmask: if its values are no masks.
+    """
+    if f"L{level}CODE" not in schemata:
+        return {cache: (mask, mask) for cache, mask in masks_of(schemata, f"L{level}").items()}
+    data = masks_of(schemata, f"L{level}DATA")
+    return {cache: (mask, data.get(cache, mask)) for cache, mask in masks_of(schemata, f"L{level}CODE").items()}
+
+
+def numbers_of(schemata: Mapping[str, Mapping[int, str]], resource: str) -> dict[int, int]:
+    """The numbers of one resource, such as ``MB``, by cache id; none where the schemata does not have it.
+
+    :raises vmqos.resctrl.exceptions.InvalidSchemata: if its values are no numbers.
+    """
+    values = schemata.get(resource, {})
+    for value in values.values():
+        if not (value.isascii() and value.isdecimal()):
+            raise exceptions.InvalidSchemata(line=f"{resource}: {value}")
+    return {cache: int(value) for cache, value in values.items()}
+
+
 def parse_masks(text: str, resource: str) -> dict[int, CapacityBitmask]:
     """The same, straight from the text.
 
@@ -60,12 +85,12 @@ def parse_masks(text: str, resource: str) -> dict[int, CapacityBitmask]:
     return masks_of(parse(text), resource)
 
 
-def format_masks(resource: str, masks: Mapping[int, CapacityBitmask]) -> str:
-    """The line that sets these caches' masks and leaves all others alone.
+def format_values(resource: str, values: Mapping[int, CapacityBitmask] | Mapping[int, int]) -> str:
+    """The line that sets these caches' masks or limits and leaves all others alone.
 
-    :param masks: at least one mask by cache id.
-    :raises ValueError: if ``masks`` is empty: the kernel refuses a line that sets nothing.
+    :param values: at least one value by cache id.
+    :raises ValueError: if ``values`` is empty: the kernel refuses a line that sets nothing.
     """
-    if not masks:
-        raise ValueError(f"no mask to write for {resource}")
-    return f"{resource}:" + ";".join(f"{cache}={mask}" for cache, mask in sorted(masks.items()))
+    if not values:
+        raise ValueError(f"nothing to write for {resource}")
+    return f"{resource}:" + ";".join(f"{cache}={value}" for cache, value in sorted(values.items()))

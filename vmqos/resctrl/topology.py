@@ -52,7 +52,12 @@ def read_caches(level: int, sysfs_cpu: str = SYSFS_CPU) -> dict[int, Cache]:
 
 def l3_of_cpus(sysfs_cpu: str = SYSFS_CPU) -> dict[int, frozenset[int]]:
     """The CPUs of each L3 by cache id; see :func:`read_caches`."""
-    return {cache.id: cache.cpus for cache in read_caches(3, sysfs_cpu).values()}
+    return cpus_of(3, sysfs_cpu)
+
+
+def cpus_of(level: int, sysfs_cpu: str = SYSFS_CPU) -> dict[int, frozenset[int]]:
+    """The CPUs of each cache of one level by cache id; see :func:`read_caches`."""
+    return {cache.id: cache.cpus for cache in read_caches(level, sysfs_cpu).values()}
 
 
 def cache_sizes(sysfs_cpu: str = SYSFS_CPU, level: int = 3) -> dict[int, int]:

@@ -170,7 +170,7 @@ def _set_initial_values(mounted: Mounted, closid: int) -> None:
             if schema.software_control:
                 domain.mbps[closid] = UNLIMITED_MBPS
             elif schema.resource.cache:
-                domain.staged[schema.use] = _initial_mask(mounted, schema, domain, closid)
+                domain.staged[schema.use] = initial_mask(mounted, schema, domain, closid)
             else:
                 domain.staged[schema.use] = schema.resource.default
         schema.resource.apply_staged(closid)
@@ -178,8 +178,8 @@ def _set_initial_values(mounted: Mounted, closid: int) -> None:
         schema.resource.clear_staged()
 
 
-def _initial_mask(mounted: Mounted, schema: Schema, domain: Domain, closid: int) -> int:
-    """``__init_one_rdt_domain``.
+def initial_mask(mounted: Mounted, schema: Schema, domain: Domain, closid: int) -> int:
+    """All ways of a cache that are shareable or unused, for a new class (``__init_one_rdt_domain``).
 
     :raises OSError: ``ENOSPC`` if too few ways are left.
     """

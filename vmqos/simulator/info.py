@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
+from vmqos.simulator import io_alloc
 from vmqos.simulator.numbers import refusal, strip, unsigned
 from vmqos.simulator.profiles import BandwidthAllocation, CacheAllocation, Monitoring
 from vmqos.simulator.resources import Domain, Schema
@@ -37,29 +38,33 @@ def bit_usage(mounted: Mounted, schema: Schema) -> str:
 def _of_schema(mounted: Mounted, schema: Schema) -> Directory:
     directory = Directory(schema.name, _PERMISSIONS, _ROOT)
 
-    def add(name: str, show: Callable[[], str]) -> None:
-        directory.add(File(name, 0o444, _ROOT, show))
-
     allocation = schema.resource.allocation
-    add("num_closids", lambda: f"{schema.num_closids}\n")
+    _adder(directory)("num_closids", lambda: f"{schema.num_closids}\n")
     if isinstance(allocation, CacheAllocation):
-        _add_cache(add, mounted, schema, allocation)
+        _add_cache(directory, mounted, schema, allocation)
     else:
-        _add_bandwidth(add, allocation)
+        _add_bandwidth(directory, allocation)
     return directory
 
 
-def _add_cache(
-    add: Callable[[str, Callable[[], str]], None], mounted: Mounted, schema: Schema, allocation: CacheAllocation
-) -> None:
+def _adder(directory: Directory) -> Callable[[str, Callable[[], str]], None]:
+    """Adds files that can only be read."""
+    return lambda name, show: directory.add(File(name, 0o444, _ROOT, show))
+
+
+def _add_cache(directory: Directory, mounted: Mounted, schema: Schema, allocation: CacheAllocation) -> None:
+    add = _adder(directory)
     add("cbm_mask", lambda: f"{schema.resource.default:x}\n")
     add("min_cbm_bits", lambda: f"{allocation.min_cbm_bits}\n")
     add("shareable_bits", lambda: f"{allocation.shareable_bits:x}\n")
     add("sparse_masks", lambda: f"{allocation.sparse:d}\n")
     add("bit_usage", lambda: bit_usage(mounted, schema))
+    for file in io_alloc.files(mounted, schema):
+        directory.add(file)
 
 
-def _add_bandwidth(add: Callable[[str, Callable[[], str]], None], allocation: BandwidthAllocation) -> None:
+def _add_bandwidth(directory: Directory, allocation: BandwidthAllocation) -> None:
+    add = _adder(directory)
     add("min_bandwidth", lambda: f"{allocation.min}\n")
     add("bandwidth_gran", lambda: f"{allocation.granularity}\n")
     add("delay_linear", lambda: f"{allocation.linear:d}\n")
@@ -161,10 +166,13 @@ def _usage(mounted: Mounted, schema: Schema, domain: Domain) -> str:
         elif mode is Mode.EXCLUSIVE:
             exclusive |= mask
     locked = domain.region.mask if domain.region else 0
+    devices = cache.shareable_bits
+    if schema.resource.io_alloc:
+        devices |= schema.resource.value(domain, io_alloc.closid_of(schema), schema.use)
     letters = []
     for way in reversed(range(cache.ways)):
         bit = 1 << way
-        if cache.shareable_bits & bit:
+        if devices & bit:
             letters.append("X" if shared & bit else "H")
         elif shared & bit:
             letters.append("S")

@@ -18,6 +18,7 @@ class Kernel:
     :ivar mkdir_outside: the errno of a mkdir below ``info``.
     :ivar has_mba_event: ``mba_MBps_event`` chooses the counter that the bandwidth controller watches.
     :ivar has_assign_mode: ``info/L3_MON/mbm_assign_mode`` exists.
+    :ivar has_io_alloc: ``io_alloc`` and ``io_alloc_cbm`` are there where the hardware is able to (Linux 6.19).
     :ivar starts_sparse: where masks may have gaps, a new group gets every free way, not the lowest run of them alone
         (``cbm_ensure_valid``).
     """
@@ -28,6 +29,7 @@ class Kernel:
     mkdir_outside: int
     has_mba_event: bool
     has_assign_mode: bool
+    has_io_alloc: bool
     starts_sparse: bool
 
 
@@ -38,6 +40,7 @@ LINUX_6_12 = Kernel(
     mkdir_outside=errno.EPERM,
     has_mba_event=False,
     has_assign_mode=False,
+    has_io_alloc=False,
     starts_sparse=False,
 )
 LINUX_7_2 = Kernel(
@@ -47,6 +50,7 @@ LINUX_7_2 = Kernel(
     mkdir_outside=errno.ENODEV,
     has_mba_event=True,
     has_assign_mode=True,
+    has_io_alloc=True,
     starts_sparse=True,
 )
 

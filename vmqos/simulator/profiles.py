@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from vmqos.simulator.kernel import LINUX_6_12, LINUX_7_2, Kernel
@@ -24,6 +24,7 @@ class CacheAllocation:
     :ivar shareable_bits: the ways that devices fill too.
     :ivar sparse: whether a mask may have gaps.
     :ivar cdp: whether code and data can have masks of their own.
+    :ivar io_alloc: whether devices can be confined to the ways of the highest class (AMD's SDCIAE).
     """
 
     level: int
@@ -33,6 +34,7 @@ class CacheAllocation:
     shareable_bits: int = 0
     sparse: bool = False
     cdp: bool = False
+    io_alloc: bool = False
 
     @property
     def name(self) -> str:
@@ -50,6 +52,7 @@ class BandwidthAllocation:
     :ivar granularity: values are rounded up to a multiple of it.
     :ivar linear: whether the throttling is linear in the value (Intel).
     :ivar throttle_mode: ``max`` or ``per-thread``; ``None`` where the kernel shows no such file (AMD).
+    :ivar slow: whether it is the bandwidth of slow memory, such as CXL's (AMD's SMBA).
     :ivar width: to how many places Linux 6.12 pads a value.
     """
 
@@ -60,6 +63,7 @@ class BandwidthAllocation:
     linear: bool = True
     throttle_mode: str | None = "max"
     width: int = 3
+    slow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +102,14 @@ class Profile:
     l3: CacheAllocation | None = None
     l2: CacheAllocation | None = None
     bandwidth: BandwidthAllocation | None = None
+    slow_bandwidth: BandwidthAllocation | None = None
     monitoring: Monitoring | None = None
     pseudo_lock: bool = False
 
     @property
     def can_allocate(self) -> bool:
         """Whether there is anything to allocate (``rdt_alloc_capable``)."""
-        return bool(self.l3 or self.l2 or self.bandwidth)
+        return bool(self.l3 or self.l2 or self.bandwidth or self.slow_bandwidth)
 
     @property
     def threshold(self) -> int:
@@ -152,14 +157,43 @@ _SAPPHIRE_RAPIDS = Profile(
     bandwidth=BandwidthAllocation(15),
     monitoring=Monitoring(256, scale=61440),
 )
+_AMD_BANDWIDTH = BandwidthAllocation(16, min=0, max=2048, granularity=1, linear=False, throttle_mode=None, width=4)
+_AMD_EVENTS = (("mbm_total_bytes", 0x7F), ("mbm_local_bytes", 0x15))
 _MILAN = Profile(
     "milan",
     "AMD, four L3 caches of 16 ways, empty masks and gaps, MB in 1/8 GB/s; Linux 6.12",
     LINUX_6_12,
     regular(sockets=4, cores=8, threads=2, l3_size=32 * MIB, l2_size=MIB // 2, l3_ways=16, l2_ways=8),
     l3=CacheAllocation(3, 16, 16, min_cbm_bits=0, sparse=True, cdp=True),
-    bandwidth=BandwidthAllocation(16, min=0, max=2048, granularity=1, linear=False, throttle_mode=None, width=4),
-    monitoring=Monitoring(256, scale=64, configurable=(("mbm_total_bytes", 0x7F), ("mbm_local_bytes", 0x15))),
+    bandwidth=_AMD_BANDWIDTH,
+    monitoring=Monitoring(256, scale=64, configurable=_AMD_EVENTS),
+)
+_MILAN_TWO_SOCKETS = replace(
+    _MILAN,
+    name="milan-2s",
+    description="AMD, two sockets of eight L3 caches of 16 ways each, otherwise as milan; Linux 6.12",
+    topology=regular(sockets=16, cores=8, threads=2, l3_size=32 * MIB, l2_size=MIB // 2, l3_ways=16, l2_ways=8),
+)
+_GENOA = Profile(
+    "genoa",
+    "AMD, two sockets of twelve L3 caches each, SMBA beside MB, ways for devices (io_alloc); Linux 7.2",
+    LINUX_7_2,
+    regular(sockets=24, cores=8, threads=2, l3_size=32 * MIB, l2_size=MIB, l3_ways=16, l2_ways=8),
+    l3=CacheAllocation(3, 16, 16, min_cbm_bits=0, sparse=True, cdp=True, io_alloc=True),
+    bandwidth=_AMD_BANDWIDTH,
+    slow_bandwidth=replace(_AMD_BANDWIDTH, slow=True),
+    monitoring=Monitoring(256, scale=64, configurable=_AMD_EVENTS),
+)
+_MPAM = Profile(
+    "mpam",
+    "Arm, two sockets, 16 ways, all shared with I/O; no local bandwidth is counted; Linux 7.2",
+    LINUX_7_2,
+    regular(sockets=2, cores=64, threads=1, l3_size=64 * MIB, l2_size=MIB, l3_ways=16, l2_ways=8),
+    # Devices whose traffic bears no class of its own have the default group's, and any way may be theirs
+    # (mpam_resctrl_control_init in drivers/resctrl/mpam_resctrl.c).
+    l3=CacheAllocation(3, 16, 32, shareable_bits=0xFFFF, sparse=True, cdp=True),
+    bandwidth=BandwidthAllocation(32, min=1, granularity=1, throttle_mode=None),
+    monitoring=Monitoring(64, events=("llc_occupancy", "mbm_total_bytes"), scale=1),
 )
 _MINIMAL = Profile(
     "minimal",
@@ -170,7 +204,15 @@ _MINIMAL = Profile(
     monitoring=Monitoring(8),
 )
 
-PROFILES = MappingProxyType(
-    {profile.name: profile for profile in (_CASCADE_LAKE, _BROADWELL, _SAPPHIRE_RAPIDS, _MILAN, _MINIMAL)}
+_EVERY = (
+    _CASCADE_LAKE,
+    _BROADWELL,
+    _SAPPHIRE_RAPIDS,
+    _MILAN,
+    _MILAN_TWO_SOCKETS,
+    _GENOA,
+    _MPAM,
+    _MINIMAL,
 )
+PROFILES = MappingProxyType({profile.name: profile for profile in _EVERY})
 """Every profile by name."""

@@ -27,6 +27,10 @@ INTEL_BANDWIDTH = 0xD50
 """``IA32_L2_QOS_Ext_BW_Thrtl_0``: by how many per cent a class is delayed."""
 AMD_BANDWIDTH = 0xC000_0200
 """``L3QOS_BW_CONTROL_0``: how much a class may have, in units of 1/8 GB/s; bit 11 is no limit."""
+AMD_SLOW_BANDWIDTH = 0xC000_0280
+"""``L3QOS_SLOW_BW_CONTROL_0``: the same for memory behind a CXL device (``MSR_IA32_SMBA_BW_BASE``)."""
+L3_EXTENDED_CONFIGURATION = 0xC000_03FF
+"""``L3_QOS_EXT_CFG``: bit 1 confines devices to the ways of the highest class (``MSR_IA32_L3_QOS_EXT_CFG``)."""
 EVENT_CONFIGURATION = 0xC000_0400
 """``QOS_EVT_CFG_0``: which traffic ``mbm_total_bytes`` counts; the next one is that of ``mbm_local_bytes``."""
 EVENTS = ("mbm_total_bytes", "mbm_local_bytes")
@@ -108,7 +112,9 @@ def mask_register(level: int, index: int) -> int:
 
 def bandwidth_register(allocation: BandwidthAllocation, closid: int) -> int:
     """The register with a class's bandwidth."""
-    return (INTEL_BANDWIDTH if allocation.linear else AMD_BANDWIDTH) + closid
+    if allocation.linear:
+        return INTEL_BANDWIDTH + closid
+    return (AMD_SLOW_BANDWIDTH if allocation.slow else AMD_BANDWIDTH) + closid
 
 
 def bandwidth_content(allocation: BandwidthAllocation, value: int) -> int:
@@ -122,8 +128,9 @@ def _at_power_on(profile: Profile, level: int) -> Iterator[tuple[int, int]]:
         yield from _of_cache(cache)
     if level == 2:
         return
-    bandwidth = profile.bandwidth
-    if bandwidth is not None:
+    for bandwidth in (profile.bandwidth, profile.slow_bandwidth):
+        if bandwidth is None:
+            continue
         for closid in range(bandwidth.num_closids):
             yield bandwidth_register(bandwidth, closid), bandwidth_content(bandwidth, bandwidth.max)
     for event, value in profile.monitoring.configurable if profile.monitoring else ():
@@ -135,3 +142,5 @@ def _of_cache(cache: CacheAllocation) -> Iterator[tuple[int, int]]:
         yield mask_register(cache.level, closid), (1 << cache.ways) - 1
     if cache.cdp:
         yield L3_CONFIGURATION if cache.level == 3 else L2_CONFIGURATION, 0
+    if cache.io_alloc:
+        yield L3_EXTENDED_CONFIGURATION, 0

@@ -12,6 +12,7 @@ from vmqos.simulator.profiles import BandwidthAllocation, CacheAllocation, Profi
 from vmqos.simulator.registers import (
     L2_CONFIGURATION,
     L3_CONFIGURATION,
+    L3_EXTENDED_CONFIGURATION,
     Registers,
     bandwidth_content,
     bandwidth_register,
@@ -89,6 +90,8 @@ class Resource:
         self.allocation = allocation
         self.caches = tuple(caches)
         self._registers = registers
+        self.io_alloc = False
+        """Whether devices are confined to the ways of the highest class."""
         self.domains: list[Domain] = []
         for cache in self.caches:
             self.domains.append(Domain(cache, set(cache.cpus)))
@@ -129,6 +132,12 @@ class Resource:
         """Give every class everything, as umount does (``resctrl_arch_reset_all_ctrls``)."""
         for domain in self.domains:
             self._reset(domain)
+
+    def set_io_alloc(self, enabled: bool) -> None:
+        """Confine devices to the ways of the highest class, or no longer (``resctrl_arch_io_alloc_enable``)."""
+        self.io_alloc = enabled
+        for domain in self.domains:
+            self._registers.write(self._level, domain.id, L3_EXTENDED_CONFIGURATION, enabled << 1)
 
     def set_cdp(self, enabled: bool) -> None:
         """Let code and data of a cache have masks of their own, or one again (``set_cache_qos_cfg``)."""
@@ -199,6 +208,8 @@ def resources_of(profile: Profile, registers: Registers) -> list[Resource]:
         found.append(Resource("L2", profile.l2, profile.topology.l2, registers))
     if profile.bandwidth:
         found.append(Resource("MB", profile.bandwidth, profile.topology.l3, registers))
+    if profile.slow_bandwidth:
+        found.append(Resource("SMBA", profile.slow_bandwidth, profile.topology.l3, registers))
     return found
 
 

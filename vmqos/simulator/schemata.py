@@ -26,9 +26,13 @@ def show(mounted: Mounted, group: Group) -> str:
     lines = []
     for schema in mounted.schemas:
         if group.closid < schema.num_closids:
-            values = ";".join(_format(mounted, schema, domain, group.closid) for domain in schema.resource.domains)
-            lines.append(f"{schema.name:>{mounted.width}}:{values}\n")
+            lines.append(f"{schema.name:>{mounted.width}}:{show_values(mounted, schema, group.closid)}\n")
     return "".join(lines)
+
+
+def show_values(mounted: Mounted, schema: Schema, closid: int) -> str:
+    """What a class has of a resource, each domain's value behind its id (``show_doms``)."""
+    return ";".join(_format(mounted, schema, domain, closid) for domain in schema.resource.domains)
 
 
 def show_size(mounted: Mounted, group: Group) -> str:
@@ -121,13 +125,18 @@ def _parse_line(mounted: Mounted, group: Group, line: str) -> None:
         raise refusal(errno.EINVAL)
     for schema in mounted.schemas:
         if schema.name == name and group.closid < schema.num_closids:
-            _parse_values(mounted, group, schema, values)
+            parse_values(mounted, group, schema, values)
             return
     mounted.status.printf(f"Unknown or unsupported resource name '{name}'\n")
     raise refusal(errno.EINVAL)
 
 
-def _parse_values(mounted: Mounted, group: Group, schema: Schema, values: str) -> None:
+def parse_values(mounted: Mounted, group: Group, schema: Schema, values: str, unknown: str = "") -> None:
+    """Stage the values of one line (``parse_line``).
+
+    :param unknown: what is said of a cache id that is none; nothing where it is empty.
+    :raises OSError: ``EINVAL``, the reason being in ``last_cmd_status`` unless a cache id is unknown.
+    """
     if group.mode is Mode.LOCK_SETUP and schema.resource.cache is None:
         mounted.status.puts("Cannot pseudo-lock MBA resource\n")
         raise refusal(errno.EINVAL)
@@ -145,6 +154,7 @@ def _parse_values(mounted: Mounted, group: Group, schema: Schema, values: str) -
             raise refusal(errno.EINVAL)
         domain = next((domain for domain in schema.resource.domains if domain.id == domain_id), None)
         if domain is None:
+            mounted.status.puts(unknown.format(domain_id))
             raise refusal(errno.EINVAL)
         _stage(mounted, group, schema, domain, strip(value))
         if group.mode is Mode.LOCK_SETUP:

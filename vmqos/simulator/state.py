@@ -71,7 +71,8 @@ class Mounted:
         root.group = self.default
         self.groups = [self.default]
         """The control groups, the newest first (``rdt_all_groups``)."""
-        self._closids = min((schema.num_closids for schema in self.schemas), default=32)
+        self.closids = min((schema.num_closids for schema in self.schemas), default=32)
+        """How many classes groups can have (``closids_supported``)."""
         self._taken = {0}
 
     @property
@@ -91,11 +92,18 @@ class Mounted:
 
         :raises OSError: ``ENOSPC`` if there is none.
         """
-        for closid in range(self._closids):
+        for closid in range(self.closids):
             if closid not in self._taken:
                 self._taken.add(closid)
                 return closid
         raise refusal(errno.ENOSPC)
+
+    def take_this_closid(self, closid: int) -> Group | None:
+        """Take one class; the group that has it, if one does, and then it is not taken (``closid_alloc_fixed``)."""
+        owner = next((group for group in self.groups if group.closid == closid), None)
+        if owner is None:
+            self._taken.add(closid)
+        return owner
 
     def free_closid(self, closid: int) -> None:
         """Give a class back."""

@@ -102,6 +102,17 @@ def _of_promises(state: AgentState) -> Iterator[Metric]:
     )
     ways = GaugeMetricFamily("vmqos_vm_cache_ways", "Ways that a VM's promise gives it.", labels=(*VM, "cache"))
     size = GaugeMetricFamily("vmqos_vm_cache_allocated_bytes", "Size of those ways.", labels=(*VM, "cache"))
+    l2 = GaugeMetricFamily("vmqos_vm_l2_cache_ways", "L2 ways that a VM's promise gives it.", labels=(*VM, "cache"))
+    ratio = GaugeMetricFamily(
+        "vmqos_vm_memory_bandwidth_limit_ratio",
+        "Share of the memory bandwidth that a VM's promise limits it to, where the hardware throttles by per cent.",
+        labels=(*VM, "cache"),
+    )
+    rate = GaugeMetricFamily(
+        "vmqos_vm_memory_bandwidth_limit_bytes_per_second",
+        "Memory bandwidth that a VM's promise limits it to, where resctrl takes MB/s or 1/8 GB/s.",
+        labels=(*VM, "cache"),
+    )
     for vm in state.vms.values():
         states.add_metric([*_labels(vm), vm.state, vm.reason], 1)
         for id, count in sorted(vm.ways.items()):
@@ -109,7 +120,11 @@ def _of_promises(state: AgentState) -> Iterator[Metric]:
             cache = state.caches.get(id)
             if cache is not None and cache.size is not None and cache.ways:
                 size.add_metric([*_labels(vm), str(id)], cache.size // cache.ways * count)
-    yield from (states, ways, size)
+        for id, count in sorted(vm.l2_ways.items()):
+            l2.add_metric([*_labels(vm), str(id)], count)
+        for id, limit in sorted(vm.bandwidth.items()):
+            (ratio if vm.bandwidth_is_ratio else rate).add_metric([*_labels(vm), str(id)], limit)
+    yield from (states, ways, size, l2, ratio, rate)
 
 
 def _of_vms(

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from vmqos.resctrl import exceptions, groups
+from vmqos.resctrl import exceptions, groups, pseudo_lock
 from vmqos.resctrl.filesystem import Filesystem, join
 from vmqos.telemetry.model import PolicyName
-from vmqos.telemetry.names import is_class, vm_of
+from vmqos.telemetry.names import has_cap, is_class, vm_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,13 @@ class Place:
     :ivar control: its control group's name; empty for the default group.
     :ivar directory: the group that counts it, below the root.
     :ivar policy: what its place says that it was promised.
+    :ivar rest: the group that counts those of its tasks that do without the promise; ``None`` where there is none.
     """
 
     control: str
     directory: str
     policy: PolicyName | None
+    rest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +47,35 @@ def list_groups(fs: Filesystem, before: Listing) -> Listing:
     :raises vmqos.resctrl.exceptions.Vanished: if resctrl is not mounted (any more).
     :raises vmqos.resctrl.exceptions.Unreadable: if the caller may not look into it.
     """
-    names = {"": _monitoring_groups(fs, "")}
-    for control in fs.directories():
-        if control not in groups.NO_GROUPS:
-            names[control] = _monitoring_groups(fs, control)
+    names = {control: _monitoring_groups(fs, control) for control in groups.list_names(fs)}
     return before if names == before.names else Listing(names, _vms(names))
 
 
 def _vms(names: Mapping[str, Sequence[str]]) -> dict[str, Place]:
-    """A control group that bears a VM's name is the VM's, also where a monitoring group of that name is left over."""
+    """A control group that bears a VM's name is the VM's, and so is each monitoring group of that name.
+
+    A VM may be in two control groups: some of its vCPUs where they have ways, its other tasks in the default group.
+    """
     own: dict[str, Place] = {}
-    monitored: dict[str, Place] = {}
+    shared: dict[str, Place] = {}
+    rest: dict[str, str] = {}
     for control, inside in names.items():
         uuid = vm_of(control)
         if uuid is not None:
             own[uuid] = Place(control, control, "exclusive")
         elif not control or is_class(control):
-            policy: PolicyName | None = "shared" if control else None
+            policy: PolicyName | None = "shared" if has_cap(control) else None
             for name in inside:
                 uuid = vm_of(name)
-                if uuid is not None:
-                    monitored[uuid] = Place(control, join(control, groups.MON_GROUPS, name), policy)
-    return {**monitored, **own}
+                if uuid is None:
+                    continue
+                directory = join(control, groups.MON_GROUPS, name)
+                if control:
+                    shared[uuid] = Place(control, directory, policy)
+                else:
+                    rest[uuid] = directory
+    promised = {uuid: replace(place, rest=rest.pop(uuid, None)) for uuid, place in {**shared, **own}.items()}
+    return {**{uuid: Place("", directory, None) for uuid, directory in rest.items()}, **promised}
 
 
 def _monitoring_groups(fs: Filesystem, control: str) -> list[str]:
@@ -75,3 +84,8 @@ def _monitoring_groups(fs: Filesystem, control: str) -> list[str]:
         return fs.listdir(control, groups.MON_GROUPS)
     except exceptions.Vanished:
         return []
+    except exceptions.Unreadable:
+        # A group that is pseudo-locked, or about to be, monitors nothing, and hides it from all but root.
+        if fs.read(control, "mode").strip() in pseudo_lock.MODES:
+            return []
+        raise

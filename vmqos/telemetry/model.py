@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from vmqos.resctrl.monitoring import Missing, Reading, Value
 
-__all__ = ["EVENTS", "HostReading", "Missing", "PolicyName", "Reading", "Snapshot", "VmReading", "total"]
+__all__ = ["EVENTS", "HostReading", "Missing", "PolicyName", "Reading", "Snapshot", "VmReading", "add", "total"]
 
 LLC_OCCUPANCY = "llc_occupancy"
 MBM_TOTAL = "mbm_total_bytes"
@@ -32,6 +32,14 @@ def total(values: Sequence[Value]) -> Reading:
         return Reading.none(next(value for value in values if isinstance(value, Missing)))
 
 
+def add(values: Sequence[Value], others: Sequence[Value]) -> list[Value]:
+    """The counters of two groups, one by one: the sum, or the reason why there is none."""
+    return [
+        one if isinstance(one, Missing) else other if isinstance(other, Missing) else one + other
+        for one, other in zip(values, others, strict=True)
+    ]
+
+
 class VmReading(NamedTuple):
     """One VM's counters.
 
@@ -51,6 +59,10 @@ class VmReading(NamedTuple):
     :ivar packages: the readings by package id and event, where the kernel has them.
     :ivar moments: monotonic seconds, when the counters of each cache were read, by cache id; those that are left out
         were read at ``read_at``.
+    :ivar parts: how many of the ways code may fill, and how many data, by cache id, where they have ways apart.
+    :ivar l2_ways: how many L2 ways it was promised, by cache id.
+    :ivar limits: the limits of its memory bandwidth that are in force, by cache id, in the host's
+        ``bandwidth_unit``.
     """
 
     uuid: str
@@ -65,6 +77,9 @@ class VmReading(NamedTuple):
     nodes: Mapping[int, Mapping[int, Mapping[str, Reading]]] = MappingProxyType({})
     packages: Mapping[int, Mapping[str, Reading]] = MappingProxyType({})
     moments: Mapping[int, float] = MappingProxyType({})
+    parts: Mapping[int, tuple[int, int]] = MappingProxyType({})
+    l2_ways: Mapping[int, int] = MappingProxyType({})
+    limits: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +98,7 @@ class HostReading:
     :ivar rmids: how many groups of both kinds can be monitored; 0 where nothing is monitored.
     :ivar rmids_used: how many groups there are.
     :ivar events: the events that this machine counts, in ascending order.
+    :ivar bandwidth_unit: what limits of memory bandwidth are told in, ``%`` or ``MB/s``; ``None`` where there are none.
     """
 
     caches: Mapping[int, Mapping[str, Reading]]
@@ -96,6 +112,7 @@ class HostReading:
     rmids: int
     rmids_used: int
     events: tuple[str, ...]
+    bandwidth_unit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

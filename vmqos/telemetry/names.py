@@ -24,6 +24,11 @@ def is_class(name: str) -> bool:
     return name.startswith(_CLASS)
 
 
+def has_cap(name: str) -> bool:
+    """Whether the class of that name grants L3 ways, and not memory bandwidth alone."""
+    return name.startswith((f"{_CLASS}ways", f"{_CLASS}code"))
+
+
 def is_ours(name: str) -> bool:
     """Whether the control group of that name is a VM's or a class, and no foreign one."""
     return is_class(name) or vm_of(name) is not None

@@ -17,6 +17,9 @@ class VmState:
     :ivar state: ``kept``, ``pending``, ``degraded`` or ``none``.
     :ivar reason: one of a fixed set of words; empty where there is nothing to explain.
     :ivar ways: how many ways its promise gives it, by cache id.
+    :ivar l2_ways: how many L2 ways its promise gives it, by cache id.
+    :ivar bandwidth: the limits of memory bandwidth that its promise gives it, by cache id.
+    :ivar bandwidth_is_ratio: whether these are shares of all bandwidth, 0 to 1; else they are bytes a second.
     """
 
     uuid: str
@@ -26,6 +29,9 @@ class VmState:
     state: str
     reason: str
     ways: Mapping[int, int] = field(default_factory=dict)
+    bandwidth: Mapping[int, float] = field(default_factory=dict)
+    bandwidth_is_ratio: bool = True
+    l2_ways: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 
 from vmqos.resctrl import exceptions, info, monitoring, mount
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
 from vmqos.resctrl.filesystem import Filesystem
+from vmqos.resctrl.monitoring import Value
 from vmqos.resctrl.mount import Mount
 from vmqos.telemetry import descriptors, near, ways
 from vmqos.telemetry.controls import Controls
@@ -21,14 +22,16 @@ from vmqos.telemetry.counts import Counts, read_all
 from vmqos.telemetry.deferred import Deferred
 from vmqos.telemetry.group_reader import GroupReader
 from vmqos.telemetry.groups import Listing, Place, list_groups
-from vmqos.telemetry.model import HostReading, Missing, PolicyName, Snapshot, VmReading
+from vmqos.telemetry.model import HostReading, Missing, PolicyName, Snapshot, VmReading, add
 from vmqos.telemetry.shape import Parts, Shape
-from vmqos.telemetry.ways import Held
+from vmqos.telemetry.ways import Granted, Held
 
 LOCK_PATIENCE = 1.0
 """Seconds to wait for the lock on resctrl. A listing without it may miss a VM whose group is on the move."""
 
 _HOST = ""
+_REST = " rest"
+"""What the key of a VM's second group has behind the VM's UUID."""
 
 
 class Sweeper:
@@ -92,14 +95,21 @@ class Sweeper:
             self.close()
 
 
+_NO_GRANT = Granted()
+
+
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A group to read: a VM's, with all that stays the same from sweep to sweep, or the host's."""
+    """A group to read: a VM's, with all that stays the same from sweep to sweep, a VM's second one, or the host's.
 
-    uuid: str
+    :ivar key: what its reader is known by: the VM's UUID, with :data:`_REST` for the second one; empty for the host's.
+    :ivar rest: the number of the VM's second group; ``None`` where it has none.
+    """
+
+    key: str
     place: Place
-    promised: Mapping[int, int] = field(default_factory=dict)
-    allocated: int | None = None
+    granted: Granted = _NO_GRANT
+    rest: int | None = None
 
 
 _THE_HOST = _Target(_HOST, Place("", "", None))
@@ -118,34 +128,51 @@ class _Look:
     shape: Shape
     again: Mapping[int, _Look]
 
-    def parts(self, number: int) -> Parts:
-        """The readings of one group; one that is gone has none, however many of its counters were read before."""
+    def values(self, number: int) -> list[Value]:
+        """The values of one group; one that is gone has none, however many of its counters were read before."""
         if number in self.again:
-            return self.again[number].parts(0)
-        if self.readers[number].vanished:
-            return self.shape.tell_apart([Missing.VANISHED] * self.shape.count)
-        return self.shape.tell_apart(self.counts.values(number))
+            return self.again[number].values(0)
+        return [Missing.VANISHED] * self.shape.count if self.readers[number].vanished else self.counts.values(number)
+
+    def moments(self, number: int) -> Sequence[float]:
+        """When each domain of one group was read."""
+        return self.again[number].moments(0) if number in self.again else self.counts.moments(number)
+
+    def generation(self, number: int) -> str:
+        """Which group it was; empty for one that is gone."""
+        if number in self.again:
+            return self.again[number].generation(0)
+        reader = self.readers[number]
+        return "" if reader.vanished else reader.generation
+
+    def parts(self, number: int) -> Parts:
+        """The readings of one group."""
+        return self.shape.tell_apart(self.values(number))
 
     def vm(self, uuid: str, number: int) -> VmReading:
-        """One VM's reading."""
-        if number in self.again:
-            return self.again[number].vm(uuid, 0)
-        target, reader = self.targets[number], self.readers[number]
-        caches, totals, nodes, packages = self.parts(number)
-        moments = self.counts.moments(number)
+        """One VM's reading: the sum of both its groups where it has two."""
+        target = self.targets[number]
+        values, moments, generation = self.values(number), self.moments(number), self.generation(number)
+        if target.rest is not None:
+            values = add(values, self.values(target.rest))
+            generation = f"{generation}+{self.generation(target.rest)}"
+        caches, totals, nodes, packages = self.shape.tell_apart(values)
         return VmReading(
             uuid,
             target.place.control,
             target.place.policy,
-            target.promised,
-            target.allocated,
-            "" if reader.vanished else reader.generation,
+            target.granted.ways,
+            target.granted.allocated_bytes,
+            generation,
             moments[0] if moments else self.counts.began,
             caches,
             totals,
             nodes,
             packages,
             {found.cache: at for found, at in zip(self.shape.domains, moments, strict=True) if found.cache is not None},
+            target.granted.parts,
+            target.granted.l2_ways,
+            target.granted.limits,
         )
 
 
@@ -202,30 +229,35 @@ class _Mounted:
 
     def _aim(self, listing: Listing, held: Mapping[str, Held]) -> None:
         """Find out what each VM was promised, and forget those that are gone."""
-        self._drop(self._readers.keys() - listing.vms.keys() - {_HOST})
-        promises: dict[tuple[str, PolicyName | None], tuple[dict[int, int], int | None]] = {}
-        targets = [_THE_HOST]
+        grants: dict[tuple[str, PolicyName | None], Granted] = {}
+        throttle = self._capabilities.memory_bandwidth
+        targets, numbers = [_THE_HOST], dict[str, int]()
         for uuid, place in listing.vms.items():
             key = place.control, place.policy
-            if key not in promises:
-                promises[key] = ways.promised(place.policy, held[place.control], held[_HOST])
-            targets.append(_Target(uuid, place, *promises[key]))
-        self._listing, self._held, self._targets = listing, held, targets
-        self._numbers = {target.uuid: number for number, target in enumerate(targets) if number}
+            if key not in grants:
+                # A limit of the default group's is no VM's in particular.
+                unit = throttle.unit if throttle is not None and place.control else None
+                grants[key] = ways.granted(place.policy, held[place.control], held[_HOST], unit)
+            numbers[uuid] = number = len(targets)
+            targets.append(_Target(uuid, place, grants[key], None if place.rest is None else number + 1))
+            if place.rest is not None:
+                targets.append(_Target(uuid + _REST, Place("", place.rest, None)))
+        self._drop(self._readers.keys() - {target.key for target in targets})
+        self._listing, self._held, self._targets, self._numbers = listing, held, targets, numbers
 
     def _read(self) -> _Look:
         """Read every group, the host's first; those that vanished meanwhile once more, as what is there by then."""
         targets, readers = self._targets, self._steady
         if readers is None:
-            readers = [self._reader(target.uuid, target.place.directory) for target in targets]
+            readers = [self._reader(target.key, target.place.directory) for target in targets]
             self._steady = readers if all(reader.kept for reader in readers) else None
         counts = read_all(readers, self._shape.domains, self._cpus)
         again = {number: self._read_again(targets[number]) for number, reader in enumerate(readers) if reader.vanished}
         return _Look(targets, readers, counts, self._shape, again)
 
     def _read_again(self, target: _Target) -> _Look:
-        self._drop({target.uuid})
-        reader = self._reader(target.uuid, target.place.directory)
+        self._drop({target.key})
+        reader = self._reader(target.key, target.place.directory)
         return _Look([target], [reader], read_all([reader], self._shape.domains, self._cpus), self._shape, {})
 
     def _reader(self, key: str, directory: str) -> GroupReader:
@@ -279,6 +311,7 @@ class _Mounted:
             rmids=capabilities.monitoring.num_rmids if capabilities.monitoring else 0,
             rmids_used=len(names) + sum(map(len, names.values())),
             events=self._shape.events,
+            bandwidth_unit=capabilities.memory_bandwidth.unit.told_in if capabilities.memory_bandwidth else None,
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways and bytes that the control groups hold, from the text of their ``schemata`` and ``size`` files."""
+"""What the control groups hold and grant, from the text of their ``schemata`` and ``size`` files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from vmqos.resctrl import schemata
 from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import BandwidthUnit
 from vmqos.telemetry.model import PolicyName
 from vmqos.telemetry.names import is_ours
 
@@ -17,14 +18,31 @@ _NOTHING = CapacityBitmask()
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a control group holds of the L3 caches.
+    """What a control group holds of the caches.
 
-    :ivar masks: its ways by cache id; with code and data apart, the ways of both.
+    :ivar masks: its L3 ways by cache id; with code and data apart, the ways of both.
     :ivar sizes: the same in bytes; empty where resctrl does not say.
+    :ivar parts: how many of its L3 ways code may fill, and how many data; empty where both fill the same ones.
+    :ivar l2: its L2 ways by cache id.
+    :ivar throttles: its ``MB`` values by cache id.
     """
 
     masks: Mapping[int, CapacityBitmask] = field(default_factory=dict)
     sizes: Mapping[int, int] = field(default_factory=dict)
+    parts: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    l2: Mapping[int, CapacityBitmask] = field(default_factory=dict)
+    throttles: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What a VM's control group gives it; see :class:`vmqos.telemetry.model.VmReading`."""
+
+    ways: Mapping[int, int] = field(default_factory=dict)
+    allocated_bytes: int | None = None
+    parts: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    l2_ways: Mapping[int, int] = field(default_factory=dict)
+    limits: Mapping[int, int] = field(default_factory=dict)
 
 
 def parse(schemata_text: str, size_text: str) -> Held:
@@ -35,11 +53,15 @@ def parse(schemata_text: str, size_text: str) -> Held:
     :raises vmqos.resctrl.exceptions.ResctrlError: if one of the texts is not what the kernel writes.
     """
     values, sizes = schemata.parse(schemata_text), schemata.parse(size_text)
-    masks: dict[int, CapacityBitmask] = {}
-    for resource in _L3:
-        for cache, mask in schemata.masks_of(values, resource).items():
-            masks[cache] = masks.get(cache, _NOTHING) | mask
-    return Held(masks, _sizes(values, sizes, masks))
+    ways = schemata.code_and_data(values, 3)
+    masks = {cache: code | data for cache, (code, data) in ways.items()}
+    return Held(
+        masks,
+        _sizes(values, sizes, masks),
+        {cache: (code.count, data.count) for cache, (code, data) in ways.items() if code != data},
+        {cache: code | data for cache, (code, data) in schemata.code_and_data(values, 2).items()},
+        schemata.numbers_of(values, "MB"),
+    )
 
 
 def _sizes(
@@ -57,22 +79,36 @@ def _sizes(
     return found
 
 
-def promised(policy: PolicyName | None, held: Held, default: Held) -> tuple[dict[int, int], int | None]:
-    """How many ways a VM's control group gives it by cache id, and how many bytes that is.
+def granted(policy: PolicyName | None, held: Held, default: Held, unit: BandwidthUnit | None = None) -> Granted:
+    """What a VM's control group gives it.
 
-    Where an exclusive VM can't run, its group has no ways of its own but follows the default group.
+    Where an exclusive VM can't run, its group has no ways of its own but follows the default group; so does a class
+    whose VMs were promised no L2 ways.
+
+    :param policy: ``None`` where no ways were promised.
+    :param held: what the control group holds.
+    :param unit: of the ``MB`` values; ``None`` where none is a limit.
     """
+    limits = unit.limits(held.throttles) if unit is not None else {}
     if policy is None:
-        return {}, None
+        return Granted(limits=limits)
     masks = {
         cache: mask
         for cache, mask in held.masks.items()
         if policy == "shared" or not mask & default.masks.get(cache, _NOTHING)
     }
+    l2 = {
+        cache: mask
+        for cache, mask in held.l2.items()
+        if mask != default.l2.get(cache) and (policy == "shared" or not mask & default.l2.get(cache, _NOTHING))
+    }
     known = masks and masks.keys() <= held.sizes.keys()
-    return (
+    return Granted(
         {cache: mask.count for cache, mask in masks.items()},
         sum(held.sizes[cache] for cache in masks) if known else None,
+        {cache: parts for cache, parts in held.parts.items() if cache in masks},
+        {cache: mask.count for cache, mask in l2.items()},
+        limits,
     )
 
 

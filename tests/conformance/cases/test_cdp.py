@@ -115,6 +115,7 @@ def test_as_many_groups_as_classes_can_be_made(split, cache):
     assert split.mkdir("more").errno == "ENOSPC"
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_exclusive_code_keeps_others_data_away_too(split, cache):
     code, data = names(cache)
     make_exclusive(split, cache)
@@ -124,6 +125,7 @@ def test_exclusive_code_keeps_others_data_away_too(split, cache):
     assert split.usage(data)[0].endswith("EE00")
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_a_new_group_starts_with_what_neither_code_nor_data_of_another_has_for_itself(split, cache):
     code, data = names(cache)
     full = every_way(cache)

@@ -163,6 +163,7 @@ def test_a_file_that_was_open_when_its_group_went_is_no_device(rdt, cache):
         os.close(descriptor)
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_an_open_file_shows_what_is_now(rdt):
     rdt.group("g")
     descriptor = os.open(os.path.join(rdt.root, "g", "mode"), os.O_RDONLY)

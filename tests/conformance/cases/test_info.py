@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.conformance import needs
 from tests.conformance.answer import done, invalid, refused
-from tests.conformance.differences import ASSIGNMENT_MODE
+from tests.conformance.differences import ASSIGNMENT_MODE, IO_ALLOC
 from tests.conformance.layout import every_way
 from tests.conformance.machines import monitoring_of
 from tests.conformance.registers import event_configuration
@@ -14,13 +14,15 @@ from tests.conformance.registers import event_configuration
 def test_each_resource_has_a_folder(rdt):
     wanted = [cache.name for cache in needs.caches_of(rdt.profile)]
     wanted += ["MB"] if rdt.profile.bandwidth else []
+    wanted += ["SMBA"] if rdt.profile.slow_bandwidth else []
     wanted += ["L3_MON"] if rdt.profile.monitoring else []
     assert rdt.ls("info") == sorted([*wanted, "last_cmd_status"])
 
 
 def test_a_cache_has_these_files(rdt, cache):
     files = ["bit_usage", "cbm_mask", "min_cbm_bits", "num_closids", "shareable_bits", "sparse_masks"]
-    assert rdt.ls(f"info/{cache.name}") == files
+    devices = ["io_alloc", "io_alloc_cbm"] if cache.io_alloc and rdt.has(IO_ALLOC) else []
+    assert rdt.ls(f"info/{cache.name}") == sorted([*files, *devices])
 
 
 def test_a_cache_says_what_its_masks_may_be(rdt, cache):
@@ -43,6 +45,16 @@ def test_bandwidth_is_given_by_per_cent(rdt):
     }
 
 
+@needs.ARM_BANDWIDTH
+def test_bandwidth_is_given_by_single_per_cent(rdt):
+    assert {name: rdt.read(f"info/MB/{name}") for name in rdt.ls("info/MB")} == {
+        "bandwidth_gran": "1\n",
+        "delay_linear": "1\n",
+        "min_bandwidth": "1\n",
+        "num_closids": f"{rdt.profile.bandwidth.num_closids}\n",
+    }
+
+
 @needs.AMD_BANDWIDTH
 def test_bandwidth_is_given_by_eighths_of_gigabytes(rdt):
     assert {name: rdt.read(f"info/MB/{name}") for name in rdt.ls("info/MB")} == {
@@ -51,6 +63,13 @@ def test_bandwidth_is_given_by_eighths_of_gigabytes(rdt):
         "min_bandwidth": "0\n",
         "num_closids": f"{rdt.profile.bandwidth.num_closids}\n",
     }
+
+
+@needs.SLOW_BANDWIDTH
+def test_bandwidth_of_slow_memory_is_described_as_the_other_is(rdt):
+    assert rdt.ls("info/SMBA") == rdt.ls("info/MB")
+    for name in rdt.ls("info/SMBA"):
+        assert rdt.read(f"info/SMBA/{name}") == rdt.read(f"info/MB/{name}")
 
 
 @needs.MONITORING
@@ -72,7 +91,7 @@ def test_the_threshold_of_limbo_is_what_each_rmid_could_have_of_the_cache(rdt):
     assert rdt.read("info/L3_MON/max_threshold_occupancy") == f"{rdt.profile.threshold}\n"
 
 
-@needs.MONITORING
+@needs.COUNTS_IN_UNITS
 def test_the_threshold_of_limbo_is_cut_to_what_the_hardware_counts_in(rdt):
     path, unit = "info/L3_MON/max_threshold_occupancy", monitoring_of(rdt.profile).scale
     before = rdt.read(path)
@@ -167,7 +186,7 @@ def test_counters_are_assigned_by_default_where_the_hardware_cannot_do_otherwise
 
 
 def test_what_only_tells_cannot_be_written(rdt, cache):
-    for name in rdt.ls(f"info/{cache.name}"):
+    for name in sorted(set(rdt.ls(f"info/{cache.name}")) - {"io_alloc", "io_alloc_cbm"}):
         assert rdt.permissions(f"info/{cache.name}/{name}") == "100444"
         assert rdt.write(f"info/{cache.name}/{name}", "1\n") == refused("EACCES")
     assert rdt.write("info/last_cmd_status", "ok\n") == refused("EACCES")

@@ -21,6 +21,7 @@ def test_a_mode_needs_a_newline_and_without_one_the_status_stays(rdt):
     assert rdt.write("mode", "exclusive") == invalid("Unknown or unsupported mode")
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_the_mode_it_has_is_taken(rdt):
     assert rdt.write("mode", "shareable\n") == done()
     exclusive(rdt)
@@ -28,6 +29,7 @@ def test_the_mode_it_has_is_taken(rdt):
     assert rdt.read("g/mode") == "exclusive\n"
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_what_follows_a_nul_is_not_read(rdt):
     apart(rdt)
     assert rdt.write("g/mode", "exclusive\0x\n") == done()
@@ -39,6 +41,7 @@ def test_pseudo_locked_is_not_written_but_reached(rdt):
     assert rdt.write("g/mode", "pseudo-locked\n") == invalid("Unknown or unsupported mode")
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_a_group_that_overlaps_another_cannot_be_exclusive(rdt):
     rdt.group("g")
     assert rdt.write("g/mode", "exclusive\n") == invalid("Schemata overlaps")
@@ -58,6 +61,7 @@ def test_one_cache_that_overlaps_is_enough_to_refuse(rdt, cache):
     assert rdt.read("g/mode") == "shareable\n"
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_the_default_group_can_be_exclusive_too(rdt):
     apart(rdt)
     assert rdt.write("mode", "exclusive\n") == done()
@@ -73,6 +77,7 @@ def test_a_group_with_ways_that_devices_fill_cannot_be_exclusive(rdt):
     assert rdt.write("g/mode", "exclusive\n") == invalid("Schemata overlaps")
 
 
+@needs.WAYS_WITHOUT_DEVICES
 @needs.SHAREABLE_BITS_EVERYWHERE
 def test_an_exclusive_group_takes_no_ways_that_devices_fill(rdt, cache):
     exclusive(rdt)
@@ -80,6 +85,7 @@ def test_an_exclusive_group_takes_no_ways_that_devices_fill(rdt, cache):
     assert rdt.write("g/schemata", f"{cache.name}:0={shared}\n") == invalid("Overlaps with other group")
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_nobody_takes_a_way_of_an_exclusive_group(rdt, cache):
     exclusive(rdt)
     rdt.group("h")
@@ -90,6 +96,7 @@ def test_nobody_takes_a_way_of_an_exclusive_group(rdt, cache):
         assert rdt.write(path, f"{cache.name}:0={HIGH:x}\n") == done()
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_an_exclusive_group_takes_no_way_of_anybody(rdt, cache):
     exclusive(rdt)
     assert rdt.write("g/schemata", f"{cache.name}:0=1f\n") == invalid("Overlaps with other group")
@@ -98,6 +105,7 @@ def test_an_exclusive_group_takes_no_way_of_anybody(rdt, cache):
     assert rdt.read("g/mode") == "exclusive\n"
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_two_exclusive_groups_keep_apart(rdt, cache):
     exclusive(rdt)
     assert rdt.write("mode", "exclusive\n") == done()
@@ -105,6 +113,7 @@ def test_two_exclusive_groups_keep_apart(rdt, cache):
     assert rdt.write("g/schemata", f"{cache.name}:0=1f\n") == invalid("Overlaps with exclusive group")
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_a_way_that_an_exclusive_group_left_is_anybodys(rdt, cache):
     exclusive(rdt)
     assert rdt.write("g/schemata", f"{cache.name}:0=3\n") == done()
@@ -112,6 +121,7 @@ def test_a_way_that_an_exclusive_group_left_is_anybodys(rdt, cache):
     assert rdt.write("schemata", f"{cache.name}:0=fe\n") == invalid("Overlaps with exclusive group")
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_shareable_again_a_group_shares_again(rdt, cache):
     exclusive(rdt)
     assert rdt.write("g/mode", "shareable\n") == done()
@@ -119,12 +129,14 @@ def test_shareable_again_a_group_shares_again(rdt, cache):
     assert rdt.write("schemata", f"{cache.name}:0={LOW | HIGH:x}\n") == done()
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_a_removed_exclusive_groups_ways_are_free(rdt, cache):
     exclusive(rdt)
     assert rdt.rmdir("g").errno is None
     assert rdt.write("schemata", f"{cache.name}:0={LOW | HIGH:x}\n") == done()
 
 
+@needs.WAYS_WITHOUT_DEVICES
 @needs.BANDWIDTH
 def test_bandwidth_is_never_exclusive(rdt):
     exclusive(rdt)

@@ -8,6 +8,7 @@ import os
 from tests.conformance import needs
 from tests.conformance.answer import refused
 from tests.conformance.machines import monitoring_of
+from tests.conformance.operations import content_of
 
 pytestmark = needs.MONITORING
 
@@ -67,6 +68,8 @@ def test_what_is_removed_with_its_group_is_no_device(rdt):
         os.close(descriptor)
 
 
-def test_a_group_that_never_ran_holds_nothing(rdt):
+def test_a_group_that_never_ran_holds_no_more_than_the_one_before_it_may_leave(rdt):
     rdt.group("g")
-    assert rdt.read("g/mon_data/mon_L3_00/llc_occupancy") == "0\n"
+    held = int(rdt.read("g/mon_data/mon_L3_00/llc_occupancy"))
+    # An RMID is free again below the threshold (fs/resctrl/monitor.c: __check_limbo).
+    assert held == 0 or held < int(content_of(rdt.path("info/L3_MON/max_threshold_occupancy")))

@@ -160,6 +160,7 @@ def test_umount_gives_every_cpu_back(rdt):
     assert rdt.cpus("g") == ""
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_umount_forgets_the_mode_and_the_status(rdt):
     apart(rdt)
     assert rdt.write("mode", "exclusive\n") == done()
@@ -170,6 +171,7 @@ def test_umount_forgets_the_mode_and_the_status(rdt):
     assert rdt.read("mode") == "shareable\n"
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_umount_forgets_what_was_exclusive(rdt, cache):
     exclusive(rdt)
     assert rdt.umount() is None

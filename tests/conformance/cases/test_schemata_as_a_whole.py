@@ -113,7 +113,7 @@ def test_appending_is_writing(rdt, cache):
 
 def test_the_lines_are_in_a_fixed_order_and_the_names_right_aligned(rdt):
     shown = [line.partition(":")[0] for line in rdt.read("schemata").splitlines()]
-    known = [name for name in ("MB", "L2", "L3") if name in _names(rdt)]
+    known = [name for name in ("SMBA", "MB", "L2", "L3") if name in _names(rdt)]
     assert [name.strip() for name in shown] == known
     width = max(len(name) + (4 if _has_cdp(rdt, name) else 0) for name in known)
     assert shown == [name.rjust(width) for name in known]
@@ -144,7 +144,8 @@ def test_every_group_has_every_line(rdt):
 
 
 def _names(rdt):
-    return [cache.name for cache in needs.caches_of(rdt.profile)] + (["MB"] if rdt.profile.bandwidth else [])
+    names = [cache.name for cache in needs.caches_of(rdt.profile)]
+    return [*names, *(["MB"] if rdt.profile.bandwidth else []), *(["SMBA"] if rdt.profile.slow_bandwidth else [])]
 
 
 def _has_cdp(rdt, name):

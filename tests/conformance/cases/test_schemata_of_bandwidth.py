@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.conformance import needs
 from tests.conformance.answer import done, invalid, refused
-from tests.conformance.registers import amd_limit, intel_delay
+from tests.conformance.registers import amd_limit, intel_delay, slow_limit
 
 UNLIMITED = 4294967295
 
@@ -33,6 +33,16 @@ def test_a_percentage_out_of_range_is_told_with_the_range(rdt):
     for wrong in (0, 1, 9, 101, 400, UNLIMITED):
         assert rdt.write("schemata", f"MB:0={wrong}\n") == invalid(f"MB value {wrong} out of range [10,100]")
     assert rdt.bandwidths() == {0: 100, 1: 100}
+
+
+@needs.ARM_BANDWIDTH
+def test_a_single_per_cent_is_a_step_where_the_hardware_has_such(rdt):
+    rdt.group("g")
+    for value in (100, 99, 41, 1):
+        assert rdt.write("g/schemata", f"MB:1={value}\n") == done()
+        assert rdt.bandwidths("g") == {0: 100, 1: value}
+    for wrong in (0, 101, UNLIMITED):
+        assert rdt.write("g/schemata", f"MB:0={wrong}\n") == invalid(f"MB value {wrong} out of range [1,100]")
 
 
 @needs.AMD_BANDWIDTH
@@ -83,6 +93,16 @@ def test_caches_have_bandwidths_of_their_own(rdt):
 def test_size_repeats_the_bandwidth(rdt):
     assert rdt.write("schemata", "MB:0=50\n") == done()
     assert rdt.lines("size")["MB"] == {number: str(value) for number, value in rdt.bandwidths().items()}
+
+
+@needs.SLOW_BANDWIDTH
+def test_bandwidth_of_slow_memory_is_a_line_of_its_own(rdt):
+    before = rdt.lines("schemata")
+    assert rdt.write("schemata", "SMBA:1=8\n") == done()
+    now = rdt.lines("schemata")
+    assert int(now["SMBA"][1]) == 8 == rdt.register(3, 1, slow_limit(0))
+    assert {**now, "SMBA": before["SMBA"]} == before
+    assert rdt.write("schemata", "SMBA:1=2049\n") == invalid("MB value 2049 out of range [0,2048]")
 
 
 @needs.NO_BANDWIDTH

@@ -37,6 +37,7 @@ def test_unused_ways_and_those_of_shareable_groups_are_given(rdt, cache):
     assert set(rdt.masks(cache.name, "h").values()) == {every_way(cache)}
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_the_ways_of_an_exclusive_group_are_not_given(rdt, cache):
     exclusive(rdt, "g")
     rdt.group("h")
@@ -45,6 +46,7 @@ def test_the_ways_of_an_exclusive_group_are_not_given(rdt, cache):
     assert rdt.register(cache.level, 0, mask(cache.level, 2)) == wanted
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_of_ways_with_a_gap_only_the_lowest_run_is_given_unless_masks_may_be_sparse(rdt, cache):
     rdt.group("g")
     give(rdt, "", 0x3)
@@ -56,6 +58,7 @@ def test_of_ways_with_a_gap_only_the_lowest_run_is_given_unless_masks_may_be_spa
     assert set(rdt.masks(cache.name, "h").values()) == {free if sparse else 0xF}
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_caches_are_looked_at_one_by_one(rdt, cache):
     rdt.group("g")
     *_, last = rdt.cache_ids(cache.level)
@@ -81,6 +84,7 @@ def full(rdt):
     return rdt
 
 
+@needs.WAYS_WITHOUT_DEVICES
 @needs.SHAREABLE_BITS_EVERYWHERE
 def test_the_ways_that_devices_fill_are_given_to_everybody(full, cache):
     full.group("h")

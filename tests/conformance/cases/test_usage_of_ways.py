@@ -35,6 +35,7 @@ def test_a_shareable_groups_ways_are_shared(rdt, cache):
     assert rdt.usage(cache.name)[0] == letters(cache, "0", S=LOW | HIGH)
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_an_exclusive_groups_ways_are_exclusive(rdt, cache):
     exclusive(rdt)
     assert rdt.usage(cache.name)[0] == letters(cache, "0", S=HIGH, E=LOW)
@@ -42,6 +43,7 @@ def test_an_exclusive_groups_ways_are_exclusive(rdt, cache):
     assert rdt.usage(cache.name)[0] == letters(cache, "0", E=LOW | HIGH)
 
 
+@needs.WAYS_WITHOUT_DEVICES
 def test_a_removed_groups_ways_are_nobodys(rdt, cache):
     exclusive(rdt)
     assert rdt.rmdir("g").errno is None

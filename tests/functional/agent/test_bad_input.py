@@ -69,16 +69,6 @@ def test_an_older_nova_is_named_as_the_reason(agent: Agent, make_vm: MakeVm, wai
     assert "2025.2" in wait_for_vm(vm, "none")["reason"]
 
 
-def test_keys_of_a_later_release_degrade_what_is_given_now(
-    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
-) -> None:
-    vm = make_vm({"hw:cache_ways": "2", "hw:mem_bandwidth_percent": "50"})
-    told = wait_for_vm(vm, "degraded")
-    assert "hw:mem_bandwidth_percent" in told["reason"] and "not supported yet" in told["reason"]
-    assert {int(mask, 16).bit_count() for mask in told["masks"].values()} == {2}
-    assert set(vm.tasks()) <= tree.tasks(f"vmqos.{vm.uuid}")
-
-
 def test_a_hostile_name_is_just_a_name(agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm) -> None:
     name = "\"><script>alert('1')</script> ../../etc/passwd \u202e"
     vm = make_vm(GOOD, display_name=name)

@@ -17,7 +17,7 @@ from tools.lab.agent import Agent
 from tools.lab.resctrl import Resctrl
 
 
-def write_masks(tree: Tree, name: str, mask: int) -> None:
+def write_values(tree: Tree, name: str, mask: int) -> None:
     line = ";".join(f"{cache}={mask:x}" for cache in tree.masks(name))
     descriptor = os.open(tree.root / name / "schemata", os.O_WRONLY)
     try:
@@ -35,7 +35,7 @@ def unguarded(make_agent: MakeAgent) -> Agent:
 
 
 def test_an_idle_agent_writes_nothing(agent: Agent, resctrl: Resctrl, tree: Tree, wait_for: WaitFor) -> None:
-    write_masks(tree, "", tree.every_way & ~0xF)
+    write_values(tree, "", tree.every_way & ~0xF)
     changes = resctrl.changes()
     passes = agent.get("/v1/health")["passes"]
     wait_for(lambda: agent.get("/v1/health")["passes"] > passes + 5, "some passes")
@@ -60,7 +60,7 @@ def test_a_foreign_group_from_before_is_never_touched(
     tree: Tree, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
 ) -> None:
     (tree.root / "COS1").mkdir()
-    write_masks(tree, "COS1", 0x3)
+    write_values(tree, "COS1", 0x3)
     agent = make_agent()
     agent.start()
     vm = make_vm(EXCLUSIVE_4)
@@ -76,7 +76,7 @@ def test_the_kernel_itself_keeps_others_out(agent: Agent, tree: Tree, make_vm: M
     (tree.root / "foreign").mkdir()
     assert not list(tree.violations([group(vm)]))
     with pytest.raises(OSError) as refused:
-        write_masks(tree, "foreign", int(kept["masks"]["0"], 16))
+        write_values(tree, "foreign", int(kept["masks"]["0"], 16))
     assert refused.value.errno == errno.EINVAL
     assert wait_for_vm(vm, "kept")["masks"] == kept["masks"]
 
@@ -88,7 +88,7 @@ def test_a_vm_moves_out_of_the_way_of_a_foreign_group(
     wait_for(lambda: unguarded.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being kept")
     ways = tree.masks(group(vm))[0]
     (tree.root / "foreign").mkdir()
-    write_masks(tree, "foreign", ways & -ways)
+    write_values(tree, "foreign", ways & -ways)
     wait_for(
         lambda: unguarded.get(f"/v1/vms/{vm.uuid}")["state"] == "kept" and not list(tree.violations([group(vm)])),
         "the VM being out of the way",
@@ -106,7 +106,7 @@ def test_a_vm_that_can_not_get_out_of_the_way_names_who_is_in_it(
     before = tree.masks(group(vm))
     (tree.root / "foreign").mkdir()
     in_the_way = 3 * (before[0] & -before[0])
-    write_masks(tree, "foreign", in_the_way)
+    write_values(tree, "foreign", in_the_way)
     wait_for(lambda: unguarded.get(f"/v1/vms/{vm.uuid}")["state"] == "degraded", "the VM being degraded")
     assert "foreign" in unguarded.get(f"/v1/vms/{vm.uuid}")["reason"]
     assert tree.masks(group(vm)) == before and set(tree.masks("foreign").values()) == {in_the_way}

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import libvirt
 import pytest
@@ -194,6 +195,21 @@ def test_an_agent_that_starts_under_a_hung_libvirtd_takes_nothing_down(
         assert agent.get("/v1/vms") == {"vms": []}
     wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being kept")
     assert tree.masks(group(vm)) == masks
+
+
+def test_an_agent_is_starting_until_libvirt_has_said_which_vms_run(
+    make_agent: MakeAgent, libvirt_host: PrivateLibvirt, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    make_vm(EXCLUSIVE_4)
+    agent = make_agent()
+    told: list[dict[str, Any]] = []
+    with stopped(pid_of(libvirt_host)):
+        agent.start(wait=False)
+        wait_for(lambda: not told.append(agent.get("/v1/health")), "the agent answering")
+    assert told[0]["status"] == "starting"
+    assert told[0]["libvirt"]["error"] is None
+    assert told[0]["resctrl"]["mounted"] is not False
+    wait_for(lambda: agent.get("/v1/health")["status"] == "ok", "the first look being done")
 
 
 def test_the_agent_stops_in_time_while_libvirt_hangs(

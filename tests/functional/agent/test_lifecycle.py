@@ -31,6 +31,7 @@ def all_in(tree: Tree, directory: str, vm: RunningVm) -> bool:
     return bool(tasks) and tasks <= tree.tasks(directory)
 
 
+@pytest.mark.feature("ways")
 @pytest.mark.parametrize("virt_type", ["fastest", "emulated"], indirect=True)
 def test_an_exclusive_vm_gets_its_ways_for_all_its_tasks(
     agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
@@ -44,6 +45,7 @@ def test_an_exclusive_vm_gets_its_ways_for_all_its_tasks(
     assert {int(cache): int(mask, 16) for cache, mask in told["masks"].items()} == tree.masks(group(vm))
 
 
+@pytest.mark.feature("ways")
 def test_sharing_vms_are_in_one_class_and_monitored_each(
     agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
 ) -> None:
@@ -103,6 +105,7 @@ def test_a_crashed_qemu_gives_its_ways_back(
     wait_for(lambda: set(tree.masks().values()) == {tree.every_way}, "the default group having all ways again")
 
 
+@pytest.mark.feature("ways")
 def test_hot_plugged_vcpus_are_in_the_group(agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm,
                                             wait_for: WaitFor) -> None:  # fmt: skip
     vm = make_vm(EXCLUSIVE_2, vcpus=1, max_vcpus=3)
@@ -135,6 +138,7 @@ def test_a_renamed_vm_keeps_its_ways(agent: Agent, tree: Tree, make_vm: MakeVm, 
     assert not list(tree.violations([group(vm)]))
 
 
+@pytest.mark.feature("ways")
 def test_a_live_change_of_the_metadata_resizes_the_promise(
     agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
 ) -> None:
@@ -163,6 +167,7 @@ def test_a_resize_as_nova_does_it_counts_from_the_next_start(
     connection.close()
 
 
+@pytest.mark.feature("ways")
 def test_a_vm_that_changes_from_exclusive_to_shared_and_back_is_never_without_a_group(
     agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
 ) -> None:
@@ -178,6 +183,7 @@ def test_a_vm_that_changes_from_exclusive_to_shared_and_back_is_never_without_a_
     assert all_in(tree, group(vm), vm)
 
 
+@pytest.mark.feature("ways")
 @pytest.mark.parametrize("simulator", ["broadwell"], indirect=True)
 def test_thirty_vms_that_start_at_once_are_all_served(
     agent: Agent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor
@@ -203,10 +209,10 @@ def test_thirty_vms_that_start_at_once_are_all_served(
         assert all_in(tree, f"mon_groups/{group(vm)}", vm)
 
 
+@pytest.mark.feature("confined")
 def test_a_vm_confined_to_one_cache_pays_on_that_cache_alone(
     agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
 ) -> None:
-    wait_for(lambda: agent.get("/v1/health")["resctrl"]["mounted"], "the first pass")
     caches = agent.get("/v1/caches")["caches"]
     assert len(caches) == 2 and all(cache["cpus"] for cache in caches), "this needs a machine of two caches"
     first = make_vm(EXCLUSIVE_4, cpuset=caches[0]["cpus"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways that somebody has pseudo-locked are taken, also when their group is gone and only its device is still open."""
+"""Ways that somebody has pseudo-locked are taken, also when their group is gone and its device was open."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tools.lab.simulator import Simulator
 from tools.lab.workspace import Workspace
+
+pytestmark = pytest.mark.feature("lock", machine="broadwell")
 
 LOCKED = 0x3
 TOO_MANY = {"hw:cache_ways": "13"}
@@ -36,7 +38,7 @@ def locked(steer: Steer, tree: Tree) -> str:
     return "realtime"
 
 
-def test_pseudo_locked_ways_are_taken_until_their_device_is_closed(
+def test_pseudo_locked_ways_are_taken_until_the_kernel_lets_go_of_them(
     steer: Steer, make_agent: MakeAgent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor, locked: str
 ) -> None:
     agent, first = make_agent(), make_vm(EXCLUSIVE_4)

@@ -40,6 +40,14 @@ class Tree:
                 return {int(cache): int(mask, 16) for cache, _, mask in (v.partition("=") for v in values.split(";"))}
         raise AssertionError(f"{group or '/'} has no L3 in its schemata")
 
+    def values(self, resource: str, group: str = "") -> dict[int, str]:
+        """What the group's schemata says of any resource, by cache id; nothing where it has no such line."""
+        for line in (self.root / group / "schemata").read_text().splitlines():
+            name, _, values = line.strip().partition(":")
+            if name == resource:
+                return {int(cache): value.strip() for cache, _, value in (v.partition("=") for v in values.split(";"))}
+        return {}
+
     def mode(self, group: str) -> str:
         """The group's mode."""
         return (self.root / group / "mode").read_text().strip()

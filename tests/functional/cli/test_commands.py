@@ -139,17 +139,65 @@ def test_the_doctor_passes_a_host_whose_agent_runs_and_not_one_whose_agent_does_
 
 
 @pytest.mark.parametrize("simulator", [("cascade-lake", "cdp")], indirect=True)
-def test_the_doctor_names_a_mount_that_can_not_keep_the_promise(make_agent: MakeAgent, simulator: Simulator) -> None:
-    found = json.loads(vmqos(make_agent(), "doctor", "--problems", "-f", "json").stdout)
-    assert [finding["detail"] for finding in found if finding["title"] == "L3 allocation"] == [
-        "mounted with cdp: L3 is split into code and data ways, and hw:cache_ways can't be kept"
-    ]
+def test_the_doctor_tells_of_a_mount_with_cdp_and_counts_half_the_classes(agent: Agent, simulator: Simulator) -> None:
+    doctor = vmqos(agent, "doctor", "-f", "json")
+    assert doctor.returncode == 0, doctor.stdout
+    found = {finding["title"]: finding for finding in json.loads(doctor.stdout)}
+    assert found["L3 allocation"]["status"] == "ok"
+    assert "for code and for data apart (cdp)" in found["L3 allocation"]["detail"]
+    closids = min(int(file.read_text()) for file in simulator.root.glob("info/*/num_closids"))
+    assert f"1 of {closids} in use" in found["Control groups (CLOSIDs)"]["detail"]
 
 
-def test_capabilities_are_the_same_with_and_without_an_agent(agent: Agent) -> None:
+@pytest.mark.feature("capabilities")
+def test_capabilities_are_the_same_with_and_without_an_agent(
+    agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    exclusive, shared = make_vm(WAYS_2), make_vm(CAP_2, display_name="shop-1")
+    wait_for(lambda: settled(agent, exclusive.uuid, shared.uuid), "both VMs being settled")
+    foreign = simulator.root / "qemu-1-other-vcpus_0"
+    foreign.mkdir()
+    (foreign / "schemata").write_text("L3:0=200;1=200\n")
+    (foreign / "cpus_list").write_text("1\n")
     told = read(agent, "capabilities")
+    groups = {group["name"]: group for group in told["groups"]}
+    assert groups[f"vmqos.{exclusive.uuid}"]["vms"] == [exclusive.uuid]
+    assert groups[f"vmqos.{exclusive.uuid}"]["tasks"] == len(exclusive.tasks())
+    assert groups["vmqos.shared-ways2"]["vms"] == [shared.uuid]
+    assert (groups[foreign.name]["owner"], groups[foreign.name]["cpus"]) == ("foreign", "1")
+    assert groups[foreign.name]["schemata"]["L3"] == {"0": "200", "1": "200"}
+    assert told["simulated"]
+    assert told["caches"]["L3"]["way_bytes"] * 11 == told["caches"]["L3"]["size_bytes"]
+    assert "VMs that share it: shop-1" in vmqos(agent, "capabilities").stdout
+
     agent.stop()
-    assert read(agent, "capabilities") == told
+    again = read(agent, "capabilities")
+    for group in (*told["groups"], *again["groups"]):
+        del group["tasks"]  # processes come and go
+        for inside in group["monitoring_groups"]:
+            del inside["tasks"]
+    assert again == told
+    assert f"VMs that share it: {shared.uuid[:8]}" in vmqos(agent, "capabilities").stdout
+
+
+@pytest.mark.feature("capabilities")
+@pytest.mark.parametrize("simulator", [("sapphire-rapids", "cdp,cdpl2"), "milan"], indirect=True)
+def test_capabilities_tell_what_is_special_about_a_machine(make_agent: MakeAgent, simulator: Simulator) -> None:
+    agent = make_agent()
+    told = read(agent, "capabilities")
+    assert told["mount_options"] == [option for option in simulator.mount_options.split(",") if option]
+    (default,) = told["groups"]
+    assert set(default["schemata"]) == set(told["caches"]) | set(told["bandwidths"])
+    shown = vmqos(agent, "capabilities").stdout
+    if simulator.profile == "milan":
+        assert told["monitoring"]["configurable"] == ["mbm_total_bytes", "mbm_local_bytes"]
+        assert "mbm_local_bytes, configurable" in shown
+    else:
+        assert {name: cache["cdp"] for name, cache in told["caches"].items()} == dict.fromkeys(
+            ("L2CODE", "L2DATA", "L3CODE", "L3DATA"), "on"
+        )
+        assert "cdp, cdpl2" in shown
+        assert "split into code and data (CDP)" in shown
 
 
 def test_a_hostile_instance_name_does_not_reach_the_terminal(agent: Agent, make_vm: MakeVm, wait_for: WaitFor) -> None:

@@ -15,8 +15,10 @@ import pytest
 from tests.functional.cli.glass import Glass, running
 from tests.functional.conftest import MakeVm, WaitFor
 from tools.lab.agent import Agent
+from tools.lab.simulator import Simulator
 
 WAYS_2 = {"hw:cache_ways": "2"}
+GRANTS = ("ways", "code_ways", "data_ways", "l2_ways", "bandwidth_limit", "bandwidth_limit_unit", "allocated_bytes")
 Watch = Callable[..., Glass]
 
 
@@ -83,6 +85,33 @@ def test_without_an_agent_the_counters_are_resctrls_own(agent: Agent, make_vm: M
     assert found["occupancy_bytes"] is not None
     assert found["total_bytes_per_second"] is not None
     assert found["missing"].keys() <= {"instructions_per_cycle", "llc_misses_per_second"}
+
+
+@pytest.mark.parametrize("simulator", [("sapphire-rapids", "cdp"), "milan"], indirect=True)
+def test_without_an_agent_a_vm_has_what_it_was_granted(
+    agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    everything = {"hw:cache_code_ways": "1", "hw:cache_data_ways": "3", "hw:l2_cache_ways": "4"}
+    specs: list[Mapping[str, str]] = [WAYS_2, {}]
+    if simulator.profile == "sapphire-rapids":
+        specs += [WAYS_2 | {"hw:cache_policy": "shared"}]
+        specs += [everything | {"hw:mem_bandwidth_percent": "55"}, {"hw:mem_bandwidth_percent": "50"}]
+    else:
+        specs += [WAYS_2 | {"hw:mem_bandwidth_mbps": "4001"}]
+    # On which caches a VM of a class can run is for the agent alone to know: here on all.
+    vms = [make_vm(wanted, cpuset="" if "shared" in wanted.values() else "0") for wanted in specs]
+    for vm, wanted in zip(vms, specs, strict=True):
+        state = "kept" if wanted else "none"
+        wait_for(lambda vm=vm, state=state: agent.get(f"/v1/vms/{vm.uuid}")["state"] == state, f"its being {state}")  # type: ignore[misc]
+
+    def granted() -> dict[str, dict[str, object]]:
+        shown: list[dict[str, object]] = look(agent)["vms"]  # type: ignore[assignment]
+        return {str(vm["uuid"]): {field: vm[field] for field in GRANTS} for vm in shown}
+
+    told = granted()
+    assert any(vm["bandwidth_limit"] for vm in told.values())
+    agent.stop()
+    assert granted() == told
 
 
 def test_a_pending_vm_is_listed_first_with_its_reason(make_vm: MakeVm, watch: Watch, wait_for: WaitFor) -> None:

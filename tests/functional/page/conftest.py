@@ -16,6 +16,12 @@ from tests.functional.conftest import WaitFor
 from tests.functional.page.browser import Browser, running
 from tests.functional.page.played_host import PlayedHost, serving
 
+NAMES = "#vms .name"
+"""Where the page has the names of the VMs."""
+
+NextLook = Callable[[], None]
+"""Wait until the page has asked anew and shown the answer."""
+
 
 class OpenPage(Protocol):
     """Show the page of the test's host, and wait until it has heard from it.
@@ -75,8 +81,8 @@ def open_page(browser: Browser, port: int, wait_for: WaitFor) -> Iterator[OpenPa
 
 
 @pytest.fixture
-def next_look(browser: Browser, host: PlayedHost, wait_for: WaitFor) -> Callable[[], None]:
-    """Wait until the page has asked anew and shown the answer."""
+def next_look(browser: Browser, host: PlayedHost, wait_for: WaitFor) -> NextLook:
+    """See :data:`NextLook`."""
 
     def wait() -> None:
         asked = host.asked.count("/v1/health")

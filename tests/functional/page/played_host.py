@@ -28,6 +28,10 @@ MIB = 1 << 20
 class PlayedHost:
     """A machine with L3 caches of 11 ways, each VM on all of them.
 
+    :ivar l2_caches: how many L2 caches of 8 ways can be partitioned.
+    :ivar cdp: whether code and data have masks of their own.
+    :ivar bandwidth_unit: what limits of memory bandwidth are told in; ``None`` without such.
+    :ivar locks: pseudo-locked ways of each L3, by the name of their group.
     :ivar broken: paths that are answered by an error, with its status and text.
     :ivar asked: the paths that were asked for.
     :ivar missing: why events of a VM have no number, by UUID and event.
@@ -36,6 +40,10 @@ class PlayedHost:
 
     caches: int = 2
     ways: int = 11
+    l2_caches: int = 0
+    cdp: bool = False
+    bandwidth_unit: str | None = None
+    locks: dict[str, int] = field(default_factory=dict)
     vms: list[dict[str, Any]] = field(default_factory=list)
     broken: dict[str, tuple[str, str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
@@ -100,9 +108,19 @@ class PlayedHost:
         if path == "/v1/vms":
             return {"vms": self.vms}
         if path == "/v1/caches":
-            return {"caches": [self._cache(cache) for cache in range(self.caches)]}
+            return {
+                "caches": [self._cache(cache) for cache in range(self.caches)],
+                "l2_caches": [self._l2_cache(cache) for cache in range(self.l2_caches)],
+            }
         if path == "/v1/capabilities":
-            return {"num_closids": 16, "caches": {}, "bandwidths": {}, "monitoring": {"num_rmids": 224, "events": []}}
+            unit = {"%": "percent", "MB/s": "1/8 GB/s"}.get(self.bandwidth_unit or "")
+            return {
+                "num_closids": 16,
+                "caches": {},
+                "bandwidths": {"MB": {"unit": unit, "bandwidth_gran": 10 if unit == "percent" else 1}} if unit else {},
+                "monitoring": {"num_rmids": 224, "events": []},
+                "mount_options": ["cdp"] if self.cdp else [],
+            }
         if path == "/v1/health":
             return self._health()
         if path == "/v1/telemetry":
@@ -132,39 +150,61 @@ class PlayedHost:
         }
 
     def _cache(self, cache: int) -> Any:
-        every, held = (1 << self.ways) - 1, 0
-        groups = []
+        locked = sum(self.locks.values())
+        groups = [
+            self._group(name, "foreign", mask, cache, {}, mode="pseudo-locked") for name, mask in self.locks.items()
+        ]
+        return self._told(cache, self.ways, "masks", groups, locked) | {
+            "resource": "L3",
+            "shareable_bits": f"{3 << (self.ways - 2):x}",
+            "cpus": f"{cache * 16}-{cache * 16 + 15}",
+            "bandwidth_unit": self.bandwidth_unit,
+        }
+
+    def _l2_cache(self, cache: int) -> Any:
+        return self._told(cache, 8, "l2_masks", [], 0) | {"resource": "L2", "cpus": f"{2 * cache}-{2 * cache + 1}"}
+
+    def _told(self, cache: int, ways: int, field: str, groups: list[dict[str, Any]], locked: int) -> dict[str, Any]:
+        """One cache with the groups of the VMs, each with its masks of that field."""
+        every, held = (1 << ways) - 1, locked
+        exclusive = [vm for vm in self.vms if vm["group"] and vm["policy"] != "shared"]
+        for vm in exclusive:
+            held |= int(vm.get(field, {}).get(str(cache), "0"), 16)
+        rest = every & ~held
         for vm in self.vms:
             if vm["group"] and vm["group"] not in [group["name"] for group in groups]:
-                exclusive = vm["policy"] == "exclusive"
-                mask = int(vm["masks"][str(cache)], 16)
-                held |= mask if exclusive else 0
-                groups.append(
-                    {
-                        "name": vm["group"],
-                        "owner": "vm" if exclusive else "class",
-                        "mask": f"{mask:x}",
-                        "mode": "shareable",
-                        "vm": vm["uuid"] if exclusive else None,
-                        "vm_name": vm["instance_name"] if exclusive else None,
-                    }
-                )
-        rest = {"name": "", "owner": "default", "mask": f"{every & ~held:x}", "mode": "shareable"}
-        groups.insert(0, {**rest, "vm": None, "vm_name": None})
-        free = max(0, self.ways - held.bit_count() - 4)
+                mask = int(vm.get(field, {}).get(str(cache), f"{rest:x}"), 16)
+                groups.append(self._group(vm["group"], "vm" if vm in exclusive else "class", mask, cache, vm))
+        groups.insert(0, self._group("", "default", rest, cache, {}))
+        free = max(0, ways - held.bit_count() - 4)
         return {
-            "resource": "L3",
             "id": cache,
             "cbm_mask": f"{every:x}",
-            "ways": self.ways,
+            "ways": ways,
             "way_bytes": WAY,
-            "size_bytes": WAY * self.ways,
-            "shareable_bits": f"{3 << (self.ways - 2):x}",
+            "size_bytes": WAY * ways,
+            "shareable_bits": "0",
             "reserved": "0",
-            "cpus": f"{cache * 16}-{cache * 16 + 15}",
             "free_ways": free,
             "largest_free_run": free,
+            "bandwidth_unit": None,
             "groups": groups,
+        }
+
+    def _group(
+        self, name: str, owner: str, mask: int, cache: int, vm: dict[str, Any], mode: str = "shareable"
+    ) -> dict[str, Any]:
+        parts = [vm.get(field, {}).get(str(cache), f"{mask:x}") for field in ("code_masks", "data_masks")]
+        return {
+            "name": name,
+            "owner": owner,
+            "mask": f"{mask:x}",
+            "code_mask": parts[0] if self.cdp else None,
+            "data_mask": parts[1] if self.cdp else None,
+            "bandwidth": vm.get("bandwidth", {}).get(str(cache)),
+            "mode": mode,
+            "vm": vm["uuid"] if owner == "vm" else None,
+            "vm_name": vm["instance_name"] if owner == "vm" else None,
         }
 
     def _reading(self, vm: dict[str, Any], now: float) -> Any:

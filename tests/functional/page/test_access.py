@@ -12,6 +12,7 @@ from selenium.webdriver import ActionChains, Keys
 from tests.functional.conftest import WaitFor
 from tests.functional.page.browser import PHONE, Browser
 from tests.functional.page.conftest import OpenPage
+from tests.functional.page.filled import rich, troubled
 from tests.functional.page.played_host import PlayedHost
 
 FOCUSED = "return document.activeElement.textContent.trim() || document.activeElement.id"
@@ -48,17 +49,6 @@ while (walker.nextNode()) {
 }
 return found;
 """
-
-
-def troubled(host: PlayedHost) -> None:
-    for number, ways in enumerate((2, 1, 1, 1)):
-        host.add(f"web-{number}", ways)
-    host.add("batch-1", 2, "shared")
-    host.add("mail-1")
-    host.add("big-1", ways_requested=6, state="pending", reason="L3 cache 0 has 2 ways to give", retry_in=12.0)
-    host.add("typo-1", state="degraded", reason="hw:cache_ways='two'", last_error="write failed with EINVAL")
-    silent = host.add("silent")
-    host.missing[silent["uuid"]] = {"mbm_total_bytes": "unassigned"}
 
 
 def press(browser: Browser, *keys: str) -> None:
@@ -190,5 +180,15 @@ def test_every_text_has_contrast_enough(
         "document.getElementById('silence').textContent = 'x'; document.getElementById('silence').hidden = false"
     )
     found = browser.run(CONTRASTS)
+    assert len(found) > 80
+    assert not [one for one in found if one[0] < 4.5]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_contrast_enough_where_a_machine_has_everything(
+    scheme: str, host: PlayedHost, open_page: OpenPage
+) -> None:
+    rich(host)
+    found = open_page(scheme).run(CONTRASTS)
     assert len(found) > 80
     assert not [one for one in found if one[0] < 4.5]

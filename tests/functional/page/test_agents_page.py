@@ -6,11 +6,12 @@ from __future__ import annotations
 import socket
 import time
 
+import pytest
+
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tests.functional.page.browser import Browser
+from tests.functional.page.conftest import NAMES
 from tools.lab.agent import Agent
-
-NAMES = "#vms .name"
 
 
 def with_page(make_agent: MakeAgent, wait_for: WaitFor) -> tuple[Agent, str]:
@@ -19,7 +20,6 @@ def with_page(make_agent: MakeAgent, wait_for: WaitFor) -> tuple[Agent, str]:
         port = free.getsockname()[1]
     agent = make_agent({"http": {"port": port}})
     agent.start()
-    wait_for(lambda: agent.get("/v1/health")["resctrl"]["mounted"], "the agent's first pass")
     return agent, f"http://127.0.0.1:{port}/"
 
 
@@ -51,6 +51,32 @@ def test_a_browser_sees_the_vms_of_a_host_live(
     facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
     assert facts["resctrl"] == "simulated" and facts["CLOSIDs"].endswith("in use") and "in use" in facts["RMIDs"]
     assert "queue depth" not in agent.log.read_text()
+    browser.driver.get("about:blank")
+
+
+@pytest.mark.parametrize("simulator", [("sapphire-rapids", "cdp")], indirect=True)
+def test_a_browser_sees_code_and_data_l2_and_limits(
+    browser: Browser, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    agent, page = with_page(make_agent, wait_for)
+    both = {"hw:cache_code_ways": "1", "hw:cache_data_ways": "3", "hw:l2_cache_ways": "4"}
+    vm = make_vm(both | {"hw:mem_bandwidth_percent": "55"}, cpuset="0", display_name="rich")
+    wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
+    ((core, _),) = agent.get(f"/v1/vms/{vm.uuid}")["l2_masks"].items()
+    browser.open(page)
+    wait_for(lambda: browser.texts(NAMES) == ["rich"], "the VM being shown", 30)
+    figures = {title.text: title for title in browser.all(".cache h3")}
+    assert [title.partition(" cache")[0] for title in figures] == ["L3", "L3", "L2", "L2"]
+    drawn = [" ".join(line.split()) for line in browser.texts(".cache:first-child .key li")]
+    assert drawn[0].startswith("A rich, data 3 ways") and drawn[0].endswith("mask e, at most 60 %")
+    assert drawn[1].startswith("A rich, code 1 way,") and drawn[1].endswith("mask 1, at most 60 %")
+    number = list(figures).index(f"L2 cache {core}") + 1
+    assert "rich" in browser.one(f".cache:nth-child({number}) .key").text
+    assert (
+        "code 1, data 3; L2: 4" in browser.one("#vms tbody").text and "at most 60 %" in browser.one("#vms tbody").text
+    )
+    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
+    assert (facts["resctrl"], facts["Bandwidth limits"]) == ("simulated, cdp", "in steps of 10 %")
     browser.driver.get("about:blank")
 
 

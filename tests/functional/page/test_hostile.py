@@ -64,6 +64,17 @@ def test_a_group_with_a_hostile_name_is_text_too(host: PlayedHost, open_page: Op
     assert browser.all("img") == []
 
 
+def test_what_is_locked_and_in_which_unit_is_text_too(host: PlayedHost, open_page: OpenPage) -> None:
+    host.locks, host.bandwidth_unit = {f"vmqos.lock-{HOSTILE[0]}": 2}, HOSTILE[0]
+    host.add("web-1", 1, bandwidth={"0": 50}, bandwidth_unit=HOSTILE[0], l2_masks={HOSTILE[0]: "1", "0": "3"})
+    browser = open_page()
+    browser.all("#vms .name")[0].click()
+    assert f"lock {HOSTILE[0]}" in browser.one(".cache:first-child .key").text
+    assert f"at most 50 {HOSTILE[0]}" in browser.one(".cache:first-child .key").text
+    assert browser.run("return window.pwned") is None
+    assert browser.all("img") == []
+
+
 def test_the_agents_own_words_are_text_too(host: PlayedHost, open_page: OpenPage) -> None:
     for path in ("/v1/caches", "/v1/telemetry", "/v1/capabilities"):
         host.broken[path] = ("503 Service Unavailable", HOSTILE[0])

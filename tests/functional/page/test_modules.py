@@ -36,6 +36,27 @@ CASES: list[tuple[str, str, Any]] = [
         "[it.why('unassigned'), it.why('new\\u202e')]",
         ["no hardware counter is assigned to the VM", "new\\u{202e}"],
     ),
+    ("format.js", "[[], [3], [1, 0, 2, 8, 8]].map(it.listOf)", ["", "3", "0-2,8"]),
+    ("format.js", "['', '3', '0-2,8'].map(it.numbersIn)", [[], [3], [0, 1, 2, 8]]),
+    (
+        "format.js",
+        "[{}, {bandwidth: {0: 50, 1: 50}, bandwidth_unit: '%'},"
+        " {bandwidth: {0: 125, 1: 250}, bandwidth_unit: 'MB/s'}].map(it.limitOf)",
+        ["", "50 %", "0: 125 MB/s, 1: 250 MB/s"],
+    ),
+    (
+        "lanes.js",
+        "[it.partsOf({mask: '3'}), it.partsOf({mask: '3', code_mask: '3', data_mask: '3'}),"
+        " it.partsOf({mask: '7', code_mask: '1', data_mask: '6'})]"
+        ".map((all) => all.map((one) => [one.part ?? '', one.mask]))",
+        [[["", "3"]], [["", "3"]], [["data", "6"], ["code", "1"]]],
+    ),
+    (
+        "lanes.js",
+        "it.heaps([...Array(9).keys()].map((id) => ({resource: id < 4 ? 'L3' : 'L2', id})), ({id}) => id % 2)"
+        ".map((heap) => heap.map((one) => one.id))",
+        [[0], [1], [2], [3], [4, 6, 8], [5, 7]],
+    ),
     ("lanes.js", "it.pieces([10, 9, 8, 5, 1, 0])", [[10, 3], [5, 1], [1, 2]]),
     (
         "lanes.js",

@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -171,10 +172,13 @@ class Actor:
         return thread.native_id
 
     def stop_thread(self) -> None:
-        """End the thread."""
+        """End the thread, for the kernel too: Python is done with it a moment earlier."""
         if self._thread is not None:
-            self._thread[1].set()
-            self._thread[0].join()
+            thread, event = self._thread
+            event.set()
+            thread.join()
+            while os.path.exists(f"/proc/self/task/{thread.native_id}"):
+                time.sleep(0.001)
             self._thread = None
 
     def mount_again(self, target: str, flags: int, options: str) -> int:

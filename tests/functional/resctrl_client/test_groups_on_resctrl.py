@@ -34,8 +34,8 @@ def masks(fs):
 def exclusive_pair(fs):
     """A group with ways 0 and 1 for itself, in the mode exclusive."""
     create(fs, "vmqos.x")
-    groups.write_masks(fs, "", "L3", both(0x7FC))
-    groups.write_masks(fs, "vmqos.x", "L3", both(0x3))
+    groups.write_values(fs, "", "L3", both(0x7FC))
+    groups.write_values(fs, "vmqos.x", "L3", both(0x3))
     groups.set_mode(fs, "vmqos.x", "exclusive")
 
 
@@ -65,8 +65,8 @@ def test_a_taken_name_is_refused(fs):
 
 def test_masks_are_set_for_the_caches_that_are_named(fs):
     create(fs, "g")
-    groups.write_masks(fs, "g", "L3", both(0xF0))
-    groups.write_masks(fs, "g", "L3", {1: CapacityBitmask(0x3)})
+    groups.write_values(fs, "g", "L3", both(0xF0))
+    groups.write_values(fs, "g", "L3", {1: CapacityBitmask(0x3)})
     assert masks(fs) == {"": both(0x7FF), "g": {0: CapacityBitmask(0xF0), 1: CapacityBitmask(0x3)}}
 
 
@@ -83,9 +83,9 @@ def test_masks_are_set_for_the_caches_that_are_named(fs):
 )
 def test_a_refused_mask_is_told_with_the_reason_and_changes_nothing(fs, resource, wrong, reason):
     create(fs, "g")
-    groups.write_masks(fs, "g", "L3", both(0xF0))
+    groups.write_values(fs, "g", "L3", both(0xF0))
     with pytest.raises(exceptions.CommandFailed) as caught:
-        groups.write_masks(fs, "g", resource, wrong)
+        groups.write_values(fs, "g", resource, wrong)
     assert caught.value.errno_name == "EINVAL"
     assert reason in str(caught.value)
     assert caught.value.path == f"{fs.root}/g/schemata"
@@ -94,7 +94,7 @@ def test_a_refused_mask_is_told_with_the_reason_and_changes_nothing(fs, resource
 
 def test_a_group_that_is_gone_takes_no_command(fs):
     for command in (
-        lambda: groups.write_masks(fs, "gone", "L3", both(1)),
+        lambda: groups.write_values(fs, "gone", "L3", both(1)),
         lambda: groups.set_mode(fs, "gone", "exclusive"),
         lambda: groups.create_monitoring_group(fs, "gone", "m"),
         lambda: groups.list_monitoring_groups(fs, "gone"),
@@ -107,10 +107,10 @@ def test_a_group_that_is_gone_takes_no_command(fs):
 
 def test_a_group_is_exclusive_once_no_other_has_its_ways(fs):
     create(fs, "vmqos.x")
-    groups.write_masks(fs, "vmqos.x", "L3", both(0x3))
+    groups.write_values(fs, "vmqos.x", "L3", both(0x3))
     with pytest.raises(exceptions.MasksOverlap, match="Schemata overlaps"):
         groups.set_mode(fs, "vmqos.x", "exclusive")
-    groups.write_masks(fs, "", "L3", both(0x7FC))
+    groups.write_values(fs, "", "L3", both(0x7FC))
     groups.set_mode(fs, "vmqos.x", "exclusive")
     assert [group.mode for group in groups.list_control_groups(fs)] == ["shareable", "exclusive"]
     groups.set_mode(fs, "vmqos.x", "shareable")
@@ -120,9 +120,9 @@ def test_a_group_is_exclusive_once_no_other_has_its_ways(fs):
 def test_nobody_gets_a_way_of_an_exclusive_group(fs):
     exclusive_pair(fs)
     with pytest.raises(exceptions.MasksOverlap, match="exclusive"):
-        groups.write_masks(fs, "", "L3", both(0x7FF))
+        groups.write_values(fs, "", "L3", both(0x7FF))
     with pytest.raises(exceptions.MasksOverlap):
-        groups.write_masks(fs, "vmqos.x", "L3", both(0x7))
+        groups.write_values(fs, "vmqos.x", "L3", both(0x7))
     create(fs, "later")
     assert masks(fs) == {"": both(0x7FC), "later": both(0x7FC), "vmqos.x": both(0x3)}
 

@@ -16,7 +16,7 @@ import pytest
 from tests.functional.agent.conftest import WaitForVm
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tests.functional.telemetry.scraped import Scrape, scrape
-from tools.lab import vms
+from tools.lab import mounts, vms
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
 from vmqos.agent.reason_codes import CODES
@@ -260,4 +260,4 @@ def test_without_regular_looks_nothing_is_kept_open_and_everything_is_told(
     wait_for(lambda: bool(scrape(agent.socket).find("vmqos_vm_llc_occupancy_bytes", uuid=vm.uuid)), "its counters")
     assert agent.get("/v1/telemetry")["vms"][vm.uuid]["totals"]["llc_occupancy"] is not None
     assert agent.get("/v1/telemetry/history") == {"interval": 0.0, "times": [], "vms": {}}
-    subprocess.run(["umount", str(simulator.root)], check=True)
+    mounts.unmount(simulator.root)

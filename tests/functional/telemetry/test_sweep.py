@@ -66,6 +66,36 @@ def test_counters_follow_the_vm_that_works(simulator: Simulator, sweeper: Sweepe
     assert after.vms[VM.format(2)].totals[OCCUPANCY] == Reading(0)
 
 
+def test_a_vm_in_two_control_groups_is_the_sum_of_both_and_begins_anew_with_either(
+    simulator: Simulator, sweeper: Sweeper, wait_for: WaitFor
+) -> None:
+    uuid = VM.format(1)
+    rest, own = vm_group(simulator.root, 1), simulator.root / f"vmqos.{uuid}"
+    alone = sweeper.sweep().vms[uuid]
+    own.mkdir()
+    with burn(30) as first, burn(30) as second:
+        try:
+            (own / "tasks").write_text(f"{first.pid}\n")
+            (rest / "tasks").write_text(f"{second.pid}\n")
+            counters = [group / "mon_data" / "mon_L3_00" / TOTAL for group in (own, rest)]
+            wait_for(lambda: all(int(file.read_text()) > 1 << 20 for file in counters), "traffic of both")
+        finally:
+            first.kill()
+            second.kill()
+    for process in (first, second):
+        process.wait()
+    sweeper.sweep()
+    both = sweeper.sweep().vms[uuid]
+    for event in (TOTAL, LOCAL):
+        files = [path for group in (own, rest) for path in (group / "mon_data").glob(f"*/{event}")]
+        assert both.totals[event] == Reading(sum(int(path.read_text()) for path in files))
+    assert (both.group, both.policy) == (own.name, "exclusive")
+    rest.rmdir()
+    after = sweeper.sweep().vms[uuid]
+    assert len({alone.generation, both.generation, after.generation}) == 3
+    assert after.totals[TOTAL].value == sum(int(path.read_text()) for path in (own / "mon_data").glob(f"*/{TOTAL}"))
+
+
 @pytest.mark.parametrize("word", ["Unavailable", "Error"])
 def test_an_injected_word_never_becomes_0_or_a_spike(faulty: Faulty, word: str) -> None:
     group = vm_group(faulty.root, 1)
@@ -203,3 +233,15 @@ def test_an_unmounted_resctrl_is_named_with_what_mends_it(simulator: Simulator) 
     simulator.stop()
     with Sweeper(root) as sweeper, pytest.raises(exceptions.MountError, match=os.path.basename(root)):
         sweeper.sweep()
+
+
+@pytest.mark.parametrize("simulator", ["broadwell"], indirect=True)
+def test_a_pseudo_locked_group_keeps_nobody_from_reading_the_others(simulator: Simulator) -> None:
+    simulator.root.parent.chmod(0o755)
+    vm_group(simulator.root, 1)
+    (simulator.root / "vmqos.lock-table").mkdir()
+    (simulator.root / "vmqos.lock-table/mode").write_text("pseudo-locksetup\n")
+    assert [line.split()[0] for line in as_nobody(simulator.root)] == [VM.format(1)]
+    (simulator.root / "schemata").write_text("L3:0=ffffc\n")
+    (simulator.root / "vmqos.lock-table/schemata").write_text("L3:0=3\n")
+    assert [line.split()[0] for line in as_nobody(simulator.root)] == [VM.format(1)]

@@ -45,6 +45,8 @@ class ControlGroup:
 def read(root: Path, registers: L3Registers) -> list[ControlGroup]:
     """All control groups; one that is removed meanwhile is left out.
 
+    So is one that is pseudo-locked: its CLOSID is another group's by then (``rdtgroup_pseudo_lock_create``).
+
     :param root: resctrl, mounted with the option ``debug``, which tells CLOSIDs.
     """
     return [found for name in ("", *names(root)) if (found := _read(root, name, registers)) is not None]
@@ -63,10 +65,13 @@ def closid(root: Path, name: str) -> int:
 def _read(root: Path, name: str, registers: L3Registers) -> ControlGroup | None:
     group = root / name
     try:
+        mode = (group / "mode").read_text().strip()
+        if mode == "pseudo-locked":
+            return None
         return ControlGroup(
             name,
             registers.masks(closid(root, name)),
-            guarded=(group / "mode").read_text().strip() == "exclusive",
+            guarded=mode == "exclusive",
             caches=registers.caches_of(_cpus(group / "tasks")) if name else frozenset(),
         )
     except (FileNotFoundError, OSError):
@@ -84,7 +89,25 @@ def _cpus(tasks: Path) -> Iterator[int]:
                 yield from os.sched_getaffinity(int(tid))
 
 
-def broken_promises(groups: Iterable[ControlGroup], promised: Callable[[ControlGroup], bool]) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Ways of an exclusive VM that somebody else can fill.
+
+    :ivar group: the control group of the VM.
+    :ivar cache: the id of a cache that the VM can run on.
+    :ivar other: the other control group; empty for the default one.
+    """
+
+    group: str
+    cache: int
+    other: str
+    ways: int
+
+    def __str__(self) -> str:
+        return f"ways {self.ways:x} of cache {self.cache}: {self.group} and {self.other or '/'}"
+
+
+def broken_promises(groups: Iterable[ControlGroup], promised: Callable[[ControlGroup], bool]) -> Iterator[Broken]:
     """Where somebody else can fill a way of an exclusive VM, on a cache that it runs on.
 
     Where the kernel does not guard a VM's ways (it can't on machines with L2 allocation, say), two things are no fault
@@ -103,4 +126,4 @@ def broken_promises(groups: Iterable[ControlGroup], promised: Callable[[ControlG
             for cache in own.caches:
                 both = own.masks[cache] & other.masks[cache]
                 if both and promised(own):
-                    yield f"ways {both:x} of cache {cache}: {own.name} and {other.name or '/'}"
+                    yield Broken(own.name, cache, other.name, both)

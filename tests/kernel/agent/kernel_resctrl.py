@@ -23,9 +23,12 @@ class KernelResctrl:
     """resctrl on ``/sys/fs/resctrl``, where libvirt and pqos look for it too.
 
     The mount option ``debug`` adds files that tell each group's CLOSID.
+
+    :ivar options: what it is mounted with besides.
     """
 
     witness: Witness
+    options: tuple[str, ...] = ()
     root: Path = ROOT
     sysfs: Path | None = None
 
@@ -34,7 +37,9 @@ class KernelResctrl:
 
         :raises subprocess.CalledProcessError: if the kernel refuses.
         """
-        subprocess.run(["mount", "-t", "resctrl", "-o", "debug", "resctrl", str(self.root)], check=True)
+        subprocess.run(
+            ["mount", "-t", "resctrl", "-o", ",".join(("debug", *self.options)), "resctrl", str(self.root)], check=True
+        )
         limbo.let_end(Filesystem(str(self.root)))
         self.witness.watch(self.root)
 

@@ -16,7 +16,7 @@ import libvirt
 from tools.lab import vms
 from tools.lab.private_libvirt import PrivateLibvirt
 
-NOT_POOLED = frozenset({"name", "display_name", "metadata", "uuid", "flavor"})
+NOT_POOLED = frozenset({"name", "display_name", "metadata", "uuid", "flavor", "cputune", "numatune"})
 """What makes a VM unlike any other."""
 
 NOTHING = vms.Flavor("nothing")
@@ -79,7 +79,9 @@ class VmPool:
                 domain.state()[0] in RUNS
                 and domain.name() == vm.name
                 and domain.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_LIVE) == shape.get("vcpus", 1)
+                and "<iothreads>1<" in domain.XMLDesc()
                 and "<disk" not in domain.XMLDesc()
+                and "pin " not in domain.XMLDesc()
                 and "<vsock" not in domain.XMLDesc()
             )
         except libvirt.libvirtError:

@@ -25,6 +25,7 @@ for name in cpus schemata tasks; do
     mount --bind "$root/$name" "$view/$name"
 done
 for name in info mon_groups; do
+    [ -d "$root/$name" ] || continue
     mkdir "$view/$name"
     mount --bind "$root/$name" "$view/$name"
 done
@@ -44,7 +45,7 @@ exec pqos --iface=os --show
 """
 
 _SOCKET = re.compile(r"L3CA.* definitions for Socket (\d+):")
-_MASK = re.compile(r"\s+L3CA COS(\d+) => MASK 0x([0-9a-f]+)")
+_MASK = re.compile(r"\s+L3CA COS(\d+) => (?:MASK 0x([0-9a-f]+)|DATA 0x([0-9a-f]+),\s*CODE 0x([0-9a-f]+))")
 _PIDS = re.compile(r"\s+COS(\d+) => ([\d, ]+)")
 
 
@@ -52,7 +53,7 @@ _PIDS = re.compile(r"\s+COS(\d+) => ([\d, ]+)")
 class Shown:
     """What pqos says of a control group.
 
-    :ivar masks: of L3, by socket.
+    :ivar masks: of L3, by socket, for code and data together.
     :ivar tasks: its tasks; pqos shows none for the default group.
     """
 
@@ -81,7 +82,8 @@ def parse(text: str, groups: Sequence[str]) -> dict[str, Shown]:
         if found := _SOCKET.match(line):
             socket = int(found[1])
         elif found := _MASK.match(line):
-            masks.setdefault(int(found[1]), {})[socket] = int(found[2], 16)
+            whole, data, code = (int(part or "0", 16) for part in found.groups()[1:])
+            masks.setdefault(int(found[1]), {})[socket] = whole | data | code
         elif found := _PIDS.match(line):
             tasks[int(found[1])] = frozenset(map(int, found[2].split(",")))
     return {

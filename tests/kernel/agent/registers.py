@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 L3_MASK_0 = 0xC90
-"""IA32_L3_MASK_0 of Intel and L3_MASK_0 of AMD; that of CLOSID n is n further on (without CDP)."""
+"""IA32_L3_MASK_0 of Intel and L3_MASK_0 of AMD; that of CLOSID n is n further on.
+
+With CDP that of its data is 2n further on, and that of its code follows (Intel SDM volume 3, 18.19.4.3).
+"""
+
+SPLIT = Path("/sys/fs/resctrl/info/L3CODE")
+"""There only with CDP."""
 
 CPUS = Path("/sys/devices/system/cpu")
 
@@ -45,8 +51,13 @@ class L3Registers:
         return frozenset(self.caches[cpu] for cpu in set(cpus))
 
     def masks(self, closid: int) -> dict[int, int]:
-        """The masks of a CLOSID by cache id."""
+        """The masks of a CLOSID by cache id; with CDP the ways that code or data fill."""
+        numbers = (2 * closid, 2 * closid + 1) if SPLIT.exists() else (closid, closid)
         return {
-            cache: int.from_bytes(os.pread(device, 8, L3_MASK_0 + closid), "little")
+            cache: self._read(device, numbers[0]) | self._read(device, numbers[1])
             for cache, device in self.devices.items()
         }
+
+    @staticmethod
+    def _read(device: int, number: int) -> int:
+        return int.from_bytes(os.pread(device, 8, L3_MASK_0 + number), "little")

@@ -34,7 +34,7 @@ from tests.kernel.agent.witness import Step, Witness
 from tools.lab import vms
 from tools.lab.agent import Agent
 
-pytestmark = pytest.mark.guest(machines=("cascade-lake",), kernels=("6.12",))
+pytestmark = [pytest.mark.guest(machines=("cascade-lake",), kernels=("6.12",)), pytest.mark.feature("ways")]
 
 LOCK_TRIES = 10
 
@@ -91,17 +91,15 @@ def sleeper() -> Iterator[int]:
         process.kill()
 
 
+@pytest.mark.long
 def test_monitoring_groups_of_pqos_are_never_touched(
     resctrl: KernelResctrl, tree: Tree, agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
 ) -> None:
-    with monitoring_by_pqos():
-        wait_for(
-            lambda: any(
-                int((resctrl.root / "mon_groups" / name / "cpus").read_text().replace(",", ""), 16)
-                for name in theirs_in(resctrl.root)
-            ),
-            "pqos watching a CPU",
-        )
+    def watches() -> bool:
+        directories = [resctrl.root / "mon_groups" / name for name in theirs_in(resctrl.root)]
+        return any(int((directory / "cpus").read_text().replace(",", ""), 16) for directory in directories)
+
+    with monitoring_by_pqos(watches, wait_for):
         theirs = [f"mon_groups/{name}" for name in theirs_in(resctrl.root)]
         # It has made every class there can be, though it needs none of them.
         for name in tree.groups():
@@ -117,8 +115,13 @@ def test_monitoring_groups_of_pqos_are_never_touched(
 
 
 @contextmanager
-def monitoring_by_pqos() -> Iterator[None]:
-    """pqos, watching the occupancy of one CPU each second; the emulated CPUs count neither instructions nor misses."""
+def monitoring_by_pqos(watches: Callable[[], bool], wait_for: WaitFor) -> Iterator[None]:
+    """pqos, watching the occupancy of one CPU each second; the emulated CPUs count neither instructions nor misses.
+
+    It ends where it does not get the lock within about a second, and is then started again.
+
+    :param watches: whether it does so.
+    """
     command = [
         "pqos",
         "--iface=os",
@@ -127,11 +130,20 @@ def monitoring_by_pqos() -> Iterator[None]:
         "--disable-mon-ipc",
         "--disable-mon-llc_miss",
     ]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        try:
-            yield
-        finally:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def is_watching() -> bool:
+        if not started or (len(started) < LOCK_TRIES and started[-1].poll() is not None):
+            started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+        return watches()
+
+    try:
+        wait_for(is_watching, "pqos watching a CPU")
+        yield
+    finally:
+        for process in started:
             process.terminate()
+            process.wait()
 
 
 def theirs_in(root: Path) -> list[str]:
@@ -139,6 +151,7 @@ def theirs_in(root: Path) -> list[str]:
     return sorted(name for name in os.listdir(root / "mon_groups") if not name.startswith("vmqos."))
 
 
+@pytest.mark.long
 def test_a_foreign_group_in_the_middle_of_the_agents_work_is_met_with_another_plan(
     resctrl: KernelResctrl, witness: Witness, tree: Tree, agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm
 ) -> None:
@@ -202,6 +215,7 @@ def meddling(witness: Witness, meddler: Callable[[Step], None]) -> Iterator[None
         witness.look = look
 
 
+@pytest.mark.long
 def test_others_may_make_and_remove_groups_all_the_time(
     resctrl: KernelResctrl, tree: Tree, agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm
 ) -> None:

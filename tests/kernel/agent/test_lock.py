@@ -23,7 +23,7 @@ from tests.kernel.agent.registers import L3Registers
 from tools.lab import vms
 from tools.lab.agent import Agent
 
-pytestmark = pytest.mark.guest(machines=("cascade-lake",), kernels=("6.12",))
+pytestmark = [pytest.mark.guest(machines=("cascade-lake",), kernels=("6.12",)), pytest.mark.long]
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def test_who_takes_the_lock_never_sees_a_group_half_made(
                         ways = {mask.bit_count() for mask in each.masks.values()}
                         if not each.guarded or not each.caches or ways not in ({2}, {4}):
                             faults.append(f"{each} among {found}")
-                faults.extend(groups.broken_promises(found, lambda each: True))
+                faults.extend(map(str, groups.broken_promises(found, lambda each: True)))
             ended.wait(0.02)
 
     reader = threading.Thread(target=look)

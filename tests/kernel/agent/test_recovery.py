@@ -19,7 +19,7 @@ from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm
 from tests.kernel.agent.witness import KillingWitness, Witness
 
-pytestmark = pytest.mark.guest(machines=("sapphire-rapids",), kernels=("newest",))
+pytestmark = [pytest.mark.guest(machines=("sapphire-rapids",), kernels=("newest",)), pytest.mark.feature("ways")]
 
 KILLS = 8
 WRITES = 4

@@ -67,6 +67,7 @@ def disk(workspace: Workspace) -> Iterator[Path]:
     path.unlink()
 
 
+@pytest.mark.long
 def test_threads_of_a_block_job_are_born_in_the_group(
     make_vm: MakeVm, wait_for_vm: WaitForVm, disk: Path, resctrl: KernelResctrl
 ) -> None:

@@ -13,6 +13,8 @@ mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm
 mount -t tmpfs tmpfs /tmp
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
+# As systemd does: libvirt gives each VM a cgroup with these, and pins QEMU's threads there.
+echo +cpuset +cpu +io +memory +pids >/sys/fs/cgroup/cgroup.subtree_control
 chmod 1777 /tmp /dev/shm
 ln -sf /proc/self/fd /dev/fd
 for port in /sys/class/virtio-ports/*; do

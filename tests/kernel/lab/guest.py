@@ -2,8 +2,8 @@
 """Booting a guest, and what it says while it runs.
 
 The guest has virtual serial ports that QEMU writes to files (``stdout``, ``stderr``, ``events``, ``out.tar``,
-``bytecode.tar``), its console in ``serial``, and the plugin's log in ``msr.jsonl``: all in one directory, readable
-while it runs.
+``bytecode.tar``), its console in ``serial``, the plugin's log in ``msr.jsonl``, and what its model of the caches
+counted in ``cache.jsonl``: all in one directory, readable while it runs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.kernel.cachemodel import log as counted
 from tests.kernel.lab import bytecode, needs, trace
 from tests.kernel.lab import job as jobs
 from tests.kernel.lab.build import ready
@@ -78,6 +79,11 @@ class Result:
     def msr(self) -> list[trace.MsrWrite]:
         """All writes of registers of RDT, from the boot to the end."""
         return trace.read(self.path / "msr.jsonl")
+
+    @property
+    def cache(self) -> list[counted.Snapshot]:
+        """What the model of the caches counted, at each moment that somebody asked, and at the end."""
+        return counted.read(self.path / "cache.jsonl")
 
     def _text(self, name: str) -> str:
         return (self.path / name).read_text(errors="replace")
@@ -170,6 +176,11 @@ class Guest:
         """Whether QEMU runs."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def console(self) -> str:
+        """What the kernel wrote to its console until now."""
+        return self._text("serial")
+
     def events(self) -> Iterator[Mapping[str, Any]]:
         """What came since the last call, without waiting."""
         if not (self.path / "events").exists():
@@ -223,13 +234,14 @@ class Guest:
         """An error's text: what happened, and the last lines of the console and of QEMU."""
         shown = [f"the guest {self.machine.name} with the kernel {self.kernel} {fate}; see {self.path}"]
         for name in ("qemu.log", "serial", "stderr"):
-            with suppress(FileNotFoundError):
-                lines = [line for line in self._lines(name) if CHATTER not in line][-TAIL:]
-                shown.extend([f"--- {name}", *lines] if lines else [])
+            lines = [line for line in self._text(name).splitlines() if CHATTER not in line][-TAIL:]
+            shown.extend([f"--- {name}", *lines] if lines else [])
         return "\n".join(shown)
 
-    def _lines(self, name: str) -> list[str]:
-        return (self.path / name).read_text(errors="replace").splitlines()
+    def _text(self, name: str) -> str:
+        """What came through that port until now."""
+        file = self.path / name
+        return file.read_text(errors="replace") if file.exists() else ""
 
     def _close(self) -> None:
         for descriptor in self._open_parts:
@@ -242,7 +254,8 @@ def _command(guest: Guest, parts: Mapping[str, Path], append: str, plugin: Mappi
     root = parts["qemu"] / "root"
     libraries = root / "usr/lib/x86_64-linux-gnu"
     linux = parts[f"linux-{guest.kernel}"]
-    arguments = ",".join(f"{name}={value}" for name, value in {"log": guest.path / "msr.jsonl", **plugin}.items())
+    files = {"log": guest.path / "msr.jsonl", "counts": guest.path / "cache.jsonl"}
+    arguments = ",".join(f"{name}={value}" for name, value in {**files, **plugin}.items())
     disks = (
         ("root", parts["image"] / "image.ext4", "snapshot=on"),
         ("modules", linux / "modules.ext4", "readonly=on"),

@@ -40,6 +40,15 @@ TIME_LIMIT = pytest.StashKey[float]()
 BOOT_TIMEOUT = 300.0
 """Seconds that a guest may take to its first word."""
 
+PANIC = "Kernel panic"
+"""What the console shows of a kernel that died.
+
+Once in some fifty guests a kernel dies of QEMU, whose threads emulate a CPU each: it comes upon an ``int3`` that it
+had put into its code for a moment (``text_poke_bp()`` in arch/x86/kernel/alternative.c; mounting resctrl does) and
+taken away again, or finds the end of a stack overwritten while its KVM runs a VM. So the tests that are left get
+another guest. A kernel that dies of what a test does dies there, too.
+"""
+
 
 def pair_of(item: pytest.Item | None) -> Pair | None:
     """The guest that an item belongs into."""
@@ -113,11 +122,16 @@ class RemoteRun:
         self._over: str | None = None
         self._failed = False
         self._path = _directory(config, pair)
+        self._died = self._path.with_name(f"{self._path.name}.died")
+        self._start(list(self._limits))
+
+    def _start(self, names: Sequence[str]) -> None:
+        """Start the guest with the tests of these node ids."""
+        files = sorted({name.partition("::")[0] for name in names})
+        script = SCRIPT.format(pair=self._pair, options=_options(self._config), files=" ".join(files))
+        job = Job(script, {ITEMS: json.dumps(names)})
+        self._guest = Guest(machines.machine(self._pair.machine), self._pair.kernel, job, self._path)
         self._limit = BOOT_TIMEOUT
-        files = sorted({name.partition("::")[0] for name in self._limits})
-        script = SCRIPT.format(pair=pair, options=_options(config), files=" ".join(files))
-        job = Job(script, {ITEMS: json.dumps(list(self._limits))})
-        self._guest = Guest(machines.machine(pair.machine), pair.kernel, job, self._path)
         try:
             self._guest.start()
         except (LabError, OSError) as error:
@@ -158,7 +172,7 @@ class RemoteRun:
             self._take(event)
         if self._guest.status is not None:
             self._end(f"pytest in the guest ended with {self._guest.status} without running this test")
-        elif not running:
+        elif not running and not self._again():
             self._end(self._guest.obituary("died"))
         elif time.monotonic() - self._last_word > self._limit:
             self._guest.kill()
@@ -181,6 +195,18 @@ class RemoteRun:
                         self._broken[name] = event["text"]
             case "missing":
                 self._broken.setdefault(event["nodeid"], "pytest in the guest did not collect this test")
+
+    def _again(self) -> bool:
+        """Start another guest for the rest of the tests, once, if this one's kernel has died."""
+        if self._died.exists() or PANIC not in self._guest.console:
+            return False
+        warnings.warn(f"the kernel of {self._pair} died, and is booted again; see {self._died}", stacklevel=1)
+        self._guest.kill()
+        self._path.rename(self._died)
+        self._path.mkdir()
+        self._running = None
+        self._start([name for name in self._limits if name not in self._finished | self._broken.keys()])
+        return True
 
     def _end(self, reason: str) -> None:
         self._over = reason
@@ -230,7 +256,8 @@ def _time_limit(config: pytest.Config, item: pytest.Item) -> float:
 def _directory(config: pytest.Config, pair: Pair) -> Path:
     if chosen := config.getoption("--guest-out"):
         path = Path(chosen).absolute() / str(pair)
-        shutil.rmtree(path, ignore_errors=True)
+        for old in (path, path.with_name(f"{path.name}.died")):
+            shutil.rmtree(old, ignore_errors=True)
         path.mkdir(parents=True)
         return path
     return Path(tempfile.mkdtemp(prefix=f"vmqos-guest-{pair}-"))

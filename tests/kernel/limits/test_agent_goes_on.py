@@ -20,7 +20,7 @@ import pytest
 from tests.functional.agent.tree import Tree
 from tests.kernel.inside import msr
 from tests.kernel.limits import patiently, processor
-from tools.lab import vms
+from tools.lab import mounts, vms
 from tools.lab.agent import Agent, Options
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.processes import wait_until
@@ -102,12 +102,7 @@ def fs(agent: Agent, exclusive: RunningVm, plain: RunningVm) -> Iterator[Filesys
         wait_for_vm(agent, plain, monitoring_group=f"mon_groups/{group(plain)}")
         yield Filesystem(mount.DEFAULT_PATH)
     finally:
-        umount()
-
-
-def umount() -> None:
-    """It is busy for the milliseconds of a pass."""
-    wait_until(lambda: subprocess.run(["umount", mount.DEFAULT_PATH], check=False).returncode == 0, "umount", 10.0)
+        mounts.unmount(mount.DEFAULT_PATH)
 
 
 def group(vm: RunningVm) -> str:
@@ -145,6 +140,7 @@ def tasks_are_in(vm: RunningVm, *groups: str) -> bool:
     )
 
 
+@pytest.mark.feature("ways")
 def test_a_cache_that_comes_back_gets_its_promise_back(
     agent: Agent, fs: Filesystem, exclusive: RunningVm, caches: dict[int, frozenset[int]], last_cache: int
 ) -> None:
@@ -162,21 +158,28 @@ def test_a_cache_that_comes_back_gets_its_promise_back(
     wait_for_vm(agent, exclusive, state="kept", caches=list(caches))
 
 
+@pytest.mark.feature("cdp")
+@pytest.mark.feature("ways")
 def test_resctrl_may_be_mounted_with_other_options_under_the_agent(
     agent: Agent, fs: Filesystem, exclusive: RunningVm, plain: RunningVm
 ) -> None:
-    umount()
+    mounts.unmount(mount.DEFAULT_PATH)
     wait_for_vm(agent, exclusive, state="pending", reason="mount -t resctrl resctrl /sys/fs/resctrl", masks={})
     assert agent.get("/v1/health")["status"] == "failing"
     with mounted_under("cdp"):
-        wait_for_vm(agent, exclusive, state="pending", reason="mounted with cdp", masks={})
+        wait_for_vm(agent, exclusive, state="kept")
+        code, data = (Tree(Path(fs.root)).values(resource, group(exclusive)) for resource in ("L3CODE", "L3DATA"))
+        assert code == data and {int(mask, 16).bit_count() for mask in code.values()} == {2}
         wait_for_vm(agent, plain, monitoring_group=f"mon_groups/{group(plain)}")
         assert agent.get("/v1/health")["resctrl"]["error"] is None
         assert tasks_are_in(plain, "res:/", f"mon:{group(plain)}")
+    # The agent may not have looked between the two mounts, which have the same device number.
     subprocess.run(["mount", "-t", "resctrl", "resctrl", mount.DEFAULT_PATH], check=True)
+    wait_until(
+        lambda: tasks_are_in(exclusive, f"res:{group(exclusive)}", "mon:"), "the VM being where it was promised", 20.0
+    )
     wait_for_vm(agent, exclusive, state="kept")
     assert not list(Tree(Path(fs.root)).violations([group(exclusive)]))
-    assert tasks_are_in(exclusive, f"res:{group(exclusive)}", "mon:")
 
 
 @contextlib.contextmanager
@@ -185,9 +188,10 @@ def mounted_under(*options: str) -> Iterator[None]:
     try:
         yield
     finally:
-        umount()
+        mounts.unmount(mount.DEFAULT_PATH)
 
 
+@pytest.mark.feature("ways")
 def test_without_a_closid_the_vm_waits_and_is_served_when_one_is_free(
     agent: Agent, fs: Filesystem, exclusive: RunningVm, caches: dict[int, frozenset[int]]
 ) -> None:
@@ -197,7 +201,7 @@ def test_without_a_closid_the_vm_waits_and_is_served_when_one_is_free(
         foreign = [f"foreign{number}" for number in range(1, closids)]
         for name in foreign:
             patiently.create(fs, name)
-            groups.write_masks(fs, name, "L3", dict.fromkeys(caches, CapacityBitmask(0b1)))
+            groups.write_values(fs, name, "L3", dict.fromkeys(caches, CapacityBitmask(0b1)))
     told = wait_for_vm(agent, exclusive, state="pending", reason="CLOSID", masks={})
     assert f"of {closids} one is the default group's" in told["reason"]
     groups.remove(fs, foreign[0])

@@ -28,7 +28,7 @@ def masks(fs: Filesystem, caches: Caches) -> dict[str, CapacityBitmask]:
     wanted = {"": every - EXCLUSIVE - SHARED, "exclusive": EXCLUSIVE, "other": SHARED}
     patiently.create(fs, "exclusive", "other")
     for name, mask in wanted.items():
-        groups.write_masks(fs, name, "L3", dict.fromkeys(caches, mask))
+        groups.write_values(fs, name, "L3", dict.fromkeys(caches, mask))
     groups.set_mode(fs, "exclusive", "exclusive")
     return wanted
 
@@ -68,7 +68,7 @@ def test_a_cache_without_a_cpu_is_gone_from_everywhere(
         assert topology.l3_of_cpus() == others
         assert f"mon_L3_{last_cache:02}" not in os.listdir(fs.path("other", "mon_data"))
         with pytest.raises(exceptions.CacheOffline, match="No such cache is online"):
-            groups.write_masks(fs, "other", "L3", {last_cache: SHARED})
+            groups.write_values(fs, "other", "L3", {last_cache: SHARED})
 
 
 def test_a_cache_that_comes_back_is_open_to_all_and_a_guarded_group_locks_every_write(
@@ -81,10 +81,10 @@ def test_a_cache_that_comes_back_is_open_to_all_and_a_guarded_group_locks_every_
     assert fs.read("exclusive", "mode").strip() == "exclusive", "although the kernel itself has made it overlap"
     for name, mask in masks.items():
         with pytest.raises(exceptions.MasksOverlap):
-            groups.write_masks(fs, name, "L3", {last_cache: mask})
+            groups.write_values(fs, name, "L3", {last_cache: mask})
     groups.set_mode(fs, "exclusive", "shareable")
     for name, mask in masks.items():
-        groups.write_masks(fs, name, "L3", {last_cache: mask})
+        groups.write_values(fs, name, "L3", {last_cache: mask})
     groups.remove(fs, "newcomer")
     groups.set_mode(fs, "exclusive", "exclusive")
     assert masks_now(fs) == on(caches, masks)

@@ -1,9 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control.h"
 
+#include <stddef.h>
+
 bool control_ours(uint32_t msr)
 {
-    return (msr >= CONTROL_UNAVAILABLE && msr <= CONTROL_OCCUPANCY) || msr == CONTROL_MARK;
+    return (msr >= CONTROL_UNAVAILABLE && msr <= CONTROL_OCCUPANCY) || msr == CONTROL_MARK ||
+           (msr >= CONTROL_CACHE && msr <= CONTROL_MBA_UNIT);
+}
+
+const char *control_option(uint32_t msr)
+{
+    static const char *const names[] = { "sample", "l2size", "l3_ns", "memory_ns", "bandwidth", "mba_unit" };
+
+    return msr >= CONTROL_SAMPLE && msr <= CONTROL_MBA_UNIT ? names[msr - CONTROL_SAMPLE] : NULL;
 }
 
 void control_write(struct domain *d, uint32_t msr, uint64_t value)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Registers that no CPU has: a test in the guest writes them (through /dev/cpu/N/msr) to have the counters of CPU N's
- * L3 misbehave. tests/kernel/inside/msr.py has a function for each.
+ * L3 misbehave, which tests/kernel/inside/msr.py has a function for each for, or to have the caches modelled, which
+ * tests/kernel/cachemodel does.
  */
 #ifndef RDT_CONTROL_H
 #define RDT_CONTROL_H
@@ -18,9 +19,23 @@ enum {
     CONTROL_TRAFFIC = 0x52440004,     /* value: RMID << 48 | bytes to add to total and local traffic */
     CONTROL_OCCUPANCY = 0x52440005,   /* value: RMID << 48 | bytes that it occupies now */
     CONTROL_MARK = 0x52440010,        /* value: anything; only seen in the log */
+    CONTROL_CACHE = 0x52440020,       /* value: an enum turn. Read: bit 0, whether modelled; 63:8, turns so far */
+    CONTROL_SAMPLE,                   /* from here on the options of these names; all are the same on all CPUs */
+    CONTROL_L2SIZE,
+    CONTROL_L3_NS,
+    CONTROL_MEMORY_NS,
+    CONTROL_BANDWIDTH,
+    CONTROL_MBA_UNIT,
 };
 
+/* What is to become of the model: sample and L2 are as the options are when it is turned on, with empty caches. */
+enum turn { TURN_OFF, TURN_ON, TURN_EMPTY, TURN_REPORT, TURNS };
+
 bool control_ours(uint32_t msr);
+
+/* The option that is behind a register, NULL for the other registers. */
+const char *control_option(uint32_t msr);
+
 void control_write(struct domain *d, uint32_t msr, uint64_t value);
 
 #endif

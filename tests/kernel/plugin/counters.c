@@ -39,7 +39,7 @@ void counters_charge(struct machine *m, unsigned cpu, uint64_t work)
     struct counter *k;
 
     c->charged = work;
-    if ((long)rmid >= o->rmids)
+    if ((long)rmid >= o->rmids || m->modelled)
         return;
     k = &m->domains[domain].counters[rmid];
     k->total += bytes;
@@ -61,6 +61,8 @@ void counters_settle(struct machine *m, unsigned domain, uint64_t now_ns)
     double kept = exp2(-((double)(now_ns - d->decayed_ns) / 1e6 / m->options.halflife)), sum = 0;
 
     d->decayed_ns = now_ns;
+    if (m->modelled)
+        return;
     for (long r = 0; r < m->options.rmids; r++) {
         if (!in_use(m, domain, r))
             d->counters[r].occupancy *= kept;
@@ -68,6 +70,16 @@ void counters_settle(struct machine *m, unsigned domain, uint64_t now_ns)
     }
     for (long r = 0; r < m->options.rmids && sum > m->options.l3size; r++)
         d->counters[r].occupancy *= m->options.l3size / sum;
+}
+
+void counters_take(struct machine *m, unsigned domain, unsigned rmid, uint64_t traffic, uint64_t occupancy)
+{
+    struct counter *k = &m->domains[domain].counters[rmid];
+
+    k->total += traffic - k->taken;
+    k->local += traffic - k->taken;
+    k->taken = traffic;
+    k->occupancy = occupancy;
 }
 
 /*

@@ -7,6 +7,9 @@
  *   occupancy  grows with the traffic, up to the share of the L3 that the class's mask is; of what a mask that was
  *              narrowed no longer covers, as much goes as traffic comes; an RMID under which nobody runs loses half
  *              each halflife=; the sum never exceeds the cache.
+ *
+ * While a model of the caches counts, none of this is made up: traffic grows by what the model counted meanwhile, all
+ * of it local, for the guests have one memory; occupancy is the model's.
  */
 #ifndef RDT_COUNTERS_H
 #define RDT_COUNTERS_H
@@ -27,6 +30,9 @@ void counters_charge(struct machine *m, unsigned cpu, uint64_t work);
 
 /* Have occupancy fade in a domain; all its CPUs must have been charged. */
 void counters_settle(struct machine *m, unsigned domain, uint64_t now_ns);
+
+/* Take over what a model counted in all, in bytes. Call it before a counter is read, and when modelling ends. */
+void counters_take(struct machine *m, unsigned domain, unsigned rmid, uint64_t traffic, uint64_t occupancy);
 
 /* IA32_QM_CTR of a domain for what IA32_QM_EVTSEL selects. */
 uint64_t counters_read(const struct machine *m, unsigned domain, uint64_t evtsel);

@@ -7,9 +7,12 @@ enum {
     LEAF_FEATURES = 7,
     LEAF_MONITORING = 0xf,
     LEAF_ALLOCATION = 0x10,
+    LEAF_AMD_EXTENSIONS = 0x80000001,
     LEAF_AMD_FEATURES = 0x80000008,
+    LEAF_AMD_CACHES = 0x8000001d,
     LEAF_AMD_QOS = 0x80000020,
 };
+enum { AMD_L3 = 3 }; /* CPUID.0x8000001D: the subleaf of the L3 */
 
 static bool monitors(const struct options *o)
 {
@@ -32,6 +35,10 @@ bool cpuid_ours(const struct options *o, uint32_t leaf, uint32_t subleaf)
     case LEAF_AMD_FEATURES:
     case LEAF_AMD_QOS:
         return o->amd;
+    case LEAF_AMD_EXTENSIONS:
+        return o->topoext;
+    case LEAF_AMD_CACHES:
+        return o->topoext && subleaf == AMD_L3;
     default:
         return false;
     }
@@ -52,6 +59,28 @@ static struct cpuid features(const struct options *o, struct cpuid r)
 static struct cpuid amd_features(const struct options *o, struct cpuid r)
 {
     r.ebx |= o->mba ? BIT(6) : 0;
+    return r;
+}
+
+/*
+ * CPUID.0x80000001: ECX bit 22 are the topology extensions (APM 3, appendix E), without which Linux does not look at
+ * CPUID.0x8000001D and takes each CPU of a socket for the owner of an L3 (arch/x86/kernel/cpu/cacheinfo.c). QEMU's
+ * software emulation answers that leaf, and leaves out the bit.
+ */
+static struct cpuid amd_extensions(struct cpuid r)
+{
+    r.ecx |= BIT(22);
+    return r;
+}
+
+/*
+ * CPUID.0x8000001D (APM 3, appendix E): EBX[31:22] are the cache's ways, ECX its sets, each less one; lines of 64 bytes
+ * are QEMU's, too.
+ */
+static struct cpuid amd_l3(const struct options *o, struct cpuid r)
+{
+    r.ebx = (r.ebx & (BIT(22) - 1)) | (uint32_t)(o->l3ways - 1) << 22;
+    r.ecx = o->l3size / 64 / o->l3ways - 1;
     return r;
 }
 
@@ -126,9 +155,10 @@ static struct cpuid allocation(const struct options *o, uint32_t subleaf)
 }
 
 /*
- * CPUID.0x80000020 (APM 3, appendix E; APM 2, 19): subleaf 0, EBX bit 1 is bandwidth enforcement, bit 3 configurable
- * events. Subleaf 1: EAX the bits of a bandwidth, EDX the greatest class. Subleaf 3: EBX how many counters can be
- * configured, ECX the events there are.
+ * CPUID.0x80000020 (APM 3, appendix E; APM 2, 19): subleaf 0, EBX bit 1 is bandwidth enforcement, bit 2 that of slow
+ * memory, bit 3 configurable events, bit 6 the enforcement of where devices allocate. Subleaf 1, and 2 for slow memory:
+ * EAX the bits of a bandwidth, EDX the greatest class. Subleaf 3: EBX how many counters can be configured, ECX the
+ * events there are.
  */
 static struct cpuid amd_qos(const struct options *o, uint32_t subleaf)
 {
@@ -136,10 +166,11 @@ static struct cpuid amd_qos(const struct options *o, uint32_t subleaf)
 
     switch (subleaf) {
     case 0:
-        r.ebx = (o->mba ? BIT(1) : 0) | (o->bmec ? BIT(3) : 0);
+        r.ebx = (o->mba ? BIT(1) : 0) | (o->smba ? BIT(2) : 0) | (o->bmec ? BIT(3) : 0) | (o->sdciae ? BIT(6) : 0);
         break;
     case 1:
-        if (o->mba) {
+    case 2:
+        if (subleaf == 1 ? o->mba : o->smba) {
             r.eax = o->mbalen;
             r.edx = o->mbaclos - 1;
         }
@@ -165,6 +196,10 @@ struct cpuid cpuid_answer(const struct options *o, uint32_t leaf, uint32_t suble
         return allocation(o, subleaf);
     case LEAF_AMD_FEATURES:
         return amd_features(o, without);
+    case LEAF_AMD_EXTENSIONS:
+        return amd_extensions(without);
+    case LEAF_AMD_CACHES:
+        return amd_l3(o, without);
     case LEAF_AMD_QOS:
         return amd_qos(o, subleaf);
     default:

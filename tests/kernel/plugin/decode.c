@@ -31,6 +31,8 @@ enum instruction decode(const uint8_t *bytes, size_t length)
         return RDMSR;
     case 0x30:
         return WRMSR;
+    case 0x09: /* WBNOINVD is the same with F3 before, which CPUs that lack it ignore */
+        return WBINVD;
     default:
         return OTHER;
     }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Telling the three instructions that matter from all others. */
+/* Telling the instructions that matter from all others. */
 #ifndef RDT_DECODE_H
 #define RDT_DECODE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum instruction { OTHER, CPUID, RDMSR, WRMSR };
+enum instruction { OTHER, CPUID, RDMSR, WRMSR, WBINVD };
 
 enum instruction decode(const uint8_t *bytes, size_t length);
 

@@ -19,6 +19,8 @@ void machine_reset(struct machine *m, const struct options *o, unsigned ncpus, u
     memset(m, 0, sizeof *m);
     m->options = *o;
     m->ncpus = ncpus;
+    for (unsigned i = 0; i < ncpus; i++)
+        m->cpus[i].domain = i / (ncpus / o->sockets);
     for (unsigned i = 0; i < MAX_CPUS; i++) {
         struct domain *d = &m->domains[i];
 
@@ -27,7 +29,7 @@ void machine_reset(struct machine *m, const struct options *o, unsigned ncpus, u
         for (unsigned k = 0; k < 2 * MAX_L2_CLOS; k++)
             m->cpus[i].l2_mask[k] = ones(o->l2ways);
         for (unsigned k = 0; k < MAX_MBA_CLOS && o->amd; k++)
-            d->mba[k] = 1ull << o->mbalen;
+            d->mba[k] = d->smba[k] = 1ull << o->mbalen;
         d->event_cfg[0] = 0x7f;
         d->event_cfg[1] = 0x15;
         d->decayed_ns = now_ns;
@@ -36,7 +38,33 @@ void machine_reset(struct machine *m, const struct options *o, unsigned ncpus, u
 
 unsigned machine_domain_of(const struct machine *m, unsigned cpu)
 {
-    return cpu / (m->ncpus / m->options.sockets);
+    return m->cpus[cpu].domain;
+}
+
+/* CPUs read masks while others may write them. */
+static uint64_t mask(const uint64_t *masks, uint64_t cfg, unsigned clos, bool code)
+{
+    return __atomic_load_n(&masks[cfg & 1 ? 2 * clos + code : clos], __ATOMIC_RELAXED);
+}
+
+uint64_t machine_l3_mask(const struct machine *m, unsigned cpu, bool code)
+{
+    const struct domain *d = &m->domains[machine_domain_of(m, cpu)];
+    unsigned clos = machine_clos(&m->cpus[cpu]);
+
+    if (!m->options.l3 || (long)clos >= m->options.l3clos)
+        return ones(m->options.l3ways);
+    return mask(d->l3_mask, d->l3_cfg, clos, code);
+}
+
+uint64_t machine_l2_mask(const struct machine *m, unsigned cpu, bool code)
+{
+    const struct cpu *c = &m->cpus[cpu];
+    unsigned clos = machine_clos(c);
+
+    if (!m->options.l2 || (long)clos >= m->options.l2clos)
+        return ones(m->options.l2ways);
+    return mask(c->l2_mask, c->l2_cfg, clos, code);
 }
 
 unsigned machine_rmid(const struct cpu *c)

@@ -8,6 +8,7 @@
 #ifndef RDT_MACHINE_H
 #define RDT_MACHINE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "options.h"
@@ -26,6 +27,7 @@ enum fault { FAULT_NONE, FAULT_UNAVAILABLE, FAULT_ERROR };
 struct counter {
     uint64_t total, local;
     double occupancy;
+    uint64_t taken; /* of the modelled traffic: what is in total */
     enum fault fault;
 };
 
@@ -33,12 +35,15 @@ struct domain {
     uint64_t l3_cfg;
     uint64_t l3_mask[2 * MAX_L3_CLOS];
     uint64_t mba[MAX_MBA_CLOS];
+    uint64_t smba[MAX_MBA_CLOS];
+    uint64_t ext_cfg;
     uint64_t event_cfg[2];
     struct counter counters[MAX_RMIDS];
     uint64_t decayed_ns;
 };
 
 struct cpu {
+    unsigned domain;
     uint64_t pqr_assoc;
     uint64_t qm_evtsel;
     uint64_t l2_cfg;
@@ -49,6 +54,8 @@ struct cpu {
 struct machine {
     struct options options;
     unsigned ncpus;
+    bool modelled;  /* counters say what a model of the caches counts */
+    uint32_t turns; /* how often that changed, or the caches were emptied */
     struct cpu cpus[MAX_CPUS];
     struct domain domains[MAX_CPUS];
 };
@@ -57,6 +64,13 @@ struct machine {
 void machine_reset(struct machine *m, const struct options *o, unsigned ncpus, uint64_t now_ns);
 
 unsigned machine_domain_of(const struct machine *m, unsigned cpu);
+
+/*
+ * The ways that a CPU's class may fill with code or else with data, all of them where they can't be allocated. With
+ * CDP, bit 0 of the configuration, a class has two masks, of data and then of code (SDM 17.19.3).
+ */
+uint64_t machine_l3_mask(const struct machine *m, unsigned cpu, bool code);
+uint64_t machine_l2_mask(const struct machine *m, unsigned cpu, bool code);
 
 /* IA32_PQR_ASSOC: RMID in bits 9:0, CLOS in bits 63:32 (SDM 17.18.6, 17.19.4.4; APM 19, PQR_ASSOC). */
 unsigned machine_rmid(const struct cpu *c);

@@ -5,6 +5,7 @@
 
 #include "control.h"
 #include "counters.h"
+#include "window.h"
 
 static bool in(uint32_t msr, uint32_t first, uint32_t count)
 {
@@ -21,9 +22,13 @@ bool msr_ours(const struct options *o, uint32_t msr)
         return o->mba && !o->amd;
     if (in(msr, AMD_MBA_BW_BASE, MAX_MBA_CLOS))
         return o->mba && o->amd;
+    if (in(msr, AMD_SMBA_BW_BASE, MAX_MBA_CLOS))
+        return o->smba;
+    if (msr == AMD_L3_QOS_EXT_CFG)
+        return o->sdciae;
     if (in(msr, AMD_QOS_EVT_CFG_0, 2))
         return o->bmec;
-    return in(msr, IA32_QM_EVTSEL, 3) || control_ours(msr);
+    return in(msr, IA32_QM_EVTSEL, 3) || control_ours(msr) || window_ours(o, msr);
 }
 
 /*
@@ -44,6 +49,8 @@ static uint64_t *place(struct machine *m, unsigned cpu, uint32_t msr)
         return &d->l3_cfg;
     case IA32_L2_QOS_CFG:
         return &c->l2_cfg;
+    case AMD_L3_QOS_EXT_CFG:
+        return &d->ext_cfg;
     }
     if (in(msr, IA32_L3_QOS_MASK_0, 2 * MAX_L3_CLOS))
         return &d->l3_mask[msr - IA32_L3_QOS_MASK_0];
@@ -53,6 +60,8 @@ static uint64_t *place(struct machine *m, unsigned cpu, uint32_t msr)
         return &d->mba[msr - IA32_L2_QOS_EXT_BW_THRTL_0];
     if (in(msr, AMD_MBA_BW_BASE, MAX_MBA_CLOS))
         return &d->mba[msr - AMD_MBA_BW_BASE];
+    if (in(msr, AMD_SMBA_BW_BASE, MAX_MBA_CLOS))
+        return &d->smba[msr - AMD_SMBA_BW_BASE];
     if (in(msr, AMD_QOS_EVT_CFG_0, 2))
         return &d->event_cfg[msr - AMD_QOS_EVT_CFG_0];
     return NULL;
@@ -64,6 +73,10 @@ uint64_t msr_read(const struct machine *m, unsigned cpu, uint32_t msr)
 
     if (msr == IA32_QM_CTR)
         return counters_read(m, machine_domain_of(m, cpu), m->cpus[cpu].qm_evtsel);
+    if (control_option(msr))
+        return options_get(&m->options, control_option(msr));
+    if (msr == CONTROL_CACHE)
+        return (uint64_t)m->turns << 8 | m->modelled;
     value = place((struct machine *)m, cpu, msr);
     return value ? *value : 0;
 }
@@ -74,6 +87,8 @@ void msr_write(struct machine *m, unsigned cpu, uint32_t msr, uint64_t value)
 
     if (kept)
         *kept = value;
+    else if (control_option(msr))
+        options_set(&m->options, control_option(msr), value);
     else if (control_ours(msr))
         control_write(&m->domains[machine_domain_of(m, cpu)], msr, value);
 }

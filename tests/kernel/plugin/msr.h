@@ -20,6 +20,8 @@ enum {
     IA32_L2_QOS_EXT_BW_THRTL_0 = 0xd50,
 };
 #define AMD_MBA_BW_BASE 0xc0000200u
+#define AMD_SMBA_BW_BASE 0xc0000280u
+#define AMD_L3_QOS_EXT_CFG 0xc00003ffu
 #define AMD_QOS_EVT_CFG_0 0xc0000400u
 
 /* Whether the plugin keeps this register, on a CPU with these features. */

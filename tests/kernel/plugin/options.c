@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache.h"
 #include "machine.h"
 
 struct option {
@@ -50,12 +51,34 @@ static const struct option table[] = {
 
     OPTION(amd, 0, 0, 1, "memory bandwidth the way of AMD; for -cpu EPYC..."),
     OPTION(bmec, 0, 0, 1, "AMD: whether the traffic counters' events can be chosen"),
+    OPTION(smba, 0, 0, 1, "AMD: whether the bandwidth of slow memory can be allocated; as many classes as of the other"),
+    OPTION(sdciae, 0, 0, 1, "AMD: whether devices can be confined to the ways of the highest class"),
+    OPTION(topoext, 0, 0, 1, "AMD: whether the CPUs of a socket share its L3, of which they say l3size= and l3ways="),
 
     OPTION(bytes, 8, 0, 1 << 20, "bytes of traffic for each instruction executed"),
     OPTION(localpct, 75, 0, 100, "per cent of the traffic that is local"),
     OPTION(halflife, 2000, 1, 1l << 31, "ms in which an RMID that nobody runs under loses half its occupancy"),
+
+    OPTION(cache, 0, 0, 1, "whether the caches are modelled from boot on; else once a register says so"),
+    OPTION(sample, 3, 0, MAX_SAMPLE, "model 1 of 2^n sets, and multiply what is counted"),
+    OPTION(l2size, 1l << 20, 0, 1l << 30, "bytes of the modelled L2s; at least a page a way"),
+    OPTION(l3_ns, 0, 0, 1000000, "ns that a CPU stands still for a line from the modelled L3"),
+    OPTION(memory_ns, 0, 0, 1000000, "ns that a CPU stands still for a line from memory"),
+    OPTION(bandwidth, 100000000, 1000000, 1l << 40, "Intel: bytes a second from memory that 100 % are, for each CPU"),
+    OPTION(mba_unit, 125000000, 1000000, 1l << 30, "AMD: bytes a second from memory that one unit of bandwidth is"),
 };
 #define OPTIONS (sizeof table / sizeof table[0])
+
+static const struct path {
+    const char *name;
+    size_t offset;
+    const char *meaning;
+} paths[] = {
+    { "log", offsetof(struct options, log), "a JSON line for each write of a register, with exceptions (log.h)" },
+    { "counts", offsetof(struct options, counts), "JSON lines with what the model of the caches counted (report.h)" },
+    { "trace", offsetof(struct options, trace), "what the model of the caches was given (trace.h)" },
+};
+#define PATHS (sizeof paths / sizeof paths[0])
 
 static long *field(struct options *o, const struct option *option)
 {
@@ -75,8 +98,8 @@ void options_help(void)
     for (size_t i = 0; i < OPTIONS; i++)
         fprintf(stderr, "  %-10s %-9ld %ld..%ld: %s\n", table[i].name, table[i].standard, table[i].least,
                 table[i].most, table[i].meaning);
-    fprintf(stderr, "  %-10s %-9s path: a JSON line for each write of a register, with exceptions (log.h)\n",
-            "log", "none");
+    for (size_t i = 0; i < PATHS; i++)
+        fprintf(stderr, "  %-10s %-9s path: %s\n", paths[i].name, "none", paths[i].meaning);
 }
 
 static bool parse_number(const struct option *option, const char *text, long *value, char *error, size_t size)
@@ -101,6 +124,11 @@ static bool parse_number(const struct option *option, const char *text, long *va
     return true;
 }
 
+static bool named(const char *name, const char *argument, size_t length)
+{
+    return strlen(name) == length && !strncmp(name, argument, length);
+}
+
 static bool parse_one(struct options *o, char *argument, char *error, size_t size)
 {
     char *equals = strchr(argument, '=');
@@ -110,12 +138,13 @@ static bool parse_one(struct options *o, char *argument, char *error, size_t siz
         snprintf(error, size, "%s: not name=value", argument);
         return false;
     }
-    if (!strncmp(argument, "log=", 4)) {
-        o->log = equals + 1;
-        return true;
-    }
+    for (size_t i = 0; i < PATHS; i++)
+        if (named(paths[i].name, argument, length)) {
+            *(const char **)((char *)o + paths[i].offset) = equals + 1;
+            return true;
+        }
     for (size_t i = 0; i < OPTIONS; i++)
-        if (strlen(table[i].name) == length && !strncmp(table[i].name, argument, length))
+        if (named(table[i].name, argument, length))
             return parse_number(&table[i], equals + 1, field(o, &table[i]), error, size);
     snprintf(error, size, "%s: there is no such argument; help=on lists them", argument);
     return false;
@@ -127,6 +156,27 @@ bool options_parse(struct options *o, int argc, char **argv, char *error, size_t
         if (!parse_one(o, argv[i], error, size))
             return false;
     return true;
+}
+
+static const struct option *find(const char *name)
+{
+    for (size_t i = 0; i < OPTIONS; i++)
+        if (!strcmp(table[i].name, name))
+            return &table[i];
+    abort();
+}
+
+long options_get(const struct options *o, const char *name)
+{
+    return *field((struct options *)o, find(name));
+}
+
+void options_set(struct options *o, const char *name, long value)
+{
+    const struct option *option = find(name);
+
+    if (value >= option->least && value <= option->most)
+        *field(o, option) = value;
 }
 
 bool options_check(const struct options *o, int vcpus, char *error, size_t size)
@@ -143,6 +193,12 @@ bool options_check(const struct options *o, int vcpus, char *error, size_t size)
         wrong = "l2shared= has bits beyond l2ways=";
     else if (o->bmec && !o->amd)
         wrong = "bmec= needs amd=1";
+    else if ((o->smba || o->sdciae) && !o->amd)
+        wrong = "smba= and sdciae= need amd=1";
+    else if (o->topoext && !o->amd)
+        wrong = "topoext= needs amd=1";
+    else if (o->topoext && o->l3size % (64 * o->l3ways))
+        wrong = "topoext= needs an l3size= that is a number of sets of l3ways= lines of 64 bytes";
     else if (o->l2 && o->amd)
         wrong = "AMD has no allocation of L2 ways: not l2= with amd=1";
     if (wrong)

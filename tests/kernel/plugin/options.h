@@ -18,9 +18,10 @@ struct options {
     long l3, l3ways, l3shared, l3clos, l3cdp, l3noncont, l3size;
     long l2, l2ways, l2shared, l2clos, l2cdp, l2noncont;
     long mba, mbaclos, mbamax, mbalen;
-    long amd, bmec;
+    long amd, bmec, smba, sdciae, topoext;
     long bytes, localpct, halflife;
-    const char *log;
+    long cache, sample, l2size, l3_ns, memory_ns, bandwidth, mba_unit;
+    const char *log, *counts, *trace;
 };
 
 /* What holds without arguments: two sockets of a Cascade Lake. */
@@ -31,6 +32,10 @@ void options_default(struct options *o);
  * may be.
  */
 bool options_parse(struct options *o, int argc, char **argv, char *error, size_t size);
+
+/* One of the numbers by its name. A value out of its range changes nothing. */
+long options_get(const struct options *o, const char *name);
+void options_set(struct options *o, const char *name, long value);
 
 /* Whether they fit each other and this many vCPUs; error as above. */
 bool options_check(const struct options *o, int vcpus, char *error, size_t size);

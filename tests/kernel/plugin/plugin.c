@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A plugin for QEMU's software emulation (TCG) that gives an x86_64 guest's CPUs Intel RDT or AMD's Platform QoS, as
- * far as a kernel can see: CPUID leaves and model-specific registers. It slows nobody down and partitions no cache, and it
- * keeps values that a register of a CPU would refuse with a general-protection fault.
+ * far as a kernel can see: CPUID leaves and model-specific registers. It keeps values that a register of a CPU would
+ * refuse with a general-protection fault.
  *
  * Followed are Intel's Software Developer's Manual, volume 3B, the sections "Intel RDT Monitoring Features" (17.18) and
  * "Intel RDT Allocation Features" (17.19; the chapter is 18 in editions from 2023 on), and AMD's Architecture
@@ -17,14 +17,21 @@
  *   options.*   the arguments                 cpuid.*     the CPUID leaves
  *   decode.*    which instruction is it       msr.*       the registers
  *   log.*       the log                       counters.*  what the counters say
- *   plugin.c    the callbacks                 control.*   having the counters misbehave
+ *   plugin.c    the callbacks                 control.*   what a test can have the plugin do
+ *
+ * The caches can be modelled, so that what the kernel writes has an effect that can be counted and felt:
+ *
+ *   cache.*     one cache with its ways       watch.*     what the CPUs access
+ *   hierarchy.* L2s, L3s and what they count  stall.*     having CPUs stand still
+ *   window.*    reading the counts in a guest report.*    the counts as a file
+ *   trace.*     the accesses as a file        clock.h     what time it is
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "control.h"
 #include "counters.h"
 #include "cpuid.h"
@@ -34,6 +41,10 @@
 #include "msr.h"
 #include "options.h"
 #include "qemu.h"
+#include "report.h"
+#include "trace.h"
+#include "watch.h"
+#include "window.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 
@@ -51,19 +62,13 @@ struct score {
     uint64_t work;    /* instructions executed */
 };
 
+static qemu_plugin_id_t plugin;
 static struct options options;
 static struct machine machine;
 static struct vcpu vcpus[MAX_CPUS];
 static qemu_plugin_u64 pending, work;
+static enum turn next_turn;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of machine and log: vCPUs run in threads */
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000ull + t.tv_nsec;
-}
 
 /* Of a QEMU that does not keep to its interface. */
 static void die(const char *what)
@@ -93,7 +98,10 @@ static void put(struct vcpu *v, struct qemu_plugin_register *reg, uint64_t value
 
 static void charge(unsigned cpu)
 {
-    counters_charge(&machine, cpu, qemu_plugin_u64_get(work, cpu));
+    uint64_t done = qemu_plugin_u64_get(work, cpu);
+
+    watch_executed(cpu, done - machine.cpus[cpu].charged);
+    counters_charge(&machine, cpu, done);
 }
 
 static void charge_domain(unsigned domain)
@@ -104,16 +112,54 @@ static void charge_domain(unsigned domain)
     counters_settle(&machine, domain, now_ns());
 }
 
+static void charge_all(void)
+{
+    for (unsigned i = 0; i < machine.options.sockets; i++)
+        charge_domain(i);
+}
+
 static uint64_t read_msr(unsigned cpu, uint32_t msr)
 {
+    unsigned domain = machine_domain_of(&machine, cpu);
+    bool window = window_ours(&options, msr);
     uint64_t value;
 
     pthread_mutex_lock(&lock);
-    if (msr == IA32_QM_CTR)
-        charge_domain(machine_domain_of(&machine, cpu));
-    value = msr_read(&machine, cpu, msr);
+    if (msr == IA32_QM_CTR || window)
+        charge_domain(domain);
+    if (msr == IA32_QM_CTR && machine.modelled)
+        watch_take(domain, machine.cpus[cpu].qm_evtsel >> 32 & (MAX_RMIDS - 1));
+    value = window ? window_read(watch_counts(), domain, msr) : msr_read(&machine, cpu, msr);
     pthread_mutex_unlock(&lock);
     return value;
+}
+
+static void translate(struct qemu_plugin_tb *block, void *unused);
+
+static void ended(void *unused)
+{
+    (void)unused;
+    report(watch_counts(), now_ns() / 1e9, "end");
+}
+
+static void register_callbacks(void)
+{
+    qemu_plugin_register_vcpu_tb_trans_cb(plugin, translate, NULL);
+    qemu_plugin_register_atexit_cb(plugin, ended, NULL);
+}
+
+/*
+ * All vCPUs stand still, and a reset has taken away all callbacks and all translated code: only so are memory accesses
+ * watched, or no longer, in code that was translated before.
+ */
+static void turn(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    charge_all();
+    watch_turn(next_turn);
+    pthread_mutex_unlock(&lock);
+    register_callbacks();
 }
 
 static void write_msr(unsigned cpu, uint32_t msr, uint64_t value)
@@ -124,19 +170,31 @@ static void write_msr(unsigned cpu, uint32_t msr, uint64_t value)
     else if (control_ours(msr))
         /* What was done so far is not to come on top of what a test sets. */
         charge_domain(machine_domain_of(&machine, cpu));
+    if (msr == CONTROL_CACHE && value == TURN_REPORT) {
+        charge_all();
+        watch_turn(TURN_REPORT);
+    } else if (msr == CONTROL_CACHE && value < TURN_REPORT) {
+        next_turn = value;
+        qemu_plugin_reset(plugin, turn, NULL);
+    }
     msr_write(&machine, cpu, msr, value);
     if (msr != IA32_PQR_ASSOC && msr != IA32_QM_EVTSEL)
         log_line(now_ns() / 1e9, cpu, msr, value);
     pthread_mutex_unlock(&lock);
 }
 
-/* In front of CPUID, RDMSR or WRMSR. */
+/* In front of CPUID, RDMSR, WRMSR or WBINVD. */
 static void before(unsigned cpu, void *instruction)
 {
     struct vcpu *v = &vcpus[cpu];
     uint32_t eax = get(v, v->rax), ecx = get(v, v->rcx);
 
     v->instruction = (uintptr_t)instruction;
+    if (v->instruction == WBINVD) {
+        if (machine.modelled && !(get(v, v->cs) & 3))
+            watch_flush(cpu);
+        return;
+    }
     if (v->instruction == CPUID) {
         if (!cpuid_ours(&options, eax, ecx))
             return;
@@ -199,6 +257,8 @@ static void translate(struct qemu_plugin_tb *block, void *unused)
             qemu_plugin_register_vcpu_insn_exec_cb(insn, before, QEMU_PLUGIN_CB_R_REGS, (void *)(uintptr_t)now);
         previous = now;
     }
+    if (machine.modelled)
+        watch_block(block);
 }
 
 /* Finds the registers of a vCPU, by the names that QEMU's gdb stub gives them. */
@@ -237,6 +297,16 @@ static bool asks_for_help(int argc, char **argv)
     return false;
 }
 
+/* Open a file that an argument may name. */
+static bool opened(const char *argument, const char *path, bool (*open)(const char *path))
+{
+    if (!path || open(path))
+        return true;
+    fprintf(stderr, "rdt plugin: %s=%s: ", argument, path);
+    perror("");
+    return false;
+}
+
 QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
     struct qemu_plugin_scoreboard *scores;
@@ -256,16 +326,19 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
         fprintf(stderr, "rdt plugin: %s\n", error);
         return -1;
     }
-    if (options.log && !log_open(options.log)) {
-        fprintf(stderr, "rdt plugin: log=%s: ", options.log);
-        perror("");
+    if (!opened("log", options.log, log_open) || !opened("counts", options.counts, report_open) ||
+        !opened("trace", options.trace, trace_open))
         return -1;
-    }
+    plugin = id;
     machine_reset(&machine, &options, info->system.max_vcpus, now_ns());
+    if (!watch_begin(&machine))
+        die("no memory for counting");
+    if (options.cache)
+        watch_turn(TURN_ON);
     scores = qemu_plugin_scoreboard_new(sizeof(struct score));
     pending = (qemu_plugin_u64){ scores, offsetof(struct score, pending) };
     work = (qemu_plugin_u64){ scores, offsetof(struct score, work) };
     qemu_plugin_register_vcpu_init_cb(id, vcpu_init, NULL);
-    qemu_plugin_register_vcpu_tb_trans_cb(id, translate, NULL);
+    register_callbacks();
     return 0;
 }

@@ -86,7 +86,7 @@ class Cloud:
 
     def add(self, node: Node) -> None:
         """Take a node in, whose libvirtd runs."""
-        self.nova.start_compute(node.name, node.libvirt)
+        self.nova.start_compute(node.name, node.libvirt, node.compute)
         node.start_agent(self._credentials())
         self._wait_until_known(node)
 

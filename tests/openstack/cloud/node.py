@@ -26,15 +26,25 @@ class Node:
     :param name: of nova-compute's service.
     :param workspace: of its own, for that is what a private libvirtd sees.
     :param hostname: as libvirt is to call it; as the host is called, if empty.
+    :param machine: the simulator's profile and mount options.
+    :param compute: nova-compute's section of that name.
     :ivar agent: not there before :meth:`start_agent`.
     """
 
     agent: Agent
 
-    def __init__(self, name: str, workspace: Workspace, hostname: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        workspace: Workspace,
+        hostname: str = "",
+        machine: tuple[str, str] = ("cascade-lake", ""),
+        compute: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.workspace = workspace
-        self.simulator = Simulator(workspace)
+        self.compute = dict(compute or {})
+        self.simulator = Simulator(workspace, *machine)
         self.libvirt = PrivateLibvirt(workspace, hostname)
 
     def start(self) -> None:

@@ -16,13 +16,9 @@ from tools.lab.workspace import CHECKOUT
 pytestmark = pytest.mark.timeout(300)
 
 START = """\
-import signal
-
 from tests.openstack.cloud.cloud import Cloud
 from tools.lab.workspace import Workspace
 
-# What a shell starts in the background ignores it, and so do its children.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 with Workspace() as workspace:
     print(workspace.path, flush=True)
     Cloud(workspace, print)

@@ -40,16 +40,21 @@ class ComputeNode:
         found = self.of_child("inventories")
         return {name: value["total"] - value["reserved"] for name, value in found.items()}
 
+    def candidates(self, **resources: int) -> list[dict[str, Any]]:
+        """What Placement offers for a VM of one CPU on this node."""
+        wanted = ",".join(f"{name}:{amount}" for name, amount in {"VCPU": 1, **resources}.items())
+        path = f"/allocation_candidates?resources={wanted}&in_tree={self.uuid}"
+        found: list[dict[str, Any]] = self._placement.ask("GET", path)["allocation_requests"]
+        return found
+
     def boot(self, **resources: int) -> str:
         """Allocate as the scheduler does for a VM of one CPU; the result is the VM's UUID.
 
         :raises LookupError: if Placement offers nothing on this node ("No valid host").
         """
-        wanted = ",".join(f"{name}:{amount}" for name, amount in {"VCPU": 1, **resources}.items())
-        path = f"/allocation_candidates?resources={wanted}&in_tree={self.uuid}"
-        candidates = self._placement.ask("GET", path)["allocation_requests"]
+        candidates = self.candidates(**resources)
         if not candidates:
-            raise LookupError(f"{self.hostname} has no {wanted}")
+            raise LookupError(f"{self.hostname} has no {resources}")
         vm = str(uuid.uuid4())
         who = {"project_id": "p", "user_id": "u", "consumer_generation": None, "consumer_type": "INSTANCE"}
         self._placement.ask("PUT", f"/allocations/{vm}", {**candidates[0], **who})

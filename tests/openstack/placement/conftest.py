@@ -14,6 +14,8 @@ from tests.functional import conftest as functional
 from tests.openstack.placement.compute_node import ComputeNode
 from tests.openstack.servers import settings
 from tests.openstack.servers.keystone import Keystone
+from tests.openstack.servers.mariadb import MariaDb
+from tests.openstack.servers.neutron import Neutron
 from tests.openstack.servers.nova import NovaApi
 from tests.openstack.servers.placement import Placement
 from tools.lab.workspace import Workspace
@@ -62,11 +64,22 @@ def guarded_placement(workspace: Workspace, keystone: Keystone) -> Iterator[Plac
 
 
 @pytest.fixture(scope="session")
-def nova(workspace: Workspace, keystone: Keystone) -> Iterator[NovaApi]:
+def neutron(workspace: Workspace, keystone: Keystone) -> Iterator[Neutron]:
+    """A Neutron; its tables can't be made in a file."""
+    database = MariaDb(workspace)
+    started = Neutron(workspace, database.create("neutron"))
+    started.start(keystone, "fake:///")
+    yield started
+    for server in (started, database):
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def nova(workspace: Workspace, keystone: Keystone, neutron: Neutron) -> Iterator[NovaApi]:
     """Nova's API, which knows servers that a test makes."""
     started = NovaApi(workspace, keystone)
     yield started
-    started.end()
+    started.stop()
     print(f"--- nova-api\n{started.said[-4000:]}")
 
 

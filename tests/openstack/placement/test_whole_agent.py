@@ -18,7 +18,7 @@ from tests.openstack.servers.process import free_port, script
 from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
-from vmqos.openstack.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, MBA, MBM
+from vmqos.openstack.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, MBA, MBA_PERCENT, MBM
 
 EMPTY = {LLC_WAYS: 9, LLC_CLASSES: 7}
 """Cascade Lake: 11 ways less the floor's two, which are those of the devices; 8 CLOSIDs less the default group's."""
@@ -46,7 +46,7 @@ def test_placement_counts_what_resctrl_has_whatever_vms_come_and_go(
     agent = make_agent({"placement": section, "http": {"port": port}})
     agent.start()
     wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider", 30)
-    assert set(node.of_child("traits")) == {L3_CAT, MBA, CMT, MBM}
+    assert set(node.of_child("traits")) == {L3_CAT, MBA, MBA_PERCENT, CMT, MBM}
     health = agent.get("/v1/health")
     assert health["placement"]["inventories"] == EMPTY
     assert (health["placement"]["error"], health["placement"]["failures"]) == (None, 0)

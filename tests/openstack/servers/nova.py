@@ -46,21 +46,8 @@ for server in json.loads(sys.argv[2]):
 """Makes servers as conductor would."""
 
 
-NO_NETWORK = """\
-import sys
-import waitress
-
-def answer(environ, start):
-    start("200 OK", [("Content-Type", "application/json")])
-    return [b'{"ports": [], "security_groups": []}']
-
-waitress.serve(answer, listen=sys.argv[1])
-"""
-"""Stands for Neutron, which Nova asks for the security groups of each server that it shows: there are none."""
-
-
 class NovaApi:
-    """An API that knows servers and can't start any.
+    """An API that knows servers and can't start any. To show one, it asks Keystone's Neutron for its ports.
 
     :ivar endpoint: the URL of its API.
     """
@@ -71,9 +58,6 @@ class NovaApi:
         self._directory.mkdir()
         self._port = free_port()
         self.endpoint = f"http://127.0.0.1:{self._port}/v2.1"
-        network = free_port()
-        listen = f"127.0.0.1:{network}"
-        self._network = Server(workspace, workspace.path / "no-network", [script("python"), "-c", NO_NETWORK, listen])
         databases = {name: f"sqlite:///{self._directory}/{name}" for name in ("api", "cell0", "cell1")}
         shutil.copy(Path(sys.prefix, "etc", "nova", "api-paste.ini"), self._directory)
         self._configuration = settings.write(
@@ -87,7 +71,7 @@ class NovaApi:
                 "oslo_concurrency": {"lock_path": self._directory},
                 "keystone_authtoken": keystone.credentials("nova"),
                 "placement": keystone.credentials("nova"),
-                "neutron": {**keystone.credentials("nova"), "endpoint_override": f"http://127.0.0.1:{network}"},
+                "neutron": keystone.credentials("nova"),
             },
         )
         nova_tables.make(workspace, self._configuration, databases["cell0"])
@@ -114,11 +98,6 @@ class NovaApi:
     def stop(self) -> None:
         """End it; its databases stay."""
         self._server.stop()
-
-    def end(self) -> None:
-        """End it for good."""
-        self.stop()
-        self._network.stop()
 
     def _run(self, name: str, *command: str | Path) -> None:
         Server(self._workspace, self._workspace.path / f"nova-{name}", command).run(120.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.openstack.servers import nova_tables, settings, wsgi
@@ -94,10 +94,11 @@ class NovaServices:
         self._servers.remove(server)
         server.stop()
 
-    def start_compute(self, host: str, libvirt: PrivateLibvirt) -> None:
+    def start_compute(self, host: str, libvirt: PrivateLibvirt, compute: Mapping[str, str] | None = None) -> None:
         """Start nova-compute.
 
         :param host: the name of the service's host; the compute node has the name that libvirt gives it.
+        :param compute: its section of that name.
         """
         directory = self._workspace.path / f"nova-compute-{host}"
         directory.mkdir(exist_ok=True)
@@ -128,6 +129,7 @@ class NovaServices:
                     # The nodes have no network: QEMU's stream goes from libvirtd to libvirtd.
                     "live_migration_tunnelled": True,
                 },
+                "compute": compute or {},
                 "vnc": {"enabled": False},
                 "oslo_concurrency": {"lock_path": directory},
                 **{section: {"helper_command": helper} for section in PRIVILEGED},

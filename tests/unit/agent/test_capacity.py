@@ -13,9 +13,20 @@ from vmqos.agent.capacity import NOTHING, Capacity
 from vmqos.agent.view import ResctrlView
 from vmqos.allocation import Group, Layout, Policy, owner_of
 from vmqos.cloud.placement import Inventory
-from vmqos.openstack.extra_specs.resources import CMT, L3_CAT, L3_CDP, LLC_CLASSES, LLC_WAYS, MBA, MBM
+from vmqos.openstack.extra_specs.resources import (
+    CMT,
+    L2_CAT,
+    L3_CAT,
+    L3_CDP,
+    LLC_CLASSES,
+    LLC_WAYS,
+    MBA,
+    MBA_MBPS,
+    MBA_PERCENT,
+    MBM,
+)
 from vmqos.resctrl.bitmask import CapacityBitmask
-from vmqos.resctrl.capabilities import Capabilities, Monitoring
+from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities, Monitoring
 
 VM = allocation.vm_group(uuid(1))
 
@@ -53,7 +64,7 @@ def test_a_foreign_group_in_the_middle_leaves_less_for_one_vm_than_for_two() -> 
 
 
 def test_a_shared_class_takes_its_ways_and_its_closid() -> None:
-    masks = {"": {0: 0x7FF}, allocation.class_group(5): {0: 0x1F}}
+    masks = {"": {0: 0x7FF}, allocation.class_group(allocation.Grant(5)): {0: 0x1F}}
     found = capacity.of(view(machine(), masks), Policy(), [request(2, 5, SHARED)])
     assert (found.ways, found.classes) == (6, 14)
 
@@ -84,17 +95,63 @@ def test_nothing_to_promise_is_an_inventory_that_is_all_reserved(found: Capacity
     assert 1 <= ways.min_unit <= ways.max_unit
 
 
-def test_without_l3_no_classes_are_promised_either() -> None:
-    found = capacity.of(view(replace(machine(), caches={}), {"": {}}), Policy())
+def test_without_l3_there_are_no_ways_and_the_classes_are_those_of_the_rest() -> None:
+    whole = machine(l2=True, closids=4)
+    for rest, traits in (
+        (replace(whole, caches={}), {MBA, MBA_PERCENT}),
+        (replace(whole, caches={"L2": whole.caches["L2"]}, bandwidths={}), {L2_CAT}),
+    ):
+        found = capacity.of(view(rest, {"": {}}), Policy())
+        assert {name: inventory.capacity for name, inventory in found.inventories.items()} == {
+            LLC_WAYS: 0,
+            LLC_CLASSES: 3,
+        }
+        assert found.traits == traits
+
+
+def test_where_nothing_can_be_given_out_there_are_no_classes() -> None:
+    found = capacity.of(view(Capabilities(), {"": {}}), Policy())
     assert found.inventories[LLC_CLASSES].capacity == 0
-    assert found.traits == {MBA}
+    assert found.traits == frozenset()
 
 
 def test_traits_tell_what_the_host_is_able_to_do() -> None:
     plain = machine()
     everything = replace(plain, monitoring=Monitoring(32, ("llc_occupancy", "mbm_total_bytes"), 0))
-    assert capacity.of(view(everything, {"": {0: 0x7FF}}), Policy()).traits == {L3_CAT, MBA, CMT, MBM}
-    by_cdp = replace(plain, caches={"L3CODE": plain.caches["L3"], "L3DATA": plain.caches["L3"]}, bandwidths={})
-    found = capacity.of(view(by_cdp, {"": {}}), Policy())
-    assert found.traits == {L3_CDP}
-    assert found.inventories[LLC_WAYS].capacity == 0
+    assert capacity.of(view(everything, {"": {0: 0x7FF}}), Policy()).traits == {
+        L3_CAT,
+        MBA,
+        MBA_PERCENT,
+        CMT,
+        MBM,
+    }
+
+
+@pytest.mark.parametrize(
+    ("unit", "traits"),
+    [
+        (BandwidthUnit.PERCENT, {MBA, MBA_PERCENT}),
+        (BandwidthUnit.MBPS, {MBA, MBA_MBPS}),
+        (BandwidthUnit.EIGHTH_GBPS, {MBA, MBA_MBPS}),
+    ],
+)
+def test_traits_tell_in_which_unit_bandwidth_can_be_limited(unit: BandwidthUnit, traits: set[str]) -> None:
+    assert capacity.of(view(machine(unit=unit), {"": {0: 0x7FF}}), Policy()).traits == {L3_CAT, *traits}
+
+
+def test_the_fewest_closids_of_all_resources_count() -> None:
+    whole = machine(l2=True, closids=16)
+    few = {name: replace(found, num_closids=8) for name, found in whole.bandwidths.items()}
+    found = capacity.of(view(replace(whole, bandwidths=few), {"": {0: 0x7FF}}), Policy())
+    assert (found.classes, found.traits) == (7, {L3_CAT, L2_CAT, MBA, MBA_PERCENT})
+
+
+def test_cdp_leaves_as_many_ways_and_half_as_many_classes() -> None:
+    plain = machine()
+    half = replace(plain.caches["L3"], num_closids=plain.num_closids // 2)
+    by_cdp = replace(plain, caches={"L3CODE": half, "L3DATA": half}, bandwidths={})
+    found = capacity.of(view(by_cdp, {"": {0: 0x7FF}}), Policy())
+    whole = capacity.of(view(replace(plain, bandwidths={}), {"": {0: 0x7FF}}), Policy())
+    assert found.traits == {L3_CAT, L3_CDP}
+    assert found.inventories[LLC_WAYS] == whole.inventories[LLC_WAYS]
+    assert found.inventories[LLC_CLASSES].capacity == plain.num_closids // 2 - 1

@@ -40,6 +40,7 @@ def silent() -> dict[str, Any]:
         ({"vms": {"kept": 0}}, Status.OK, "no VM runs"),
         ({"status": "degraded", "vms": {"pending": 2}}, Status.WARNING, "VMs: 2 pending"),
         ({"status": "failing", "resctrl": {"error": "not mounted"}}, Status.PROBLEM, "not mounted"),
+        ({"status": "starting", "vms": {}, "passes": 0}, Status.WARNING, "first look is still under way"),
         ({"status": "a later one's"}, Status.PROBLEM, "VMs"),
     ],
 )

@@ -30,6 +30,23 @@ def test_a_vm_that_changes_its_class_keeps_its_counters() -> None:
     assert plan(now, [(A, "vmqos.shared-ways2")]).steps == (Move(f"vmqos.{A}", "", "vmqos.shared-ways2"),)
 
 
+def test_a_vm_in_two_control_groups_is_monitored_in_both() -> None:
+    wanted = [(A, "vmqos.shared-ways2"), (A, ""), (B, "")]
+    result = plan(view("vmqos.shared-ways2"), wanted)
+    both = (Create(f"vmqos.{A}", "vmqos.shared-ways2"), Create(f"vmqos.{A}", ""))
+    assert result.steps == (*both, Create(f"vmqos.{B}", ""))
+    there = view("vmqos.shared-ways2", monitoring={"": (f"vmqos.{A}", f"vmqos.{B}"), both[0].control: (both[0].name,)})
+    result = plan(there, wanted)
+    assert not result.steps and not result.stale and not result.without
+    assert plan(there, [(A, "vmqos.shared-ways2"), (B, "")]).stale == (Remove(f"vmqos.{A}", ""),)
+
+
+def test_a_vm_that_comes_to_be_in_two_control_groups_keeps_the_counters_that_it_has() -> None:
+    now = view("vmqos.shared-ways2", monitoring={"": (f"vmqos.{A}",)})
+    result = plan(now, [(A, "vmqos.shared-ways2"), (A, "")])
+    assert result.steps == (Create(f"vmqos.{A}", "vmqos.shared-ways2"),) and not result.stale
+
+
 def test_monitoring_groups_of_vms_that_are_gone_are_removed_and_foreign_ones_are_not() -> None:
     now = view("foreign", monitoring={"": (f"vmqos.{A}", "mine", "vmqos.no-uuid"), "foreign": ("other", f"vmqos.{B}")})
     result = plan(now, [])

@@ -39,8 +39,8 @@ def test_a_pending_vm_stays_pending_and_both_reasons_are_told() -> None:
     assert outcome.state is PromiseState.PENDING and outcome.reason == "no room; the kernel refused"
 
 
-def test_what_is_not_supported_yet_degrades_what_is_kept() -> None:
-    wish = Wish(request=CacheRequest(ways=2), problem="not supported yet: hw:l2_cache_ways")
+def test_a_problem_degrades_what_is_kept() -> None:
+    wish = Wish(request=CacheRequest(ways=2), problem="the VM has no vCPU 5")
     outcome = judge(wish, KEPT, placed({1}, {1}), None)
     assert outcome.state is PromiseState.DEGRADED and outcome.reason == wish.problem and outcome.masks == KEPT.masks
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.unit.doc.pages import SOURCE
-from vmqos.agent import wish
+from vmqos.agent import vcpu_limit, wish
 from vmqos.agent.backoff import Failure
 from vmqos.agent.flavor_lookup import Found
 from vmqos.agent.outcome import judge
@@ -19,6 +19,7 @@ from vmqos.allocation import PromiseState, reasons
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.openstack.extra_specs import CacheRequest
 from vmqos.resctrl import exceptions
+from vmqos.resctrl.capabilities import BandwidthResource, Capabilities
 
 
 def vm(specs: dict[str, str] | None = None, error: str = "", cachetune: bool = False) -> VirtualMachine:
@@ -30,20 +31,30 @@ def vm(specs: dict[str, str] | None = None, error: str = "", cachetune: bool = F
     [
         ("", ""),
         (reasons.NO_L3, "no-l3"),
-        (reasons.CDP, "cdp"),
+        (reasons.no_cdp(Capabilities()), "cdp"),
         (reasons.NO_CACHE, "no-cache"),
+        (reasons.NO_L2_CACHE, "no-cache"),
+        (reasons.NO_L2, "no-l2"),
+        (reasons.NOT_PINNED, "not-pinned"),
         (reasons.WAITS_FOR_CLOSID, "waits-for-closid"),
         (reasons.NO_SAFE_ORDER, "no-safe-order"),
-        (reasons.capped({0: 1}, 3), "pool-too-small"),
+        (reasons.capped({0: 1}, {0: 3}), "pool-too-small"),
         (reasons.overlapped(0, 0xF, ["foreign"]), "overlapped"),
         ("I/O fills ways 600 of this VM's mask 700 on L3 cache 0, too, and there is no room to move it to", "io-ways"),
         (reasons.on_reserved_ways(0, 0xF), "reserved-ways"),
-        (reasons.raised(1, 2), "rounded-up"),
+        (reasons.raised(1, 2, 2), "rounded-up"),
         (reasons.more_than_all(20, 11), "more-than-all"),
-        (reasons.grown({0: 2}, 4, reasons.NO_SAFE_ORDER), "no-safe-order"),
+        (reasons.grown({0: 2}, {0: 4}, reasons.NO_SAFE_ORDER), "no-safe-order"),
         (wish.read(vm(None)).remark, "no-extra-specs"),
         (wish.read(vm({"hw:cache_ways": "two"})).problem, "bad-flavor"),
-        (wish.read(vm({"hw:mem_bandwidth_percent": "50"})).problem, "unsupported"),
+        (reasons.NO_BANDWIDTH, "no-bandwidth"),
+        (reasons.NO_PERCENT_OF_GBPS, "bandwidth-unit"),
+        (reasons.no_mbps(Capabilities()), "bandwidth-unit"),
+        (reasons.no_percent(Capabilities()), "bandwidth-unit"),
+        (reasons.percent_raised(51, 60, BandwidthResource("MB", 8, 10, 10, True, (0,))), "rounded-up"),
+        (reasons.mbps_changed(1, 125), "rounded-up"),
+        (vcpu_limit.problem(frozenset({5}), {0, 1}), "no-vcpu"),
+        (vcpu_limit.UNNAMED, "no-vcpu"),
         (wish.read(vm({}, cachetune=True)).remark, "cachetune"),
         (wish.read(vm({}, error="Nova's metadata are there 2 times")).problem, "bad-flavor"),
         ("Nova's metadata are there 2 times", "bad-metadata"),
@@ -59,7 +70,7 @@ def test_a_reason_has_its_word(reason: str, code: str) -> None:
     assert code_of(reason) == code
 
 
-@pytest.mark.parametrize("error", ["", "Nova can't be reached: refused", "flavor not supported yet:"])
+@pytest.mark.parametrize("error", ["", "Nova can't be reached: refused", "flavor gold: no-ways"])
 def test_a_flavor_that_nova_has_not_told_has_its_word(error: str) -> None:
     unknown = judge(wish.read(vm(), Found(None, error)), None, None, None)
     assert (unknown.state, code_of(unknown.reason)) == (PromiseState.PENDING, "flavor-unknown")
@@ -79,7 +90,7 @@ def test_what_went_wrong_with_tasks_or_the_kernel_has_its_word() -> None:
 
 
 def test_of_several_parts_the_weightiest_counts() -> None:
-    assert code_of(f"{reasons.raised(1, 2)}; {reasons.NO_SAFE_ORDER}") == "no-safe-order"
+    assert code_of(f"{reasons.raised(1, 2, 2)}; {reasons.NO_SAFE_ORDER}") == "no-safe-order"
 
 
 def test_the_set_of_words_is_small_and_fit_for_labels() -> None:

@@ -114,17 +114,36 @@ def test_io_ways_say_whether_they_are_promised() -> None:
     assert nothing.detail.startswith("none")
 
 
-def test_a_mount_with_cdp_can_not_keep_cache_ways() -> None:
+def test_ways_that_devices_are_confined_to_are_told_with_the_class_that_they_take() -> None:
+    found = resctrl_checks.io_ways(view({"": 1}, l3(io_alloc={0: CapacityBitmask(0xC0)})), usable=False)
+    assert "0=c0" in found.detail and "CLOSID" in found.detail
+
+
+def test_ways_that_are_all_shared_with_devices_are_a_warning_unless_they_are_promised() -> None:
+    every = l3(shareable_bits=CapacityBitmask(0x7FF))
+    assert resctrl_checks.io_ways(view({"": 1}, every), usable=False).status is Status.WARNING
+    assert resctrl_checks.io_ways(view({"": 1}, every), usable=True).status is Status.OK
+
+
+def test_a_mount_with_cdp_is_fine_and_told() -> None:
     split = ResctrlView((0, 1), Capabilities(caches={"L3CODE": l3(name="L3CODE")}), Layout(()), {}, {})
-    found = resctrl_checks.l3_allocation(split, "/sys/fs/resctrl", simulated=False)
-    assert found.status is Status.PROBLEM
-    assert found.command == "umount /sys/fs/resctrl && mount -t resctrl resctrl /sys/fs/resctrl"
-    assert resctrl_checks.l3_allocation(view({"": 1}), "/r", simulated=False).status is Status.OK
+    found = resctrl_checks.l3_allocation(split)
+    assert found.status is Status.OK and "halves the CLOSIDs" in found.detail
+    found = resctrl_checks.l3_allocation(view({"": 1}))
+    assert found.status is Status.OK and "cdp" not in found.detail
 
 
 def test_a_host_without_l3_allocation_is_a_problem() -> None:
     bare = ResctrlView((0, 1), Capabilities(), Layout(()), {}, {})
-    assert resctrl_checks.l3_allocation(bare, "/r", simulated=False).status is Status.PROBLEM
+    assert resctrl_checks.l3_allocation(bare).status is Status.PROBLEM
+
+
+def test_a_host_that_can_partition_its_l2_alone_is_warned_of_l3_ways() -> None:
+    small = ResctrlView((0, 1), Capabilities(caches={"L2": l3(name="L2")}), Layout(()), {}, {})
+    found = resctrl_checks.l3_allocation(small)
+    assert found.status is Status.WARNING and "flavors ask for L3 ways are pending" in found.detail
+    found = resctrl_checks.l2_allocation(l3(name="L2"), True)
+    assert found.status is Status.OK and found.detail == "11 ways on 2 cache(s), for code and for data apart (cdpl2)"
 
 
 def test_caches_whose_cpus_are_unknown_are_a_problem(tmp_path: Path) -> None:
@@ -146,3 +165,38 @@ def test_ways_that_are_left_locked_are_not_idle_and_take_no_control_group() -> N
     assert resctrl_checks.default_group(now, control({"": 0x7FC}), loader.load([])).status is Status.OK
     assert "1 of 4 in use" in resctrl_checks.closids(now, "/sys/fs/resctrl").detail
     assert "is gone" in resctrl_checks.foreign_groups(now).detail
+
+
+def test_a_threshold_of_limbo_that_no_rmid_gets_under_is_a_warning(tmp_path: Path) -> None:
+    (found,) = resctrl_checks.limbo(view({"": 1}), "/r", str(tmp_path))
+    assert found.status is Status.WARNING and "never free again" in found.detail
+    assert found.command == "echo 1048576 > /r/info/L3_MON/max_threshold_occupancy"
+    fine = view({"": 1})
+    for monitoring in (None, Monitoring(8, ("llc_occupancy",), 65536), Monitoring(8, ("mbm_total_bytes",), 0)):
+        capabilities = replace(fine.capabilities, monitoring=monitoring)
+        assert list(resctrl_checks.limbo(replace(fine, capabilities=capabilities), "/r", str(tmp_path))) == []
+
+
+def test_ways_that_an_experiment_left_behind_are_named_with_what_frees_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = {"": 0x7F0, "vmqos.bench-0-f": 0xC, "vmqos.bench-1-3": 0x3}
+    conf = loader.load([])
+    path = conf.resctrl.path
+    monkeypatch.setattr(resctrl_checks, "is_running", lambda path, who: False)
+    (found,) = resctrl_checks.bench_groups(view(groups), control(groups), conf)
+    assert found.status is Status.WARNING
+    assert "vmqos.bench-0-f, vmqos.bench-1-3: left behind" in found.detail and "'vmqos reset'" in found.detail
+    assert found.command == (
+        f"rmdir {path}/vmqos.bench-0-f && rmdir {path}/vmqos.bench-1-3 && echo 'L3:0=7ff;1=7ff' > {path}/schemata"
+    )
+    assert resctrl_checks.foreign_groups(view(groups)).detail == "none"
+    assert list(resctrl_checks.bench_groups(view({"": 0x7FF}), control({"": 0x7FF}), conf)) == []
+    monkeypatch.setattr(resctrl_checks, "is_running", lambda path, who: who == "bench")
+    (found,) = resctrl_checks.bench_groups(view(groups), control(groups), conf)
+    assert (found.status, found.command, "an experiment runs" in found.detail) == (Status.OK, "", True)
+
+
+def test_locks_of_the_operators_own_are_no_groups_of_others() -> None:
+    now = view({"": 0x7F0, "vmqos.lock-table": 0xF})
+    assert resctrl_checks.foreign_groups(now).detail == "none"
+    assert [finding.detail for finding in resctrl_checks.locks(now)] == ["table: see 'vmqos lock list'"]
+    assert list(resctrl_checks.locks(view({"": 1}))) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vmqos.agent import exceptions
-from vmqos.agent.single_instance import only_agent
+from vmqos.agent.single_instance import is_running, only_agent
 
 HOLDER = """
 import sys, time
@@ -60,3 +60,12 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         only_agent("/resctrl", str(tmp_path / "file" / "locks")),
     ):
         pytest.fail("there is no such directory")
+
+
+def test_whether_one_runs_is_seen_without_taking_its_lock(tmp_path: Path) -> None:
+    assert not is_running("/resctrl", str(tmp_path))
+    with only_agent("/resctrl", str(tmp_path)):
+        assert is_running("/resctrl", str(tmp_path))
+        assert not is_running("/resctrl", str(tmp_path), who="bench")
+    (tmp_path / "agent-resctrl.lock").write_text("4711\n")
+    assert not is_running("/resctrl", str(tmp_path)), "a file that was left behind means nothing"

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,18 @@ def test_a_new_thread_of_a_vm_is_a_stray(filesystem: Filesystem, vm: ObservedVm,
     default_group_has(filesystem, os.getpid(), new)
     assert StrayWatch().look(filesystem, known, {UUID: vm}) == {UUID}
     assert sorted(asked) == sorted([os.getpid(), new])
+
+
+def test_of_a_vm_some_of_whose_vcpus_have_the_ways_their_threads_alone_are_strays(
+    filesystem: Filesystem, vm: ObservedVm
+) -> None:
+    main, other = sorted(processes.tasks(vm.vm.process.pid))
+    known = {UUID: replace(placed(vm, "vmqos.x")[UUID], chosen=frozenset({other}), rest=Target(""))}
+    watch = StrayWatch()
+    default_group_has(filesystem, os.getpid(), main)
+    assert watch.look(filesystem, known, {UUID: vm}) == set()
+    default_group_has(filesystem, os.getpid(), main, other)
+    assert watch.look(filesystem, known, {UUID: vm}) == {UUID}
 
 
 def test_tasks_of_vms_that_belong_in_the_default_group_are_none(filesystem: Filesystem, vm: ObservedVm) -> None:

@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from vmqos.agent import unseen
 from vmqos.agent.view import ResctrlView
-from vmqos.allocation import Group, Layout, owner_of
-from vmqos.openstack.extra_specs import CachePolicy
+from vmqos.allocation import Group, Layout, Split, owner_of
+from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
 from vmqos.resctrl.bitmask import CapacityBitmask
-from vmqos.resctrl.capabilities import Capabilities
+from vmqos.resctrl.capabilities import BandwidthResource, Capabilities
 
 A, B = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
 
@@ -36,6 +37,45 @@ def test_a_vm_of_a_class_asks_for_its_cap() -> None:
     now = view({"": {0: 0x7FF}, "vmqos.shared-ways3": {0: 0x7}}, {"vmqos.shared-ways3": (f"vmqos.{A}", f"vmqos.{B}")})
     (asked,) = unseen.requests(now, {B})
     assert (asked.uuid, asked.wants.ways, asked.wants.policy) == (B, 3, CachePolicy.SHARED)
+
+
+def test_a_vm_that_is_counted_in_its_class_and_in_the_default_group_asks_for_its_cap() -> None:
+    name, inside = "vmqos.shared-ways3", (f"vmqos.{A}",)
+    (asked,) = unseen.requests(view({"": {0: 0x7FF}, name: {0: 0x7}}, {"": inside, name: inside}), {A})
+    assert (asked.wants.ways, asked.wants.policy) == (3, CachePolicy.SHARED)
+
+
+MB = BandwidthResource("MB", 8, 10, 10, True, (0, 1))
+
+
+def limited(now: ResctrlView, limits: Mapping[str, Mapping[int, int]]) -> ResctrlView:
+    """The same with limits of memory bandwidth."""
+    groups = tuple(replace(group, throttles=limits.get(group.name, {})) for group in now.layout.groups)
+    return replace(now, layout=Layout(groups), capabilities=Capabilities({}, {"MB": MB}))
+
+
+def test_a_vm_keeps_its_limit_of_bandwidth_beside_its_ways_and_alone() -> None:
+    now = view({"": {0: 0x7F0}, f"vmqos.{A}": {0: 0x00F}, f"vmqos.{B}": {0: 0x7F0}})
+    now = limited(now, {f"vmqos.{A}": {0: 40, 1: 100}, f"vmqos.{B}": {0: 100, 1: 30}})
+    first, second = unseen.requests(now, {A, B})
+    assert (first.wants, first.caches) == (CacheRequest(ways=4, bandwidth_percent=40), {0})
+    assert (second.wants, second.caches) == (CacheRequest(bandwidth_percent=30), {1})
+
+
+def test_a_vm_of_a_class_of_everything_asks_for_all_of_it_where_it_is_limited() -> None:
+    name = "vmqos.shared-code1-data2-l2ways3-mb50"
+    now = view({"": {0: 0x7FF, 1: 0x7FF}, name: {0: 0x7, 1: 0x7, ~5: 0x7}}, {name: (f"vmqos.{A}",)})
+    (asked,) = unseen.requests(limited(now, {name: {0: 50, 1: 100}}), {A})
+    assert asked.wants == CacheRequest(None, CachePolicy.SHARED, 1, 2, 3, 50)
+    assert asked.caches == {0, ~5}
+
+
+def test_a_vm_keeps_its_ways_for_code_and_data_and_those_of_l2() -> None:
+    now = view({"": {0: 0x7F0, ~3: 0xF0}, f"vmqos.{A}": {0: 0x00F, ~3: 0x03}})
+    parts = {0: Split(CapacityBitmask(0x1), CapacityBitmask(0xE))}
+    groups = tuple(replace(group, splits=parts if group.name else {}) for group in now.layout.groups)
+    (asked,) = unseen.requests(replace(now, layout=Layout(groups)), {A})
+    assert asked.wants == CacheRequest(code_ways=1, data_ways=3, l2_ways=2) and asked.caches == {0, ~3}
 
 
 def test_a_vm_that_has_nothing_asks_for_nothing() -> None:

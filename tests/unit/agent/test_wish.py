@@ -33,16 +33,21 @@ def test_a_bad_value_is_a_problem_that_names_flavor_key_and_value() -> None:
     assert "w2" in read.problem and "hw:cache_ways" in read.problem and "two" in read.problem
 
 
-def test_a_key_for_a_later_release_is_named_and_the_ways_are_given() -> None:
-    read = wish.read(vm({"hw:cache_ways": "2", "hw:mem_bandwidth_percent": "50"}))
-    assert read.request is not None and read.request.ways == 2
-    assert read.problem == "not supported yet: hw:mem_bandwidth_percent"
+def test_every_key_of_the_grammar_is_acted_on() -> None:
+    specs = {"hw:cache_ways": "2", "hw:cache_vcpus": "0", "hw:l2_cache_ways": "1", "hw:mem_bandwidth_percent": "50"}
+    read = wish.read(vm(specs))
+    wanted = CacheRequest(ways=2, vcpus=frozenset({0}), l2_ways=1, bandwidth_percent=50)
+    assert read.request == read.asked == wanted and not read.problem
 
 
-def test_a_key_for_a_later_release_alone_asks_nothing_of_the_planner() -> None:
+def test_bandwidth_alone_is_a_request() -> None:
+    read = wish.read(vm({"hw:mem_bandwidth_percent": "50"}))
+    assert read.request == CacheRequest(bandwidth_percent=50) and not read.problem
+
+
+def test_l2_ways_alone_are_a_request() -> None:
     read = wish.read(vm({"hw:l2_cache_ways": "2"}))
-    assert read.request is None and read.asked is not None
-    assert "hw:l2_cache_ways" in read.problem
+    assert read.request == read.asked == CacheRequest(l2_ways=2) and not read.problem
 
 
 def test_an_older_nova_is_a_remark() -> None:

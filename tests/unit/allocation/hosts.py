@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.allocation.kernel import Kernel, Refused
 from tests.unit.allocation.run_plan import settle
-from tests.unit.allocation.worlds import EXCLUSIVE, SHARED, machines, policies, request
+from tests.unit.allocation.worlds import EXCLUSIVE, SHARED, machines, policies, promises, uuid
 from vmqos.allocation import Policy, Request
 
 FOREIGN = ("containers", "pqos", "qemu-1-a-vcpus_0")
@@ -52,27 +52,31 @@ def happens(draw: st.DrawFn, host: Host, events: Sequence[str] = EVERYTHING) -> 
     """One thing happens, if it can."""
     l3, event, number = host.kernel.l3, draw(st.sampled_from(events)), draw(st.integers(1, 7))
     caches = frozenset(draw(st.sets(st.sampled_from(l3.cache_ids), min_size=1)))
-    ways = draw(st.integers(1, max(2, l3.way_count // 2)))
+    cores = [cache for cache in host.kernel.resources if cache < 0]
+    caches |= draw(st.sets(st.sampled_from(cores), max_size=2)) if cores else frozenset()
+    wants = draw(promises(max(2, l3.way_count // 2)))
     if event == "configuration":
         host.policy = draw(policies())
     elif event == "foreign":
         _foreign_group(draw, host.kernel, draw(st.sampled_from(FOREIGN)))
     elif event == "foreign gone":
-        host.kernel.masks.pop(draw(st.sampled_from(FOREIGN)), None)
+        name = draw(st.sampled_from(FOREIGN))
+        host.kernel.masks.pop(name, None)
+        host.kernel.throttles.pop(name, None)
+        host.kernel.splits.pop(name, None)
+        host.kernel.exclusive.discard(name)
     elif event == "cache back":
-        host.kernel.come_online(draw(st.sampled_from(l3.cache_ids)))
+        host.kernel.come_online(draw(st.sampled_from(sorted(host.kernel.resources))))
     elif event == "start" and number not in host.vms:
         host.clock += 1
-        host.vms[number] = request(
-            number, ways, draw(st.sampled_from([EXCLUSIVE, EXCLUSIVE, SHARED])), caches, host.clock
-        )
+        host.vms[number] = Request(uuid(number), wants, caches, host.clock)
     elif event == "stop":
         host.vms.pop(number, None)
     elif number in host.vms:
         vm = host.vms[number]
         other = SHARED if vm.wants.policy is EXCLUSIVE else EXCLUSIVE
         host.vms[number] = {
-            "resize": replace(vm, wants=replace(vm.wants, ways=ways)),
+            "resize": replace(vm, wants=wants),
             "policy": replace(vm, wants=replace(vm.wants, policy=other)),
             "pin": replace(vm, caches=caches),
         }.get(event, vm)
@@ -86,9 +90,11 @@ def _foreign_group(draw: st.DrawFn, kernel: Kernel, name: str) -> None:
             kernel.mkdir(name)
         except Refused:
             return
-    for cache in l3.cache_ids if draw(st.booleans()) else ():
+    if draw(st.booleans()):
+        kernel.throttles[name] = {draw(st.sampled_from(l3.cache_ids)): 40}
+    for cache, resource in kernel.resources.items() if draw(st.booleans()) else ():
         length = draw(st.integers(fewest, 3))
-        start = draw(st.integers(0, l3.way_count - length))
+        start = draw(st.integers(0, resource.way_count - length))
         try:
             kernel.write(name, {cache: ((1 << length) - 1) << start})
         except Refused:

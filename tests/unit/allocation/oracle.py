@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.unit.allocation.kernel import Kernel
-from vmqos.allocation import Owner, Policy, class_ways, owner_of
+from vmqos.allocation import Owner, Policy, class_grant, owner_of
 from vmqos.allocation.line import Line, Need
 
 
@@ -63,8 +63,8 @@ def fewest_moves(line: Line, lengths: Sequence[int], held: Sequence[int], need: 
 
 def line_of(kernel: Kernel, policy: Policy, cache: int) -> Line:
     """What a cache has to give, read from the kernel."""
-    l3, foreign = kernel.l3, [name for name in kernel.masks if owner_of(name) is Owner.FOREIGN]
-    taken, reserved = kernel.others("", cache, foreign), policy.reserved_ways.bits
+    l3, foreign = kernel.resources[cache], [name for name in kernel.masks if owner_of(name) is Owner.FOREIGN]
+    taken, reserved = kernel.others("", cache, foreign), policy.reserved_ways.bits if cache >= 0 else 0
     clean = l3.cbm_mask.bits & ~taken & ~reserved
     company = kernel.masks[""][cache] & taken & ~reserved
     exclusive = clean if policy.use_shareable_ways else clean & ~l3.shareable_bits.bits
@@ -72,12 +72,20 @@ def line_of(kernel: Kernel, policy: Policy, cache: int) -> Line:
     return Line(l3.cbm_mask.bits, clean | company, company, exclusive, l3.shareable_bits.bits, fewest, l3.sparse_masks)
 
 
-def can_be_placed(kernel: Kernel, policy: Policy, name: str, ways: int, caches: Iterable[int]) -> bool:
+def _cap(name: str, cache: int) -> int:
+    """What a class grants of a cache; 0 for no cap, and for what is no class."""
+    grant = class_grant(name)
+    if grant is None:
+        return 0
+    return grant.cap if cache >= 0 else grant.l2
+
+
+def can_be_placed(kernel: Kernel, policy: Policy, name: str, ways: Mapping[int, int]) -> bool:
     """Whether a VM could have so many ways of its own on each of these caches, beside all others' present promises."""
-    floor = max(policy.default_ways_min, kernel.l3.min_cbm_bits, 1)
-    for cache in caches:
+    for cache, wanted in ways.items():
+        floor = max(policy.default_ways_min, kernel.resources[cache].min_cbm_bits, 1)
         line = line_of(kernel, policy, cache)
-        default, lengths, width = kernel.masks[""][cache], [ways], floor
+        default, lengths, width = kernel.masks[""][cache], [wanted], floor
         for other, masks in kernel.masks.items():
             mask = masks[cache]
             if owner_of(other) is Owner.VM and other != name and not mask & default:
@@ -85,7 +93,7 @@ def can_be_placed(kernel: Kernel, policy: Policy, name: str, ways: int, caches: 
                     line = line.without(mask)
                 else:
                     lengths.append(mask.bit_count())
-            width = max(width, min(class_ways(other) or 0, mask.bit_count()))
+            width = max(width, min(_cap(other, cache), mask.bit_count()))
         if not fits(line, lengths, Need(width, floor)):
             return False
     return True

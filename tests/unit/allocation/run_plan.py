@@ -6,8 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.unit.allocation.kernel import Kernel
-from vmqos.allocation import Owner, Plan, Policy, PromiseState, Request, WriteMasks, owner_of, plan, vm_group
-from vmqos.openstack.extra_specs import CachePolicy
+from vmqos.allocation import Owner, Plan, Policy, PromiseState, Request, WriteMasks, caches, owner_of, plan, vm_group
+from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+
+
+def asked(wants: CacheRequest, cache: int) -> int:
+    """How many ways of a cache a VM asks for, for code and for data together."""
+    if caches.level(cache) == 2:
+        return wants.l2_ways or 0
+    return (wants.ways or 0) + (wants.code_ways or 0) + (wants.data_ways or 0)
 
 
 class Watch:
@@ -18,16 +25,26 @@ class Watch:
         self.own = {
             (vm_group(request.uuid), cache)
             for request in requests
-            if request.wants.policy is CachePolicy.EXCLUSIVE
             for cache in request.caches
+            if request.wants.policy is CachePolicy.EXCLUSIVE and self._can_be_promised(request.wants, cache)
         }
         self.protected = {
             (name, cache) for name, cache in self.own if name in kernel.masks and self._is_alone(name, cache)
         }
-        least = max(policy.default_ways_min, kernel.l3.min_cbm_bits, 1)
-        self.floor = {cache: min(least, mask.bit_count()) for cache, mask in kernel.masks[""].items()}
+        self.floor = {
+            cache: min(max(policy.default_ways_min, kernel.resources[cache].min_cbm_bits, 1), mask.bit_count())
+            for cache, mask in kernel.masks[""].items()
+        }
         self.foreign = {name: dict(kernel.masks[name]) for name in kernel.masks if owner_of(name) is Owner.FOREIGN}
+        self.limits = self._limits()
         self.overlap = {pair: self._foreign_overlap(*pair) for pair in self.own if pair[0] in kernel.masks}
+
+    def _can_be_promised(self, wants: CacheRequest, cache: int) -> bool:
+        """Whether there is a promise to hold: a cache without CDP has no ways for code and for data."""
+        return asked(wants, cache) > 0 and (wants.code_ways is None or self.kernel.is_split(cache))
+
+    def _limits(self) -> dict[str, dict[int, int]]:
+        return {name: self.kernel.limits(name) for name in ("", *self.foreign) if name in self.kernel.masks}
 
     def _ours(self) -> list[str]:
         return [name for name in self.kernel.masks if owner_of(name) is not Owner.FOREIGN]
@@ -48,6 +65,12 @@ class Watch:
                 assert kernel.masks[verdict.group][cache] == mask.bits
                 if verdict.group == vm_group(verdict.uuid) and verdict.state is PromiseState.KEPT:
                     assert not mask.bits & kernel.others(verdict.group, cache)
+            assert verdict.splits.items() <= kernel.parts(verdict.group).items()
+            limits = kernel.limits(verdict.group)
+            assert verdict.throttles.items() <= limits.items()
+            if verdict.group == vm_group(verdict.uuid):
+                unlimited = kernel.bandwidth.unit.unlimited
+                assert all(limits[cache] == unlimited for cache in limits.keys() - verdict.throttles.keys())
 
     def step(self, step: object, granted: set[tuple[str, int]]) -> None:
         """Note what the step put into force, and check the state after it."""
@@ -66,6 +89,7 @@ class Watch:
             assert kernel.masks[""][cache].bit_count() >= floor, (cache, step)
         for name, masks in self.foreign.items():
             assert kernel.masks[name] == masks
+        assert self._limits() == self.limits
 
 
 def follow(kernel: Kernel, requests: Sequence[Request], policy: Policy, found: Plan, steps: int | None = None) -> None:

@@ -7,7 +7,7 @@ from tests.unit.allocation.hosts import Host, hosts
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import settle
 from tests.unit.allocation.worlds import SHARED, machine, request
-from vmqos.allocation import FreeRoom, Layout, Policy, PromiseState, class_group, free_ways, plan, whatif
+from vmqos.allocation import FreeRoom, Grant, Layout, Policy, PromiseState, class_group, free_ways, plan, whatif
 from vmqos.allocation.reasons import NO_SAFE_ORDER
 from vmqos.openstack.extra_specs import CacheRequest
 from vmqos.resctrl.capabilities import Capabilities
@@ -33,7 +33,7 @@ def test_what_vms_have_is_not_free_even_where_the_vm_can_not_run() -> None:
 def test_a_class_keeps_its_cap() -> None:
     kernel = Kernel(machine(11))
     settle(kernel, [request(1, 6, SHARED)], Policy())
-    assert class_group(6) in kernel.masks
+    assert class_group(Grant(6)) in kernel.masks
     assert room(kernel) == {0: FreeRoom(5, 5)}
 
 
@@ -87,3 +87,13 @@ def test_a_newcomer_gets_the_largest_free_run_and_no_more(host: Host) -> None:
             # That masks can be moved for it without an overlap on the way is known only once it is tried.
             held_up = expected and verdict.reason == NO_SAFE_ORDER
             assert held_up or (verdict.state is PromiseState.KEPT) == expected, (verdict, free)
+
+
+def test_the_l2_caches_have_room_of_their_own() -> None:
+    kernel = Kernel(machine(11, l2=True))
+    assert free_ways(kernel.capabilities, kernel.layout(), Policy(), level=2) == dict.fromkeys(range(3), FreeRoom(6, 6))
+    vm = request(1, 3, l2=4, cores=[1])
+    settle(kernel, [vm], Policy())
+    left = free_ways(kernel.capabilities, kernel.layout(), Policy(), [vm], level=2)
+    assert left == {0: FreeRoom(6, 6), 1: FreeRoom(2, 2), 2: FreeRoom(6, 6)}
+    assert free_ways(machine(11), kernel.layout(), Policy(), level=2) == {}

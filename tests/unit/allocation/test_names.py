@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmqos.allocation import Owner, class_group, class_ways, owner_of, vm_group
+from vmqos.allocation import Grant, Owner, class_grant, class_group, owner_of, vm_group
 
 UUID = "6c0e1d2f-1111-4222-8333-444455556666"
 
@@ -30,19 +30,28 @@ def test_only_names_that_we_give_are_ours(name: str, owner: Owner) -> None:
 
 def test_what_we_name_is_ours() -> None:
     assert owner_of(vm_group(UUID)) is Owner.VM
-    assert owner_of(class_group(3)) is Owner.CLASS
+    assert owner_of(class_group(Grant(3))) is Owner.CLASS
 
 
 @pytest.mark.parametrize(
-    ("name", "ways"),
+    ("name", "grant"),
     [
-        (class_group(12), 12),
-        ("vmqos.shared-ways02", None),
-        ("vmqos.shared-ways", None),
-        ("vmqos.shared-bandwidth50", None),
-        ("ways2", None),
-        ("shared-ways2", None),
+        ("vmqos.shared-ways12", Grant(12)),
+        ("vmqos.shared-mb50", Grant(percent=50)),
+        ("vmqos.shared-mbps1250", Grant(mbps=1250)),
+        ("vmqos.shared-code2-data4", Grant(code=2, data=4)),
+        ("vmqos.shared-ways4-mb50", Grant(4, percent=50)),
     ],
 )
-def test_a_class_tells_its_cap_by_its_name(name: str, ways: int | None) -> None:
-    assert class_ways(name) == ways
+def test_a_class_tells_what_it_grants_by_its_name(name: str, grant: Grant) -> None:
+    assert class_group(grant) == name
+    assert class_grant(name) == grant
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ["", "-", "ways02", "ways", "bandwidth50", "mb50-ways4", "ways4-", "ways4-ways4", "ways4mb50"],
+)
+def test_a_name_that_we_would_not_give_grants_nothing(rest: str) -> None:
+    assert class_grant(f"vmqos.shared-{rest}") is None
+    assert class_grant(rest) is None and class_grant("shared-ways2") is None

@@ -24,7 +24,7 @@ from vmqos.allocation import (
 )
 from vmqos.openstack.extra_specs import CacheRequest
 from vmqos.resctrl.bitmask import CapacityBitmask
-from vmqos.resctrl.capabilities import CacheResource, Capabilities
+from vmqos.resctrl.capabilities import Capabilities
 
 
 class TestGuards:
@@ -93,16 +93,6 @@ class TestUnfit:
         ("capabilities", "words"),
         [
             pytest.param(Capabilities(), "can't be partitioned by resctrl", id="no L3 CAT"),
-            pytest.param(
-                Capabilities(
-                    {
-                        name: CacheResource(name, 8, CapacityBitmask(0x7FF), 1, CapacityBitmask(), False, (0,))
-                        for name in ("L3CODE", "L3DATA")
-                    }
-                ),
-                "resctrl is mounted with cdp, which hw:cache_ways does not support yet",
-                id="CDP",
-            ),
         ],
     )
     def test_a_machine_that_can_not_do_it_says_why(self, capabilities: Capabilities, words: str) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.worlds import machine, uuid
-from vmqos.allocation import Policy, WhenFull, class_group, reasons, vm_group
+from vmqos.allocation import Grant, Policy, WhenFull, class_group, reasons, vm_group
 from vmqos.allocation.line import Line
 from vmqos.allocation.packing import Piece
 from vmqos.allocation.room import furnish
@@ -21,7 +21,7 @@ def world(policy: Policy | None = None, sparse: bool = False, **masks: int) -> W
 def test_a_lack_of_ways_in_the_pool_is_told_as_such() -> None:
     found = world(default=0x400, pqos=0x3FC)
     room = furnish(found.lines[0], [Piece("a", 2, 0x3)], 2)
-    assert reasons.shortage(found, {0: room}, [0], "b", 1) == (
+    assert reasons.shortage(found, {0: room}, {0: 1}, "b") == (
         "L3 cache 0 has no ways to give in one piece and 1 is asked for: of its 11 ways 2 are other VMs', "
         "the default group can have 1 and nothing is given out before it has 2 ([allocation] default_ways_min = 2), "
         "8 are taken by pqos"
@@ -32,19 +32,19 @@ def test_a_lack_of_ways_in_the_pool_is_told_as_such() -> None:
 def test_masks_that_cant_be_moved_are_the_reason_only_if_there_were_room_after_a_move(floor: int, told: str) -> None:
     found = world(Policy(default_ways_min=floor), default=0x1F)
     room = furnish(found.lines[0], [Piece("a", 3, 0xE0)], floor, frozen=True)
-    assert told in reasons.shortage(found, {0: room}, [0], "b", 1)
+    assert told in reasons.shortage(found, {0: room}, {0: 1}, "b")
 
 
 def test_where_masks_may_have_gaps_there_is_no_talk_of_pieces() -> None:
     found = world(sparse=True)
     room = furnish(found.lines[0], [], 2)
-    text = reasons.shortage(found, {0: room}, [0], "b", 10)
+    text = reasons.shortage(found, {0: room}, {0: 10}, "b")
     assert text.startswith("L3 cache 0 has 9 ways to give and 10 are asked for: of its 11 ways 2 stay with the default")
 
 
 def test_the_cache_with_least_is_named() -> None:
-    assert reasons.grown({0: 3, 1: 2, 2: 2}, 4, "no room") == "has 2 of 4 ways on L3 cache 1: no room"
-    assert reasons.capped({0: 3, 1: 5}, 6).startswith("has 3 of 6 ways on L3 cache 0: ")
+    assert reasons.grown({0: 3, 1: 2, 2: 2}, {0: 4, 1: 4, 2: 4}, "no room") == "has 2 of 4 ways on L3 cache 1: no room"
+    assert reasons.capped({0: 3, 1: 5, ~4: 3}, {0: 6, 1: 6, ~4: 3}).startswith("has 3 of 6 ways on L3 cache 0: ")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_ways_that_should_not_be_the_vms_are_named() -> None:
 
 
 def test_a_lack_of_closids_tells_who_has_them_and_what_would_help() -> None:
-    full = {vm_group(uuid(1)): {0: 0x1}, class_group(2): {0: 0x6}}
+    full = {vm_group(uuid(1)): {0: 0x1}, class_group(Grant(2)): {0: 0x6}}
     kernel = Kernel(machine(11, closids=4))
     kernel.masks |= {**full, "pqos": {0: 0x8}}
     pend = look(kernel.capabilities, kernel.l3, kernel.layout(), Policy())
@@ -77,5 +77,5 @@ def test_a_lack_of_closids_tells_who_has_them_and_what_would_help() -> None:
     assert reasons.no_closid(pend, None) == (
         f"{begin}; with [allocation] when_full = share it would share the class next to what it asks for"
     )
-    assert reasons.no_closid(share, class_group(2)) == f"{begin}: it shares {class_group(2)} instead"
+    assert reasons.no_closid(share, class_group(Grant(2))) == f"{begin}: it shares {class_group(Grant(2))} instead"
     assert reasons.no_closid(share, None) == (f"{begin}, and there is no class to share: it runs in the default group")

@@ -56,6 +56,12 @@ def test_where_nobody_is_in_between_whatever_fits_can_be_pushed_together(
     assert moves(pieces, found) >= moves(pieces, least)
 
 
+def test_where_the_pool_needs_no_way_the_pieces_may_have_them_all() -> None:
+    line = Line(15, 15, 0, 15, 0, 1, False)
+    pieces = [Piece("low", 2, 3), Piece("high", 2, 12)]
+    assert slide(line, pieces, Need(0, 0), 0) == Packing(0, {"low": 3, "high": 12})
+
+
 def moves(pieces: list[Piece], found: Packing) -> int:
     return sum(is_moved(piece.held, found.masks[piece.key]) for piece in pieces)
 

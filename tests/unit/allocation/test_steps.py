@@ -7,13 +7,23 @@ import pytest
 
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.worlds import machine, uuid
-from vmqos.allocation import CreateGroup, Policy, RemoveGroup, SetExclusive, Step, WriteMasks, class_group, vm_group
+from vmqos.allocation import (
+    CreateGroup,
+    Grant,
+    Policy,
+    RemoveGroup,
+    SetExclusive,
+    Step,
+    WriteMasks,
+    class_group,
+    vm_group,
+)
 from vmqos.allocation.steps import NoSafeOrder, prepare, retire
 from vmqos.allocation.target import Target
 from vmqos.allocation.world import World, look
 
 A, B, C = (vm_group(uuid(number)) for number in (0xA, 0xB, 0xC))
-CLASS = class_group(2)
+CLASS = class_group(Grant(2))
 OWN = {A, B, C}
 
 

@@ -122,6 +122,22 @@ def capabilities() -> Any:
     }
 
 
+def control_group(name: str = "", owner: str = "default", **changes: Any) -> Any:
+    return {
+        "name": name,
+        "owner": owner,
+        "mode": "shareable",
+        "schemata": {"MB": {"0": "100"}, "L3": {"0": "7fc", "1": "7ff"}},
+        "tasks": 12,
+        "cpus": "",
+        "rmid": None,
+        "closid": None,
+        "monitoring_groups": [],
+        "vms": [],
+        **changes,
+    }
+
+
 def health() -> Any:
     return {
         "status": "degraded",

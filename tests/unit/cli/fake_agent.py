@@ -26,6 +26,7 @@ class FakeAgent:
             "/v1/vms": {"vms": examples.vms()},
             "/v1/caches": {"caches": examples.caches()},
             "/v1/capabilities": examples.capabilities(),
+            "/v1/groups": {"groups": [examples.control_group()]},
             "/v1/health": examples.health(),
             "/v1/telemetry": examples.telemetry(),
             "/v1/plan": examples.plan(),

@@ -41,12 +41,30 @@ def test_chosen_columns_are_a_table(agent: FakeAgent, run: Run) -> None:
 def test_a_cache_that_is_not_there_names_those_that_are(agent: FakeAgent, run: Run) -> None:
     ran = run("cache", "show", "7")
     assert ran.status == 1
-    assert ran.err == "vmqos: there is no L3 cache with the id '7'; there are: 0, 1\n"
+    assert ran.err == "vmqos: there is no L3 cache to partition with the id '7'; there are: 0-1\n"
+    ran = run("cache", "show", "L2:0")
+    assert (ran.status, "no L2 cache to partition with the id '0'; there are: none" in ran.err) == (1, True)
 
 
-def test_a_host_without_l3_allocation_says_so(agent: FakeAgent, run: Run) -> None:
+@pytest.mark.parametrize("word", ["L4:0", "l3", "-1", "0x1", "", "L2:", "1;2"])
+def test_what_names_no_cache_is_refused_with_what_does(agent: FakeAgent, run: Run, word: str) -> None:
+    ran = run("cache", "show", "--", word)
+    assert ran.status == 2
+    assert "a number or L3:1 for an L3 is allowed, L2:1 for an L2" in ran.err
+
+
+def test_an_l2_cache_is_named_with_its_level(agent: FakeAgent, run: Run) -> None:
+    small = examples.cache(1, [examples.group("", "default", "ff")], ways=8, resource="L2", shareable_bits="0")
+    agent.answers["/v1/caches"]["l2_caches"] = [small]
+    assert run("cache", "show", "L2:1").out.startswith("L2 cache 1, 8 ways")
+    assert run("cache", "show", "l3:1").out.startswith("L3 cache 1, 11 ways")
+    assert json.loads(run("cache", "show", "L2:1", "-f", "json").out) == [small]
+    assert run("cache", "show", "-f", "value", "-c", "resource", "-c", "id").out == "L3 0\nL3 1\nL2 1\n"
+
+
+def test_a_host_without_allocation_says_so(agent: FakeAgent, run: Run) -> None:
     agent.answers["/v1/caches"] = {"caches": []}
     ran = run("cache", "show")
     assert ran.status == 0
-    assert "no L3 cache that can be partitioned" in ran.out
+    assert "no cache that can be partitioned" in ran.out
     assert json.loads(run("cache", "show", "-f", "json").out) == []

@@ -27,8 +27,46 @@ def test_a_table_tells_what_info_says(agent: FakeAgent, run: Run) -> None:
         assert words in shown
 
 
+def test_what_info_does_not_tell_is_told_too(agent: FakeAgent) -> None:
+    found: dict[str, Any] = examples.capabilities()
+    found["mount_options"] = ["debug"]
+    found["caches"]["L3"] |= {
+        "size_bytes": 37486592,
+        "way_bytes": 3407872,
+        "sets": 53248,
+        "line_bytes": 64,
+        "cdp": "off",
+        "io_alloc": {"0": "600", "1": "3"},
+    }
+    found["bandwidths"]["MB"]["thread_throttle_mode"] = "per-thread"
+    found["monitoring"] |= {
+        "configurable": ["llc_occupancy"],
+        "package_events": ["core_energy"],
+        "assign_mode": "mbm_event",
+        "assignable_counters": "0=32;1=32",
+        "sub_numa_nodes": 4,
+    }
+    fields = capabilities.describe(found)
+    assert fields["Mounted with"] == "debug"
+    assert "35.8 MiB each, 3.2 MiB a way, 53248 sets, lines of 64 B" in fields["L3"]
+    assert "can be split into code and data (CDP), which the mount option cdp would do" in fields["L3"]
+    assert "devices can be confined to some ways (io_alloc): 0=600;1=3" in fields["L3"]
+    assert "each is throttled for itself" in fields["MB"]
+    assert fields["Counters"] == "llc_occupancy, configurable\ncore_energy, of the package"
+    assert fields["Counter assignment"] == "mbm_event, 0=32;1=32 counters"
+    assert "4 nodes" in fields["Sub-NUMA clusters"]
+
+
 def test_json_is_the_agents_own_answer(agent: FakeAgent, run: Run) -> None:
-    assert json.loads(run("capabilities", "-f", "json").out) == examples.capabilities()
+    told = json.loads(run("capabilities", "-f", "json").out)
+    assert told == examples.capabilities() | {"groups": [examples.control_group()]}
+
+
+def test_an_agent_that_tells_of_no_groups_is_understood(agent: FakeAgent, run: Run) -> None:
+    del agent.answers["/v1/groups"]
+    ran = run("capabilities")
+    assert ran.status == 0
+    assert "Default group" not in ran.out
 
 
 def test_amd_masks_may_be_empty_and_sparse() -> None:

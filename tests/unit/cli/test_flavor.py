@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.conftest import Run
+from vmqos.openstack import extra_specs
 
 COMMANDS = [("set", "c2", "--cache-ways", "2"), ("unset", "c2"), ("check",)]
 
@@ -61,6 +62,26 @@ def test_setting_nothing_is_refused_before_the_cloud_is_asked(run: Run) -> None:
 
 def test_every_key_of_the_grammar_has_an_option_that_says_what_is_allowed(run: Run) -> None:
     shown = " ".join(run("flavor", "set", "--help").out.split())
-    for key in ("hw:cache_ways", "hw:cache_policy", "hw:l2_cache_ways", "hw:mem_bandwidth_percent", "hw:cache_vcpus"):
-        assert f"{key}: " in shown
-    assert "an integer from 1 to 100 is allowed" in shown
+    for key in extra_specs.KEYS:
+        assert f"{key.name}: {key.allowed}" in shown
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        ("--cache-ways", "two", "an integer from 1 up is allowed"),
+        ("--policy", "mine", "'exclusive' or 'shared' is allowed"),
+        ("--code-ways", "0", "an integer from 1 up is allowed"),
+        ("--data-ways", "02", "an integer from 1 up is allowed"),
+        ("--l2-ways", "1.5", "an integer from 1 up is allowed"),
+        ("--bandwidth-percent", "101", "an integer from 1 to 100 is allowed"),
+        ("--bandwidth-mbps", "", "an integer from 1 up is allowed, in plain decimal digits (MB/s)"),
+        ("--vcpus", "3-1", "a list of vCPU numbers (0 to 9999) and ranges"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_option_and_what_is_allowed(
+    run: Run, option: str, value: str, allowed: str
+) -> None:
+    ran = run("flavor", "set", "c2", option, value)
+    assert (ran.status, ran.out) == (2, "")
+    assert f"argument {option}: {value!r}: {allowed}" in " ".join(ran.err.split())

@@ -50,6 +50,12 @@ PROBLEMS: list[tuple[dict[str, str], bool, list[str]]] = [
         True,
         ["asks Placement for CUSTOM_LLC_WAYS=2, CUSTOM_LLC_CLASSES=1; the promise takes nothing: there is no promise"],
     ),
+    ({**TWO, **ASKED, "hw:cache_vcpus": "1"}, True, []),
+    (
+        {**TWO, **ASKED, "hw:cache_vcpus": "1-2"},
+        True,
+        ["hw:cache_vcpus='1-2': the flavor has 2 vCPU(s), so only numbers from 0 to 1 are allowed"],
+    ),
     (
         {"hw:cache_ways": "0", "hw:cache_polcy": "shared"},
         True,
@@ -65,19 +71,24 @@ PROBLEMS: list[tuple[dict[str, str], bool, list[str]]] = [
 def test_a_change_sets_what_differs_and_drops_what_would_be_asked_in_vain(
     specs: dict[str, str], wanted: dict[str, str], change: Edit
 ) -> None:
-    assert flavor_specs.change(specs, wanted, placement=True) == change
+    assert flavor_specs.change(specs, wanted, placement=True, vcpus=2) == change
 
 
 def test_where_the_filter_counts_alone_nothing_is_asked_of_placement() -> None:
-    assert flavor_specs.change({}, TWO, placement=False) == Edit(TWO)
-    assert flavor_specs.change({**TWO, **ASKED}, TWO, placement=False) == Edit({}, tuple(ASKED))
+    assert flavor_specs.change({}, TWO, placement=False, vcpus=2) == Edit(TWO)
+    assert flavor_specs.change({**TWO, **ASKED}, TWO, placement=False, vcpus=2) == Edit({}, tuple(ASKED))
 
 
 def test_half_a_promise_is_none() -> None:
     with pytest.raises(InvalidExtraSpecs, match="allowed only together with hw:cache_data_ways"):
-        flavor_specs.change({}, {"hw:cache_code_ways": "1"}, placement=True)
+        flavor_specs.change({}, {"hw:cache_code_ways": "1"}, placement=True, vcpus=2)
     with pytest.raises(InvalidExtraSpecs, match="allowed only instead of hw:cache_ways"):
-        flavor_specs.change(TWO, {"hw:cache_code_ways": "1", "hw:cache_data_ways": "1"}, placement=True)
+        flavor_specs.change(TWO, {"hw:cache_code_ways": "1", "hw:cache_data_ways": "1"}, placement=True, vcpus=2)
+
+
+def test_vcpus_that_a_flavor_lacks_are_refused() -> None:
+    with pytest.raises(InvalidExtraSpecs, match="the flavor has 2 vCPU"):
+        flavor_specs.change(TWO, {"hw:cache_vcpus": "1-2"}, placement=True, vcpus=2)
 
 
 def test_clearing_drops_the_promise_and_what_is_asked_for_it_alone() -> None:
@@ -89,7 +100,7 @@ def test_clearing_drops_the_promise_and_what_is_asked_for_it_alone() -> None:
 
 @pytest.mark.parametrize(("specs", "placement", "found"), PROBLEMS)
 def test_the_problems_of_a_flavor_are_told(specs: dict[str, str], placement: bool, found: list[str]) -> None:
-    assert flavor_specs.problems(specs, placement=placement) == found
+    assert flavor_specs.problems(specs, placement=placement, vcpus=2) == found
 
 
 WANTED = st.sampled_from([TWO, SHARED, {"hw:cache_code_ways": "1", "hw:cache_data_ways": "2"}])
@@ -100,7 +111,7 @@ ALREADY = st.sampled_from([{}, ASKED, {"resources_X:CUSTOM_LLC_CLASSES": "2"}, {
 def test_a_flavor_that_was_set_has_no_problem_and_setting_it_again_changes_nothing(
     wanted: dict[str, str], already: dict[str, str], placement: bool
 ) -> None:
-    change = flavor_specs.change(already, wanted, placement=placement)
+    change = flavor_specs.change(already, wanted, placement=placement, vcpus=2)
     after = {key: value for key, value in {**already, **change.put}.items() if key not in change.drop}
-    assert flavor_specs.problems(after, placement=placement) == []
-    assert flavor_specs.change(after, wanted, placement=placement) == Edit({})
+    assert flavor_specs.problems(after, placement=placement, vcpus=2) == []
+    assert flavor_specs.change(after, wanted, placement=placement, vcpus=2) == Edit({})

@@ -16,6 +16,7 @@ from vmqos.cli import main
 from vmqos.version import version
 
 COMMANDS = [
+    "bench noisy-neighbor",
     "cache show",
     "capabilities",
     "doctor",
@@ -23,6 +24,10 @@ COMMANDS = [
     "flavor set",
     "flavor unset",
     "gnocchi-resources merge",
+    "lock create",
+    "lock list",
+    "lock remove",
+    "lock show",
     "plan",
     "reset",
     "simulate",
@@ -64,8 +69,9 @@ def test_the_version_is_the_packages(run: Run) -> None:
 def test_shell_completion_knows_the_commands(run: Run) -> None:
     ran = run("complete")
     assert ran.status == 0
-    words = "cache capabilities complete doctor flavor gnocchi-resources help plan reset simulate top vm"
+    words = "bench cache capabilities complete doctor flavor gnocchi-resources help lock plan reset simulate top vm"
     assert f"cmds='{words}'" in ran.out
+    assert "cmds_lock='create list remove show'" in ran.out
     assert "cmds_vm='list show'" in ran.out
 
 

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.unit.cli import examples
 from tests.unit.cli.examples import cache, group, vm_group
 from vmqos.cli import map_rows
@@ -98,3 +100,76 @@ def test_a_planned_vm_is_drawn_first_and_only_where_it_gets_ways() -> None:
     assert (first.rows[0].kind, first.rows[0].mask) == (Kind.PLANNED, 0x1C0)
     assert second.rows[0].kind is not Kind.PLANNED
     assert first.warnings == ()
+
+
+def test_code_and_data_are_lines_of_their_own_where_they_have_other_ways() -> None:
+    vm = vm_group(examples.WEB, "3f", "web") | {"code_mask": "3", "data_mask": "3c"}
+    default = group("", "default", "7c0", code_mask="7c0", data_mask="7c0")
+    found = one([default, vm])
+    assert [(row.label, row.symbol, row.mask) for row in found.rows] == [
+        ("web, data", "A", 0x3C),
+        ("web, code", "A", 0x3),
+        ("default group", "=", 0x7C0),
+    ]
+    assert found.warnings == ()
+    intruder = group("pqos", "foreign", "2", code_mask="2", data_mask="2")
+    assert one([default, vm, intruder]).warnings == ("web is not alone: pqos may fill its way 1 too",)
+
+
+def test_a_limit_of_bandwidth_is_told_with_its_unit() -> None:
+    groups = [group("", "default", "7fc", bandwidth=None), vm_group(examples.WEB, "3", "web") | {"bandwidth": 1250}]
+    assert [row.limit for row in one(groups, bandwidth_unit="MB/s").rows[:2]] == ["1250 MB/s", ""]
+
+
+def test_a_vm_with_a_limit_and_no_ways_is_a_remark_and_no_intruder() -> None:
+    groups = [group("", "default", "7ff"), vm_group(examples.WEB, "7ff", "web") | {"bandwidth": 50}]
+    vms = [examples.vm(examples.WEB, "web", group=f"vmqos.{examples.WEB}", masks={}, ways_requested=None)]
+    found = one(groups, vms, bandwidth_unit="%")
+    assert labels(found) == ["default group"]
+    assert (found.warnings, found.remarks) == ((), ("in the default group's ways: web (at most 50 %)",))
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("vmqos.lock-table", "lock table"),
+        ("somebody", "lock somebody"),
+        ("(pseudo-locked by a group that is gone)", "lock group gone"),
+    ],
+)
+def test_locked_ways_are_a_line_of_their_own_kind(name: str, label: str) -> None:
+    locked = group(name, "foreign", "3", mode="pseudo-locked")
+    found = one([group("", "default", "7fc"), locked])
+    assert [(row.kind, row.symbol, row.label) for row in found.rows[:1]] == [(Kind.LOCKED, "x", label)]
+
+
+def l2(cache_id: int, groups: list[Any], **changes: Any) -> Any:
+    small = {"resource": "L2", "shareable_bits": "0", "cpus": f"{2 * cache_id}-{2 * cache_id + 1}", "free_ways": 6}
+    return cache(cache_id, groups, 8, **small | {"largest_free_run": 6} | changes)
+
+
+def test_in_an_l2_those_who_have_nothing_of_their_own_there_are_not_drawn() -> None:
+    web, db = f"vmqos.{examples.WEB}", f"vmqos.{examples.DB}"
+    vms = [
+        examples.vm(examples.WEB, "web", group=web, l2_masks={"0": "f"}),
+        examples.vm(examples.DB, "db", group=db, masks={"0": "3"}),
+    ]
+    plain = group("vmqos.shared-mb50", "class", "f0")
+    capped = group("vmqos.shared-ways2-l2ways2", "class", "c0")
+    groups = [group("", "default", "f0"), plain, capped, vm_group(examples.DB, "f0", "db")]
+    (found,) = map_rows.build([l2(0, [*groups, vm_group(examples.WEB, "f", "web")])], vms)
+    assert labels(found) == ["web", "class ways2-l2ways2, 0 VMs", "default group"]
+    assert (found.warnings, found.remarks) == ((), ())
+
+
+def test_many_caches_that_look_the_same_are_one_picture() -> None:
+    web = f"vmqos.{examples.WEB}"
+    vms = [examples.vm(examples.WEB, "web", group=web, l2_masks={"2": "f"})]
+    free = [group("", "default", "ff"), vm_group(examples.WEB, "ff", "web")]
+    taken = [group("", "default", "f0"), vm_group(examples.WEB, "f", "web")]
+    caches = [l2(number, taken if number == 2 else free) for number in range(64)]
+    found = map_rows.build([cache(number, free[:1], cpus="0-7") for number in range(4)] + caches, vms)
+    assert [(one.resource, len(one.ids)) for one in found] == [*[("L3", 1)] * 4, ("L2", 63), ("L2", 1)]
+    rest, only = found[4:]
+    assert (rest.cpus, labels(rest)) == ("0-3,6-127", ["default group"])
+    assert (only.ids, only.cpus, labels(only)) == ((2,), "4-5", ["web", "default group"])

@@ -48,3 +48,16 @@ def test_a_bad_extra_spec_is_the_agents_one_line(agent: FakeAgent, run: Run) -> 
 
 def test_a_plan_for_nothing_is_wrong_usage(agent: FakeAgent, run: Run) -> None:
     assert run("plan").status == 2
+
+
+def test_code_and_data_are_told_apart(agent: FakeAgent, run: Run) -> None:
+    verdict = examples.plan()["verdict"] | {"code_masks": {"0": "40", "1": "4"}, "data_masks": {"0": "180", "1": "18"}}
+    agent.answers["/v1/plan"] = examples.plan() | {"verdict": verdict}
+    shown = run("plan", "--flavor-spec", "hw:cache_code_ways=1", "--flavor-spec", "hw:cache_data_ways=2").out
+    assert "\nMasks for code: 0=40;1=4\nMasks for data: 0=180;1=18\n" in shown
+
+
+def test_the_l2_caches_are_not_what_a_plan_is_about(agent: FakeAgent, run: Run) -> None:
+    small = examples.cache(0, [examples.group("", "default", "ff")], ways=8, resource="L2", shareable_bits="0")
+    agent.answers["/v1/caches"]["l2_caches"] = [small]
+    assert "L2" not in run("plan", "--flavor-spec", "hw:cache_ways=3").out

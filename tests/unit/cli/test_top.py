@@ -148,3 +148,15 @@ def test_wrong_usage_is_refused(arguments: tuple[str, ...], said: str, agent: Fa
     ran = run("top", *arguments)
     assert ran.status == 2
     assert said in ran.err
+
+
+def test_what_a_vm_was_granted_beside_l3_ways_is_the_agents(agent: FakeAgent, run: Run) -> None:
+    granted = {
+        "code_masks": {"0": "1"}, "data_masks": {"0": "6"}, "l2_masks": {"5": "f"}, "l2_ways_requested": 4,
+        "bandwidth": {"0": 60}, "bandwidth_unit": "%", "bandwidth_requested": 55, "bandwidth_requested_unit": "%",
+    }  # fmt: skip
+    agent.answers["/v1/vms"] = {"vms": [examples.vm(examples.WEB, "web-1", masks={"0": "7"}, **granted)]}
+    (vm,) = json.loads(run("top", "-f", "json").out)["vms"]
+    assert (vm["ways"], vm["code_ways"], vm["data_ways"], vm["l2_ways"]) == ({"0": 3}, {"0": 1}, {"0": 2}, {"5": 4})
+    assert (vm["bandwidth_limit"], vm["bandwidth_limit_unit"], vm["l2_ways_requested"]) == ({"0": 60}, "%", 4)
+    assert "60 %" in run("top").out

@@ -114,3 +114,12 @@ def test_a_line_of_csv_has_a_cell_for_each_title_and_nothing_that_steers_a_termi
     assert cells["reason"] == "a\\nb"
     assert cells["occupancy_bytes"] is None
     assert "occupancy_bytes:not-monitored" in cells["missing"]
+
+
+def test_what_else_a_vm_was_granted_is_told_by_cache() -> None:
+    shown = top_data.as_json(
+        Frame(5.25, 1.0, "agent", ()),
+        [row("web", code_ways={0: 1}, data_ways={0: 2}, l2_ways={3: 4}, bandwidth={"0": 50}, bandwidth_unit="%")],
+    )["vms"][0]
+    assert (shown["code_ways"], shown["data_ways"], shown["l2_ways"]) == ({"0": 1}, {"0": 2}, {"3": 4})
+    assert (shown["bandwidth_limit"], shown["bandwidth_limit_unit"]) == ({"0": 50}, "%")

@@ -214,3 +214,19 @@ def test_the_help_names_every_key_that_sorts() -> None:
         for key, name in _SORT_KEYS.items()
     )
     assert all(len(line) <= 96 for line in top_view.HELP)
+
+
+def test_l2_ways_and_limits_have_columns_where_somebody_has_some() -> None:
+    limited = {"bandwidth": {"0": 60, "1": 60}, "bandwidth_unit": "%", "is_limited": True}
+    rows = [
+        row("a", l2_ways={3: 4, 7: 4}, l2_ways_requested=4, **limited),
+        row("b", l2_ways_requested=2, is_limited=True),
+        row("c", l2_ways={3: 4, 7: 2}, l2_ways_requested=4, bandwidth={"0": 1250}, bandwidth_unit="MB/s"),
+        row("d"),
+    ]
+    titles, *lines = text(frame(*rows), Terminal(False, 140))[2:7]
+    assert " # " in titles and titles.split()[3:5] == ["L2", "LIMIT"]
+    shown = [line[titles.index("#") + 1 : titles.index("OCC")].split("  ") for line in lines]
+    cells = [[cell.strip() for cell in line if cell.strip()] for line in shown]
+    assert cells == [["4", "60 %"], ["0/2", "none"], ["2/4", "1250 MB/s"], ["-", "-"]]
+    assert "L2" not in text(frame(row("d")))[2] and "LIMIT" not in text(frame(row("d")))[2]

@@ -46,3 +46,11 @@ def test_masks_read_as_ways_by_cache(masks: dict[str, str], ways: str, schemata:
 
 def test_runs_of_ways_are_drawn_together() -> None:
     assert units.way_list(0xE13) == "11-9 4 1-0"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], ""), ([3], "3"), ([1, 0, 2, 8, 8], "0-2,8"), ([5, 6, 9, 10], "5-6,9-10")]
+)
+def test_a_list_of_numbers_is_as_short_as_the_kernels(numbers: list[int], text: str) -> None:
+    assert units.number_list(numbers) == text
+    assert units.parse_number_list(text) == set(numbers)

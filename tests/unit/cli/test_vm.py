@@ -91,3 +91,14 @@ def test_a_vm_that_can_not_be_told_is_one_line_on_stderr(agent: FakeAgent, run: 
     assert message in ran.err
     assert len(ran.err.splitlines()) == 1
     assert "\x1b" not in ran.err
+
+
+def test_what_not_every_host_has_is_a_column_where_a_vm_has_it(agent: FakeAgent, run: Run) -> None:
+    granted = {"l2_masks": {"3": "f"}, "l2_ways_requested": 4, "vcpus_requested": "0-1", "vcpus": "0-1"}
+    agent.answers["/v1/vms"]["vms"][0] |= granted
+    columns = [title.strip() for title in run("vm", "list").out.splitlines()[1].split("|")[1:-1]]
+    assert columns[5:9] == ["Ways", "L2 ways", "vCPUs", "Group"]
+    heading, *lines = run("vm", "list", "-f", "csv").out.splitlines()
+    assert heading.endswith('"Reason","L2 ways","Bandwidth","vCPUs"')
+    assert [line.endswith('"","4","-","0-1"') for line in lines if "web-1" in line] == [True]
+    assert "-\n" * 3 in run("vm", "list", "-f", "value", "-c", "Bandwidth").out

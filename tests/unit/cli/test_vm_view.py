@@ -115,3 +115,78 @@ def test_an_ambiguous_name_does_not_flood_the_terminal() -> None:
 def test_a_vm_that_is_not_there_is_an_error(wanted: str) -> None:
     with pytest.raises(exceptions.NoSuchVm):
         vm_view.find(examples.vms(), wanted)
+
+
+CODE, DATA = {"0": "3", "1": "3"}, {"0": "3c", "1": "3c"}
+APART = {"ways_requested": 6, "code_ways_requested": 2, "data_ways_requested": 4}
+
+
+@pytest.mark.parametrize(
+    ("changes", "cell", "requested", "granted"),
+    [
+        (
+            {"masks": {"0": "3f", "1": "3f"}, "code_masks": CODE, "data_masks": DATA, **APART},
+            "2c+4d", "2 for code, 4 for data", "2 for code, 4 for data",
+        ),
+        (APART, "0 of 2c+4d", "2 for code, 4 for data", "-"),
+        (
+            {"masks": {"0": "7"}, "code_masks": {"0": "3"}, "data_masks": {"0": "4"}, **APART},
+            "2c+1d of 2c+4d", "2 for code, 4 for data", "2 for code, 1 for data",
+        ),
+        ({"masks": {"0": "3"}, "code_masks": {}, "data_masks": {}}, "2", "2", "2"),
+    ],
+)  # fmt: skip
+def test_ways_for_code_and_for_data_are_told_apart(
+    changes: dict[str, Any], cell: str, requested: str, granted: str
+) -> None:
+    vm = examples.vm(examples.WEB, "web", **changes)
+    fields = vm_view.fields(vm)
+    found = (row(vm)["Ways"], str(fields["Ways requested"]), fields["Ways granted"])
+    assert found == (cell, requested, granted)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cell", "field"),
+    [
+        ({}, "-", "-"),
+        ({"bandwidth_requested": 50, "bandwidth": {"0": 50, "1": 50}, "bandwidth_unit": "%"}, "50 %", "50 %"),
+        ({"bandwidth_requested": 55, "bandwidth": {"0": 60}, "bandwidth_unit": "%"}, "60 %", "60 %, 55 % asked for"),
+        (
+            {"bandwidth_requested": 4000, "bandwidth_requested_unit": "MB/s", "bandwidth_unit": "%"},
+            "none",
+            "no limit, 4000 MB/s asked for",
+        ),
+        (
+            {"bandwidth_requested": 3, "bandwidth": {"0": 125, "1": 250}, "bandwidth_unit": "MB/s"},
+            "0:125 MB/s 1:250 MB/s",
+            "0:125 MB/s 1:250 MB/s, 3 MB/s asked for",
+        ),
+    ],
+)
+def test_a_limit_of_bandwidth_is_what_is_in_force_and_what_was_asked_for_if_that_differs(
+    changes: dict[str, Any], cell: str, field: str
+) -> None:
+    unit = {"bandwidth_requested_unit": changes.get("bandwidth_unit")} if changes else {}
+    vm = examples.vm(examples.WEB, "web", **(unit | changes))
+    assert vm_view.more(vm)[1] == cell
+    assert vm_view.fields(vm)["Memory bandwidth"] == field
+
+
+@pytest.mark.parametrize(
+    ("changes", "cell", "fields"),
+    [
+        ({}, "-", {}),
+        (
+            {"l2_ways_requested": 4, "l2_masks": {"3": "f", "11": "f0"}},
+            "4",
+            {"L2 masks": "3=f;11=f0", "L2 ways requested": 4, "L2 ways granted": "4"},
+        ),
+        ({"l2_ways_requested": 4}, "0 of 4", {"L2 ways requested": 4, "L2 ways granted": "-"}),
+    ],
+)
+def test_l2_ways_are_told_where_there_are_or_should_be_some(
+    changes: dict[str, Any], cell: str, fields: dict[str, Any]
+) -> None:
+    vm = examples.vm(examples.WEB, "web", **changes)
+    assert vm_view.more(vm)[0] == cell
+    assert {title: value for title, value in vm_view.fields(vm).items() if title.startswith("L2")} == fields

@@ -134,3 +134,29 @@ def test_colours_tell_vms_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal.show(way_map.draw(map_rows.build(examples.caches(), examples.vms()), screen), stream, screen)
     cells = {part.split("m", 1)[0] for part in stream.getvalue().split("\x1b[") if part.endswith((" A ", " B "))}
     assert len(cells) == 2
+
+
+EVERYTHING = """\
+L3 cache 0, 11 ways x 1.5 MiB = 16.5 MiB, CPUs 0
+               way  10 9  8  7  6  5  4  3  2  1  0   ways  bandwidth     size
+  A  web-1, data    .  .  .  .  .  A  A  A  A  .  .      4       50 %    6 MiB
+  A  web-1, code    .  .  .  .  .  .  .  .  .  A  A      2       50 %    3 MiB
+  x  lock table     .  x  .  .  .  .  .  .  .  .  .      1             1.5 MiB
+  =  default group  =  .  =  =  =  .  .  .  .  .  .      4               6 MiB
+     3 ways left to promise exclusively
+
+L2 caches 0-4, 8 ways x 1.5 MiB = 12 MiB each, CPUs 0
+               way  7  6  5  4  3  2  1  0   ways  bandwidth     size
+  =  default group  =  =  =  =  =  =  =  =      8              12 MiB
+     3 ways left to promise exclusively in each
+
+ A  one VM's own    =  default group    x  pseudo-locked memory"""
+
+
+def test_code_and_data_limits_locks_and_the_many_l2_caches_are_told_where_they_are() -> None:
+    vm = vm_group(examples.WEB, "3f", "web-1") | {"code_mask": "3", "data_mask": "3c", "bandwidth": 50}
+    groups = [group("", "default", "5c0"), vm, group("vmqos.lock-table", "foreign", "200", mode="pseudo-locked")]
+    small = [cache(number, [group("", "default", "ff")], ways=8, resource="L2", cpus="0") for number in range(5)]
+    caches = [cache(0, groups, bandwidth_unit="%"), *small]
+    shown = picture([one | {"shareable_bits": "0"} for one in caches])
+    assert shown == EVERYTHING

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -115,6 +116,7 @@ def test_the_affinity_is_that_of_all_threads_together(spawn: Spawn, ended: int) 
     children = [spawn(f"import os; os.sched_setaffinity(0, {{{cpu}}}); {READY}") for cpu in (first, last)]
     assert processes.cpu_affinity([children[0].pid]) == {first}
     assert processes.cpu_affinity([ended, *(child.pid for child in children)]) == {first, last}
+    assert list(processes.affinities([ended, *(child.pid for child in children)])) == [{first}, {last}]
 
 
 def test_the_command_line_keeps_empty_arguments(spawn: Spawn) -> None:
@@ -138,3 +140,30 @@ def test_all_pids_has_our_own() -> None:
 )
 def test_a_kernel_thread_names_the_process_it_serves(comm: str, is_kernel_thread: bool, pid: int | None) -> None:
     assert processes.Identity(1, comm, is_kernel_thread).serves_pid == pid
+
+
+def test_threads_that_are_named_as_vcpus_tell_where_they_may_run() -> None:
+    names = ("CPU 0/KVM", "CPU 11/TCG", "worker", "IO mon_iothread")
+    done = threading.Event()
+
+    def run(name: str) -> None:
+        Path("/proc/thread-self/comm").write_text(name)
+        ready.wait()
+        done.wait()
+
+    ready = threading.Barrier(len(names) + 1)
+    threads = [threading.Thread(target=run, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    try:
+        ready.wait(10)
+        mine = frozenset(os.sched_getaffinity(0))
+        assert processes.vcpu_affinities(os.getpid()) == [mine, mine]
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_process_that_is_gone_has_no_vcpus() -> None:
+    assert processes.vcpu_affinities(2**22 + 1) == []

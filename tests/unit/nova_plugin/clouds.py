@@ -14,6 +14,7 @@ import httpx
 from nova import context as nova_context
 from nova import objects
 from nova.scheduler.host_manager import HostState
+from nova.virt import hardware
 
 from vmqos.openstack.extra_specs import resources
 
@@ -104,6 +105,15 @@ class Placement:
                 found.setdefault(provider, []).append(candidate)
         return found
 
+    def unused_traits(self, names: Iterable[str]) -> list[str]:
+        """Those of the traits that somebody made and no provider has."""
+        known = self.http.get("/traits", params={"name": f"in:{','.join(names)}"}).raise_for_status().json()["traits"]
+        return [
+            name
+            for name in known
+            if not self.http.get("/resource_providers", params={"required": name}).json()["resource_providers"]
+        ]
+
     def _fill(
         self, provider: str, ways: int, classes: int, traits: tuple[str, ...], units: tuple[int, int] | None
     ) -> None:
@@ -134,8 +144,11 @@ class Placement:
         return uuid
 
     def _put(self, path: str, totals: Mapping[str, int], ways_units: Mapping[str, int] | None = None) -> None:
-        inventories: dict[str, dict[str, int]] = {name: {"total": total} for name, total in totals.items() if total}
-        if ways_units and resources.LLC_WAYS in inventories:
+        # Placement knows no total of 0, so an agent tells it one that is reserved.
+        inventories = {
+            name: {"total": total} if total else {"total": 1, "reserved": 1} for name, total in totals.items()
+        }
+        if ways_units and totals[resources.LLC_WAYS]:
             inventories[resources.LLC_WAYS].update(ways_units)
         body = {"inventories": inventories, "resource_provider_generation": 0}
         self.http.put(path, json=body).raise_for_status()
@@ -206,24 +219,27 @@ class Cloud:
         return objects.Instance(self.context, uuid=made.uuid) if stub else made
 
 
-def flavor(specs: Mapping[str, str]) -> Any:
+def flavor(specs: Mapping[str, str], vcpus: int = 1) -> Any:
     """A flavor."""
-    sizes = {"vcpus": 1, "memory_mb": 64, "root_gb": 0, "ephemeral_gb": 0, "swap": 0}
+    sizes = {"vcpus": vcpus, "memory_mb": 64, "root_gb": 0, "ephemeral_gb": 0, "swap": 0}
     return objects.Flavor(
         flavorid="f", name="c2.cache", rxtx_factor=1.0, is_public=True, disabled=False, extra_specs=dict(specs), **sizes
     )
 
 
-def request(specs: Mapping[str, str], uuid: str = "", **fields: Any) -> Any:
+def request(specs: Mapping[str, str], uuid: str = "", *, vcpus: int = 1, **fields: Any) -> Any:
     """What nova-scheduler is asked for."""
+    wanted = flavor(specs, vcpus)
+    # As nova-api does it.
+    topology = hardware.numa_get_constraints(wanted, objects.ImageMeta(properties=objects.ImageMetaProps()))
     asked = objects.RequestSpec(
         nova_context.get_admin_context(),
-        flavor=flavor(specs),
+        flavor=wanted,
         instance_uuid=uuid or str(uuid4()),
         num_instances=1,
         scheduler_hints={},
         pci_requests=None,
-        numa_topology=None,
+        numa_topology=topology,
         ignore_hosts=None,
         force_hosts=None,
         force_nodes=None,

@@ -157,19 +157,68 @@ def test_with_the_filter_alone_placement_is_not_asked(vmqos: Command, make: Make
 
 
 @pytest.mark.parametrize(
-    ("options", "problem"),
+    ("specs", "options", "problem"),
     [
-        (("--cache-ways", "two"), "hw:cache_ways='two': an integer from 1 up is allowed"),
-        (("--policy", "shared"), "allowed only together with hw:cache_ways"),
-        (("--code-ways", "1"), "allowed only together with hw:cache_data_ways"),
+        (
+            {},
+            ("--policy", "shared"),
+            "--policy shared: allowed only together with --cache-ways (hw:cache_ways), or with --code-ways "
+            "(hw:cache_code_ways) and --data-ways (hw:cache_data_ways)",
+        ),
+        ({}, ("--code-ways", "1"), "--code-ways 1: allowed only together with --data-ways (hw:cache_data_ways)"),
+        (
+            {"hw:mem_bandwidth_percent": "50"},
+            ("--bandwidth-mbps", "4000"),
+            "--bandwidth-mbps 4000: allowed only instead of --bandwidth-percent (hw:mem_bandwidth_percent), not beside "
+            "it; 'vmqos flavor unset' removes what it promises so far",
+        ),
+        (
+            {"hw:l2_cache_ways": "two"},
+            ("--cache-ways", "2"),
+            "hw:l2_cache_ways='two' (as it is): an integer from 1 up is allowed",
+        ),
     ],
 )
-def test_what_is_no_promise_changes_nothing(vmqos: Command, make: Make, options: tuple[str, ...], problem: str) -> None:
-    name = make({"hw:cpu_policy": "dedicated"})
+def test_what_is_no_promise_changes_nothing(
+    vmqos: Command, make: Make, specs: Mapping[str, str], options: tuple[str, ...], problem: str
+) -> None:
+    before = {"hw:cpu_policy": "dedicated", **specs}
+    name = make(before)
     ran = vmqos("set", name, *options)
     assert (ran.status, ran.out, len(ran.err.splitlines())) == (1, "", 1)
-    assert f"flavor {name} was not changed: " in ran.err
-    assert problem in ran.err
+    assert f"flavor {name} was not changed: {problem}" in ran.err
+    assert specs_of(name) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "specs", "asked"),
+    [
+        (
+            ("--code-ways", "2", "--data-ways", "4"),
+            {"hw:cache_code_ways": "2", "hw:cache_data_ways": "4"},
+            ASKED | {"resources:CUSTOM_LLC_WAYS": "6"},
+        ),
+        (
+            ("--l2-ways", "4", "--vcpus", "0"),
+            {"hw:l2_cache_ways": "4", "hw:cache_vcpus": "0"},
+            {"resources:CUSTOM_LLC_CLASSES": "1"},
+        ),
+        (("--bandwidth-percent", "50"), {"hw:mem_bandwidth_percent": "50"}, {}),
+        (
+            ("--bandwidth-mbps", "4000"),
+            {"hw:mem_bandwidth_mbps": "4000"},
+            {"resources:CUSTOM_LLC_CLASSES": "1"},
+        ),
+    ],
+)
+def test_every_promise_can_be_set_passes_the_check_and_is_removed_again(
+    vmqos: Command, make: Make, options: tuple[str, ...], specs: Mapping[str, str], asked: Mapping[str, str]
+) -> None:
+    name = make({"hw:cpu_policy": "dedicated"})
+    assert vmqos("set", name, *options).status == 0
+    assert specs_of(name) == {"hw:cpu_policy": "dedicated", **specs, **asked}
+    assert vmqos("check").status == 0
+    assert vmqos("unset", name).status == 0
     assert specs_of(name) == {"hw:cpu_policy": "dedicated"}
 
 

@@ -39,9 +39,10 @@ def test_the_resource_with_the_fewest_closids_sets_the_number_of_groups():
     assert Capabilities().num_closids == 1
 
 
-def test_an_l3_that_is_split_into_code_and_data_is_not_one_resource():
+def test_an_l3_that_is_split_into_code_and_data_is_one_resource_all_the_same():
     split = {name: dataclasses.replace(L3, name=name) for name in ("L3CODE", "L3DATA")}
-    assert Capabilities(caches=split).l3 is None
+    assert Capabilities(caches=split).l3 == L3
+    assert Capabilities(caches=split).cdp and not Capabilities(caches={"L3": L3}).cdp
     assert {resource.level for resource in split.values()} == {3}
     assert Capabilities(caches={"L3": L3}).l3 is L3
 

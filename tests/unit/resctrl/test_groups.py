@@ -33,7 +33,7 @@ class Refusing(Filesystem):
 CREATE, CREATE_MONITORING, WRITE, MODE, MOVE, REMOVE = (
     lambda fs: groups.create(fs, "g"),
     lambda fs: groups.create_monitoring_group(fs, "", "m"),
-    lambda fs: groups.write_masks(fs, "g", "L3", WAYS),
+    lambda fs: groups.write_values(fs, "g", "L3", WAYS),
     lambda fs: groups.set_mode(fs, "g", "exclusive"),
     lambda fs: groups.move_monitoring_group(fs, "m", "", "g"),
     lambda fs: groups.remove(fs, "g"),
@@ -96,8 +96,8 @@ def test_a_name_that_no_group_can_have_never_reaches_the_kernel(command, name):
 
 
 def test_no_mask_is_no_command():
-    with pytest.raises(ValueError, match="no mask"):
-        groups.write_masks(Refusing("EIO", "reached the kernel"), "g", "L3", {})
+    with pytest.raises(ValueError, match="nothing to write for L3"):
+        groups.write_values(Refusing("EIO", "reached the kernel"), "g", "L3", {})
 
 
 @pytest.mark.parametrize(

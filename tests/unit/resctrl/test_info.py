@@ -45,6 +45,35 @@ def test_an_intel_server_is_understood(machine):
     assert found.num_closids == 8
 
 
+@pytest.mark.parametrize(
+    ("files", "ways", "closids"),
+    [
+        ({}, None, 16),
+        ({"io_alloc": "disabled"}, {}, 16),
+        ({"io_alloc": "not supported"}, {}, 16),
+        ({"io_alloc": "enabled", "io_alloc_cbm": "0=f00;1=3"}, {0: CapacityBitmask(0xF00), 1: CapacityBitmask(3)}, 15),
+    ],
+)
+def test_ways_that_devices_are_confined_to_take_a_class(machine, files, ways, closids):
+    found = read_capabilities(machine("L3:0=fff;1=fff\n", L3=L3 | {"cbm_mask": "fff"} | files))
+    assert found.l3.io_alloc == ways
+    assert found.num_closids == closids
+    assert found.l3.filled_by_devices(0) == CapacityBitmask(0xF00 if ways else 0x600)
+    assert found.l3.filled_by_devices(1) == CapacityBitmask(0x603 if ways else 0x600)
+
+
+def test_ways_for_devices_that_are_switched_off_between_two_reads_are_none(machine, tmp_path):
+    fs = machine("L3:0=7ff\n", L3=L3 | {"io_alloc": "enabled"})
+    # Like the kernel's file then, a directory is there and can't be read.
+    (tmp_path / "info" / "L3" / "io_alloc_cbm").mkdir()
+    assert read_capabilities(fs).l3.io_alloc == {}
+
+
+def test_with_cdp_devices_take_one_class_and_not_two(machine):
+    files = L3 | {"num_closids": 8, "io_alloc": "enabled", "io_alloc_cbm": "0=3"}
+    assert read_capabilities(machine("L3CODE:0=7ff\nL3DATA:0=7ff\n", L3CODE=files, L3DATA=files)).num_closids == 7
+
+
 def test_an_amd_server_is_understood(machine):
     features = "llc_occupancy\nmbm_total_bytes\nmbm_total_bytes_config\nmbm_local_bytes\nmbm_local_bytes_config"
     found = read_capabilities(
@@ -83,7 +112,7 @@ def test_code_and_data_are_resources_of_their_own(machine):
     )
     assert set(found.caches) == {"L2CODE", "L2DATA", "L3CODE", "L3DATA"}
     assert found.caches["L2DATA"].cache_ids == (0, 1)
-    assert found.l3 is None
+    assert found.l3 is not None and found.l3.name == "L3" and found.cdp
     assert found.num_closids == 4
 
 

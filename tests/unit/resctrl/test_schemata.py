@@ -70,7 +70,7 @@ def test_other_lines_are_refused_and_quoted(line):
 
 @given(RESOURCES, MASKS)
 def test_masks_read_back_as_they_were_written(resource, masks):
-    assert schemata.parse_masks(schemata.format_masks(resource, masks), resource) == masks
+    assert schemata.parse_masks(schemata.format_values(resource, masks), resource) == masks
 
 
 @given(RESOURCES, MASKS, st.integers(min_value=0, max_value=8), st.booleans())
@@ -88,12 +88,12 @@ def test_any_text_is_parsed_or_refused_by_its_own_error(text):
 
 def test_caches_are_written_in_the_order_of_their_ids():
     masks = {10: CapacityBitmask(0x7FF), 2: CapacityBitmask(3)}
-    assert schemata.format_masks("L3", masks) == "L3:2=3;10=7ff"
+    assert schemata.format_values("L3", masks) == "L3:2=3;10=7ff"
 
 
 def test_a_line_that_sets_nothing_is_never_written():
     with pytest.raises(ValueError, match="L3"):
-        schemata.format_masks("L3", {})
+        schemata.format_values("L3", {})
 
 
 def test_a_resource_that_is_not_there_has_no_masks():

@@ -7,10 +7,43 @@ import pytest
 
 from tests.unit.simulator.table import Bench
 from vmqos.simulator.profiles import PROFILES
+from vmqos.simulator.registers import AMD_BANDWIDTH, AMD_SLOW_BANDWIDTH
 
 
 def test_the_promised_profiles_are_there() -> None:
-    assert list(PROFILES) == ["cascade-lake", "broadwell", "sapphire-rapids", "milan", "minimal"]
+    amd, arm = ["milan", "milan-2s", "genoa"], ["mpam"]
+    assert list(PROFILES) == ["cascade-lake", "broadwell", "sapphire-rapids", *amd, *arm, "minimal"]
+
+
+@pytest.mark.parametrize(("name", "count"), [("milan-2s", 16), ("genoa", 24)])
+def test_a_machine_of_many_caches_has_each_of_them_in_every_line(name: str, count: int) -> None:
+    bench = Bench(name)
+    lines = dict(line.strip().split(":") for line in bench.read("schemata").splitlines())
+    assert {len(values.split(";")) for values in lines.values()} == {count}
+    bench.mkdir("g")
+    bench.write("g/schemata", "L3:" + ";".join(f"{cache}={cache:x}" for cache in range(count)) + "\n")
+    found = next(line for line in bench.read("g/schemata").splitlines() if "L3:" in line).partition(":")[2]
+    assert [int(value.partition("=")[2], 16) for value in found.split(";")] == list(range(count))
+
+
+def test_bandwidth_of_slow_memory_is_a_line_and_a_register_of_its_own() -> None:
+    bench = Bench("genoa")
+    assert bench.read("info/SMBA/delay_linear") == "0\n"
+    bench.write("schemata", "SMBA:3=8\n")
+    assert "SMBA:0=2048;1=2048;2=2048;3=8;" in bench.read("schemata")
+    registers = bench.machine.hardware.registers
+    assert registers.value(3, 3, AMD_SLOW_BANDWIDTH) == 8 and registers.value(3, 3, AMD_BANDWIDTH) == 2048
+
+
+def test_arms_machine_counts_no_local_traffic_and_shares_every_way_with_devices() -> None:
+    """``mpam_resctrl_control_init`` in the kernel's drivers/resctrl/mpam_resctrl.c."""
+    bench = Bench("mpam")
+    assert bench.read("info/L3_MON/mon_features") == "llc_occupancy\nmbm_total_bytes\n"
+    assert {node.name for node in bench.machine.find("mon_data/mon_L3_00")} == {"llc_occupancy", "mbm_total_bytes"}  # type: ignore[attr-defined]
+    assert bench.read("info/L3/shareable_bits") == "ffff\n"
+    bench.write("schemata", "L3:0=f00f\n")
+    with pytest.raises(OSError, match="Invalid"):
+        bench.write("schemata", "L3:0=0\n")
 
 
 @pytest.mark.parametrize("name", PROFILES)

@@ -14,7 +14,7 @@ from vmqos.telemetry.exposition import HostCollector
 from vmqos.telemetry.published import AgentState, CacheState, Durations, VmState
 
 WHO = {"uuid": "u", "name": "db-1", "project": "p", "flavor": "gold"}
-KEPT = VmState("u", "db-1", "p", "gold", "kept", "", {0: 2})
+KEPT = VmState("u", "db-1", "p", "gold", "kept", "", {0: 2}, {0: 0.5}, l2_ways={3: 4})
 STATE = AgentState(
     version="1.2.3",
     resctrl=True,
@@ -47,6 +47,10 @@ class Scraped:
 
     def value(self, name, /, **labels):
         return self.of(name).get(tuple(sorted(labels.items())))
+
+
+IN_BYTES = replace(KEPT, bandwidth={0: 4e9}, bandwidth_is_ratio=False)
+"""A VM whose host limits bandwidth in MB/s."""
 
 
 @pytest.fixture
@@ -171,3 +175,13 @@ def test_what_openstack_was_told_is_a_metric_where_it_is_told_anything(scrape):
     assert (found.value("vmqos_nova_up"), found.value("vmqos_flavors_unknown")) == (0, 3)
     silent = scrape(None, replace(STATE, placement=None, nova=None))
     assert not [sample for sample in silent.samples if "placement" in sample.name or "nova" in sample.name]
+
+
+def test_a_limit_of_bandwidth_is_a_ratio_or_bytes_per_second(scrape):
+    who = {**WHO, "cache": "0"}
+    found = scrape(None, STATE)
+    assert found.value("vmqos_vm_memory_bandwidth_limit_ratio", **who) == 0.5
+    assert not found.of("vmqos_vm_memory_bandwidth_limit_bytes_per_second")
+    found = scrape(None, replace(STATE, vms={"u": IN_BYTES}))
+    assert found.value("vmqos_vm_memory_bandwidth_limit_bytes_per_second", **who) == 4e9
+    assert not found.of("vmqos_vm_memory_bandwidth_limit_ratio")

@@ -40,10 +40,21 @@ def test_foreign_groups_are_counted_but_no_vm_of_ours(tree, fs):
     }
 
 
-def test_a_vms_own_control_group_wins_over_a_monitoring_group_that_is_left(tree, fs):
+def test_a_vm_with_tasks_in_the_default_group_too_is_counted_in_both(tree, fs):
     tree.vm(ONE)
     tree.control(f"vmqos.{ONE}", "600")
-    assert list_groups(fs, NOTHING).vms == {ONE: Place(f"vmqos.{ONE}", f"vmqos.{ONE}", "exclusive")}
+    tree.control("vmqos.shared-ways2", "3")
+    tree.vm(TWO, "vmqos.shared-ways2")
+    tree.vm(TWO)
+    assert list_groups(fs, NOTHING).vms == {
+        ONE: Place(f"vmqos.{ONE}", f"vmqos.{ONE}", "exclusive", f"mon_groups/vmqos.{ONE}"),
+        TWO: Place(
+            "vmqos.shared-ways2",
+            f"vmqos.shared-ways2/mon_groups/vmqos.{TWO}",
+            "shared",
+            f"mon_groups/vmqos.{TWO}",
+        ),
+    }
 
 
 def test_the_same_value_comes_back_while_nothing_changes(tree, fs):

@@ -249,3 +249,54 @@ def test_a_group_that_goes_while_it_is_read_is_read_as_what_is_there_then(tree, 
         assert set(found[ONE].caches[1].values()) == {Reading(None, Missing.VANISHED)}
         assert found[ONE].generation == ""
         assert sweeper.sweep().vms.keys() == {TWO}
+
+
+@pytest.mark.parametrize("keep_open", [True, False])
+def test_a_vm_in_two_control_groups_is_the_sum_of_both(tree, make_sweeper, keep_open):
+    sweeper = make_sweeper(tree, keep_open=keep_open)
+    rest = tree.vm(ONE, llc_occupancy=1)
+    alone = sweeper.sweep().vms[ONE]
+    own = tree.control(f"vmqos.{ONE}", "600")
+    tree.set(own, OCCUPANCY, 4096)
+    tree.vm(TWO, llc_occupancy=7)
+    found = sweeper.sweep()
+    both = found.vms[ONE]
+    assert found.vms.keys() == {ONE, TWO} and found.vms[TWO].totals[OCCUPANCY] == Reading(14)
+    assert (both.group, both.policy) == (own.name, "exclusive")
+    assert both.caches[1][OCCUPANCY] == Reading(4097) and both.totals[OCCUPANCY] == Reading(2 * 4097)
+    assert sweeper.sweep().vms[ONE].generation == both.generation
+    tree.set(rest, OCCUPANCY, "Unavailable", 1)
+    part = sweeper.sweep().vms[ONE]
+    assert part.caches[0][OCCUPANCY] == Reading(4097)
+    assert part.caches[1][OCCUPANCY] == part.totals[OCCUPANCY] == Reading(None, Missing.UNAVAILABLE)
+    tree.remove(rest)
+    after = sweeper.sweep().vms[ONE]
+    assert after.totals[OCCUPANCY] == Reading(2 * 4096)
+    assert len({alone.generation, both.generation, after.generation}) == 3
+    assert not any("mon_groups" in path and ONE in path for path in open_files(tree.root))
+
+
+@pytest.mark.parametrize("made_anew", [True, False])
+def test_a_vms_second_group_that_goes_while_it_is_read_leaves_no_sum(tree, make_sweeper, monkeypatch, made_anew):
+    rest, _ = tree.vm(ONE, llc_occupancy=1), tree.control(f"vmqos.{ONE}", "600")
+    sweeper = make_sweeper(tree)
+    first = sweeper.sweep().vms[ONE]
+    real, old = os.pread, tree.root / "old"
+
+    def pread(descriptor, *others):
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if path.startswith(f"{rest}/") and not old.exists():
+            rest.rename(old)
+            if made_anew:
+                tree.vm(ONE, llc_occupancy=5)
+        elif not path.startswith(f"{old}/"):
+            return real(descriptor, *others)
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr(os, "pread", pread)
+    found = sweeper.sweep().vms[ONE]
+    if made_anew:
+        assert found.totals[OCCUPANCY] == Reading(10)
+    else:
+        assert set(found.totals.values()) == {Reading(None, Missing.VANISHED)}
+    assert found.generation != first.generation

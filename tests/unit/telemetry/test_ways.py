@@ -5,8 +5,9 @@ import pytest
 
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import BandwidthUnit
 from vmqos.telemetry import ways
-from vmqos.telemetry.ways import Held
+from vmqos.telemetry.ways import Granted, Held
 
 AMD = ("    MB:0=2048;1=2048\n    L3:0=0003;1=ffff\n", "    MB:0=2048;1=2048\n    L3:0=4194304;1=33554432\n")
 CDP = (
@@ -29,6 +30,7 @@ def test_with_code_and_data_apart_a_way_that_is_for_both_counts_once():
     found = ways.parse(*CDP)
     assert found.masks == {0: CapacityBitmask(0x1F), 1: CapacityBitmask(0x7FF)}
     assert found.sizes == {0: 7625995, 1: 16777211}
+    assert found.parts == {0: (2, 5)} and found.throttles == {0: 100, 1: 100}
 
 
 def test_without_sizes_the_masks_are_known_all_the_same():
@@ -37,7 +39,7 @@ def test_without_sizes_the_masks_are_known_all_the_same():
 
 
 def test_a_machine_without_cache_allocation_holds_nothing():
-    assert ways.parse("MB:0=100;1=100\n", "MB:0=100;1=100\n") == Held()
+    assert ways.parse("MB:0=100;1=50\n", "MB:0=100;1=50\n") == Held(throttles={0: 100, 1: 50})
 
 
 def test_a_text_that_is_none_of_the_kernels_is_refused():
@@ -45,22 +47,54 @@ def test_a_text_that_is_none_of_the_kernels_is_refused():
         ways.parse("L3:0=xyz\n", "")
 
 
+def test_l2_ways_are_those_of_the_l2s_whatever_has_code_and_data_apart():
+    found = ways.parse("    L3:0=3\nL2DATA:4=0f;5=ff\nL2CODE:4=18;5=ff\n", "")
+    assert found.l2 == {4: CapacityBitmask(0x1F), 5: CapacityBitmask(0xFF)}
+    assert found.masks == {0: CapacityBitmask(3)} and not found.parts
+
+
 def test_a_vm_in_the_default_group_was_promised_nothing():
-    assert ways.promised(None, held(_0="7ff"), held(_0="7ff")) == ({}, None)
+    assert ways.granted(None, held(_0="7ff"), held(_0="7ff")) == Granted()
 
 
 def test_an_exclusive_vm_was_promised_what_it_does_not_share_with_the_default_group():
     vm = Held(held(_0="600", _1="7ff").masks, {0: 3145728, 1: 17301504})
-    assert ways.promised("exclusive", vm, held(_0="1ff", _1="7ff")) == ({0: 2}, 3145728)
+    assert ways.granted("exclusive", vm, held(_0="1ff", _1="7ff")) == Granted({0: 2}, 3145728)
 
 
 def test_a_class_was_promised_ways_of_the_shared_pool():
     vm = Held(held(_0="3", _1="3").masks, {0: 100, 1: 100})
-    assert ways.promised("shared", vm, held(_0="7ff", _1="7ff")) == ({0: 2, 1: 2}, 200)
+    assert ways.granted("shared", vm, held(_0="7ff", _1="7ff")) == Granted({0: 2, 1: 2}, 200)
 
 
 def test_the_size_of_ways_is_unknown_where_resctrl_does_not_say():
-    assert ways.promised("shared", held(_0="3"), held(_0="7ff")) == ({0: 2}, None)
+    assert ways.granted("shared", held(_0="3"), held(_0="7ff")) == Granted({0: 2})
+
+
+def test_code_and_data_are_told_where_the_vm_has_ways():
+    vm = Held(held(_0="600", _1="7ff").masks, parts={0: (1, 2), 1: (11, 11)})
+    assert ways.granted("exclusive", vm, held(_0="1ff", _1="7ff")).parts == {0: (1, 2)}
+
+
+@pytest.mark.parametrize("policy", ["exclusive", "shared"])
+def test_l2s_on_which_nothing_was_promised_follow_the_default_group(policy):
+    vm = Held(l2={4: CapacityBitmask(0xC0), 5: CapacityBitmask(0x3F)})
+    default = Held(l2={4: CapacityBitmask(0x3F), 5: CapacityBitmask(0x3F)})
+    assert ways.granted(policy, vm, default).l2_ways == {4: 2}
+
+
+@pytest.mark.parametrize(
+    ("unit", "values", "limits"),
+    [
+        (BandwidthUnit.PERCENT, {0: 50, 1: 100}, {0: 50}),
+        (BandwidthUnit.MBPS, {0: 1500, 1: (1 << 32) - 1}, {0: 1500}),
+        (BandwidthUnit.EIGHTH_GBPS, {0: 16, 1: 2048}, {0: 2000}),
+        (None, {0: 50}, {}),
+    ],
+)
+@pytest.mark.parametrize("policy", [None, "exclusive", "shared"])
+def test_a_limit_is_what_limits_something_in_the_unit_that_people_use(unit, values, limits, policy):
+    assert ways.granted(policy, Held(throttles=values), Held(), unit).limits == limits
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vmqos.openstack import cpu_spec
+from vmqos.openstack.extra_specs import cpu_spec
 
 
 class CachePolicy(enum.Enum):
@@ -123,7 +123,10 @@ CODE_WAYS = Key("hw:cache_code_ways", "code_ways", _COUNT, _COUNT_ALLOWED)
 DATA_WAYS = Key("hw:cache_data_ways", "data_ways", _COUNT, _COUNT_ALLOWED)
 L2_WAYS = Key("hw:l2_cache_ways", "l2_ways", _COUNT, _COUNT_ALLOWED)
 BANDWIDTH_PERCENT = Key(
-    "hw:mem_bandwidth_percent", "bandwidth_percent", "[1-9][0-9]?|100", "an integer from 1 to 100 is allowed"
+    "hw:mem_bandwidth_percent",
+    "bandwidth_percent",
+    "[1-9][0-9]?|100",
+    "an integer from 1 to 100 is allowed, in plain decimal digits",
 )
 BANDWIDTH_MBPS = Key("hw:mem_bandwidth_mbps", "bandwidth_mbps", _COUNT, _COUNT_ALLOWED + " (MB/s)")
 VCPUS = Key(
@@ -136,9 +139,6 @@ VCPUS = Key(
 
 KEYS = (WAYS, POLICY, CODE_WAYS, DATA_WAYS, L2_WAYS, BANDWIDTH_PERCENT, BANDWIDTH_MBPS, VCPUS)
 """The whole grammar."""
-
-SUPPORTED = frozenset({WAYS.name, POLICY.name})
-"""The keys that this release acts on; the others are understood and reported."""
 
 _NAMES = frozenset(key.name for key in KEYS)
 _FAMILIES = ("hw:cache_", "hw:l2_cache", "hw:mem_bandwidth")
@@ -185,14 +185,20 @@ def parse_strict(specs: Mapping[str, str]) -> CacheRequest | None:
     return parsed.request
 
 
-def unsupported(request: CacheRequest) -> tuple[str, ...]:
-    """The keys of the request that this release does not act on, in the order of :data:`KEYS`."""
-    nothing = CacheRequest()
-    return tuple(
-        key.name
-        for key in KEYS
-        if key.name not in SUPPORTED and getattr(request, key.field) != getattr(nothing, key.field)
-    )
+def check_vcpus(request: CacheRequest, count: int) -> None:
+    """See to it that a VM with so many vCPUs has those that the promise names; the grammar can't know.
+
+    :raises InvalidExtraSpecs: if it lacks one.
+    """
+    if request.vcpus is None or max(request.vcpus) < count:
+        return
+    allowed = f"the flavor has {count} vCPU(s), so only numbers from 0 to {count - 1} are allowed"
+    raise InvalidExtraSpecs((SpecError(VCPUS.name, cpu_spec.show(request.vcpus), allowed),))
+
+
+def asks_for(request: CacheRequest) -> bool:
+    """Whether anything is asked for; a policy or vCPUs alone are nothing."""
+    return any(getattr(request, key.field) is not None for key in KEYS if key not in (POLICY, VCPUS))
 
 
 def _misplaced(key: Key, specs: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
 
@@ -24,8 +25,17 @@ L3_CAT = "CUSTOM_VMQOS_L3_CAT"
 L3_CDP = "CUSTOM_VMQOS_L3_CDP"
 """Trait: they can be given out for code and for data apart."""
 
+L2_CAT = "CUSTOM_VMQOS_L2_CAT"
+"""Trait: the ways of L2 can be given out."""
+
 MBA = "CUSTOM_VMQOS_MBA"
-"""Trait: memory bandwidth can be limited."""
+"""Trait: memory bandwidth can be limited, in whatever unit. One of the next two says in which."""
+
+MBA_PERCENT = "CUSTOM_VMQOS_MBA_PERCENT"
+"""Trait: memory bandwidth can be limited by per cent."""
+
+MBA_MBPS = "CUSTOM_VMQOS_MBA_MBPS"
+"""Trait: memory bandwidth can be limited in MB/s."""
 
 CMT = "CUSTOM_VMQOS_CMT"
 """Trait: the occupancy of L3 is counted."""
@@ -33,7 +43,7 @@ CMT = "CUSTOM_VMQOS_CMT"
 MBM = "CUSTOM_VMQOS_MBM"
 """Trait: memory bandwidth is counted."""
 
-TRAITS = (L3_CAT, L3_CDP, MBA, CMT, MBM)
+TRAITS = (L3_CAT, L3_CDP, L2_CAT, MBA, MBA_PERCENT, MBA_MBPS, CMT, MBM)
 """All traits of vmqos; the provider carries no others of the namespace ``CUSTOM_VMQOS_``."""
 
 PROVIDER_SUFFIX = "_LLC"
@@ -60,31 +70,44 @@ def hostname_of(provider: str) -> str | None:
 def requested(request: CacheRequest | None) -> dict[str, int]:
     """What the promise takes of a host's provider, by resource class; empty where it takes nothing that is counted.
 
-    An exclusive VM takes its ways and one control group. Ways for code and ways for data are added up: a way that both
-    fill would be no way of either alone.
+    An exclusive VM takes its ways and one control group. A limit in MB/s binds all tasks of a control group together,
+    so it takes one, too, as L2 ways do; a limit in per cent alone binds each CPU by itself and is granted by a class.
+    Ways for code and ways for data are added up: a way that both fill would be no way of either alone.
 
     A shared VM takes nothing: its ways are a cap within the pool, which all others fill too. The control group of its
     class is made for the first VM with that cap and serves all further ones, on every host anew; no request of a
     flavor can say that. So the host's agent takes the control groups of the classes that exist out of the inventory of
-    :data:`LLC_CLASSES` instead. Nor are L2 ways and bandwidth counted.
+    :data:`LLC_CLASSES` instead, and the scheduler's filter looks for the class (:func:`shared_class`). Nor are L2 ways
+    and bandwidth counted.
 
     :param request: what the flavor's extra specs ask for; ``None`` where they ask for nothing.
     """
     if request is None or request.policy is not CachePolicy.EXCLUSIVE:
         return {}
     ways = (request.ways or 0) + (request.code_ways or 0) + (request.data_ways or 0)
-    return {LLC_WAYS: ways, LLC_CLASSES: 1} if ways else {}
+    if ways:
+        return {LLC_WAYS: ways, LLC_CLASSES: 1}
+    alone = request.bandwidth_mbps is not None or request.l2_ways is not None
+    return {LLC_CLASSES: 1} if alone else {}
+
+
+def shared_class(request: CacheRequest) -> CacheRequest | None:
+    """What the class grants that serves the promise, for any VM; ``None`` where a VM gets a control group of its own.
+
+    VMs whose promises have the same class share one control group on a host. Two classes may come to one on some host,
+    which rounds both to the same step; that is not known here.
+    """
+    return None if requested(request) else replace(request, vcpus=None)
 
 
 def required_traits(request: CacheRequest) -> frozenset[str]:
-    """The traits that a host's provider has where the promise can be kept, whatever is taken there.
-
-    L2 ways have none.
-    """
+    """The traits that a host's provider has where the promise can be kept, whatever is taken there."""
     traits = {
         L3_CAT: request.ways is not None,
         L3_CDP: request.code_ways is not None,
-        MBA: request.bandwidth_percent is not None or request.bandwidth_mbps is not None,
+        L2_CAT: request.l2_ways is not None,
+        MBA_PERCENT: request.bandwidth_percent is not None,
+        MBA_MBPS: request.bandwidth_mbps is not None,
     }
     return frozenset(trait for trait, required in traits.items() if required)
 

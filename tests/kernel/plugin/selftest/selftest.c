@@ -9,6 +9,7 @@
 #include "../machine.h"
 #include "../msr.h"
 #include "../options.h"
+#include "booted.h"
 #include "check.h"
 
 struct test *all_tests;
@@ -19,7 +20,7 @@ bool check_failed;
 #define NOTHING REGISTERS(0)
 #define UNCHANGED REGISTERS(1, 2, 3, 4)
 
-static struct machine m;
+struct machine m;
 static char error[256];
 
 /* Take comma-separated arguments over the defaults. */
@@ -37,8 +38,7 @@ static bool parse(const char *arguments, struct options *o)
     return options_parse(o, count, words, error, sizeof error);
 }
 
-/* A machine of two sockets with two CPUs each. */
-static void boot(const char *arguments)
+void boot(const char *arguments)
 {
     struct options o;
 
@@ -77,7 +77,7 @@ static uint64_t select_event(unsigned event, unsigned rmid)
     return (uint64_t)rmid << 32 | event;
 }
 
-static void associate(unsigned cpu, unsigned rmid, unsigned clos)
+void associate(unsigned cpu, unsigned rmid, unsigned clos)
 {
     msr_write(&m, cpu, IA32_PQR_ASSOC, (uint64_t)clos << 32 | rmid);
 }
@@ -119,7 +119,11 @@ TEST(arguments_must_fit_each_other)
     CHECK(does_not_fit("sockets=3", 4, "sockets="));
     CHECK(does_not_fit("l3ways=8,l3shared=0x100", 4, "l3shared="));
     CHECK(does_not_fit("bmec=1", 4, "amd=1"));
+    CHECK(does_not_fit("smba=1", 4, "amd=1"));
+    CHECK(does_not_fit("sdciae=1", 4, "amd=1"));
     CHECK(does_not_fit("amd=1,l2=1", 4, "l2="));
+    CHECK(does_not_fit("topoext=1", 4, "amd=1"));
+    CHECK(does_not_fit("amd=1,topoext=1,l3ways=16,l3shared=0,l3size=1000000", 4, "l3size="));
     CHECK(does_not_fit("sockets=1", 65, "too many"));
 }
 
@@ -156,6 +160,27 @@ TEST(cpuid_says_what_a_milan_has)
     CHECK(answers(0x10, 0, REGISTERS(.ebx = 1 << 1)));
     CHECK(answers(0x10, 3, NOTHING));
     CHECK(answers(0xf, 1, REGISTERS(20, 65536, 63, 7)));
+}
+
+TEST(cpuid_says_what_a_genoa_has)
+{
+    boot("amd=1,mbaclos=16,bmec=1,smba=1,sdciae=1");
+    CHECK(answers(0x80000020, 0, REGISTERS(.ebx = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 6)));
+    CHECK(answers(0x80000020, 1, REGISTERS(.eax = 11, .edx = 15)));
+    CHECK(answers(0x80000020, 2, REGISTERS(.eax = 11, .edx = 15)));
+    boot("amd=1");
+    CHECK(answers(0x80000020, 2, NOTHING));
+}
+
+TEST(cpuid_says_that_cpus_of_amd_share_an_l3_of_that_size)
+{
+    boot("amd=1,topoext=1,l3ways=16,l3shared=0,l3size=0x400000");
+    CHECK(answers(0x80000001, 0, REGISTERS(1, 2, 3 | 1 << 22, 4)));
+    CHECK(answers(0x8000001d, 3, REGISTERS(1, 2 | 15 << 22, 4095, 4)));
+    CHECK(!cpuid_ours(&m.options, 0x8000001d, 2));
+    boot("amd=1");
+    CHECK(!cpuid_ours(&m.options, 0x80000001, 0));
+    CHECK(!cpuid_ours(&m.options, 0x8000001d, 3));
 }
 
 TEST(cpuid_without_a_feature_says_nothing_of_it)
@@ -214,6 +239,22 @@ TEST(after_a_reset_amds_bandwidth_is_unlimited)
     CHECK(msr_read(&m, 0, AMD_MBA_BW_BASE + 7) == 2048);
     CHECK(msr_read(&m, 0, AMD_QOS_EVT_CFG_0) == 0x7f);
     CHECK(msr_read(&m, 0, AMD_QOS_EVT_CFG_0 + 1) == 0x15);
+}
+
+TEST(slow_memory_and_devices_have_registers_of_their_own)
+{
+    boot("amd=1,smba=1,sdciae=1");
+    CHECK(msr_read(&m, 0, AMD_SMBA_BW_BASE + 7) == 2048);
+    CHECK(msr_read(&m, 0, AMD_L3_QOS_EXT_CFG) == 0);
+    msr_write(&m, 0, AMD_SMBA_BW_BASE + 7, 8);
+    msr_write(&m, 0, AMD_L3_QOS_EXT_CFG, 2);
+    CHECK(msr_read(&m, 1, AMD_SMBA_BW_BASE + 7) == 8);
+    CHECK(msr_read(&m, 1, AMD_MBA_BW_BASE + 7) == 2048);
+    CHECK(msr_read(&m, 1, AMD_L3_QOS_EXT_CFG) == 2);
+    CHECK(msr_read(&m, 2, AMD_L3_QOS_EXT_CFG) == 0);
+    boot("amd=1");
+    CHECK(!msr_ours(&m.options, AMD_SMBA_BW_BASE));
+    CHECK(!msr_ours(&m.options, AMD_L3_QOS_EXT_CFG));
 }
 
 TEST(a_mask_holds_for_all_cpus_of_its_cache_and_no_other)

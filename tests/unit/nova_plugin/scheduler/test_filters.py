@@ -19,7 +19,9 @@ from nova_plugin.scheduler.promises import Promises
 from nova_plugin.scheduler.rooms import Rooms
 from tests.unit.nova_plugin.clouds import Cloud, Placement, request
 from tests.unit.nova_plugin.scheduler.conftest import Asked
-from vmqos.openstack.extra_specs.resources import L3_CAT, MBA
+from vmqos.openstack import extra_specs
+from vmqos.openstack.extra_specs import resources
+from vmqos.openstack.extra_specs.resources import L2_CAT, L3_CAT, L3_CDP, MBA, MBA_MBPS, MBA_PERCENT
 
 ONE, TWO, FOUR = ({"hw:cache_ways": str(ways)} for ways in (1, 2, 4))
 SHARED = {**TWO, "hw:cache_policy": "shared"}
@@ -135,12 +137,160 @@ def test_a_shared_promise_needs_a_host_that_can_cap_and_no_ways(
     agentless = cloud.host(placement.bare_node())
     for _ in range(2):
         assert passes([full, incapable, agentless], request(SHARED)) == [full]
-    assert asked.paths == ["/resource_providers"]
+    assert asked.paths == ["/resource_providers", "/allocation_candidates"]
+
+
+@pytest.mark.parametrize("specs", [SHARED, {"hw:mem_bandwidth_percent": "20"}])
+def test_a_shared_promise_needs_its_class_on_the_host_or_a_control_group_for_it(
+    cloud: Cloud, placement: Placement, passes: Any, specs: dict[str, str]
+) -> None:
+    able = (L3_CAT, MBA_PERCENT)
+    other = {**FOUR, "hw:cache_policy": "shared"}
+    taken = placement.compute_node(8, 1, able)
+    placement.allocate(taken, ways=1)
+    full = cloud.host(taken, cloud.server(other))
+    counted = cloud.host(placement.compute_node(8, 1, able), cloud.server(ONE))
+    there = cloud.host(taken, cloud.server(specs, stub=True))
+    roomy = cloud.host(placement.compute_node(8, 1, able), cloud.server(other))
+    assert passes([full, counted, there, roomy], request(specs)) == [there, roomy]
+
+
+def test_a_server_s_own_class_is_there_when_it_is_resized(cloud: Cloud, placement: Placement, passes: Any) -> None:
+    mine = cloud.server(SHARED)
+    full = placement.compute_node(8, 1)
+    placement.allocate(full, ways=1)
+    host = cloud.host(full, mine)
+    assert passes([host], request(SHARED, mine.uuid, vcpus=2)) == [host]
+    assert passes([host], request({**FOUR, "hw:cache_policy": "shared"}, mine.uuid)) == []
+
+
+def test_the_servers_of_one_request_share_the_class_that_the_first_one_makes(
+    cloud: Cloud, placement: Placement, passes: Any
+) -> None:
+    host = cloud.host(placement.compute_node(8, 1))
+    for index in range(3):
+        spec = request(SHARED)
+        assert passes([host], spec, index) == [host]
+        host.consume_from_request(spec)
+
+
+ABLE = {
+    "plain": (8, (L3_CAT, MBA, MBA_PERCENT)),
+    "cdp": (8, (L3_CAT, L3_CDP, MBA, MBA_PERCENT)),
+    "mba_MBps": (8, (L3_CAT, MBA, MBA_MBPS)),
+    "amd": (8, (L3_CAT, MBA, MBA_MBPS)),
+    "without MBA": (8, (L3_CAT,)),
+    "L2": (8, (L3_CAT, L2_CAT)),
+    "L2 alone": (0, (L2_CAT,)),
+    "MBA alone": (0, (MBA, MBA_PERCENT)),
+    "uncut": (0, ()),
+}
+"""Hosts of every kind: how many ways of L3 they have, and their traits."""
+
+PINNED = {"hw:cpu_policy": "dedicated"}
+L2_WAYS = {**PINNED, "hw:l2_cache_ways": "3"}
+CODE_AND_DATA = {"hw:cache_code_ways": "2", "hw:cache_data_ways": "2"}
+PERCENT, MBPS = {"hw:mem_bandwidth_percent": "20"}, {"hw:mem_bandwidth_mbps": "900"}
+WITH_L3 = {kind for kind, (ways, _) in ABLE.items() if ways}
+
+KEPT: list[tuple[dict[str, str], set[str]]] = [
+    (TWO, WITH_L3),
+    ({**TWO, "hw:cache_vcpus": "0"}, WITH_L3),
+    (SHARED, WITH_L3),
+    (CODE_AND_DATA, {"cdp"}),
+    ({**CODE_AND_DATA, "hw:cache_policy": "shared"}, {"cdp"}),
+    (L2_WAYS, {"L2", "L2 alone"}),
+    ({**L2_WAYS, "hw:cache_vcpus": "0"}, {"L2", "L2 alone"}),
+    ({**L2_WAYS, **TWO}, {"L2"}),
+    ({**L2_WAYS, **SHARED}, {"L2"}),
+    ({**L2_WAYS, **CODE_AND_DATA}, set()),
+    ({**L2_WAYS, **PERCENT}, set()),
+    (PERCENT, {"plain", "cdp", "MBA alone"}),
+    ({**PERCENT, **TWO}, {"plain", "cdp"}),
+    ({**PERCENT, **SHARED}, {"plain", "cdp"}),
+    ({**PERCENT, **CODE_AND_DATA}, {"cdp"}),
+    (MBPS, {"mba_MBps", "amd"}),
+    ({**MBPS, **TWO}, {"mba_MBps", "amd"}),
+    ({**MBPS, **SHARED}, {"mba_MBps", "amd"}),
+    ({**MBPS, **CODE_AND_DATA}, set()),
+]
+
+
+def test_only_hosts_that_can_keep_all_of_a_promise_pass_whoever_counts(
+    cloud: Cloud, placement: Placement, passes: Any
+) -> None:
+    nodes = {kind: placement.compute_node(ways, traits=traits) for kind, (ways, traits) in ABLE.items()}
+    nodes["agentless"] = placement.bare_node()
+    for specs, kinds in KEPT:
+        taken = resources.requested(extra_specs.parse_strict(specs))
+        candidates = placement.candidates(taken)
+        for more in ({}, resources.as_extra_specs(taken)):
+            hosts = {kind: cloud.host(node) for kind, node in nodes.items()}
+            for host in hosts.values():
+                host.allocation_candidates = candidates.get(host.uuid, [])
+            found = passes(list(hosts.values()), request({**specs, **more}))
+            assert {kind for kind, host in hosts.items() if host in found} == kinds, f"{specs} and {more}"
+
+
+@pytest.mark.parametrize(("specs", "traits"), [(L2_WAYS, (L2_CAT,)), (MBPS, (MBA_MBPS,))])
+def test_a_promise_without_l3_ways_needs_a_control_group_that_is_left(
+    cloud: Cloud, placement: Placement, passes: Any, specs: dict[str, str], traits: tuple[str, ...]
+) -> None:
+    counted = cloud.host(placement.compute_node(8, 1, traits), cloud.server(specs))
+    allocated = placement.compute_node(8, 1, traits)
+    placement.allocate(allocated, ways=1)
+    shared = cloud.host(placement.compute_node(8, 1, traits), cloud.server(SHARED))
+    assert passes([counted, cloud.host(allocated), shared], request(specs)) == [shared]
+
+
+@pytest.mark.parametrize("specs", [L2_WAYS, MBPS, PERCENT, CODE_AND_DATA])
+def test_what_no_host_of_the_cloud_can_do_is_no_trouble_with_placement(
+    cloud: Cloud, placement: Placement, rooms: Rooms, caplog: pytest.LogCaptureFixture, specs: dict[str, str]
+) -> None:
+    for trait in placement.unused_traits(resources.TRAITS):
+        placement.http.delete(f"/traits/{trait}").raise_for_status()
+    assert CacheWaysFilter(rooms).filter_all([cloud.host(placement.compute_node())], request(specs)) == []
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+MIXED = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "2-3", "hw:l2_cache_ways": "3"}
+
+
+@pytest.mark.parametrize(
+    ("specs", "wrong"),
+    [
+        ({**L2_WAYS, "hw:cache_vcpus": "0-3"}, ""),
+        ({**MIXED, "hw:cache_vcpus": "2,3"}, ""),
+        ({**TWO, "hw:cache_vcpus": "3"}, ""),
+        (MIXED, "hw:l2_cache_ways='3': allowed only where each vCPU that gets the ways is pinned"),
+        ({**MIXED, "hw:cache_vcpus": "1-2"}, "hw:l2_cache_ways='3': allowed only where each vCPU"),
+        ({"hw:l2_cache_ways": "3"}, "as hw:cpu_policy=dedicated has it"),
+        ({**TWO, "hw:l2_cache_ways": "3"}, "as hw:cpu_policy=dedicated has it"),
+        ({"hw:numa_nodes": "2", "hw:l2_cache_ways": "3"}, "as hw:cpu_policy=dedicated has it"),
+        (
+            {**TWO, "hw:cache_vcpus": "3-4"},
+            "hw:cache_vcpus='3-4': the flavor has 4 vCPU(s), so only numbers from 0 to 3",
+        ),
+    ],
+)
+def test_a_promise_that_no_host_could_keep_with_such_vcpus_fits_nowhere_and_the_log_says_why(
+    cloud: Cloud,
+    placement: Placement,
+    passes: Any,
+    caplog: pytest.LogCaptureFixture,
+    specs: dict[str, str],
+    wrong: str,
+) -> None:
+    host = cloud.host(placement.compute_node(traits=(L3_CAT, L2_CAT)))
+    assert passes([host], request(specs, vcpus=4)) == ([] if wrong else [host])
+    told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(told) == bool(wrong)
+    assert all("flavor c2.cache" in line and wrong in line for line in told)
 
 
 def test_bandwidth_needs_a_host_that_can_limit_it(cloud: Cloud, placement: Placement, passes: Any) -> None:
-    both = cloud.host(placement.compute_node(traits=(L3_CAT, MBA)))
-    full = cloud.host(placement.compute_node(2, traits=(L3_CAT, MBA)), cloud.server(TWO))
+    both = cloud.host(placement.compute_node(traits=(L3_CAT, MBA_PERCENT)))
+    full = cloud.host(placement.compute_node(2, traits=(L3_CAT, MBA_PERCENT)), cloud.server(TWO))
     ways_only = cloud.host(placement.compute_node())
     percent = {"hw:mem_bandwidth_percent": "20"}
     assert passes([both, full, ways_only], request(percent)) == [both, full]

@@ -81,9 +81,15 @@ def test_the_hosts_that_can_do_something_are_those_with_all_its_traits(client: A
     assert asked.hosts_with(client, {L3_CDP, MBA}) == frozenset()
 
 
+def test_no_host_has_what_no_agent_has_made_yet(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked.hosts_with(client, {"CUSTOM_NEVER_MADE"}) == frozenset()
+    monkeypatch.setattr(asked, "LLC_CLASSES", "CUSTOM_NEVER_MADE")
+    assert asked.stocks(client, Amount(0, 1)) == {}
+
+
 def test_an_http_error_names_the_request_and_what_placement_says(client: Any) -> None:
-    with pytest.raises(PlacementFailed, match=r"GET /resource_providers\?required=CUSTOM_NEVER_MADE: HTTP 400: .*such"):
-        asked.hosts_with(client, {"CUSTOM_NEVER_MADE"})
+    with pytest.raises(PlacementFailed, match=r"GET /allocation_candidates\?resources=.*: HTTP 400: .*amount >= 1"):
+        asked.stocks(client, Amount(-1, 1))
 
 
 def test_an_unreachable_placement_is_a_failure() -> None:

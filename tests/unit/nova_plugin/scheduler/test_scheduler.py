@@ -89,6 +89,22 @@ def test_the_servers_of_one_request_spread_until_no_host_has_room(
     assert sorted(schedule(specs, 4)) == sorted(2 * hosts)
 
 
+@pytest.mark.parametrize(
+    "more", [{}, {"resources:CUSTOM_LLC_CLASSES": "1"}], ids=["counted by the filter", "by Placement"]
+)
+def test_a_server_with_a_limit_in_mbps_alone_lands_where_that_can_be_kept_and_a_group_is_left(
+    cloud: Cloud, placement: Placement, schedule: Schedule, more: dict[str, str]
+) -> None:
+    limit = {"hw:mem_bandwidth_mbps": "4000"}
+    able = (resources.L3_CAT, resources.MBA_MBPS)
+    percent = placement.compute_node(traits=(resources.L3_CAT, resources.MBA_PERCENT))
+    full, roomy = placement.compute_node(classes=1, traits=able), placement.compute_node(classes=1, traits=able)
+    hosts = {node: cloud.compute(node) for node in (percent, full, roomy)}
+    cloud.server(limit, host=hosts[full])
+    placement.allocate(full, ways=1)
+    assert schedule({**limit, **more}) == [hosts[roomy]]
+
+
 def test_with_a_negative_multiplier_they_are_packed(
     cloud: Cloud, placement: Placement, schedule: Schedule, option: Any
 ) -> None:

@@ -169,17 +169,33 @@ def test_the_strict_form_raises_with_all_errors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "keys"),
+    ("request_", "asks"),
     [
-        (CacheRequest(ways=2, policy=CachePolicy.SHARED), ()),
-        (CacheRequest(ways=2, vcpus=frozenset({0})), ("hw:cache_vcpus",)),
-        (CacheRequest(code_ways=1, data_ways=1), ("hw:cache_code_ways", "hw:cache_data_ways")),
-        (CacheRequest(l2_ways=1, bandwidth_percent=5), ("hw:l2_cache_ways", "hw:mem_bandwidth_percent")),
-        (CacheRequest(ways=1, bandwidth_mbps=5), ("hw:mem_bandwidth_mbps",)),
+        (CacheRequest(), False),
+        (CacheRequest(policy=CachePolicy.SHARED), False),
+        (CacheRequest(vcpus=frozenset({0})), False),
+        (CacheRequest(ways=2), True),
+        (CacheRequest(code_ways=1, data_ways=1), True),
+        (CacheRequest(l2_ways=1), True),
+        (CacheRequest(bandwidth_percent=5), True),
+        (CacheRequest(bandwidth_mbps=5), True),
     ],
 )
-def test_keys_that_are_not_acted_on_yet_are_named(request_: CacheRequest, keys: tuple[str, ...]) -> None:
-    assert extra_specs.unsupported(request_) == keys
+def test_a_policy_or_vcpus_alone_ask_for_nothing(request_: CacheRequest, asks: bool) -> None:
+    assert extra_specs.asks_for(request_) is asks
+
+
+@pytest.mark.parametrize("vcpus", [None, {0}, {1}, {0, 1}])
+def test_vcpus_that_the_flavor_has_are_in_order(vcpus: set[int] | None) -> None:
+    extra_specs.check_vcpus(CacheRequest(ways=2, vcpus=None if vcpus is None else frozenset(vcpus)), 2)
+
+
+def test_a_vcpu_that_the_flavor_does_not_have_is_an_error_that_says_which_there_are() -> None:
+    with pytest.raises(extra_specs.InvalidExtraSpecs) as raised:
+        extra_specs.check_vcpus(CacheRequest(ways=2, vcpus=frozenset({0, 1, 2})), 2)
+    assert str(raised.value) == (
+        "hw:cache_vcpus='0-2': the flavor has 2 vCPU(s), so only numbers from 0 to 1 are allowed"
+    )
 
 
 @pytest.mark.parametrize("module", ["extra_specs", "extra_specs.resources"])

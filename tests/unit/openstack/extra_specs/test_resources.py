@@ -19,9 +19,14 @@ TAKEN: list[tuple[dict[str, str], dict[str, int]]] = [
     ({"hw:cache_ways": "3", "hw:cache_vcpus": "0"}, {LLC_WAYS: 3, LLC_CLASSES: 1}),
     ({"hw:cache_code_ways": "1", "hw:cache_data_ways": "4"}, {LLC_WAYS: 5, LLC_CLASSES: 1}),
     ({"hw:cache_code_ways": "1", "hw:cache_data_ways": "4", "hw:cache_policy": "shared"}, {}),
-    ({"hw:l2_cache_ways": "2"}, {}),
+    ({"hw:l2_cache_ways": "2"}, {LLC_CLASSES: 1}),
     ({"hw:mem_bandwidth_percent": "20"}, {}),
+    ({"hw:mem_bandwidth_mbps": "900"}, {LLC_CLASSES: 1}),
     ({"hw:cache_ways": "1", "hw:mem_bandwidth_mbps": "900"}, {LLC_WAYS: 1, LLC_CLASSES: 1}),
+    ({"hw:cache_ways": "1", "hw:mem_bandwidth_mbps": "900", "hw:cache_policy": "shared"}, {}),
+    ({"hw:l2_cache_ways": "2", "hw:mem_bandwidth_percent": "20"}, {LLC_CLASSES: 1}),
+    ({"hw:l2_cache_ways": "2", "hw:cache_ways": "3"}, {LLC_WAYS: 3, LLC_CLASSES: 1}),
+    ({"hw:l2_cache_ways": "2", "hw:cache_ways": "3", "hw:cache_policy": "shared"}, {}),
 ]
 
 ASKED: list[tuple[dict[str, str], dict[str, int]]] = [
@@ -48,9 +53,12 @@ def test_a_promise_takes_what_is_exclusively_its_own(specs: dict[str, str], take
         ({}, set()),
         ({"hw:cache_ways": "1", "hw:cache_policy": "shared"}, {resources.L3_CAT}),
         ({"hw:cache_code_ways": "1", "hw:cache_data_ways": "4"}, {resources.L3_CDP}),
-        ({"hw:cache_ways": "1", "hw:mem_bandwidth_percent": "20"}, {resources.L3_CAT, resources.MBA}),
-        ({"hw:mem_bandwidth_mbps": "900"}, {resources.MBA}),
-        ({"hw:l2_cache_ways": "2"}, set()),
+        ({"hw:cache_ways": "1", "hw:mem_bandwidth_percent": "20"}, {resources.L3_CAT, resources.MBA_PERCENT}),
+        ({"hw:mem_bandwidth_percent": "20"}, {resources.MBA_PERCENT}),
+        ({"hw:mem_bandwidth_mbps": "900"}, {resources.MBA_MBPS}),
+        ({"hw:l2_cache_ways": "2"}, {resources.L2_CAT}),
+        ({"hw:l2_cache_ways": "2", "hw:cache_vcpus": "0"}, {resources.L2_CAT}),
+        ({"hw:l2_cache_ways": "2", "hw:cache_ways": "1"}, {resources.L3_CAT, resources.L2_CAT}),
     ],
 )
 def test_a_promise_needs_a_host_that_can_do_it(specs: dict[str, str], traits: set[str]) -> None:

@@ -16,6 +16,8 @@ import os, signal, sys
 
 def main():
     print(sys.argv[1:], os.getsid(0) == os.getpid(), repr(sys.stdin.read()), flush=True)
+    if sys.argv[1] == "environment":
+        print(os.environ.get("OF_A_TEST"))
     print("to stderr", file=sys.stderr, flush=True)
     if sys.argv[1] == "wait":
         signal.pause()
@@ -39,6 +41,16 @@ def test_a_preloaded_program_is_a_process_of_its_own(log: Path) -> None:
     assert program.pid != os.getpid()
     assert program.wait(30) == program.poll() == 3
     assert log.read_text() == "['end', 'now'] True ''\nto stderr\n"
+
+
+def test_a_preloaded_program_has_the_environment_of_its_start(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    preloaded = Preloaded(["module_of_a_test"])
+    for value in ("one", "two"):
+        monkeypatch.setenv("OF_A_TEST", value)
+        assert preloaded("module_of_a_test", ["environment"], log).wait(30) == 3
+    monkeypatch.delenv("OF_A_TEST")
+    assert preloaded("module_of_a_test", ["environment"], log).wait(30) == 3
+    assert log.read_text().splitlines()[1::3] == ["one", "two", "None"]
 
 
 def test_a_preloaded_program_can_be_killed(log: Path) -> None:

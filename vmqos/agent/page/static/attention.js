@@ -7,8 +7,18 @@ import { nameOf } from "./lanes.js";
 
 /** What a VM's flavor asks for. */
 export function asked(vm) {
-  if (vm.ways_requested === null) return "nothing";
-  return `${count(vm.ways_requested, "way")}${vm.policy ? `, ${visible(vm.policy)}` : ""}`;
+  const { code_ways_requested: code, data_ways_requested: data } = vm;
+  const parts = [];
+  if (code && data) parts.push(`${count(code, "way")} for code and ${data} for data`);
+  else if (vm.ways_requested !== null) parts.push(count(vm.ways_requested, "way"));
+  if (vm.l2_ways_requested) parts.push(`${count(vm.l2_ways_requested, "L2 way")}`);
+  if (vm.policy && parts.length) parts.push(visible(vm.policy));
+  if (vm.bandwidth_requested) {
+    const unit = visible(vm.bandwidth_requested_unit ?? "");
+    parts.push(`at most ${vm.bandwidth_requested} ${unit} of memory bandwidth`);
+  }
+  if (vm.vcpus_requested) parts.push(`for vCPUs ${visible(vm.vcpus_requested)} alone`);
+  return parts.join(", ") || "nothing";
 }
 
 const ORDER = ["failing", "degraded", "pending"];
@@ -18,7 +28,7 @@ export function problems({ health, vms, errors }, now) {
   const found = [];
   const host = (name, text) => found.push({ key: name, level: "failing", name, text: visible(text), facts: "" });
   if (health?.resctrl.error) host("resctrl", health.resctrl.error);
-  if (health && (health.libvirt.error || !health.libvirt.connected)) {
+  if (health && health.status !== "starting" && (health.libvirt.error || !health.libvirt.connected)) {
     host("libvirt", health.libvirt.error || "not connected");
   }
   for (const [name, text] of Object.entries(errors)) {
@@ -42,7 +52,7 @@ export function problems({ health, vms, errors }, now) {
 
 function factsOf(vm, now) {
   const facts = [];
-  if (vm.ways_requested !== null) facts.push(`asks for ${asked(vm)}`);
+  if (asked(vm) !== "nothing") facts.push(`asks for ${asked(vm)}`);
   facts.push(`since ${moment(vm.since)} (${duration(now - vm.since)})`);
   if (vm.retry_in !== null) facts.push(`next try in ${duration(vm.retry_in)}`);
   return facts.join(" · ");

@@ -4,7 +4,7 @@
 import { asked } from "./attention.js";
 import { Chart } from "./chart.js";
 import { keyed, make, setText } from "./dom.js";
-import { duration, moment, rate, size, visible, why } from "./format.js";
+import { duration, limitOf, moment, rate, size, visible, why } from "./format.js";
 
 const EVENTS = { llc_occupancy: "Occupancy", mbm_total_bytes: "Bandwidth", mbm_local_bytes: "Local bandwidth" };
 
@@ -18,7 +18,12 @@ export function fieldsOf(vm, reading, now) {
     ["Flavor", visible(vm.flavor)],
     ["Project", visible(vm.project)],
     ["Asks for", asked(vm)],
-    ["Masks", byCache(vm.masks, visible)],
+    ["vCPUs with the ways", vm.vcpus_requested ? `${visible(vm.vcpus || "none")} of ${visible(vm.vcpus_requested)}` : ""],
+    ["Masks", each(vm.masks, visible)],
+    ["Masks for code", each(vm.code_masks ?? {}, visible)],
+    ["Masks for data", each(vm.data_masks ?? {}, visible)],
+    ["L2 masks", each(vm.l2_masks ?? {}, visible)],
+    ["Memory bandwidth", limitOf(vm) ? `at most ${limitOf(vm)}` : vm.bandwidth_requested ? "no limit" : ""],
     ["Can run on", vm.caches.map((cache) => `cache ${cache}`).join(", ")],
     ["Control group", vm.group ? visible(vm.group) : "the default group"],
     ["Monitored by", monitoring(vm)],
@@ -29,7 +34,7 @@ export function fieldsOf(vm, reading, now) {
   ];
   if (reading) {
     const held = Object.entries(reading.caches).map(([cache, events]) => [cache, events.llc_occupancy ?? null]);
-    fields.push(["Occupancy by cache", byCache(Object.fromEntries(held), (value) => (value === null ? "no value" : size(value)))]);
+    fields.push(["Occupancy by cache", each(Object.fromEntries(held), (value) => (value === null ? "no value" : size(value)))]);
     if (reading.rates?.local !== null && reading.rates?.local !== undefined) {
       fields.push(["Bandwidth now", `${rate(reading.rates.local)} local, ${rate(reading.rates.remote ?? 0)} remote`]);
     }
@@ -40,7 +45,7 @@ export function fieldsOf(vm, reading, now) {
   return fields.filter(([, text]) => text);
 }
 
-function byCache(values, told) {
+function each(values, told) {
   return Object.entries(values).map(([cache, value]) => `${cache}: ${told(value)}`).join(", ");
 }
 

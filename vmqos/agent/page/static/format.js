@@ -72,6 +72,36 @@ export function waysByCache(masks) {
   return counts.map(([cache, number]) => `${cache}:${number}`).join(" ");
 }
 
+/** What is the same on all caches, or else what is where: "50 %", "0: 50 %, 1: 80 %". */
+export function byCache(values, told) {
+  const texts = Object.entries(values).map(([cache, value]) => [cache, told(value)]);
+  if (new Set(texts.map(([, text]) => text)).size <= 1) return texts.length ? texts[0][1] : "";
+  return texts.map(([cache, text]) => `${cache}: ${text}`).join(", ");
+}
+
+/** The limit of a VM's memory bandwidth that is in force, such as "50 %"; "" where there is none. */
+export function limitOf(vm) {
+  return byCache(vm.bandwidth ?? {}, (limit) => `${limit} ${visible(vm.bandwidth_unit ?? "")}`);
+}
+
+/** Numbers as the kernel lists CPUs: "0-3,8". */
+export function listOf(numbers) {
+  const runs = [];
+  for (const number of [...new Set(numbers)].sort((one, other) => one - other)) {
+    if (runs.length && runs.at(-1)[1] === number - 1) runs.at(-1)[1] = number;
+    else runs.push([number, number]);
+  }
+  return runs.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(",");
+}
+
+/** The numbers of such a list. */
+export function numbersIn(text) {
+  return text.split(",").filter(Boolean).flatMap((part) => {
+    const [first, last] = part.split("-").map(Number);
+    return Array.from({ length: (last ?? first) - first + 1 }, (_, index) => first + index);
+  });
+}
+
 const WHY = {
   unavailable: "the hardware has no valid value now",
   error: "the hardware or the kernel failed",

@@ -11,18 +11,30 @@ export function factsOf({ health, caches, capabilities, telemetry }) {
     facts.push(["Agent", `${visible(health.version)}, up ${duration(health.uptime_seconds)}`]);
     facts.push(["Last pass", `${health.last_pass_ms.toFixed(health.last_pass_ms < 10 ? 1 : 0)} ms`]);
     const kind = health.resctrl.simulated ? "simulated" : health.resctrl.mounted ? "the kernel's" : "not mounted";
-    facts.push(["resctrl", kind]);
-    facts.push(["libvirt", health.libvirt.connected ? "connected" : "not connected"]);
+    const unknown = health.status === "starting" && "first look under way";
+    const options = (capabilities?.mount_options ?? []).map(visible);
+    facts.push(["resctrl", [health.resctrl.mounted ? kind : unknown || kind, ...options].join(", ")]);
+    facts.push(["libvirt", health.libvirt.connected ? "connected" : unknown || "not connected"]);
   }
   if (caches.length) facts.push(["Caches", cachesOf(caches)]);
+  const limits = capabilities?.bandwidths?.MB;
+  if (limits) facts.push(["Bandwidth limits", stepsOf(limits)]);
   if (capabilities) {
-    const groups = Math.max(0, ...caches.map((cache) => cache.groups.length));
+    // A group that has locked something has given its CLOSID back.
+    const holders = (cache) => cache.groups.filter((group) => group.mode !== "pseudo-locked");
+    const groups = Math.max(0, ...caches.map((cache) => holders(cache).length));
     facts.push(["CLOSIDs", `${groups} of ${capabilities.num_closids} in use`]);
     const monitoring = capabilities.monitoring;
     const used = telemetry ? `${telemetry.host.rmids_used} of ${monitoring?.num_rmids} in use` : String(monitoring?.num_rmids);
     facts.push(["RMIDs", monitoring ? used : "nothing is monitored"]);
   }
   return facts;
+}
+
+/** What limits of memory bandwidth are rounded up to: per cent; MB/s of the kernel's; AMD's 1/8 GB/s, 125 MB/s. */
+function stepsOf({ unit, bandwidth_gran: step }) {
+  if (unit === "percent") return `in steps of ${step} %`;
+  return unit === "MBps" ? "in MB/s" : `in steps of ${step * 125} MB/s`;
 }
 
 function cachesOf(caches) {

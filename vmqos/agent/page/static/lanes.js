@@ -5,7 +5,10 @@ import { count, visible, waysOf } from "./format.js";
 
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const DIGITS = "123456789";
-const ORDER = ["vm", "class", "foreign", "default", "nobody"];
+const ORDER = ["vm", "class", "locked", "foreign", "default", "nobody"];
+
+/** Caches of one level that are drawn one by one, alike or not: a machine with more has them by the dozen. */
+const MOST_APART = 4;
 
 /** The name of a VM, as its user sees it. */
 export function nameOf(vm) {
@@ -51,7 +54,7 @@ export class Numbers {
     if (group.owner === "class" && number !== undefined) {
       return { symbol: DIGITS[number % DIGITS.length], style: "class" };
     }
-    return { symbol: { foreign: "#", default: "=" }[group.owner] ?? "-", style: group.owner };
+    return { symbol: { locked: "x", foreign: "#", default: "=" }[group.owner] ?? "-", style: group.owner };
   }
 }
 
@@ -70,6 +73,9 @@ export function labelsOf(caches, vms) {
     } else if (group.owner === "class") {
       const members = vms.filter((vm) => vm.group === group.name).length;
       labels.set(group.name, `class ${visible(group.name.replace(/^vmqos\.shared-/, ""))}, ${count(members, "VM")}`);
+    } else if (isLocked(group)) {
+      const gone = group.name.startsWith("(");
+      labels.set(group.name, `lock ${gone ? "group gone" : visible(group.name.replace(/^vmqos\.lock-/, ""))}`);
     } else {
       labels.set(group.name, group.owner === "default" ? "default group" : visible(group.name));
     }
@@ -77,24 +83,60 @@ export function labelsOf(caches, vms) {
   return labels;
 }
 
+function isLocked(group) {
+  return group.mode === "pseudo-locked";
+}
+
+/** The VMs' groups that have no ways of their own on a cache: they follow the default one there. */
+export function strangersOf(cache, vms) {
+  const ofL3 = cache.resource === "L3";
+  const masks = new Map(vms.map((vm) => [vm.group, (ofL3 ? vm.masks : vm.l2_masks) ?? {}]));
+  return cache.groups
+    .filter(({ owner, name }) => owner === "vm" && masks.has(name) && !(String(cache.id) in masks.get(name)))
+    .map((group) => ({ ...group, elsewhere: Object.keys(masks.get(group.name)).length > 0 }));
+}
+
 /**
  * The groups of a cache that hold ways there, the most particular first; last, ways that no group holds.
  *
- * A VM that can't run on this cache has a group that follows the default one, and is left out.
+ * A VM that can't run on this cache has a group that follows the default one, and is left out. In an L2, so is whoever
+ * fills just what the default group does there.
  */
 export function entriesOf(cache, vms) {
-  const elsewhere = new Set(
-    vms.filter((vm) => Object.keys(vm.masks).length && !(String(cache.id) in vm.masks)).map((vm) => vm.group),
-  );
+  const strangers = new Set(strangersOf(cache, vms).map((group) => group.name));
+  const common = cache.groups.find((group) => group.owner === "default")?.mask;
+  const dull = (group) => cache.resource !== "L3" && ["class", "foreign"].includes(group.owner) && group.mask === common;
   const entries = cache.groups
-    .filter((group) => group.owner !== "vm" || !elsewhere.has(group.name))
-    .map((group) => ({ ...group, ways: waysOf(group.mask) }));
+    .filter((group) => !strangers.has(group.name) && !dull(group))
+    .map((group) => ({ ...group, owner: isLocked(group) ? "locked" : group.owner, ways: waysOf(group.mask) }));
   const held = new Set(cache.groups.flatMap((group) => waysOf(group.mask)));
   const free = waysOf(cache.cbm_mask).filter((way) => !held.has(way));
   if (free.length) entries.push({ name: "-", owner: "nobody", ways: free, mask: "" });
   return entries.sort(
     (one, other) => ORDER.indexOf(one.owner) - ORDER.indexOf(other.owner) || (other.ways[0] ?? -1) - (one.ways[0] ?? -1),
   );
+}
+
+/** An entry for code and one for data, where their ways are not the same; else the entry itself. */
+export function partsOf(entry) {
+  const { code_mask: code, data_mask: data } = entry;
+  if (!code || !data || code === data) return [entry];
+  return [["data", data], ["code", code]]
+    .map(([part, mask]) => ({ ...entry, part, mask, ways: waysOf(mask) }))
+    .sort((one, other) => (other.ways[0] ?? -1) - (one.ways[0] ?? -1));
+}
+
+/** The caches in heaps to be drawn once each: those of a level with many that `content` is the same of. */
+export function heaps(caches, content) {
+  const number = new Map();
+  for (const { resource } of caches) number.set(resource, (number.get(resource) ?? 0) + 1);
+  const found = new Map();
+  for (const cache of caches) {
+    const apart = number.get(cache.resource) <= MOST_APART;
+    const key = `${cache.resource} ${apart ? cache.id : content(cache)}`;
+    found.set(key, [...(found.get(key) ?? []), cache]);
+  }
+  return [...found.values()];
 }
 
 /**

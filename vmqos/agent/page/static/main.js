@@ -84,7 +84,8 @@ function render(answers) {
   const now = Date.now() / 1000;
   const health = value("health", null);
   const vms = value("vms", { vms: [] }).vms;
-  const caches = value("caches", { caches: [] }).caches;
+  const { caches: l3, l2_caches: l2 = [] } = value("caches", { caches: [] });
+  const caches = [...l3, ...l2];
   const capabilities = value("capabilities", null);
   const telemetry = answers.telemetry.value ?? null;
   const readings = telemetry?.vms ?? {};

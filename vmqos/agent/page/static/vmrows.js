@@ -4,7 +4,7 @@
 import { Sparkline } from "./chart.js";
 import { Details } from "./details.js";
 import { make, setAttribute, setText, show } from "./dom.js";
-import { rate, size, visible, waysByCache, why } from "./format.js";
+import { limitOf, rate, size, visible, waysByCache, why } from "./format.js";
 import { nameOf } from "./lanes.js";
 
 const GLYPHS = { kept: "\u25cf", pending: "\u25d4", degraded: "\u25b2", none: "\u25cb" };
@@ -19,6 +19,7 @@ export class VmRows {
     this.badge = make("span", { class: "badge" });
     this.ways = make("span");
     this.policy = make("span", { class: "dim small" });
+    this.further = make("div", { class: "dim small" });
     this.occupancy = new Measure(true);
     this.total = new Measure(false);
     this.local = make("td", { class: "number extra" });
@@ -29,7 +30,7 @@ export class VmRows {
       {},
       make("th", { scope: "row" }, make("span", { class: "who" }, this.glyph, this.button, this.chip)),
       make("td", {}, this.badge),
-      make("td", { class: "number" }, this.ways, " ", this.policy),
+      make("td", { class: "number" }, this.ways, " ", this.policy, this.further),
       make("td", {}, this.occupancy.element),
       make("td", {}, this.total.element),
       this.local,
@@ -59,6 +60,7 @@ export class VmRows {
     setAttribute(this.badge, "data-level", vm.state);
     setText(this.ways, granted(vm));
     setText(this.policy, vm.policy === "shared" ? "shared" : "");
+    setText(this.further, further(vm));
     this.occupancy.update(history, history.values(vm.uuid, "llc_occupancy"), tops.occupancy, {
       value: reading?.totals.llc_occupancy ?? null,
       reason: reading ? (reading.missing?.llc_occupancy ?? "no-counter") : "not-monitored",
@@ -68,6 +70,7 @@ export class VmRows {
       value: reading?.rates?.total ?? null,
       reason: reading ? (reading.rates_missing?.total ?? "no-previous") : "not-monitored",
       limit: null,
+      note: limitOf(vm) ? `at most ${limitOf(vm)}` : "",
     });
     numeric(this.local, reading?.rates?.local ?? null);
     numeric(this.remote, reading?.rates?.remote ?? null);
@@ -112,18 +115,20 @@ class Measure {
     this.spark = new Sparkline();
     this.text = make("span", { class: "value" });
     this.limit = make("span", { class: "dim small" });
+    this.note = make("span", { class: "dim small under" });
     this.bar = make("span");
     this.meter = make("span", { class: "meter", "aria-hidden": "true" }, this.bar);
     this.element = make("div", { class: limited ? "measure limited" : "measure" }, this.spark.element);
-    this.element.append(make("span", { class: "figures" }, this.text, " ", this.limit, this.meter));
+    this.element.append(make("span", { class: "figures" }, this.text, " ", this.limit, this.meter, this.note));
   }
 
-  update(history, values, top, { value, reason, limit }) {
+  update(history, values, top, { value, reason, limit, note = "" }) {
     this.spark.draw(history, values, top, limit);
     setText(this.text, value === null ? visible(reason) : (this.limited ? size : rate)(value));
     setAttribute(this.text, "class", value === null ? "dim" : "value");
     setAttribute(this.text, "title", value === null ? why(reason) : null);
     setText(this.limit, limit === null ? "" : `of ${size(limit)}`);
+    setText(this.note, note);
     show(this.meter, limit !== null && value !== null);
     if (limit) this.bar.style.inlineSize = `${Math.min(100, (100 * (value ?? 0)) / limit).toFixed(1)}%`;
   }
@@ -134,6 +139,17 @@ function granted(vm) {
   const has = waysByCache(vm.masks);
   if (vm.ways_requested === null || has === String(vm.ways_requested)) return has || "\u2013";
   return `${has || 0} of ${vm.ways_requested}`;
+}
+
+/** What it has beside L3 ways as such, as far as it has or asks for some. */
+function further(vm) {
+  const parts = [];
+  const { code_masks: code = {}, data_masks: data = {} } = vm;
+  if (waysByCache(code)) parts.push(`code ${waysByCache(code)}, data ${waysByCache(data)}`);
+  const l2 = waysByCache(vm.l2_masks ?? {});
+  const wanted = vm.l2_ways_requested ?? null;
+  if (l2 || wanted) parts.push(`L2: ${l2 || 0}${wanted === null || l2 === String(wanted) ? "" : ` of ${wanted}`}`);
+  return parts.join("; ");
 }
 
 function numeric(cell, value) {

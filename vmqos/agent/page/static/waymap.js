@@ -2,12 +2,12 @@
 // The map of each cache's ways: who may fill which.
 
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
-import { count, size, visible, waysOf } from "./format.js";
-import { entriesOf, labelsOf, lanes, overlaps, pieces } from "./lanes.js";
+import { count, listOf, numbersIn, size, visible, waysOf } from "./format.js";
+import { entriesOf, heaps, labelsOf, lanes, overlaps, partsOf, pieces, strangersOf } from "./lanes.js";
 
 export class WayMap {
   /**
-   * @param root holds one figure a cache.
+   * @param root holds one figure a cache, or for several that look the same.
    * @param none says that there is nothing to draw.
    * @param numbers the groups' symbols.
    * @param open called with the UUID of the VM that a user chose.
@@ -20,20 +20,37 @@ export class WayMap {
   }
 
   update(caches, vms, problem) {
-    setText(this.none, problem ?? "This host has no L3 cache that can be partitioned.");
+    setText(this.none, problem ?? "This host has no cache that can be partitioned.");
     show(this.none, !caches.length);
     const labels = labelsOf(caches, vms);
     this.numbers.update(caches.flatMap((cache) => cache.groups), labels);
-    keyed(this.root, caches, {
-      key: (cache) => `${cache.resource} ${cache.id}`,
+    const seen = new Map(caches.map((cache) => [cache, contentOf(cache, vms, labels)]));
+    keyed(this.root, heaps(caches, (cache) => JSON.stringify(seen.get(cache))), {
+      key: ([first]) => `${first.resource} ${first.id}`,
       create: () => new CacheFigure(this.numbers, this.open).element,
-      update: (figure, cache) => figures.get(figure).update(cache, vms, labels),
+      update: (figure, heap) => figures.get(figure).update(heap, seen.get(heap[0])),
       otherwise: document.getElementById("ways-title"),
     });
   }
 }
 
 const figures = new WeakMap();
+
+/** What the picture of a cache shows, but for which cache it is. */
+function contentOf(cache, vms, labels) {
+  const { ways, way_bytes, shareable_bits, free_ways, largest_free_run } = cache;
+  const limit = (group) =>
+    (group.bandwidth ?? null) === null ? "" : `at most ${group.bandwidth} ${visible(cache.bandwidth_unit ?? "")}`;
+  const entries = entriesOf(cache, vms).map((entry) => ({
+    ...entry,
+    label: labels.get(entry.name) ?? "no group's",
+    limit: limit(entry),
+  }));
+  const inside = strangersOf(cache, vms)
+    .filter((group) => cache.resource === "L3" && !group.elsewhere)
+    .map((group) => labels.get(group.name) + (limit(group) ? ` (${limit(group)})` : ""));
+  return { ways, way_bytes, shareable_bits, free_ways, largest_free_run, entries, inside };
+}
 
 class CacheFigure {
   constructor(numbers, open) {
@@ -44,6 +61,7 @@ class CacheFigure {
     this.room = make("p", { class: "room" });
     this.picture = make("div", { class: "picture", "aria-hidden": "true" });
     this.warnings = make("ul", { class: "warnings" });
+    this.inside = make("p", { class: "dim inside" });
     this.key = make("ul", { class: "key" });
     this.element = make(
       "article",
@@ -52,6 +70,7 @@ class CacheFigure {
       this.picture,
       this.warnings,
       this.key,
+      this.inside,
     );
     this.picture.addEventListener("click", (event) => {
       const uuid = event.target.closest("[data-vm]")?.dataset.vm;
@@ -61,30 +80,33 @@ class CacheFigure {
     figures.set(this.element, this);
   }
 
-  update(cache, vms, labels) {
-    const entries = entriesOf(cache, vms).map((entry) => ({
-      ...entry,
-      label: labels.get(entry.name) ?? "no group's",
-      ...this.numbers.look(entry),
-    }));
-    const way = cache.way_bytes;
-    setText(this.title, `${visible(cache.resource)} cache ${cache.id}`);
-    const total = way ? ` × ${size(way)} = ${size(way * cache.ways)}` : "";
-    setText(this.facts, `${count(cache.ways, "way")}${total}, CPUs ${visible(cache.cpus) || "none"}`);
-    const run = cache.free_ways === cache.largest_free_run ? "" : `, ${cache.largest_free_run} side by side`;
-    setText(this.room, `${cache.free_ways ? count(cache.free_ways, "way") : "no way"} left to promise${run}`);
-    setAttribute(this.room, "data-level", cache.free_ways ? "ok" : "pending");
+  update(caches, content) {
+    const [{ resource }] = caches;
+    const each = caches.length > 1 ? " each" : "";
+    const whole = content.entries.map((entry) => ({ ...entry, ...this.numbers.look(entry) }));
+    const entries = whole.flatMap(partsOf).map((entry) => (entry.part ? named(entry) : entry));
+    const { way_bytes: way, free_ways: free, largest_free_run: longest } = content;
+    const ids = listOf(caches.map((cache) => cache.id));
+    setText(this.title, `${visible(resource)} cache${each && "s"} ${ids}`);
+    const total = way ? ` × ${size(way)} = ${size(way * content.ways)}` : "";
+    const cpus = each ? listOf(caches.flatMap((cache) => numbersIn(cache.cpus))) : visible(caches[0].cpus);
+    setText(this.facts, `${count(content.ways, "way")}${total}${each}, CPUs ${cpus || "none"}`);
+    const run = free === longest ? "" : `, ${longest} side by side`;
+    setText(this.room, `${free ? count(free, "way") : "no way"} left to promise${run}${each && " in each"}`);
+    setAttribute(this.room, "data-level", free ? "ok" : "pending");
     // Drawn anew only when something has changed: nothing in the picture has focus.
-    const now = JSON.stringify([cache, entries]);
+    const now = JSON.stringify([content, entries]);
     if (now !== this.drawn) {
       this.drawn = now;
-      this.#draw(cache, entries);
+      this.#draw(content, entries);
     }
-    this.#explain(cache, entries);
-    const broken = overlaps(entries).map(
+    this.#explain(content, entries);
+    const broken = overlaps(whole).map(
       ({ entry, other, ways }) => `${entry.label} is not alone: ${other.label} may fill ${count(ways.length, "way")} of it, too`,
     );
     keyed(this.warnings, broken, { key: (text) => text, create: (text) => make("li", {}, text), update: () => {} });
+    setText(this.inside, content.inside.length ? `In the default group's ways: ${content.inside.join(", ")}` : "");
+    show(this.inside, content.inside.length > 0);
   }
 
   #draw(cache, entries) {
@@ -112,7 +134,7 @@ class CacheFigure {
       items.push({ name: "~", owner: "io", symbol: "~", style: "io", label: "filled by I/O devices, too", ways: io });
     }
     keyed(this.key, items, {
-      key: (entry) => entry.name || "=",
+      key: (entry) => `${entry.name || "="} ${entry.part ?? ""}`,
       create: (entry) => this.#line(entry),
       update: (line, entry) => this.#updateLine(line, entry, cache),
       otherwise: document.getElementById("ways-title"),
@@ -133,8 +155,14 @@ class CacheFigure {
     setText(chip, entry.symbol);
     setText(label.firstChild, entry.label);
     const bytes = cache.way_bytes ? `, ${size(cache.way_bytes * entry.ways.length)}` : "";
-    setText(facts, `${count(entry.ways.length, "way")}${bytes}${entry.mask ? `, mask ${visible(entry.mask)}` : ""}`);
+    const mask = entry.mask ? `, mask ${visible(entry.mask)}` : "";
+    setText(facts, `${count(entry.ways.length, "way")}${bytes}${mask}${entry.limit ? `, ${entry.limit}` : ""}`);
   }
+}
+
+/** An entry for code or for data, which is marked beside its colour, so that it is told from the other one. */
+function named(entry) {
+  return { ...entry, label: `${entry.label}, ${entry.part}`, style: `${entry.style} ${entry.part}` };
 }
 
 function place(element, column, wide, row) {
@@ -146,6 +174,7 @@ function place(element, column, wide, row) {
 function piece(entry, wide) {
   const element = make("b", { class: `piece ${entry.style}`, "data-group": entry.name }, make("span", {}, entry.symbol));
   if (wide > 2 || entry.owner === "default") element.append(make("bdi", {}, entry.label));
+  else if (entry.part && wide > 1) element.append(entry.part);
   if (entry.vm) element.dataset.vm = entry.vm;
   element.title = `${entry.label}: ${count(entry.ways.length, "way")}`;
   return element;

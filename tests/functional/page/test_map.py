@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The map of the ways: whose they are, cache by cache."""
+
+from __future__ import annotations
+
+from tests.functional.page.browser import Browser
+from tests.functional.page.conftest import NextLook, OpenPage
+from tests.functional.page.filled import few, rich
+from tests.functional.page.played_host import PlayedHost
+
+
+def test_the_map_shows_every_group_where_its_ways_are(host: PlayedHost, open_page: OpenPage) -> None:
+    few(host)
+    browser = open_page()
+    placed = browser.run(
+        """
+        const lanes = [...document.querySelector('.picture').querySelectorAll('.lane:not(.axis)')];
+        return lanes.map((lane) => [...lane.querySelectorAll('.piece')].map((piece) => {
+          const [box, all] = [piece.getBoundingClientRect(), lane.getBoundingClientRect()];
+          const column = all.width / 11;
+          const first = 10 - Math.round((box.left - all.left) / column);
+          return [piece.firstChild.textContent, first, Math.round(box.width / column)];
+        }));
+        """
+    )
+    placed = [sorted(lane, key=lambda piece: -piece[1]) for lane in placed]
+    assert placed == [[["=", 10, 6], ["B", 4, 2], ["A", 2, 3]], [["1", 9, 2]]]
+    assert [" ".join(line.split()) for line in browser.texts(".cache:first-child .key li")] == [
+        "B web-1 2 ways, 3 MiB, mask 18",
+        "A database 3 ways, 4.5 MiB, mask 7",
+        "1 class ways2, 1 VM 2 ways, 3 MiB, mask 300",
+        "= default group 6 ways, 9 MiB, mask 7e0",
+        "~ filled by I/O devices, too 2 ways, 3 MiB",
+    ]
+    assert browser.texts(".cache:first-child .io")[:2] == ["10", "9"]
+    colours = browser.run(
+        "return ['A', 'B'].map((letter) => { const piece = [...document.querySelectorAll('.piece')].find((one) => "
+        "one.firstChild.textContent === letter); const {backgroundColor, backgroundImage} = getComputedStyle(piece); "
+        "return [backgroundColor, backgroundImage]; })"
+    )
+    assert colours[0][0] != colours[1][0] and colours[0][1] != colours[1][1]
+
+
+def test_a_vm_keeps_its_letter_when_others_come(host: PlayedHost, open_page: OpenPage, next_look: NextLook) -> None:
+    few(host)
+    browser = open_page()
+    host.add("aardvark", 1)
+    next_look()
+    letters = {line.split()[1]: line.split()[0] for line in browser.texts(".cache:first-child .key li")}
+    assert (letters["database"], letters["web-1"], letters["aardvark"]) == ("A", "B", "C")
+
+
+def test_a_group_in_the_ways_of_an_exclusive_vm_is_told(host: PlayedHost, open_page: OpenPage) -> None:
+    host.add("web-1", 2)
+    host.add("intruder", 1, masks={"0": "2", "1": "2"})
+    browser = open_page()
+    warnings = browser.texts(".cache:first-child .warnings li")
+    assert len(warnings) == 1 and "is not alone" in warnings[0]
+
+
+def keys(browser: Browser, number: int) -> list[str]:
+    """The lines below the picture of one cache, or of those that look like it."""
+    return [" ".join(line.split()) for line in browser.texts(f".cache:nth-child({number}) .key li")]
+
+
+def test_code_and_data_limits_and_locked_ways_are_told_where_they_are(host: PlayedHost, open_page: OpenPage) -> None:
+    rich(host)
+    browser = open_page()
+    assert keys(browser, 1) == [
+        "A database, data 4 ways, 6 MiB, mask 3c, at most 60 %",
+        "A database, code 2 ways, 3 MiB, mask 3, at most 60 %",
+        "x lock table 1 way, 1.5 MiB, mask 80",
+        "= default group 4 ways, 6 MiB, mask 740",
+        "~ filled by I/O devices, too 2 ways, 3 MiB",
+    ]
+    assert browser.texts(".cache:first-child .inside") == ["In the default group's ways: radio, half (at most 50 %)"]
+    assert browser.texts(".warnings li") == []
+    pieces = browser.run(
+        "return [...document.querySelectorAll('.cache:first-child .piece')].map((one) => "
+        "[one.firstChild.textContent, one.classList.contains('code'), one.style.gridColumn])"
+    )
+    assert sorted(piece for piece in pieces if piece[0] == "A") == [
+        ["A", False, "6 / span 4"],
+        ["A", True, "10 / span 2"],
+    ]
+    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
+    assert (facts["resctrl"], facts["Bandwidth limits"]) == ("the kernel's, cdp", "in steps of 10 %")
+    assert "64 \N{MULTIPLICATION SIGN} L2, 8 ways, 12 MiB each" in facts["Caches"]
+
+
+def test_many_caches_that_look_the_same_are_one_picture(host: PlayedHost, open_page: OpenPage) -> None:
+    rich(host)
+    host.caches = 16
+    browser = open_page()
+    assert browser.texts(".cache h3") == ["L3 caches 0-1", "L3 caches 2-15", "L2 caches 0-4,7-63", "L2 caches 5-6"]
+    assert "CPUs 10-13" in browser.texts(".cache header p")[6]
+    assert browser.texts(".room")[2:] == ["4 ways left to promise in each", "1 way left to promise in each"]
+    assert keys(browser, 3) == ["= default group 8 ways, 12 MiB, mask ff"]
+    assert [line.split(",")[0] for line in keys(browser, 4)] == ["C radio 3 ways", "= default group 5 ways"]

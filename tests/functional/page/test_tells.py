@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the page tells of a host and of its VMs."""
+
+from __future__ import annotations
+
+from tests.functional.page.conftest import NAMES, OpenPage
+from tests.functional.page.filled import few, rich
+from tests.functional.page.played_host import PlayedHost
+
+NONE = "\N{EN DASH}"
+
+
+def test_vms_in_trouble_come_first_and_with_their_reasons(host: PlayedHost, open_page: OpenPage) -> None:
+    few(host)
+    host.add("big-1", ways_requested=6, state="pending", reason="L3 cache 0 has 2 ways to give", retry_in=12.0)
+    host.add("typo-1", state="degraded", reason="hw:cache_ways='two'", last_error="write failed with EINVAL")
+    browser = open_page()
+    first, second = browser.texts("#attention li")
+    assert first.splitlines()[:3] == ["degraded typo-1", "hw:cache_ways='two'", "write failed with EINVAL"]
+    assert second.splitlines()[:2] == ["pending big-1", "L3 cache 0 has 2 ways to give"]
+    assert "asks for 6 ways, exclusive" in second and "next try in 12 s" in second
+    tops = browser.run("return ['attention', 'host', 'ways', 'vms'].map((id) => document.getElementById(id).offsetTop)")
+    assert tops == sorted(tops)
+    assert browser.texts(NAMES)[:2] == ["typo-1", "big-1"]
+    assert browser.driver.title == "(2) compute-7 · vmqos"
+    assert not browser.one("#calm").is_displayed()
+
+
+def test_a_host_without_trouble_says_so(host: PlayedHost, open_page: OpenPage) -> None:
+    few(host)
+    browser = open_page()
+    assert browser.one("#calm").text == "Nothing. 3 promises kept."
+    assert browser.texts("#attention li") == []
+    assert browser.driver.title == "compute-7 · vmqos"
+
+
+def test_a_host_without_vms_is_shown_as_what_it_is(open_page: OpenPage) -> None:
+    browser = open_page()
+    assert browser.one("#no-vms").text == "No VM runs on this host."
+    assert not browser.one("#vms").is_displayed()
+    assert browser.texts(".cache h3") == ["L3 cache 0", "L3 cache 1"]
+
+
+def test_the_line_of_the_host_tells_its_health_caches_closids_and_rmids(host: PlayedHost, open_page: OpenPage) -> None:
+    few(host)
+    browser = open_page()
+    titles, texts = browser.texts("#host dt"), browser.texts("#host dd")
+    assert dict(zip(titles, texts, strict=True)) == {
+        "Agent": "1.4.0, up 1 d 2 h",
+        "Last pass": "4.2 ms",
+        "resctrl": "the kernel's",
+        "libvirt": "connected",
+        "Caches": "2 \N{MULTIPLICATION SIGN} L3, 11 ways, 16.5 MiB each",
+        "CLOSIDs": "4 of 16 in use",
+        "RMIDs": "6 of 224 in use",
+    }
+    assert (browser.one("#host-name").text, browser.one("#health").text) == ("compute-7", "ok")
+
+
+def test_a_line_tells_what_a_vm_has_beside_l3_ways(host: PlayedHost, open_page: OpenPage) -> None:
+    rich(host)
+    host.add("late", state="pending", reason="no L2 way is left", l2_ways_requested=8, vcpus_requested="3")
+    browser = open_page()
+    names = browser.texts(NAMES)
+    cells = {
+        name: browser.run(
+            "const row = document.querySelectorAll('#vms tbody')[arguments[0]].rows[0];"
+            "return [row.cells[2].innerText.split('\\n').map((one) => one.trim()).filter(Boolean), "
+            "row.cells[4].querySelector('.under').textContent]",
+            number,
+        )
+        for number, name in enumerate(names)
+    }
+    assert cells["database"] == [["6", "code 2, data 4"], "at most 60 %"]
+    assert cells["radio"][0][1:] == ["L2: 3"] and cells["half"][1] == "at most 50 %"
+    assert cells["late"] == [[NONE, "L2: 0 of 8"], ""] and cells["mail-1"] == [[NONE], ""]
+    assert "asks for 8 L2 ways, for vCPUs 3 alone" in browser.one("#attention").text
+    next(one for one in browser.all(NAMES) if one.text == "database").click()
+    fields = dict(zip(browser.texts(".detail dt"), browser.texts(".detail dd"), strict=True))
+    assert fields["Asks for"] == "2 ways for code and 4 for data, exclusive, at most 55 % of memory bandwidth"
+    assert (fields["Masks for code"], fields["Masks for data"]) == ("0: 3, 1: 3", "0: 3c, 1: 3c")
+    assert fields["Memory bandwidth"] == "at most 60 %"
+
+
+def test_a_counter_without_a_number_is_a_word_and_never_a_zero(host: PlayedHost, open_page: OpenPage) -> None:
+    silent = host.add("silent", 1)
+    host.missing[silent["uuid"]] = dict.fromkeys(("mbm_total_bytes", "mbm_local_bytes"), "unassigned")
+    browser = open_page()
+    _, _, _, bandwidth, local, remote, _ = browser.texts("#vms tbody tr:first-child td")
+    assert (bandwidth, local, remote) == ("unassigned", NONE, NONE)
+    lines = browser.run("return [...document.querySelectorAll('.spark .line')].map((line) => line.getAttribute('d'))")
+    assert lines[0] and not lines[1]
+    browser.one(NAMES).click()
+    assert "no hardware counter is assigned to the VM" in browser.one(".detail").text
+
+
+def test_lines_span_what_is_remembered_while_that_is_less_than_ten_minutes(
+    host: PlayedHost, open_page: OpenPage
+) -> None:
+    few(host)
+    host.remembers = 120
+    browser = open_page()
+    browser.all(NAMES)[0].click()
+    assert browser.texts(".ends span")[0] in ("2 min ago", "2 min 10 s ago")
+    boxes = browser.run("return [...document.querySelectorAll('.spark .line')].map((line) => line.getBBox().width)")
+    assert all(105 < width <= 120 for width in boxes)
+
+
+def test_sparklines_span_ten_minutes(host: PlayedHost, open_page: OpenPage) -> None:
+    few(host)
+    browser = open_page()
+    boxes = browser.run("return [...document.querySelectorAll('.spark .line')].map((line) => line.getBBox().width)")
+    assert len(boxes) == 8
+    assert all(110 < width <= 120 for width in boxes)

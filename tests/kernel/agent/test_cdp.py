@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ways for code and for data on the kernel's own resctrl: the functional tests of the same name, and the registers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.functional.agent import test_cdp as functional
+from tests.functional.agent.conftest import WaitForVm
+from tests.functional.agent.test_lifecycle import group
+from tests.functional.agent.tree import Tree
+from tests.functional.conftest import MakeVm
+from tests.kernel.agent import groups
+from tests.kernel.agent.kernel_resctrl import KernelResctrl
+from tests.kernel.agent.registers import L3Registers
+from tools.lab.agent import Agent
+
+pytestmark = [pytest.mark.guest(pairs=("cascade-lake-6.12",)), pytest.mark.feature("cdp")]
+
+CDP = pytest.mark.parametrize("resctrl", [("cdp",)], indirect=True)
+
+
+@pytest.mark.guest(machines=("cascade-lake", "broadwell", "sapphire-rapids", "milan", "genoa"))
+@CDP
+def test_code_and_data_fill_ways_of_their_own_that_nobody_else_fills(
+    agent: Agent,
+    resctrl: KernelResctrl,
+    registers: L3Registers,
+    tree: Tree,
+    make_vm: MakeVm,
+    wait_for_vm: WaitForVm,
+) -> None:
+    functional.test_code_and_data_fill_ways_of_their_own_that_nobody_else_fills(agent, tree, make_vm, wait_for_vm)
+    for name in ("", *tree.groups()):
+        written = {cache: code | data for cache, (code, data) in functional.parts(tree, name).items()}
+        assert registers.masks(groups.closid(resctrl.root, name)) == written
+
+
+@CDP
+def test_an_agent_that_starts_anew_changes_nothing(
+    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
+) -> None:
+    functional.test_an_agent_that_starts_anew_changes_nothing(agent, tree, make_vm, wait_for_vm)
+
+
+@pytest.mark.feature("cdp")
+@pytest.mark.feature("percent")
+@CDP
+def test_bandwidth_and_code_and_data_ways_are_one_promise(
+    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
+) -> None:
+    vm = make_vm({**functional.CODE_AND_DATA, "hw:mem_bandwidth_percent": "50"})
+    told = wait_for_vm(vm, "kept", group=group(vm))
+    assert set(told["bandwidth"].values()) == {50} and "50" in tree.values("MB", group(vm)).values()
+
+
+@pytest.mark.feature("cdp", kept=False)
+def test_without_cdp_a_vm_waits_and_is_told_the_command(
+    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
+) -> None:
+    functional.test_without_cdp_a_vm_waits_and_is_told_the_command(agent, tree, make_vm, wait_for_vm)

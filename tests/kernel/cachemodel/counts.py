@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the model of the caches counts, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LINE = 64
+"""Bytes of a cache line."""
+NUMBERS = 16
+"""How many numbers the plugin has for an RMID (``tests/kernel/plugin/window.h``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Where accesses were served from.
+
+    :ivar l2: how many found their line in the CPU's L2.
+    :ivar l3: how many found it in the L3.
+    :ivar memory: how many needed it from memory: the L3's misses, each of which fills a way if the mask has one.
+    """
+
+    l2: int
+    l3: int
+    memory: int
+
+    def __add__(self, other: Served) -> Served:
+        return Served(self.l2 + other.l2, self.l3 + other.l3, self.memory + other.memory)
+
+    def __sub__(self, other: Served) -> Served:
+        return Served(self.l2 - other.l2, self.l3 - other.l3, self.memory - other.memory)
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.l2 + self.l3 + self.memory
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of one RMID in one L3, and in the L2s of its CPUs.
+
+    All but ``instructions`` and ``waited_ns`` are multiples of ``2 ** sample``: one of so many sets is simulated.
+
+    :ivar load: data read.
+    :ivar store: data written.
+    :ivar fetch: lines of code that were entered.
+    :ivar instructions: executed while modelling.
+    :ivar writebacks: lines written to memory that had been brought in under this RMID.
+    :ivar occupancy: bytes held in the L3 at the time.
+    :ivar waited_ns: for how long CPUs stood still.
+    """
+
+    load: Served
+    store: Served
+    fetch: Served
+    instructions: int
+    writebacks: int
+    occupancy: int
+    waited_ns: int
+
+    @classmethod
+    def of(cls, numbers: Sequence[int]) -> Counts:
+        """From the plugin's numbers, in its order."""
+        load, store, fetch = (Served(*numbers[4 * kind : 4 * kind + 3]) for kind in range(3))
+        return cls(load, store, fetch, numbers[3], numbers[7], numbers[11], numbers[15])
+
+    def __sub__(self, before: Counts) -> Counts:
+        """What was counted since; the occupancy stays what it is."""
+        return Counts(
+            self.load - before.load,
+            self.store - before.store,
+            self.fetch - before.fetch,
+            self.instructions - before.instructions,
+            self.writebacks - before.writebacks,
+            self.occupancy,
+            self.waited_ns - before.waited_ns,
+        )
+
+    @property
+    def data(self) -> Served:
+        """Loads and stores."""
+        return self.load + self.store
+
+    @property
+    def l3_miss_ratio(self) -> float:
+        """The share of the L3's data accesses that went to memory, 0.0 to 1.0; 0.0 if there were none."""
+        data = self.data
+        return data.memory / (data.l3 + data.memory) if data.l3 + data.memory else 0.0
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes read from memory and written to it: what ``mbm_total_bytes`` counts."""
+        return LINE * (self.data.memory + self.fetch.memory + self.writebacks)

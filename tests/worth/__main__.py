@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the experiments, and the report of them: ``python -m tests.worth --help``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.kernel.lab import guest, machines
+from tests.kernel.lab.errors import GuestDied, LabError
+from tests.kernel.lab.job import CHECKOUT, Job
+from tests.worth import page, sections
+from tests.worth.display import Display
+
+GUESTS = (
+    ("milan-shared", ("four_cases", "compression", "capped_batch", "halves", "jitter", "mixes")),
+    ("milan-shared", ("bench",)),
+    ("broadwell", ("pseudo_locked",)),
+)
+"""Machines, and which experiments are made in one guest: a compute node takes as long to start as two of them."""
+KERNEL = "6.12"
+NO_TICKS = "nohz_full=1-3"
+"""For the kernel's command line: no timer's interrupt where one VM has a CPU for itself. 250 a second are nothing to a
+processor, but much to an emulated one: they fill a small cache with the kernel's lines, the slower it is the more."""
+TIMEOUT = 3600.0
+POLL = 0.5
+PAGE = CHECKOUT / "doc/source/operator/worth.rst"
+PLOTS = CHECKOUT / "doc/source/_static/worth"
+RESULTS = CHECKOUT / "tests/worth/results.json"
+EPILOG = """\
+The experiments run in guests (root; python -m tests.kernel build makes what guests need). What each finds is kept in
+tests/worth/results.json, and the page and its plots are made of that. Where one fails, the others are made all
+the same, and the page has what was found of it before.
+
+exit status: 125 if an experiment failed; 1 if ways of its own do not keep a noisy neighbour away; what else of the
+literature does not hold here is a result
+"""
+
+
+def main() -> int:
+    """Do what the command line says; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.worth",
+        description="What cache allocation is worth: experiments of the literature, in guests with modelled caches.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", choices=(*sections.ALL, []), help=f"only these: {', '.join(sections.ALL)}"
+    )
+    parser.add_argument("--render", action="store_true", help="make page and plots of what was found before")
+    chosen = parser.parse_args()
+    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    names = [] if chosen.render else chosen.names or list(sections.ALL)
+    try:
+        failed = _measure_all(names, results)
+    except LabError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 125
+    holds = _render(results)
+    if failed:
+        print(f"{parser.prog}: failed: {', '.join(failed)}", file=sys.stderr)
+        return 125
+    return 0 if holds else 1
+
+
+def _measure_all(names: Collection[str], results: dict[str, Any]) -> list[str]:
+    """Make these experiments, and keep what each found.
+
+    :returns: those that failed.
+    """
+    guests = [(machine, chosen) for machine, of in GUESTS if (chosen := [name for name in of if name in names])]
+    display = Display(len(guests))
+    failed = []
+    for machine, chosen in guests:
+        with display.guest(machine):
+            found = _measure(machine, chosen, display)
+        results.update(found)
+        _keep(results)
+        failed += [name for name in chosen if name not in found]
+    return failed
+
+
+def _measure(machine: str, names: Sequence[str], display: Display) -> dict[str, Any]:
+    """Make experiments in a guest; what went wrong is printed.
+
+    :returns: what those found that did not fail.
+    """
+    path = Path()
+    try:
+        with guest.kept_of_the_dead() as path:
+            job = Job(f"exec python3 -m tests.worth.inside {' '.join(names)}")
+            with guest.Guest(machines.machine(machine), KERNEL, job, path, append=NO_TICKS) as running:
+                deadline = time.monotonic() + TIMEOUT
+                while running.running:
+                    if time.monotonic() > deadline:
+                        raise GuestDied(running.obituary(f"did not end within {TIMEOUT:.0f} s and is killed"))
+                    display.step(_steps(path))
+                    time.sleep(POLL)
+                result = running.wait(0)
+            if result.status:
+                print(result.stderr, file=sys.stderr)
+            return found_in(path)
+    except GuestDied as error:
+        # Its directory is kept.
+        print(error, file=sys.stderr)
+        return found_in(path)
+
+
+def _steps(path: Path) -> list[str]:
+    """What the experiments in a guest said that they are at."""
+    return [line for line in _lines(path) if not line.startswith("{")]
+
+
+def found_in(path: Path) -> dict[str, Any]:
+    """What the experiments in a guest have found so far."""
+    found: dict[str, Any] = {}
+    for line in _lines(path):
+        if line.startswith("{"):
+            found |= json.loads(line)
+    return found
+
+
+def _lines(path: Path) -> list[str]:
+    """Whole lines of a guest's output."""
+    output = path / "stdout"
+    return output.read_text(errors="replace").split("\n")[:-1] if output.exists() else []
+
+
+def _keep(results: dict[str, Any]) -> None:
+    ordered = {name: results[name] for name in sections.ALL if name in results}
+    RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
+
+
+def _render(results: dict[str, Any]) -> bool:
+    """Make page and plots.
+
+    :returns: whether the core holds.
+    """
+    # Imported here: it is of the extra "worth" alone.
+    from tests.worth import plots
+
+    found = {name: make(results[name]) for name, make in sections.ALL.items() if name in results}
+    PLOTS.mkdir(parents=True, exist_ok=True)
+    for path in PLOTS.iterdir():
+        path.unlink()
+    for section in found.values():
+        for plot in section.plots:
+            plots.draw(plot, PLOTS / f"{plot.name}.svg")
+    PAGE.write_text(page.build(results))
+    owner = CHECKOUT.stat()
+    for path in (RESULTS, PAGE, PLOTS, *PLOTS.iterdir()):
+        # Root's work in a user's source tree.
+        os.chown(path, owner.st_uid, owner.st_gid)
+    for section in found.values():
+        for claim in section.claims:
+            print(f"{'holds' if claim.holds else 'DOES NOT HOLD'}: {section.title}: {claim.text}")
+    print(f"the report is in {PAGE.relative_to(CHECKOUT)}")
+    return all(claim.holds for name in found if name == "four_cases" for claim in found[name].claims)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

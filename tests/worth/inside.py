@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs experiments in a guest: ``python -m tests.worth.inside NAME...``.
+
+On standard output is what it is at, a line for each step, and what each experiment found, as a line of JSON as soon as
+it has ended. The exit status is 1 if one of them failed; the others are made all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import sys
+import traceback
+from typing import Any
+
+from tests.worth.node import Node, node
+
+OF_PROCESSES = frozenset({"bench", "pseudo_locked"})
+"""Those that need no compute node with VMs."""
+
+
+def main() -> int:
+    """Run what is named, one after the other."""
+    failed = False
+    with contextlib.ExitStack() as until_the_end:
+        made: Node | None = None
+        for name in sys.argv[1:]:
+            print(f"{name}: starting", flush=True)
+            try:
+                if name not in OF_PROCESSES and made is None:
+                    made = until_the_end.enter_context(node())
+                found = _run(name, made)
+            except Exception:
+                traceback.print_exc()
+                failed = True
+            else:
+                print(json.dumps({name: found}), flush=True)
+    return int(failed)
+
+
+def _run(name: str, made: Node | None) -> Any:
+    experiment = importlib.import_module(f"tests.worth.experiments.{name}")
+    if made is None or name in OF_PROCESSES:
+        return experiment.run()
+    try:
+        return experiment.run(made)
+    finally:
+        made.remove_all()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

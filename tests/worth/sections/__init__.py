@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each experiment's results say: a module for each, from its JSON to a :class:`~tests.worth.section.Section`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.worth.section import Section
+from tests.worth.sections import (
+    bench,
+    capped_batch,
+    compression,
+    four_cases,
+    halves,
+    jitter,
+    mixes,
+    pseudo_locked,
+)
+
+ALL: Mapping[str, Callable[[Any], Section]] = {
+    "four_cases": four_cases.section,
+    "bench": bench.section,
+    "compression": compression.section,
+    "capped_batch": capped_batch.section,
+    "halves": halves.section,
+    "jitter": jitter.section,
+    "pseudo_locked": pseudo_locked.section,
+    "mixes": mixes.section,
+}
+"""By experiment, in the order of the report."""

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report says what was found, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kernel.cachemodel.counts import Counts, Served
+from tests.worth import cost, page, sections
+from tests.worth.__main__ import GUESTS, PAGE, PLOTS, RESULTS, found_in
+from tests.worth.experiments import mixes
+from tests.worth.rounds import mean_of
+from tests.worth.section import Bars, Section, digest
+from tests.worth.sections import mixes as mixes_section
+from tests.worth.sections.mixes import BY_NEED, CAPPED, EVENLY, SHARED
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Any]:
+    """What was found in the run that the page in the tree is made of."""
+    found: dict[str, Any] = json.loads(RESULTS.read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def made(results: dict[str, Any]) -> dict[str, Section]:
+    """The report's sections, by experiment."""
+    return {name: make(results[name]) for name, make in sections.ALL.items()}
+
+
+def test_every_experiment_was_made(results: dict[str, Any]) -> None:
+    modules = Path(mixes.__file__).parent.glob("[!_]*.py")
+    assert list(results) == list(sections.ALL)
+    assert set(results) == {module.stem for module in modules} == {name for _, names in GUESTS for name in names}
+
+
+def test_the_page_in_the_tree_is_made_of_the_results_in_the_tree(results: dict[str, Any]) -> None:
+    assert PAGE.read_text() == page.build(results)
+
+
+def test_the_plots_in_the_tree_are_drawn_of_the_results_in_the_tree(made: dict[str, Section]) -> None:
+    plots = [plot for section in made.values() for plot in section.plots]
+    assert sorted(path.name for path in PLOTS.iterdir()) == sorted(f"{plot.name}.svg" for plot in plots)
+    for plot in plots:
+        drawn = (PLOTS / f"{plot.name}.svg").read_text()
+        assert digest(plot) in drawn, plot.name
+        assert plot.unit in drawn and plot.title in drawn
+        if isinstance(plot, Bars):
+            assert {len(values) for values in plot.values.values()} == {len(plot.groups)}
+
+
+def test_each_section_names_its_source_and_what_is_left_out(made: dict[str, Section]) -> None:
+    for section in made.values():
+        for text in (section.source, section.text, section.left_out):
+            assert text.endswith((".", ".*")), section.title
+        assert section.claims and section.tables and section.plots
+
+
+def test_what_was_found_before_a_guest_died_is_kept(tmp_path: Path) -> None:
+    assert found_in(tmp_path) == {}
+    (tmp_path / "stdout").write_text('a: starting\n{"a": [1]}\nb: starting\n{"b": {"x": 2}}\nc: starting\n{"c": [')
+    assert found_in(tmp_path) == {"a": [1], "b": {"x": 2}}
+
+
+def test_what_is_made_some_times_over_is_the_mean_of_all_that_was_found() -> None:
+    rounds = iter({"one": {"misses": number, "slower": [0.0, number]}} for number in (1.0, 2.0, 6.0))
+    assert mean_of(lambda: next(rounds)) == {"one": {"misses": 3.0, "slower": [0.0, 3.0]}}
+    assert next(rounds, None) is None
+
+
+def test_the_mixes_are_of_4_to_12_vms_and_fit_the_ways() -> None:
+    for mix in mixes.MIXES:
+        assert 4 <= sum(mix.values()) <= 12
+        for policy in mixes_section.POLICIES:
+            wanted = mixes.promises(policy, mix)
+            given = sum(
+                mix[kind] * int(wanted[kind].get("hw:cache_ways", 0))
+                for kind in mix
+                if "hw:cache_policy" not in wanted[kind]
+            )
+            assert given <= mixes.SHAREABLE, (mix, policy)
+
+
+def mixes_with(sensitive: dict[str, float]) -> list[dict[str, Any]]:
+    """Results of one mix in which sensitive VMs are so much slower than alone, by policy, and nobody else is."""
+    return [
+        {
+            "mix": {"sensitive": 1, "streaming": 1, "light": 0},
+            "policies": {
+                policy: {
+                    "sensitive": {"misses": 1, "miss_ratio": slower, "slower": [slower]},
+                    "streaming": {"misses": 3, "miss_ratio": 1.0, "slower": [0.0]},
+                }
+                for policy, slower in sensitive.items()
+            },
+        }
+    ]
+
+
+def test_a_mix_is_hurt_where_its_throughput_is_more_than_five_per_cent_less() -> None:
+    found = mixes_with({SHARED: 0.5, CAPPED: 0.1, BY_NEED: 0.6, EVENLY: 2.0})
+    held = {claim.text.partition("(")[0]: claim.holds for claim in mixes_section.section(found).claims}
+    assert list(held.values()) == [True, False, True, True, True], held
+    assert "1 of 1" in mixes_section.section(found).claims[0].text
+    assert "0 of 1" in mixes_section.section(found).claims[1].text
+
+
+def four_cases(protected: float) -> dict[str, Any]:
+    """Results of the core with this miss ratio of the protected VM."""
+    misses = {"alone": 0.0, "noisy": 0.9, "protected": protected, "capped": 0.01}
+    misses |= {"protected, agent stopped": 0.01, "ways taken back": 0.9}
+    return {
+        "working_set": 4096,
+        "noise": 1 << 24,
+        "cases": {
+            case: {"miss_ratio": ratio, "occupancy": 2048, "ns_per_access": 20.0} for case, ratio in misses.items()
+        },
+    }
+
+
+def test_what_holds_is_said_so_and_what_does_not() -> None:
+    held, spoilt = (sections.ALL["four_cases"](four_cases(ratio)) for ratio in (0.01, 0.5))
+    assert all(claim.holds for claim in held.claims)
+    assert [claim.text for claim in spoilt.claims if not claim.holds] == [held.claims[1].text]
+    assert re.search(r"more\s+seldom\.\s+\*\*Does\s+not\s+hold\s+here\.\*\*", page.rst(spoilt))
+    assert "Does not hold" not in page.rst(held)
+
+
+def test_weighed_time_counts_instructions_and_lines() -> None:
+    counts = Counts(Served(9, 2, 1), Served(0, 0, 0), Served(0, 1, 0), 40, 7, 0, 0)
+    assert cost.nanoseconds(counts) == 40 * 0.25 + 3 * 20 + 90
+    assert cost.per_access(counts, 4) == 40
+    with pytest.raises(ValueError, match="no access"):
+        cost.per_access(counts, 0)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator's own VMs in the experiment; libvirt's library is loaded where there is one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from vmqos.bench import exceptions
+from vmqos.hypervisor import exceptions as hypervisor_exceptions
+from vmqos.hypervisor import processes, vm_tasks
+from vmqos.hypervisor.model import VirtualMachine
+
+
+def find(uri: str, run_dir: str, wanted: str) -> VirtualMachine:
+    """The running VM of that UUID, libvirt name or Nova instance name.
+
+    :param run_dir: where libvirt keeps the VMs' PID files.
+    :raises vmqos.bench.exceptions.NoLibvirt: if libvirt can't be asked.
+    :raises vmqos.bench.exceptions.NoSuchVm: if there is none.
+    """
+    try:
+        from vmqos.hypervisor.connection import Connection
+    except ImportError as error:
+        raise exceptions.NoLibvirt(uri=uri, wanted=wanted, problem="libvirt-python is not installed") from error
+    connection = Connection(uri, lambda _: None, run_dir)
+    connection.start(wait=True)
+    try:
+        for uuid in sorted(connection.list_running()):
+            vm = connection.describe(uuid)
+            if vm is not None and wanted in (vm.uuid, vm.name, vm.metadata.instance_name if vm.metadata else ""):
+                return vm
+    except hypervisor_exceptions.HypervisorError as error:
+        raise exceptions.NoLibvirt(uri=uri, wanted=wanted, problem=error) from error
+    finally:
+        connection.close()
+    raise exceptions.NoSuchVm(wanted=wanted)
+
+
+def tasks_of(vm: VirtualMachine) -> frozenset[int]:
+    """All its tasks.
+
+    :raises vmqos.bench.exceptions.LoadFailed: if it has ended.
+    """
+    try:
+        return frozenset(vm_tasks.all_tasks(vm))
+    except hypervisor_exceptions.HypervisorError as error:
+        raise exceptions.LoadFailed(what=f"VM {vm.name}", problem=error) from error
+
+
+def cpus_of(vm: VirtualMachine) -> frozenset[int]:
+    """The CPUs that any of its tasks may use."""
+    return processes.cpu_affinity(tasks_of(vm))
+
+
+def pause(uri: str, uuid: str) -> None:
+    """Stop the VM's CPUs; its memory stays.
+
+    :raises vmqos.bench.exceptions.LoadFailed: if libvirt refuses.
+    """
+    with _domain(uri, uuid) as domain:
+        domain.suspend()
+
+
+def resume(uri: str, uuid: str) -> None:
+    """Have a paused VM go on; one that runs, or is gone, is left alone.
+
+    :raises vmqos.bench.exceptions.LoadFailed: if libvirt refuses.
+    """
+    import libvirt
+
+    with _domain(uri, uuid) as domain:
+        if domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
+            domain.resume()
+
+
+def is_running(uri: str, uuid: str) -> bool:
+    """Whether its CPUs run.
+
+    :raises vmqos.bench.exceptions.LoadFailed: if libvirt does not say.
+    """
+    import libvirt
+
+    with _domain(uri, uuid) as domain:
+        return bool(domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING)
+
+
+@contextlib.contextmanager
+def _domain(uri: str, uuid: str) -> Iterator[Any]:
+    import libvirt
+
+    libvirt.registerErrorHandler(lambda *_: None, None)
+    try:
+        connection = libvirt.open(uri)
+        try:
+            yield connection.lookupByUUIDString(uuid)
+        finally:
+            connection.close()
+    except libvirt.libvirtError as error:
+        raise exceptions.LoadFailed(what=f"VM {uuid}", problem=error) from error
