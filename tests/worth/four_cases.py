@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tests.kernel.cachemodel import switch
 from tests.worth import window
 from tests.worth.loads import Load
-from tests.worth.node import NOTHING, Node, Worker, node
+from tests.worth.node import NOTHING, RESCTRL, Node, Worker, node
 from tests.worth.window import Seen
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -56,8 +56,9 @@ class Pair:
     noise: Worker
 
     def measure(self) -> dict[str, Seen]:
-        """What both do."""
-        return window.measure(self.node, (self.victim, self.noise), (self.victim,), WARM, MEASURED)
+        """What both do, and the host."""
+        both, host = (self.victim, self.noise), {"host": switch.rmid_of(RESCTRL)}
+        return window.measure(self.node, both, (self.victim,), WARM, MEASURED, host)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from tests.kernel.cachemodel import switch
@@ -15,6 +15,7 @@ ANY_CPU = 0
 """Of the one socket there is."""
 LINE = 64
 """Bytes."""
+NOBODY: Mapping[str, int] = {}
 GLANCE = 0.1
 """Seconds from one look at a console to the next: looking is work of the host's, which fills the cache, too."""
 
@@ -45,20 +46,31 @@ class _Moment:
     time: float
 
 
+_Watched = tuple[int, Callable[[], int]]
+"""An RMID, and what tells the accesses that were reported."""
+
+
 def measure(
-    node: Node, measured: Collection[Worker], leaders: Collection[Worker], warm: int, accesses: int
+    node: Node,
+    measured: Collection[Worker],
+    leaders: Collection[Worker],
+    warm: int,
+    accesses: int,
+    beside: Mapping[str, int] = NOBODY,
 ) -> dict[str, Seen]:
     """Watch VMs while some of them make so many accesses.
 
     :param leaders: the window lasts until each of them has made its accesses.
     :param warm: their accesses before the window, in which the cache comes to what it is in this case.
-    :returns: what each of the measured did, by name.
+    :param beside: RMIDs, by name, of others whose part in the caches is wanted, too; they report no accesses.
+    :returns: what each of the measured did, and each beside them, by name.
     """
-    rmids = {worker: node.rmid(worker) for worker in measured}
+    watched: dict[str, _Watched] = {worker.vm.name: (node.rmid(worker), worker.progress) for worker in measured}
+    watched |= {name: (rmid, lambda: 0) for name, rmid in beside.items()}
     _await(leaders, warm)
-    before = _look(rmids)
+    before = _look(watched)
     _await(leaders, accesses)
-    return _between(before, _look(rmids))
+    return _between(before, _look(watched))
 
 
 def _await(leaders: Collection[Worker], accesses: int) -> None:
@@ -71,10 +83,10 @@ def _await(leaders: Collection[Worker], accesses: int) -> None:
         time.sleep(GLANCE)
 
 
-def _look(rmids: dict[Worker, int]) -> dict[str, _Moment]:
+def _look(watched: Mapping[str, _Watched]) -> dict[str, _Moment]:
     return {
-        worker.vm.name: _Moment(worker.progress(), switch.counts(ANY_CPU, rmid), time.monotonic())
-        for worker, rmid in rmids.items()
+        name: _Moment(progress(), switch.counts(ANY_CPU, rmid), time.monotonic())
+        for name, (rmid, progress) in watched.items()
     }
 
 
