@@ -94,7 +94,7 @@ function render(answers) {
   attention.update(found, vms);
   host.update(part("host"), { health, caches, capabilities, telemetry });
   map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null);
-  table.update({ vms, readings, history, now });
+  table.update({ vms, readings, history, health, now });
   setText(part("counters"), told(telemetry, answers.telemetry.error));
   show(part("counters"), vms.length > 0 || !telemetry);
   show(part("finder"), vms.length > 0);

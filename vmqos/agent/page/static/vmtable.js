@@ -61,7 +61,7 @@ export class VmTable {
 
   #show(anew = false) {
     if (!this.state) return;
-    const { vms, readings, history } = this.state;
+    const { vms, readings, history, health } = this.state;
     const listed = found(vms, this.find.value);
     // Under a hand or a focus rows stay where they are.
     const still = !anew && this.table.querySelector("tbody:hover, tbody:focus-within") !== null;
@@ -82,7 +82,9 @@ export class VmTable {
       otherwise: document.getElementById("vms-title"),
     });
     setText(this.number, listed.length === vms.length ? String(vms.length) : `${listed.length} of ${vms.length}`);
-    setText(this.none, vms.length ? "No VM fits what you look for." : "No VM runs on this host.");
+    const unheard = health && !health.libvirt.connected;
+    const none = unheard ? "libvirt has not said yet which VMs run." : "No VM runs on this host.";
+    setText(this.none, vms.length ? "No VM fits what you look for." : none);
     show(this.none, !listed.length);
     show(this.table, listed.length > 0);
     setAttribute(this.table, "aria-label", count(listed.length, "VM"));
