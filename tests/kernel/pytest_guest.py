@@ -136,7 +136,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     yield
     if INSIDE is not None:
         return
-    from tests.kernel.lab.scheduling import guest_of, seconds
+    from tests.kernel.lab.needed_guest import guest_of, seconds
 
     if config.getoption("--core-guests"):
         core = (None, *machines.CORE)

@@ -22,7 +22,7 @@ from tests.kernel.lab import guest as booting
 from tests.kernel.lab import trace
 from tests.kernel.lab.errors import GuestDied, NoSuchMachine
 from tests.kernel.lab.job import CHECKOUT
-from tests.kernel.lab.scheduling import guest_of, seconds
+from tests.kernel.lab.needed_guest import guest_of, seconds
 from tests.kernel.pytest_guest import Run
 from tools.lab import processes
 
@@ -214,12 +214,26 @@ def test_the_core_guests_leave_out_what_is_long() -> None:
     assert "test_four_cases.py::" in core
 
 
+def test_an_environment_without_xdist_collects_tests_too() -> None:
+    program = "import pytest, sys; sys.modules['xdist'] = None; sys.exit(pytest.main(sys.argv[1:]))"
+    without = ("-p", "no:xdist", "-p", "no:xdist.looponfail", "-p", "no:cacheprovider")
+    module = CHECKOUT / "tests/kernel/agent/test_lock.py"
+    done = _python("-c", program, *without, "--collect-only", "-q", str(module))
+    assert done.returncode == 0, done.stdout
+    assert "[cascade-lake-6.12]" in done.stdout
+
+
 def _pytest(module: str, *options: str) -> subprocess.CompletedProcess[str]:
     path = module if module.startswith("/") else f"tests/kernel/samples/{module}"
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, path]
+    return _python("-m", "pytest", "-p", "no:cacheprovider", *options, path)
+
+
+def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
     # The outer session's settings for workers of pytest-xdist are not for this one.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    return subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
