@@ -215,8 +215,18 @@ def test_the_core_guests_leave_out_what_is_long() -> None:
 
 
 def test_an_environment_without_xdist_collects_tests_too() -> None:
-    program = "import pytest, sys; sys.modules['xdist'] = None; sys.exit(pytest.main(sys.argv[1:]))"
-    without = ("-p", "no:xdist", "-p", "no:xdist.looponfail", "-p", "no:cacheprovider")
+    program = """if True:
+        import pytest, sys
+
+        class Without:
+            def find_spec(name, path, target=None):
+                if name.partition(".")[0] == "xdist":
+                    raise ModuleNotFoundError(name)
+
+        sys.meta_path.insert(0, Without)
+        sys.exit(pytest.main(sys.argv[1:]))
+    """
+    without = ("--assert=plain", "-p", "no:xdist", "-p", "no:xdist.looponfail", "-p", "no:cacheprovider")
     module = CHECKOUT / "tests/kernel/agent/test_lock.py"
     done = _python("-c", program, *without, "--collect-only", "-q", str(module))
     assert done.returncode == 0, done.stdout
