@@ -33,6 +33,8 @@ NOBODY = "http://127.0.0.1:1/debian"
 """A mirror that does not answer."""
 
 NOBODYS_UID = 65534
+PATIENCE = 120.0
+"""Seconds for what takes one or two on a machine with nothing else to do."""
 Make = Callable[[Path, Run, Path], Mapping[str, str]]
 BUILDER = """
 import sys
@@ -169,10 +171,10 @@ def test_an_interrupted_build_leaves_no_process_and_the_next_one_is_whole(
         run([*debian.CONTAINED, "sh", "-c", f"sleep 1001 & sleep 1002 # {scratch}"], log)
         """,
     )
-    processes.wait_until(lambda: len(_sleepers(cache)) == 1, "the build's start", 30.0)
+    processes.wait_until(lambda: len(_sleepers(cache)) == 1, "the build's start", PATIENCE)
     process.send_signal(how)
     assert process.wait() != 0
-    processes.wait_until(lambda: not _sleepers(cache), "the end of the build's processes", 10.0)
+    processes.wait_until(lambda: not _sleepers(cache), "the end of the build's processes", PATIENCE)
     assert not any((cache.root / "parts").iterdir())
 
     recipes.append(_recipe())

@@ -27,6 +27,8 @@ from tests.kernel.pytest_guest import Run
 from tools.lab import processes
 
 LAB = (sys.executable, "-m", "tests.kernel")
+PATIENCE = 120.0
+"""Seconds for what takes one or two on a machine with nothing else to do."""
 
 
 def test_tests_in_a_guest_are_reported_as_if_they_had_run_here(tmp_path: Path) -> None:
@@ -52,11 +54,13 @@ def test_tests_in_a_guest_are_reported_as_if_they_had_run_here(tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_a_guest_that_dies_is_booted_again_once_then_fails_its_tests_and_shows_the_console(tmp_path: Path) -> None:
+def test_a_guest_that_dies_is_booted_again_then_fails_its_test_and_shows_the_console(tmp_path: Path) -> None:
     done = _pytest("deadly.py", "-v", f"--guest-out={tmp_path}")
     assert re.search(r"test_before\S+ PASSED", done.stdout)
-    assert f"the kernel of milan-kvm-6.12 died, and is booted again; see {tmp_path}/milan-kvm-6.12.died" in done.stdout
-    assert "sysrq triggered crash" in (tmp_path / "milan-kvm-6.12.died/serial").read_text()
+    again = f"the kernel of milan-kvm-6.12 died, and is booted again; see {tmp_path}/milan-kvm-6.12.died"
+    # In either test that has it panic for the first time.
+    assert f"{again}1" in done.stdout and f"{again}2" in done.stdout and f"{again}3" not in done.stdout
+    assert "sysrq triggered crash" in (tmp_path / "milan-kvm-6.12.died1/serial").read_text()
     assert re.search(r"test_panics_once\S+ PASSED", done.stdout)
     assert re.search(r"test_panics\[\S+ FAILED", done.stdout)
     assert "the guest milan-kvm with the kernel 6.12 died" in done.stdout
@@ -147,11 +151,11 @@ def test_a_guest_dies_with_whoever_started_it(tmp_path: Path) -> None:
         [*LAB, "run", "--out", str(tmp_path), "milan", "6.12", "--", "sleep", "1000"], cwd=CHECKOUT
     )
     try:
-        processes.wait_until(lambda: bool(list(_emulators(tmp_path))), "the guest's start", 30.0)
+        processes.wait_until(lambda: bool(list(_emulators(tmp_path))), "the guest's start", PATIENCE)
     finally:
         runner.send_signal(signal.SIGKILL)
         runner.wait()
-    processes.wait_until(lambda: not list(_emulators(tmp_path)), "the guest's end", 10.0)
+    processes.wait_until(lambda: not list(_emulators(tmp_path)), "the guest's end", PATIENCE)
 
 
 @pytest.mark.long
@@ -266,5 +270,7 @@ def _emulators(path: Path) -> Iterator[int]:
             arguments = Path(f"/proc/{pid}/cmdline").read_text()
         except OSError:
             continue
-        if "qemu-system-x86_64\0" in arguments and str(path) in arguments:
+        program = arguments.partition("\0")[0]
+        # What is about to be a QEMU (setpriv, sh) has its arguments already.
+        if "/ld-linux" in program and "qemu-system-x86_64\0" in arguments and str(path) in arguments:
             yield pid

@@ -16,8 +16,9 @@ from tools.lab import processes
 from tools.lab.program import Launch, Program, launch
 from tools.lab.workspace import Workspace
 
-START_TIMEOUT = 30.0
-STOP_TIMEOUT = 30.0
+START_TIMEOUT = 120.0
+STOP_TIMEOUT = 120.0
+"""Seconds: both take one or two, and many times as long where a CPU is emulated on a machine that has other work."""
 
 Options = Mapping[str, Mapping[str, object]]
 """Option values by section and name."""
@@ -86,7 +87,7 @@ class Agent:
         """Start it, and wait until it has looked at its host, or can't.
 
         :raises RuntimeError: if it ends at once, with what it said.
-        :raises TimeoutError: after 30 seconds.
+        :raises TimeoutError: after :data:`START_TIMEOUT`.
         """
         self.launch()
         if wait:

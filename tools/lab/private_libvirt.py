@@ -22,7 +22,7 @@ CACHE = CHECKOUT / "build" / "lab" / "qemu-capabilities"
 """What libvirtd found out about this host's QEMU; seconds of work that later starts are spared."""
 
 NAMESPACE = Path(__file__).with_name("private_namespace.sh")
-START_TIMEOUT = 60.0
+START_TIMEOUT = 180.0
 STOP_TIMEOUT = 120.0
 
 DAEMON_CONF = """\
@@ -102,7 +102,7 @@ class PrivateLibvirt:
     def start(self) -> None:
         """Start the daemon and wait until it answers.
 
-        :raises RuntimeError: if it ends or does not answer within a minute, with the end of its log.
+        :raises RuntimeError: if it ends or does not answer within three minutes, with the end of its log.
         """
         if self._holder is None:
             self._holder = self._spawn("hold")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.functional.agent.conftest import WaitForVm
 from tests.functional.agent.test_confined import is_in
-from tests.functional.agent.test_lifecycle import group
+from tests.functional.agent.test_lifecycle import group, wait_for_all_tasks
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tools.lab import vms
@@ -59,6 +59,7 @@ def test_the_named_vcpus_alone_get_the_ways(
     agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
 ) -> None:
     vm = make_vm({**FIRST, "hw:cache_vcpus": "0-1"}, vcpus=3)
+    wait_for_all_tasks(agent, vm, wait_for)
     told = wait_for_vm(vm, "kept", vcpus="0-1", vcpus_requested="0-1")
     assert is_apart(tree, vm, group(vm), 0, 1)
     assert told["group"] == group(vm) and told["rest_monitoring_group"] == f"mon_groups/{group(vm)}"

@@ -41,12 +41,10 @@ from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.program import Preloaded
 from tools.lab.vms import RunningVm
 from tools.lab.workspace import Workspace
+from vmqos.resctrl.filesystem import Filesystem
 
 KEPT = ("kept", "none")
 """What the agent says of VMs with which all is well."""
-
-AN_AUDIT = 0.5
-"""Seconds, on a machine of its own, within which an audit follows."""
 
 KVM = Path("/dev/kvm")
 """There only if the module takes the CPU; then it works."""
@@ -166,14 +164,16 @@ def wait_for_vm(agent: Agent, wait_for: WaitFor, resctrl: KernelResctrl, registe
     def wait(vm: RunningVm, state: str, **expected: object) -> dict[str, Any]:
         told = wait_until_told(agent, wait_for, vm, state, **expected)
         if state in KEPT:
-            # One that KVM makes while the agent looks at a VM that is being started is left to the next audit.
-            wait_for(
-                lambda: not eyes.faults_of_kernel_threads(vm), f"KVM's threads for {vm.name} being found", AN_AUDIT
-            )
+            wait_for_kernel_threads(vm, wait_for)
             assert not list(eyes.faults(resctrl.root, registers, vm))
         return told
 
     return wait
+
+
+def wait_for_kernel_threads(vm: RunningVm, wait_for: WaitFor) -> None:
+    """One that KVM makes while the agent looks at a VM that is being started is left to the next audit."""
+    wait_for(lambda: not eyes.faults_of_kernel_threads(vm), f"KVM's threads for {vm.name} being found")
 
 
 @pytest.fixture(autouse=True)
@@ -184,6 +184,7 @@ def last_word(
     make_agent: MakeAgent,
     made_agents: list[Agent],
     libvirt_host: PrivateLibvirt,
+    wait_for: WaitFor,
 ) -> Iterator[None]:
     """At a test's end the kernel and pqos are asked about every VM of which a running agent says that all is well."""
     yield
@@ -191,24 +192,38 @@ def last_word(
         return
     if libvirt_host.pid is None:
         libvirt_host.start()
-    for running in made_agents:
+    for vm in _kept(made_agents, pool):
+        wait_for_kernel_threads(vm, wait_for)
+    # Between two passes of the agent: pqos takes a while, and locks what it is shown in place of the root.
+    with Filesystem(str(resctrl.root)).lock(exclusive=False, timeout=None):
+        for vm in _kept(made_agents, pool):
+            assert not list(eyes.faults(resctrl.root, registers, vm))
+        names = groups.names(resctrl.root)
+        before = {name: _tasks(resctrl.root / name) for name in names}
+        # With the default group alone pqos has nothing to show.
+        shown = pqos.show(resctrl.root, names) if names else {}
+        has_l3 = (resctrl.root / "info/L3").exists() or SPLIT.exists()
+        for name in shown:
+            written = registers.masks(groups.closid(resctrl.root, name)) if has_l3 else {}
+            assert shown[name].masks == written, f"pqos on {name or '/'}"
+            if name:
+                after = _tasks(resctrl.root / name)
+                # A thread may have begun or ended meanwhile.
+                assert before[name] & after <= shown[name].tasks <= before[name] | after, f"pqos on {name}"
+
+
+def _kept(agents: list[Agent], pool: VmPool) -> Iterator[RunningVm]:
+    """The test's VMs of which a running agent says that all is well."""
+    for running in agents:
         if running.pid is None:
             continue
         told = {vm["uuid"]: vm["state"] for vm in running.get("/v1/vms")["vms"]}
-        for vm in pool.taken:
-            # The test may have ended it a moment ago.
-            if told.get(vm.uuid) in KEPT and vm.tasks():
-                assert not list(eyes.faults(resctrl.root, registers, vm))
-    names = groups.names(resctrl.root)
-    # With the default group alone pqos has nothing to show.
-    shown = pqos.show(resctrl.root, names) if names else {}
-    has_l3 = (resctrl.root / "info/L3").exists() or SPLIT.exists()
-    for name in shown:
-        written = registers.masks(groups.closid(resctrl.root, name)) if has_l3 else {}
-        assert shown[name].masks == written, f"pqos on {name or '/'}"
-        if name:
-            tasks = frozenset(map(int, (resctrl.root / name / "tasks").read_text().split()))
-            assert shown[name].tasks == tasks, f"pqos on {name}"
+        # The test may have ended it a moment ago.
+        yield from (vm for vm in pool.taken if told.get(vm.uuid) in KEPT and vm.tasks())
+
+
+def _tasks(group: Path) -> frozenset[int]:
+    return frozenset(map(int, (group / "tasks").read_text().split()))
 
 
 __all__ = ["_session_libvirt", "agent", "made_agents", "make_agent", "tree", "wait_for"]

@@ -6,9 +6,10 @@ What was promised is read from libvirt. Nothing here asks the agent, or uses its
 
 from __future__ import annotations
 
+import contextlib
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,6 +94,15 @@ def group_of(tid: int) -> tuple[str, str]:
     lines = Path(f"/proc/{tid}/cpu_resctrl_groups").read_text().splitlines()
     found = dict(line.split(":", 1) for line in lines)
     return found["res"].strip("/"), found["mon"].strip("/")
+
+
+def groups_of(tids: Iterable[int]) -> set[tuple[str, str]]:
+    """Where tasks are (:func:`group_of`), but for those that have ended: QEMU's workers come and go."""
+    found = set()
+    for tid in tids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.add(group_of(tid))
+    return found
 
 
 def faults(root: Path, registers: L3Registers, vm: RunningVm) -> Iterator[str]:

@@ -14,7 +14,7 @@ from tests.kernel.agent.witness import Witness
 from vmqos.resctrl.filesystem import Filesystem
 
 ROOT = Path("/sys/fs/resctrl")
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds for others to close what they have open."""
 
 

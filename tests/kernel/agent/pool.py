@@ -76,7 +76,9 @@ class VmPool:
         try:
             domain = vm.domain
             return (
-                domain.state()[0] in RUNS
+                # Of a QEMU that was killed libvirt may not know yet.
+                bool(vm.tasks())
+                and domain.state()[0] in RUNS
                 and domain.name() == vm.name
                 and domain.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_LIVE) == shape.get("vcpus", 1)
                 and "<iothreads>1<" in domain.XMLDesc()

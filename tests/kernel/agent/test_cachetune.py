@@ -9,6 +9,7 @@ from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, EXCLUSIVE_4, SHAR
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tests.kernel.agent import eyes, foreign
+from tests.kernel.agent.conftest import wait_for_kernel_threads
 from tests.kernel.agent.kernel_resctrl import KernelResctrl
 from tests.kernel.agent.registers import L3Registers
 from tools.lab import vms
@@ -56,10 +57,11 @@ def test_a_vm_placed_by_cachetune_is_libvirts(
             ),
             "our VM being kept",
         )
+        wait_for_kernel_threads(ours, wait_for)
         assert not list(eyes.faults(resctrl.root, registers, ours))
         assert foreign.belongings(resctrl.root, [name]) == before
     assert not list(tree.violations([group(ours)]))
     others = set(theirs.tasks()) - set(map(int, before[name]["tasks"].split()))
-    assert {eyes.group_of(tid) for tid in others} == {("", "")}, "libvirt left them in the default group, and so do we"
+    assert eyes.groups_of(others) == {("", "")}, "libvirt left them in the default group, and so do we"
     theirs.domain.destroy()
     wait_for(lambda: tree.groups() == [group(ours)], "libvirt removing its group")

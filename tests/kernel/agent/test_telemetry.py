@@ -68,7 +68,8 @@ def test_counters_tell_the_vm_that_works_from_the_idle_one_and_a_word_is_never_a
 
     rmid = int((resctrl.root / group(busy) / "mon_hw_id").read_text())
     with processor.unavailable(0, rmid):
-        wait_for(lambda: told(agent, busy)["missing"] != {}, "the agent's next look")
+        # A look that is under way finds the one counter still there and the next one gone.
+        wait_for(lambda: len(told(agent, busy)["missing"]) == 3, "a look of the agent's that began after that")
         found, said = scrape(agent.socket), told(agent, busy)
     assert set(said["missing"].values()) == set(said["rates_missing"].values()) == {"unavailable"}
     assert set(said["totals"].values()) == set(said["rates"].values()) == set(said["caches"]["0"].values()) == {None}

@@ -16,6 +16,7 @@ from tests.functional.conftest import MakeVm, WaitFor
 from tests.kernel.agent import eyes
 from tests.kernel.agent.kernel_resctrl import KernelResctrl
 from tools.lab import vms
+from tools.lab.agent import Agent
 from tools.lab.workspace import Workspace
 
 pytestmark = pytest.mark.guest(machines=("milan-kvm",), kernels=("6.12",))
@@ -35,14 +36,20 @@ def test_kvms_timer_thread_goes_where_its_vm_goes(make_vm: MakeVm, wait_for_vm: 
     assert eyes.group_of(timer) == ("vmqos.shared-ways3", group(vm))
 
 
-def test_vhost_workers_are_born_in_the_group(make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor) -> None:
+def test_vhost_workers_are_born_in_the_group(
+    agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
+) -> None:
     vm = make_vm(EXCLUSIVE_2)
     wait_for_vm(vm, "kept")
     vm.domain.attachDeviceFlags('<vsock model="virtio"><cid auto="yes"/></vsock>', libvirt.VIR_DOMAIN_AFFECT_LIVE)
     workers = [tid for tid, name in vm.tasks().items() if name.startswith("vhost-")]
     assert workers, f"no vhost worker among {vm.tasks()}"
-    assert {eyes.group_of(tid) for tid in workers} == {(group(vm), "")}
-    wait_for_vm(vm, "kept", tasks=len(vm.tasks()) + len(vm.kernel_threads()))
+    assert eyes.groups_of(workers) == {(group(vm), "")}
+    wait_for(
+        lambda: agent.get(f"/v1/vms/{vm.uuid}")["tasks"] == len(vm.tasks()) + len(vm.kernel_threads()),
+        "the agent counting all tasks",
+    )
+    wait_for_vm(vm, "kept")
 
 
 def test_hot_plugged_vcpus_and_iothreads_are_born_in_the_group(make_vm: MakeVm, wait_for_vm: WaitForVm) -> None:
@@ -54,7 +61,7 @@ def test_hot_plugged_vcpus_and_iothreads_are_born_in_the_group(make_vm: MakeVm, 
     born = {tid: name for tid, name in vm.tasks().items() if tid not in before}
     assert any(name.startswith("CPU 1/") for name in born.values()), born
     assert any(name == "IO iothread7" for name in born.values()), born
-    assert {eyes.group_of(tid) for tid in born} == {(group(vm), "")}
+    assert eyes.groups_of(born) == {(group(vm), "")}
     wait_for_vm(vm, "kept")
 
 

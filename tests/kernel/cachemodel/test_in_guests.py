@@ -162,8 +162,9 @@ def test_with_cdp_code_and_data_are_in_ways_of_their_own(mount_resctrl: MountRes
     (group / "schemata").write_text("L3DATA:0=30\n")
     rmid = switch.rmid_of(group)
     # Without samples: a small program's code is some hundred lines.
+    # Nothing is counted before the model is on, and the walker may still be on its way to sleep when it is.
+    before = switch.counts(0, rmid)
     with walkers.walker(program, 2 * MIB, 0, group) as walker, switch.on(l2size=L2, sample=0):
-        before = switch.counts(0, rmid)
         walker.do("stream 100000")
         held = switch.held_by_way(0, rmid, 11)
         counts = switch.counts(0, rmid) - before

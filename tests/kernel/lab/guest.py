@@ -262,8 +262,8 @@ def _command(guest: Guest, parts: Mapping[str, Path], append: str, plugin: Mappi
         ("job", guest.path / "job.tar", "readonly=on"),
     )
     command = [
-        # The guest must not outlive us, whatever ends us.
-        *("setpriv", "--pdeathsig=KILL"),
+        # The guest must not outlive us, whatever ends us: also before the kernel is told so.
+        *("setpriv", "--pdeathsig=KILL", "sh", "-c", 'test "$PPID" = "$0" && exec "$@"', str(os.getpid())),
         str(root / "usr/lib64/ld-linux-x86-64.so.2"),
         *("--library-path", f"{libraries}:{libraries}/pulseaudio"),
         str(root / "usr/bin/qemu-system-x86_64"),

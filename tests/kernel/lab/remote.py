@@ -49,6 +49,9 @@ taken away again, or finds the end of a stack overwritten while its KVM runs a V
 another guest. A kernel that dies of what a test does dies there, too.
 """
 
+DEATHS = 3
+"""How many guests may die so, each in another test. A whole run mounts resctrl some hundred times in a guest."""
+
 
 def pair_of(item: pytest.Item | None) -> Pair | None:
     """The guest that an item belongs into."""
@@ -122,7 +125,7 @@ class RemoteRun:
         self._over: str | None = None
         self._failed = False
         self._path = _directory(config, pair)
-        self._died = self._path.with_name(f"{self._path.name}.died")
+        self._died_in: list[str | None] = []
         self._start(list(self._limits))
 
     def _start(self, names: Sequence[str]) -> None:
@@ -197,12 +200,14 @@ class RemoteRun:
                 self._broken.setdefault(event["nodeid"], "pytest in the guest did not collect this test")
 
     def _again(self) -> bool:
-        """Start another guest for the rest of the tests, once, if this one's kernel has died."""
-        if self._died.exists() or PANIC not in self._guest.console:
+        """Start another guest for the rest, if this one's kernel has died, in this test for the first time."""
+        if len(self._died_in) == DEATHS or self._running in self._died_in or PANIC not in self._guest.console:
             return False
-        warnings.warn(f"the kernel of {self._pair} died, and is booted again; see {self._died}", stacklevel=1)
+        self._died_in.append(self._running)
+        died = self._path.with_name(f"{self._path.name}.died{len(self._died_in)}")
+        warnings.warn(f"the kernel of {self._pair} died, and is booted again; see {died}", stacklevel=1)
         self._guest.kill()
-        self._path.rename(self._died)
+        self._path.rename(died)
         self._path.mkdir()
         self._running = None
         self._start([name for name in self._limits if name not in self._finished | self._broken.keys()])
@@ -256,7 +261,7 @@ def _time_limit(config: pytest.Config, item: pytest.Item) -> float:
 def _directory(config: pytest.Config, pair: Pair) -> Path:
     if chosen := config.getoption("--guest-out"):
         path = Path(chosen).absolute() / str(pair)
-        for old in (path, path.with_name(f"{path.name}.died")):
+        for old in (path, *path.parent.glob(f"{path.name}.died*")):
             shutil.rmtree(old, ignore_errors=True)
         path.mkdir(parents=True)
         return path

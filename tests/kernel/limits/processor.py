@@ -15,6 +15,9 @@ LOOK = 1.0
 """Seconds between two looks of the kernel into limbo, and at the bandwidth counters (``CQM_LIMBOCHECK_INTERVAL``,
 ``MBM_OVERFLOW_INTERVAL``)."""
 
+LONG_AGO = 0.6 * LOOK
+"""After so long, the time that is left until the next look is too short to count on."""
+
 
 @contextlib.contextmanager
 def unavailable(cpu: int, rmid: int) -> Iterator[None]:
@@ -65,7 +68,10 @@ def offline(cpus: Iterable[int]) -> Iterator[None]:
                     _let_the_kernel_look(cpu)
                 else:
                     # It looks from the first CPU, and when that goes at once from another (resctrl_offline_cpu).
+                    began = time.monotonic()
                     time.sleep(0.3 * LOOK)
+                    if time.monotonic() - began > LONG_AGO:
+                        _let_the_kernel_look(cpu)
             _switch(cpu, "0")
         yield
     finally:
@@ -83,11 +89,17 @@ def _let_the_kernel_look(cpu: int) -> None:
         msr.set_occupancy(cpu, rmid, 0)
     time.sleep(1.2 * LOOK)
     no_event = 0
-    msr.write(cpu, msr.IA32_QM_EVTSEL, no_event)
-    deadline = time.monotonic() + 2 * LOOK
-    while msr.read(cpu, msr.IA32_QM_EVTSEL) == no_event and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.1 * LOOK)
+    while True:
+        before = time.monotonic()
+        deadline = before + 2 * LOOK
+        msr.write(cpu, msr.IA32_QM_EVTSEL, no_event)
+        while (asked := time.monotonic()) < deadline and msr.read(cpu, msr.IA32_QM_EVTSEL) == no_event:
+            before = asked
+            time.sleep(0.01)
+        time.sleep(0.1 * LOOK)
+        # Where this guest has stood still meanwhile, the next look may be near.
+        if time.monotonic() - before < LONG_AGO:
+            return
 
 
 def _switch(cpu: int, state: str) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.resctrl_client.mounted import PATIENCE
 from tests.kernel.limits import patiently
+from tools.lab.processes import wait_until
 from vmqos.agent import placement
 from vmqos.agent.placement import Target
 from vmqos.hypervisor import processes, vm_tasks
@@ -26,26 +28,27 @@ pytestmark = pytest.mark.guest(machines=("cascade-lake",), kernels=("6.12",))
 
 MANY = 2000
 STORMS, STORM, ENDING = 3, 600, 3
-SOURCE = Path(__file__).with_name("threads.c")
+SOURCES = Path(__file__).parent
 
 Starter = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """``threads.c``, built: Python takes ten times as long to start a thread."""
-    path = str(tmp_path_factory.mktemp("program") / "threads")
-    subprocess.run(["gcc", "-pthread", "-o", path, str(SOURCE)], check=True)
-    return path
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of ``threads`` and ``heir``, built: Python takes ten times as long to start a thread."""
+    directory = tmp_path_factory.mktemp("programs")
+    for name in ("threads", "heir"):
+        subprocess.run(["gcc", "-pthread", "-o", str(directory / name), str(SOURCES / f"{name}.c")], check=True)
+    return directory
 
 
 @pytest.fixture
-def threads(program: str) -> Starter:
+def threads(programs: Path) -> Starter:
     """Starts a process that waits for ``go`` before it starts its threads."""
 
     @contextlib.contextmanager
     def start(*arguments: int) -> Iterator[subprocess.Popen[str]]:
-        command = [program, *map(str, arguments)]
+        command = [str(programs / "threads"), *map(str, arguments)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             try:
                 yield process
@@ -66,6 +69,12 @@ def wait_for(process: subprocess.Popen[str], word: str) -> None:
     assert process.stdout is not None
     while (line := process.stdout.readline()) != f"{word}\n":
         assert line, "the process ended"
+
+
+def wait_for_the_dead(process: subprocess.Popen[str], started: int) -> None:
+    """Return when every thread that is to end has ended: the last ones may be at it when all have been started."""
+    living = 1 + started - started // ENDING
+    wait_until(lambda: len(processes.tasks(process.pid)) == living, f"{living} threads being left", PATIENCE)
 
 
 @pytest.fixture
@@ -99,6 +108,7 @@ def test_thousands_of_threads_move_at_once_and_back(fs: Filesystem, group: str, 
 def test_the_dead_among_thousands_keep_nobody_back(fs: Filesystem, group: str, threads: Starter) -> None:
     with threads(MANY, ENDING) as process:
         go(process, "over")
+        wait_for_the_dead(process, MANY)
         assert process.pid in processes.tasks(process.pid)
         # Threads' ids follow each other here; those that have ended leave holes.
         living = frozenset(processes.tasks(process.pid))
@@ -121,29 +131,30 @@ def test_threads_born_while_the_vm_is_moved_are_moved_too(fs: Filesystem, group:
             placed = placement.place(fs, Target(group), partial(vm_tasks.all_tasks, vm))
             assert placed.in_place
             wait_for(process, "over")
+            wait_for_the_dead(process, STORM)
             # What the loop could not know is the next audit's.
             audited = placement.place(fs, Target(group), partial(vm_tasks.all_tasks, vm))
             assert audited.in_place == audited.tasks
             assert groups_of(process.pid) == {"res:vmqos.many": len(audited.tasks)}
 
 
-def test_a_process_that_got_the_vms_pid_is_not_taken_for_the_vm(threads: Starter) -> None:
+def test_a_process_that_got_the_vms_pid_is_not_taken_for_the_vm(programs: Path, threads: Starter) -> None:
     with threads(1) as process:
         vm = VirtualMachine("u", "short-lived", 1, processes.of_pid(process.pid), None, False, None)
         with vm_tasks.lister(vm) as list_tasks:
             assert list_tasks() == {process.pid}
             process.kill()
             process.wait()
-            with heir(process.pid):
+            with heir(programs, process.pid):
                 assert processes.tasks(process.pid) == {process.pid}
                 with pytest.raises(ProcessVanished):
                     list_tasks()
 
 
 @contextlib.contextmanager
-def heir(pid: int) -> Iterator[None]:
+def heir(programs: Path, pid: int) -> Iterator[None]:
     """Another process with the PID of one that has ended."""
-    Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
-        assert process.pid == pid
+    command = [str(programs / "heir"), str(pid)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        wait_for(process, "here")
         yield

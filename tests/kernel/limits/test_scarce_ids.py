@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.functional.resctrl_client.mounted import eventually
 from tests.kernel.inside import msr
 from tests.kernel.limbo import THRESHOLD
 from tests.kernel.limits import patiently
@@ -55,7 +56,8 @@ def test_the_last_closid_is_told_and_a_removed_group_gives_its_own_back(fs: File
     assert (refused.value.errno_name, refused.value.last_cmd_status) == ("ENOSPC", "Out of CLOSIDs")
     freed = hardware_ids(fs, names[2])[0]
     groups.remove(fs, names[2])
-    groups.create(fs, "next")
+    # Its RMID is in limbo, and those of an earlier test may be: a CLOSID is not waited for.
+    patiently.create(fs, "next")
     assert hardware_ids(fs, "next")[0] == freed
 
 
@@ -87,10 +89,17 @@ def test_a_higher_threshold_lets_an_rmid_go_with_its_lines_still_there(
 ) -> None:
     resting = take_every_rmid(fs)[3]
     rmid = hardware_ids(fs, f"mon_groups/{resting}")[1]
-    msr.set_occupancy(cpu_of(caches[last_cache]), rmid, 5 * threshold)
+    cpu = cpu_of(caches[last_cache])
+    msr.set_occupancy(cpu, rmid, 5 * threshold)
     groups.remove_monitoring_group(fs, "", resting)
     fs.write(THRESHOLD, str(7 * threshold))
-    patiently.create_monitoring_group(fs, "", "next")
+
+    def create_with_lines_there() -> None:
+        # They fade away by themselves.
+        msr.set_occupancy(cpu, rmid, 5 * threshold)
+        groups.create_monitoring_group(fs, "", "next")
+
+    eventually(create_with_lines_there, exceptions.RmidsInLimbo)
     occupancy = int(fs.read("mon_groups/next/mon_data", f"mon_L3_{last_cache:02}", "llc_occupancy"))
     assert hardware_ids(fs, "mon_groups/next")[1] == rmid
     assert occupancy > 0, "the new group begins with the old one's lines"
