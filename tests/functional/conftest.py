@@ -23,6 +23,7 @@ import contextlib
 import itertools
 import os
 import shutil
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -176,6 +177,16 @@ def pace() -> Pace:
         },
         launch=Preloaded(["vmqos.agent.main"]),
     )
+
+
+@pytest.fixture
+def free_port() -> Iterator[int]:
+    """A TCP port on loopback that is the test's until its end: for an agent or a server of its own, one at a time."""
+    with socket.socket() as held:
+        # Who asks for this port, and reuses addresses as servers do, gets it; who asks for any port gets another one.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 @pytest.fixture

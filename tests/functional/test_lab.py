@@ -67,7 +67,7 @@ def test_a_private_libvirtd_can_be_called_otherwise_than_the_host() -> None:
 def test_an_owner_that_is_killed_leaves_nothing(wait_for: WaitFor) -> None:
     with _owner() as (owner, path, pids):
         owner.kill()
-        wait_for(lambda: not path.exists(), "the workspace's removal")
+        wait_for(lambda: not path.exists(), "the workspace's removal", 60)
     _assert_nothing_is_left(path, pids)
 
 
@@ -80,7 +80,7 @@ def test_what_owner_and_reaper_left_is_removed_at_the_next_start(wait_for: WaitF
         assert path.exists()
         workspace.remove_stale()
         # Another worker's start may be at it too.
-        wait_for(lambda: not path.exists(), "the workspace's removal")
+        wait_for(lambda: not path.exists(), "the workspace's removal", 60)
     _assert_nothing_is_left(path, pids)
 
 

@@ -69,8 +69,14 @@ lay_directories() {
         provide "$theirs"
         mount --bind "$state/$own" "$theirs"
     done
+}
+
+# Again before each start: who adds a user to the host puts another file in the place of this one, which takes the
+# mounts over the old one along in every namespace.
+lay_accounts() {
     for file in $accounts; do
-        [ ! -e "$state/$file" ] || mount --bind "$state/$file" "/etc/$file"
+        [ -e "$state/$file" ] || continue
+        cmp -s "$state/$file" "/etc/$file" || mount --bind "$state/$file" "/etc/$file"
     done
 }
 
@@ -122,6 +128,10 @@ run)
         fi
     done
     # --root: entering a mount namespace leaves a chroot.
-    exec nsenter --target "$holder" --mount --net --cgroup --uts --root -- "$@"
+    exec nsenter --target "$holder" --mount --net --cgroup --uts --root -- "$0" run-inside "$state" "$@"
+    ;;
+run-inside)
+    lay_accounts
+    exec "$@"
     ;;
 esac

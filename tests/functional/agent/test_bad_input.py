@@ -9,7 +9,7 @@ import pytest
 
 from tests.functional.agent.conftest import WaitForVm
 from tests.functional.agent.tree import Tree
-from tests.functional.conftest import MakeAgent, MakeVm
+from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tools.lab.agent import Agent
 from tools.lab.vms import NOVA_NAMESPACE
 
@@ -101,15 +101,19 @@ def test_without_resctrl_the_agent_says_what_mends_it(make_agent: MakeAgent, tmp
     assert str(tmp_path) in said and "mount" in said and "Traceback" not in said
 
 
-def test_a_new_configuration_that_is_bad_is_not_used(agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm) -> None:
+def test_a_new_configuration_that_is_bad_is_not_used(
+    agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
+) -> None:
     agent.configure({"allocation": {"default_ways_min": "many"}})
     agent.reload()
+    wait_for(lambda: "the new configuration is not used" in agent.log.read_text(), "the agent saying so")
     vm = make_vm(GOOD)
     wait_for_vm(vm, "kept")
-    assert "the new configuration is not used" in agent.log.read_text()
 
 
-def test_a_new_configuration_is_used(agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm) -> None:
+def test_a_new_configuration_is_used(
+    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
+) -> None:
     vm = make_vm({"hw:cache_ways": "5"})
     wait_for_vm(vm, "kept")
     late = make_vm({"hw:cache_ways": "3"})
@@ -117,6 +121,8 @@ def test_a_new_configuration_is_used(agent: Agent, tree: Tree, make_vm: MakeVm, 
     vm.domain.destroy()
     agent.configure({"allocation": {"default_ways_min": 8}})
     agent.reload()
+    # A VM that is seen before that has its way, and keeps it.
+    wait_for(lambda: "configuration read again" in agent.log.read_text(), "the configuration being read")
     greedy = make_vm({"hw:cache_ways": "1"})
     assert "8" in wait_for_vm(greedy, "pending")["reason"]
     agent.configure({"allocation": {"default_ways_min": 2}})

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.feature("vcpus")
 FIRST = {"hw:cache_ways": "2", "hw:cache_vcpus": "0"}
 SHARED = {"hw:cache_ways": "3", "hw:cache_policy": "shared", "hw:cache_vcpus": "0"}
 NEVER = {"agent": {"full_audit_interval": 3600.0}}
+"""What then happens within a test's patience, no full audit has done."""
 CLASS = "vmqos.shared-ways3"
 NOBODY = {"username": "u", "password": "p", "project_name": "p", "user_domain_name": "d", "project_domain_name": "d"}
 
@@ -103,7 +104,6 @@ def test_vcpus_that_are_plugged_in_get_the_ways_once_they_are_there(
         wait_for(
             partial(is_told_and_apart, quick_agent, tree, vm, state, *vcpus),
             f"vCPUs {vcpus} alone having the ways",
-            2.0,
         )
 
 
@@ -113,9 +113,9 @@ def test_another_flavor_moves_the_threads_of_other_vcpus_at_once(
     vm = make_vm({**FIRST, "hw:cache_vcpus": "0-1"}, vcpus=2)
     wait_for(lambda: quick_agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being kept")
     vm.change_flavor(vms.Flavor("changed", FIRST))
-    wait_for(lambda: is_apart(tree, vm, group(vm), 0), "the second vCPU having left the group", 1.0)
+    wait_for(lambda: is_apart(tree, vm, group(vm), 0), "the second vCPU having left the group")
     vm.change_flavor(vms.Flavor("changed", {"hw:cache_ways": "2"}))
-    wait_for(lambda: set(vm.tasks()) <= tree.tasks(group(vm)), "all tasks being in the group", 1.0)
+    wait_for(lambda: set(vm.tasks()) <= tree.tasks(group(vm)), "all tasks being in the group")
     wait_for(lambda: f"{group(vm)}" not in tree.monitoring_groups(), "nothing of it being left in the default group")
 
 
@@ -139,7 +139,7 @@ def test_a_thread_that_is_born_in_the_group_is_moved_out_of_it(
     (tree.root / group(vm) / "tasks").write_text(f"{vm.pid}\n")
     vm.domain.addIOThread(2, libvirt.VIR_DOMAIN_AFFECT_LIVE)
     assert "IO iothread2" in vm.tasks().values()
-    wait_for(lambda: is_apart(tree, vm, group(vm), 0), "every task being where it belongs", 2.0)
+    wait_for(lambda: is_apart(tree, vm, group(vm), 0), "every task being where it belongs")
 
 
 @pytest.mark.parametrize("cpu", [0, 1])
@@ -154,7 +154,6 @@ def test_the_vm_pays_where_its_chosen_vcpus_can_run(
     wait_for(
         lambda: tree.masks()[cpu] == tree.every_way and not tree.masks()[1 - cpu] & tree.masks(group(vm))[1 - cpu],
         "the ways being on the other cache",
-        1.0,
     )
 
 

@@ -27,8 +27,9 @@ def group(vm: RunningVm) -> str:
 
 
 def all_in(tree: Tree, directory: str, vm: RunningVm) -> bool:
-    tasks = set(vm.tasks())
-    return bool(tasks) and tasks <= tree.tasks(directory)
+    tasks, there = set(vm.tasks()), tree.tasks(directory)
+    # QEMU's workers come and go.
+    return bool(tasks) and tasks & vm.tasks().keys() <= there
 
 
 def wait_for_all_tasks(agent: Agent, vm: RunningVm, wait_for: WaitFor) -> None:
@@ -89,13 +90,14 @@ def test_a_stopped_vm_leaves_a_clean_host(
     wait_for(lambda: set(tree.masks().values()) == {tree.every_way}, "the default group having all ways again")
 
 
-def test_a_paused_vm_keeps_its_ways(agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm) -> None:
+def test_a_paused_vm_keeps_its_ways(
+    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
+) -> None:
     vm = make_vm(EXCLUSIVE_2)
     before = wait_for_vm(vm, "kept")
     vm.domain.suspend()
     passes = agent.get("/v1/health")["passes"]
-    while agent.get("/v1/health")["passes"] < passes + 5:
-        pass
+    wait_for(lambda: agent.get("/v1/health")["passes"] >= passes + 5, "some passes")
     assert wait_for_vm(vm, "kept")["masks"] == before["masks"]
     vm.domain.resume()
     assert all_in(tree, group(vm), vm)

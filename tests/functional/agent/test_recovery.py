@@ -189,15 +189,16 @@ def test_resctrl_may_be_unmounted_and_mounted_again(
 def test_the_agent_waits_for_the_lock_and_goes_on(
     agent: Agent, tree: Tree, resctrl: Resctrl, make_vm: MakeVm, wait_for_vm: WaitForVm
 ) -> None:
-    holder = subprocess.Popen(["flock", "--exclusive", str(resctrl.root), "cat"], stdin=subprocess.PIPE)
-    assert holder.stdin is not None
-    time.sleep(0.3)
+    command = ["flock", "--exclusive", str(resctrl.root), "sh", "-c", "echo held; exec cat"]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdin is not None and holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
     changes = resctrl.changes()
     vm = make_vm(EXCLUSIVE_2)
     time.sleep(1.0)
     assert resctrl.changes() == changes, "nothing may be written while another holds the lock"
-    holder.stdin.close()
-    assert holder.wait() == 0
+    holder.communicate()
+    assert holder.returncode == 0
     wait_for_vm(vm, "kept")
     assert all_in(tree, group(vm), vm)
 

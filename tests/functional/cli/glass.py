@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import fcntl
 import os
@@ -30,6 +31,8 @@ class Glass:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], lines: int, columns: int) -> None:
         self._said = ""
+        # A terminal hands text on in pieces that may end within a character.
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._lock = threading.Lock()
         self._reader, writer = pty.openpty()
         self._size(lines, columns)
@@ -59,8 +62,7 @@ class Glass:
     def _take(self) -> None:
         with self._lock:
             while select.select([self._reader], [], [], 0)[0]:
-                part = os.read(self._reader, 65536)
-                self._said += part.decode(errors="replace")
+                self._said += self._decoder.decode(os.read(self._reader, 65536))
 
     @property
     def said(self) -> str:

@@ -37,8 +37,12 @@ def read(agent: Agent, *arguments: str) -> Any:
 
 
 def settled(agent: Agent, *uuids: str) -> bool:
+    """Whether these VMs have what they ask for, with all their tasks."""
     vms = {vm["uuid"]: vm for vm in agent.get("/v1/vms")["vms"]}
-    return all(identity in vms and 0 < vms[identity]["tasks"] == vms[identity]["tasks_in_place"] for identity in uuids)
+    return all(
+        uuid in vms and vms[uuid]["state"] == "kept" and 0 < vms[uuid]["tasks"] == vms[uuid]["tasks_in_place"]
+        for uuid in uuids
+    )
 
 
 def test_an_operator_sees_vms_ways_and_tasks_as_the_agent_does(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from tests.functional.cli.glass import Glass, running
+from tests.functional.cli.test_commands import settled
 from tests.functional.conftest import MakeVm, WaitFor
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
@@ -59,6 +60,7 @@ def watch(agent: Agent, wait_for: WaitFor) -> Iterator[Watch]:
 
 def test_numbers_are_the_agents(agent: Agent, make_vm: MakeVm, wait_for: WaitFor) -> None:
     vm = make_vm(WAYS_2, display_name="web-1")
+    wait_for(lambda: settled(agent, vm.uuid), "the promise being kept")
 
     def shown() -> dict[str, object]:
         (found,) = look(agent, "web-1")["vms"]  # type: ignore[misc]
@@ -118,8 +120,8 @@ def test_a_pending_vm_is_listed_first_with_its_reason(make_vm: MakeVm, watch: Wa
     make_vm(WAYS_2, display_name="web-1")
     make_vm({"hw:cache_ways": "20"}, display_name="\N{RIGHT-TO-LEFT OVERRIDE}huge")
     glass = watch()
-    wait_for(lambda: "pending" in glass.text and "● web-1" in glass.text, "both VMs being shown", 30)
-    (line,) = [line for line in glass.lines if line.startswith("\N{CIRCLE WITH UPPER RIGHT QUADRANT BLACK} pending")]
+    wait_for(lambda: "◔ pending" in glass.text and "● web-1" in glass.text, "both VMs being shown", 30)
+    (line,) = [line for line in glass.lines if line.startswith("◔ pending")]
     assert line.startswith(r"◔ pending \u202ehuge: L3 cache 0 has ")
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in glass.said
     assert glass.colours
@@ -129,55 +131,60 @@ def test_the_screen_follows_the_host(make_vm: MakeVm, watch: Watch, wait_for: Wa
     glass = watch()
     wait_for(lambda: "no VM" in glass.text, "the empty host being shown", 30)
     make_vm(WAYS_2, display_name="web-1")
-    wait_for(lambda: "● web-1" in glass.text, "the VM being shown", 30)
-    assert "1 VM: 1 kept" in glass.lines[0]
+    wait_for(lambda: "● web-1" in glass.text and "1 VM: 1 kept" in glass.lines[0], "the VM being shown", 30)
 
 
 @pytest.mark.parametrize("leave", ["q", "\x03"])
-def test_leaving_gives_the_terminal_back_as_it_was(leave: str, watch: Watch) -> None:
+def test_leaving_gives_the_terminal_back_as_it_was(leave: str, watch: Watch, wait_for: WaitFor) -> None:
     glass = watch()
     assert glass.alternate
     assert glass.current_mode() != glass.mode
     glass.type(leave)
-    assert glass.process.wait(10) == 0
-    assert not glass.alternate
+    assert glass.process.wait(30) == 0
+    wait_for(lambda: not glass.alternate, "the last that it wrote coming through")
     assert glass.current_mode() == glass.mode
     assert glass.said.rstrip().endswith("\x1b[?25h\x1b[?1049l")
 
 
-def test_a_signal_gives_the_terminal_back_too(watch: Watch) -> None:
+def test_a_signal_gives_the_terminal_back_too(watch: Watch, wait_for: WaitFor) -> None:
     glass = watch()
     glass.process.terminate()
-    assert glass.process.wait(10) == 128 + signal.SIGTERM
-    assert not glass.alternate
+    assert glass.process.wait(30) == 128 + signal.SIGTERM
+    wait_for(lambda: not glass.alternate, "the last that it wrote coming through")
     assert glass.current_mode() == glass.mode
 
 
 def test_it_can_be_put_aside_and_taken_up_again(watch: Watch, wait_for: WaitFor) -> None:
     glass = watch()
     glass.type("\x1a")
-    wait_for(lambda: _state(glass.process.pid) == "T", "it being stopped", 10)
-    assert not glass.alternate
+    wait_for(lambda: _state(glass.process.pid) == "T", "it being stopped")
+    # A terminal hands on what was written to it a moment later.
+    wait_for(lambda: not glass.alternate, "the last that it wrote coming through")
     assert glass.current_mode() == glass.mode
     glass.process.send_signal(signal.SIGCONT)
-    wait_for(lambda: glass.alternate and "q quit" in glass.text, "it being drawn again", 10)
+    wait_for(lambda: glass.alternate and "q quit" in glass.text, "it being drawn again")
     glass.type("q")
-    assert glass.process.wait(10) == 0
+    assert glass.process.wait(30) == 0
+
+
+def names(glass: Glass) -> list[str]:
+    """The VMs that are shown, from the top."""
+    return [name for line in glass.lines if line[:1] == "●" for name in line.split()[1:2]]
 
 
 def test_keys_sort_and_help(make_vm: MakeVm, watch: Watch, wait_for: WaitFor) -> None:
     for name in ("aaa", "zzz"):
         make_vm(WAYS_2, display_name=name)
     glass = watch("--sort", "name")
-    wait_for(lambda: [line.split()[1] for line in glass.lines if line[:1] == "●"] == ["aaa", "zzz"], "both VMs", 30)
+    wait_for(lambda: names(glass) == ["aaa", "zzz"], "both VMs", 30)
     glass.type("R")
-    wait_for(lambda: [line.split()[1] for line in glass.lines if line[:1] == "●"] == ["zzz", "aaa"], "the reverse", 10)
+    wait_for(lambda: names(glass) == ["zzz", "aaa"], "the reverse")
     glass.type("t")
-    wait_for(lambda: "TOTAL/s▲" in glass.text, "the heading saying so", 10)
+    wait_for(lambda: "TOTAL/s▲" in glass.text, "the heading saying so")
     glass.type("h")
-    wait_for(lambda: "Sort by:" in glass.text, "the help", 10)
+    wait_for(lambda: "Sort by:" in glass.text, "the help")
     glass.type("h")
-    wait_for(lambda: "● aaa" in glass.text, "the VMs again", 10)
+    wait_for(lambda: "● aaa" in glass.text, "the VMs again")
 
 
 @pytest.mark.parametrize(("lines", "columns"), [(10, 40), (40, 160), (3, 20), (1, 200)])
@@ -188,19 +195,25 @@ def test_it_follows_the_size_of_the_window(
     glass = watch()
     wait_for(lambda: "● web-1" in glass.text, "the VM being shown", 30)
     glass.resize(lines, columns)
-    wait_for(lambda: 0 < len(glass.lines) <= lines and max(map(len, glass.lines)) <= columns, "it fitting", 10)
+
+    def fits() -> bool:
+        shown = glass.lines
+        return 0 < len(shown) <= lines and max(map(len, shown)) <= columns
+
+    wait_for(fits, "it fitting")
     glass.type("q")
-    assert glass.process.wait(10) == 0
+    assert glass.process.wait(30) == 0
 
 
-def test_little_is_sent_when_little_changes(make_vm: MakeVm, watch: Watch, wait_for: WaitFor) -> None:
+def test_little_is_sent_when_little_changes(agent: Agent, make_vm: MakeVm, watch: Watch, wait_for: WaitFor) -> None:
     for number in range(3):
         make_vm(WAYS_2 if number else {}, display_name=f"web-{number}")
+    wait_for(lambda: len(agent.get("/v1/vms")["vms"]) == 3, "the agent knowing the VMs")
     glass = watch("-d", "3600", lines=50, columns=120)
     wait_for(lambda: "web-2" in glass.text, "the VMs being shown", 30)
     before = len(glass.said)
     glass.type("R")
-    wait_for(lambda: "OCCUPANCY\N{BLACK UP-POINTING TRIANGLE}" in glass.said[before:], "the heading saying so", 10)
+    wait_for(lambda: "OCCUPANCY\N{BLACK UP-POINTING TRIANGLE}" in glass.said[before:], "the heading saying so")
     assert "vmqos top" not in glass.said[before:]
     assert "q quit" not in glass.said[before:]
     assert len(glass.said) - before < 1500
@@ -222,8 +235,9 @@ def test_an_agent_that_ends_is_told_and_the_names_stay(
     glass = watch()
     wait_for(lambda: "● web-1" in glass.text, "the VM being shown", 30)
     agent.stop()
-    wait_for(lambda: "Read from resctrl itself" in glass.text, "the agent's end being told", 30)
-    assert "web-1" in glass.text
+    wait_for(
+        lambda: "Read from resctrl itself" in glass.text and "web-1" in glass.text, "the agent's end being told", 30
+    )
     agent.start()
     wait_for(lambda: "● web-1" in glass.text, "the agent's return being told", 30)
 
@@ -234,9 +248,9 @@ def test_an_agent_that_hangs_keeps_nobody_from_leaving(agent: Agent, watch: Watc
     os.kill(agent.pid, signal.SIGSTOP)
     try:
         glass.type("h")
-        wait_for(lambda: "Sort by:" in glass.text, "a key being heard", 10)
+        wait_for(lambda: "Sort by:" in glass.text, "a key being heard")
         glass.type("q")
-        assert glass.process.wait(10) == 0
+        assert glass.process.wait(30) == 0
     finally:
         os.kill(agent.pid, signal.SIGCONT)
 
@@ -244,7 +258,7 @@ def test_an_agent_that_hangs_keeps_nobody_from_leaving(agent: Agent, watch: Watc
 def test_a_terminal_that_can_not_place_text_gets_one_look(agent: Agent, make_vm: MakeVm, wait_for: WaitFor) -> None:
     with running(command(agent), environment(TERM="dumb")) as glass:
         assert glass.process.wait(30) == 0
-        wait_for(lambda: "no VM" in glass.text, "the look", 10)
+        wait_for(lambda: "no VM" in glass.text, "the look")
         assert "\x1b" not in glass.said
 
 

@@ -48,7 +48,12 @@ def _stop_workers(pid: int) -> int:
     libc.ptrace.restype = ctypes.c_long
     stopped = 0
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        if (thread / "comm").read_text().startswith(WORKERS):
+        try:
+            name = (thread / "comm").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            # The daemon has a thread for each VM, which ends some time after the VM.
+            continue
+        if name.startswith(WORKERS):
             for request in (PTRACE_SEIZE, PTRACE_INTERRUPT):
                 if libc.ptrace(request, int(thread.name), None, None):
                     error = ctypes.get_errno()

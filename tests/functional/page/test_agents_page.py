@@ -14,19 +14,17 @@ from tests.functional.page.conftest import NAMES
 from tools.lab.agent import Agent
 
 
-def with_page(make_agent: MakeAgent, wait_for: WaitFor) -> tuple[Agent, str]:
+def with_page(make_agent: MakeAgent, port: int) -> tuple[Agent, str]:
     """A running agent that has looked at its host, and where its page is."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     agent = make_agent({"http": {"port": port}})
     agent.start()
     return agent, f"http://127.0.0.1:{port}/"
 
 
 def test_a_browser_sees_the_vms_of_a_host_live(
-    browser: Browser, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+    browser: Browser, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor, free_port: int
 ) -> None:
-    agent, page = with_page(make_agent, wait_for)
+    agent, page = with_page(make_agent, free_port)
     web = make_vm({"hw:cache_ways": "2"}, display_name="web-1")
     browser.open(page)
     wait_for(lambda: browser.texts(NAMES) == ["web-1"], "the first VM being shown", 30)
@@ -56,9 +54,9 @@ def test_a_browser_sees_the_vms_of_a_host_live(
 
 @pytest.mark.parametrize("simulator", [("sapphire-rapids", "cdp")], indirect=True)
 def test_a_browser_sees_code_and_data_l2_and_limits(
-    browser: Browser, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+    browser: Browser, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor, free_port: int
 ) -> None:
-    agent, page = with_page(make_agent, wait_for)
+    agent, page = with_page(make_agent, free_port)
     both = {"hw:cache_code_ways": "1", "hw:cache_data_ways": "3", "hw:l2_cache_ways": "4"}
     vm = make_vm(both | {"hw:mem_bandwidth_percent": "55"}, cpuset="0", display_name="rich")
     wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
@@ -81,9 +79,9 @@ def test_a_browser_sees_code_and_data_l2_and_limits(
 
 
 def test_an_agent_ends_at_once_though_a_browser_looks_and_the_page_says_that_it_is_gone(
-    browser: Browser, make_agent: MakeAgent, wait_for: WaitFor
+    browser: Browser, make_agent: MakeAgent, wait_for: WaitFor, free_port: int
 ) -> None:
-    agent, page = with_page(make_agent, wait_for)
+    agent, page = with_page(make_agent, free_port)
     browser.open(page)
     wait_for(lambda: bool(browser.texts(".cache h3")), "the page being shown", 30)
     began = time.monotonic()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.functional.conftest import WaitFor
 from tests.functional.page.conftest import OpenPage
 from tests.functional.page.played_host import PlayedHost
 
@@ -100,17 +101,25 @@ def test_the_agents_own_words_are_text_too(host: PlayedHost, open_page: OpenPage
         "document.body.lastChild.click()",
     ],
 )
-def test_what_the_page_does_not_do_the_browser_would_not_let_it_do(attempt: str, open_page: OpenPage) -> None:
+def test_what_the_page_does_not_do_the_browser_would_not_let_it_do(
+    attempt: str, open_page: OpenPage, wait_for: WaitFor
+) -> None:
     browser = open_page()
-    browser.run(
-        "window.blocked = []; document.addEventListener('securitypolicyviolation', (e) => blocked.push(e.blockedURI))"
-    )
     browser.run(attempt)
-    browser.run("return new Promise((done) => setTimeout(done, 300))")
+    complaints: list[str] = []
+
+    def is_blocked() -> bool:
+        complaints.extend(browser.errors())
+        return any("Content Security Policy" in complaint for complaint in complaints)
+
+    def is_over() -> bool:
+        browser.run("return new Promise((done) => setTimeout(done, 300))")
+        return not browser.errors()
+
+    wait_for(is_blocked, "the browser refusing it")
+    wait_for(is_over, "its last complaint")
     assert browser.run("return window.pwned") is None
     assert browser.run("return getComputedStyle(document.body).getPropertyValue('--pwned')") == ""
-    complaints = browser.errors()
-    assert complaints and any("Content Security Policy" in complaint for complaint in complaints)
 
 
 def test_a_page_elsewhere_can_not_put_this_one_into_a_frame(host: PlayedHost, open_page: OpenPage, port: int) -> None:

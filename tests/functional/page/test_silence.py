@@ -13,12 +13,12 @@ from tests.functional.page.played_host import PlayedHost, serving
 
 
 def test_an_agent_that_falls_silent_is_told_and_so_is_its_return(
-    host: PlayedHost, browser: Browser, wait_for: WaitFor
+    host: PlayedHost, browser: Browser, wait_for: WaitFor, free_port: int
 ) -> None:
     few(host)
-    with serving(host) as other:
+    with serving(host, free_port):
         browser.emulate()
-        browser.open(f"http://127.0.0.1:{other}/")
+        browser.open(f"http://127.0.0.1:{free_port}/")
         wait_for(lambda: browser.texts(NAMES) != [], "the VMs being shown", 30)
     silence = browser.one("#silence")
     wait_for(silence.is_displayed, "the silence being told", 30)
@@ -27,23 +27,30 @@ def test_an_agent_that_falls_silent_is_told_and_so_is_its_return(
     assert browser.one("#health").text == "no answer"
     assert "does not answer" in browser.driver.title
     assert len(browser.texts(NAMES)) == 4
-    with serving(host, other):
+    with serving(host, free_port):
         wait_for(lambda: not silence.is_displayed(), "the agent's return being told", 30)
         assert browser.one("#health").text == "ok"
         assert browser.one("#news").get_attribute("textContent") == "The agent answers again."
         browser.leave()
-    assert all("ERR_CONNECTION_REFUSED" in complaint for complaint in browser.errors())
+    # Which of them it is depends on what was under way when the server ended.
+    assert all("net::ERR_" in complaint for complaint in browser.errors())
 
 
-def test_pause_stops_the_asking(host: PlayedHost, open_page: OpenPage, next_look: NextLook) -> None:
+def questions_within(milliseconds: int, browser: Browser, host: PlayedHost) -> int:
+    """How many questions the page asks in that time."""
+    before = len(host.asked)
+    browser.run("return new Promise((done) => setTimeout(done, arguments[0]))", milliseconds)
+    return len(host.asked) - before
+
+
+def test_pause_stops_the_asking(host: PlayedHost, open_page: OpenPage, next_look: NextLook, wait_for: WaitFor) -> None:
     browser = open_page()
     pause = browser.one("#pause")
     pause.click()
     assert pause.get_attribute("aria-pressed") == "true"
-    browser.run("return new Promise((done) => setTimeout(done, 500))")
-    asked = len(host.asked)
-    browser.run("return new Promise((done) => setTimeout(done, 4500))")
-    assert len(host.asked) == asked
+    # The look under way goes on.
+    wait_for(lambda: not questions_within(1000, browser, host), "a second without a question")
+    assert questions_within(4500, browser, host) == 0
     pause.click()
     next_look()
 

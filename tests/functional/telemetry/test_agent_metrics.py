@@ -9,7 +9,6 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -23,20 +22,14 @@ from vmqos.agent.reason_codes import CODES
 from vmqos.telemetry import Missing
 
 EXCLUSIVE_2 = {"hw:cache_ways": "2"}
+INTERVAL = 0.5
+"""Seconds between two regular looks of the tests' agents."""
+
 LABELS = {
     "cache", "event", "flavor", "le", "name", "owner", "package", "project", "reason", "scope", "state", "uuid",
     "version",
 }  # fmt: skip
 """Every label there is; each has as many values as there are VMs, caches, packages or words of a fixed set."""
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        found: int = probe.getsockname()[1]
-    yield found
 
 
 def has_counters(found: Scrape, uuid: str) -> bool:
@@ -148,16 +141,18 @@ def test_promtool_finds_nothing_to_complain_about_and_no_label_is_unbounded(
     assert all(re.fullmatch(r"vmqos_[a-z0-9_]+|process_[a-z_]+", sample.name) for sample in found.samples)
 
 
-def test_the_same_is_told_on_loopback_over_tcp_and_to_nobody_else(make_agent: MakeAgent, port: int) -> None:
-    agent = make_agent({"http": {"port": port}})
+def test_the_same_is_told_on_loopback_over_tcp_and_to_nobody_else(make_agent: MakeAgent, free_port: int) -> None:
+    agent = make_agent({"http": {"port": free_port}})
     agent.start()
-    over_tcp, over_socket = scrape(port), scrape(agent.socket)
+    over_tcp, over_socket = scrape(free_port), scrape(agent.socket)
     assert {sample.name for sample in over_tcp.samples} == {sample.name for sample in over_socket.samples}
-    listening = subprocess.run(["ss", "-Hltn", f"sport = :{port}"], capture_output=True, text=True, check=True).stdout
-    assert [line.split()[3] for line in listening.splitlines()] == [f"127.0.0.1:{port}"]
+    listening = subprocess.run(
+        ["ss", "-Hltn", f"sport = :{free_port}"], capture_output=True, text=True, check=True
+    ).stdout
+    assert [line.split()[3] for line in listening.splitlines()] == [f"127.0.0.1:{free_port}"]
     agent.stop()
     with pytest.raises(OSError):
-        scrape(port)
+        scrape(free_port)
 
 
 def test_a_port_that_is_taken_keeps_nobody_from_the_promise(
@@ -178,13 +173,16 @@ def test_scrapes_at_the_same_time_share_one_sweep(agent: Agent, make_vm: MakeVm,
     wait_for_vm(make_vm(), "none")
     found: list[Scrape] = []
     threads = [threading.Thread(target=lambda: found.append(scrape(agent.socket))) for _ in range(6)]
+    began = time.monotonic()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    took = time.monotonic() - began
     # No two sweeps take the same time to the last digit.
     assert len(found) == 6
-    assert len({one.value("vmqos_sweep_seconds") for one in found}) <= 3
+    # One is there, one is due, and the regular looks go on however long it takes.
+    assert len({one.value("vmqos_sweep_seconds") for one in found}) <= 2 + took / INTERVAL
 
 
 def test_the_last_minutes_are_told_at_the_interval_that_was_asked_for(
@@ -202,7 +200,7 @@ def test_the_last_minutes_are_told_at_the_interval_that_was_asked_for(
     series = past["vms"][vm.uuid]
     assert set(series) == {"llc_occupancy", "total", "local", "remote"}
     assert {len(values) for values in series.values()} == {len(past["times"])}
-    assert past["interval"] == 0.5
+    assert past["interval"] == INTERVAL
     assert past["times"] == sorted(past["times"])
     assert agent.get("/v1/telemetry/history?seconds=60&vm=nobody")["vms"] == {}
     assert len(agent.get("/v1/telemetry/history?seconds=1")["times"]) < len(past["times"])

@@ -62,16 +62,20 @@ def descriptors() -> int:
 
 
 def test_a_process_is_counted_with_all_its_threads_and_an_idle_one_is_not(
-    events: HardwareEvents, run: Run, wait_for: WaitFor
+    events: HardwareEvents, run: Run, wait_for: WaitFor, tmp_path: Path
 ) -> None:
-    busy, idle = run(BUSY), run("import time; time.sleep(1000)")
+    sleeps = tmp_path / "sleeps"
+    idle = run(f"import time; open({str(sleeps)!r}, 'w').close(); time.sleep(1000)")
+    wait_for(sleeps.exists, "the idle one having started")
+    busy = run(BUSY)
     wait_for(lambda: threads(busy) == 4, "the threads of the busy one")
+    began = _cpu_seconds(busy)
     first = events.read([busy, idle])
     assert not first[busy].known and not first[idle].known
     ran = _cpu_seconds(busy)
     wait_for(lambda: _cpu_seconds(busy) > ran + 0.5, "it having run for a while", 30)
     second = events.read([busy, idle])
-    took = _cpu_seconds(busy) - ran
+    took = _cpu_seconds(busy) - began
     assert second[busy].known and second[idle].known
     assert 0.4e9 < second[busy].cycles < (took + 0.5) * 1e9
     assert second[idle].cycles < second[busy].cycles / 20
