@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pymysql
 
 from tests.openstack.servers.process import Server, program
@@ -30,9 +33,9 @@ class MariaDb:
     """
 
     def __init__(self, workspace: Workspace) -> None:
-        self._directory = workspace.path / "mariadb"
+        self._directory = Path(tempfile.mkdtemp(prefix="mariadb-", dir=workspace.path))
         data = self._directory / "data"
-        data.mkdir(parents=True)
+        data.mkdir()
         self.socket = self._directory / "socket"
         settings = self._directory / "my.cnf"
         settings.write_text(f"{SETTINGS}datadir = {data}\nsocket = {self.socket}\npid-file = {self._directory}/pid\n")
