@@ -179,20 +179,21 @@ def test_with_cdp_code_and_data_are_in_ways_of_their_own(mount_resctrl: MountRes
 @pytest.mark.guest(machines="sapphire-rapids", kernels="6.12")
 def test_ways_of_an_l2_are_obeyed(root: Path, program: Path) -> None:
     group = make(root / "a")
-    hits = {}
-    rmid = switch.rmid_of(group)
+    missed = {}
+    rmid, accesses = switch.rmid_of(group), 200_000
     with walkers.walker(program, MIB, 0, group) as walker, switch.on(l2size=2 * MIB):
         for mask in (0xFFFF, 0x1):
             (group / "schemata").write_text(f"L2:0={mask:x}\n")
             switch.empty()
             walker.do("stream 40000")
             before = switch.counts(0, rmid)
-            walker.do("random 200000")
+            walker.do(f"random {accesses}")
             load = (switch.counts(0, rmid) - before).load
-            hits[mask] = load.l2 / load.total
-    assert hits[0xFFFF] > 0.95, hits
+            # Of the walker's own: those of interrupts, which count for it, too, hit, and may be as many.
+            missed[mask] = (load.l3 + load.memory) / accesses
+    assert missed[0xFFFF] < 0.05, missed
     # One way of sixteen holds 128 KiB of the 1 MiB.
-    assert hits[0x1] == pytest.approx(0.125, abs=0.08), hits
+    assert missed[0x1] == pytest.approx(0.875, abs=0.08), missed
 
 
 @pytest.mark.long
