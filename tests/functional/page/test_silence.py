@@ -88,7 +88,7 @@ def test_an_agent_that_has_only_started_needs_no_attention(
     assert browser.texts("#attention li") == []
     assert browser.one("#health").text == "starting"
     assert browser.one("#host").text.count("first look under way") == 2
-    assert browser.one("#no-vms").text == "libvirt has not said yet which VMs run."
+    assert browser.one("#no-vms").text == "libvirt does not say which VMs run."
 
 
 def test_a_lost_resctrl_needs_attention(host: PlayedHost, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:

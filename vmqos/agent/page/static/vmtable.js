@@ -82,8 +82,8 @@ export class VmTable {
       otherwise: document.getElementById("vms-title"),
     });
     setText(this.number, listed.length === vms.length ? String(vms.length) : `${listed.length} of ${vms.length}`);
-    const unheard = health && !health.libvirt.connected;
-    const none = unheard ? "libvirt has not said yet which VMs run." : "No VM runs on this host.";
+    const unheard = health && (health.status === "starting" || !health.libvirt.connected);
+    const none = unheard ? "libvirt does not say which VMs run." : "No VM runs on this host.";
     setText(this.none, vms.length ? "No VM fits what you look for." : none);
     show(this.none, !listed.length);
     show(this.table, listed.length > 0);
