@@ -85,6 +85,10 @@ class Health:
     :ivar resctrl_error: why resctrl could not be read or written in the last pass; empty if it could.
     :ivar last_error: the last failure of a pass, however long ago.
     :ivar last_pass_seconds: how long the last pass took.
+    :ivar looked_at: when the last complete look at the VMs ended, by the monotonic clock: libvirt listed them, and each
+        that it listed could be looked at; ``None`` before the first.
+    :ivar passed_at: when the last pass without an error ended, by the monotonic clock; ``None`` before the first.
+    :ivar unserved: why a VM that libvirt lists is not served yet, by UUID.
     """
 
     passes: int = 0
@@ -92,3 +96,6 @@ class Health:
     resctrl_error: str = ""
     last_error: str = ""
     looked: bool = False
+    looked_at: float | None = None
+    passed_at: float | None = None
+    unserved: Mapping[str, str] = field(default_factory=dict)
