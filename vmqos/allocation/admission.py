@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from vmqos.allocation import reasons, throttle
 from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
-from vmqos.allocation.closids import kept_classes
+from vmqos.allocation.closids import kept_classes, most_others
 from vmqos.allocation.model import DEFAULT_GROUP, Owner, WhenFull
 from vmqos.allocation.names import Grant, class_grant
 from vmqos.allocation.packing import Piece
@@ -190,7 +190,7 @@ def _may_be_made(world: World, result: Admission, group: str) -> bool:
 
 def _too_many_others(world: World, result: Admission) -> bool:
     """Whether there are as many classes as there may be beside those that are listed."""
-    most = world.policy.other_classes
+    most = most_others(world.capabilities, world.policy)
     return most is not None and sum(name not in result.listed for name in result.classes) >= most
 
 
@@ -208,7 +208,9 @@ def _without_closid(world: World, result: Admission, claim: Claim) -> None:
         if nearest is not None:
             result.members[claim.uuid] = nearest
     if bounded:
-        result.notes[claim.uuid] = reasons.too_many_classes(world, nearest)
+        result.notes[claim.uuid] = reasons.too_many_classes(
+            world, most_others(world.capabilities, world.policy), nearest
+        )
     else:
         result.notes[claim.uuid] = reasons.no_closid(world, nearest, len(result.kept))
 

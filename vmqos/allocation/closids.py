@@ -43,7 +43,7 @@ def divide_closids(capabilities: Capabilities, layout: Layout, policy: Policy) -
     A listed class that has no control group yet is offered only if a CLOSID is free for it. Of several the first ones
     of the list are. :func:`vmqos.allocation.admission.admit` gives these CLOSIDs to nothing else.
     """
-    kept = kept_classes(capabilities, policy)
+    kept, most = kept_classes(capabilities, policy), most_others(capabilities, policy)
     there = {group.name for group in layout.groups}
     others = sum(group.owner is Owner.CLASS and group.name not in kept for group in layout.groups)
     taken = sum(group.holds_closid for group in layout.groups if group.owner in (Owner.DEFAULT, Owner.FOREIGN))
@@ -51,11 +51,18 @@ def divide_closids(capabilities: Capabilities, layout: Layout, policy: Policy) -
     missing = [name for name in kept if name not in there]
     unserved = missing[free:]
     return Closids(
-        max(0, capabilities.num_closids - taken - len(kept) - max(others, policy.other_classes or 0)),
+        max(0, capabilities.num_closids - taken - len(kept) - max(others, most or 0)),
         tuple(wants for name, granted in kept.items() if name not in unserved for wants in granted),
         tuple(wants for name in unserved for wants in kept[name]),
-        free > len(missing) and (policy.other_classes is None or others < policy.other_classes),
+        free > len(missing) and (most is None or others < most),
     )
+
+
+def most_others(capabilities: Capabilities, policy: Policy) -> int | None:
+    """How many classes that are not listed may be made; ``None`` for as many as there are CLOSIDs."""
+    if policy.other_classes is not None or not policy.placement_counts:
+        return policy.other_classes
+    return 2 if capabilities.num_closids >= 8 else 1
 
 
 def kept_classes(capabilities: Capabilities, policy: Policy) -> Mapping[str, tuple[CacheRequest, ...]]:

@@ -194,11 +194,11 @@ def no_closid(world: World, nearest: str | None, kept: int = 0) -> str:
     return _with_what_is_done(world, why, nearest)
 
 
-def too_many_classes(world: World, nearest: str | None) -> str:
+def too_many_classes(world: World, most: int | None, nearest: str | None) -> str:
     """There are as many shared classes as the operator allows beside those that are listed; what is done about it."""
     why = (
         f"no class of service (CLOSID) is left for one more shared class: [allocation] other_classes allows "
-        f"{world.policy.other_classes} beside those of shared_classes, so that none is taken that Placement has "
+        f"{most} beside those of shared_classes, so that none is taken that Placement has "
         "promised to another VM; list the class in shared_classes"
     )
     return _with_what_is_done(world, why, nearest)

@@ -30,6 +30,8 @@ class Wanted:
     :ivar inventories: by resource class; others that it has are left to it.
     :ivar traits: the traits that it has.
     :ivar known_traits: the traits that are ours; others that it has are left to it.
+    :ivar withdrawn_prefix: how the names of those resource classes begin of which the provider gives no more where they
+        are not among ``inventories``; empty for none. They stay, all reserved, because servers may hold them.
     """
 
     compute_node: str
@@ -37,6 +39,15 @@ class Wanted:
     inventories: Mapping[str, Inventory]
     traits: frozenset[str]
     known_traits: frozenset[str]
+    withdrawn_prefix: str = ""
+
+    def told(self, there: Mapping[str, Inventory]) -> dict[str, Inventory]:
+        """All inventories as they should be.
+
+        :param there: as they are.
+        """
+        gone = [name for name in there if self.withdrawn_prefix and name.startswith(self.withdrawn_prefix)]
+        return {**there, **{name: Inventory(total=1, reserved=1) for name in gone}, **self.inventories}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,7 @@ def _attempt(placement: Placement, wanted: Wanted, last: Synced | None) -> Synce
         return replace(last, changed=False)
     provider, changed = _in_place(placement, wanted, provider)
     generation, inventories = placement.inventories(provider)
-    told = {**inventories, **wanted.inventories}
+    told = wanted.told(inventories)
     if told != inventories:
         for name in sorted(told.keys() - inventories.keys()):
             placement.ensure_class(name)

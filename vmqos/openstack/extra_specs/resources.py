@@ -163,7 +163,15 @@ def class_of(name: str) -> CacheRequest:
 def shared_resource(request: CacheRequest) -> str | None:
     """The resource class of the promise's shared class; ``None`` where a VM gets a control group of its own."""
     shared = shared_class(request)
-    return None if shared is None else LLC_SHARED + class_name(shared).upper().replace("-", "_")
+    return None if shared is None else class_resource(shared)
+
+
+def class_resource(shared: CacheRequest) -> str:
+    """The resource class of a shared class.
+
+    :param shared: as :func:`shared_class` returns it.
+    """
+    return LLC_SHARED + class_name(shared).upper().replace("-", "_")
 
 
 def required_traits(request: CacheRequest) -> frozenset[str]:
