@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from openstack.compute.v2.flavor import Flavor
     from openstack.connection import Connection
 
+_PLACEMENT = "1.2"
+"""The microversion of Placement that knows custom resource classes."""
+
 
 def connect(cloud: str | None) -> Connection:
     """Find the cloud as the ``openstack`` command does: clouds.yaml, or the variables ``OS_...`` of the environment.
@@ -63,6 +66,21 @@ def apply(connection: Connection, flavor: Flavor, change: Edit) -> dict[str, str
         for key in change.drop:
             connection.compute.delete_flavor_extra_specs_property(flavor, key)
     return {key: value for key, value in {**specs, **change.put}.items() if key not in change.drop}
+
+
+def unknown_to_placement(connection: Connection, resource_class: str) -> str:
+    """Why no flavor should ask Placement for that resource class; empty where Placement knows it.
+
+    An agent makes the resource class of each shared class that its host keeps a CLOSID for.
+    """
+    try:
+        with _told():
+            answer = connection.placement.get(f"/resource_classes/{resource_class}", microversion=_PLACEMENT)
+    except exceptions.CloudFailed as error:
+        return f"Placement can't be asked for {resource_class}: {error}"
+    if answer.status_code == 404:
+        return f"no host has told Placement of {resource_class}"
+    return "" if answer.status_code == 200 else f"Placement answers HTTP {answer.status_code} for {resource_class}"
 
 
 @contextmanager

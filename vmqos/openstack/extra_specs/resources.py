@@ -57,6 +57,9 @@ SHARED_FULL = "CUSTOM_VMQOS_SHARED_FULL"
 TRAITS = (L3_CAT, L3_CDP, L2_CAT, MBA, MBA_PERCENT, MBA_MBPS, CMT, MBM, SHARED_ROOM, SHARED_FULL)
 """All traits of vmqos; the provider carries no others of the namespace ``CUSTOM_VMQOS_``."""
 
+PROMISED = frozenset({L3_CAT, L3_CDP, L2_CAT, MBA_PERCENT, MBA_MBPS})
+"""The traits that promises need of a host (:func:`required_traits`)."""
+
 PROVIDER_SUFFIX = "_LLC"
 """How the names of the providers end, and no other provider's name should."""
 
@@ -196,9 +199,14 @@ def as_required(traits: Iterable[str]) -> dict[str, str]:
     return {_TRAIT + trait: _REQUIRED for trait in sorted(traits)}
 
 
+def requiring(specs: Mapping[str, str]) -> dict[str, str]:
+    """Those of a flavor's extra specs by which it requires traits of vmqos in its un-numbered request group."""
+    return {_TRAIT + trait: _REQUIRED for trait in TRAITS if specs.get(_TRAIT + trait) == _REQUIRED}
+
+
 def required(specs: Mapping[str, str]) -> frozenset[str]:
     """The traits of vmqos that a flavor requires in its un-numbered request group."""
-    return frozenset(trait for trait in TRAITS if specs.get(_TRAIT + trait) == _REQUIRED)
+    return frozenset(key.removeprefix(_TRAIT) for key in requiring(specs))
 
 
 def asking(specs: Mapping[str, str]) -> dict[str, str]:
