@@ -89,10 +89,11 @@ class Rooms:
         :param able: what :meth:`able` found of them.
         :param instance_uuid: the server that is to be placed.
         """
-        unsure = [host for host in hosts if not _takes_any(able[host.uuid], demand)]
-        self._look(unsure, False, instance_uuid)
-        lacking = {host.uuid for host in unsure if not _has_class(host, able[host.uuid], demand.shared_class)}
-        return [host.uuid not in lacking for host in hosts]
+        sure = [_takes_any(able[host.uuid], demand) for host in hosts]
+        self._look([host for host, has in zip(hosts, sure, strict=True) if not has], False, instance_uuid)
+        return [
+            has or _has_class(host, able[host.uuid], demand.shared_class) for host, has in zip(hosts, sure, strict=True)
+        ]
 
     def _look(self, hosts: Sequence[Any], placement: bool, instance_uuid: str) -> None:
         unseen = [host for host in hosts if not hasattr(host, _SEEN)]

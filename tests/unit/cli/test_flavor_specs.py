@@ -61,8 +61,8 @@ PROBLEMS: list[tuple[dict[str, str], bool, list[str]]] = [
         {**SHARED, **CAT},
         False,
         [
-            "requires CUSTOM_VMQOS_L3_CAT of the host's provider of cache, from which it asks for no resource: Placement "
-            "finds no host then; 'vmqos flavor set' mends it"
+            "requires CUSTOM_VMQOS_L3_CAT of the host's provider of cache, from which it asks for no resource: "
+            "Placement finds no host then; 'vmqos flavor set' mends it"
         ],
     ),
     ({"hw:mem_bandwidth_percent": "10"}, True, []),

@@ -17,10 +17,12 @@ import pytest
 from nova import context as nova_context
 from nova import objects
 
+from tests.unit.nova_plugin.clouds import Placement
 from tests.unit.nova_plugin.nova_api import PREFIX, NovaApi
 from tests.unit.nova_plugin.served import served
 
-ASKED = {"resources:CUSTOM_LLC_WAYS": "2", "resources:CUSTOM_LLC_CLASSES": "1"}
+CAT = {"trait:CUSTOM_VMQOS_L3_CAT": "required"}
+ASKED = {"resources:CUSTOM_LLC_WAYS": "2", "resources:CUSTOM_LLC_CLASSES": "1", **CAT}
 VALIDATING, OLDER = "2.86", "2.85"
 
 
@@ -44,9 +46,14 @@ def api() -> Iterator[str]:
 
 
 @pytest.fixture
-def vmqos(api: str, tmp_path: Path) -> Command:
+def vmqos(api: str, tmp_path: Path, placement_url: str) -> Command:
     """Runs ``vmqos flavor``, which finds the cloud in clouds.yaml."""
-    clouds = {"clouds": {"here": {"auth_type": "none", "auth": {"endpoint": api}}}}
+    about = {
+        "auth_type": "admin_token",
+        "auth": {"endpoint": api, "token": "admin"},
+        "placement_endpoint_override": placement_url,
+    }
+    clouds = {"clouds": {"here": about}}
     (tmp_path / "clouds.yaml").write_text(json.dumps(clouds))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
     environment = {**kept, "OS_CLOUD": "here", "OS_CLIENT_CONFIG_FILE": str(tmp_path / "clouds.yaml"), "COLUMNS": "160"}
@@ -150,6 +157,25 @@ def test_a_promise_can_be_changed_shared_and_removed_again(vmqos: Command, make:
     assert vmqos("unset", name).status == 0
 
 
+def test_a_shared_promise_asks_for_its_class_once_a_host_keeps_it(
+    vmqos: Command, make: Make, placement: Placement
+) -> None:
+    name = make()
+    promise = {"hw:cache_ways": "77", "hw:cache_policy": "shared"}
+    ran = vmqos("set", name, "--cache-ways", "77", "--policy", "shared")
+    assert ran.status == 0
+    assert "no host has told Placement of CUSTOM_LLC_SHARED_WAYS77" in ran.err
+    assert "[allocation] shared_classes" in ran.err
+    assert specs_of(name) == promise
+    placement.compute_node(shared={"CUSTOM_LLC_SHARED_WAYS77": True})
+    ran = vmqos("set", name, "--policy", "shared")
+    assert (ran.status, ran.err) == (0, "")
+    assert specs_of(name) == {**promise, **CAT, "resources:CUSTOM_LLC_SHARED_WAYS77": "1"}
+    assert vmqos("check").status == 0
+    assert vmqos("unset", name).status == 0
+    assert specs_of(name) == {}
+
+
 def test_with_the_filter_alone_placement_is_not_asked(vmqos: Command, make: Make) -> None:
     name = make({"hw:cache_ways": "2", **ASKED})
     assert vmqos("set", name, "--cache-ways", "4", "--filter-only").status == 0
@@ -196,18 +222,22 @@ def test_what_is_no_promise_changes_nothing(
         (
             ("--code-ways", "2", "--data-ways", "4"),
             {"hw:cache_code_ways": "2", "hw:cache_data_ways": "4"},
-            ASKED | {"resources:CUSTOM_LLC_WAYS": "6"},
+            {
+                "resources:CUSTOM_LLC_WAYS": "6",
+                "resources:CUSTOM_LLC_CLASSES": "1",
+                "trait:CUSTOM_VMQOS_L3_CDP": "required",
+            },
         ),
         (
             ("--l2-ways", "4", "--vcpus", "0"),
             {"hw:l2_cache_ways": "4", "hw:cache_vcpus": "0"},
-            {"resources:CUSTOM_LLC_CLASSES": "1"},
+            {"resources:CUSTOM_LLC_CLASSES": "1", "trait:CUSTOM_VMQOS_L2_CAT": "required"},
         ),
         (("--bandwidth-percent", "50"), {"hw:mem_bandwidth_percent": "50"}, {}),
         (
             ("--bandwidth-mbps", "4000"),
             {"hw:mem_bandwidth_mbps": "4000"},
-            {"resources:CUSTOM_LLC_CLASSES": "1"},
+            {"resources:CUSTOM_LLC_CLASSES": "1", "trait:CUSTOM_VMQOS_MBA_MBPS": "required"},
         ),
     ],
 )
