@@ -46,12 +46,14 @@ class LogOnce:
         self._lock = threading.Lock()
         self._told: OrderedDict[Hashable, _Told] = OrderedDict()
 
-    def log(self, level: int, key: Hashable, message: str, *arguments: object, traceback: bool = False) -> bool:
+    def log(
+        self, level: int, key: Hashable, message: str, *arguments: object, error: BaseException | None = None
+    ) -> bool:
         """Log a line, unless the key's last line said it already.
 
         :param key: what the line is about, such as ``("look", uuid)``.
         :param message: as :meth:`logging.Logger.log` takes it.
-        :param traceback: whether to add the traceback of the exception that is being handled.
+        :param error: the exception whose traceback is added; it does not count as text.
         :returns: whether the line was logged.
         """
         text = message % arguments if arguments else message
@@ -66,7 +68,7 @@ class LogOnce:
             dropped, told.dropped = told.dropped, 0
         if dropped:
             text = f"{text} ({dropped} earlier lines about this were left out)"
-        self._logger.log(level, "%s", text, exc_info=traceback, stacklevel=2)
+        self._logger.log(level, "%s", text, exc_info=error, stacklevel=2)
         return True
 
     def end(self, key: Hashable) -> bool:

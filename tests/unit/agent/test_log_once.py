@@ -59,7 +59,7 @@ def test_a_traceback_is_logged_with_the_line_and_the_line_is_the_callers(
         try:
             raise RuntimeError("a fault of ours")
         except RuntimeError as error:
-            once.log(logging.ERROR, "pass", "a pass failed: %s", error, traceback=True)
+            once.log(logging.ERROR, "pass", "a pass failed: %s", error, error=error)
     (record,) = caplog.records
     assert record.exc_info is not None and record.exc_info[0] is RuntimeError
     assert record.funcName == "test_a_traceback_is_logged_with_the_line_and_the_line_is_the_callers"
