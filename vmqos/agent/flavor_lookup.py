@@ -164,12 +164,20 @@ class FlavorLookup:
         return self._backoff.next_due()
 
     def _ask(self, api: Nova, wanted: Mapping[str, _Entry]) -> None:
-        answers = self._ask_at_once(api) if len(wanted) > 1 and not self._one_by_one else {}
+        answers, not_listed, is_answered = dict[str, dict[str, str]](), None, False
+        try:
+            if len(wanted) > 1 and not self._one_by_one:
+                answers = self._ask_at_once(api)
+        except (CloudError, HypervisorError):
+            raise
+        except Exception as error:  # for one server's sake, perhaps: one by one the others are answered
+            not_listed = error
         for uuid, entry in wanted.items():
             if self._worker.ends:
                 return
             try:
                 self._answered(uuid, entry, answers[uuid] if uuid in answers else api.extra_specs(uuid))
+                is_answered = True
             except (ServerUnknown, Refused) as refusal:
                 if isinstance(refusal, ServerUnknown):
                     self._reached()
@@ -179,6 +187,8 @@ class FlavorLookup:
             except Exception as error:  # of this server's alone
                 self._failed(uuid, unexpected("asking Nova for its flavor", error), error)
             self._on_answer(uuid)
+        if not_listed is not None and not is_answered:
+            raise not_listed
 
     def _ask_at_once(self, api: Nova) -> dict[str, dict[str, str]]:
         try:

@@ -19,12 +19,15 @@ from vmqos.hypervisor.new_threads import NewThreads
 
 LOG = logging.getLogger(__name__)
 
-LOOK_DEADLINE = 0.25
+LOOK_DEADLINE = 0.1
 """Seconds until a look at one VM is left behind and the next VM has its turn. A look takes some milliseconds."""
 
-ROUND_BUDGET = 0.5
-"""Seconds in which one round begins looks. What is left has its turn in the next round, after new VMs: with the
-deadline of the last look a new VM waits for three quarters of a second at most, however long others' looks take."""
+ROUND_BUDGET = 0.3
+"""Seconds in which one round begins looks. What is left has its turn in the next round, after new VMs: they wait for
+the rest of one round, and within theirs for those that were started before, which is less than a second."""
+
+SLOW_AFTER = 1.0
+"""Seconds until a look that was left behind is told: libvirt keeps everybody waiting for a while when a VM starts."""
 
 QUICK_LOOK = 0.05
 """Seconds up to which a look is quick: VMs whose last look took longer come after all others."""
@@ -38,7 +41,7 @@ ERROR_LENGTH = 300
 STARTING = "libvirt lists it, and its QEMU process is not found yet"
 WAITING = "it is about to be looked at"
 SLOW = (
-    f"looking at it takes longer than {LOOK_DEADLINE} s, so all other VMs go first: either libvirt does not describe "
+    f"looking at it takes longer than {SLOW_AFTER:g} s, so all other VMs go first: either libvirt does not describe "
     "it, or /proc does not tell of its process"
 )
 
@@ -173,7 +176,7 @@ class Inventory:
         with self._lock:
             number, urgent = self._number, dict(self._urgent)
         wanted = []
-        for uuid in self._owed(running) - under_way:
+        for uuid in self._owed(running) - under_way.keys():
             if self._backoff.waits(uuid) and urgent.get(uuid, 0) <= self._tried.get(uuid, 0):
                 continue
             wanted.append(uuid)
@@ -259,11 +262,14 @@ class Inventory:
             urgent = set(self._urgent)
         for uuid in owed:
             failure = self._backoff.get(uuid)
-            if uuid in under_way:
+            if uuid in under_way and now >= under_way[uuid] + SLOW_AFTER:
                 troubles[uuid] = SLOW
                 self._once.log(logging.WARNING, ("look", uuid), "VM %s: %s", uuid, SLOW)
                 continue
-            due.append(failure.due if failure is not None else now)
+            if uuid in under_way:
+                due.append(under_way[uuid] + SLOW_AFTER)
+            else:
+                due.append(failure.due if failure is not None else now)
             if failure is not None:
                 troubles[uuid] = failure.error
             elif uuid in urgent or uuid not in self._vms:

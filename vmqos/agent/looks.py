@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+LEAST_DEADLINE = 0.01
+"""Seconds that a look has at least, however many of the same round were left behind before it."""
+
 _T = TypeVar("_T")
 
 
@@ -55,21 +58,23 @@ class Looks(Generic[_T]):
         self._on_late = on_late
         self._condition = threading.Condition()
         self._queue: deque[str] = deque()
-        self._under_way: set[str] = set()
+        self._under_way: dict[str, float] = {}
         self._done: list[Done[_T]] = []
         self._lane: _Lane | None = None
         self._closed = False
 
     @property
-    def under_way(self) -> frozenset[str]:
-        """The keys whose looks were left behind and have not ended yet."""
+    def under_way(self) -> dict[str, float]:
+        """The keys whose looks were left behind and have not ended yet; when each was begun, by the monotonic clock."""
         with self._condition:
-            return frozenset(self._under_way)
+            return dict(self._under_way)
 
     def run(self, keys: Iterable[str], deadline: float, budget: float) -> list[Done[_T]]:
         """Look at all of these that are not under way.
 
-        :param deadline: seconds after which a look is left behind.
+        :param deadline: seconds after which a look is left behind. The looks after it have half of that, and so on: a
+            hundred that hang shall not take a hundred times as long as one. What is left behind for no good reason is
+            told a little later.
         :param budget: seconds after which no further look is begun.
         :returns: the looks that have ended, those that were left behind by an earlier call among them.
         """
@@ -94,6 +99,7 @@ class Looks(Generic[_T]):
             if lane is not None and lane.key is not None and now >= lane.since + deadline:
                 lane.left_behind = True
                 lane = self._lane = None
+                deadline = max(LEAST_DEADLINE, deadline / 2)
             is_busy = lane is not None and lane.key is not None
             if not self._queue and not is_busy:
                 return
@@ -112,11 +118,11 @@ class Looks(Generic[_T]):
                     return
                 key = lane.key = self._queue.popleft()
                 lane.since = time.monotonic()
-                self._under_way.add(key)
+                self._under_way[key] = lane.since
             done = self._look_at(key)
             with self._condition:
                 self._done.append(done)
-                self._under_way.discard(key)
+                del self._under_way[key]
                 lane.key = None
                 if not self._queue:
                     self._condition.notify_all()
