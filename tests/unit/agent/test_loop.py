@@ -48,6 +48,11 @@ class Host:
         mask = next(line for line in text.splitlines() if "L3:" in line).split("0=")[1].split(";")[0]
         return int(mask, 16).bit_count()
 
+    def settle(self) -> None:
+        """Have passes run until there is nothing left to do: the next one does only what it is told."""
+        for _ in range(3):
+            self.agent.run_passes()
+
     def state(self, uuid: str) -> PromiseState | None:
         outcome = self.agent.snapshot.outcomes.get(uuid)
         return outcome.state if outcome is not None else None
@@ -137,7 +142,7 @@ def test_a_vm_gets_what_its_flavor_asks_for(host: Host) -> None:
 
 def test_what_was_told_while_a_pass_failed_is_owed_to_the_next(host: Host, trouble: Trouble) -> None:
     stays, goes = host.libvirt.boot(TWO), host.libvirt.boot(TWO)
-    host.agent.run_passes()
+    host.settle()
     with trouble(host):
         comes = host.libvirt.boot(THREE)
         host.libvirt.resize(stays, FOUR)
@@ -155,7 +160,7 @@ def test_what_was_told_while_a_pass_failed_is_owed_to_the_next(host: Host, troub
 
 def test_a_full_audit_that_failed_is_owed(host: Host, trouble: Trouble) -> None:
     vm = host.libvirt.boot(TWO)
-    host.agent.run_passes()
+    host.settle()
     host.agent._on_change(None)
     with trouble(host):
         host.agent.run_passes()
@@ -173,7 +178,7 @@ def test_a_full_audit_that_failed_is_owed(host: Host, trouble: Trouble) -> None:
 def test_an_audit_after_hotplug_that_failed_is_owed_and_so_is_the_one_when_it_has_settled(
     host: Host, trouble: Trouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host.agent.run_passes()
+    host.settle()
     monkeypatch.setattr(loop, "HOTPLUG_SETTLES", 0.3)
     claims: list[bool] = []
     run = host.agent.reconciler.run
@@ -196,7 +201,7 @@ def test_an_audit_after_hotplug_that_failed_is_owed_and_so_is_the_one_when_it_ha
 
 def test_a_new_configuration_is_acted_on_although_the_pass_after_it_failed(host: Host, trouble: Trouble) -> None:
     vm = host.libvirt.boot({"hw:cache_ways": "8"})
-    host.agent.run_passes()
+    host.settle()
     assert host.state(vm) is PromiseState.KEPT
     host.conf.write_text(host.conf.read_text() + "[allocation]\nreserved_ways = 7f0\n")
     host.agent._read_configuration_again()
@@ -208,7 +213,7 @@ def test_a_new_configuration_is_acted_on_although_the_pass_after_it_failed(host:
 
 def test_a_task_that_strayed_is_brought_back_although_a_pass_failed(host: Host, trouble: Trouble) -> None:
     vm = host.libvirt.boot(TWO)
-    host.agent.run_passes()
+    host.settle()
     pid = host.libvirt.vms[vm].process.pid
     host.resctrl.write("tasks", str(pid))
     with trouble(host):
@@ -281,7 +286,7 @@ def test_nothing_is_paid_before_libvirt_has_said_which_vms_run(host: Host) -> No
 
 def test_a_full_look_that_libvirt_refused_is_made_once_it_answers(host: Host) -> None:
     vm = host.libvirt.boot(TWO)
-    host.agent.run_passes()
+    host.settle()
     host.libvirt.is_connected = False
     host.agent._on_change(None)
     host.agent.run_passes()
