@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Set
 
 from vmqos.agent import placement
 from vmqos.agent.backoff import Backoff
-from vmqos.agent.inventory import ObservedVm
+from vmqos.agent.inventory import ERROR_LENGTH, ObservedVm, unexpected
 from vmqos.agent.placement import Aim, Placed, Target
 from vmqos.agent.strays import StrayWatch
 from vmqos.agent.vcpu_limit import VcpuLimit
@@ -92,6 +92,7 @@ class Placer:
         ]
         if not due:
             return
+        self._strays.look_again()
         # Many VMs may have the same target; whoever reads a tasks file has the kernel go through all tasks of the host.
         there: dict[str, set[int]] = {directory: set() for directory in fresh}
         for directory in frozenset().union(*(aims[uuid].directories for uuid in due)) - fresh:
@@ -135,10 +136,15 @@ class Placer:
         except ProcessVanished:
             LOG.debug("VM %s has ended", vm.uuid)
         except (HypervisorError, OSError) as error:
+            self._backoff.fail(("tasks", vm.uuid), f"its tasks can't be listed now: {error}"[:ERROR_LENGTH])
             LOG.info("the tasks of VM %s can't be listed now: %s", vm.uuid, error)
         except exceptions.ResctrlError as error:
             self._backoff.fail(("tasks", vm.uuid), str(error))
             LOG.error("tasks of VM %s can't be moved to %s: %s", vm.uuid, aim.target.directory or "/", error)
+        except Exception as error:
+            reason = unexpected("moving its tasks", error)
+            self._backoff.fail(("tasks", vm.uuid), reason)
+            LOG.exception("VM %s: %s", vm.uuid, reason)
 
     def _foreign_tasks(self, now: ResctrlView) -> tuple[set[int], set[int]]:
         """The tasks in control groups that others made, and those in their monitoring groups inside of ours.

@@ -70,6 +70,13 @@ class StrayWatch:
         self._last = b""
         self._seen = set()
 
+    def look_again(self) -> None:
+        """Compare tasks next time, even if the default group's are what they were when last looked at.
+
+        Tasks were moved since: one that is back by then leaves the same list behind.
+        """
+        self._last = b""
+
     def _identify(
         self, tid: int, by_pid: Mapping[int, str], by_cgroup: Mapping[str, str], unknown: set[int]
     ) -> str | None:
@@ -88,7 +95,7 @@ class StrayWatch:
                     self._kernel_threads.setdefault(uuid, set()).add(processes.of_pid(tid))
                 return uuid
             return by_cgroup.get(cgroup.vm_cgroup(tid) or "") if by_cgroup else None
-        except exceptions.HypervisorError:
+        except (exceptions.HypervisorError, OSError, ValueError):
             return None
 
 
