@@ -9,20 +9,19 @@ import json
 import logging
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qs
 
-import waitress
 from oslo_config import cfg
 
 from vmqos.agent import cache_report, exceptions, inspection, report, telemetry_report
+from vmqos.agent.bounded_server import Application, BoundedServer
 from vmqos.agent.loop import Agent
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.telemetry import Telemetry
-from vmqos.agent.web import Application, end
+from vmqos.agent.web import HEALTH
 from vmqos.openstack import extra_specs
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.version import version
@@ -201,15 +200,8 @@ class Server:
         self._path: str = conf.api.socket
         try:
             os.makedirs(os.path.dirname(self._path) or ".", mode=0o755, exist_ok=True)
-            self._server = waitress.create_server(
-                application,
-                unix_socket=self._path,
-                unix_socket_perms=conf.api.socket_mode,
-                threads=2,
-                ident="vmqos",
-                asyncore_use_poll=True,
-                channel_timeout=10,
-                connection_limit=1000,
+            self._server = BoundedServer(
+                application, "api", at_once=HEALTH, unix_socket=self._path, unix_socket_perms=conf.api.socket_mode
             )
             if conf.api.socket_group:
                 os.chown(self._path, -1, grp.getgrnam(conf.api.socket_group).gr_gid)
@@ -217,14 +209,13 @@ class Server:
             raise exceptions.ApiUnusable(self._path, f"[api] socket_group: {error.args[0]}") from error
         except OSError as error:
             raise exceptions.ApiUnusable(self._path, error.strerror or str(error)) from error
-        self._thread = threading.Thread(target=self._server.run, name="api", daemon=True)
 
     def start(self) -> None:
         """Answer from now on."""
-        self._thread.start()
+        self._server.start()
 
     def stop(self) -> None:
         """Stop answering, and remove the socket."""
-        end(self._server, self._thread)
+        self._server.stop()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
