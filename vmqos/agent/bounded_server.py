@@ -166,6 +166,10 @@ class _BodyRefused(Error):  # type: ignore[misc]  # waitress has no types
 class _Parser(HTTPRequestParser):  # type: ignore[misc]
     """Reads a request's headers, and refuses a body instead of reading it."""
 
+    body_rcv: Any
+    content_length: int
+    expect_continue: bool
+
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(header_plus)
         if self.chunked or self.content_length > 0 or "TRANSFER_ENCODING" in self.headers:
@@ -183,6 +187,8 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     """
 
     parser_class = _Parser
+    request: Any
+    will_close: bool
 
     def __init__(self, server: Any, sock: socket.socket, addr: Any, adj: Any, map: dict[int, Any]) -> None:
         self.waits_since = time.monotonic()
