@@ -162,7 +162,6 @@ class Telemetry(TypedDict):
 
     taken_at: float
     interval: float
-    age_seconds: NotRequired[float]
     vms: dict[str, VmTelemetry]
     host: HostTelemetry
 
@@ -192,22 +191,12 @@ class LibvirtHealth(TypedDict):
     unanswered: NotRequired[UnansweredCall | None]
 
 
-Part = Literal["vms", "pass", "counters"]
-
-
 class Health(TypedDict):
-    """How the agent itself fares; ``vms`` counts the VMs by state, which ``status`` does not depend on.
-
-    ``ages`` are seconds, ``None`` before the first time; ``stale`` names those that are much older than usual.
-    ``unserved`` has the reason why a VM is not served yet, by UUID.
-    """
+    """How the agent fares."""
 
     status: Literal["starting", "ok", "degraded", "failing"]
     version: str
     uptime_seconds: float
-    ages: NotRequired[dict[Part, float | None]]
-    stale: NotRequired[list[Part]]
-    unserved: NotRequired[dict[str, str]]
     resctrl: ResctrlHealth
     libvirt: LibvirtHealth
     passes: int
