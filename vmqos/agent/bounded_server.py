@@ -15,6 +15,7 @@ What waitress alone leaves open, and what is done here:
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import logging
@@ -182,6 +183,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     """One connection.
 
     :ivar peer: who is at the other end; connections of one client have the same.
+    :ivar is_shut: whether it is about to be closed.
     :ivar waits_since: since when a whole request is waited for, or the answer is being taken; infinite while a thread
         makes the answer.
     """
@@ -191,6 +193,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     will_close: bool
 
     def __init__(self, server: Any, sock: socket.socket, addr: Any, adj: Any, map: dict[int, Any]) -> None:
+        self.is_shut = False
         self.waits_since = time.monotonic()
         self.peer = _user(sock) if sock.family == socket.AF_UNIX else _client(str(addr[0]))
         super().__init__(server, sock, addr, adj, map=map)
@@ -228,6 +231,16 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         limit = ANSWER_TIME if self.total_outbufs_len else REQUEST_TIME
         return time.monotonic() - self.waits_since > limit
 
+    def shut(self) -> None:
+        """Have the connection closed in the next round of the polling thread, whether the client reads or not.
+
+        A descriptor that were closed at once could be another connection's before this round's events are through,
+        and that connection would get an event of this one.
+        """
+        self.is_shut = self.will_close = True
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
 
 class _Places:
     """What both kinds of listening sockets do beside waitress's own."""
@@ -241,14 +254,13 @@ class _Places:
         super().handle_accept()  # type: ignore[misc]
         now = _channels(self._map)
         if len(now) > len(before):
-            _make_room(now)
+            _make_room([channel for channel in now if not channel.is_shut])
 
     def maintenance(self, now: float) -> None:
         """Close what is overdue; called about once a second by the thread that polls."""
         for channel in _channels(self._map):
             if channel.is_overdue():
-                # Not by its flag will_close, which waits until the client reads.
-                channel.handle_close()
+                channel.shut()
 
 
 class _TcpServer(_Places, TcpWSGIServer):  # type: ignore[misc]
@@ -273,7 +285,7 @@ def _make_room(channels: list[_Channel]) -> None:
     if most <= SHARE and len(channels) <= PLACES:
         return
     idle = [channel for channel in channels if channel.peer == peer and channel.waits_since != math.inf]
-    min(idle or channels[-1:], key=lambda channel: channel.waits_since).handle_close()
+    min(idle or channels[-1:], key=lambda channel: channel.waits_since).shut()
 
 
 def _user(sock: socket.socket) -> str:

@@ -251,6 +251,16 @@ def test_the_client_with_the_most_connections_makes_room_for_others(
         assert answer(connection) == (200, b"well")
 
 
+def test_a_connection_that_is_closed_takes_no_other_one_along(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever connects in the moment in which another connection is closed may get its descriptor."""
+    monkeypatch.setattr(bounded_server, "REQUEST_TIME", 0.5)
+    for _ in range(6):
+        assert is_closed(connect())
+        assert ask(connect) == (200, b"well")
+
+
 def test_where_every_other_connection_is_being_answered_the_newest_is_closed(connect: Connect, served: Served) -> None:
     held = [connect() for _ in range(SHARE)]
     for connection in held:
