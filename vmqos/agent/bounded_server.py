@@ -104,6 +104,11 @@ class BoundedServer:
             raise
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
+    @property
+    def port(self) -> int:
+        """The TCP port that it listens on, which is any free one where 0 was asked for."""
+        return int(self._listeners[0].effective_port)
+
     def start(self) -> None:
         """Answer from now on."""
         self._pools.start()

@@ -62,11 +62,8 @@ def connect(request: pytest.FixtureRequest, served: Served, tmp_path: Path) -> I
         server = BoundedServer(served.application, "t", at_once="/once", unix_socket=path, unix_socket_perms="600")
         kind: tuple[int, Any] = socket.AF_UNIX, path
     else:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        server = BoundedServer(served.application, "t", at_once="/once", host="127.0.0.1", port=port)
-        kind = socket.AF_INET, ("127.0.0.1", port)
+        server = BoundedServer(served.application, "t", at_once="/once", host="127.0.0.1", port=0)
+        kind = socket.AF_INET, ("127.0.0.1", server.port)
     server.start()
 
     def connect() -> socket.socket:
