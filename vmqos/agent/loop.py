@@ -129,14 +129,6 @@ class Agent:
         return self.reconciler.snapshot
 
     @property
-    def simulated(self) -> bool:
-        """Whether resctrl is the simulator; ``False`` where there is none at all."""
-        try:
-            return mount.find(self.filesystem.root).simulated
-        except exceptions.ResctrlError:
-            return False
-
-    @property
     def starting(self) -> bool:
         """Whether the first look at the host is still under way, and nothing is known to be wrong."""
         if self.health.looked or self.health.last_error or self.unanswered():

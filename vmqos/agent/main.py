@@ -12,6 +12,7 @@ from oslo_log import log
 
 from vmqos.agent import api
 from vmqos.agent.exceptions import AgentError
+from vmqos.agent.live_reads import LiveReads
 from vmqos.agent.loop import Agent
 from vmqos.agent.page import Site
 from vmqos.agent.single_instance import only_agent
@@ -62,18 +63,18 @@ def _once(conf: cfg.ConfigOpts) -> int:
 
 def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> int:
     agent = Agent(conf, read_again)
-    telemetry = Telemetry.of(conf)
-    application = Site(WithMetrics(agent, telemetry, api.Api(agent, telemetry)), conf.api.host_names)
+    telemetry, live = Telemetry.of(conf), LiveReads()
+    application = Site(WithMetrics(agent, telemetry, api.Api(agent, telemetry, live)), conf.api.host_names)
     servers = api.Server(application, conf), TcpServer(application, conf.http.host, conf.http.port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     signal.signal(signal.SIGHUP, lambda *_: agent.reload())
-    for part in (telemetry, *servers):
+    for part in (telemetry, live, *servers):
         part.start()
     try:
         agent.run()
     finally:
-        for part in (*servers, telemetry):
+        for part in (*servers, live, telemetry):
             part.stop()
     LOG.info("stopped; every VM keeps its group")
     return 0

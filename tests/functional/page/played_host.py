@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import math
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,10 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
-import waitress
-
+from vmqos.agent.bounded_server import BoundedServer
 from vmqos.agent.page import Site
-from vmqos.agent.web import end
 
 WAY = 1_572_864
 MIB = 1 << 20
@@ -261,11 +257,9 @@ class PlayedHost:
 @contextlib.contextmanager
 def serving(host: PlayedHost, port: int = 0) -> Iterator[int]:
     """Serve the page of a host on loopback while the block runs; the port."""
-    logging.getLogger("waitress").setLevel(logging.ERROR)
-    server = waitress.create_server(Site(host.serve), host="127.0.0.1", port=port, threads=4)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
+    server = BoundedServer(Site(host.serve), "page", host="127.0.0.1", port=port)
+    server.start()
     try:
-        yield server.effective_port
+        yield server.port
     finally:
-        end(server, thread)
+        server.stop()
