@@ -166,6 +166,9 @@ class Agent:
         self._patience = ANSWER_PATIENCE_ONCE
         try:
             self.run_passes()
+            until = time.monotonic() + ANSWER_PATIENCE_ONCE
+            while self.reconciler.is_unfinished and time.monotonic() < until:
+                self.run_passes()
             return not self.health.resctrl_error and self._sight.answered
         finally:
             self._observer.close()
@@ -271,6 +274,9 @@ class Agent:
 
     def _pause(self) -> float:
         """Seconds until the next pass, if nothing happens before."""
+        if self.reconciler.is_unfinished:
+            # The last pass gave the lock back with work left.
+            return 0.0
         pauses = [self.conf.agent.audit_interval]
         due = self.backoff.next_due()
         if due is not None:
