@@ -31,8 +31,8 @@ from vmqos.resctrl.filesystem import Filesystem
 LOG = logging.getLogger(__name__)
 
 LIMBO = 1.0
-"""Seconds between two looks of the kernel at RMIDs that were given back (``CQM_LIMBOCHECK_INTERVAL``). A group for which
-no RMID is free yet is tried again as often."""
+"""Seconds between two looks of the kernel at RMIDs that were given back (``CQM_LIMBOCHECK_INTERVAL``). A group for
+which no RMID is free yet is tried again as often."""
 
 
 @dataclass(frozen=True, slots=True)
