@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Set
 
 from vmqos.agent import placement
 from vmqos.agent.backoff import Backoff
-from vmqos.agent.inventory import ObservedVm
+from vmqos.agent.inventory import ERROR_LENGTH, ObservedVm, unexpected
 from vmqos.agent.lock_share import LockShare, Pace
 from vmqos.agent.placement import Aim, Placed, Target
 from vmqos.agent.strays import StrayWatch
@@ -129,6 +129,7 @@ class Placer:
         self._owed = set(due)
         if not due:
             return
+        self._strays.look_again()
         due.sort(key=lambda uuid: self._rank(uuid, aims[uuid]))
         # Many VMs may have the same target; whoever reads a tasks file has the kernel go through all tasks of the host.
         there: dict[str, set[int]] = {directory: set() for directory in fresh}
@@ -143,9 +144,10 @@ class Placer:
                     there[directory] = tasks.read_tasks(self._filesystem, directory)
         # Only now: others need not take the lock, and whom they take between the two reads is missed above, found here.
         left_alone = self._foreign_tasks(now)
+        # The first turn is a whole one, however long the reading took.
+        until = share.now() + TURN
         while turns:
             uuid = turns.popleft()
-            until = min(share.now() + TURN, share.end(MOVING))
             if self._place_one(vms[uuid], aims[uuid], left_alone, there, until):
                 self._owed.discard(uuid)
             else:
@@ -153,6 +155,7 @@ class Placer:
             self._served[uuid] = share.now()
             if share.is_over(MOVING):
                 break
+            until = min(share.now() + TURN, share.end(MOVING))
 
     def _rank(self, uuid: str, aim: Aim) -> tuple[bool, float]:
         """Whose turn is first: the VM that has nothing of its promise, then the one that waits longest."""
@@ -205,10 +208,15 @@ class Placer:
         except ProcessVanished:
             LOG.debug("VM %s has ended", vm.uuid)
         except (HypervisorError, OSError) as error:
+            self._backoff.fail(("tasks", vm.uuid), f"its tasks can't be listed now: {error}"[:ERROR_LENGTH])
             LOG.info("the tasks of VM %s can't be listed now: %s", vm.uuid, error)
         except exceptions.ResctrlError as error:
             self._backoff.fail(("tasks", vm.uuid), str(error))
             LOG.error("tasks of VM %s can't be moved to %s: %s", vm.uuid, aim.target.directory or "/", error)
+        except Exception as error:
+            reason = unexpected("moving its tasks", error)
+            self._backoff.fail(("tasks", vm.uuid), reason)
+            LOG.exception("VM %s: %s", vm.uuid, reason)
         return True
 
     def _foreign_tasks(self, now: ResctrlView) -> tuple[set[int], set[int]]:

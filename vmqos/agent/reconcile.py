@@ -12,18 +12,19 @@ from dataclasses import dataclass, replace
 from vmqos import allocation
 from vmqos.agent import act, outcome, unseen, vcpu_limit, view, wish
 from vmqos.agent.backoff import Backoff
-from vmqos.agent.flavor_lookup import FlavorLookup
+from vmqos.agent.flavor_lookup import FlavorLookup, Found
 from vmqos.agent.inventory import ObservedVm
 from vmqos.agent.lock_share import LockShare
+from vmqos.agent.log_once import LogOnce
 from vmqos.agent.monitoring_groups import MonitoringGroups
 from vmqos.agent.outcome import Outcome
 from vmqos.agent.placer import Placer
 from vmqos.agent.snapshot import CacheTopology, Snapshot
-from vmqos.agent.vcpu_limit import VcpuLimit
+from vmqos.agent.vcpu_limit import Vcpus
 from vmqos.agent.view import ResctrlView
 from vmqos.agent.wish import Wish
 from vmqos.allocation import Owner, PromiseState, Request, SetExclusive, Verdict, caches, owner_of
-from vmqos.hypervisor import processes
+from vmqos.hypervisor.model import VirtualMachine
 from vmqos.openstack import extra_specs
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.filesystem import Filesystem
@@ -65,6 +66,7 @@ class Reconciler:
         self._flavors = flavors
         self._monitoring = MonitoringGroups(filesystem, backoff)
         self._placer = Placer(filesystem, backoff)
+        self._once = LogOnce(LOG)
         self._unguarded: set[str] = set()
         self._unseen: frozenset[str] = frozenset()
         self._settled = False
@@ -154,14 +156,17 @@ class Reconciler:
         policy: allocation.Policy,
         share: LockShare,
     ) -> bool:
-        self._backoff.keep_only({key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid))})
+        self._backoff.keep_only(
+            {key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid), ("vcpus", uuid))}
+        )
         wishes = self._wishes(vms)
-        limits = vcpu_limit.look_at_all(vms, wishes, self.snapshot.limits)
-        wishes = {uuid: found.but(limits[uuid].problem) if uuid in limits else found for uuid, found in wishes.items()}
+        vcpus_of_all = vcpu_limit.look_at_all(vms, wishes, self.snapshot.limits, self._backoff, self._once)
+        wishes = {uuid: vcpus_of_all.applied(uuid, found) for uuid, found in wishes.items()}
+        limits = vcpus_of_all.limits
         unknown = {uuid for uuid, found in wishes.items() if found.unknown and not found.hands_off}
         members = unseen.find_members(self._filesystem, now, self._unseen, unknown, vms)
         kept = unseen.requests(now, self._unseen | unknown, members)
-        requests = (*self._requests(now, vms, wishes, limits, topology), *kept)
+        requests = (*self._requests(now, vms, wishes, vcpus_of_all, topology), *kept)
         plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy))
         order = sorted(vms, key=lambda uuid: (vms[uuid].vm.process.start_time, uuid))
         if self._monitoring.make_room(now, sorted(_created(plan)), self._graphs(now, plan, order, wishes)):
@@ -229,14 +234,22 @@ class Reconciler:
     def _wishes(self, vms: Mapping[str, ObservedVm]) -> dict[str, Wish]:
         lacking = [observed.vm for observed in vms.values() if wish.lacks_extra_specs(observed.vm)]
         found = self._flavors.look_up(lacking) if self._flavors is not None else {}
-        return {uuid: wish.read(observed.vm, found.get(uuid)) for uuid, observed in vms.items()}
+        return {uuid: self._wish(observed.vm, found.get(uuid)) for uuid, observed in vms.items()}
+
+    def _wish(self, vm: VirtualMachine, found: Found | None) -> Wish:
+        try:
+            return wish.read(vm, found)
+        except Exception as error:
+            unknown = wish.unreadable(error)
+            self._once.log(logging.ERROR, ("wish", vm.uuid), "VM %s: %s", vm.uuid, unknown.unknown, error=error)
+            return unknown
 
     def _requests(
         self,
         now: ResctrlView,
         vms: Mapping[str, ObservedVm],
         wishes: Mapping[str, Wish],
-        limits: Mapping[str, VcpuLimit],
+        vcpus: Vcpus,
         topology: CacheTopology,
     ) -> list[Request]:
         every_cache = frozenset(now.capabilities.l3_caches) or frozenset({0})
@@ -245,13 +258,13 @@ class Reconciler:
             wanted = wishes[uuid].request
             if wanted is None or wishes[uuid].hands_off:
                 continue
-            limit = limits.get(uuid)
+            limit = vcpus.limits.get(uuid)
             if limit is not None and not limit.present:
                 continue
             reach = topology.caches_of(limit.cpus if limit else observed.cpus) & every_cache or every_cache
             if wanted.l2_ways is not None:
-                vcpus = limit.affinities if limit else processes.vcpu_affinities(observed.vm.process.pid)
-                reach |= {caches.l2(core) for core in topology.cores_of(vcpus)}
+                affinities = limit.affinities if limit else vcpus.affinities[uuid]
+                reach |= {caches.l2(core) for core in topology.cores_of(affinities)}
             if self._backoff.waits(uuid):
                 # What failed is not tried again yet; what the VM has, it keeps.
                 group = now.group(allocation.vm_group(uuid))

@@ -13,7 +13,7 @@ from vmqos.hypervisor import cgroup, exceptions, processes
 from vmqos.hypervisor.model import Process
 from vmqos.resctrl.filesystem import Filesystem
 
-LOOKING = 0.3
+LOOKING = 0.5
 """The part of a pass's share of the lock in which new processes are asked for; the others' turn is the next pass's."""
 
 LOOKS_AT_UNKNOWN = 100
@@ -95,6 +95,13 @@ class StrayWatch:
         self._last = b""
         self._seen = set()
 
+    def look_again(self) -> None:
+        """Compare tasks next time, even if the default group's are what they were when last looked at.
+
+        Tasks were moved since: one that is back by then leaves the same list behind.
+        """
+        self._last = b""
+
     def _identify(
         self,
         tid: int,
@@ -121,7 +128,7 @@ class StrayWatch:
                     self._kernel_threads.setdefault(uuid, set()).add(processes.of_pid(tid))
                 return uuid
             return by_cgroup.get(cgroup.vm_cgroup(tid) or "") if by_cgroup else None
-        except exceptions.HypervisorError:
+        except (exceptions.HypervisorError, OSError, ValueError):
             return None
 
 
