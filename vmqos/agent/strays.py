@@ -16,6 +16,9 @@ from vmqos.resctrl.filesystem import Filesystem
 LOOKING = 0.5
 """The part of a pass's share of the lock in which new processes are asked for; the others' turn is the next pass's."""
 
+FEWEST = 32
+"""How many new processes are asked for however late it is: each look gets further."""
+
 LOOKS_AT_UNKNOWN = 100
 """How often a kernel thread is asked for that works for a process of no known VM: its VM may be about to start."""
 
@@ -67,9 +70,9 @@ class StrayWatch:
             by_pid = {observed.vm.process.pid: uuid for uuid, observed in vms.items()}
             by_cgroup = {observed.vm.cgroup: uuid for uuid, observed in vms.items() if observed.vm.cgroup}
             # Those of one process are asked for once, by the oldest of them, which mostly is its first.
-            left = deque(sorted(newcomers))
+            left, asked = deque(sorted(newcomers)), 0
             while left:
-                if share is not None and share.is_over(LOOKING):
+                if asked >= FEWEST and share is not None and share.is_over(LOOKING):
                     self.is_behind = True
                     unknown.update(tid for tid in left if tid in newcomers)
                     break
@@ -77,6 +80,7 @@ class StrayWatch:
                 if tid not in newcomers:
                     continue
                 newcomers.discard(tid)
+                asked += 1
                 uuid = self._identify(tid, by_pid, by_cgroup, unknown, newcomers)
                 if uuid in elsewhere:
                     strays.add(uuid)
