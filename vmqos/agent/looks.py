@@ -75,7 +75,7 @@ class Looks(Generic[_T]):
         :param deadline: seconds after which a look is left behind. The looks after it have half of that, and so on: a
             hundred that hang shall not take a hundred times as long as one. What is left behind for no good reason is
             told a little later.
-        :param budget: seconds after which no further look is begun.
+        :param budget: seconds after which no further look is begun; the first one is in any case.
         :returns: the looks that have ended, those that were left behind by an earlier call among them.
         """
         with self._condition:
@@ -91,9 +91,10 @@ class Looks(Generic[_T]):
             self._condition.notify_all()
 
     def _run(self, deadline: float, until: float) -> None:
+        asked_for = len(self._queue)
         while True:
             now = time.monotonic()
-            if now >= until:
+            if now >= until and len(self._queue) < asked_for:
                 self._queue.clear()
             lane = self._lane
             if lane is not None and lane.key is not None and now >= lane.since + deadline:
@@ -108,7 +109,8 @@ class Looks(Generic[_T]):
                 threading.Thread(target=self._work, args=(lane,), name="look", daemon=True).start()
             self._condition.notify_all()
             # The thread goes from look to look without a word: only then is it asked how long this one takes.
-            self._condition.wait(lane.since + deadline - now if lane.key is not None else min(deadline, until - now))
+            wait = lane.since + deadline - now if lane.key is not None else min(deadline, until - now)
+            self._condition.wait(max(LEAST_DEADLINE, wait))
 
     def _work(self, lane: _Lane) -> None:
         while True:

@@ -11,6 +11,7 @@ from tests.unit.doc.pages import SOURCE
 from vmqos.agent import vcpu_limit, wish
 from vmqos.agent.backoff import Failure
 from vmqos.agent.flavor_lookup import Found
+from vmqos.agent.inventory import unexpected
 from vmqos.agent.outcome import judge
 from vmqos.agent.placement import Placed, Target
 from vmqos.agent.reason_codes import CODES, OTHER, code_of
@@ -46,6 +47,10 @@ def vm(specs: dict[str, str] | None = None, error: str = "", cachetune: bool = F
         (reasons.more_than_all(20, 11), "more-than-all"),
         (reasons.grown({0: 2}, {0: 4}, reasons.NO_SAFE_ORDER), "no-safe-order"),
         (wish.read(vm(None)).remark, "no-extra-specs"),
+        (wish.unreadable(KeyError("flavor x")).unknown, "agent-fault"),
+        (unexpected("moving its tasks", ValueError("no number")), "agent-fault"),
+        ("its vCPUs can't be looked at now: /proc/7 can't be read", "not-readable"),
+        ("its tasks can't be listed now: /proc/7 can't be read", "not-readable"),
         (wish.read(vm({"hw:cache_ways": "two"})).problem, "bad-flavor"),
         (reasons.NO_BANDWIDTH, "no-bandwidth"),
         (reasons.NO_PERCENT_OF_GBPS, "bandwidth-unit"),
