@@ -178,13 +178,17 @@ class Agent:
         deadline = time.monotonic() + ANSWER_PATIENCE_ONCE
         try:
             self.run_passes()
-            while self._sight.troubles and self._sight.due is not None and time.monotonic() < deadline:
+            while self._is_owing_looks_or_moves() and time.monotonic() < deadline:
                 self._wakeup.wait(self._pause())
                 self.run_passes()
             return not self.health.resctrl_error and self._sight.answered
         finally:
             self._observer.close()
             self.connection.close()
+
+    def _is_owing_looks_or_moves(self) -> bool:
+        """Whether VMs are yet to be looked at again, or tasks to be moved."""
+        return self.reconciler.is_unfinished or (bool(self._sight.troubles) and self._sight.due is not None)
 
     def run_passes(self) -> None:
         """One pass, and more as long as each gets further."""
@@ -344,6 +348,9 @@ class Agent:
 
     def _pause(self) -> float:
         """Seconds until the next pass, if nothing happens before."""
+        if self.reconciler.is_unfinished:
+            # The last pass gave the lock back with work left.
+            return 0.0
         pauses = [self.conf.agent.audit_interval]
         due = self.backoff.next_due()
         if due is not None:

@@ -46,6 +46,16 @@ class ResctrlView:
         """How many RMIDs the groups hold: one each."""
         return self.layout.closids_in_use + sum(map(len, self.monitoring_groups.values()))
 
+    @property
+    def monitored(self) -> frozenset[str]:
+        """UUIDs of the VMs that have a monitoring group, in whichever control group of ours."""
+        return frozenset(
+            name.removeprefix(vm_group(""))
+            for control, names in self.monitoring_groups.items()
+            for name in names
+            if owner_of(name) is Owner.VM and owner_of(control) is not Owner.FOREIGN
+        )
+
     def counts_apart(self, uuid: str) -> bool:
         """Whether a monitoring group in the default group counts some of the VM's tasks, or all of them."""
         return vm_group(uuid) in self.monitoring_groups.get(DEFAULT_GROUP, ())

@@ -178,7 +178,7 @@ class Filesystem:
         try:
             yield
         finally:
-            os.close(descriptor)
+            self._lock.release(descriptor, exclusive)
 
     def _change_tree(self, action: str, path: str, data: str, change: Callable[[], None]) -> None:
         """Make, remove or rename a directory.

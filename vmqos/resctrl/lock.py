@@ -7,21 +7,27 @@ out, and readers who take turns without a gap keep it waiting for ever; it is wo
 in its way is released, and gets hold of a gap of microseconds. Who asks again and again (``LOCK_NB``) is asleep then.
 
 Hence whoever finds the lock taken waits for it in the kernel, and the readers of this process, the only ones whose
-manners are up to us, let its writer go first.
+manners are up to us, let its writer go first. The writer of this process, which may come back at once, leaves a gap in
+which those who were woken can run and take the lock.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import threading
+import time
 
 from vmqos.resctrl import exceptions
 
 COURTESY = 0.5
 """Seconds that a reader lets a waiting writer of this process go first. Not for ever: who keeps the writer out may well
 let the reader in."""
+
+GAP = 0.002
+"""Seconds between two locks of this process's writer: whoever is woken needs a CPU first."""
 
 _MODES = {"READ": "to read", "WRITE": "to write"}
 
@@ -32,7 +38,7 @@ class RootLock:
     :param root: the directory.
     """
 
-    __slots__ = ("_guard", "_left_behind", "_no_writer", "_root")
+    __slots__ = ("_given_back", "_guard", "_left_behind", "_no_writer", "_root")
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -40,9 +46,10 @@ class RootLock:
         self._left_behind: list[_Waiter] = []
         self._no_writer = threading.Event()
         self._no_writer.set()
+        self._given_back = -math.inf
 
     def acquire(self, exclusive: bool, timeout: float | None) -> int:
-        """Take the lock; closing the descriptor that is returned gives it back.
+        """Take the lock; :meth:`release` gives it back, and so does closing the descriptor.
 
         :param exclusive: whether to change something (``LOCK_EX``) or only to read (``LOCK_SH``).
         :param timeout: seconds to wait, 0 or more; ``None`` waits for ever.
@@ -52,11 +59,22 @@ class RootLock:
         if not exclusive:
             self._no_writer.wait(COURTESY if timeout is None else min(COURTESY, timeout))
             return self._acquire(fcntl.LOCK_SH, timeout)
+        time.sleep(max(0.0, self._given_back + GAP - time.monotonic()))
         self._no_writer.clear()
         try:
             return self._acquire(fcntl.LOCK_EX, timeout)
         finally:
             self._no_writer.set()
+
+    def release(self, descriptor: int, exclusive: bool) -> None:
+        """Give the lock back.
+
+        :param descriptor: what :meth:`acquire` returned.
+        :param exclusive: what was asked for.
+        """
+        os.close(descriptor)
+        if exclusive:
+            self._given_back = time.monotonic()
 
     def _acquire(self, operation: int, timeout: float | None) -> int:
         descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

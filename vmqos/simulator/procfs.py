@@ -37,7 +37,7 @@ class ProcFs:
 
     def find(self, tid: int) -> Task | None:
         """The living task of that id."""
-        fields = self._stat(str(tid))
+        fields = self._stat(_of_thread(tid))
         return Task(tid, int(fields[_START])) if fields else None
 
     def alive(self, tid: int) -> bool:
@@ -94,7 +94,7 @@ class ProcFs:
         return Usage(seconds, int(fields[_RESIDENT]) * _PAGE, int(fields[_PROCESSOR]))
 
     def _newcomer(self, tid: int) -> Newcomer | None:
-        fields, status = self._stat(str(tid)), self._status(tid)
+        fields, status = self._stat(_of_thread(tid)), self._status(tid)
         if not fields or not status:
             return None
         leader = int(status["Tgid"])
@@ -104,7 +104,7 @@ class ProcFs:
         """The new tasks among all, told by id and start, that may have inherited something."""
         found: list[Newcomer] = []
         for pid, threads in self.processes().items():
-            leader = self._stat(str(pid))
+            leader = self._stat(_of_thread(pid))
             if not leader:
                 continue
             start = int(leader[_START])
@@ -114,7 +114,7 @@ class ProcFs:
             for tid in threads:
                 if tid == pid or not (new_process or pid in known or tid in known):
                     continue
-                fields = self._stat(str(tid))
+                fields = self._stat(_of_thread(tid))
                 if fields and (is_new(tid, int(fields[_START])) or _is_another(known, tid, int(fields[_START]))):
                     found.append(Newcomer(Task(tid, int(fields[_START])), pid))
         return sorted(found, key=lambda newcomer: (newcomer.task.start, newcomer.task.tid))
@@ -152,6 +152,11 @@ class ProcFs:
                 return dict(_pairs(file.read()))
         except OSError:
             return None
+
+
+def _of_thread(tid: int) -> str:
+    """Where a thread's own ``stat`` is: for the one in ``/proc/TID`` the kernel adds up all threads of the process."""
+    return f"{tid}/task/{tid}"
 
 
 def _is_another(known: Mapping[int, Assignment], tid: int, start: int) -> bool:
