@@ -183,9 +183,9 @@ class Connection:
         domain = None if xml is None else domain_xml.parse(xml)
         if domain is None or domain.libvirt_id is None:
             return None
-        process = qemu_process.by_pid_file(uuid, domain.name, self._run_dir)
+        process = qemu_process.by_pid_file(domain, self._run_dir)
         if process is None and not self._is_starting(uuid):
-            process = qemu_process.by_command_line(uuid)
+            process = qemu_process.by_search(domain)
         if process is None:
             return None
         try:
