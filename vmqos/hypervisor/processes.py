@@ -4,7 +4,8 @@
 Files are read by ``os.open`` and ``os.read``: a third of the cost of ``open()``, and an audit reads many.
 
 A process chooses much of what its files say: its arguments (``PR_SET_MM_MAP`` of prctl(2) points them anywhere), its
-name, how many threads it has. So every file is read up to a bound and no further, as bytes, and split at line feeds alone.
+name, how many threads it has. So every file is read up to a bound and no further, as bytes, and split at line feeds
+alone.
 What reads the memory of a process (``cmdline``) also waits for its ``mmap_lock``, which the process can hold: only
 :func:`says` does that, and only where nothing else tells.
 """

@@ -23,6 +23,13 @@ COURTESY = 0.5
 """Seconds that a reader lets a waiting writer of this process go first. Not for ever: who keeps the writer out may well
 let the reader in."""
 
+_LONGEST_LINE = 256
+"""Bytes of a line of ``/proc/locks``: nine fields, six of them numbers (``lock_get_status``)."""
+_LONGEST_NAME = 64
+"""Bytes of a name: a process's has 15, that of some kernel threads up to 63 (``proc_task_name``)."""
+_MOST_HOLDERS = 8
+"""Holders that are told of; any number may share a lock to read."""
+
 _MODES = {"READ": "to read", "WRITE": "to write"}
 
 
@@ -156,18 +163,21 @@ def who_holds(descriptor: int) -> list[str]:
     status = os.fstat(descriptor)
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     found = dict[str, None]()
-    with contextlib.suppress(OSError), open("/proc/locks", encoding="utf-8") as locks:
-        for line in locks:
+    with contextlib.suppress(OSError), open("/proc/locks", "rb") as locks:
+        while line := locks.readline(_LONGEST_LINE):
             # Of a lock that is waited for, the second field is an arrow.
-            fields = line.split()
+            fields = line.decode("ascii", errors="replace").split()
             if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == file:
                 found[f"process {fields[4]} ({_command(fields[4])}) {_MODES.get(fields[3], fields[3])}"] = None
+            if len(found) == _MOST_HOLDERS:
+                break
     return list(found)
 
 
 def _command(pid: str) -> str:
     try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
-            return comm.read().strip()
+        with open(f"/proc/{pid}/comm", "rb") as comm:
+            # The name may hold a line break itself, and whatever else its process likes.
+            return comm.read(_LONGEST_NAME).removesuffix(b"\n").decode(errors="backslashreplace")
     except OSError:
         return "ended, or in another namespace"

@@ -85,7 +85,8 @@ def test_any_text_is_a_description_or_that_error(text: str) -> None:
         ("<seclabel type='none' model='dac'/>", None),
         ("<seclabel model='dac'><label>root:root</label></seclabel>", None),
         (
-            "<seclabel model='dac'><label>+1:+1</label></seclabel><seclabel model='dac'><label>+2:+2</label></seclabel>",
+            "<seclabel model='dac'><label>+1:+1</label></seclabel>"
+            "<seclabel model='dac'><label>+2:+2</label></seclabel>",
             None,
         ),
     ],
