@@ -13,8 +13,8 @@ import re
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 PATIENCE = 1.0
@@ -87,7 +87,7 @@ def _users(proc: str, name: bytes, device: os.stat_result) -> Iterator[User]:
             except _CantTell as error:
                 doubt = str(error)
             command = _head(f"{process}/comm", _HEAD).removesuffix(b"\n").decode(errors="backslashreplace")
-            yield User(int(entry), command, _within_patience(partial(_vm_of, process), ""), doubt)
+            yield User(int(entry), command, _vm_of(process), doubt)
 
 
 def _may_open(process: str, device: os.stat_result) -> bool:
@@ -107,10 +107,7 @@ def _has_open(process: str, name: bytes, number: int) -> bool:
             with contextlib.suppress(OSError):
                 if os.fsencode(os.readlink(descriptor.path)).endswith(name) and _is(descriptor.path, number):
                     return True
-    mapped = _within_patience(lambda: _mapped(process, name), None)
-    if mapped is None:
-        raise _CantTell("what it maps can't be read")
-    return any(_is(path, number) for path in mapped)
+    return any(_is(path, number) for path in _within_patience(lambda: _mapped(process, name)))
 
 
 def _is(path: str, number: int) -> bool:
@@ -120,7 +117,10 @@ def _is(path: str, number: int) -> bool:
         status = os.stat(path)
         return stat.S_ISCHR(status.st_mode) and status.st_rdev == number
 
-    return _within_patience(ask, False)
+    try:
+        return _within_patience(ask)
+    except (OSError, _CantTell):
+        return False
 
 
 def _mapped(process: str, name: bytes) -> list[str]:
@@ -130,7 +130,7 @@ def _mapped(process: str, name: bytes) -> list[str]:
         while line := file.readline(left):
             left -= len(line)
             if left <= 0:
-                raise OSError("it is too long")
+                raise _CantTell("it maps too many files")
             if line.removesuffix(b"\n").endswith(name):
                 first, _, last = line.split(b" ", 1)[0].partition(b"-")
                 found.append(f"{process}/map_files/{int(first, 16):x}-{int(last, 16):x}")
@@ -138,7 +138,12 @@ def _mapped(process: str, name: bytes) -> list[str]:
 
 
 def _vm_of(process: str) -> str:
-    found = _UUID.search(b"\0" + _head(f"{process}/cmdline", _LONGEST_COMMAND_LINE))
+    """The UUID that a process says it runs; empty where it says none, or does not answer."""
+    try:
+        said = _within_patience(lambda: _head(f"{process}/cmdline", _LONGEST_COMMAND_LINE))
+    except (OSError, _CantTell):
+        return ""
+    found = _UUID.search(b"\0" + said)
     return found[1].decode() if found else ""
 
 
@@ -147,15 +152,21 @@ def _head(path: str, most: int) -> bytes:
         return file.read(most)
 
 
-def _within_patience(ask: Callable[[], _T], otherwise: _T) -> _T:
-    """What a function returns, unless it fails or takes longer than :data:`PATIENCE`; then it is left alone."""
-    answers: list[_T] = []
+def _within_patience(ask: Callable[[], _T]) -> _T:
+    """What a function returns or raises; one that takes longer than :data:`PATIENCE` is left alone.
+
+    :raises _CantTell: if it takes longer.
+    """
+    answer: Future[_T] = Future()
 
     def run() -> None:
-        with contextlib.suppress(OSError, ValueError):
-            answers.append(ask())
+        try:
+            answer.set_result(ask())
+        except Exception as error:
+            answer.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(PATIENCE)
-    return answers[0] if answers else otherwise
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return answer.result(PATIENCE)
+    except TimeoutError:
+        raise _CantTell(f"it does not answer within {PATIENCE:g} s") from None

@@ -25,6 +25,9 @@ let the reader in."""
 
 _LONGEST_LINE = 256
 """Bytes of a line of ``/proc/locks``: nine fields, six of them numbers (``lock_get_status``)."""
+_LONGEST_LOCKS = 64 << 20
+"""Bytes of ``/proc/locks`` that are searched: a million locks of the whole host. Any user may take some; it is about the
+names in a message, so a part is better than to wait."""
 _LONGEST_NAME = 64
 """Bytes of a name: a process's has 15, that of some kernel threads up to 63 (``proc_task_name``)."""
 _MOST_HOLDERS = 8
@@ -164,7 +167,9 @@ def who_holds(descriptor: int) -> list[str]:
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     found = dict[str, None]()
     with contextlib.suppress(OSError), open("/proc/locks", "rb") as locks:
-        while line := locks.readline(_LONGEST_LINE):
+        left = _LONGEST_LOCKS
+        while left > 0 and (line := locks.readline(_LONGEST_LINE)):
+            left -= len(line)
             # Of a lock that is waited for, the second field is an arrow.
             fields = line.decode("ascii", errors="replace").split()
             if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == file:
