@@ -26,8 +26,8 @@ let the reader in."""
 _LONGEST_LINE = 256
 """Bytes of a line of ``/proc/locks``: nine fields, six of them numbers (``lock_get_status``)."""
 _LONGEST_LOCKS = 64 << 20
-"""Bytes of ``/proc/locks`` that are searched: a million locks of the whole host. Any user may take some; it is about the
-names in a message, so a part is better than to wait."""
+"""Bytes of ``/proc/locks`` that are searched: a million locks of the whole host. Any user may take some; it is about
+the names in a message, so a part is better than to wait."""
 _LONGEST_NAME = 64
 """Bytes of a name: a process's has 15, that of some kernel threads up to 63 (``proc_task_name``)."""
 _MOST_HOLDERS = 8
