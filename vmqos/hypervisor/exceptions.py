@@ -65,7 +65,16 @@ class TooManyThreads(ProcessUnreadable):
     )
 
 
-class SearchTooLong(HypervisorError):
+class NoProcess(HypervisorError):
+    """No process is the QEMU of a VM that libvirt lists."""
+
+    msg_fmt = (
+        "the QEMU process of VM {uuid} was not found: libvirt's PID file leads to none, and no process says "
+        "'-uuid {uuid}'. It has ended just now, or has changed what it says; or [libvirt] run_dir is not where libvirt keeps the files"
+    )
+
+
+class SearchTooLong(NoProcess):
     """A VM's QEMU was not found among the host's processes in time."""
 
     msg_fmt = (

@@ -62,6 +62,7 @@ def vm(specs: dict[str, str] | None = None, error: str = "", cachetune: bool = F
         (str(unreadable.ProcessTooLong(pid=7, name="cmdline", most=8)), "unreadable"),
         (str(unreadable.TooManyThreads(pid=7, count=9, most=8)), "unreadable"),
         (str(unreadable.CgroupTooLarge(path="/a", most=8, what="cgroups")), "unreadable"),
+        (str(unreadable.NoProcess(uuid="u")), "unreadable"),
         (str(unreadable.SearchTooLong(uuid="u", seconds=1.0)), "unreadable"),
         (str(unreadable.UnreadableDescription(error="it is longer than 8 characters")), "unreadable"),
         (str(exceptions.NotMounted(path="/sys/fs/resctrl", mend="mount it")), "no-resctrl"),
