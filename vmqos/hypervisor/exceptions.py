@@ -70,7 +70,8 @@ class NoProcess(HypervisorError):
 
     msg_fmt = (
         "the QEMU process of VM {uuid} was not found: libvirt's PID file leads to none, and no process says "
-        "'-uuid {uuid}'. It has ended just now, or has changed what it says; or [libvirt] run_dir is not where libvirt keeps the files"
+        "'-uuid {uuid}'. It has ended just now, or has changed what it says; or [libvirt] run_dir is not where libvirt "
+        "keeps the files"
     )
 
 
