@@ -163,20 +163,23 @@ def holders(descriptor: int) -> str:
 
 def who_holds(descriptor: int) -> list[str]:
     """The processes that hold a lock on the open file, their ids and names: from ``/proc/locks``."""
+    found = dict.fromkeys(_held(descriptor))
+    return [f"process {pid} ({_command(pid)}) {_MODES.get(mode, mode)}" for pid, mode in list(found)[:_MOST_HOLDERS]]
+
+
+def _held(descriptor: int) -> list[tuple[str, str]]:
+    """The id of each process that holds a lock on the open file, and ``READ`` or ``WRITE``."""
     status = os.fstat(descriptor)
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    found = dict[str, None]()
+    found, left = [], _LONGEST_LOCKS
     with contextlib.suppress(OSError), open("/proc/locks", "rb") as locks:
-        left = _LONGEST_LOCKS
         while left > 0 and (line := locks.readline(_LONGEST_LINE)):
             left -= len(line)
             # Of a lock that is waited for, the second field is an arrow.
             fields = line.decode("ascii", errors="replace").split()
             if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == file:
-                found[f"process {fields[4]} ({_command(fields[4])}) {_MODES.get(fields[3], fields[3])}"] = None
-            if len(found) == _MOST_HOLDERS:
-                break
-    return list(found)
+                found.append((fields[4], fields[3]))
+    return found
 
 
 def _command(pid: str) -> str:

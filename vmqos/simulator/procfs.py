@@ -39,7 +39,7 @@ class ProcFs:
 
     def find(self, tid: int) -> Task | None:
         """The living task of that id."""
-        fields = self._stat(f"{tid}/task/{tid}")
+        fields = self._stat(_of_thread(tid))
         return Task(tid, int(fields[_START])) if fields else None
 
     def alive(self, tid: int) -> bool:
@@ -96,7 +96,7 @@ class ProcFs:
         return Usage(seconds, int(fields[_RESIDENT]) * _PAGE, int(fields[_PROCESSOR]))
 
     def _newcomer(self, tid: int) -> Newcomer | None:
-        fields, status = self._stat(f"{tid}/task/{tid}"), self._status(tid)
+        fields, status = self._stat(_of_thread(tid)), self._status(tid)
         if not fields or not status:
             return None
         leader = int(status["Tgid"])
@@ -106,7 +106,7 @@ class ProcFs:
         """The new tasks among all, told by id and start, that may have inherited something."""
         found: list[Newcomer] = []
         for pid, threads in self.processes().items():
-            leader = self._stat(f"{pid}/task/{pid}")
+            leader = self._stat(_of_thread(pid))
             if not leader:
                 continue
             start = int(leader[_START])
@@ -116,7 +116,7 @@ class ProcFs:
             for tid in threads:
                 if tid == pid or not (new_process or pid in known or tid in known):
                     continue
-                fields = self._stat(f"{tid}/task/{tid}")
+                fields = self._stat(_of_thread(tid))
                 if fields and (is_new(tid, int(fields[_START])) or _is_another(known, tid, int(fields[_START]))):
                     found.append(Newcomer(Task(tid, int(fields[_START])), pid))
         return sorted(found, key=lambda newcomer: (newcomer.task.start, newcomer.task.tid))
@@ -135,7 +135,7 @@ class ProcFs:
             return int(file.read().rpartition(" ")[2])
 
     def _stat(self, path: str) -> list[str]:
-        """The fields of ``stat`` after the name; to read a process's own, the kernel adds up all of its threads."""
+        """The fields of ``stat`` after the name."""
         try:
             descriptor = os.open(f"{self._root}/{path}/stat", os.O_RDONLY)
         except OSError:
@@ -154,6 +154,11 @@ class ProcFs:
                 return dict(_pairs(file.read(_HEAD_OF_STATUS).decode(errors="surrogateescape")))
         except OSError:
             return None
+
+
+def _of_thread(tid: int) -> str:
+    """Where a thread's own ``stat`` is: for the one in ``/proc/TID`` the kernel adds up all threads of the process."""
+    return f"{tid}/task/{tid}"
 
 
 def _is_another(known: Mapping[int, Assignment], tid: int, start: int) -> bool:
