@@ -162,6 +162,8 @@ def test_a_mount_point_of_any_name_hides_no_other(tmp_path, resctrl, proc, name)
     found = mount.find(str(resctrl), proc=root)
     assert (found.path, found.read_only, found.simulated) == (str(resctrl), False, False)
     assert mount.find(proc=root) == found
+    paths = [entry.path for entry in mount._mounts(root)]
+    assert [path.startswith("/home/u/a") for path in paths] == [True, False, True]
 
 
 @pytest.mark.parametrize("other", [b"", b"x", b"x y", b"\xff\xff\xff", b"a b c", b"   ", b"x \\777 resctrl rw"])
