@@ -127,7 +127,9 @@ def pid_files(directory: str) -> Finding:
 
 def cgroups(mounts: str) -> Finding:
     """Which cgroup version tells the tasks of a VM."""
-    kinds = {line.split()[2] for line in mounts.splitlines() if len(line.split()) > 2}
+    # A mount point may hold every other break of lines, and every blank but the ordinary one.
+    found = (line.split(" ") for line in mounts.split("\n"))
+    kinds = {fields[2] for fields in found if len(fields) > 3}
     versions = [name for kind, name in (("cgroup", "v1"), ("cgroup2", "v2")) if kind in kinds]
     if not versions:
         detail = "not mounted: helper processes of a VM (swtpm, virtiofsd) can't be found"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from vmqos.agent.web import TcpServer, WithMetrics
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.version import version
+from vmqos.visible_text import make_visible, neutralise
 
 LOG = log.getLogger(__name__)
 
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with only_agent(conf.resctrl.path):
             return _once(conf) if conf.once else _serve(conf, lambda: _configuration(arguments))
     except (ConfigurationError, AgentError) as error:
-        print(f"vmqos-agent: {error}", file=sys.stderr)
+        print(f"vmqos-agent: {neutralise(str(error))}", file=sys.stderr)
         return 1
 
 
@@ -47,6 +49,7 @@ def _configuration(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
     conf.register_cli_opts(COMMAND_LINE)
     loader.load(sys.argv[1:] if arguments is None else arguments, conf, version())
     log.setup(conf, "vmqos")
+    make_visible(logging.getLogger())
     for warning in loader.unknown_options(conf):
         LOG.warning("%s", warning)
     return conf
@@ -57,7 +60,7 @@ def _once(conf: cfg.ConfigOpts) -> int:
     if agent.run_once():
         return 0
     reason = agent.health.resctrl_error or agent.connection.last_error or "libvirt did not answer"
-    print(f"vmqos-agent: {reason}", file=sys.stderr)
+    print(f"vmqos-agent: {neutralise(reason)}", file=sys.stderr)
     return 1
 
 

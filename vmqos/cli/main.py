@@ -13,6 +13,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 
 from vmqos.version import version as vmqos_version
+from vmqos.visible_text import make_visible
 
 NAMESPACE = "vmqos.cli"
 """The entry point group of the commands; an underscore in a name stands for a blank."""
@@ -71,6 +72,7 @@ class VmqosApp(App):
         if self.options.verbose_level < 2:
             for library in ("httpx", "httpcore", "stevedore", "mfusepy", "fuse"):
                 logging.getLogger(library).setLevel(logging.WARNING)
+        make_visible(logging.getLogger())
 
     def initialize_app(self, argv: list[str]) -> None:
         """Without a command show the help: there is no interactive mode."""

@@ -12,20 +12,9 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from vmqos.visible_text import neutralise
 
-def neutralise(text: str) -> str:
-    """The text with every character that is not plainly seen written as a backslash escape.
-
-    These are Unicode's control and format characters (escape sequences, direction marks), lone surrogates, private and
-    unassigned ones, and every blank but the ordinary one.
-    """
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else _escape(character) for character in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+__all__ = ["display_name", "distinct_names", "neutralise", "pad", "shorten"]
 
 
 def shorten(text: str, width: int, ellipsis: str) -> str:

@@ -29,6 +29,16 @@ let the reader in."""
 GAP = 0.002
 """Seconds between two locks of this process's writer: whoever is woken needs a CPU first."""
 
+_LONGEST_LINE = 256
+"""Bytes of a line of ``/proc/locks``: nine fields, six of them numbers (``lock_get_status``)."""
+_LONGEST_LOCKS = 64 << 20
+"""Bytes of ``/proc/locks`` that are searched: a million locks of the whole host. Any user may take some; it is about
+the names in a message, so a part is better than to wait."""
+_LONGEST_NAME = 64
+"""Bytes of a name: a process's has 15, that of some kernel threads up to 63 (``proc_task_name``)."""
+_MOST_HOLDERS = 8
+"""Holders that are told of; any number may share a lock to read."""
+
 _MODES = {"READ": "to read", "WRITE": "to write"}
 
 
@@ -171,21 +181,29 @@ def holders(descriptor: int) -> str:
 
 def who_holds(descriptor: int) -> list[str]:
     """The processes that hold a lock on the open file, their ids and names: from ``/proc/locks``."""
+    found = dict.fromkeys(_held(descriptor))
+    return [f"process {pid} ({_command(pid)}) {_MODES.get(mode, mode)}" for pid, mode in list(found)[:_MOST_HOLDERS]]
+
+
+def _held(descriptor: int) -> list[tuple[str, str]]:
+    """The id of each process that holds a lock on the open file, and ``READ`` or ``WRITE``."""
     status = os.fstat(descriptor)
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    found = dict[str, None]()
-    with contextlib.suppress(OSError), open("/proc/locks", encoding="utf-8") as locks:
-        for line in locks:
+    found, left = [], _LONGEST_LOCKS
+    with contextlib.suppress(OSError), open("/proc/locks", "rb") as locks:
+        while left > 0 and (line := locks.readline(_LONGEST_LINE)):
+            left -= len(line)
             # Of a lock that is waited for, the second field is an arrow.
-            fields = line.split()
+            fields = line.decode("ascii", errors="replace").split()
             if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == file:
-                found[f"process {fields[4]} ({_command(fields[4])}) {_MODES.get(fields[3], fields[3])}"] = None
-    return list(found)
+                found.append((fields[4], fields[3]))
+    return found
 
 
 def _command(pid: str) -> str:
     try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
-            return comm.read().strip()
+        with open(f"/proc/{pid}/comm", "rb") as comm:
+            # The name may hold a line break itself, and whatever else its process likes.
+            return comm.read(_LONGEST_NAME).removesuffix(b"\n").decode(errors="backslashreplace")
     except OSError:
         return "ended, or in another namespace"

@@ -14,6 +14,8 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PARENT, _USER_TIME, _SYSTEM_TIME, _START, _RESIDENT, _PROCESSOR = 1, 11, 12, 19, 21, 36
 """Where things are in ``stat``, counted from the field after the name (proc(5) counts from 3 there)."""
 _FEW = 64
+_HEAD_OF_STATUS = 4096
+"""Bytes of ``status`` that are read: what is asked for stands before its only long line, ``Groups``."""
 _SILENCE = 1.0
 """Seconds after which the count of forks is asked whether ids may have gone round."""
 
@@ -148,8 +150,8 @@ class ProcFs:
 
     def _status(self, tid: int) -> dict[str, str] | None:
         try:
-            with open(f"{self._root}/{tid}/status", encoding="utf-8", errors="surrogateescape") as file:
-                return dict(_pairs(file.read()))
+            with open(f"{self._root}/{tid}/status", "rb") as file:
+                return dict(_pairs(file.read(_HEAD_OF_STATUS).decode(errors="surrogateescape")))
         except OSError:
             return None
 
@@ -165,7 +167,8 @@ def _is_another(known: Mapping[int, Assignment], tid: int, start: int) -> bool:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
+    # A task's name may hold every other break of lines.
+    for line in text.split("\n"):
         key, separator, value = line.partition(":")
         if separator:
             yield key, value.strip()

@@ -17,6 +17,7 @@ from vmqos.agent.placement import Placed, Target
 from vmqos.agent.reason_codes import CODES, OTHER, code_of
 from vmqos.agent.wish import Wish
 from vmqos.allocation import PromiseState, reasons
+from vmqos.hypervisor import exceptions as unreadable
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.openstack.extra_specs import CacheRequest
 from vmqos.resctrl import exceptions
@@ -63,6 +64,12 @@ def vm(specs: dict[str, str] | None = None, error: str = "", cachetune: bool = F
         (wish.read(vm({}, cachetune=True)).remark, "cachetune"),
         (wish.read(vm({}, error="Nova's metadata are there 2 times")).problem, "bad-flavor"),
         ("Nova's metadata are there 2 times", "bad-metadata"),
+        (str(unreadable.ProcessTooLong(pid=7, name="cmdline", most=8)), "unreadable"),
+        (str(unreadable.TooManyThreads(pid=7, count=9, most=8)), "unreadable"),
+        (str(unreadable.CgroupTooLarge(path="/a", most=8, what="cgroups")), "unreadable"),
+        (str(unreadable.NoProcess(uuid="u")), "unreadable"),
+        (str(unreadable.SearchTooLong(uuid="u", seconds=1.0)), "unreadable"),
+        (str(unreadable.UnreadableDescription(error="it is longer than 8 characters")), "unreadable"),
         (str(exceptions.NotMounted(path="/sys/fs/resctrl", mend="mount it")), "no-resctrl"),
         (str(exceptions.NotSupported(path="/sys/fs/resctrl", cause="no flag")), "no-resctrl"),
         (str(exceptions.ReadOnly(path="/sys/fs/resctrl")), "no-resctrl"),
