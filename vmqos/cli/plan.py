@@ -47,9 +47,10 @@ class Plan(Details):
         parser.add_argument(
             "--flavor-spec",
             metavar="KEY=VALUE",
-            action="append",
+            action=_ExtraSpecs,
             required=True,
-            help="an extra spec of the flavor, such as hw:cache_ways=3 or hw:cache_policy=shared; may be repeated",
+            help="an extra spec of the flavor, such as hw:cache_ways=3 or hw:cache_policy=shared; may be repeated with "
+            "another key",
         )
         return parser
 
@@ -73,6 +74,30 @@ class Plan(Details):
         screen = terminal_of(self)
         terminal.show(tell(self._plan, self._caches, self._vms, screen), self.app.stdout, screen)
         return 0
+
+
+class _ExtraSpecs(argparse.Action):
+    """Collects extra specs. A flavor has one value for a key, so a key that is given twice is an error."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Add one.
+
+        :raises argparse.ArgumentError: if its key was given before.
+        """
+        given = str(values)
+        before: list[str] = getattr(namespace, self.dest) or []
+        key = given.partition("=")[0]
+        twin = next((spec for spec in before if spec.partition("=")[0] == key), None)
+        if twin is not None:
+            problem = f"{key!r} is given twice, as {twin!r} and as {given!r}: a flavor has one value for a key"
+            raise argparse.ArgumentError(self, problem)
+        setattr(namespace, self.dest, [*before, given])
 
 
 def tell(plan: contract.Plan, caches: Sequence[contract.Cache], vms: Sequence[contract.Vm], screen: Terminal) -> Text:

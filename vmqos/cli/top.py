@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 
 from vmqos.cli import settings, terminal, top_data, top_view
 from vmqos.cli.help_text import Documented
+from vmqos.cli.option_values import seconds, whole_number
 from vmqos.cli.terminal import Terminal
 from vmqos.cli.top_data import Frame, Order
 
 LEAST_DELAY = 0.1
-"""Seconds."""
+LONGEST_DELAY = 86400.0
+"""Seconds between two looks."""
 
 
 class Top(Documented):
@@ -62,13 +64,13 @@ class Top(Documented):
             "-d",
             "--delay",
             metavar="SECONDS",
-            type=_delay,
+            type=seconds(LEAST_DELAY, LONGEST_DELAY),
             default=2.0,
             help="seconds between two looks, 0.1 or more; 2 unless given",
         )
         times = parser.add_mutually_exclusive_group()
         times.add_argument(
-            "-n", "--count", metavar="N", type=_count, help="end after so many looks; 0: go on until Ctrl-C"
+            "-n", "--count", metavar="N", type=whole_number(0), help="end after so many looks; 0: go on until Ctrl-C"
         )
         times.add_argument("--once", dest="count", action="store_const", const=1, help="look once: -n 1")
         parser.add_argument(
@@ -156,17 +158,3 @@ def _looks(look: Callable[[], Frame], delay: float, count: int) -> Iterator[Fram
         time.sleep(max(0.0, due - time.monotonic()))
         yield look()
         number += 1
-
-
-def _delay(text: str) -> float:
-    value = float(text)
-    if not LEAST_DELAY <= value <= 86400:
-        raise argparse.ArgumentTypeError(f"{text} is not between {LEAST_DELAY} and 86400 seconds")
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is less than 0")
-    return value

@@ -137,8 +137,9 @@ def test_without_agent_and_resctrl_it_is_told_what_to_mend(run: Run) -> None:
     [
         (("-d", "0"), "0.1"),
         (("-d", "nan"), "0.1"),
-        (("-d", "soon"), "invalid"),
+        (("-d", "soon"), "argument -d/--delay: 'soon' is no number: a number of seconds from 0.1 to 86400 is allowed"),
         (("-n", "-1"), "less than 0"),
+        (("-n", "many"), "argument -n/--count: 'many' is no whole number"),
         (("--once", "-n", "2"), "not allowed"),
         (("--sort", "colour"), "invalid choice"),
         (("-f", "xml"), "invalid choice"),
