@@ -11,6 +11,8 @@ from typing import TextIO
 from rich.console import Console, RenderableType
 
 DEFAULT_WIDTH = 80
+UNBOUNDED = 100_000
+"""Columns of a line in a pipe or file: more than anything that is printed has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +20,18 @@ class Terminal:
     """An output's abilities.
 
     :ivar fancy: colours and line-drawing characters; without them plain ASCII and no escape codes.
-    :ivar width: columns that fit on a line.
+    :ivar width: the screen's columns.
     :ivar bounded: whether a longer line would be wrapped by a screen; ``False`` for a pipe or file.
     """
 
     fancy: bool = False
     width: int = DEFAULT_WIDTH
     bounded: bool = True
+
+    @property
+    def room(self) -> int:
+        """Columns that a line may have. A pipe has no width: nothing is cut or left out for it."""
+        return self.width if self.bounded else UNBOUNDED
 
     def glyph(self, fancy: str, plain: str) -> str:
         """The character to use here of the two."""
@@ -49,11 +56,11 @@ def of_stream(stream: TextIO, environment: Mapping[str, str], no_color: bool = F
 def show(content: RenderableType, stream: TextIO, terminal: Terminal, width: int | None = None) -> None:
     """Write something drawn with rich.
 
-    :param width: columns to draw it in, where they are not the terminal's.
+    :param width: columns to draw it in, where they are not :attr:`Terminal.room`.
     """
     console = Console(
         file=stream,
-        width=width or terminal.width,
+        width=width or terminal.room,
         force_terminal=terminal.fancy,
         color_system="auto" if terminal.fancy else None,
         highlight=False,

@@ -83,7 +83,6 @@ class VmShow(Details):
         if parsed_args.formatter == "table" and not parsed_args.columns and self._threads:
             screen = terminal_of(self)
             rows = [vm_view.task_row(task) for task in self._threads]
-            width = screen.width if screen.bounded else tables.UNBOUNDED
             self.app.stdout.write("\n")
-            terminal.show(tables.draw(vm_view.TASK_TITLES, rows, screen, width), self.app.stdout, screen, width)
+            terminal.show(tables.draw(vm_view.TASK_TITLES, rows, screen, screen.room), self.app.stdout, screen)
         return status
