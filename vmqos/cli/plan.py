@@ -33,7 +33,7 @@ class Plan(Details):
     ways as they are now), the VMs whose ways would be moved to make room, and the steps. The VM is taken to be free
     to run on all CPUs.
 
-    The exit status is 0 whatever the verdict is.
+    The exit status is 0 whatever the verdict is, and 3 if the agent's knowledge of the host is old.
 
     For example::
 
@@ -58,6 +58,7 @@ class Plan(Details):
         """Ask the agent."""
         agent = settings.agent(self.app.options)
         self._plan = agent.plan(parsed_args.flavor_spec)
+        self.warn_if_old(agent, ("vms", "pass"))
         if is_for_machines(parsed_args):
             return tuple(self._plan), tuple(self._plan.values())
         if parsed_args.formatter == "table":
