@@ -236,18 +236,18 @@ def _columns(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> list[_Col
     several = len(caches) > 1
     columns = [
         _Column("WAYS", "ways", _widest("WAYS ", rows, top_grants.ways), lambda row: Text(top_grants.ways(row)), 2),
-        _Column("", "", wide, lambda row: top_grants.bar(row, wide, terminal), 7, True),
+        _Column("", "", wide, lambda row: top_grants.bar(row, wide, terminal), 8, True),
         _Column("L2", "", _some_l2(rows), lambda row: Text(top_grants.l2_ways(row)), 4),
         _Column("LIMIT", "", _some_limit(rows), lambda row: Text(top_grants.limit(row)), 4),
         _Column("OCCUPANCY", "occupancy", 10, lambda row: _number(row.occupancy, _bytes)),
         _Column("OF", "", 5, lambda row: Text("" if row.allocated is None else _bytes(row.allocated)), 4, True),
         _Column("FULLEST", "", _some_full(rows, several), lambda row: _fullest(row, several), 1),
-        _Column("", "", _bars_width(rows, caches), lambda row: _bars(row, caches, terminal), 8, True),
+        _Column("", "", _bars_width(rows, caches), lambda row: _bars(row, caches, terminal), 5, True),
         _Column("TOTAL/s", "total", 10, lambda row: _number(row.total, _bytes), 3),
-        _Column("LOCAL/s", "local", 10, lambda row: _number(row.local, _bytes), 5),
-        _Column("REMOTE/s", "remote", 10, lambda row: _number(row.remote, _bytes), 5),
-        _Column("IPC", "ipc", 10, lambda row: _number(row.ipc, "{:.2f}".format), 6),
-        _Column("MISSES/s", "misses", 10, lambda row: _number(row.misses, _count), 6),
+        _Column("LOCAL/s", "local", 10, lambda row: _number(row.local, _bytes), 6),
+        _Column("REMOTE/s", "remote", 10, lambda row: _number(row.remote, _bytes), 6),
+        _Column("IPC", "ipc", 10, lambda row: _number(row.ipc, "{:.2f}".format), 7),
+        _Column("MISSES/s", "misses", 10, lambda row: _number(row.misses, _count), 7),
     ]
     for title, readings in (
         ("OCCUPANCY", [row.occupancy for row in rows]),

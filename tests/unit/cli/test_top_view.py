@@ -205,6 +205,7 @@ def test_one_full_cache_is_told_as_full_whatever_is_on_the_other() -> None:
     uneven = row("uneven", occupancy=Reading(6186598), allocated=12 * MIB, fills=FULL_AND_EMPTY)
     line = text(frame(uneven), Terminal(False, 140))[3]
     assert "5.9M  12M      0:98%  ==== ----" in line
+    assert "0:98%  ==== ----" in text(frame(uneven), Terminal(False, 80))[3]
     # Where there is little room it is the bars that go, not the number.
     assert "0:98%" in text(frame(uneven), Terminal(False, 50))[-1]
 
