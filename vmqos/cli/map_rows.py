@@ -214,7 +214,7 @@ def _remarks(cache: contract.Cache, strangers: Mapping[str, bool], names: _Names
         return
     away = sorted(names.labels[name] for name, has_ways in strangers.items() if has_ways)
     if away:
-        yield f"on other caches' CPUs only: {', '.join(away)}"
+        yield f"VMs with ways on other caches only: {', '.join(away)}"
     limits = {group["name"]: limit for group in cache["groups"] if (limit := _limit(group, cache))}
     inside = sorted(
         names.labels[name] + (f" (at most {limits[name]})" if name in limits else "")
@@ -222,7 +222,7 @@ def _remarks(cache: contract.Cache, strangers: Mapping[str, bool], names: _Names
         if not has_ways
     )
     if inside:
-        yield f"in the default group's ways: {', '.join(inside)}"
+        yield f"VMs in the default group's ways: {', '.join(inside)}"
 
 
 def _row(group: contract.CacheGroup, cache: contract.Cache, names: _Names) -> Row:

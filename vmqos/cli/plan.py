@@ -123,7 +123,8 @@ def tell(plan: contract.Plan, caches: Sequence[contract.Cache], vms: Sequence[co
     story.append("\nVMs whose ways would change: ", "bold").append(", ".join(moved) or "none")
     story.append("\nSteps:", "bold")
     for number, step in enumerate(plan["steps"], 1):
-        story.append(f"\n{number:3}. {neutralise(step).replace(_NOBODY, '<the new VM>')}")
+        called = [f" ({name})" for uuid, name in names.items() if uuid in step]
+        story.append(f"\n{number:3}. {neutralise(step).replace(_NOBODY, '<the new VM>')}{''.join(called)}")
     if not plan["steps"]:
         story.append(" none")
     return story

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TextIO
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 DEFAULT_WIDTH = 80
 UNBOUNDED = 100_000
@@ -51,6 +52,26 @@ def of_stream(stream: TextIO, environment: Mapping[str, str], no_color: bool = F
     forbidden = no_color or bool(environment.get("NO_COLOR"))
     width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
     return Terminal(fancy=wanted and unicode and not forbidden, width=width, bounded=screen)
+
+
+def wrapped(lines: Iterable[Text], terminal: Terminal, indent: int = 2) -> list[Text]:
+    """The lines, those that are too long for the terminal broken between words.
+
+    :param indent: blanks before what goes on on another line.
+    """
+    if not terminal.bounded:
+        return list(lines)
+    console = Console(width=terminal.width, color_system=None)
+    found: list[Text] = []
+    for line in lines:
+        width = terminal.width if line.cell_len <= terminal.width else max(1, terminal.width - indent)
+        first, *rest = line.wrap(console, width) or [line]
+        first.rstrip()
+        found.append(first)
+        for part in rest:
+            part.rstrip()
+            found.append(Text(" " * indent).append_text(part))
+    return found
 
 
 def show(content: RenderableType, stream: TextIO, terminal: Terminal, width: int | None = None) -> None:

@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.text import Text
 
 from vmqos.cli import fullness, top_grants, units
 from vmqos.cli.safe_text import neutralise, pad, squeeze
-from vmqos.cli.terminal import Terminal
+from vmqos.cli.terminal import Terminal, wrapped
 from vmqos.cli.top_data import Frame, Order, Row, is_troubled
 from vmqos.telemetry import Missing, Reading
 
@@ -97,12 +96,12 @@ def draw(
     :param first: how many rows to scroll past.
     :param problem: why there is no newer look; empty if there is no such reason.
     """
-    above = _wrapped(_heading(frame, rows, terminal), terminal)
+    above = wrapped(_heading(frame, rows, terminal), terminal)
     urgent = [Text(neutralise(text), style="bold red") for text in _old(frame, problem)]
     urgent += [Text(text, style="bold red") for text in frame.freshness.missing]
-    above += _within(_wrapped(urgent, terminal), None if room is None else max(1, room // 4), terminal)
+    above += _within(wrapped(urgent, terminal), None if room is None else max(1, room // 4), terminal)
     above += _troubles(rows, terminal, None if room is None else max(1, room // 4))
-    notes = _wrapped((Text(neutralise(note), style="dim") for note in frame.notes), terminal)
+    notes = wrapped((Text(neutralise(note), style="dim") for note in frame.notes), terminal)
     below = _within(notes, None if room is None else max(1, room // 6), terminal)
     listed, first = rows, first if room is not None else 0
     if room is not None:
@@ -174,27 +173,10 @@ def _troubles(rows: Sequence[Row], terminal: Terminal, most: int | None) -> list
         left = len(troubled) - index
         if most is not None and len(lines) + 1 >= most and left > 1:
             rest = f"{left} {'more' if lines else 'VMs'} pending or degraded: vmqos vm list"
-            return lines + _wrapped([Text(rest, style="bold yellow")], terminal)[:1]
+            return lines + wrapped([Text(rest, style="bold yellow")], terminal)[:1]
         room = None if most is None else most - len(lines) - (left > 1)
-        lines += _within(_wrapped([told], terminal), room, terminal)
+        lines += _within(wrapped([told], terminal), room, terminal)
     return lines
-
-
-def _wrapped(lines: Iterable[Text], terminal: Terminal) -> list[Text]:
-    """The lines, those that are too long broken between words; what goes on is indented."""
-    if not terminal.bounded:
-        return list(lines)
-    console = Console(width=terminal.width, color_system=None)
-    found: list[Text] = []
-    for line in lines:
-        width = terminal.width if line.cell_len <= terminal.width else max(1, terminal.width - 2)
-        first, *rest = line.wrap(console, width) or [line]
-        first.rstrip()
-        found.append(first)
-        for part in rest:
-            part.rstrip()
-            found.append(Text("  ").append_text(part))
-    return found
 
 
 def _within(lines: list[Text], most: int | None, terminal: Terminal) -> list[Text]:
@@ -222,7 +204,7 @@ def keys_line(terminal: Terminal) -> str:
 
 def help_lines(terminal: Terminal) -> list[Text]:
     """What the keys do and what the columns mean."""
-    return _wrapped(map(Text, HELP), terminal)
+    return wrapped(map(Text, HELP), terminal)
 
 
 def _mark(row: Row, terminal: Terminal) -> str:

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from vmqos.cli import units
 from vmqos.cli.map_rows import CacheMap, Kind, Row
-from vmqos.cli.safe_text import pad, shorten, squeeze
-from vmqos.cli.terminal import UNBOUNDED, Terminal
+from vmqos.cli.safe_text import pad, squeeze
+from vmqos.cli.terminal import UNBOUNDED, Terminal, wrapped
 
 _COLOURS = (75, 215, 114, 176, 80, 222, 210, 147, 149, 180, 117, 183)
 """The VMs' colours in the 256-colour palette: light ones, that black letters can be read on, as on the page."""
@@ -161,9 +161,9 @@ def _notes(cache: CacheMap, terminal: Terminal) -> Iterator[Text]:
         each = " in each" if len(cache.ids) > 1 else ""
         yield Text(f"     {free}{each}", style="bold green" if cache.free_ways else "bold yellow")
     for warning in cache.warnings:
-        yield Text(f"  {terminal.glyph('▲', '!')} {warning}", style="bold red")
+        yield from wrapped([Text(f"  {terminal.glyph('▲', '!')} {warning}", style="bold red")], terminal, 5)
     for remark in cache.remarks:
-        yield Text(f"     {shorten(remark, max(terminal.room - 5, 20), terminal.glyph('…', '..'))}", style="dim")
+        yield from wrapped([Text(f"     {remark}", style="dim")], terminal, 5)
 
 
 def _legend(kinds: Sequence[Kind], terminal: Terminal) -> Iterator[Text]:

@@ -85,7 +85,7 @@ def test_vms_of_one_name_are_told_apart() -> None:
 def test_a_vm_that_has_no_ways_on_a_cache_is_not_drawn_there_but_mentioned() -> None:
     _, second = map_rows.build(examples.caches(), examples.vms())
     assert "db-1" not in labels(second)
-    assert second.remarks == ("on other caches' CPUs only: db-1",)
+    assert second.remarks == ("VMs with ways on other caches only: db-1",)
     assert second.warnings == ()
 
 
@@ -160,7 +160,7 @@ def test_a_vm_with_a_limit_and_no_ways_is_a_remark_and_no_intruder() -> None:
     vms = [examples.vm(examples.WEB, "web", group=f"vmqos.{examples.WEB}", masks={}, ways_requested=None)]
     found = one(groups, vms, bandwidth_unit="%")
     assert labels(found) == ["default group"]
-    assert (found.warnings, found.remarks) == ((), ("in the default group's ways: web (at most 50 %)",))
+    assert (found.warnings, found.remarks) == ((), ("VMs in the default group's ways: web (at most 50 %)",))
 
 
 @pytest.mark.parametrize(

@@ -160,3 +160,17 @@ def test_code_and_data_limits_locks_and_the_many_l2_caches_are_told_where_they_a
     caches = [cache(0, groups, bandwidth_unit="%"), *small]
     shown = picture([one | {"shareable_bits": "0"} for one in caches])
     assert shown == EVERYTHING
+
+
+def test_vms_below_the_picture_are_all_named_however_many_they_are() -> None:
+    uuids = [f"{number:08x}-0f0b-4a55-9c1e-2b6d7a90c3aa" for number in range(40)]
+    groups = [group("", "default", "7ff"), *(vm_group(uuid, "7ff", "x") for uuid in uuids)]
+    vms = [
+        examples.vm(uuid, f"web-{number:02}", group=f"vmqos.{uuid}", masks={"1": "3"})
+        for number, uuid in enumerate(uuids)
+    ]
+    shown = picture([cache(0, groups, shareable_bits="0")], vms)
+    assert max(map(cell_len, shown.splitlines())) <= 80
+    listed = " ".join(shown.split())
+    assert f"VMs with ways on other caches only: {', '.join(f'web-{number:02}' for number in range(40))}" in listed
+    assert "     VMs with ways" in shown
