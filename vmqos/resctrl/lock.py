@@ -153,16 +153,27 @@ def holders(descriptor: int) -> str:
 
 def who_holds(descriptor: int) -> list[str]:
     """The processes that hold a lock on the open file, their ids and names: from ``/proc/locks``."""
+    found = (f"process {pid} ({_command(pid)}) {_MODES.get(mode, mode)}" for pid, mode in _held(descriptor))
+    return list(dict.fromkeys(found))
+
+
+def pids_that_hold(descriptor: int) -> list[int]:
+    """The ids of the processes that took a lock on the open file, as far as this PID namespace shows them."""
+    return [int(pid) for pid, _ in _held(descriptor)]
+
+
+def _held(descriptor: int) -> list[tuple[str, str]]:
+    """The id of each process that holds a lock on the open file, and ``READ`` or ``WRITE``."""
     status = os.fstat(descriptor)
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    found = dict[str, None]()
+    found = []
     with contextlib.suppress(OSError), open("/proc/locks", encoding="utf-8") as locks:
         for line in locks:
             # Of a lock that is waited for, the second field is an arrow.
             fields = line.split()
             if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == file:
-                found[f"process {fields[4]} ({_command(fields[4])}) {_MODES.get(fields[3], fields[3])}"] = None
-    return list(found)
+                found.append((fields[4], fields[3]))
+    return found
 
 
 def _command(pid: str) -> str:
