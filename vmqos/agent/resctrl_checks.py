@@ -49,7 +49,9 @@ def find_mount(path: str) -> tuple[Finding, mount.Mount | None]:
     kind = "the simulator" if found.simulated else "resctrl"
     options = f" with {','.join(sorted(found.options))}" if found.options else ""
     if found.read_only:
-        return Finding(title, Status.PROBLEM, f"{kind} at {path} is read-only", f"mount -o remount,rw {path}"), found
+        # -i: for a simulator's mount, mount(8) would look for a helper program that there is not.
+        command = f"mount -i -o remount,rw {shlex.quote(path)}"
+        return Finding(title, Status.PROBLEM, f"{kind} at {path} is read-only", command), found
     return Finding(title, Status.OK, f"{kind} at {path}{options}, writable"), found
 
 

@@ -79,7 +79,8 @@ class MissingMountOptions(MountError):
 class ReadOnly(MountError):
     """resctrl is mounted, but may not be written."""
 
-    msg_fmt = "resctrl at {path} is mounted read-only: mount -o remount,rw {path}"
+    # -i: for a simulator's mount, mount(8) would look for a helper program that there is not.
+    msg_fmt = "resctrl at {path} is mounted read-only: mount -i -o remount,rw {path}"
 
 
 class DeadMount(MountError):
