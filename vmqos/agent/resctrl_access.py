@@ -68,6 +68,14 @@ def gid_of(group: str) -> int | None:
         return None
 
 
+def name_of(gid: int) -> str:
+    """The group's name, or its number where it has none."""
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
 def is_open_to_others(path: str) -> bool:
     """Whether an account that is neither the owner nor in the group of the directory can open it.
 

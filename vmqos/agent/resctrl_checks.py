@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from collections.abc import Iterator, Sequence
 
 from oslo_config import cfg
@@ -114,7 +115,10 @@ def access(path: str, group: str, user: str = POLLSTER) -> Finding:
         gives = [] if owner == resctrl_access.gid_of(group) else [f"chmod {resctrl_access.MODE:04o} {place}", given]
         joins = f"usermod --append --groups {group} {user}   # then restart Ceilometer's agent for compute nodes"
         return Finding(title, Status.WARNING, detail, " && ".join((*made, *gives, joins)))
-    return Finding(title, Status.OK, f"not every user of this host can open {path} and hold the lock on it")
+    status, entering = os.stat(path), "only root"
+    if status.st_mode & stat.S_IRGRP:
+        entering = f"only root and the group {resctrl_access.name_of(status.st_gid)}"
+    return Finding(title, Status.OK, f"{entering} can open {path} and lock it")
 
 
 def mount_options(view: ResctrlView, found: mount.Mount, cpuinfo: str) -> Iterator[Finding]:

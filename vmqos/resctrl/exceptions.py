@@ -114,8 +114,8 @@ class Unreadable(ResctrlError):
     """A file is there and can't be read."""
 
     msg_fmt = (
-        "{path} can't be read ({errno_name}): run as root, or have root allow it with chmod or chown "
-        "(the tasks of a pseudo-locked group nobody can read)"
+        "{path} can't be read ({errno_name}): run as root or as a user in the group that resctrl belongs to "
+        "('sudo vmqos doctor' says which); the kernel lets no user read the tasks of a pseudo-locked group"
     )
 
 
