@@ -40,11 +40,13 @@ def find_mount(path: str) -> tuple[Finding, mount.Mount | None]:
     try:
         found = mount.find(path, writable=False)
     except exceptions.NotMounted as error:
-        return Finding(title, Status.PROBLEM, f"resctrl is not mounted at {path}", str(error.values["mend"])), None
+        return Finding(title, Status.PROBLEM, str(error), str(error.values["command"])), None
     except exceptions.NotSupported:
         return Finding(
             title, Status.PROBLEM, f"nothing is mounted at {path}, and the kernel has no resctrl to mount"
         ), None
+    except exceptions.DeadMount as error:
+        return Finding(title, Status.PROBLEM, str(error), f"fusermount3 -u -z {shlex.quote(path)}"), None
     except exceptions.ResctrlError as error:
         return Finding(title, Status.PROBLEM, str(error)), None
     kind = "the simulator" if found.simulated else "resctrl"

@@ -7,7 +7,10 @@ What needs systemd, a kernel's resctrl or its mount options is run in guests: ``
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -85,6 +88,27 @@ def test_a_group_that_is_removed_as_the_doctor_says_leaves_a_closid(
     command = problems(configured)["Control groups (CLOSIDs)"]
     subprocess.run(["sh", "-c", command.replace("NAME", "someone-0")], check=True)
     assert "Control groups (CLOSIDs)" not in problems(configured)
+
+
+def test_the_rest_of_a_simulator_that_died_is_unmounted_as_the_doctor_says(
+    make_agent: MakeAgent, simulator: Simulator
+) -> None:
+    configured = make_agent()
+    # Its helper would unmount it.
+    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if words[0].endswith(b"fusermount3") and os.fsencode(simulator.root) in words:
+                os.kill(pid, signal.SIGKILL)
+    assert simulator.pid is not None
+    os.kill(simulator.pid, signal.SIGKILL)
+    command = problems(configured)["resctrl mount"]
+    assert command == f"fusermount3 -u -z {simulator.root}"
+    subprocess.run(["sh", "-c", command], check=True)
+    assert problems(configured)["resctrl mount"] != command
+    simulator.stop()
+    simulator.start()
+    assert "resctrl mount" not in problems(configured)
 
 
 def problems(configured: Agent) -> dict[str, str]:

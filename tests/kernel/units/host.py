@@ -183,6 +183,14 @@ def mounted_by_hand() -> object:
     return {"done": done, "same process": pid == prop(AGENT, "MainPID"), **kept()}
 
 
+def mounted_elsewhere() -> object:
+    """Something else mounts resctrl where the agent is not told to look."""
+    shell(f"systemctl stop {AGENT} {MOUNT}; mkdir /root/elsewhere; mount -t resctrl resctrl /root/elsewhere")
+    command = command_of("resctrl mount")
+    told = {"command": command, "done": shell(command), "mounted": shell(f"findmnt --noheadings {ROOT}")}
+    return {"unmounted": shell(f"umount {ROOT} /root/elsewhere"), **told}
+
+
 def mounted_late() -> object:
     """The agent starts where nothing is mounted, and somebody follows the doctor's advice then."""
     shell(f"systemctl stop {AGENT} {MOUNT}; mv /etc/systemd/system/{MOUNT} /root; systemctl daemon-reload")
@@ -227,6 +235,7 @@ STEPS = (
     read_only,
     other_options,
     mounted_by_hand,
+    mounted_elsewhere,
     mounted_late,
     libvirt_again,
     stop,

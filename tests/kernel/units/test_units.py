@@ -168,6 +168,13 @@ def test_a_resctrl_that_somebody_mounts_anew_is_closed_and_used(told: Mapping[st
     assert_kept(found)
 
 
+def test_the_doctors_command_brings_resctrl_to_where_the_agent_looks(told: Mapping[str, Any]) -> None:
+    found = step(told, "mounted_elsewhere")
+    assert found["command"] == "mount --bind /root/elsewhere /sys/fs/resctrl"
+    assert found["done"] == "0" and found["mounted"].startswith("0 /sys/fs/resctrl resctrl")
+    assert found["unmounted"] == "0"
+
+
 def test_a_resctrl_that_is_mounted_after_the_agents_start_is_seen_in_the_sandbox(told: Mapping[str, Any]) -> None:
     found = step(told, "mounted_late")
     assert found["command"] == "mount -t resctrl resctrl /sys/fs/resctrl"
