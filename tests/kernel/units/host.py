@@ -243,8 +243,12 @@ STEPS = (
 )
 
 
+NEEDED = (boot, a_vm)
+"""The steps without which no later one makes sense."""
+
+
 def main() -> int:
-    """Do it all; a step that fails keeps no later one from being done."""
+    """Do it all; a step that fails keeps later ones from being done only if they need it."""
     told: dict[str, object] = {}
     for step in STEPS:
         began = time.monotonic()
@@ -254,6 +258,9 @@ def main() -> int:
             told[step.__name__] = {"error": traceback.format_exc()}
         print(f"{step.__name__}: {time.monotonic() - began:.1f} s", flush=True)
         (Path(os.environ["VMQOS_GUEST_OUT"]) / "told.json").write_text(json.dumps(told))
+        if step in NEEDED and "error" in told[step.__name__]:
+            print(shell("journalctl -b --no-pager -o short-monotonic | tail -100"), told, file=sys.stderr)
+            return 1
     return 0
 
 
