@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import libvirt
 from oslo_config import cfg
@@ -254,7 +255,7 @@ NEEDED = (boot, a_vm)
 
 def main() -> int:
     """Do it all; a step that fails keeps later ones from being done only if they need it."""
-    told: dict[str, object] = {}
+    told: dict[str, Any] = {}
     for step in STEPS:
         began = time.monotonic()
         try:
