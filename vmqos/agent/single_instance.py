@@ -84,6 +84,7 @@ def _runs_as(pid: int, owner: int) -> bool:
 def _open_and_lock(path: str) -> int:
     while True:
         try:
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise exceptions.DirectoryUnusable(os.path.dirname(path), error.strerror or str(error)) from error

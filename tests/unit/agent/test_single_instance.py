@@ -56,6 +56,11 @@ def test_a_killed_agent_is_no_obstacle(tmp_path: Path) -> None:
         pass
 
 
+def test_a_directory_that_is_not_there_is_made(tmp_path: Path) -> None:
+    with only_agent("/resctrl", str(tmp_path / "run" / "vmqos")):
+        assert is_running("/resctrl", str(tmp_path / "run" / "vmqos"))
+
+
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
