@@ -351,7 +351,7 @@ class Agent:
 
     def _pause(self) -> float:
         """Seconds until the next pass, if nothing happens before."""
-        if self.reconciler.is_unfinished:
+        if self.reconciler.is_unfinished and self._retry.get(_PASS) is None:
             # The last pass gave the lock back with work left.
             return 0.0
         pauses = [self.conf.agent.audit_interval]
