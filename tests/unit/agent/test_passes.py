@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
-from vmqos.agent import lock_share
+from vmqos.agent import lock_share, monitoring_groups
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.flavor_lookup import FlavorLookup, Found
 from vmqos.agent.inventory import ObservedVm
@@ -286,6 +286,16 @@ def run_until(host: Host, reached: Callable[[], bool]) -> None:
             return
         time.sleep(0.2)
     pytest.fail("the RMIDs did not come back")
+
+
+def test_graphs_that_one_pass_had_no_time_for_are_made_by_those_after_it(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitoring_groups, "MAKING", 0.0)
+    host = make_host("minimal")
+    plain = [host.boot({}) for _ in range(4)]
+    host.settle()
+    assert host.graphs() == set(plain)
 
 
 def test_the_latest_plain_vm_gives_up_its_graph_for_a_promise(make_host: MakeHost) -> None:
