@@ -45,7 +45,8 @@ class Change:
 class Reconciler:
     """Keeps what one pass knows for the next one, so that a pass over an unchanged host is cheap.
 
-    Nothing it keeps is needed for a right decision: :meth:`forget` costs time alone.
+    Two kinds of things are kept. What was read is not needed for a right decision: :meth:`forget` costs time alone. How
+    many ways each group was granted is never forgotten: it tells whom a cache belongs to after an outsider's write.
 
     :param filesystem: resctrl.
     :param backoff: failures, by VM UUID; those of monitoring groups by ``("monitoring", uuid)``.
@@ -61,6 +62,7 @@ class Reconciler:
         self._unguarded: set[str] = set()
         self._unseen: frozenset[str] = frozenset()
         self._settled = False
+        self._granted: Mapping[str, Mapping[int, int]] | None = None
         self.snapshot = Snapshot()
 
     def forget(self) -> None:
@@ -140,9 +142,10 @@ class Reconciler:
         wishes = {uuid: found.but(limits[uuid].problem) if uuid in limits else found for uuid, found in wishes.items()}
         unknown = {uuid for uuid, found in wishes.items() if found.unknown and not found.hands_off}
         requests = (*self._requests(now, vms, wishes, limits, topology), *unseen.requests(now, self._unseen | unknown))
-        plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy))
+        plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy, self._granted))
         failure = self._prepare(plan)
         if failure is None:
+            self._granted = self._remembered(plan, unknown | {uuid for uuid in vms if self._backoff.waits(uuid)})
             now = replace(now, layout=act.predict(now.layout, plan.prepare))
         else:
             now = view.look(self._filesystem, now)
@@ -177,6 +180,15 @@ class Reconciler:
         )
         waiting = any(verdict.state is not PromiseState.KEPT for verdict in verdicts.values())
         return meddled or (completed and bool(plan.retire) and waiting)
+
+    def _remembered(self, plan: allocation.Plan, stand_ins: set[str]) -> dict[str, Mapping[int, int]]:
+        """How many ways each group is granted by a plan that was carried out, to be known to the next one.
+
+        :param stand_ins: UUIDs of VMs for which the planner was asked for what they have now, and not for what their
+            flavor says. What they were granted before stays known. Those that could not be looked at are such, too.
+        """
+        before = {allocation.vm_group(uuid) for uuid in stand_ins | self._unseen}
+        return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
 
     def _wishes(self, vms: Mapping[str, ObservedVm]) -> dict[str, Wish]:
         lacking = [observed.vm for observed in vms.values() if wish.lacks_extra_specs(observed.vm)]

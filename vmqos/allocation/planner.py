@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from vmqos.allocation import caches, steps, verdicts
-from vmqos.allocation.admission import Admission, admit
-from vmqos.allocation.claims import Claim, in_order, read, remarks, unmet
+from vmqos.allocation import caches, earlier, steps, verdicts
+from vmqos.allocation.admission import Admission, Bar, admit
+from vmqos.allocation.claims import Claim, SharedClaim, in_order, read, remarks, unmet
 from vmqos.allocation.model import Layout, Owner, Plan, Policy, PromiseState, Request, Step, Verdict
 from vmqos.allocation.target import Target, build
 from vmqos.allocation.world import World, look
@@ -17,7 +17,13 @@ from vmqos.resctrl.capabilities import CacheResource, Capabilities
 _NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
-def plan(capabilities: Capabilities, layout: Layout, requests: Sequence[Request], policy: Policy) -> Plan:
+def plan(
+    capabilities: Capabilities,
+    layout: Layout,
+    requests: Sequence[Request],
+    policy: Policy,
+    granted: Mapping[str, Mapping[int, int]] | None = None,
+) -> Plan:
     """Decide who gets which L3 ways and how much memory bandwidth, and how to get there.
 
     The same values give the same plan, in whatever order the groups and requests come. A layout that is as it should be
@@ -25,9 +31,11 @@ def plan(capabilities: Capabilities, layout: Layout, requests: Sequence[Request]
     ways that the operator reserved.
 
     :param requests: of the running VMs that ask for something; a group of a VM that is not among them is retired.
+    :param granted: :attr:`Plan.granted` of the last plan that was carried out. Without it, what was granted before is
+        read off the layout, as far as that shows it (:mod:`vmqos.allocation.earlier`).
     """
     ordered = in_order(requests)
-    world = look(capabilities, capabilities.l3, layout, policy, _l2(capabilities, layout, ordered))
+    world = look(capabilities, capabilities.l3, layout, policy, _l2(capabilities, layout, ordered), granted)
     claims = read(world, ordered)
     admission, target, prepare = _arrange(world, claims)
     given = verdicts.give(world, claims, admission, target)
@@ -35,7 +43,27 @@ def plan(capabilities: Capabilities, layout: Layout, requests: Sequence[Request]
         prepare=prepare,
         verdicts={request.uuid: _judge(world, request, given.get(request.uuid)) for request in ordered},
         retire=steps.retire(target),
+        granted=_granted(world, claims, target),
     )
+
+
+def _granted(world: World, claims: Sequence[Claim], target: Target) -> dict[str, dict[int, int]]:
+    """What each group is granted, to be known to the next plan."""
+    found: dict[str, dict[int, int]] = {}
+    for claim in claims:
+        now, before = {}, {}
+        for cache in claim.caches:
+            mask = target.masks.get(claim.group, {}).get(cache, 0)
+            if isinstance(claim, SharedClaim):
+                now[cache] = min(claim.ways_on(cache), mask.bit_count())
+                was = earlier.of_class(world, claim.group, cache, claim.ways_on(cache))
+                before[cache] = 0 if was.guessed else was.ways
+            else:
+                now[cache] = min(claim.ways_on(cache), mask.bit_count()) if (claim.group, cache) in target.own else 0
+                owed = claim.owed.get(cache, earlier.NONE)
+                before[cache] = max(claim.has(cache), 0 if owed.guessed else owed.ways)
+        found[claim.group] = found.get(claim.group, {}) | earlier.remember(world, claim.group, now, before)
+    return found
 
 
 def _l2(capabilities: Capabilities, layout: Layout, requests: Sequence[Request]) -> CacheResource | None:
@@ -74,7 +102,7 @@ def whatif(
 def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, tuple[Step, ...]]:
     """Decide, place and order; where there is no safe order, place differently, or decide again without the latest."""
     steady: set[int] = set()
-    barred: set[str] = set()
+    barred: set[Bar] = set()
     frozen: set[int] = set()
     while True:
         admission = admit(world, claims, barred, frozen)
@@ -85,13 +113,13 @@ def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, 
         try:
             return admission, target, steps.prepare(world, target)
         except steps.NoSafeOrder as error:
-            late = next((name for name, changed in reversed(admission.changes) if error.cache in changed), None)
+            late = next((change for change in reversed(admission.changes) if error.cache in change.caches), None)
             if error.cache not in steady:
                 steady.add(error.cache)
                 continue
             steady.discard(error.cache)
             if late is not None:
-                barred.add(late)
+                barred.add(late.bar)
             elif error.cache not in frozen:
                 frozen.add(error.cache)
             else:
