@@ -68,16 +68,21 @@ def _asides_of_sharer(board: Board, name: str, cache: int, place: int) -> Iterat
 
 
 def _asides_of_owner(board: Board, name: str, cache: int, place: int) -> Iterator[Detour]:
-    """A VM's mask goes to a free place, or to one that the default group can spare, or else makes itself small."""
+    """A VM's mask goes to a free place, or to one that the default group can spare.
+
+    It makes itself small only to leave ways that are not to be promised. An agent that is killed then leaves the VM
+    fewer ways than it was granted, which no other VM's promise is worth (rule 4).
+    """
     line, now, goal = board.world.lines[cache], board.masks[name].get(cache, 0), board.target.masks[name][cache]
+    size = board.least(name, cache)
     others = [group for group in board.masks if group != name]
     allowed = line.exclusive & ~place & ~(line.shareable if name in board.guarded else 0)
     free = allowed & ~board.ways(others, cache)
     wanted = union(board.missing(group).get(cache, 0) for group in board.order if group != name)
     for harm, ways in ((1, free & ~wanted), (2, free)):
-        if mask := line.best_part(ways, now.bit_count(), (goal,)):
+        if mask := line.best_part(ways, size, (goal,)):
             yield harm, [(name, mask)]
-    for mask in line.parts(allowed & ~_owned(board, cache, name), now.bit_count()):
+    for mask in line.parts(allowed & ~_owned(board, cache, name), size):
         sharing = [group for group in others if board.masks[group].get(cache, 0) & mask]
         left = [min(_asides_of_sharer(board, group, cache, mask | place), default=None) for group in sharing]
         spared = [detour for detour in left if detour is not None]
@@ -87,8 +92,9 @@ def _asides_of_owner(board: Board, name: str, cache: int, place: int) -> Iterato
                 [*(write for _, writes in spared for write in writes), (name, mask)],
             )
     for harm, ways in ((5, now & ~place & goal), (6, now & ~place)):
-        if length := line.largest(ways):
-            yield harm, [(name, line.best_part(ways, length, (goal,)))]
+        length = line.largest(ways) if now & ~line.exclusive else size
+        if mask := line.best_part(ways, length, (goal,)):
+            yield harm, [(name, mask)]
 
 
 def _enough(board: Board, name: str, cache: int, ways: int) -> int:

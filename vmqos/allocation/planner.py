@@ -9,7 +9,8 @@ from vmqos.allocation import caches, earlier, steps, verdicts
 from vmqos.allocation.admission import Admission, Bar, admit
 from vmqos.allocation.claims import Claim, SharedClaim, in_order, read, remarks, unmet
 from vmqos.allocation.model import Layout, Owner, Plan, Policy, PromiseState, Request, Step, Verdict
-from vmqos.allocation.target import Target, build
+from vmqos.allocation.route import Route
+from vmqos.allocation.target import Target, build, route
 from vmqos.allocation.world import World, look
 from vmqos.openstack.extra_specs import CacheRequest
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
@@ -100,24 +101,24 @@ def whatif(
 
 
 def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, tuple[Step, ...]]:
-    """Decide, place and order; where there is no safe order, place differently, or decide again without the latest."""
-    steady: set[int] = set()
+    """Decide, place and order; where there is no safe order, search for a way, or decide again without the latest."""
+    routes: dict[int, Route] = {}
     barred: set[Bar] = set()
     frozen: set[int] = set()
     while True:
         admission = admit(world, claims, barred, frozen)
-        target = build(world, claims, admission, steady)
+        target = build(world, claims, admission, routes)
         promised = admission.served or admission.classes or world.named(Owner.VM, Owner.CLASS)
         if not promised and not world.reserve_is_used:
             return admission, target, ()
         try:
             return admission, target, steps.prepare(world, target)
         except steps.NoSafeOrder as error:
-            late = next((change for change in reversed(admission.changes) if error.cache in change.caches), None)
-            if error.cache not in steady:
-                steady.add(error.cache)
+            if error.cache not in routes and (found := route(world, claims, admission, error.cache)) is not None:
+                routes[error.cache] = found
                 continue
-            steady.discard(error.cache)
+            routes.clear()
+            late = next((change for change in reversed(admission.changes) if error.cache in change.caches), None)
             if late is not None:
                 barred.add(late.bar)
             elif error.cache not in frozen:

@@ -56,6 +56,10 @@ class World:
         """The names of the groups that belong to these, in order."""
         return tuple(sorted(name for owner in owners for name in self.names.get(owner, ())))
 
+    def is_class(self, name: str) -> bool:
+        """Whether the group is there, and is a class."""
+        return name in self.names.get(Owner.CLASS, ())
+
     def ways(self, names: Iterable[str], cache: int) -> int:
         """The ways that any of these groups has on a cache."""
         return union(self.masks[name].get(cache, 0) for name in names if name in self.masks)
