@@ -230,6 +230,8 @@ def _with_what_they_hold(world: World, claims: Collection[ExclusiveClaim]) -> li
     settled = dict.fromkeys(world.lines, 0)
     default = world.masks[DEFAULT_GROUP]
     present = [claim for claim in claims if claim.group in world.masks]
+    # A mask that an outsider made too long is no reason to doubt a right one.
+    present.sort(key=lambda claim: any(_is_too_long(world, claim, cache) for cache in claim.caches))
     held: dict[str, dict[int, int]] = {claim.uuid: {} for claim in present}
     near: dict[str, dict[int, int]] = {claim.uuid: {} for claim in present}
     for found, in_force in ((held, True), (near, False)):
@@ -245,6 +247,12 @@ def _with_what_they_hold(world: World, claims: Collection[ExclusiveClaim]) -> li
         _with_debts(world, replace(claim, held=held.get(claim.uuid, {}), near=near.get(claim.uuid, {})))
         for claim in claims
     ]
+
+
+def _is_too_long(world: World, claim: ExclusiveClaim, cache: int) -> bool:
+    """Whether the VM has more ways than it asks for, or than it was granted."""
+    granted = world.granted.get(claim.group, {}).get(cache, claim.ways_on(cache))
+    return world.masks[claim.group].get(cache, 0).bit_count() > min(granted, claim.ways_on(cache))
 
 
 def _with_debts(world: World, claim: ExclusiveClaim) -> ExclusiveClaim:

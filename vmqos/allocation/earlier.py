@@ -50,7 +50,7 @@ def of_vm(world: World, group: str, cache: int, asked: int, held: Mapping[int, i
     line, mask = world.lines[cache], world.masks[group].get(cache, 0)
     if not line.legal(mask):
         return NONE
-    if mask.bit_count() == asked:
+    if mask.bit_count() == asked and mask != line.every:
         return EarlierGrant(asked)
     if mask == world.masks[DEFAULT_GROUP].get(cache, 0) != line.every:
         return NONE

@@ -173,7 +173,9 @@ class _Search:
 
     def _into(self, state: _State, gaps: Sequence[_Gap]) -> tuple[int, ...] | None:
         """Into which gaps the new pieces go if this is the end; ``None`` if it is not."""
-        if not is_enough(self._line, state.pool, self._need) or any(map(self._is_astray, state.masks.values())):
+        if state.pool & ~self._line.pool or not is_enough(self._line, state.pool, self._need):
+            return None
+        if any(map(self._is_astray, state.masks.values())):
             return None
         left = [gap.end - gap.start - sum(self._kinds[key][1] for key in gap.row) for gap in gaps]
         return _share_out(left, [piece.length for piece in self._new]) if min(left, default=0) >= 0 else None

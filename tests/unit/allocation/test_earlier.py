@@ -195,6 +195,7 @@ class TestEvidence:
             pytest.param(
                 0x7FF, 0x00F, 6, EarlierGrant(4, guessed=True), id="a mask of its own, shorter than asked for"
             ),
+            pytest.param(0x7FF, 0x7FF, 11, EarlierGrant(11, guessed=True), id="every way, and as many are asked for"),
             pytest.param(0x7FF, 0, 6, NONE, id="no mask"),
         ],
     )

@@ -92,6 +92,12 @@ def test_who_is_where_it_may_not_be_goes_first_where_there_is_room() -> None:
     assert isinstance(found, Route) and found.writes == (("a", 0b00011000),)
 
 
+def test_a_pool_on_ways_that_it_shall_leave_leaves_them() -> None:
+    line = Line(0xFF, 0b11111100, 0, 0b11111100, 0, 1, False)
+    found = find(line, [Piece("a", 2, 0b110000)], Need(2, 2), 0b11)
+    assert found is not None and not found.packing.pool & 0b11 and found.packing.masks == {"a": 0b110000}
+
+
 def test_there_is_none_where_two_that_fill_everything_would_swap() -> None:
     line = Line(0b11111, 0b11111, 0, 0b00111, 0b11000, 1, False)
     assert find(line, [Piece("a", 3, 0b11100)], Need(2, 2), 0b00011) is None
