@@ -484,8 +484,10 @@ class Oracle:
                 expect(len(ways) == wanted, 16, f"{verdict}: {wanted} are asked for on {cache}")
         if wanted and cache >= 0 and wants.code_ways is not None and wants.data_ways is not None:
             parts = host.groups[verdict.group][cache]
-            apart = not parts.code & parts.data
-            expect(apart or "both fill" in verdict.reason, 16, f"{verdict}: code and data are one")
+            least, apart = host.least(cache), not parts.code & parts.data
+            have_room = len(ways) >= max(wants.code_ways, least) + max(wants.data_ways, least)
+            expect(apart or not have_room, 16, f"{verdict}: code and data are one")
+            expect(apart or "both fill" in verdict.reason, 16, f"{verdict}: code and data are one without a remark")
             expect(len(parts.code) >= wants.code_ways or not apart, 16, f"{verdict}: code")
             expect(len(parts.data) >= wants.data_ways or not apart, 16, f"{verdict}: data")
         if cache >= 0 and cache in request.caches and (wants.bandwidth_percent or wants.bandwidth_mbps):

@@ -91,12 +91,12 @@ class Story:
         """Plan and carry out until nothing is left to do; sometimes the agent is killed on the way."""
         if self.damaged and self.known is None:
             self.lose_count()
-        for _ in range(12):
+        for attempt in range(9):
             requests = self.requests()
             oracle = Oracle(self.host, requests, self.policy, not (self.damaged or self.smaller or self.killed))
             found = plan(self.host.capabilities(), self.host.layout(), requests, self.policy, self.known)
             count = len(found.prepare) + len(found.retire)
-            self.killed = count > 0 and self.luck.random() < 0.15
+            self.killed = count > 0 and attempt < 4 and self.luck.random() < 0.15
             steps = self.luck.randrange(count) if self.killed else None
             for step in follow(oracle, found, steps):
                 self.log.append(f"  {step}")
