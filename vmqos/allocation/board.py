@@ -102,7 +102,7 @@ class Board:
         goal, now = self.target.masks[name][cache].bit_count(), self.masks[name].get(cache, 0).bit_count()
         if name == DEFAULT_GROUP:
             return max(fewest, min(self.world.floor(cache), goal, now))
-        is_granted = self.is_own(name, cache) or self.world.is_class(name)
+        is_granted = self.is_in_force(name, cache) or self.world.is_class(name)
         return max(fewest, min(goal, now)) if is_granted else fewest
 
     def _look_for_missing(self, name: str) -> dict[int, int]:

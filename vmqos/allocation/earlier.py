@@ -42,9 +42,9 @@ def of_vm(world: World, group: str, cache: int, asked: int, held: Mapping[int, i
     :param asked: how many ways it is to get.
     :param held: the ways that are its own now, by cache.
     """
-    known = world.granted.get(group)
-    if known is not None:
-        return EarlierGrant(min(asked, known.get(cache, 0)))
+    known = world.granted.get(group, {})
+    if cache in known:
+        return EarlierGrant(min(asked, known[cache]))
     if cache in held or group not in world.masks:
         return NONE
     line, mask = world.lines[cache], world.masks[group].get(cache, 0)
@@ -70,9 +70,9 @@ def of_class(world: World, group: str, cache: int, cap: int) -> EarlierGrant:
 
     :param cap: the class's cap on the cache.
     """
-    known = world.granted.get(group)
-    if known is not None:
-        return EarlierGrant(min(cap, known.get(cache, 0)))
+    known = world.granted.get(group, {})
+    if cache in known:
+        return EarlierGrant(min(cap, known[cache]))
     mask = world.masks.get(group, {}).get(cache, 0)
     count = mask.bit_count()
     return EarlierGrant(min(cap, count), guessed=count > cap or mask == world.lines[cache].every)
@@ -81,11 +81,12 @@ def of_class(world: World, group: str, cache: int, cap: int) -> EarlierGrant:
 def remember(world: World, group: str, now: Mapping[int, int], before: Mapping[int, int]) -> dict[int, int]:
     """What a group is granted by a plan, to be known to the next one: how many ways, by cache.
 
-    What was granted and could not be given back stays owed. So does what was granted on a cache that is offline.
+    What was granted and could not be given back stays owed. So does what was granted on a cache that is offline. Where
+    nothing was granted on a cache that is online, the number is 0.
 
     :param now: how many ways it has when the plan is carried out, by cache.
     :param before: how many ways it was surely granted before, by cache.
     """
     offline = {cache: ways for cache, ways in world.granted.get(group, {}).items() if cache not in world.lines}
-    found = {cache: max(ways, before.get(cache, 0)) for cache, ways in now.items()}
-    return offline | {cache: ways for cache, ways in found.items() if ways}
+    nothing = dict.fromkeys(world.lines, 0)
+    return offline | nothing | {cache: max(ways, before.get(cache, 0)) for cache, ways in now.items()}

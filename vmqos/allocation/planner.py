@@ -63,7 +63,9 @@ def _granted(world: World, claims: Sequence[Claim], target: Target) -> dict[str,
                 now[cache] = min(claim.ways_on(cache), mask.bit_count()) if (claim.group, cache) in target.own else 0
                 owed = claim.owed.get(cache, earlier.NONE)
                 before[cache] = max(claim.has(cache), 0 if owed.guessed else owed.ways)
-        found[claim.group] = found.get(claim.group, {}) | earlier.remember(world, claim.group, now, before)
+        more = earlier.remember(world, claim.group, now, before)
+        known = found.setdefault(claim.group, {})
+        known |= {cache: max(ways, known.get(cache, 0)) for cache, ways in more.items()}
     return found
 
 

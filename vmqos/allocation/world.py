@@ -23,7 +23,7 @@ class World:
     :ivar lines: what each cache has to give, by cache (:mod:`vmqos.allocation.caches`); none of L3 where it can't be
         partitioned, none of L2 where it can't or nobody has to do with it.
     :ivar names: the groups' names by their owner.
-    :ivar granted: how many ways earlier plans granted, by group and cache. A group is missing where that is not known.
+    :ivar granted: how many ways earlier plans granted, by group and cache; what is missing is not known.
     """
 
     capabilities: Capabilities

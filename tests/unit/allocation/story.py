@@ -145,10 +145,10 @@ class Story:
             for (vm_uuid, cache), ways in owed.items():
                 now = has[vm_uuid, cache]
                 expect(now >= ways, 4, f"{vm_uuid} had {ways} ways on {cache} and has {now}: {found.verdicts[vm_uuid]}")
-        for vm in self.requests():
-            for cache in self.host.caches():
-                if not is_calm(self.host, self.policy, cache, own_group(vm.uuid)):
-                    has.pop((vm.uuid, cache), None)
+        # Where anybody is on ways that it shall leave, not all who were there may find room again.
+        names = [own_group(vm.uuid) for vm in self.vms.values() if is_exclusive(vm)]
+        calm = {cache for cache in self.host.caches() if is_calm(self.host, self.policy, cache, *names)}
+        has = {key: ways for key, ways in has.items() if key[1] in calm}
         gone = {key: ways for key, ways in self.ledger.items() if key[1] in self.host.offline and self._lives(key[0])}
         self.ledger = gone | has
         self.damaged = self.meddled = self.smaller = False
@@ -261,6 +261,9 @@ def _cache_goes(story: Story) -> None:
     if len(online) > 1:
         cache = story.luck.choice(online)
         story.host.go_offline(cache)
+        if story.known is None:
+            # An agent that has not looked since it started can't know what was there.
+            story.ledger = {key: ways for key, ways in story.ledger.items() if key[1] != cache}
         story.log.append(f"cache {cache} goes offline")
 
 

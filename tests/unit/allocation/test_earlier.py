@@ -107,6 +107,17 @@ def test_what_a_cache_had_to_give_before_it_went_offline_is_still_known() -> Non
     }
 
 
+def test_a_cache_that_was_offline_when_the_agent_started_is_judged_by_what_the_vm_has_elsewhere() -> None:
+    agent = Agent(Kernel(machine(11, (0, 1))))
+    agent.passes([request(1, 4, caches=(0, 1)), request(2, 4, caches=(0, 1))])
+    wanted = [request(1, 8, caches=(0, 1)), request(2, 4, caches=(0, 1))]
+    agent.passes(wanted)
+    agent.granted = {A: {0: 4}, B: {0: 4}}
+    agent.kernel.come_online(1)
+    found = agent.passes(wanted)
+    assert (found[1].masks[1].count, found[2].masks[1].count) == (4, 4)
+
+
 def test_a_vm_whose_own_mask_was_made_small_grows_back_before_others_grow() -> None:
     agent = Agent(Kernel(machine(11)))
     agent.passes([request(1, 4), request(2, 4)])
@@ -164,7 +175,7 @@ def test_who_gave_ways_up_is_owed_none() -> None:
     agent = Agent(Kernel(machine(11, (0, 1))))
     agent.passes([request(1, 6, caches=(0, 1)), request(2, 2)])
     agent.passes([request(1, 2, caches=[0]), request(2, 2)])
-    assert agent.granted == {A: {0: 2}, B: {0: 2}}
+    assert agent.granted == {A: {0: 2, 1: 0}, B: {0: 2, 1: 0}}
     found = agent.passes([request(1, 6), request(2, 7)])
     assert (found[1].state, found[2].state) == (KEPT, DEGRADED)
 

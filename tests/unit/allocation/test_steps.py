@@ -181,6 +181,17 @@ def test_guards_that_keep_every_write_out_of_a_cache_come_off_and_on_again() -> 
     assert {name: tuple(masks.values()) for name, masks in kernel.masks.items()} == goal
 
 
+def test_many_vms_that_all_have_every_way_get_their_own_back() -> None:
+    every = {name: 0b111111111 for name in ("", A, B, C)}
+    start = world(every, floor=3)
+    goal = {"": 0b000000111, A: 0b010000000, B: 0b100000000, C: 0b001110000}
+    kernel = Kernel(machine(9))
+    kernel.masks = {name: {0: mask} for name, mask in every.items()}
+    for step in prepare(start, target(start, goal)):
+        kernel.apply(step)
+    assert {name: mask[0] for name, mask in kernel.masks.items()} == goal
+
+
 def test_nothing_to_do_is_no_step() -> None:
     start = world({"": 0b11110000, A: 0b00000011})
     assert prepare(start, target(start, {"": 0b11110000, A: 0b00000011})) == ()
