@@ -152,8 +152,9 @@ def _give_back(world: World, result: Admission, claims: Sequence[Claim], barred:
             _return(world, result, claim, cache, claim.owed[cache].ways)
     for claim, cache in guesses:
         _return(world, result, claim, cache, claim.owed[cache].ways)
-    for shared in claims:
-        if isinstance(shared, SharedClaim) and (shared.group, True) not in barred:
+    classes = {(claim.group, claim.caches): claim for claim in claims if isinstance(claim, SharedClaim)}
+    for shared in classes.values():
+        if shared.group in world.groups and (shared.group, True) not in barred:
             _return_to_class(world, result, shared)
 
 

@@ -244,7 +244,9 @@ def _with_what_they_hold(world: World, claims: Collection[ExclusiveClaim]) -> li
                     settled[cache] |= mask
                     found[claim.uuid][cache] = mask
     return [
-        _with_debts(world, replace(claim, held=held.get(claim.uuid, {}), near=near.get(claim.uuid, {})))
+        _with_debts(world, replace(claim, held=held[claim.uuid], near=near[claim.uuid]))
+        if claim.uuid in held
+        else _with_debts(world, claim)
         for claim in claims
     ]
 
@@ -257,6 +259,8 @@ def _is_too_long(world: World, claim: ExclusiveClaim, cache: int) -> bool:
 
 def _with_debts(world: World, claim: ExclusiveClaim) -> ExclusiveClaim:
     """Fill in what the VM was granted before and has no more."""
+    if claim.group not in world.masks and not any(world.granted.get(claim.group, {}).values()):
+        return claim
     lacking = [cache for cache in claim.caches if claim.has(cache) < claim.ways_on(cache)]
     if not lacking:
         return claim

@@ -51,7 +51,16 @@ def plan(
 def _granted(world: World, claims: Sequence[Claim], target: Target) -> dict[str, dict[int, int]]:
     """What each group is granted, to be known to the next plan."""
     found: dict[str, dict[int, int]] = {}
+    nothing = dict.fromkeys(world.lines, 0)
+    members: set[tuple[str, tuple[int, ...]]] = set()
     for claim in claims:
+        # Most of many VMs have nothing yet, or are in a class that others are in, too.
+        if claim.group not in target.masks and claim.group not in world.granted:
+            found[claim.group] = nothing
+            continue
+        if (claim.group, claim.caches) in members:
+            continue
+        members.add((claim.group, claim.caches))
         now, before = {}, {}
         for cache in claim.caches:
             mask = target.masks.get(claim.group, {}).get(cache, 0)

@@ -150,6 +150,8 @@ class Story:
         calm = {cache for cache in self.host.caches() if is_calm(self.host, self.policy, cache, *names)}
         has = {key: ways for key, ways in has.items() if key[1] in calm}
         gone = {key: ways for key, ways in self.ledger.items() if key[1] in self.host.offline and self._lives(key[0])}
+        if self.smaller:
+            gone.clear()
         self.ledger = gone | has
         self.damaged = self.meddled = self.smaller = False
 
