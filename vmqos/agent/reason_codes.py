@@ -63,6 +63,7 @@ RULES = (
     _Rule("refused", "failed with E"),
     _Rule("tasks-missing", "tasks are not in place yet"),
     _Rule("reserved-ways", "has reserved ways"),
+    _Rule("parts-overlap", "code and data both fill"),
     _Rule("rounded-up", "a mask has at least"),
     _Rule("rounded-up", "this machine throttles in steps"),
 )

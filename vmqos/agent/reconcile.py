@@ -53,7 +53,8 @@ class Change:
 class Reconciler:
     """Keeps what one pass knows for the next one, so that a pass over an unchanged host is cheap.
 
-    Nothing it keeps is needed for a right decision: :meth:`forget` costs time alone.
+    Two kinds of things are kept. What was read is not needed for a right decision: :meth:`forget` costs time alone. How
+    many ways each group was granted is never forgotten: it tells whom a cache belongs to after an outsider's write.
 
     :param filesystem: resctrl.
     :param backoff: failures, by VM UUID; those of monitoring groups by ``("monitoring", uuid)``.
@@ -71,6 +72,7 @@ class Reconciler:
         self._unseen: frozenset[str] = frozenset()
         self._settled = False
         self._unfinished = False
+        self._granted: Mapping[str, Mapping[int, int]] | None = None
         self.snapshot = Snapshot()
 
     @property
@@ -167,12 +169,13 @@ class Reconciler:
         members = unseen.find_members(self._filesystem, now, self._unseen, unknown, vms)
         kept = unseen.requests(now, self._unseen | unknown, members)
         requests = (*self._requests(now, vms, wishes, vcpus_of_all, topology), *kept)
-        plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy))
+        plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy, self._granted))
         order = sorted(vms, key=lambda uuid: (vms[uuid].vm.process.start_time, uuid))
         if self._monitoring.make_room(now, sorted(_created(plan)), self._graphs(now, plan, order, wishes)):
             now = view.look(self._filesystem, now)
         failure, alone = self._prepare(plan), False
         if failure is None:
+            self._granted = self._remembered(plan, unknown | {uuid for uuid in vms if self._backoff.waits(uuid)})
             now = replace(now, layout=act.predict(now.layout, plan.prepare))
         else:
             now = view.look(self._filesystem, now)
@@ -231,6 +234,15 @@ class Reconciler:
 
         gone = sorted(now.monitored - set(order) - self._unseen)
         return [*gone, *sorted(reversed(order), key=rank)]
+
+    def _remembered(self, plan: allocation.Plan, stand_ins: set[str]) -> dict[str, Mapping[int, int]]:
+        """How many ways each group is granted by a plan that was carried out, to be known to the next one.
+
+        :param stand_ins: UUIDs of VMs for which the planner was asked for what they have now, and not for what their
+            flavor says. What they were granted before stays known. Those that could not be looked at are such, too.
+        """
+        before = {allocation.vm_group(uuid) for uuid in stand_ins | self._unseen}
+        return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
 
     def _wishes(self, vms: Mapping[str, ObservedVm]) -> dict[str, Wish]:
         lacking = [observed.vm for observed in vms.values() if wish.lacks_extra_specs(observed.vm)]

@@ -148,6 +148,16 @@ def raised(asked: int, ways: int, fewest: int, level: int = 3) -> str:
     return f"gets {ways} {kind} for the {asked} asked for: a mask has at least {fewest} ways on this machine"
 
 
+def parts_in_common(common: Mapping[int, int]) -> str:
+    """Code and data share ways, because their mask has fewer ways than the two parts need together.
+
+    :param common: how many ways both fill, by cache, 1 or more.
+    """
+    most = max(common, key=lambda cache: (common[cache], -cache))
+    count = common[most]
+    return f"code and data both fill {count} {_ways(count)} on {_cache(most)}: its mask is too small to keep them apart"
+
+
 def more_than_all(asked: int, most: int, level: int = 3) -> str:
     """A cap is larger than the cache."""
     return f"{asked} ways are asked for and an L{level} cache of this host has {most}"

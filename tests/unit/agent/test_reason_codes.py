@@ -45,6 +45,7 @@ def vm(specs: dict[str, str] | None = None, error: str = "", cachetune: bool = F
         ("I/O fills ways 600 of this VM's mask 700 on L3 cache 0, too, and there is no room to move it to", "io-ways"),
         (reasons.on_reserved_ways(0, 0xF), "reserved-ways"),
         (reasons.raised(1, 2, 2), "rounded-up"),
+        (reasons.parts_in_common({0: 1}), "parts-overlap"),
         (reasons.more_than_all(20, 11), "more-than-all"),
         (reasons.grown({0: 2}, {0: 4}, reasons.NO_SAFE_ORDER), "no-safe-order"),
         (wish.read(vm(None)).remark, "no-extra-specs"),
