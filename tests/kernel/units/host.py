@@ -89,7 +89,7 @@ def kept() -> dict[str, object]:
 
 
 def after(done: str, **told: object) -> dict[str, object]:
-    """What a command did, and what came of it. The kernel is asked who keeps resctrl from being mounted if it failed."""
+    """What a command did, and what came of it; if it failed, who has resctrl open or mounted."""
     if not done.startswith("0"):
         holders = shell(f"fuser -vm {ROOT}; grep -l resctrl /proc/[0-9]*/mountinfo")
         raise RuntimeError(f"{done}; {told}; {holders}")
