@@ -204,7 +204,8 @@ def mounted_elsewhere() -> object:
 
 
 def mounted_late() -> object:
-    """The agent starts where nothing is mounted, and somebody follows the doctor's advice then."""
+    """The agent starts where only a service has resctrl mounted, and somebody follows the doctor's advice then."""
+    shell(f"systemctl start {MOUNT}; systemd-run --unit=bystander --property=PrivateNetwork=yes sleep 1000")
     shell(f"systemctl stop {AGENT} {MOUNT}; mv /etc/systemd/system/{MOUNT} /root; systemctl daemon-reload")
     start = shell(f"systemctl start {AGENT}")
     command = command_of("resctrl mount")
