@@ -47,19 +47,17 @@ def of_vm(world: World, group: str, cache: int, asked: int, held: Mapping[int, i
         return EarlierGrant(min(asked, known[cache]))
     if cache in held or group not in world.masks:
         return NONE
-    line, mask = world.lines[cache], world.masks[group].get(cache, 0)
-    if not line.legal(mask):
+    line, mask, default = world.lines[cache], world.masks[group].get(cache, 0), world.masks[DEFAULT_GROUP].get(cache, 0)
+    if not line.legal(mask) or (mask == default != line.every and mask.bit_count() != asked):
         return NONE
-    if mask.bit_count() == asked and mask != line.every:
-        return EarlierGrant(asked)
-    if mask == world.masks[DEFAULT_GROUP].get(cache, 0) != line.every:
-        return NONE
-    # A grant has as many ways on each cache of a level, for it grows on all of them or on none.
-    level = caches.level(cache)
-    elsewhere = min((ways.bit_count() for other, ways in held.items() if caches.level(other) == level), default=0)
-    return (
-        EarlierGrant(min(asked, elsewhere)) if elsewhere else EarlierGrant(min(asked, mask.bit_count()), guessed=True)
-    )
+    if mask == line.every or mask.bit_count() != asked:
+        # A grant has as many ways on each cache of a level, for it grows on all of them or on none. But an agent that
+        # knows the group, and has not seen it here, may have made it while the cache was offline.
+        level = caches.level(cache)
+        elsewhere = [ways.bit_count() for other, ways in held.items() if caches.level(other) == level]
+        if elsewhere:
+            return EarlierGrant(min(asked, *elsewhere), guessed=bool(known))
+    return EarlierGrant(min(asked, mask.bit_count()), guessed=True)
 
 
 def of_class(world: World, group: str, cache: int, cap: int) -> EarlierGrant:

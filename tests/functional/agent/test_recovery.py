@@ -19,7 +19,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.functional.agent.conftest import WaitForVm
+from tests.functional.agent.conftest import WaitForVm, wait_until_told
 from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, EXCLUSIVE_4, SHARED_3, all_in, group
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
@@ -299,10 +299,11 @@ def kill_and_converge(
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
 def test_an_outsiders_write_to_the_default_group_costs_no_vm_its_ways(
-    make_agent: MakeAgent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor, restarted: bool
+    make_agent: MakeAgent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor, restarted: bool
 ) -> None:
     agent = make_agent({"allocation": {"kernel_exclusive": False}})
     agent.start()
+    wait_for_vm = functools.partial(wait_until_told, agent, wait_for)
     first, growing = make_vm(EXCLUSIVE_4), make_vm(EXCLUSIVE_4)
     wait_for_vm(first, "kept")
     wait_for_vm(growing, "kept")

@@ -118,6 +118,15 @@ def test_a_cache_that_was_offline_when_the_agent_started_is_judged_by_what_the_v
     assert (found[1].masks[1].count, found[2].masks[1].count) == (4, 4)
 
 
+def test_a_group_made_while_a_cache_was_offline_had_nothing_there_that_comes_before_what_is_known() -> None:
+    agent = Agent(Kernel(machine(8, (0, 1))))
+    first, second = request(1, 4, caches=(0, 1)), request(2, 5, caches=[1])
+    agent.kernel.masks = {"": {0: 0xF0, 1: 0xFF}, A: {0: 0x0F, 1: 0xFF}}
+    agent.granted = {A: {0: 4}, B: {0: 0, 1: 5}}
+    found = agent.passes([first, second])
+    assert found[2].state is KEPT and found[1].masks[1].count == 1
+
+
 def test_a_vm_whose_own_mask_was_made_small_grows_back_before_others_grow() -> None:
     agent = Agent(Kernel(machine(11)))
     agent.passes([request(1, 4), request(2, 4)])
@@ -200,7 +209,10 @@ class TestEvidence:
     @pytest.mark.parametrize(
         ("default", "mask", "asked", "found"),
         [
-            pytest.param(0x00F, 0x00F, 4, EarlierGrant(4), id="the length that is asked for"),
+            pytest.param(0x01F, 0x00F, 4, EarlierGrant(4, guessed=True), id="the length that is asked for"),
+            pytest.param(
+                0x00F, 0x00F, 4, EarlierGrant(4, guessed=True), id="that length, and the default group's mask"
+            ),
             pytest.param(0x780, 0x780, 3, NONE, id="the default group's mask, where it can't run"),
             pytest.param(0x7FF, 0x7FF, 4, EarlierGrant(4, guessed=True), id="every way, as after a cache came online"),
             pytest.param(
