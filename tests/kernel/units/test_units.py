@@ -23,7 +23,8 @@ MACHINE, KERNEL = "milan-kvm", "6.12"
 TIMEOUT = 500.0
 """Seconds: several times what it takes on an idle machine."""
 
-pytestmark = pytest.mark.timeout(600)
+# CI has no time for it yet: a guest that boots a whole systemd takes minutes where every CPU is emulated and busy.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 # What makes no difference to us, and takes an emulated CPU its time.
 LEFT_OUT = (
