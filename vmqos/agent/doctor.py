@@ -23,12 +23,13 @@ def examine(conf: cfg.ConfigOpts, ask_agent: Callable[[], Mapping[str, Any]], pr
     """
     mounted, root = resctrl_checks.find_mount(conf.resctrl.path)
     simulated = root is not None and root.simulated
+    cpuinfo = read(proc, "cpuinfo")
     return [
-        host_checks.cpu_flags(read(proc, "cpuinfo"), simulated),
+        host_checks.cpu_flags(cpuinfo, simulated),
         host_checks.kernel_support(read(proc, "filesystems"), simulated),
         host_checks.kernel_command_line(read(proc, "cmdline")),
         mounted,
-        *(resctrl_checks.resctrl(conf, simulated) if root else ()),
+        *(resctrl_checks.resctrl(conf, root, cpuinfo) if root else ()),
         *configuration(conf),
         host_checks.libvirt_answers(conf.libvirt.uri),
         host_checks.pid_files(conf.libvirt.run_dir),

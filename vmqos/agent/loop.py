@@ -22,6 +22,7 @@ from vmqos.agent.owed import Claim, Owed
 from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.placement_sync import PlacementSync
 from vmqos.agent.reconcile import Change, Reconciler
+from vmqos.agent.resctrl_access import Closer
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
 from vmqos.agent.wakeup import Wakeup
 from vmqos.conf.exceptions import ConfigurationError
@@ -97,6 +98,7 @@ class Agent:
         self.pass_times = PassTimes()
         self.backoff = Backoff(conf.agent.retry_delay_min, conf.agent.retry_delay_max)
         self.filesystem = Filesystem(conf.resctrl.path)
+        self._closer = Closer(conf.resctrl.path, conf.resctrl.readers_group)
         self._configured_hostname: str | None = conf.placement.hypervisor_hostname
         self.flavors = FlavorLookup.of(conf, self._hostname, self._on_change)
         self.reconciler = Reconciler(self.filesystem, self.backoff, self.flavors)
@@ -299,6 +301,7 @@ class Agent:
         if claim.number != self._topology_read_for or not self._topology.cpus:
             self._topology = CacheTopology.read(self.conf.resctrl.sysfs_cpu_path)
             self._topology_read_for = claim.number
+        self._closer.close()
         with self.filesystem.lock(exclusive=sight.answered, timeout=self.conf.resctrl.lock_timeout):
             if not sight.answered:
                 # Without libvirt's word it is not known which groups are still needed.
@@ -348,7 +351,7 @@ class Agent:
 
     def _pause(self) -> float:
         """Seconds until the next pass, if nothing happens before."""
-        if self.reconciler.is_unfinished:
+        if self.reconciler.is_unfinished and self._retry.get(_PASS) is None:
             # The last pass gave the lock back with work left.
             return 0.0
         pauses = [self.conf.agent.audit_interval]

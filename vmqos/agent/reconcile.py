@@ -203,7 +203,8 @@ class Reconciler:
         now = view.look(self._filesystem, replace(now, links=()))
         planned, verdicts = verdicts, {uuid: outcome.borne_out(each, now.layout) for uuid, each in verdicts.items()}
         meddled = any(verdicts[uuid] is not planned[uuid] for uuid in verdicts)
-        self._settled = completed and not plan.prepare and not plan.retire and not meddled
+        left_over = bool(plan.prepare or plan.retire or arranged.later)
+        self._settled = completed and not left_over and not meddled
         outcomes = self._judge(vms, wishes, verdicts)
         placed = dict(self._placer.placed)
         self.snapshot = Snapshot(

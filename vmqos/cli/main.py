@@ -105,7 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     :param argv: the arguments; those of the process if ``None``.
-    :returns: the exit status: 0, 1 for a failure, 2 for wrong usage, 130 and 141 for an interrupt and a closed pipe.
+    :returns: the exit status: 0, 1 for a failure, 2 for wrong usage, 3 if what was printed is old, 130 and 141 for an
+        interrupt and a closed pipe.
     """
     for stream in (sys.stdout, sys.stderr):
         # A name that the locale can't write must not end the listing.

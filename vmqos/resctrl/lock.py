@@ -185,6 +185,11 @@ def who_holds(descriptor: int) -> list[str]:
     return [f"process {pid} ({_command(pid)}) {_MODES.get(mode, mode)}" for pid, mode in list(found)[:_MOST_HOLDERS]]
 
 
+def pids_that_hold(descriptor: int) -> list[int]:
+    """The ids of the processes that took a lock on the open file, as far as this PID namespace shows them."""
+    return [int(pid) for pid, _ in _held(descriptor)]
+
+
 def _held(descriptor: int) -> list[tuple[str, str]]:
     """The id of each process that holds a lock on the open file, and ``READ`` or ``WRITE``."""
     status = os.fstat(descriptor)

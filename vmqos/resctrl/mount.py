@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -98,11 +99,13 @@ def _entry(path: str | None, proc: str) -> _Entry:
                 return entry
     if kernel_own:
         elsewhere = kernel_own[0].path
-        mend = f"it is mounted at {elsewhere}; configure that path, or mount --bind {elsewhere} {path}"
-        raise exceptions.NotMounted(path=path, mend=mend)
+        command = f"mount --bind {shlex.quote(elsewhere)} {shlex.quote(path)}"
+        mend = f"it is mounted at {elsewhere}; configure that path, or {command}"
+        raise exceptions.NotMounted(path=path, mend=mend, command=command)
     if "resctrl" not in _read(f"{proc}/filesystems").split():
         raise exceptions.NotSupported(path=path, cause=_why_not_supported(proc))
-    raise exceptions.NotMounted(path=path, mend=f"mount -t resctrl resctrl {path}")
+    command = f"mount -t resctrl resctrl {shlex.quote(path)}"
+    raise exceptions.NotMounted(path=path, mend=command, command=command)
 
 
 def _mounts(proc: str) -> list[_Entry]:

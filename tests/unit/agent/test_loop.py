@@ -160,6 +160,13 @@ def test_what_was_told_while_a_pass_failed_is_owed_to_the_next(host: Host, troub
     assert not host.agent.health.resctrl_error
 
 
+def assert_once(audits: list[bool]) -> None:
+    """The first pass was a full audit, and those that followed were not; a busy machine needs more of them."""
+    assert audits[0]
+    assert len(audits) > 1
+    assert not any(audits[1:])
+
+
 def test_a_full_audit_that_failed_is_owed(host: Host, trouble: Trouble) -> None:
     vm = host.libvirt.boot(TWO)
     host.settle()
@@ -174,7 +181,7 @@ def test_a_full_audit_that_failed_is_owed(host: Host, trouble: Trouble) -> None:
     host.agent.reconciler.run = lambda change, *rest: seen.append(change.everything) or run(change, *rest)  # type: ignore[func-returns-value,method-assign]
     host.agent.run_passes()
     host.agent.run_passes()
-    assert seen == [True, False]
+    assert_once(seen)
 
 
 def test_an_audit_after_hotplug_that_failed_is_owed_and_so_is_the_one_when_it_has_settled(
@@ -191,14 +198,14 @@ def test_an_audit_after_hotplug_that_failed_is_owed_and_so_is_the_one_when_it_ha
     claims.clear()
     host.agent.run_passes()
     host.agent.run_passes()
-    assert claims == [True, False]
+    assert_once(claims)
     with trouble(host):
         time.sleep(0.3)
         host.agent.run_passes()
     claims.clear()
     host.agent.run_passes()
     host.agent.run_passes()
-    assert claims == [True, False]
+    assert_once(claims)
 
 
 def test_a_new_configuration_is_acted_on_although_the_pass_after_it_failed(host: Host, trouble: Trouble) -> None:
@@ -313,13 +320,13 @@ def test_a_failed_pass_is_tried_again_soon_and_not_at_the_next_audit(host: Host)
 @pytest.mark.parametrize("lock_timeout", [0.1, 0.3])
 def test_passes_that_fail_for_ever_get_rare(host: Host, lock_timeout: float) -> None:
     host.agent.run_passes()
-    pauses = []
     with host.locked():
-        for _ in range(5):
+        for delay in (0.1, 0.2, 0.4, 0.8, 1.6):
             host.agent.run_passes()
-            pauses.append(host.agent._pause())
-    for pause, delay in zip(pauses, [0.1, 0.2, 0.4, 0.8, 1.6], strict=True):
-        assert delay / 2 < pause <= delay
+            assert host.agent._pause() <= delay
+            failure = host.agent._retry.get(loop._PASS)
+            assert failure is not None
+            assert failure.delay == delay
     host.agent.run_passes()
     assert host.agent._pause() > 50
 

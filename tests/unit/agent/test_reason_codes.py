@@ -33,7 +33,7 @@ def vm(specs: dict[str, str] | None = None, error: str = "", cachetune: bool = F
     [
         ("", ""),
         (reasons.NO_L3, "no-l3"),
-        (reasons.no_cdp(Capabilities()), "cdp"),
+        (reasons.NO_CDP, "cdp"),
         (reasons.NO_CACHE, "no-cache"),
         (reasons.NO_L2_CACHE, "no-cache"),
         (reasons.NO_L2, "no-l2"),
@@ -56,7 +56,7 @@ def vm(specs: dict[str, str] | None = None, error: str = "", cachetune: bool = F
         (reasons.NO_BANDWIDTH, "no-bandwidth"),
         (reasons.NO_PERCENT_OF_GBPS, "bandwidth-unit"),
         (reasons.no_mbps(Capabilities()), "bandwidth-unit"),
-        (reasons.no_percent(Capabilities()), "bandwidth-unit"),
+        (reasons.NO_PERCENT, "bandwidth-unit"),
         (reasons.percent_raised(51, 60, BandwidthResource("MB", 8, 10, 10, True, (0,))), "rounded-up"),
         (reasons.mbps_changed(1, 125), "rounded-up"),
         (vcpu_limit.problem(frozenset({5}), {0, 1}), "no-vcpu"),

@@ -120,7 +120,7 @@ def test_missing_options_of_a_simulator_are_told_with_its_own_command(resctrl, p
 
 def test_a_read_only_mount_is_told_with_the_command_unless_reading_is_enough(resctrl, proc):
     where = proc(line(resctrl, options="ro,relatime"))
-    with pytest.raises(exceptions.ReadOnly, match=f"mount -o remount,rw {resctrl}"):
+    with pytest.raises(exceptions.ReadOnly, match=f"mount -i -o remount,rw {resctrl}"):
         mount.find(proc=where)
     assert mount.find(writable=False, proc=where).read_only
 
