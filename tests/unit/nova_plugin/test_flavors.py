@@ -95,6 +95,13 @@ def make() -> Iterator[Make]:
         found.destroy()
 
 
+@pytest.fixture
+def eight_ways(placement: Placement) -> None:
+    """A cloud of a host with eight ways, all of them taken, and one with six."""
+    placement.allocate(placement.compute_node(ways=8), 8)
+    placement.compute_node(ways=6)
+
+
 def specs_of(name: str) -> dict[str, str]:
     return dict(objects.Flavor.get_by_name(nova_context.get_admin_context(), name).extra_specs)
 
@@ -232,6 +239,7 @@ def test_every_promise_can_be_set_passes_the_check_and_is_removed_again(
     assert specs_of(name) == {"hw:cpu_policy": "dedicated"}
 
 
+@pytest.mark.usefixtures("eight_ways")
 def test_the_check_finds_every_flavor_that_disagrees_with_itself(vmqos: Command, make: Make) -> None:
     make({"hw:cache_ways": "2", **ASKED})
     make({"hw:cache_ways": "2", "hw:cache_policy": "shared"})
@@ -291,13 +299,6 @@ MISSED: list[tuple[dict[str, str], str]] = [
     ({"hw:l2_cache_ways": "4", "resources:CUSTOM_LLC_CLASSES": "1"}, "set hw:cpu_policy=dedicated"),
     ({"hw:cache_ways": "9", **ASKED, "resources:CUSTOM_LLC_WAYS": "9"}, "can promise 8 to one server"),
 ]
-
-
-@pytest.fixture
-def eight_ways(placement: Placement) -> None:
-    """A cloud of a host with eight ways, all of them taken, and one with six."""
-    placement.allocate(placement.compute_node(ways=8), 8)
-    placement.compute_node(ways=6)
 
 
 @pytest.mark.usefixtures("eight_ways")
