@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vmqos.cli import exceptions, flavor_api
 from vmqos.openstack.extra_specs.resources import L3_CAT, LLC_WAYS
@@ -46,11 +46,10 @@ def misfits(connection: Connection, amounts: Collection[int]) -> dict[int, Misfi
     :param amounts: numbers of ways, 1 or more.
     :raises vmqos.cli.exceptions.CloudFailed: if Placement does not answer, or refuses; or if no host promises any ways.
     """
-    with flavor_api.told():
-        wanting = [amount for amount in sorted(set(amounts)) if not _is_left(connection, amount)]
-        if not wanting:
-            return {}
-        sizes = list(_sizes(connection))
+    wanting = [amount for amount in sorted(set(amounts)) if not _is_left(connection, amount)]
+    if not wanting:
+        return {}
+    sizes = list(_sizes(connection))
     if not sizes:
         raise exceptions.CloudFailed(problem="no host has told Placement of cache ways yet")
     misfit = Misfit(min(least for least, _ in sizes), max(most for _, most in sizes))
@@ -59,25 +58,17 @@ def misfits(connection: Connection, amounts: Collection[int]) -> dict[int, Misfi
 
 def _is_left(connection: Connection, ways: int) -> bool:
     """Whether any host has so many ways left for one server."""
-    found = _get(connection, "/allocation_candidates", resources=f"{LLC_WAYS}:{ways}", limit="1")
+    found = flavor_api.asked_of_placement(
+        connection, "/allocation_candidates", _VERSION, resources=f"{LLC_WAYS}:{ways}", limit="1"
+    )
     return bool(found and found["allocation_requests"])
 
 
 def _sizes(connection: Connection) -> Iterator[tuple[int, int]]:
     """The fewest and the most ways that each host promises to one server."""
-    found = _get(connection, "/resource_providers", required=L3_CAT)
+    found = flavor_api.asked_of_placement(connection, "/resource_providers", _VERSION, required=L3_CAT)
     for provider in found["resource_providers"] if found else ():
-        inventory = _get(connection, f"/resource_providers/{provider['uuid']}/inventories/{LLC_WAYS}")
+        path = f"/resource_providers/{provider['uuid']}/inventories/{LLC_WAYS}"
+        inventory = flavor_api.asked_of_placement(connection, path, _VERSION)
         if inventory and inventory["max_unit"] > 0:
             yield inventory["min_unit"], min(inventory["max_unit"], inventory["total"])
-
-
-def _get(connection: Connection, path: str, **query: str) -> Any:
-    """What Placement answers; ``None`` where it does not know the resource class, the trait or the provider."""
-    from openstack.exceptions import raise_from_response
-
-    answer = connection.placement.get(path, params=query, microversion=_VERSION)
-    if answer.status_code in (400, 404):
-        return None
-    raise_from_response(answer)
-    return answer.json()
