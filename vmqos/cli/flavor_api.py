@@ -50,21 +50,6 @@ def find(connection: Connection, wanted: str) -> Flavor:
     return flavor
 
 
-def apply(connection: Connection, flavor: Flavor, change: Edit) -> dict[str, str]:
-    """Change a flavor's extra specs; what is added goes first and in one request, so that no promise is half made.
-
-    :returns: the extra specs as they are then.
-    :raises vmqos.cli.exceptions.CloudFailed: if the cloud does not answer, or refuses.
-    """
-    specs = dict(flavor.extra_specs)
-    with _told():
-        if change.put:
-            connection.compute.create_flavor_extra_specs(flavor, dict(change.put))
-        for key in change.drop:
-            connection.compute.delete_flavor_extra_specs_property(flavor, key)
-    return {key: value for key, value in {**specs, **change.put}.items() if key not in change.drop}
-
-
 def asked_of_placement(connection: Connection, path: str, version: str, **query: str) -> Any:
     """What Placement answers; ``None`` where it does not know the resource class, the trait or the provider.
 
@@ -79,6 +64,21 @@ def asked_of_placement(connection: Connection, path: str, version: str, **query:
             return None
         raise_from_response(answer)
         return answer.json()
+
+
+def apply(connection: Connection, flavor: Flavor, change: Edit) -> dict[str, str]:
+    """Change a flavor's extra specs; what is added goes first and in one request, so that no promise is half made.
+
+    :returns: the extra specs as they are then.
+    :raises vmqos.cli.exceptions.CloudFailed: if the cloud does not answer, or refuses.
+    """
+    specs = dict(flavor.extra_specs)
+    with _told():
+        if change.put:
+            connection.compute.create_flavor_extra_specs(flavor, dict(change.put))
+        for key in change.drop:
+            connection.compute.delete_flavor_extra_specs_property(flavor, key)
+    return {key: value for key, value in {**specs, **change.put}.items() if key not in change.drop}
 
 
 @contextmanager
