@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vmqos.cli import exceptions
 from vmqos.cli.flavor_specs import Edit
@@ -48,6 +48,22 @@ def find(connection: Connection, wanted: str) -> Flavor:
     if flavor is None:
         raise exceptions.NoSuchFlavor(wanted=wanted)
     return flavor
+
+
+def asked_of_placement(connection: Connection, path: str, version: str, **query: str) -> Any:
+    """What Placement answers; ``None`` where it does not know the resource class, the trait or the provider.
+
+    :param version: the API version to ask for.
+    :raises vmqos.cli.exceptions.CloudFailed: if Placement does not answer, or refuses.
+    """
+    from openstack.exceptions import raise_from_response
+
+    with _told():
+        answer = connection.placement.get(path, params=query, microversion=version)
+        if answer.status_code in (400, 404):
+            return None
+        raise_from_response(answer)
+        return answer.json()
 
 
 def apply(connection: Connection, flavor: Flavor, change: Edit) -> dict[str, str]:
