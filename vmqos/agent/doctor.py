@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import os
 import resource
-from collections.abc import Callable, Iterator, Mapping
+import shlex
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from oslo_config import cfg
 
 from vmqos.agent import host_checks, resctrl_checks
 from vmqos.agent.finding import Finding, Status, read
-from vmqos.conf import loader
+from vmqos.conf import keystone, loader
 
 
 def examine(conf: cfg.ConfigOpts, ask_agent: Callable[[], Mapping[str, Any]], proc: str = "/proc") -> list[Finding]:
@@ -30,6 +33,7 @@ def examine(conf: cfg.ConfigOpts, ask_agent: Callable[[], Mapping[str, Any]], pr
         mounted,
         *(resctrl_checks.resctrl(conf, simulated) if root else ()),
         *configuration(conf),
+        *secrets(keystone.files_with_secrets(conf)),
         host_checks.libvirt_answers(conf.libvirt.uri),
         host_checks.pid_files(conf.libvirt.run_dir),
         host_checks.cgroups(read(proc, "mounts")),
@@ -42,6 +46,20 @@ def configuration(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     """Options in the files that vmqos does not know."""
     for problem in loader.unknown_options(conf):
         yield Finding("Configuration", Status.WARNING, problem)
+
+
+def secrets(files: Iterable[str]) -> Iterator[Finding]:
+    """Whether files with credentials can be read by every user of the host."""
+    for path in files:
+        try:
+            mode = os.stat(path).st_mode
+        except OSError:
+            continue
+        if mode & stat.S_IROTH:
+            detail = f"{path} has credentials, and every user of this host may read it (mode {stat.S_IMODE(mode):o})"
+            yield Finding("Credentials", Status.WARNING, detail, f"chmod 640 {shlex.quote(path)}")
+        else:
+            yield Finding("Credentials", Status.OK, f"{path} has credentials, and is not open to every user")
 
 
 def agent(ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:

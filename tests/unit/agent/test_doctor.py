@@ -106,3 +106,25 @@ def test_a_host_without_anything_is_examined_to_the_end(tmp_path: Path) -> None:
     for finding in findings:
         assert finding.detail
         assert finding.title
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "command"),
+    [(0o644, Status.WARNING, "chmod 640 '{}'"), (0o640, Status.OK, ""), (0o600, Status.OK, "")],
+)
+def test_a_file_with_credentials_that_everybody_may_read_is_a_warning(
+    tmp_path: Path, mode: int, status: Status, command: str
+) -> None:
+    path = tmp_path / "a file.conf"
+    path.write_text("[placement]\nauth_type = admin_token\ntoken = x\n")
+    path.chmod(mode)
+    conf = loader.load(["--config-file", str(path)])
+    found = {finding.title: finding for finding in doctor.examine(conf, silent, proc=str(tmp_path))}
+    assert found["Credentials"].status is status
+    assert found["Credentials"].command == command.format(path)
+    assert str(path) in found["Credentials"].detail
+
+
+def test_a_host_without_credentials_is_not_told_of_any(tmp_path: Path) -> None:
+    assert list(doctor.secrets([])) == []
+    assert list(doctor.secrets([str(tmp_path / "gone.conf")])) == []
