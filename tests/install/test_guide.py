@@ -13,8 +13,8 @@ from tests.install.operators_nova import Environment, run
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "doc" / "source" / "operator" / "nova.rst"
-CHECKOUT = "LICENSE README.md ceilometer_pollster etc nova_plugin pyproject.toml setup.cfg setup.py vmqos".split()
 OURS = ("vmqos", "nova_plugin", "ceilometer_pollster")
+CHECKOUT = ("LICENSE", "README.md", "etc", "pyproject.toml", "setup.cfg", "setup.py", *OURS)
 FORMER = "sudo /opt/nova/bin/pip install '.[nova]'"
 """What the guide said once; who has it in a script must not lose their Nova by it."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler's answers under the threads of nova-scheduler: eventlet's in Nova 31 and 32, and where it is told so."""
+"""The scheduler's answers under the threads of nova-scheduler: eventlet's in Nova 31 and 32, and where that is set."""
 
 from __future__ import annotations
 
