@@ -38,7 +38,7 @@ def examine(conf: cfg.ConfigOpts, ask_agent: Callable[[], Mapping[str, Any]], pr
         host_checks.pid_files(conf.libvirt.run_dir),
         host_checks.cgroups(read(proc, "mounts")),
         host_checks.descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
-        *agent(ask_agent),
+        *agent(ask_agent, conf.placement.provider_yaml or ""),
     ]
 
 
@@ -62,8 +62,11 @@ def secrets(files: Iterable[str]) -> Iterator[Finding]:
             yield Finding("Credentials", Status.OK, f"{path} has credentials, and is not open to every user")
 
 
-def agent(ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:
-    """Whether the agent runs, and what it says of itself."""
+def agent(ask: Callable[[], Mapping[str, Any]], provider_yaml: str = "") -> Iterator[Finding]:
+    """Whether the agent runs, and what it says of itself.
+
+    :param provider_yaml: the file for nova-compute that the configuration names; the agent may run with an older one.
+    """
     try:
         health = ask()
     except Exception as error:  # whatever keeps it from answering is the finding
@@ -79,15 +82,27 @@ def agent(ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:
     detail = "; ".join(filter(None, [f"VMs: {counts}" if counts else "no VM runs", *dict.fromkeys(troubles)]))
     yield Finding("Promises", status, detail, "" if status is Status.OK else "vmqos vm list")
     # An older agent does not tell of these.
-    yield from placement(health.get("placement"))
+    yield from placement(health.get("placement"), provider_yaml)
     yield from nova(health.get("nova"))
 
 
-def placement(told: Mapping[str, Any] | None) -> Iterator[Finding]:
-    """Whether OpenStack knows what this host can promise, by what the agent says of it."""
+def placement(told: Mapping[str, Any] | None, provider_yaml: str = "") -> Iterator[Finding]:
+    """Whether OpenStack knows what this host can promise, by what the agent says of it.
+
+    :param provider_yaml: the file that the configuration names, while the agent may still run with credentials.
+    """
     if told is None:
         return
     title = "Placement"
+    if provider_yaml and told["where"] != provider_yaml:
+        detail = (
+            f"the configuration names provider_yaml = {provider_yaml}, and the agent keeps a provider in Placement "
+            f"({told['where']}). Both together would have each way counted twice. Before the agent is restarted, move "
+            "away the servers whose flavors ask Placement for cache, and delete that provider: Placement refuses that "
+            "(409) as long as a server holds something of it"
+        )
+        yield Finding(title, Status.PROBLEM, detail, "openstack resource provider show --allocations UUID")
+        return
     if told["error"]:
         yield Finding(title, Status.WARNING, told["error"], "journalctl --unit vmqos-agent")
     elif told["told_at"] is None:

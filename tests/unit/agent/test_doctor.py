@@ -78,6 +78,17 @@ def test_an_agent_that_speaks_to_openstack_tells_how_that_goes(changes: dict[str
     assert promises.status is Status.OK
 
 
+def test_a_change_from_credentials_to_a_file_is_warned_of_before_the_agent_is_restarted() -> None:
+    path = "/etc/nova/provider_config/vmqos.yaml"
+    told = health(placement=PLACEMENT | {"where": "Placement, resource provider c7_LLC"})
+    _, _, found = doctor.agent(lambda: told, path)
+    assert found.status is Status.PROBLEM
+    assert path in found.detail and "c7_LLC" in found.detail and "move away the servers" in found.detail
+    _, _, found = doctor.agent(lambda: health(placement=PLACEMENT | {"where": path}), path)
+    assert found.status is Status.OK
+    assert len(list(doctor.agent(lambda: health(placement=None), path))) == 2
+
+
 @pytest.mark.parametrize("changes", [{}, {"placement": None, "nova": None}])
 def test_an_agent_that_does_not_has_nothing_to_tell_of_it(changes: dict[str, Any]) -> None:
     assert len(list(doctor.agent(lambda: health(**changes)))) == 2
