@@ -160,7 +160,8 @@ class PlacementSync:
         if by_api and section.provider_yaml:
             raise ConfigurationError(
                 f"[placement] has credentials and provider_yaml = {section.provider_yaml}: both would have each way "
-                "counted twice; leave out one of them"
+                "counted twice; leave out one of them. Before credentials give way to the file, move away the servers "
+                "that hold something of the provider in Placement, and delete it: the guide's page about Placement"
             )
         if by_api:
             target = Api(Service(conf, "placement", "placement"), hostname)
