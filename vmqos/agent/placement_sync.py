@@ -20,11 +20,13 @@ from vmqos.agent import capacity, provider_yaml
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.capacity import Capacity
 from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.withdraw import is_ours
 from vmqos.agent.worker import Worker
 from vmqos.cloud.exceptions import CloudError
 from vmqos.cloud.placement import Placement
 from vmqos.cloud.provider_sync import Synced, Wanted, synchronize
 from vmqos.cloud.service import Service
+from vmqos.cloud.withdrawal import withdraw
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.hypervisor.exceptions import HypervisorError
@@ -71,6 +73,14 @@ class Api:
     def tell(self, found: Capacity) -> bool:
         """See :class:`Target`."""
         hostname = self._hostname()
+        if found == capacity.NOTHING:
+            # A provider that is there keeps its totals, so that Nova can move servers away that hold some of them.
+            name = resources.provider_name(hostname)
+            done = withdraw(self._placement, name, is_ours, frozenset(resources.TRAITS))
+            if done is not None:
+                self._last = None
+                self.where = f"Placement, resource provider {name}"
+                return done.changed
         wanted = Wanted(
             compute_node=hostname,
             name=resources.provider_name(hostname),
