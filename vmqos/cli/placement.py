@@ -84,13 +84,12 @@ class Audit(_Claims):
     """Find servers whose promise is not what Placement has claimed for them.
 
     Compares what Placement has allocated of the hosts' ways and control groups with the servers that Nova has, each
-    with the flavor that it was made with. Changes nothing. Finds
+    with the flavor that it was made with. Changes nothing.
 
-    * claims of servers that no longer exist, and of migrations that are over (orphan);
-    * servers with a promise and no claim (missing), or with one that is too little or too much;
-    * claims on a host that the server is not on, or on the compute node's own provider where the agent keeps another
-      one (misplaced, double);
-    * hosts of which more is claimed than there is (overdrawn), or whose ways are counted twice.
+    Finds claims of servers that no longer exist, and of migrations that are over (orphan); servers with a promise and no
+    claim (missing), or with one that is too little or too much; claims on a host that the server is not on, or on the
+    compute node's own provider where the agent keeps another one (misplaced, double); hosts of which more is claimed than
+    there is (overdrawn), or whose ways are counted twice.
 
     A server that is moved, resized, built or deleted now is left out, and so is one that is in error.
 
