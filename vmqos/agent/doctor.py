@@ -23,12 +23,13 @@ def examine(conf: cfg.ConfigOpts, ask_agent: Callable[[], Mapping[str, Any]], pr
     """
     mounted, root = resctrl_checks.find_mount(conf.resctrl.path)
     simulated = root is not None and root.simulated
+    cpuinfo = read(proc, "cpuinfo")
     return [
-        host_checks.cpu_flags(read(proc, "cpuinfo"), simulated),
+        host_checks.cpu_flags(cpuinfo, simulated),
         host_checks.kernel_support(read(proc, "filesystems"), simulated),
         host_checks.kernel_command_line(read(proc, "cmdline")),
         mounted,
-        *(resctrl_checks.resctrl(conf, simulated) if root else ()),
+        *(resctrl_checks.resctrl(conf, root, cpuinfo) if root else ()),
         *configuration(conf),
         host_checks.libvirt_answers(conf.libvirt.uri),
         host_checks.pid_files(conf.libvirt.run_dir),
@@ -51,18 +52,43 @@ def agent(ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:
     except Exception as error:  # whatever keeps it from answering is the finding
         yield Finding("Agent", Status.PROBLEM, str(error), getattr(error, "command", ""))
         return
-    yield Finding("Agent", Status.OK, f"version {health['version']} answers, {health['passes']} passes so far")
+    answers = f"version {health['version']} answers, {health['passes']} passes so far"
     if health["status"] == "starting":
+        yield Finding("Agent", Status.OK, answers)
         yield Finding("Promises", Status.WARNING, "the agent's first look is still under way", "vmqos doctor")
         return
     status = {"ok": Status.OK, "degraded": Status.WARNING}.get(health["status"], Status.PROBLEM)
-    counts = ", ".join(f"{count} {state}" for state, count in health["vms"].items() if count)
-    troubles = [health["resctrl"]["error"], health["libvirt"]["error"], health["last_error"]]
-    detail = "; ".join(filter(None, [f"VMs: {counts}" if counts else "no VM runs", *dict.fromkeys(troubles)]))
-    yield Finding("Promises", status, detail, "" if status is Status.OK else "vmqos vm list")
+    command = "" if status is Status.OK else "journalctl --unit vmqos-agent"
+    yield Finding("Agent", status, "; ".join([answers, *_troubles(health)]), command)
+    yield promises(health["vms"])
     # An older agent does not tell of these.
     yield from placement(health.get("placement"))
     yield from nova(health.get("nova"))
+
+
+def _troubles(health: Mapping[str, Any]) -> Iterator[str]:
+    """What the agent says is wrong with itself, each once."""
+    told = [health["resctrl"]["error"], health["libvirt"]["error"], health["last_error"]]
+    yield from filter(None, dict.fromkeys(told))
+    # An older agent does not tell of these.
+    if health.get("stale"):
+        yield f"what it knows is old: {', '.join(_age(part, health['ages'][part]) for part in health['stale'])}"
+    for uuid, reason in health.get("unserved", {}).items():
+        yield f"VM {uuid} is not served: {reason}"
+
+
+def _age(part: str, seconds: float | None) -> str:
+    name = {"vms": "the look at the VMs", "pass": "the last good pass", "counters": "the counters"}.get(part, part)
+    return f"{name} ({'never' if seconds is None else f'{seconds:.0f} s'})"
+
+
+def promises(counts: Mapping[str, int]) -> Finding:
+    """How many VMs are in each state."""
+    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    detail = f"VMs: {told}" if told else "no VM runs"
+    if counts.get("pending") or counts.get("degraded"):
+        return Finding("Promises", Status.WARNING, detail, "vmqos vm list")
+    return Finding("Promises", Status.OK, detail)
 
 
 def placement(told: Mapping[str, Any] | None) -> Iterator[Finding]:

@@ -195,7 +195,7 @@ def unmet(world: World, request: Request) -> str:
         if world.capabilities.l3 is None:
             faults.append(reasons.NO_L3)
         elif request.wants.code_ways is not None and not world.capabilities.cdp:
-            faults.append(reasons.no_cdp(world.capabilities))
+            faults.append(reasons.NO_CDP)
         elif not caches.among(3, request.caches) & world.lines.keys():
             faults.append(reasons.NO_CACHE)
     if request.wants.l2_ways is not None:

@@ -82,6 +82,12 @@ class NoSuchCache(CommandError):
     msg_fmt = "there is no {level} cache to partition with the id '{wanted}'; there are: {known}"
 
 
+class NoSuchColumn(CommandError):
+    """-c names a column that the command does not print."""
+
+    msg_fmt = "there is no column '{wanted}' with this format; there are: {known}"
+
+
 class AgentStillRuns(CommandError):
     """Resetting under a running agent undoes nothing."""
 

@@ -156,17 +156,12 @@ class Check(Listing):
                 flavor.extra_specs, placement=not parsed_args.filter_only, vcpus=flavor.vcpus
             )
         ]
-        self._status = int(bool(found))
+        self.exit_status = int(bool(found))
         if is_for_machines(parsed_args):
             return ("flavor", "id", "problem"), found
         if not found and parsed_args.formatter == "table":
             self.app.stdout.write(f"Nothing to mend: {len(flavors)} flavors are fine.\n")
         return ("Flavor", "ID", "Problem"), [tuple(neutralise(str(field)) for field in row) for row in found]
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the problems; the exit status says whether there is one."""
-        super().run(parsed_args)
-        return self._status
 
 
 def _checked(key: Key) -> Callable[[str], str]:

@@ -95,7 +95,7 @@ class Service:
             raise exceptions.Refused(self.section, question, answer.status_code, reason)
         try:
             return Answer(answer.status_code, answer.json() if answer.content else None)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise exceptions.Refused(self.section, question, 0, f"the answer is no JSON: {error}") from error
 
     def _connected(self) -> Adapter:
@@ -171,7 +171,7 @@ def _reason(answer: Any) -> str:
     """What Placement, Nova or the server in front of them says in its answer."""
     try:
         body = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return answer.text.strip() or answer.reason or "no reason given"
     errors = body.get("errors") if isinstance(body, dict) else None
     if isinstance(errors, list) and errors and isinstance(errors[0], dict):

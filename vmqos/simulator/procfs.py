@@ -14,6 +14,8 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PARENT, _USER_TIME, _SYSTEM_TIME, _START, _RESIDENT, _PROCESSOR = 1, 11, 12, 19, 21, 36
 """Where things are in ``stat``, counted from the field after the name (proc(5) counts from 3 there)."""
 _FEW = 64
+_HEAD_OF_STATUS = 4096
+"""Bytes of ``status`` that are read: what is asked for stands before its only long line, ``Groups``."""
 _SILENCE = 1.0
 """Seconds after which the count of forks is asked whether ids may have gone round."""
 
@@ -37,7 +39,7 @@ class ProcFs:
 
     def find(self, tid: int) -> Task | None:
         """The living task of that id."""
-        fields = self._stat(str(tid))
+        fields = self._stat(_of_thread(tid))
         return Task(tid, int(fields[_START])) if fields else None
 
     def alive(self, tid: int) -> bool:
@@ -94,7 +96,7 @@ class ProcFs:
         return Usage(seconds, int(fields[_RESIDENT]) * _PAGE, int(fields[_PROCESSOR]))
 
     def _newcomer(self, tid: int) -> Newcomer | None:
-        fields, status = self._stat(str(tid)), self._status(tid)
+        fields, status = self._stat(_of_thread(tid)), self._status(tid)
         if not fields or not status:
             return None
         leader = int(status["Tgid"])
@@ -104,7 +106,7 @@ class ProcFs:
         """The new tasks among all, told by id and start, that may have inherited something."""
         found: list[Newcomer] = []
         for pid, threads in self.processes().items():
-            leader = self._stat(str(pid))
+            leader = self._stat(_of_thread(pid))
             if not leader:
                 continue
             start = int(leader[_START])
@@ -114,7 +116,7 @@ class ProcFs:
             for tid in threads:
                 if tid == pid or not (new_process or pid in known or tid in known):
                     continue
-                fields = self._stat(str(tid))
+                fields = self._stat(_of_thread(tid))
                 if fields and (is_new(tid, int(fields[_START])) or _is_another(known, tid, int(fields[_START]))):
                     found.append(Newcomer(Task(tid, int(fields[_START])), pid))
         return sorted(found, key=lambda newcomer: (newcomer.task.start, newcomer.task.tid))
@@ -148,10 +150,15 @@ class ProcFs:
 
     def _status(self, tid: int) -> dict[str, str] | None:
         try:
-            with open(f"{self._root}/{tid}/status", encoding="utf-8", errors="surrogateescape") as file:
-                return dict(_pairs(file.read()))
+            with open(f"{self._root}/{tid}/status", "rb") as file:
+                return dict(_pairs(file.read(_HEAD_OF_STATUS).decode(errors="surrogateescape")))
         except OSError:
             return None
+
+
+def _of_thread(tid: int) -> str:
+    """Where a thread's own ``stat`` is: for the one in ``/proc/TID`` the kernel adds up all threads of the process."""
+    return f"{tid}/task/{tid}"
 
 
 def _is_another(known: Mapping[int, Assignment], tid: int, start: int) -> bool:
@@ -160,7 +167,8 @@ def _is_another(known: Mapping[int, Assignment], tid: int, start: int) -> bool:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
+    # A task's name may hold every other break of lines.
+    for line in text.split("\n"):
         key, separator, value = line.partition(":")
         if separator:
             yield key, value.strip()

@@ -33,23 +33,58 @@ def silent() -> dict[str, Any]:
     raise Silence("nobody answers on /run/vmqos/agent.sock")
 
 
+LOG = "journalctl --unit vmqos-agent"
+LIST = "vmqos vm list"
+LIBVIRT = {"error": "libvirt does not answer X"}
+
+
 @pytest.mark.parametrize(
-    ("changes", "status", "words"),
+    ("changes", "status", "words", "command"),
     [
-        ({}, Status.OK, "VMs: 3 kept"),
-        ({"vms": {"kept": 0}}, Status.OK, "no VM runs"),
-        ({"status": "degraded", "vms": {"pending": 2}}, Status.WARNING, "VMs: 2 pending"),
-        ({"status": "failing", "resctrl": {"error": "not mounted"}}, Status.PROBLEM, "not mounted"),
-        ({"status": "starting", "vms": {}, "passes": 0}, Status.WARNING, "first look is still under way"),
-        ({"status": "a later one's"}, Status.PROBLEM, "VMs"),
+        ({}, Status.OK, "3 passes so far", ""),
+        ({"status": "starting", "vms": {}, "passes": 0}, Status.OK, "0 passes so far", ""),
+        ({"vms": {"kept": 3, "pending": 2}}, Status.OK, "3 passes so far", ""),
+        ({"last_error": "once, long ago"}, Status.OK, "once, long ago", ""),
+        ({"status": "degraded", "libvirt": LIBVIRT}, Status.WARNING, "libvirt does not answer X", LOG),
+        (
+            {"status": "degraded", "stale": ["vms", "pass"], "ages": {"vms": None, "pass": 6.1, "counters": 1.0}},
+            Status.WARNING,
+            "what it knows is old: the look at the VMs (never), the last good pass (6 s)",
+            LOG,
+        ),
+        (
+            {"status": "degraded", "unserved": {"u1": "no PID file"}},
+            Status.WARNING,
+            "VM u1 is not served: no PID file",
+            LOG,
+        ),
+        ({"status": "failing", "resctrl": {"error": "not mounted"}}, Status.PROBLEM, "not mounted", LOG),
+        ({"status": "a later one's"}, Status.PROBLEM, "3 passes so far", LOG),
     ],
 )
-def test_a_running_agent_tells_of_itself(changes: dict[str, Any], status: Status, words: str) -> None:
-    running, promises = doctor.agent(lambda: health(**changes))
-    assert running.status is Status.OK
-    assert promises.status is status
-    assert words in promises.detail
-    assert bool(promises.command) is (status is not Status.OK)
+def test_a_running_agent_tells_of_itself(changes: dict[str, Any], status: Status, words: str, command: str) -> None:
+    running, _ = doctor.agent(lambda: health(**changes))
+    assert (running.title, running.status, running.command) == ("Agent", status, command)
+    assert words in running.detail
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words", "command"),
+    [
+        ({}, Status.OK, "VMs: 3 kept", ""),
+        ({"vms": {"kept": 0}}, Status.OK, "no VM runs", ""),
+        ({"vms": {"kept": 1, "pending": 2}}, Status.WARNING, "VMs: 1 kept, 2 pending", LIST),
+        ({"vms": {"degraded": 1}}, Status.WARNING, "VMs: 1 degraded", LIST),
+        ({"status": "degraded", "libvirt": LIBVIRT}, Status.OK, "VMs: 3 kept", ""),
+        ({"status": "starting", "vms": {}}, Status.WARNING, "first look is still under way", "vmqos doctor"),
+    ],
+)
+def test_how_the_promises_stand_is_a_finding_of_its_own(
+    changes: dict[str, Any], status: Status, words: str, command: str
+) -> None:
+    _, found = doctor.agent(lambda: health(**changes))
+    assert (found.title, found.status, found.command) == ("Promises", status, command)
+    assert words in found.detail
 
 
 PLACEMENT = {"where": "Placement", "error": None, "told_at": 1.0, "inventories": {"CUSTOM_LLC_WAYS": 9}}

@@ -75,12 +75,12 @@ def test_a_class_of_code_and_data_ways_lies_in_the_pool() -> None:
     assert (parts.code.count, parts.data.count) == (1, 2) and parts.is_apart
 
 
-def test_without_cdp_they_are_pending_with_the_command() -> None:
+def test_without_cdp_they_are_pending_with_what_helps() -> None:
     vms = [request(1, parts=(1, 2)), request(2, policy=SHARED, parts=(1, 2)), request(3, parts=(1, 2), percent=20)]
     found = carry_out(Kernel(machine()), vms)
     assert [found[n].state for n in (1, 2, 3)] == [PENDING, PENDING, DEGRADED]
     for n in (1, 2, 3):
-        assert "umount /sys/fs/resctrl && mount -t resctrl -o cdp resctrl /sys/fs/resctrl" in found[n].reason
+        assert "to be mounted with cdp, and a CPU that has it: 'sudo vmqos doctor' tells how" in found[n].reason
     assert found[3].throttles == {0: 20}
 
 

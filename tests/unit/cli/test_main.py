@@ -102,6 +102,14 @@ def test_an_agent_that_does_not_run_is_one_line_on_stderr_and_status_1(run: Run,
     assert len(ran.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("option", [(), ("--debug",)])
+def test_what_steers_a_terminal_is_spelled_out_in_an_error(run: Run, option: tuple[str, ...]) -> None:
+    result = run(*option, "--socket", "/nowhere\x1b]0;x\x07\r/agent.sock", "vm", "list")
+    assert result.status == 1
+    assert r"/nowhere\x1b]0;x\x07\r/agent.sock" in result.err
+    assert result.err.replace("\n", "").isprintable()
+
+
 def test_debug_shows_where_it_went_wrong(run: Run) -> None:
     assert "Traceback" in run("--debug", "vm", "list").err
     assert "Traceback" not in run("vm", "list").err
