@@ -4,22 +4,28 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
 
-from vmqos.agent import host_checks, resctrl_checks
+from vmqos.agent import claim_checks, host_checks, resctrl_checks
 from vmqos.agent.finding import Finding, Status, read
 from vmqos.conf import loader
 
 
-def examine(conf: cfg.ConfigOpts, ask_agent: Callable[[], Mapping[str, Any]], proc: str = "/proc") -> list[Finding]:
+def examine(
+    conf: cfg.ConfigOpts,
+    ask_agent: Callable[[], Mapping[str, Any]],
+    proc: str = "/proc",
+    ask_vms: Callable[[], Sequence[Mapping[str, Any]]] | None = None,
+) -> list[Finding]:
     """Look at everything; no check stops the others.
 
     :param ask_agent: returns the agent's health as its API tells it, or raises an error with the reason, and with a
         ``command`` that mends it where there is one.
     :param proc: where procfs is mounted.
+    :param ask_vms: returns the running VMs as the agent's API tells them; without it, their claims are not looked at.
     """
     mounted, root = resctrl_checks.find_mount(conf.resctrl.path)
     simulated = root is not None and root.simulated
@@ -36,6 +42,7 @@ def examine(conf: cfg.ConfigOpts, ask_agent: Callable[[], Mapping[str, Any]], pr
         host_checks.cgroups(read(proc, "mounts")),
         host_checks.descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
         *agent(ask_agent),
+        *(claim_checks.claims(conf, ask_vms) if ask_vms is not None else ()),
     ]
 
 

@@ -20,7 +20,6 @@ from vmqos.agent import capacity, provider_yaml
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.capacity import Capacity
 from vmqos.agent.snapshot import Snapshot
-from vmqos.agent.withdraw import is_ours
 from vmqos.agent.worker import Worker
 from vmqos.cloud.exceptions import CloudError
 from vmqos.cloud.placement import Placement
@@ -76,7 +75,7 @@ class Api:
         if found == capacity.NOTHING:
             # A provider that is there keeps its totals, so that Nova can move servers away that hold some of them.
             name = resources.provider_name(hostname)
-            done = withdraw(self._placement, name, is_ours, frozenset(resources.TRAITS))
+            done = withdraw(self._placement, name, resources.is_resource_class, frozenset(resources.TRAITS))
             if done is not None:
                 self._last = None
                 self.where = f"Placement, resource provider {name}"

@@ -58,7 +58,9 @@ def perform(conf: cfg.ConfigOpts, *, dry_run: bool = False) -> Outcome | None:
     if keystone.is_configured(conf, "placement"):
         name = resources.provider_name(hostname(conf))
         service = Service(conf, "placement", "placement")
-        done = withdraw(Placement(service), name, is_ours, frozenset(resources.TRAITS), dry_run=dry_run)
+        done = withdraw(
+            Placement(service), name, resources.is_resource_class, frozenset(resources.TRAITS), dry_run=dry_run
+        )
         if done is None:
             return Outcome(f"Placement has no resource provider {name}: there is nothing to reserve.")
         return Outcome(_told(done, dry_run), done.changed)
@@ -88,11 +90,6 @@ def hostname(conf: cfg.ConfigOpts, patience: float = LIBVIRT_PATIENCE) -> str:
     if found:
         return found[0]
     raise HostnameUnknown(conf.libvirt.uri, errors[-1])
-
-
-def is_ours(resource_class: str) -> bool:
-    """Whether a resource class is one of vmqos'."""
-    return bool(resources.asking({f"resources:{resource_class}": "1"}))
 
 
 def _ask_libvirt(uri: str, found: list[str], errors: list[str]) -> None:

@@ -27,7 +27,6 @@ class _Claims(Listing):
     """What the two commands about claims share."""
 
     _progress: Progress
-    _status = 0
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add which hosts, and what is right."""
@@ -43,11 +42,6 @@ class _Claims(Listing):
         )
         parser.add_argument("--os-cloud", metavar="CLOUD", help="its name in clouds.yaml; that of OS_CLOUD by default")
         return parser
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print what was found; the exit status says whether something is to be done."""
-        super().run(parsed_args)
-        return self._status
 
     @contextmanager
     def _cloud(self, parsed_args: argparse.Namespace) -> Iterator[State]:
@@ -86,10 +80,10 @@ class Audit(_Claims):
     Compares what Placement has allocated of the hosts' ways and control groups with the servers that Nova has, each
     with the flavor that it was made with. Changes nothing.
 
-    Finds claims of servers that no longer exist, and of migrations that are over (orphan); servers with a promise and no
-    claim (missing), or with one that is too little or too much; claims on a host that the server is not on, or on the
-    compute node's own provider where the agent keeps another one (misplaced, double); hosts of which more is claimed than
-    there is (overdrawn), or whose ways are counted twice.
+    Finds claims of servers that no longer exist, and of migrations that are over (orphan); servers with a promise and
+    no claim (missing), or with one that is too little or too much; claims on a host that the server is not on, or on
+    the compute node's own provider where the agent keeps another one (misplaced, double); hosts of which more is
+    claimed than there is (overdrawn), or whose ways are counted twice.
 
     A server that is moved, resized, built or deleted now is left out, and so is one that is in error.
 
@@ -110,7 +104,7 @@ class Audit(_Claims):
             found, suspects = state.suspects(parsed_args.host)
             for uuid in self._track(suspects, "suspects", len(suspects)):
                 found += state.look(uuid)[1]
-        self._status = int(bool(found))
+        self.exit_status = int(bool(found))
         if is_for_machines(parsed_args):
             columns = ("problem", "host", "consumer", "name", "detail", "mendable")
             return columns, [
@@ -173,7 +167,7 @@ class Heal(_Claims):
                 # A claim that went may have been the one too many.
                 of_hosts = state.again(parsed_args.host)
         done += [Done(finding, "left", finding.detail) for finding in of_hosts]
-        self._status = int(any(one.result == "left" for one in done))
+        self.exit_status = int(any(one.result == "left" for one in done))
         return self._shown(done, parsed_args)
 
     def _shown(self, done: Sequence[Done], parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:

@@ -119,15 +119,10 @@ class Hosts:
         return cls({host.hostname: host for host in hosts}, by_provider)
 
 
-def is_ours(resource_class: str) -> bool:
-    """Whether a resource class is one of vmqos'."""
-    return bool(resources.asking({f"resources:{resource_class}": "1"}))
-
-
 def claim_of(held: Held) -> dict[str, dict[str, int]]:
     """The part of what a consumer holds that is of vmqos' classes, by provider."""
     claims = {
-        provider: {name: amount for name, amount in amounts.items() if is_ours(name)}
+        provider: {name: amount for name, amount in amounts.items() if resources.is_resource_class(name)}
         for provider, amounts in held.items()
     }
     return {provider: amounts for provider, amounts in claims.items() if amounts}
@@ -206,7 +201,7 @@ def judge_stranger(
         return
     where = ", ".join(sorted({_hostname(provider, hosts) for provider in claim}))
     what = ", ".join(f"{shown(amounts)} of {_provider_name(provider, hosts)}" for provider, amounts in claim.items())
-    rest = any(name for amounts in held.values() for name in amounts if not is_ours(name))
+    rest = any(name for amounts in held.values() for name in amounts if not resources.is_resource_class(name))
     more = "; what it holds of Nova's own classes is for 'nova-manage placement audit --delete'" if rest else ""
     if migration is None:
         detail = f"holds {what}, and Nova knows neither a server nor a migration of that UUID{more}"
@@ -258,7 +253,7 @@ def after(held: Held, mend: Mend) -> dict[str, dict[str, int]]:
     """All that a consumer holds once it is mended: what is not of vmqos' classes stays."""
     result: dict[str, dict[str, int]] = {}
     for provider, amounts in held.items():
-        result[provider] = {name: amount for name, amount in amounts.items() if not is_ours(name)}
+        result[provider] = {name: amount for name, amount in amounts.items() if not resources.is_resource_class(name)}
     for provider, amounts in mend.claim.items():
         result[provider] = {**result.get(provider, {}), **amounts}
     return {provider: amounts for provider, amounts in result.items() if amounts}
@@ -282,7 +277,7 @@ def _kept_elsewhere(server: Server, held: Held, elsewhere: Held, hosts: Hosts) -
         if host is not None and host.hostname == server.hostname:
             continue
         tree = (host.root, host.cache) if host is not None else (provider,)
-        if host is None or any(not is_ours(name) for uuid in tree for name in held.get(uuid, ())):
+        if host is None or any(not resources.is_resource_class(name) for uuid in tree for name in held.get(uuid, ())):
             keeps[provider] = amounts
     if not keeps:
         return keeps, ""
@@ -330,7 +325,7 @@ def _without_a_host(server: Server, held: Held, claim: Held, hosts: Hosts) -> It
         return
     names = ", ".join(sorted({_hostname(provider, hosts) for provider in claim}))
     what = ", ".join(f"{shown(amounts)} of {_provider_name(provider, hosts)}" for provider, amounts in claim.items())
-    rest = any(not is_ours(name) for amounts in held.values() for name in amounts)
+    rest = any(not resources.is_resource_class(name) for amounts in held.values() for name in amounts)
     yield _finding(Problem.MISPLACED, names, server, f"is on no host, and holds {what}", None if rest else Mend({}))
 
 

@@ -124,7 +124,7 @@ class State:
                 ours = {
                     name: found
                     for name, found in self.consumers.inventories(provider).items()
-                    if placement_audit.is_ours(name)
+                    if resources.is_resource_class(name)
                 }
                 if ours:
                     inventories[provider] = ours

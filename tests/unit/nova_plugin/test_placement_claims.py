@@ -170,9 +170,7 @@ class Estate:
             task_state=task,
             power_state=1,
             image_ref="",
-            info_cache=objects.InstanceInfoCache(
-                context, instance_uuid=uuid, network_info=network_model.NetworkInfo()
-            ),
+            info_cache=objects.InstanceInfoCache(context, instance_uuid=uuid, network_info=network_model.NetworkInfo()),
             **who,
         )
         made.system_metadata = {}
@@ -188,7 +186,6 @@ class Estate:
             source_compute=source.name,
             source_node=source.name,
             dest_compute="elsewhere",
-            dest_node="elsewhere",
             status=status,
             migration_type="resize",
             old_instance_type_id=1,
@@ -372,9 +369,7 @@ def test_a_resize_that_waits_keeps_what_its_migration_holds_and_one_that_is_over
     estate: Estate, vmqos: Vmqos
 ) -> None:
     old, new = estate.host(), estate.host()
-    waits, done, failed = (
-        estate.server(new, ASKING, state=state) for state in ("resized", "active", "active")
-    )
+    waits, done, failed = (estate.server(new, ASKING, state=state) for state in ("resized", "active", "active"))
     consumers = [
         estate.migration(server, old, status)
         for server, status in ((waits, "finished"), (done, "confirmed"), (failed, "error"))
@@ -435,9 +430,7 @@ def test_where_the_filter_counts_alone_a_server_that_asked_for_nothing_needs_no_
     assert problems(vmqos("audit", "--filter-only")) == {asks: "missing"}
 
 
-def test_what_nova_changes_at_the_same_moment_is_not_lost(
-    estate: Estate, vmqos: Vmqos, between: Between
-) -> None:
+def test_what_nova_changes_at_the_same_moment_is_not_lost(estate: Estate, vmqos: Vmqos, between: Between) -> None:
     node = estate.host()
     server = estate.server(node, TWO)
     estate.hold(server, {node.root: CPUS})
