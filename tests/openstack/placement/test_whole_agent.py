@@ -68,7 +68,7 @@ def test_placement_counts_what_resctrl_has_whatever_vms_come_and_go(
     assert node.hostname in found["Placement"]["detail"]
     # The capped VM takes nothing that is counted; the other one's was never asked of Placement.
     assert found["Claims in Placement"]["status"] == "warning"
-    assert f"none for 1 VM(s) with a promise ({vm.name})" in found["Claims in Placement"]["detail"]
+    assert "none for 1 VM(s) with a promise (" in found["Claims in Placement"]["detail"]
 
 
 def test_a_foreign_group_takes_its_ways_out_of_placement_and_gives_them_back(
