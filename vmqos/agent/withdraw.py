@@ -37,12 +37,12 @@ class HostnameUnknown(AgentError):
 class Outcome:
     """What was done, or would be.
 
-    :ivar line: a sentence about it.
-    :ivar changed: whether anything had to be changed.
+    :ivar line: a sentence about what is so now.
+    :ivar step: what was done, or would be, as an order; empty where nothing had to be changed.
     """
 
     line: str
-    changed: bool = False
+    step: str = ""
 
 
 def perform(conf: cfg.ConfigOpts, *, dry_run: bool = False) -> Outcome | None:
@@ -63,14 +63,16 @@ def perform(conf: cfg.ConfigOpts, *, dry_run: bool = False) -> Outcome | None:
         )
         if done is None:
             return Outcome(f"Placement has no resource provider {name}: there is nothing to reserve.")
-        return Outcome(_told(done, dry_run), done.changed)
+        return _outcome(done, dry_run)
     path = conf.placement.provider_yaml
     if not path:
         return None
     if not provider_yaml.reserve(path, dry_run=dry_run):
         return Outcome(f"{path} has nothing to reserve.")
-    verb = "would be" if dry_run else "is"
-    return Outcome(f"All that {path} has {verb} reserved: restart nova-compute, which reads it when it starts.", True)
+    step = f"reserve all that {path} has, which nova-compute reads when it is restarted"
+    if dry_run:
+        return Outcome(f"Would {step}.", step)
+    return Outcome(f"All that {path} has is reserved: restart nova-compute, which reads it when it starts.", step)
 
 
 def hostname(conf: cfg.ConfigOpts, patience: float = LIBVIRT_PATIENCE) -> str:
@@ -104,14 +106,16 @@ def _ask_libvirt(uri: str, found: list[str], errors: list[str]) -> None:
         errors.append(str(error))
 
 
-def _told(done: Withdrawn, dry_run: bool) -> str:
+def _outcome(done: Withdrawn, dry_run: bool) -> Outcome:
     still = _amounts(done.used)
     kept = f" Servers here still hold {still}." if still else ""
     if not done.changed:
-        return f"Placement gives nothing more of {done.provider} already.{kept}"
-    verb = "would reserve" if dry_run else "has reserved"
-    what = _amounts(done.reserved) or "nothing that was not reserved before, and has taken away its traits"
-    return f"Placement {verb} what was left of {done.provider}: {what}.{kept}"
+        return Outcome(f"Placement gives nothing more of {done.provider} already.{kept}")
+    what = _amounts(done.reserved)
+    step = f"have Placement reserve {what} of {done.provider}" if what else f"take the traits from {done.provider}"
+    if dry_run:
+        return Outcome(f"Would {step}.{kept}", step)
+    return Outcome(f"Placement gives nothing more of {done.provider}: {what or 'its traits'} went.{kept}", step)
 
 
 def _amounts(amounts: dict[str, int]) -> str:

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 class _Told:
     """What becomes of what OpenStack has of this host.
 
-    :ivar lines: what is done; empty where there is nothing to do.
+    :ivar steps: what is done; empty where there is nothing to do.
     :ivar error: why it can't be done; empty where it can.
+    :ivar line: a sentence about what is so afterwards.
     """
 
-    lines: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
     error: str = ""
+    line: str = ""
 
 
 class Reset(Documented):
@@ -70,20 +72,21 @@ class Reset(Documented):
         if parsed_args.dry_run:
             planned = reset.prepare(*where)
             told = self._withdraw(conf, tells, dry_run=True)
-            self._say("would do", conf.resctrl.path, [*told.lines, *planned.describe()])
+            self._say("would do", conf.resctrl.path, [*told.steps, *planned.describe()])
             return 0
         try:
             # While this lock is held no agent can start and take the groups for its own.
             with nullcontext() if parsed_args.force else only_agent(conf.resctrl.path):
                 planned = reset.prepare(*where)
                 told = self._withdraw(conf, tells, dry_run=True)
-                self._say("will do", conf.resctrl.path, [*told.lines, *planned.describe()])
-                if told.lines or not planned.is_empty:
+                self._say("will do", conf.resctrl.path, [*told.steps, *planned.describe()])
+                if told.steps or not planned.is_empty:
                     if not parsed_args.yes:
                         self._ask(input)
                     told = self._withdraw(conf, tells)
                     if not planned.is_empty:
                         reset.perform(*where)
+                    self.app.stdout.write(f"{neutralise(told.line)}\n" if told.line else "")
                     self.app.stdout.write("Done.\n")
         except AlreadyRunning as error:
             raise exceptions.AgentStillRuns() from error
@@ -104,8 +107,8 @@ class Reset(Documented):
             done = withdraw.perform(conf, dry_run=dry_run)
         except (AgentError, CloudError, ConfigurationError, OSError) as error:
             problem = " ".join(str(error).split())
-            return _Told((f"nothing in OpenStack, for it can't be told: {problem}",), problem)
-        return _Told((done.line.rstrip("."),)) if done is not None and done.changed else _Told()
+            return _Told((f"leave what OpenStack has of this host, for it can't be told: {problem}",), problem)
+        return _Told((done.step,), line=done.line) if done is not None and done.step else _Told()
 
     def _say(self, intent: str, path: str, steps: list[str]) -> None:
         if not steps:

@@ -146,9 +146,11 @@ def test_a_reset_and_a_withdrawal_leave_openstack_nothing_to_give(
     assert vmqos(agent, "reset", "--yes", "--no-placement").returncode == 0
     assert file.read_text() == told
     shown = vmqos(agent, "reset", "--dry-run")
-    assert "restart nova-compute" in shown.stdout and file.read_text() == told
+    assert f"reserve all that {file} has" in shown.stdout and file.read_text() == told
     done = vmqos(agent, "reset", "--yes")
-    assert done.returncode == 0 and done.stdout.endswith("Done.\n")
+    assert done.returncode == 0 and done.stdout.endswith(
+        "restart nova-compute, which reads it when it starts.\nDone.\n"
+    )
     reserved = file.read_text()
     assert reserved.count("reserved: 0") == 0 < told.count("reserved: 0")
     assert "Nothing to do" in vmqos(agent, "reset").stdout

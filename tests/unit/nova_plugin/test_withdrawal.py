@@ -112,7 +112,7 @@ def test_a_withdrawn_host_is_offered_no_more_and_its_server_keeps_what_it_holds(
     before = host.inventories()
     ran = withdraw("--dry-run")
     assert (ran.returncode, host.inventories()) == (0, before)
-    assert "would reserve" in ran.stdout
+    assert f"Would have Placement reserve {LLC_WAYS}=8" in ran.stdout
     ran = withdraw()
     assert (ran.returncode, ran.stderr) == (0, "")
     assert f"{LLC_WAYS}=8" in ran.stdout and f"Servers here still hold {LLC_WAYS}=4" in ran.stdout
