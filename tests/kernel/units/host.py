@@ -260,6 +260,7 @@ STEPS = (
     others,
     reload,
     watchdog,
+    away,
     held,
     read_only,
     other_options,
@@ -267,7 +268,6 @@ STEPS = (
     mounted_elsewhere,
     mounted_late,
     libvirt_again,
-    away,
     stop,
     journal,
 )
