@@ -7,22 +7,28 @@ import os
 import resource
 import shlex
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
 
-from vmqos.agent import host_checks, resctrl_checks
+from vmqos.agent import claim_checks, host_checks, resctrl_checks
 from vmqos.agent.finding import Finding, Status, read
 from vmqos.conf import keystone, loader
 
 
-def examine(conf: cfg.ConfigOpts, ask_agent: Callable[[], Mapping[str, Any]], proc: str = "/proc") -> list[Finding]:
+def examine(
+    conf: cfg.ConfigOpts,
+    ask_agent: Callable[[], Mapping[str, Any]],
+    proc: str = "/proc",
+    ask_vms: Callable[[], Sequence[Mapping[str, Any]]] | None = None,
+) -> list[Finding]:
     """Look at everything; no check stops the others.
 
     :param ask_agent: returns the agent's health as its API tells it, or raises an error with the reason, and with a
         ``command`` that mends it where there is one.
     :param proc: where procfs is mounted.
+    :param ask_vms: returns the running VMs as the agent's API tells them; without it, their claims are not looked at.
     """
     mounted, root = resctrl_checks.find_mount(conf.resctrl.path)
     simulated = root is not None and root.simulated
@@ -40,6 +46,7 @@ def examine(conf: cfg.ConfigOpts, ask_agent: Callable[[], Mapping[str, Any]], pr
         host_checks.cgroups(read(proc, "mounts")),
         host_checks.descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
         *agent(ask_agent, conf.placement.provider_yaml or ""),
+        *(claim_checks.claims(conf, ask_vms) if ask_vms is not None else ()),
     ]
 
 

@@ -24,7 +24,7 @@ def connect(cloud: str | None) -> Connection:
     # Imported here: it takes a quarter of a second, and the other commands ask the agent.
     import openstack
 
-    with _told():
+    with told():
         return openstack.connect(cloud=cloud)
 
 
@@ -33,7 +33,7 @@ def flavors(connection: Connection) -> list[Flavor]:
 
     :raises vmqos.cli.exceptions.CloudFailed: if the cloud does not answer, or refuses.
     """
-    with _told():
+    with told():
         return list(connection.compute.flavors())
 
 
@@ -43,7 +43,7 @@ def find(connection: Connection, wanted: str) -> Flavor:
     :raises vmqos.cli.exceptions.NoSuchFlavor: if there is none.
     :raises vmqos.cli.exceptions.CloudFailed: if the cloud does not answer, or refuses.
     """
-    with _told():
+    with told():
         flavor = connection.compute.find_flavor(wanted, get_extra_specs=True)
     if flavor is None:
         raise exceptions.NoSuchFlavor(wanted=wanted)
@@ -73,7 +73,7 @@ def apply(connection: Connection, flavor: Flavor, change: Edit) -> dict[str, str
     :raises vmqos.cli.exceptions.CloudFailed: if the cloud does not answer, or refuses.
     """
     specs = dict(flavor.extra_specs)
-    with _told():
+    with told():
         if change.put:
             connection.compute.create_flavor_extra_specs(flavor, dict(change.put))
         for key in change.drop:
@@ -82,7 +82,7 @@ def apply(connection: Connection, flavor: Flavor, change: Edit) -> dict[str, str
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def told() -> Iterator[None]:
     """Say in a line what keystoneauth and openstacksdk say in many ways."""
     from keystoneauth1.exceptions import ClientException
     from openstack.exceptions import SDKException

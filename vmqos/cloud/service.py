@@ -158,6 +158,22 @@ class Service:
         )
 
 
+class ConnectedService(Service):
+    """A service that somebody else has logged in to, such as openstacksdk.
+
+    :param section: how the service is called in messages, such as ``placement``.
+    :param adapter: the way to it.
+    """
+
+    def __init__(self, section: str, adapter: Adapter) -> None:
+        self.section = section
+        self._given = adapter
+        self._adapter = adapter
+
+    def _connect(self) -> Adapter:
+        return self._given
+
+
 def _reason(answer: Any) -> str:
     """What Placement, Nova or the server in front of them says in its answer."""
     try:
