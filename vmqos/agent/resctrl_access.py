@@ -15,6 +15,9 @@ import os
 import pwd
 import stat
 
+from vmqos.resctrl import mount
+from vmqos.resctrl.exceptions import ResctrlError
+
 LOG = logging.getLogger(__name__)
 
 MODE = 0o750
@@ -40,16 +43,21 @@ class Closer:
     def close(self) -> None:
         """Close the root if others may enter it; a root that is closed already is left as it is.
 
-        Costs one ``stat`` where nothing is to be done. What fails is logged once.
+        Costs one ``stat`` where nothing is to be done. What fails is logged once. A directory that is no resctrl, by
+        mistake or because nothing is mounted there, is left alone.
         """
         if self._gid is None:
             return
         try:
             if not stat.S_IMODE(os.stat(self._path).st_mode) & stat.S_IRWXO:
                 return
+            mount.find(self._path, writable=False)
             # The mode first: at no moment does the group, which may be anybody's, have more than before.
             os.chmod(self._path, MODE)
             os.chown(self._path, -1, self._gid)
+        except ResctrlError:
+            # The pass tells of it.
+            return
         except OSError as error:
             failure = error.strerror or str(error)
             if failure != self._failure:

@@ -40,7 +40,11 @@ def find_mount(path: str) -> tuple[Finding, mount.Mount | None]:
     try:
         found = mount.find(path, writable=False)
     except exceptions.NotMounted as error:
-        return Finding(title, Status.PROBLEM, str(error), str(error.values["command"])), None
+        detail, command = str(error), str(error.values["command"])
+        if "--bind" not in command and mount_commands.is_mounted_in_a_service():
+            detail = f"resctrl is not mounted at {path}, and some service still has a mount of its own"
+            command = mount_commands.mount_again(path)
+        return Finding(title, Status.PROBLEM, detail, command), None
     except exceptions.NotSupported:
         return Finding(
             title, Status.PROBLEM, f"nothing is mounted at {path}, and the kernel has no resctrl to mount"

@@ -78,7 +78,7 @@ def promise() -> str:
 
 def kept() -> dict[str, object]:
     """Wait for the promise, and look for oneself."""
-    wait_for(lambda: promise() == "kept", "the VM's promise being kept")
+    wait_for(lambda: GROUP.exists() and promise() == "kept", "the VM's promise being kept")
     pid = Path(f"/run/libvirt/qemu/{VM.name}.pid").read_text().strip()
     outside = set(os.listdir(f"/proc/{pid}/task")) - set((GROUP / "tasks").read_text().split())
     (masks,) = re.findall(r"^\s*L3(?:CODE)?:(.*)", (GROUP / "schemata").read_text(), re.MULTILINE)
@@ -88,6 +88,14 @@ def kept() -> dict[str, object]:
         "root": access(),
         "options": shell(f"findmnt --noheadings --output OPTIONS {ROOT}"),
     }
+
+
+def after(done: str, **told: object) -> dict[str, object]:
+    """What a command did, and what came of it; if it failed, who has resctrl open or mounted."""
+    if not done.startswith("0"):
+        holders = shell(f"fuser -vm {ROOT}; grep -l resctrl /proc/[0-9]*/mountinfo")
+        raise RuntimeError(f"{done}; {told}; {holders}")
+    return {"done": done, **told, **kept()}
 
 
 def access() -> str:
@@ -161,7 +169,7 @@ def watchdog() -> object:
 def other_options() -> object:
     """The doctor's command, as it is printed."""
     command = command_of("Code and data apart (cdp)")
-    return {"command": command, "done": shell(command), **kept()}
+    return after(shell(command), command=command)
 
 
 def held() -> object:
@@ -178,17 +186,15 @@ def held() -> object:
 def read_only() -> object:
     """Somebody mounts resctrl read-only."""
     shell(f"mount -o remount,ro {ROOT}")
-    wait_for(lambda: promise() != "kept", "the agent's noticing that it can't write")
     command = command_of("resctrl mount")
-    return {"command": command, "done": shell(command), **kept()}
+    return after(shell(command), command=command)
 
 
 def mounted_by_hand() -> object:
     """Somebody mounts resctrl anew, with our units knowing nothing of it, while the agent runs."""
     pid = prop(AGENT, "MainPID")
-    done = shell(mount_with(str(ROOT), (), units=()))
-    wait_for(lambda: access().endswith("750 root:resctrl"), "the agent's closing resctrl again")
-    return {"done": done, "same process": pid == prop(AGENT, "MainPID"), **kept()}
+    found = after(shell(mount_with(str(ROOT), (), units=())))
+    return {"same process": pid == prop(AGENT, "MainPID"), **found}
 
 
 def mounted_elsewhere() -> object:
@@ -200,12 +206,13 @@ def mounted_elsewhere() -> object:
 
 
 def mounted_late() -> object:
-    """The agent starts where nothing is mounted, and somebody follows the doctor's advice then."""
+    """The agent starts where only a service has resctrl mounted, and somebody follows the doctor's advice then."""
+    shell(f"systemctl start {MOUNT}; systemd-run --unit=bystander --property=PrivateNetwork=yes sleep 1000")
     shell(f"systemctl stop {AGENT} {MOUNT}; mv /etc/systemd/system/{MOUNT} /root; systemctl daemon-reload")
     start = shell(f"systemctl start {AGENT}")
     command = command_of("resctrl mount")
-    told = {"start": start, "command": command, "done": shell(command), **kept()}
-    return {"moved back": shell(f"mv /root/{MOUNT} /etc/systemd/system/ && systemctl daemon-reload"), **told}
+    found = after(shell(command), start=start, command=command)
+    return {"moved back": shell(f"mv /root/{MOUNT} /etc/systemd/system/ && systemctl daemon-reload"), **found}
 
 
 def libvirt_again() -> object:

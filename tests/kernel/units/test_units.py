@@ -163,13 +163,13 @@ def test_the_doctors_command_makes_a_read_only_resctrl_writable(told: Mapping[st
 def test_the_doctors_command_switches_a_mount_option_on_for_good(told: Mapping[str, Any]) -> None:
     found = step(told, "other_options")
     assert "sys-fs-resctrl.mount.d/options.conf" in found["command"]
-    assert found["done"] == "0"
+    assert found["done"].startswith("0")
     assert_kept(found, ",cdp")
 
 
 def test_a_resctrl_that_somebody_mounts_anew_is_closed_and_used(told: Mapping[str, Any]) -> None:
     found = step(told, "mounted_by_hand")
-    assert found["done"] == "0" and found["same process"]
+    assert found["done"].startswith("0") and found["same process"]
     assert_kept(found)
 
 
@@ -182,8 +182,9 @@ def test_the_doctors_command_brings_resctrl_to_where_the_agent_looks(told: Mappi
 
 def test_a_resctrl_that_is_mounted_after_the_agents_start_is_seen_in_the_sandbox(told: Mapping[str, Any]) -> None:
     found = step(told, "mounted_late")
-    assert found["command"] == "mount -t resctrl resctrl /sys/fs/resctrl"
-    assert (found["start"], found["done"]) == ("0", "0")
+    # A service has a mount of its own, as virtlogd has from the boot on.
+    assert "nsenter" in found["command"] and "mount -t resctrl resctrl /sys/fs/resctrl" in found["command"]
+    assert found["start"] == "0" and found["done"].startswith("0")
     assert_kept(found)
 
 
