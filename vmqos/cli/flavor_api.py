@@ -58,7 +58,7 @@ def asked_of_placement(connection: Connection, path: str, version: str, **query:
     """
     from openstack.exceptions import raise_from_response
 
-    with _told():
+    with told():
         answer = connection.placement.get(path, params=query, microversion=version)
         if answer.status_code in (400, 404):
             return None
