@@ -24,7 +24,8 @@ class ProcFs:
     """Tasks of the real host.
 
     New tasks are found by their ids: the kernel hands ids out in ascending order and shows the last one in
-    ``/proc/loadavg``. Where so many were made that the numbers may have gone round, start times decide.
+    ``/proc/loadavg``. Start times tell apart the tasks whose ids were passed over because they have them, and where so
+    many were made that the numbers may have gone round, start times alone decide.
 
     :param root: where proc is mounted.
     """
@@ -33,9 +34,10 @@ class ProcFs:
         self._root = root
         with open(f"{root}/sys/kernel/pid_max", encoding="ascii") as file:
             self._pid_max = int(file.read())
+        # The clock comes first: a task that gets its id after the last one was read starts later than that.
+        self._looked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._last_pid = self._read_last_pid()
         self._forks = self._read_forks()
-        self._looked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def find(self, tid: int) -> Task | None:
         """The living task of that id."""
@@ -48,18 +50,22 @@ class ProcFs:
 
     def newcomers(self, known: Mapping[int, Assignment]) -> list[Newcomer]:
         """The tasks made since the last call, a creator before what it made."""
-        last, now = self._read_last_pid(), time.clock_gettime(time.CLOCK_BOOTTIME)
+        now, last = time.clock_gettime(time.CLOCK_BOOTTIME), self._read_last_pid()
         before, previous = self._looked_at, self._last_pid
         self._looked_at, self._last_pid = now, last
         if not known:
             return []
+        earliest = int(before * _TICKS)
         if now - before > _SILENCE and self._may_have_gone_round():
-            return self._in_order(known, lambda tid, start: start >= int(before * _TICKS))
+            return self._in_order(known, lambda tid, start: start >= earliest)
         count = (last - previous) % self._pid_max
         if count <= _FEW:
             candidates = ((previous + step) % self._pid_max for step in range(1, count + 1))
-            return [newcomer for tid in candidates if (newcomer := self._newcomer(tid))]
-        return self._in_order(known, lambda tid, start: 0 < (tid - previous) % self._pid_max <= count)
+            found = [newcomer for tid in candidates if (newcomer := self._newcomer(tid))]
+            return [newcomer for newcomer in found if newcomer.task.start >= earliest]
+        return self._in_order(
+            known, lambda tid, start: start >= earliest and 0 < (tid - previous) % self._pid_max <= count
+        )
 
     def tids(self) -> list[int]:
         """Every task."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,6 +101,23 @@ def test_where_ids_may_have_gone_round_start_times_decide(
         assert found[later.pid] == os.getpid()
         reused = _known(child.pid, start=known.start - 1)
         assert child.pid in [newcomer.task.tid for newcomer in processes.newcomers(reused)]
+    finally:
+        later.kill()
+        later.wait()
+
+
+@pytest.mark.parametrize("passed", [1, 500])
+def test_a_task_whose_id_is_passed_over_because_it_has_it_is_not_new(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, passed: int
+) -> None:
+    time.sleep(0.05)
+    processes = ProcFs()
+    # The ids have gone round, and the next ones would be this task's.
+    monkeypatch.setattr(processes, "_last_pid", child.pid - passed)
+    later = subprocess.Popen(["sleep", "1000"])
+    try:
+        found = {newcomer.task.tid for newcomer in processes.newcomers(HERE)}
+        assert later.pid in found and child.pid not in found
     finally:
         later.kill()
         later.wait()
