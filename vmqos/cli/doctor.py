@@ -43,7 +43,8 @@ class Doctor(Listing):
         from vmqos.agent.finding import Status
 
         options = self.app.options
-        findings = doctor.examine(settings.configuration(options), settings.agent(options).health)
+        agent = settings.agent(options)
+        findings = doctor.examine(settings.configuration(options), agent.health, ask_vms=agent.vms)
         self.exit_status = int(any(finding.status is Status.PROBLEM for finding in findings))
         if parsed_args.problems:
             checks = len(findings)

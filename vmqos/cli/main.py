@@ -23,7 +23,7 @@ USAGE_STATUS = 2
 _DESCRIPTION = """\
 Cache and memory-bandwidth QoS for the VMs of this host: which VM owns which ways of the L3 caches, and why.
 The commands ask vmqos-agent over its local socket; bench, doctor, capabilities, reset, lock and simulate work without
-it, and flavor asks the cloud."""
+it, and flavor and placement ask the cloud."""
 
 
 class VmqosApp(App):

@@ -90,11 +90,22 @@ class Placement:
             raise Conflict
         return _provider(answer.body)
 
-    def move(self, provider: Provider, parent: str) -> Provider:
-        """Make a provider part of another one. :raises Conflict: if it was changed since it was read."""
-        body = {"name": provider.name, "parent_provider_uuid": parent}
+    def children(self, root: Provider) -> list[Provider]:
+        """The providers right below a root provider."""
+        answer = self._service.ask("GET", "/resource_providers", MICROVERSION, query={"in_tree": root.uuid})
+        found = [_provider(value) for value in answer.body["resource_providers"]]
+        return [provider for provider in found if provider.parent == root.uuid]
+
+    def move(self, provider: Provider, parent: str, name: str = "") -> Provider:
+        """Make a provider part of another one, or give it another name; what is allocated of it stays.
+
+        :param name: its new name; its old one if empty.
+        :raises Conflict: if it was changed since it was read.
+        """
+        body = {"name": name or provider.name, "parent_provider_uuid": parent}
         path = f"/resource_providers/{provider.uuid}"
-        answer = self._service.ask("PUT", path, REPARENTING, body=body, expected=(CONFLICT,))
+        version = MICROVERSION if parent == provider.parent else REPARENTING
+        answer = self._service.ask("PUT", path, version, body=body, expected=(CONFLICT,))
         if answer.status == CONFLICT:
             raise Conflict
         return _provider(answer.body)

@@ -114,6 +114,12 @@ def _in_place(placement: Placement, wanted: Wanted, provider: Provider | None) -
     if root is None:
         raise exceptions.NoComputeNode(wanted.compute_node)
     if provider is None:
+        # The compute node may have had another name: a second provider would have each way counted twice.
+        suffix = wanted.name.removeprefix(wanted.compute_node)
+        former = next((child for child in placement.children(root) if child.name.endswith(suffix)), None)
+        if former is not None:
+            LOG.warning("the resource provider %s is given the name %s", former.name, wanted.name)
+            return placement.move(former, root.uuid, wanted.name), True
         LOG.info("make the resource provider %s under %s", wanted.name, wanted.compute_node)
         return placement.create(wanted.name, root.uuid), True
     if provider.parent != root.uuid:

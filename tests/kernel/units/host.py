@@ -30,6 +30,8 @@ from vmqos.conf import loader
 
 ROOT = Path("/sys/fs/resctrl")
 AGENT, MOUNT, ACCESS = "vmqos-agent.service", "sys-fs-resctrl.mount", "resctrl-access.service"
+TIMER, WITHDRAW = "vmqos-withdraw.timer", "vmqos-withdraw.service"
+FAILS = "ExecStart=/bin/false\n"
 CONFIGURATION = Path("/etc/vmqos/vmqos.conf")
 LOCK_FILE = "/run/vmqos/agent-sys-fs-resctrl.running"
 PATIENCE = 60.0
@@ -218,6 +220,27 @@ def libvirt_again() -> object:
     return {"done": shell("systemctl restart libvirtd"), **kept()}
 
 
+def away() -> object:
+    """The agent is restarted; then it fails at each start, and the timer's ten minutes are two seconds."""
+    told: dict[str, object] = {"while it runs": prop(TIMER, "ActiveState")}
+    told["restart"] = shell(f"systemctl restart {AGENT}")
+    wait_for(lambda: prop(TIMER, "ActiveState") == "inactive", "the timer's end after a restart")
+    for unit, text in ((TIMER, "[Timer]\nOnActiveSec=\nOnActiveSec=2\n"), (AGENT, "[Service]\nExecStart=\n" + FAILS)):
+        drop_in = Path(f"/run/systemd/system/{unit}.d/away.conf")
+        drop_in.parent.mkdir(parents=True)
+        drop_in.write_text(text)
+    told["stop"] = shell(f"systemctl daemon-reload; systemctl stop {AGENT}; systemctl start --no-block {AGENT}")
+    # The guest has no OpenStack to tell: the command says so, and that it was run at all is what is to be seen.
+    wait_for(lambda: "Nothing to do" in shell(f"journalctl -b -o cat -u {WITHDRAW}"), "the host's being withdrawn")
+    told["restarts"] = int(prop(AGENT, "NRestarts"))
+    wait_for(lambda: prop(WITHDRAW, "ActiveState") == "inactive", "the withdrawal's end")
+    told["result"] = prop(WITHDRAW, "Result")
+    shell(f"rm -r /run/systemd/system/{TIMER}.d /run/systemd/system/{AGENT}.d; systemctl daemon-reload")
+    told["start"] = shell(f"systemctl restart {AGENT}")
+    wait_for(lambda: prop(TIMER, "ActiveState") == "inactive", "the timer's end when the agent is back")
+    return {**told, **kept()}
+
+
 def stop() -> object:
     """The agent is stopped, and all of vmqos is taken back."""
     return {
@@ -244,6 +267,7 @@ STEPS = (
     others,
     reload,
     watchdog,
+    away,
     held,
     read_only,
     other_options,

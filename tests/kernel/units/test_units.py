@@ -195,6 +195,14 @@ def test_a_restart_of_libvirt_changes_nothing(told: Mapping[str, Any]) -> None:
     assert_kept(found)
 
 
+def test_an_agent_that_stays_away_has_its_host_withdrawn_and_a_restart_does_not(told: Mapping[str, Any]) -> None:
+    found = step(told, "away")
+    assert (found["while it runs"], found["restart"]) == ("inactive", "0")
+    assert found["restarts"] >= 1 and found["result"] == "success"
+    assert found["start"] == "0"
+    assert_kept(found)
+
+
 def test_a_stopped_agent_leaves_its_groups_and_reset_takes_them_back(told: Mapping[str, Any]) -> None:
     found = step(told, "stop")
     assert (found["done"], found["result"], found["group stays"]) == ("0", "success", True)

@@ -64,7 +64,11 @@ def test_placement_counts_what_resctrl_has_whatever_vms_come_and_go(
     assert told["vmqos_placement_up"] == 1
     assert told[f'vmqos_placement_inventory{{resource_class="{LLC_WAYS}"}}'] == with_class[LLC_WAYS]
     assert "vmqos_nova_up" not in told
-    assert node.hostname in doctor(agent)["Placement"]["detail"]
+    found = doctor(agent)
+    assert node.hostname in found["Placement"]["detail"]
+    # The capped VM takes nothing that is counted; the other one's was never asked of Placement.
+    assert found["Claims in Placement"]["status"] == "warning"
+    assert "none for 1 VM(s) with a promise (" in found["Claims in Placement"]["detail"]
 
 
 def test_a_foreign_group_takes_its_ways_out_of_placement_and_gives_them_back(

@@ -113,6 +113,17 @@ def test_an_agent_that_speaks_to_openstack_tells_how_that_goes(changes: dict[str
     assert promises.status is Status.OK
 
 
+def test_a_change_from_credentials_to_a_file_is_warned_of_before_the_agent_is_restarted() -> None:
+    path = "/etc/nova/provider_config/vmqos.yaml"
+    told = health(placement=PLACEMENT | {"where": "Placement, resource provider c7_LLC"})
+    _, _, found = doctor.agent(lambda: told, path)
+    assert found.status is Status.PROBLEM
+    assert path in found.detail and "c7_LLC" in found.detail and "move away the servers" in found.detail
+    _, _, found = doctor.agent(lambda: health(placement=PLACEMENT | {"where": path}), path)
+    assert found.status is Status.OK
+    assert len(list(doctor.agent(lambda: health(placement=None), path))) == 2
+
+
 @pytest.mark.parametrize("changes", [{}, {"placement": None, "nova": None}])
 def test_an_agent_that_does_not_has_nothing_to_tell_of_it(changes: dict[str, Any]) -> None:
     assert len(list(doctor.agent(lambda: health(**changes)))) == 2
@@ -141,3 +152,25 @@ def test_a_host_without_anything_is_examined_to_the_end(tmp_path: Path) -> None:
     for finding in findings:
         assert finding.detail
         assert finding.title
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "command"),
+    [(0o644, Status.WARNING, "chmod 640 '{}'"), (0o640, Status.OK, ""), (0o600, Status.OK, "")],
+)
+def test_a_file_with_credentials_that_everybody_may_read_is_a_warning(
+    tmp_path: Path, mode: int, status: Status, command: str
+) -> None:
+    path = tmp_path / "a file.conf"
+    path.write_text("[placement]\nauth_type = admin_token\ntoken = x\n")
+    path.chmod(mode)
+    conf = loader.load(["--config-file", str(path)])
+    found = {finding.title: finding for finding in doctor.examine(conf, silent, proc=str(tmp_path))}
+    assert found["Credentials"].status is status
+    assert found["Credentials"].command == command.format(path)
+    assert str(path) in found["Credentials"].detail
+
+
+def test_a_host_without_credentials_is_not_told_of_any(tmp_path: Path) -> None:
+    assert list(doctor.secrets([])) == []
+    assert list(doctor.secrets([str(tmp_path / "gone.conf")])) == []

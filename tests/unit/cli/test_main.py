@@ -28,6 +28,9 @@ COMMANDS = [
     "lock list",
     "lock remove",
     "lock show",
+    "placement audit",
+    "placement heal",
+    "placement withdraw",
     "plan",
     "reset",
     "simulate",
@@ -69,7 +72,10 @@ def test_the_version_is_the_packages(run: Run) -> None:
 def test_shell_completion_knows_the_commands(run: Run) -> None:
     ran = run("complete")
     assert ran.status == 0
-    words = "bench cache capabilities complete doctor flavor gnocchi-resources help lock plan reset simulate top vm"
+    words = (
+        "bench cache capabilities complete doctor flavor gnocchi-resources help lock placement plan reset simulate top "
+        "vm"
+    )
     assert f"cmds='{words}'" in ran.out
     assert "cmds_lock='create list remove show'" in ran.out
     assert "cmds_vm='list show'" in ran.out

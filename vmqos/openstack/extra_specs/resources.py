@@ -122,7 +122,14 @@ def asking(specs: Mapping[str, str]) -> dict[str, str]:
 
     The granular forms (``resources1:``, ``resources_CACHE:``) are among them.
     """
-    return {key: value for key, value in specs.items() if (found := _ASKED.fullmatch(key)) and found[2] in CLASSES}
+    return {
+        key: value for key, value in specs.items() if (found := _ASKED.fullmatch(key)) and is_resource_class(found[2])
+    }
+
+
+def is_resource_class(name: str) -> bool:
+    """Whether a resource class is one of vmqos."""
+    return name in CLASSES
 
 
 def asked(specs: Mapping[str, str]) -> dict[str, int]:
