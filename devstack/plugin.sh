@@ -130,6 +130,8 @@ function configure_vmqos_agent {
     setup_logging "$VMQOS_CONF"
     iniset "$VMQOS_CONF" resctrl path "$VMQOS_RESCTRL_PATH"
     iniset "$VMQOS_CONF" resctrl sysfs_cpu_path "$VMQOS_SYSFS_CPU_PATH"
+    # The agent closes resctrl to all but root and this group: the pollsters run as the user of all services.
+    iniset "$VMQOS_CONF" resctrl readers_group "$(id -gn)"
     iniset "$VMQOS_CONF" libvirt uri "$VMQOS_LIBVIRT_URI"
     # So that "vmqos vm list" needs no sudo.
     iniset "$VMQOS_CONF" api socket_group "$(id -gn)"

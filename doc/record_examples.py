@@ -196,7 +196,7 @@ def main() -> None:
         record("plan-pending.txt", host.vmqos("plan", "--flavor-spec", "hw:cache_ways=6"))
         host.start(UNHAPPY)
         record("vm-list.txt", host.vmqos("vm", "list"))
-        record("vm-list-value.txt", host.vmqos("vm", "list", "-f", "value", "-c", "Name", "-c", "State"))
+        record("vm-list-value.txt", host.vmqos("vm", "list", "-f", "value", "-c", "VM", "-c", "State"))
         record("top.txt", host.vmqos("top", "--once"))
         record("vm-show.txt", host.vmqos("vm", "show", "web-1", width=110))
         record("api-vm.json", host.json(f"/v1/vms/{uuid_of('web-1')}"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extra specs of vmqos, made known to Nova's API, so that it takes them and refuses bad values.
+"""The extra specs of vmqos, made known to Nova's API, so that it takes them and refuses bad values and misspelt keys.
 
 Nova loads this module by the entry point group ``nova.api.extra_spec_validators``, from compute API version 2.86 on.
 """
@@ -10,7 +10,7 @@ from nova import exception
 from nova.api.validation.extra_specs import base
 
 from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import Key, SpecError
+from vmqos.openstack.extra_specs import Key, SpecError, misspelt
 
 _DESCRIPTIONS = {
     extra_specs.WAYS: "How many L3 cache ways the server gets on every L3 cache that it may run on.",
@@ -47,12 +47,42 @@ class KeyValidator(base.ExtraSpecValidator):  # type: ignore[misc]
             raise exception.ValidationError(f"Validation failed; {SpecError(name, value, key.allowed)}.") from error
 
 
+class MisspeltValidator(base.ExtraSpecValidator):  # type: ignore[misc]
+    """A validator that refuses every key that looks like one of the grammar and is none.
+
+    Nova looks a key up by its exact name first, and then goes through all validators for one whose expression matches
+    (``nova.api.validation.extra_specs.validators.validate``). So this one never sees a key of the grammar, nor one that
+    Nova or another plugin made known by name. It refuses what Nova alone would take (``hw_cache_ways``,
+    ``HW:cache_ways``), and says of all of them what is meant.
+    """
+
+    def __post_init__(self) -> None:
+        """Have Nova find it by the expression of the library; a key's name can't be made of parameters so."""
+        super().__post_init__()
+        self.name_regex = misspelt.FAMILY
+
+    def validate(self, name: str, value: str) -> None:
+        """Refuse one extra spec.
+
+        :raises nova.exception.ValidationError: always; Nova's API answers 400 then.
+        """
+        raise exception.ValidationError(f"Validation failed; {extra_specs.unknown(name, value)}")
+
+
 _KEYS = {key.name: key for key in extra_specs.KEYS}
 
 
+_MISSPELT = MisspeltValidator(
+    name="hw:cache{misspelt}",
+    description="Refused: all keys that begin as those of vmqos do, and are none.",
+    value={"type": str},
+)
+
+
 def register() -> list[base.ExtraSpecValidator]:
-    """The validators, one for each key."""
-    return [KeyValidator(name=key.name, description=_DESCRIPTIONS[key], value=_value(key)) for key in extra_specs.KEYS]
+    """The validators: one for each key, and one for what looks like a key."""
+    known = [KeyValidator(name=key.name, description=_DESCRIPTIONS[key], value=_value(key)) for key in extra_specs.KEYS]
+    return [*known, _MISSPELT]
 
 
 def _value(key: Key) -> dict[str, object]:

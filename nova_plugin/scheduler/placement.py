@@ -26,6 +26,9 @@ class Client(Protocol):
 NO_SUCH = ("No such trait", "No such resource class")
 """What Placement says with status 400 where nobody ever made one that is asked for."""
 
+LONGEST_REASON = 500
+"""Characters of Placement's answer that are put into the log: a proxy's may be a page of HTML."""
+
 
 class PlacementFailed(Exception):
     """Placement did not answer, or not as expected."""
@@ -81,7 +84,8 @@ def _summaries(client: Client, url: str) -> Any:
         if response.status_code == 400 and any(words in response.text for words in NO_SUCH):
             return None
         if response.status_code != 200:
-            raise PlacementFailed(f"GET {url}: HTTP {response.status_code}: {response.text}")
+            said = " ".join(response.text.split())[:LONGEST_REASON]
+            raise PlacementFailed(f"GET {url}: HTTP {response.status_code}: {said}")
         return response.json()["provider_summaries"]
     except ClientException as error:
         raise PlacementFailed(f"GET {url}: {error}") from error

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import nova.conf
 from nova import context as nova_context
 from nova import objects
+from nova.compute import power_state
 
 from nova_plugin.scheduler import demand, options
 from nova_plugin.scheduler.demand import NONE_TAKEN, NOTHING, Amount, Taken
@@ -20,6 +21,9 @@ options.register(CONF)
 
 BATCH = 500
 """How many servers are read from the database at once."""
+
+WITHOUT_PROCESS = frozenset({power_state.SHUTDOWN, power_state.CRASHED, power_state.SUSPENDED})
+"""States of servers that have no process on their host, and so keep no class there."""
 
 Key = tuple[str, str]
 """A server and its host: a server that was resized meanwhile is read again where it went."""
@@ -135,7 +139,9 @@ def read_from_cell(cell: str, uuids: list[str]) -> dict[str, dict[str, str]]:
     with nova_context.target_cell(context, mapping) as targeted:
         filters = {"uuid": uuids, "deleted": False, "soft_deleted": True}
         instances = objects.InstanceList.get_by_filters(targeted, filters, expected_attrs=["flavor"])
-    return {instance.uuid: instance.flavor.extra_specs for instance in instances}
+    return {
+        instance.uuid: {} if _shares_nothing_now(instance) else instance.flavor.extra_specs for instance in instances
+    }
 
 
 def _told(instance: Any) -> Taken | None:
@@ -143,4 +149,16 @@ def _told(instance: Any) -> Taken | None:
     if not instance.obj_attr_is_set("flavor"):
         return None
     flavor = instance.flavor
-    return demand.taken_by(flavor.extra_specs) if flavor.obj_attr_is_set("extra_specs") else NONE_TAKEN
+    if not flavor.obj_attr_is_set("extra_specs") or _shares_nothing_now(instance):
+        return NONE_TAKEN
+    return demand.taken_by(flavor.extra_specs)
+
+
+def _shares_nothing_now(instance: Any) -> bool:
+    """Whether the server's promise is a shared one, and the server has no process that keeps the class on its host.
+
+    An exclusive promise is counted even so: the server gets its ways again when it is started.
+    """
+    if not instance.obj_attr_is_set("power_state") or instance.power_state not in WITHOUT_PROCESS:
+        return False
+    return demand.taken_by(instance.flavor.extra_specs).shared_class is not None

@@ -99,6 +99,7 @@ def test_the_agent_is_told_where_resctrl_libvirt_and_placement_are(root: Path) -
         ("resctrl", "path"): f"{root}/run/vmqos-sim/resctrl",
         ("resctrl", "sysfs_cpu_path"): f"{root}/run/vmqos-sim/cpu",
         ("libvirt", "uri"): "qemu:///system",
+        ("resctrl", "readers_group"): group,
         ("api", "socket_group"): group,
         ("placement", "region_name"): "RegionOne",
     }

@@ -58,7 +58,7 @@ def test_it_leaves_nothing_behind(demo: subprocess.Popen[str], number: signal.Si
     wait_for(lambda: not workspace.exists(), "the workspace's removal", 60)
     assert demo.wait(30) == (-signal.SIGKILL if number == signal.SIGKILL else 0)
     assert not any(_mentions(pid, workspace.name) for pid in pids)
-    assert workspace.name not in Path("/proc/self/mountinfo").read_text()
+    assert workspace.name not in Path("/proc/self/mountinfo").read_text(errors="replace")
     assert not list(Path("/sys/fs/cgroup").glob(f"**/{workspace.name}"))
     assert not list(Path("/run/vmqos").glob(f"*{workspace.name}*"))
 
@@ -72,6 +72,6 @@ def _owner(workspace: Path) -> int:
 
 def _mentions(pid: int, name: str) -> bool:
     try:
-        return name in Path(f"/proc/{pid}/mountinfo").read_text()
+        return name in Path(f"/proc/{pid}/mountinfo").read_text(errors="replace")
     except OSError:
         return False

@@ -97,7 +97,7 @@ def _owner() -> Iterator[tuple[subprocess.Popen[str], Path, list[int]]]:
 def _assert_nothing_is_left(path: Path, pids: list[int]) -> None:
     assert len(pids) == 2
     assert not any(_runs(pid) for pid in pids)
-    assert str(path) not in Path("/proc/self/mountinfo").read_text()
+    assert str(path) not in Path("/proc/self/mountinfo").read_text(errors="replace")
     assert not list(Path("/sys/fs/cgroup").glob(f"**/{path.name}"))
 
 

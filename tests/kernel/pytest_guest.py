@@ -242,6 +242,7 @@ class Run:
         files: Mapping[str, str | bytes] | None = None,
         *,
         timeout: float = 300.0,
+        before_systemd: str = "",
         **options: Any,
     ) -> Result:
         """Boot a guest, run a shell script in it as root, in the project's tree, and collect what it left.
@@ -250,6 +251,7 @@ class Run:
         :param kernel: ``6.12`` or ``newest``.
         :param files: more files, by path in the tree.
         :param timeout: seconds, for boot and script.
+        :param before_systemd: see :class:`tests.kernel.lab.job.Job`.
         :param options: of :class:`tests.kernel.lab.guest.Guest`: ``append``, ``plugin``.
         :raises GuestDied: if there is no result.
         """
@@ -258,7 +260,7 @@ class Run:
 
         self._count += 1
         path = self._path / f"{machine}-{machines.kernel(kernel)}-{self._count}"
-        job = Job(script, files or {})
+        job = Job(script, files or {}, before_systemd=before_systemd)
         return guests.run(machines.machine(machine), kernel, job, path, timeout, **options)
 
 

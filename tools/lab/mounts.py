@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts that an agent is at work on."""
+"""What is mounted, and unmounting what an agent is at work on."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -17,3 +18,21 @@ def unmount(root: str | Path, *options: str, patience: float = 20.0) -> None:
     """
     command = ["umount", *options, str(root)]
     processes.wait_until(lambda: subprocess.run(command, check=False).returncode == 0, " ".join(command), patience)
+
+
+def fields(path: str) -> list[list[str]]:
+    """The fields of each line of a list of mounts.
+
+    The lines end at a line feed alone: any user can have other bytes in a mount point.
+
+    :param path: ``/proc/PID/mountinfo`` or ``/proc/PID/mounts`` (proc(5)).
+    :raises OSError: if it can't be read.
+    """
+    lines = Path(path).read_bytes().split(b"\n")
+    return [[os.fsdecode(field) for field in line.split(b" ")] for line in lines if line]
+
+
+def points() -> list[str]:
+    """Where something is mounted for this process, in the order of the mounts."""
+    # Field 5 of mountinfo is the mount point.
+    return [line[4] for line in fields("/proc/self/mountinfo")]

@@ -7,9 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
-from tools.lab import processes
+from tools.lab import mounts, processes
 from tools.lab.workspace import CHECKOUT, Workspace
 
 START_TIMEOUT = 30.0
@@ -95,4 +94,4 @@ class Simulator:
 
     def _is_dead_mount(self) -> bool:
         """Whether the mount outlived its server: stat(2) then says ENOTCONN, and ismount says no."""
-        return any(line.split()[4] == str(self.root) for line in Path("/proc/self/mountinfo").read_text().splitlines())
+        return str(self.root) in mounts.points()

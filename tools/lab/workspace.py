@@ -29,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from tools.lab import processes
+from tools.lab import mounts, processes
 
 BASE = Path("/tmp")
 PREFIX = "vmqos-lab-"
@@ -161,26 +161,21 @@ def _started_at(started: int, pid: int) -> bool:
 def _lives_in(path: Path, pid: int) -> bool:
     """Whether ``pid`` sees the workspace's ``run`` in place of ``/run/libvirt``: only what our libvirtd made does."""
     try:
-        mounts = Path(f"/proc/{pid}/mountinfo").read_text()
-    except (OSError, UnicodeDecodeError):
+        lines = mounts.fields(f"/proc/{pid}/mountinfo")
+    except OSError:
         return False
     # Field 4 is the part of the source file system, field 5 the mount point (proc(5)).
-    return any(
-        fields[3].endswith(f"/{path.name}/run") and fields[4] == "/run/libvirt"
-        for fields in (line.split() for line in mounts.splitlines())
-    )
+    return any(line[3].endswith(f"/{path.name}/run") and line[4] == "/run/libvirt" for line in lines)
 
 
 def _mounts(path: Path) -> list[str]:
     """What is mounted of the recorded mounts, last made first, and whatever else is mounted in the workspace."""
     recorded = set(_lines(path / "mounts"))
-    present = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    return [mount for mount in reversed(present) if mount in recorded or mount.startswith(f"{path}/")]
+    return [mount for mount in reversed(mounts.points()) if mount in recorded or mount.startswith(f"{path}/")]
 
 
 def _cgroup_roots() -> list[Path]:
-    lines = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
-    return [Path(fields[1]) for fields in lines if fields[2] in ("cgroup", "cgroup2")]
+    return [Path(line[1]) for line in mounts.fields("/proc/self/mounts") if line[2] in ("cgroup", "cgroup2")]
 
 
 def _remove_cgroup(path: Path) -> None:

@@ -35,6 +35,7 @@ class StepFailed(Exception):
     def __init__(self, step: Step, error: exceptions.ResctrlError) -> None:
         super().__init__(str(error))
         self.step = step
+        self.error = error
 
 
 def describe(step: Step) -> str:

@@ -8,32 +8,26 @@ import grp
 import json
 import logging
 import os
-import socket
-import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qs
 
-import waitress
 from oslo_config import cfg
 
-from vmqos.agent import cache_report, exceptions, inspection, report, telemetry_report
+from vmqos.agent import cache_report, exceptions, health_report, inspection, report, telemetry_report
+from vmqos.agent.bounded_server import Application, BoundedServer
+from vmqos.agent.live_reads import LiveReads
 from vmqos.agent.loop import Agent
-from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.telemetry import Telemetry
-from vmqos.agent.web import Application, end
+from vmqos.agent.web import HEALTH
 from vmqos.openstack import extra_specs
 from vmqos.resctrl.exceptions import ResctrlError
-from vmqos.version import version
 
 LOG = logging.getLogger(__name__)
 
-LOCK_PATIENCE = 5.0
-"""Seconds to wait for resctrl's lock, which the agent itself holds for a whole pass: seconds where the host is slow."""
-
-FRESH = 1.0
-"""Seconds: how old counters may be that nobody reads regularly."""
+LOCK_PATIENCE = 1.5
+"""Seconds to wait for resctrl's lock: less than :data:`vmqos.agent.live_reads.PATIENCE`, so that the error names who
+holds it."""
 
 StartResponse = Callable[[str, list[tuple[str, str]]], object]
 
@@ -49,19 +43,23 @@ class _Answer(Exception):
 class Api:
     """The WSGI application; it answers from the agent's last snapshot and changes nothing.
 
+    Where the snapshot does not have what is asked for, resctrl is read: by one thread, and for a bounded time.
+
     :param agent: the agent to tell about.
     :param telemetry: the host's counters.
+    :param live: reads resctrl.
     """
 
-    def __init__(self, agent: Agent, telemetry: Telemetry) -> None:
+    def __init__(self, agent: Agent, telemetry: Telemetry, live: LiveReads) -> None:
         self._agent = agent
         self._telemetry = telemetry
+        self._live = live
         self._routes: dict[str, Callable[[dict[str, list[str]]], Any]] = {
-            "/v1/vms": lambda query: {"vms": report.vms(agent.snapshot, agent.backoff)},
-            "/v1/caches": lambda query: _caches(agent.snapshot),
+            "/v1/vms": lambda query: self._vms(),
+            "/v1/caches": lambda query: self._caches(),
             "/v1/capabilities": self._capabilities,
             "/v1/groups": lambda query: self._groups(),
-            "/v1/health": lambda query: self._health(),
+            HEALTH: lambda query: health_report.health(agent, telemetry),
             "/v1/plan": self._plan,
             "/v1/telemetry": lambda query: self._counters(),
             "/v1/telemetry/history": self._history,
@@ -92,11 +90,24 @@ class Api:
         known = ", ".join((*self._routes, "/v1/vms/<uuid>"))
         raise _Answer("404 Not Found", f"there is no {path[:80] or '/'} here, but {known}")
 
-    def _vm(self, uuid: str) -> Any:
+    def _vms(self) -> Any:
+        health = self._agent.health
+        found = report.vms(self._agent.snapshot, self._agent.backoff)
+        return {"vms": found, "age_seconds": health_report.oldest(health.looked_at, health.passed_at)}
+
+    def _caches(self) -> Any:
         snapshot = self._agent.snapshot
+        return {
+            "caches": cache_report.caches(snapshot),
+            "l2_caches": cache_report.l2_caches(snapshot),
+            "age_seconds": health_report.age(self._agent.health.passed_at),
+        }
+
+    def _vm(self, uuid: str) -> Any:
+        agent, snapshot = self._agent, self._agent.snapshot
         try:
-            found = report.vm(snapshot, self._agent.backoff, uuid)
-            tasks = report.task_list(snapshot, self._agent.filesystem, uuid, LOCK_PATIENCE)
+            found = report.vm(snapshot, agent.backoff, uuid)
+            tasks = self._live.read(lambda: report.task_list(snapshot, agent.filesystem, uuid, LOCK_PATIENCE))
         except KeyError as error:
             raise _Answer("404 Not Found", f"no VM {uuid[:80]} runs on this host") from error
         in_place = sum(task["in_place"] for task in tasks)
@@ -106,14 +117,19 @@ class Api:
         view = self._agent.snapshot.view
         if view is None:
             raise _Answer("503 Service Unavailable", self._agent.health.resctrl_error or "resctrl was not read yet")
-        return inspection.capabilities(
-            self._agent.filesystem, view.capabilities, self._agent.conf.resctrl.sysfs_cpu_path
+        agent, known = self._agent, view.capabilities
+        return self._live.read(
+            lambda: inspection.capabilities(agent.filesystem, known, agent.conf.resctrl.sysfs_cpu_path)
         )
 
     def _groups(self) -> Any:
         filesystem = self._agent.filesystem
-        with filesystem.lock(exclusive=False, timeout=LOCK_PATIENCE):
-            return {"groups": inspection.control_groups(filesystem)}
+
+        def read() -> list[inspection.Json]:
+            with filesystem.lock(exclusive=False, timeout=LOCK_PATIENCE):
+                return inspection.control_groups(filesystem)
+
+        return {"groups": self._live.read(read)}
 
     def _plan(self, query: dict[str, list[str]]) -> Any:
         specs = {}
@@ -134,8 +150,9 @@ class Api:
             raise _Answer("503 Service Unavailable", self._agent.health.resctrl_error or str(error)) from error
 
     def _counters(self) -> Any:
-        snapshot, rates = self._telemetry.sampled(FRESH)
-        return telemetry_report.telemetry(snapshot, rates, self._telemetry.interval)
+        snapshot, rates = self._telemetry.sampled()
+        told = telemetry_report.telemetry(snapshot, rates, self._telemetry.interval)
+        return {**told, "age_seconds": health_report.age(snapshot.monotonic)}
 
     def _history(self, query: dict[str, list[str]]) -> Any:
         text = query.get("seconds", ["600"])[-1]
@@ -148,51 +165,6 @@ class Api:
         uuids = frozenset(query["vm"]) if "vm" in query else None
         return telemetry_report.history(self._telemetry.past(seconds, uuids), self._telemetry.interval)
 
-    def _health(self) -> Any:
-        agent, health = self._agent, self._agent.health
-        counts = report.counts(agent.snapshot)
-        connected, unanswered = agent.connection.is_connected, agent.unanswered()
-        libvirt_error = agent.connection.last_error
-        if unanswered is not None:
-            libvirt_error = f"libvirt does not answer {unanswered.name}"
-        mounted: bool | None = agent.snapshot.view is not None
-        if agent.starting:
-            status, libvirt_error, mounted = "starting", "", mounted or None
-        elif health.resctrl_error or not mounted:
-            status = "failing"
-        elif not connected or unanswered or counts["pending"] or counts["degraded"]:
-            status = "degraded"
-        else:
-            status = "ok"
-        return {
-            "status": status,
-            "hostname": socket.gethostname(),
-            "version": version(),
-            "uptime_seconds": time.monotonic() - agent.started,
-            "resctrl": {
-                "path": agent.filesystem.root,
-                "mounted": mounted,
-                "error": health.resctrl_error or None,
-                "simulated": agent.simulated,
-            },
-            "libvirt": {
-                "uri": agent.uri,
-                "connected": connected,
-                "error": libvirt_error or None,
-                "unanswered": unanswered and {"call": unanswered.name, "seconds": time.monotonic() - unanswered.since},
-            },
-            "placement": report.placement(agent.placement.state),
-            "nova": report.nova(agent.flavors),
-            "passes": health.passes,
-            "last_pass_ms": health.last_pass_seconds * 1000,
-            "last_error": health.last_error or None,
-            "vms": counts,
-        }
-
-
-def _caches(snapshot: Snapshot) -> Any:
-    return {"caches": cache_report.caches(snapshot), "l2_caches": cache_report.l2_caches(snapshot)}
-
 
 class Server:
     """Serves the API on its Unix socket from a thread of its own, between :meth:`start` and :meth:`stop`."""
@@ -201,15 +173,8 @@ class Server:
         self._path: str = conf.api.socket
         try:
             os.makedirs(os.path.dirname(self._path) or ".", mode=0o755, exist_ok=True)
-            self._server = waitress.create_server(
-                application,
-                unix_socket=self._path,
-                unix_socket_perms=conf.api.socket_mode,
-                threads=2,
-                ident="vmqos",
-                asyncore_use_poll=True,
-                channel_timeout=10,
-                connection_limit=1000,
+            self._server = BoundedServer(
+                application, "api", at_once=HEALTH, unix_socket=self._path, unix_socket_perms=conf.api.socket_mode
             )
             if conf.api.socket_group:
                 os.chown(self._path, -1, grp.getgrnam(conf.api.socket_group).gr_gid)
@@ -217,14 +182,13 @@ class Server:
             raise exceptions.ApiUnusable(self._path, f"[api] socket_group: {error.args[0]}") from error
         except OSError as error:
             raise exceptions.ApiUnusable(self._path, error.strerror or str(error)) from error
-        self._thread = threading.Thread(target=self._server.run, name="api", daemon=True)
 
     def start(self) -> None:
         """Answer from now on."""
-        self._thread.start()
+        self._server.start()
 
     def stop(self) -> None:
         """Stop answering, and remove the socket."""
-        end(self._server, self._thread)
+        self._server.stop()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)

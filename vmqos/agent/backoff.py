@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
@@ -36,10 +37,13 @@ class Backoff:
         self._clock = clock
         self._failures: dict[Hashable, Failure] = {}
 
-    def fail(self, key: Hashable, error: str) -> None:
-        """Note a failure; the same key waits twice as long as the last time."""
+    def fail(self, key: Hashable, error: str, at_most: float = math.inf) -> None:
+        """Note a failure; the same key waits twice as long as the last time.
+
+        :param at_most: the most seconds to wait for something that is known to be over soon.
+        """
         last = self._failures.get(key)
-        delay = min(self.longest, last.delay * 2 if last else self.shortest)
+        delay = min(self.longest, at_most, last.delay * 2 if last else self.shortest)
         self._failures[key] = Failure(error, delay, self._clock() + delay)
 
     def succeed(self, key: Hashable) -> None:

@@ -33,10 +33,15 @@ class Finding:
     command: str = ""
 
 
+LONGEST = 64 << 20
+"""Bytes of a file that are read: the longest that a check looks at is the list of mounts, of which a namespace has at
+most 100 000 (``fs.mount-max``)."""
+
+
 def read(*path: str) -> str:
     """A file's text; empty where it can't be read, which is what most checks make of it."""
     try:
-        with open(os.path.join(*path), encoding="utf-8", errors="replace") as file:
-            return file.read()
+        with open(os.path.join(*path), "rb") as file:
+            return file.read(LONGEST).decode(errors="replace")
     except OSError:
         return ""

@@ -15,6 +15,8 @@ from functools import partial
 from oslo_config import cfg
 
 from vmqos.agent.backoff import Backoff
+from vmqos.agent.inventory import unexpected
+from vmqos.agent.log_once import LogOnce
 from vmqos.agent.worker import Worker
 from vmqos.cloud import nova
 from vmqos.cloud.exceptions import CloudError, Refused, ServerUnknown
@@ -66,6 +68,7 @@ class FlavorLookup:
         self._on_answer = on_answer
         self._backoff = backoff
         self._worker = Worker("flavors")
+        self._once = LogOnce(LOG)
         self._entries: dict[str, _Entry] = {}
         self._one_by_one = False
 
@@ -128,16 +131,16 @@ class FlavorLookup:
 
     def _run(self, api: Nova) -> None:
         while wanted := self._wait():
-            error = ""
+            failed = False
             try:
                 self._ask(api, wanted)
-            except (CloudError, HypervisorError) as expected:
-                error = str(expected)
-            except Exception as unexpected:
-                LOG.exception("asking Nova for flavors failed")
-                error = f"{type(unexpected).__name__}: {unexpected}"
-            if error:
-                self._failed(_ALL, error)
+            except (CloudError, HypervisorError) as error:
+                failed = True
+                self._failed(_ALL, str(error))
+            except Exception as error:
+                failed = True
+                self._failed(_ALL, unexpected("asking Nova for flavors", error), error)
+            if failed:
                 for uuid in wanted:
                     # So that their reason says why.
                     self._on_answer(uuid)
@@ -161,22 +164,31 @@ class FlavorLookup:
         return self._backoff.next_due()
 
     def _ask(self, api: Nova, wanted: Mapping[str, _Entry]) -> None:
-        answers = self._ask_at_once(api) if len(wanted) > 1 and not self._one_by_one else {}
+        answers, not_listed, is_answered = dict[str, dict[str, str]](), None, False
+        try:
+            if len(wanted) > 1 and not self._one_by_one:
+                answers = self._ask_at_once(api)
+        except (CloudError, HypervisorError):
+            raise
+        except Exception as error:  # for one server's sake, perhaps: one by one the others are answered
+            not_listed = error
         for uuid, entry in wanted.items():
             if self._worker.ends:
                 return
-            refusal: CloudError | None = None
             try:
-                answer = answers[uuid] if uuid in answers else api.extra_specs(uuid)
-            except (ServerUnknown, Refused) as error:
-                refusal = error
-            if refusal is None:
-                self._answered(uuid, entry, answer)
-            else:
+                self._answered(uuid, entry, answers[uuid] if uuid in answers else api.extra_specs(uuid))
+                is_answered = True
+            except (ServerUnknown, Refused) as refusal:
                 if isinstance(refusal, ServerUnknown):
                     self._reached()
                 self._failed(uuid, str(refusal))
+            except (CloudError, HypervisorError):
+                raise
+            except Exception as error:  # of this server's alone
+                self._failed(uuid, unexpected("asking Nova for its flavor", error), error)
             self._on_answer(uuid)
+        if not_listed is not None and not is_answered:
+            raise not_listed
 
     def _ask_at_once(self, api: Nova) -> dict[str, dict[str, str]]:
         try:
@@ -193,17 +205,21 @@ class FlavorLookup:
             if self._backoff.get(_ALL) is not None:
                 LOG.info("Nova answers again")
             self._backoff.succeed(_ALL)
+        self._once.end(_ALL)
 
     def _answered(self, uuid: str, entry: _Entry, extra_specs: Mapping[str, str]) -> None:
         self._reached()
         with self._worker.condition:
             self._backoff.succeed(uuid)
+            self._once.end(uuid)
             if self._entries.get(uuid) == entry:
                 self._entries[uuid] = _Entry(entry.process, extra_specs)
 
-    def _failed(self, key: str, error: str) -> None:
+    def _failed(self, key: str, reason: str, error: Exception | None = None) -> None:
+        """Note a failure.
+
+        :param error: the exception whose traceback is worth logging.
+        """
         with self._worker.condition:
-            last = self._backoff.get(key)
-            self._backoff.fail(key, error)
-        if last is None or last.error != error:
-            LOG.warning("a flavor is not known: %s", error)
+            self._backoff.fail(key, reason)
+        self._once.log(logging.WARNING, key, "a flavor is not known: %s", reason, error=error)

@@ -34,17 +34,22 @@ _FLAGS = {
 
 def cpu_flags(cpuinfo: str, simulated: bool) -> Finding:
     """Whether the CPUs have Intel RDT or AMD PQoS, by the flags of ``/proc/cpuinfo``."""
-    match = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
-    flags = set(match[1].split()) if match else set()
-    seen = [f"{flag} ({meaning})" for flag, meaning in _FLAGS.items() if flag in flags]
-    if "cat_l3" in flags:
+    present = flags(cpuinfo)
+    seen = [f"{flag} ({meaning})" for flag, meaning in _FLAGS.items() if flag in present]
+    if "cat_l3" in present:
         return Finding("CPU", Status.OK, f"has {', '.join(seen)}")
     detail = "has no cat_l3: the L3 cache can't be partitioned" + (f", only {', '.join(seen)}" if seen else "")
     if simulated:
         return Finding("CPU", Status.OK, f"{detail}; the simulator stands in for it")
-    if "hypervisor" in flags:
+    if "hypervisor" in present:
         detail += ". This is a virtual machine, and hypervisors do not pass RDT on"
     return Finding("CPU", Status.PROBLEM, detail, "vmqos simulate --list-profiles   # to try vmqos out on this host")
+
+
+def flags(cpuinfo: str) -> frozenset[str]:
+    """What the CPUs can do, in the kernel's words, from ``/proc/cpuinfo``."""
+    match = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
+    return frozenset(match[1].split()) if match else frozenset()
 
 
 def kernel_support(filesystems: str, simulated: bool) -> Finding:
@@ -127,7 +132,9 @@ def pid_files(directory: str) -> Finding:
 
 def cgroups(mounts: str) -> Finding:
     """Which cgroup version tells the tasks of a VM."""
-    kinds = {line.split()[2] for line in mounts.splitlines() if len(line.split()) > 2}
+    # A mount point may hold every other break of lines, and every blank but the ordinary one.
+    found = (line.split(" ") for line in mounts.split("\n"))
+    kinds = {fields[2] for fields in found if len(fields) > 3}
     versions = [name for kind, name in (("cgroup", "v1"), ("cgroup2", "v2")) if kind in kinds]
     if not versions:
         detail = "not mounted: helper processes of a VM (swtpm, virtiofsd) can't be found"

@@ -104,7 +104,7 @@ def _listing(path: str) -> list[str]:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.strip().isdecimal() else None
+    return int(text) if text.isascii() and text.strip().isdecimal() else None
 
 
 def _monitoring(filesystem: Filesystem) -> Json:

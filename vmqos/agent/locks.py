@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vmqos.agent import lock_exceptions, lock_users, reset
-from vmqos.agent.lock_list import PREFIX, Host, Lock, named, read
+from vmqos.agent.lock_list import PREFIX, Host, Lock, find, named, read
 from vmqos.allocation import DEFAULT_GROUP, Owner, owner_of
 from vmqos.allocation.locking import Choice, Holders, choose, most
 from vmqos.resctrl import bit_usage, groups, info, mount, pseudo_lock, topology
@@ -103,6 +103,11 @@ def remove(host: Host, name: str) -> Lock:
     :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl is not there, or the kernel refuses.
     """
     filesystem = Filesystem(_writable(host).path)
+    before = find(host, name)
+    # It may take a while to look at every process; the lock on resctrl is not held meanwhile.
+    in_use = lock_users.users(before.device, host.proc) if before.ours and before.device else []
+    if in_use:
+        raise lock_exceptions.LockInUse(device=before.device, users=", ".join(map(str, in_use)))
     with filesystem.lock(exclusive=True, timeout=host.timeout):
         found = groups.list_control_groups(filesystem)
         lock = named(name, read(filesystem, found))
@@ -110,9 +115,6 @@ def remove(host: Host, name: str) -> Lock:
         if not lock.ours:
             device = lock.device or pseudo_lock.device(lock.group)
             raise lock_exceptions.ForeignLock(name=lock.name, path=path, device=device)
-        in_use = lock_users.users(lock.device, host.proc) if lock.device else []
-        if in_use:
-            raise lock_exceptions.LockInUse(device=lock.device, users=", ".join(map(str, in_use)))
         groups.remove(filesystem, lock.group)
         left = [group for group in found if group.name != lock.group]
         for resource, cache in info.read_capabilities(filesystem).caches.items():

@@ -15,11 +15,14 @@ from vmqos.agent import notify
 from vmqos.agent.assign_counters import assign_counters
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.flavor_lookup import FlavorLookup
-from vmqos.agent.inventory import Inventory
+from vmqos.agent.inventory import WAITING, Inventory
+from vmqos.agent.log_once import LogOnce
 from vmqos.agent.observer import Observer, Sight
+from vmqos.agent.owed import Claim, Owed
 from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.placement_sync import PlacementSync
 from vmqos.agent.reconcile import Change, Reconciler
+from vmqos.agent.resctrl_access import Closer
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
 from vmqos.agent.wakeup import Wakeup
 from vmqos.conf import keystone
@@ -53,6 +56,19 @@ it knows the CPU's caches and has opened them to resctrl."""
 
 PASSES_IN_A_ROW = 4
 """How many passes may follow each other at once, as long as each gets further."""
+
+BREATHS = (0.02, 0.25)
+"""Seconds until the next pass where even the last of these got further, the first time and at most: others may want
+resctrl's lock, too."""
+
+RETRY_DELAYS = (0.1, 5.0)
+"""Seconds until the next pass after one that failed, the first time and at most, unless an audit is due before."""
+
+SHORTEST_PAUSE = 0.01
+"""Seconds between two passes that nothing but the time has called for."""
+
+_PASS = "pass"
+"""The back-off's and the log's key of what concerns a whole pass."""
 
 
 def policy_from(conf: cfg.ConfigOpts) -> allocation.Policy:
@@ -94,40 +110,37 @@ class Agent:
         self.pass_times = PassTimes()
         self.backoff = Backoff(conf.agent.retry_delay_min, conf.agent.retry_delay_max)
         self.filesystem = Filesystem(conf.resctrl.path)
+        self._closer = Closer(conf.resctrl.path, conf.resctrl.readers_group)
         self._configured_hostname: str | None = conf.placement.hypervisor_hostname
         self.flavors = FlavorLookup.of(conf, self._hostname, self._on_change)
         self.reconciler = Reconciler(self.filesystem, self.backoff, self.flavors)
         self.placement = PlacementSync.of(conf, self._hostname)
         self.connection = Connection(conf.libvirt.uri, self._on_change, run_dir=conf.libvirt.run_dir)
         self._wakeup = Wakeup()
-        self._inventory = Inventory(self.connection)
+        self._once = LogOnce(LOG)
+        self._owed = Owed()
+        self._retry = Backoff(*RETRY_DELAYS)
+        self._breath = Backoff(*BREATHS)
+        self._inventory = Inventory(self.connection, self._wakeup.set)
         self._observer = Observer(self._inventory, lambda: self.connection.running, self._wakeup.set)
         self._sight = Sight()
         self._patience = ANSWER_PATIENCE
         self._hangs = False
         self._policy = policy_from(conf)
         self._topology = CacheTopology()
+        self._topology_read_for = 0
         self._caches: tuple[int, ...] | None = None
         self._online = topology.online_cpus(conf.resctrl.sysfs_cpu_path)
         self._stop = False
         self._reload = False
-        self._changes = 1
-        self._changes_seen = 0
         self._next_full = 0.0
+        self._settles_at: float | None = None
         self._dying_until = 0.0
 
     @property
     def snapshot(self) -> Snapshot:
         """What was known at the end of the last pass."""
         return self.reconciler.snapshot
-
-    @property
-    def simulated(self) -> bool:
-        """Whether resctrl is the simulator; ``False`` where there is none at all."""
-        try:
-            return mount.find(self.filesystem.root).simulated
-        except exceptions.ResctrlError:
-            return False
 
     @property
     def starting(self) -> bool:
@@ -162,11 +175,11 @@ class Agent:
                 if self._reload:
                     self._reload = False
                     self._read_configuration_again()
-                self.run_passes()
-                notify.notify(f"READY=1\nWATCHDOG=1\nSTATUS={self._summary()}")
+                self._run_passes_whatever_happens()
+                self._notify(f"READY=1\nWATCHDOG=1\nSTATUS={self._summary()}")
                 self._wakeup.wait(min(self._pause(), watchdog / 3) if watchdog else self._pause())
         finally:
-            notify.notify("STOPPING=1")
+            self._notify("STOPPING=1")
             for part in (self.placement, self.flavors):
                 part.stop()
             self._observer.close()
@@ -176,53 +189,116 @@ class Agent:
         """One look at everything and all that follows from it; whether that went without an error."""
         self.connection.start(wait=True)
         self._patience = ANSWER_PATIENCE_ONCE
+        deadline = time.monotonic() + ANSWER_PATIENCE_ONCE
         try:
             self.run_passes()
+            while self._is_owing_looks_or_moves() and time.monotonic() < deadline:
+                self._wakeup.wait(self._pause())
+                self.run_passes()
             return not self.health.resctrl_error and self._sight.answered
         finally:
             self._observer.close()
             self.connection.close()
 
+    def _is_owing_looks_or_moves(self) -> bool:
+        """Whether VMs are yet to be looked at again, or tasks to be moved."""
+        return self.reconciler.is_unfinished or (bool(self._sight.troubles) and self._sight.due is not None)
+
     def run_passes(self) -> None:
         """One pass, and more as long as each gets further."""
         for _ in range(PASSES_IN_A_ROW):
             if not self._run_pass():
-                break
+                self._breath.succeed(_PASS)
+                return
+        self._breath.fail(_PASS, "")
+
+    def _run_passes_whatever_happens(self) -> None:
+        try:
+            self.run_passes()
+        except Exception as error:  # a pass catches its own; this one came from what follows a failure
+            self._retry.fail(_PASS, str(error))
+            self._once.log(logging.ERROR, "passes", "a pass failed unexpectedly: %s", error, error=error)
 
     def _run_pass(self) -> bool:
         began = time.monotonic()
-        changes, again, failed = self._changes, False, True
-        online = topology.online_cpus(self.conf.resctrl.sysfs_cpu_path)
-        hotplug, self._online = online != self._online, online
-        everything = changes != self._changes_seen or began >= self._next_full or hotplug or self._caches_changed()
-        self._changes_seen = changes
-        if everything:
-            self._next_full = began + (HOTPLUG_SETTLES if hotplug else self.conf.agent.full_audit_interval)
+        self._note_changes_of_the_host(began)
+        claim, again, error = self._owed.claim(), False, ""
+        if claim.is_news:
+            self._next_full = began + self.conf.agent.full_audit_interval
         try:
-            again = self._observe_and_act(everything)
-        except exceptions.ResctrlError as error:
-            cause = self._better(error)
-            if str(cause) != self.health.resctrl_error:
-                LOG.error("%s", cause)
-            self.health = replace(self.health, resctrl_error=str(cause), last_error=str(cause))
+            again = self._observe_and_act(claim)
+        except exceptions.ResctrlError as found:
+            cause = self._better(found)
+            error = str(cause)
+            self._once.log(logging.ERROR, _PASS, "%s", error)
+            self.health = replace(self.health, resctrl_error=error, last_error=error)
             if isinstance(cause, exceptions.MountError):
-                self.reconciler.lose(str(cause), self._sight.vms)
+                self.reconciler.lose(error, self._sight.vms)
             elif not isinstance(cause, exceptions.LockTimeout):
                 self.reconciler.forget()
-        except Exception as error:
-            # Whatever one VM made us stumble over, the others' promises are still to be watched.
-            LOG.exception("a pass failed")
+        except Exception as found:
+            # Whatever made us stumble, the promises are still to be watched.
+            error = f"{type(found).__name__}: {found}"
+            self._once.log(logging.ERROR, _PASS, "a pass failed unexpectedly: %s", error, error=found)
             self.reconciler.forget()
-            self.health = replace(self.health, last_error=str(error))
+            self.health = replace(self.health, last_error=error)
         else:
-            failed = False
-            looked = self.health.looked or self._sight.answered
-            self.health = replace(self.health, resctrl_error="", looked=looked)
-        self.placement.offer(self.snapshot)
+            self._ended_well(claim)
+        if error:
+            self._retry.fail(_PASS, error)
+        self._offer_to_placement()
         took = time.monotonic() - began
-        self.pass_times.add(took, failed)
-        self.health = replace(self.health, passes=self.health.passes + 1, last_pass_seconds=took)
+        self.pass_times.add(took, bool(error))
+        self.health = replace(
+            self.health,
+            passes=self.health.passes + 1,
+            last_pass_seconds=took,
+            looked_at=self._sight.looked_at,
+            unserved=self._unserved(error),
+        )
         return again
+
+    def _note_changes_of_the_host(self, now: float) -> None:
+        """Take note where everything has to be looked at anew: CPUs or caches came or went, or it is time."""
+        online = topology.online_cpus(self.conf.resctrl.sysfs_cpu_path)
+        settled = self._settles_at is not None and now >= self._settles_at
+        if settled:
+            self._settles_at = None
+        hotplug, self._online = online != self._online, online
+        if hotplug:
+            self._settles_at = now + HOTPLUG_SETTLES
+        if hotplug or settled or self._caches_changed() or now >= self._next_full:
+            self._owed.note()
+
+    def _ended_well(self, claim: Claim) -> None:
+        """A pass without an error: what it set out to do is done, unless libvirt has not said yet which VMs run."""
+        self._retry.succeed(_PASS)
+        if self._once.end(_PASS):
+            LOG.info("passes succeed again")
+        self.health = replace(self.health, resctrl_error="", looked=self.health.looked or self._sight.answered)
+        if not self._sight.answered:
+            return
+        self._owed.pay(claim, self._sight.vms)
+        self.health = replace(self.health, passed_at=time.monotonic())
+
+    def _unserved(self, error: str) -> dict[str, str]:
+        """Why VMs that libvirt lists are not served, by UUID.
+
+        :param error: why the pass failed; empty where it did not.
+        """
+        sight, wishes = self._sight, self.snapshot.wishes
+        found = {uuid: wish.unknown for uuid, wish in wishes.items() if wish.unknown and uuid in sight.vms}
+        for uuid in self._owed.changed(sight.vms) & sight.vms.keys():
+            found[uuid] = f"what changed of it is not acted on yet: {error}" if error else WAITING
+        found |= {uuid: WAITING for uuid in sight.unseen}
+        return found | {uuid: why for uuid, why in sight.troubles.items() if uuid in sight.vms or uuid in sight.unseen}
+
+    def _offer_to_placement(self) -> None:
+        try:
+            self.placement.offer(self.snapshot)
+        except Exception as error:  # what OpenStack is told is no part of a VM's promise
+            text = f"{type(error).__name__}: {error}"
+            self._once.log(logging.ERROR, "offer", "Placement can't be told what is free: %s", text, error=error)
 
     def _caches_changed(self) -> bool:
         """Whether the last pass saw other caches than the one before it: then nothing is where it was."""
@@ -231,19 +307,21 @@ class Agent:
         before, self._caches = self._caches, self.snapshot.view.capabilities.l3_caches
         return before is not None and before != self._caches
 
-    def _observe_and_act(self, everything: bool) -> bool:
-        self._sight = sight = self._observer.look(everything, self._patience)
+    def _observe_and_act(self, claim: Claim) -> bool:
+        self._sight = sight = self._observer.look(claim.is_news, self._patience)
         self._watch_libvirt()
-        if everything or not self._topology.cpus:
+        if claim.number != self._topology_read_for or not self._topology.cpus:
             self._topology = CacheTopology.read(self.conf.resctrl.sysfs_cpu_path)
+            self._topology_read_for = claim.number
+        self._closer.close()
         with self.filesystem.lock(exclusive=sight.answered, timeout=self.conf.resctrl.lock_timeout):
             if not sight.answered:
-                # Without libvirt's word nobody knows which groups are still needed.
+                # Without libvirt's word it is not known which groups are still needed.
                 self.reconciler.peek(self._topology)
                 return False
-            change = Change(sight.changed, sight.unseen, everything)
+            change = Change(self._owed.changed(sight.vms), sight.unseen, claim.everything)
             again = self.reconciler.run(change, sight.vms, self._topology, self._policy)
-            if everything or sight.changed:
+            if change.everything or change.vms:
                 assign_counters(self.filesystem, self.snapshot)
             return again
 
@@ -255,6 +333,8 @@ class Agent:
             mount.find(self.filesystem.root)
         except exceptions.ResctrlError as cause:
             return cause
+        except Exception as unexpected:
+            self._once.log(logging.ERROR, "mount", "the mounts can't be read: %s", unexpected, error=unexpected)
         return error
 
     def _hostname(self) -> str:
@@ -262,7 +342,7 @@ class Agent:
 
     def _on_change(self, uuid: str | None) -> None:
         if uuid is None:
-            self._changes += 1
+            self._owed.note()
         else:
             self._inventory.mark(uuid)
         self._wakeup.set()
@@ -283,38 +363,50 @@ class Agent:
 
     def _pause(self) -> float:
         """Seconds until the next pass, if nothing happens before."""
+        if self.reconciler.is_unfinished and self._retry.get(_PASS) is None:
+            # The last pass gave the lock back with work left.
+            return 0.0
         pauses = [self.conf.agent.audit_interval]
         due = self.backoff.next_due()
         if due is not None:
             pauses.append(due or self.backoff.shortest)
+        pauses += [wait for wait in (self._retry.next_due(), self._breath.next_due()) if wait is not None]
+        if self._sight.due is not None and self._retry.get(_PASS) is None:
+            pauses.append(self._sight.due - time.monotonic())
         if not self._sight.dying:
             self._dying_until = time.monotonic() + DYING_PATIENCE
         elif time.monotonic() < self._dying_until:
             pauses.append(DYING_POLL)
-        return float(min(pauses))
+        return max(SHORTEST_PAUSE, float(min(pauses)))
 
     def _read_configuration_again(self) -> None:
-        notify.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        self._notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
-            if self._read_again is not None:
-                fresh = self._read_again()
-                # Whether Placement is told was settled at the start.
-                counts = self._policy.placement_counts
-                self._policy = replace(policy_from(fresh), placement_counts=counts)
-                self.conf = fresh
+            conf = self._read_again() if self._read_again is not None else self.conf
+            # Whether Placement is told was settled at the start.
+            policy = replace(policy_from(conf), placement_counts=self._policy.placement_counts)
         except ConfigurationError as error:
             LOG.error("the new configuration is not used: %s", error)
             return
+        except Exception:
+            LOG.exception("the new configuration is not used")
+            return
+        self.conf, self._policy = conf, policy
         self.backoff.shortest = self.conf.agent.retry_delay_min
         self.backoff.longest = self.conf.agent.retry_delay_max
-        self._changes += 1
+        self._owed.note()
         LOG.info(
             "configuration read again; [libvirt], [api], [http], [nova], [placement], [telemetry], [resctrl] path and "
             "[agent] state_path need a restart"
         )
 
+    def _notify(self, state: str) -> None:
+        notify.notify(state, self._once)
+
     def _summary(self) -> str:
         counts = {state: 0 for state in allocation.PromiseState}
         for outcome in self.snapshot.outcomes.values():
             counts[outcome.state] += 1
-        return ", ".join(f"{number} {state.value}" for state, number in counts.items())
+        told = ", ".join(f"{number} {state.value}" for state, number in counts.items())
+        unserved = len(self.health.unserved)
+        return f"{told}, {unserved} not served" if unserved else told

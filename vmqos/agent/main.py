@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from oslo_log import log
 
 from vmqos.agent import api
 from vmqos.agent.exceptions import AgentError
+from vmqos.agent.live_reads import LiveReads
 from vmqos.agent.loop import Agent
 from vmqos.agent.page import Site
 from vmqos.agent.single_instance import only_agent
@@ -20,6 +22,7 @@ from vmqos.agent.web import TcpServer, WithMetrics
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.version import version
+from vmqos.visible_text import make_visible, neutralise
 
 LOG = log.getLogger(__name__)
 
@@ -35,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with only_agent(conf.resctrl.path):
             return _once(conf) if conf.once else _serve(conf, lambda: _configuration(arguments))
     except (ConfigurationError, AgentError) as error:
-        print(f"vmqos-agent: {error}", file=sys.stderr)
+        print(f"vmqos-agent: {neutralise(str(error))}", file=sys.stderr)
         return 1
 
 
@@ -46,6 +49,7 @@ def _configuration(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
     conf.register_cli_opts(COMMAND_LINE)
     loader.load(sys.argv[1:] if arguments is None else arguments, conf, version())
     log.setup(conf, "vmqos")
+    make_visible(logging.getLogger())
     for warning in loader.unknown_options(conf):
         LOG.warning("%s", warning)
     return conf
@@ -56,24 +60,24 @@ def _once(conf: cfg.ConfigOpts) -> int:
     if agent.run_once():
         return 0
     reason = agent.health.resctrl_error or agent.connection.last_error or "libvirt did not answer"
-    print(f"vmqos-agent: {reason}", file=sys.stderr)
+    print(f"vmqos-agent: {neutralise(reason)}", file=sys.stderr)
     return 1
 
 
 def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> int:
     agent = Agent(conf, read_again)
-    telemetry = Telemetry.of(conf)
-    application = Site(WithMetrics(agent, telemetry, api.Api(agent, telemetry)), conf.api.host_names)
+    telemetry, live = Telemetry.of(conf), LiveReads()
+    application = Site(WithMetrics(agent, telemetry, api.Api(agent, telemetry, live)), conf.api.host_names)
     servers = api.Server(application, conf), TcpServer(application, conf.http.host, conf.http.port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     signal.signal(signal.SIGHUP, lambda *_: agent.reload())
-    for part in (telemetry, *servers):
+    for part in (telemetry, live, *servers):
         part.start()
     try:
         agent.run()
     finally:
-        for part in (*servers, telemetry):
+        for part in (*servers, live, telemetry):
             part.stop()
     LOG.info("stopped; every VM keeps its group")
     return 0

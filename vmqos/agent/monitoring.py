@@ -10,6 +10,7 @@ from vmqos.agent.view import ResctrlView
 from vmqos.allocation import Owner, owner_of, vm_group
 
 OUT_OF_RMIDS = "no RMID is left: the machine has {total}, and {reserved} are kept for VMs with a promise"
+GIVEN_UP = "its monitoring group was given up for the promise of {whom}: {rest}"
 CANNOT_MONITOR = "this machine's resctrl has no monitoring (no info/L3_MON)"
 
 
@@ -91,3 +92,26 @@ def plan(view: ResctrlView, wanted: Sequence[tuple[str, str]]) -> MonitoringPlan
             without[uuid] = OUT_OF_RMIDS.format(total=monitoring.num_rmids, reserved=reserved)
     stale = tuple(Remove(name, control) for name, control in sorted(ours))
     return MonitoringPlan(tuple(steps), stale, without)
+
+
+def give_up(view: ResctrlView, created: Sequence[str], candidates: Sequence[str]) -> tuple[tuple[Remove, str], ...]:
+    """The monitoring groups that give way to control groups that are about to be made: a promise goes before a graph.
+
+    Others may have taken the RMIDs that :func:`plan` keeps free. Nothing is given up while as many are free as are
+    needed. What was given up is not made again: :func:`plan` then finds fewer RMIDs than it keeps free.
+
+    :param created: the names of the control groups.
+    :param candidates: UUIDs of the VMs whose monitoring groups may be given up, in this order.
+    :returns: what to remove, and the control group that each goes for.
+    """
+    if view.capabilities.monitoring is None:
+        return ()
+    free = max(0, view.capabilities.monitoring.num_rmids - view.rmids_in_use)
+    where = {
+        name: control
+        for control, names in view.monitoring_groups.items()
+        for name in names
+        if owner_of(name) is Owner.VM and owner_of(control) is not Owner.FOREIGN
+    }
+    steps = (Remove(name, where[name]) for name in map(vm_group, candidates) if name in where)
+    return tuple((step, group) for step, group in zip(steps, created[free:], strict=False))

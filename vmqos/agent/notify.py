@@ -7,12 +7,15 @@ import logging
 import os
 import socket
 
+from vmqos.agent.log_once import LogOnce
+
 LOG = logging.getLogger(__name__)
 
 
-def notify(state: str) -> bool:
+def notify(state: str, once: LogOnce | None = None) -> bool:
     """Send one state, such as ``READY=1`` or ``WATCHDOG=1``; nothing happens where systemd does not listen.
 
+    :param once: knows what was logged already; ``None``: each failure is logged.
     :returns: whether it was sent.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
@@ -25,8 +28,10 @@ def notify(state: str) -> bool:
             sender.connect(address)
             sender.sendall(state.encode())
     except OSError as error:
-        LOG.warning("systemd's notification socket does not answer: %s", error)
+        (once or LogOnce(LOG)).log(logging.WARNING, "notify", "systemd's notification socket fails: %s", error)
         return False
+    if once is not None:
+        once.end("notify")
     return True
 
 

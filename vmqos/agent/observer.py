@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at the VMs from a thread of its own, so that a libvirt that does not answer keeps nobody from their work."""
+"""Looking at the VMs from a thread of its own, so that the loop goes on while libvirt does not answer."""
 
 from __future__ import annotations
 
@@ -14,18 +14,23 @@ from vmqos.agent.inventory import Inventory, ObservedVm, lives
 class Sight:
     """The VMs as they were last seen.
 
-    :ivar vms: the VMs by UUID.
-    :ivar changed: UUIDs of those that were looked at anew, or went, since the sight before.
+    :ivar vms: the VMs by UUID; one that was looked at anew is another object.
     :ivar dying: VMs that libvirt no longer lists and whose process is not gone yet.
     :ivar unseen: UUIDs of VMs that run and could not be looked at yet.
     :ivar answered: whether libvirt has ever said which VMs run: before that, nothing may be taken down.
+    :ivar troubles: why VMs that libvirt lists are not known as they are now, by UUID.
+    :ivar looked_at: when a look ended that left none of the VMs out, by the monotonic clock; ``None`` before the first.
+    :ivar due: when another look gets further than this one, by the monotonic clock; ``None``: there is nothing to wait
+        for, or libvirt has not answered this one yet.
     """
 
     vms: Mapping[str, ObservedVm] = field(default_factory=dict)
-    changed: frozenset[str] = frozenset()
     dying: frozenset[str] = frozenset()
     unseen: frozenset[str] = frozenset()
     answered: bool = False
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    looked_at: float | None = None
+    due: float | None = None
 
 
 class Observer:
@@ -52,7 +57,6 @@ class Observer:
         self._closed = False
         self._error: Exception | None = None
         self._answer = Sight()
-        self._last = Sight()
         self._thread: threading.Thread | None = None
 
     def look(self, everything: bool, patience: float) -> Sight:
@@ -74,17 +78,15 @@ class Observer:
         if error is not None:
             raise error
         if self._late:
-            answer = replace(answer, vms={uuid: seen for uuid, seen in answer.vms.items() if lives(seen.vm)})
-        before = self._last.vms
-        changed = {uuid for uuid in answer.vms.keys() | before.keys() if answer.vms.get(uuid) is not before.get(uuid)}
-        self._last = replace(answer, changed=frozenset(changed))
-        return self._last
+            return replace(answer, vms={uuid: seen for uuid, seen in answer.vms.items() if lives(seen.vm)}, due=None)
+        return answer
 
     def close(self) -> None:
         """End the thread, as soon as libvirt lets it go."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
+        self._inventory.close()
 
     def _ask(self) -> None:
         self._pending = True
@@ -103,6 +105,8 @@ class Observer:
             error = self._refresh(everything)
             answer = self._read()
             with self._condition:
+                # What failed is still to be done.
+                self._everything |= everything and error is not None
                 self._error, self._answer = error, answer
                 self._pending = False
                 late = self._late
@@ -112,8 +116,15 @@ class Observer:
 
     def _read(self) -> Sight:
         vms, inventory = dict(self._inventory.vms), self._inventory
-        unseen = frozenset(self._running() - vms.keys() - inventory.gone)
-        return Sight(vms, dying=inventory.dying, unseen=unseen, answered=inventory.answered)
+        return Sight(
+            vms,
+            dying=inventory.dying,
+            unseen=frozenset(self._running() - vms.keys() - inventory.gone),
+            answered=inventory.answered,
+            troubles=inventory.troubles,
+            looked_at=inventory.looked_at,
+            due=inventory.due,
+        )
 
     def _refresh(self, everything: bool) -> Exception | None:
         try:

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from vmqos.agent.backoff import Backoff, Failure
 from vmqos.agent.placement import Placed
 from vmqos.agent.wish import Wish
-from vmqos.allocation import DEFAULT_GROUP, Layout, Owner, PromiseState, Split, Verdict, owner_of
+from vmqos.allocation import DEFAULT_GROUP, Group, Layout, Owner, PromiseState, Split, Verdict, caches, owner_of
 from vmqos.resctrl.bitmask import CapacityBitmask
+
+_MENDED = "the next pass corrects that"
+
+NOT_MOVED = "its tasks are not in place yet: this VM waits for its turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,27 @@ class Outcome:
 def borne_out(verdict: Verdict, layout: Layout) -> Verdict:
     """What a verdict is worth at the end of its pass: others may have changed groups since the plan was made; pure.
 
-    :param layout: resctrl as it is now.
+    The group must have what the plan gave it: masks, parts and limits. The ways of an exclusive VM must be in no other
+    group's mask.
+
+    :param layout: resctrl as it was read back.
     """
+    if verdict.state in (PromiseState.PENDING, PromiseState.NONE) or verdict.group == DEFAULT_GROUP:
+        return verdict
+    group = next((group for group in layout.groups if group.name == verdict.group), None)
+    if group is None:
+        reason = f"another program removed the control group {verdict.group}; {_MENDED}"
+        return Verdict(verdict.uuid, PromiseState.PENDING, reason=reason)
+    if changes := [*_changed_masks(verdict, group), *_changed_limits(verdict, group)]:
+        return replace(
+            verdict,
+            state=PromiseState.DEGRADED,
+            masks={cache: group.masks[cache] for cache in verdict.masks if cache in group.masks},
+            splits={cache: group.splits[cache] for cache in verdict.splits if cache in group.splits},
+            throttles={cache: group.throttles[cache] for cache in verdict.throttles if cache in group.throttles},
+            reason=f"another program changed the control group {verdict.group}: {', '.join(changes)}; {_MENDED}",
+        )
+    # Of a verdict that is not kept, the plan itself knows who shares the ways.
     if verdict.state is not PromiseState.KEPT or owner_of(verdict.group) is not Owner.VM:
         return verdict
     intruders = sorted(
@@ -50,8 +73,29 @@ def borne_out(verdict: Verdict, layout: Layout) -> Verdict:
     )
     if not intruders:
         return verdict
-    reason = f"while it was given its ways, some of them went to {', '.join(intruders)} too; the next pass sees to that"
+    reason = f"another program gave ways of this VM to {', '.join(intruders)} too; {_MENDED}"
     return replace(verdict, state=PromiseState.DEGRADED, reason=reason)
+
+
+def _changed_masks(verdict: Verdict, group: Group) -> Iterator[str]:
+    """The masks, and the parts of masks, that are not what the verdict says."""
+    for cache, mask in sorted(verdict.masks.items()):
+        name = f"L{caches.level(cache)} cache {caches.id_of(cache)}"
+        if group.masks.get(cache) != mask:
+            yield f"{name} has the mask {group.masks.get(cache, 'none')} instead of {mask}"
+            continue
+        parts, now = verdict.splits.get(cache), group.splits.get(cache)
+        if parts is not None and parts != now:
+            found = f"{now.code} for code and {now.data} for data" if now is not None else "one mask for code and data"
+            yield f"{name} has {found} instead of {parts.code} and {parts.data}"
+
+
+def _changed_limits(verdict: Verdict, group: Group) -> Iterator[str]:
+    """The limits of memory bandwidth that are not what the verdict says."""
+    for cache, limit in sorted(verdict.throttles.items()):
+        now = group.throttles.get(cache)
+        if now != limit:
+            yield f"MB {cache} is {'none' if now is None else now} instead of {limit}"
 
 
 def failure_of(backoff: Backoff, uuid: str) -> Failure | None:
@@ -80,6 +124,9 @@ def judge(wish: Wish, verdict: Verdict | None, placed: Placed | None, failure: F
         splits=verdict.splits,
     )
     trouble = _trouble(wish, placed, failure)
+    elsewhere = verdict.group != DEFAULT_GROUP and (placed is None or placed.target.control != verdict.group)
+    if elsewhere and failure is None and wish.request is not None:
+        trouble = "; ".join(filter(None, (trouble, NOT_MOVED)))
     if not trouble:
         return outcome
     state = PromiseState.DEGRADED if outcome.state is PromiseState.KEPT else outcome.state

@@ -21,6 +21,7 @@ class PassTimes:
         self._counts = [0] * (len(BOUNDS) + 1)
         self._total = 0.0
         self._failed = 0
+        self._last_failed = False
 
     def add(self, seconds: float, failed: bool) -> None:
         """One more pass."""
@@ -28,11 +29,17 @@ class PassTimes:
             self._counts[bisect_left(BOUNDS, seconds)] += 1
             self._total += seconds
             self._failed += failed
+            self._last_failed = failed
 
     @property
     def failed(self) -> int:
         """How many passes failed."""
         return self._failed
+
+    @property
+    def last_failed(self) -> bool:
+        """Whether the last pass failed."""
+        return self._last_failed
 
     def durations(self) -> Durations:
         """The histogram of all passes so far, failed ones included."""

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Putting all tasks of a VM where they belong, although threads come and go meanwhile."""
+"""Putting all tasks of a VM where they belong, although threads come and go meanwhile, and time may run out."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
-from collections.abc import Callable, Set
+import math
+from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass
 
+from vmqos.agent.lock_share import SMALLEST_CHUNK, Pace
 from vmqos.resctrl import exceptions, tasks
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -67,6 +70,7 @@ class Placed:
     :ivar foreign: those that somebody else put into a group of theirs, where they are left.
     :ivar chosen: those that belong in the target; ``None``: all.
     :ivar rest: where the others belong, in the default group; ``None`` where all belong in the target.
+    :ivar is_cut_short: whether time ran out before all of them were moved.
     """
 
     target: Target
@@ -75,6 +79,7 @@ class Placed:
     foreign: frozenset[int] = frozenset()
     chosen: frozenset[int] | None = None
     rest: Target | None = None
+    is_cut_short: bool = False
 
     @property
     def promised(self) -> frozenset[int]:
@@ -92,29 +97,46 @@ def place(
     list_tasks: Callable[[], Set[int]],
     foreign: Set[int] = frozenset(),
     there: set[int] | None = None,
+    *,
+    pace: Pace | None = None,
+    until: float = math.inf,
 ) -> Placed:
-    """Move every task of a VM that is not where it belongs; the caller holds the exclusive lock.
+    """Move the tasks of a VM that are not where they belong, until it is too late; the caller holds the exclusive lock.
+
+    The oldest go first: QEMU's first thread, whose children are then born where they belong, and those of the vCPUs.
 
     :param list_tasks: lists the VM's tasks as they are at that moment.
     :param foreign: tasks in groups that are not ours: not to be taken away.
     :param there: the tasks that are in the target, where the caller knows; those that are moved are added.
+    :param pace: how many tasks fit into the time.
+    :param until: when to stop, in monotonic seconds; a few tasks are moved even later than that.
     :raises vmqos.resctrl.exceptions.ResctrlError: if the kernel refuses a task that lives.
     """
+    pace = pace or Pace()
     if there is None:
         there = tasks.read_tasks(filesystem, target.directory)
     wanted = list_tasks()
-    strangers = set[int]()
+    strangers, turned, in_time = set[int](), False, True
     for _ in range(ROUNDS):
-        missing = wanted - there - foreign
+        missing = sorted(wanted - there - foreign)
         if not missing:
             break
-        moved = _move(filesystem, target, missing)
+        moved = set[int]()
+        # The first chunk of a turn is moved however late it is, so that each turn gets further.
+        while missing and (in_time := (size := pace.fits(until)) > 0 or not turned):
+            chunk, missing = missing[: size or SMALLEST_CHUNK], missing[size or SMALLEST_CHUNK :]
+            moved |= pace.timed(len(chunk), functools.partial(_move, filesystem, target, chunk))
+            turned = True
         there |= moved
         wanted = list_tasks()
         strangers |= moved - wanted
+        if not in_time:
+            break
     if strangers:
         _give_back(filesystem, strangers)
-    return Placed(target, frozenset(wanted), frozenset(wanted & there), frozenset(wanted & foreign))
+    return Placed(
+        target, frozenset(wanted), frozenset(wanted & there), frozenset(wanted & foreign), is_cut_short=not in_time
+    )
 
 
 def joined(chosen: Placed, rest: Placed) -> Placed:
@@ -126,10 +148,11 @@ def joined(chosen: Placed, rest: Placed) -> Placed:
         chosen.foreign | rest.foreign,
         chosen.tasks,
         rest.target,
+        chosen.is_cut_short or rest.is_cut_short,
     )
 
 
-def _move(filesystem: Filesystem, target: Target, tids: Set[int]) -> frozenset[int]:
+def _move(filesystem: Filesystem, target: Target, tids: Collection[int]) -> frozenset[int]:
     """Move tasks into the target; those that died meanwhile are left out of the result."""
     if target.monitoring is not None:
         if target.control:

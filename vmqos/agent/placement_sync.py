@@ -25,6 +25,7 @@ from vmqos.cloud.exceptions import CloudError
 from vmqos.cloud.placement import Placement
 from vmqos.cloud.provider_sync import Synced, Wanted, synchronize
 from vmqos.cloud.service import Service
+from vmqos.cloud.withdrawal import withdraw
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.hypervisor.exceptions import HypervisorError
@@ -71,6 +72,14 @@ class Api:
     def tell(self, found: Capacity) -> bool:
         """See :class:`Target`."""
         hostname = self._hostname()
+        if found == capacity.NOTHING:
+            # A provider that is there keeps its totals, so that Nova can move servers away that hold some of them.
+            name = resources.provider_name(hostname)
+            done = withdraw(self._placement, name, resources.is_resource_class, frozenset(resources.TRAITS))
+            if done is not None:
+                self._last = None
+                self.where = f"Placement, resource provider {name}"
+                return done.changed
         wanted = Wanted(
             compute_node=hostname,
             name=resources.provider_name(hostname),
@@ -161,7 +170,8 @@ class PlacementSync:
         if by_api and section.provider_yaml:
             raise ConfigurationError(
                 f"[placement] has credentials and provider_yaml = {section.provider_yaml}: both would have each way "
-                "counted twice; leave out one of them"
+                "counted twice; leave out one of them. Before credentials give way to the file, move away the servers "
+                "that hold something of the provider in Placement, and delete it: the guide's page about Placement"
             )
         if by_api:
             target = Api(Service(conf, "placement", "placement"), hostname)

@@ -13,11 +13,15 @@ import tempfile
 from dataclasses import asdict
 
 from vmqos.agent.capacity import Capacity
+from vmqos.agent.exceptions import AgentError
 
 _HEAD = """\
 # Written by vmqos-agent ([placement] provider_yaml): changes made here do not last.
 # nova-compute reads it when it starts, and at no other time.
 """
+
+_LONGEST = 1 << 20
+"""Bytes of such a file that are read at most."""
 
 
 def render(capacity: Capacity) -> str:
@@ -35,6 +39,49 @@ def render(capacity: Capacity) -> str:
         provider["traits"] = {"additional": sorted(capacity.traits)}
     value = {"meta": {"schema_version": "1.0"}, "providers": [provider]}
     return _HEAD + str(yaml.safe_dump(value, sort_keys=False))
+
+
+class NotOurs(AgentError):
+    """A file that is to be changed is not as an agent writes it."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is no file of vmqos-agent ({reason}); it was left as it is")
+
+
+def reserve(path: str, *, dry_run: bool = False) -> bool:
+    """Reserve all inventories of a file that :func:`render` made, and take the traits out of it.
+
+    The totals and units stay: Placement holds servers that Nova moves away against them.
+
+    :param dry_run: whether to write nothing.
+    :returns: whether anything had to be changed; ``False`` where there is no such file.
+    :raises NotOurs: if it is no such file.
+    :raises OSError: if it can't be read or written.
+    """
+    import yaml
+
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_LONGEST + 1)
+    except FileNotFoundError:
+        return False
+    if len(text) > _LONGEST or not text.startswith(_HEAD.encode()):
+        raise NotOurs(path, "it does not begin as such a file does" if len(text) <= _LONGEST else "it is too long")
+    try:
+        value = yaml.safe_load(text)
+        changed = False
+        for provider in value["providers"]:
+            for additional in provider["inventories"]["additional"]:
+                for inventory in additional.values():
+                    changed |= inventory["reserved"] != inventory["total"]
+                    inventory["reserved"] = inventory["total"]
+            changed |= provider.pop("traits", None) is not None
+        fresh = _HEAD + str(yaml.safe_dump(value, sort_keys=False))
+    except (yaml.YAMLError, LookupError, TypeError, AttributeError) as error:
+        raise NotOurs(path, " ".join(str(error).split())[:200]) from error
+    if changed and not dry_run:
+        write(path, fresh)
+    return changed
 
 
 def write(path: str, text: str) -> bool:

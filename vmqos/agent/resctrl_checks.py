@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 from collections.abc import Iterator, Sequence
 
 from oslo_config import cfg
 
-from vmqos.agent import reset
+from vmqos.agent import host_checks, mount_commands, resctrl_access, reset
 from vmqos.agent.finding import Finding, Status
 from vmqos.agent.single_instance import is_running
 from vmqos.agent.view import LEFT_LOCKED, ResctrlView, look
@@ -16,7 +18,7 @@ from vmqos.allocation import Owner
 from vmqos.allocation.caches import of_level
 from vmqos.resctrl import exceptions, groups, mount, schemata, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
-from vmqos.resctrl.capabilities import CacheResource
+from vmqos.resctrl.capabilities import BandwidthUnit, CacheResource
 from vmqos.resctrl.filesystem import Filesystem
 
 LOCK_PATIENCE = 2.0
@@ -28,6 +30,8 @@ BENCH = "vmqos.bench-"
 """What the names of the groups begin with in which ``vmqos bench`` has ways."""
 LOCKS = "vmqos.lock-"
 """The same of those that ``vmqos lock`` made."""
+POLLSTER = "ceilometer"
+"""The user that Ceilometer's services run as, in the packages of Debian, Ubuntu and RDO."""
 
 
 def find_mount(path: str) -> tuple[Finding, mount.Mount | None]:
@@ -36,23 +40,36 @@ def find_mount(path: str) -> tuple[Finding, mount.Mount | None]:
     try:
         found = mount.find(path, writable=False)
     except exceptions.NotMounted as error:
-        return Finding(title, Status.PROBLEM, f"resctrl is not mounted at {path}", str(error.values["mend"])), None
+        detail, command = str(error), str(error.values["command"])
+        if "--bind" not in command and mount_commands.is_mounted_in_a_service():
+            detail = f"resctrl is not mounted at {path}, and some service still has a mount of its own"
+            command = mount_commands.mount_again(path)
+        return Finding(title, Status.PROBLEM, detail, command), None
     except exceptions.NotSupported:
         return Finding(
             title, Status.PROBLEM, f"nothing is mounted at {path}, and the kernel has no resctrl to mount"
         ), None
+    except exceptions.DeadMount as error:
+        return Finding(title, Status.PROBLEM, str(error), f"fusermount3 -u -z {shlex.quote(path)}"), None
     except exceptions.ResctrlError as error:
         return Finding(title, Status.PROBLEM, str(error)), None
     kind = "the simulator" if found.simulated else "resctrl"
     options = f" with {','.join(sorted(found.options))}" if found.options else ""
     if found.read_only:
-        return Finding(title, Status.PROBLEM, f"{kind} at {path} is read-only", f"mount -o remount,rw {path}"), found
+        # -i: for a simulator's mount, mount(8) would look for a helper program that there is not.
+        command = f"mount -i -o remount,rw {shlex.quote(path)}"
+        return Finding(title, Status.PROBLEM, f"{kind} at {path} is read-only", command), found
     return Finding(title, Status.OK, f"{kind} at {path}{options}, writable"), found
 
 
-def resctrl(conf: cfg.ConfigOpts, simulated: bool) -> Iterator[Finding]:
-    """All checks of a mounted resctrl, which is read once for them."""
+def resctrl(conf: cfg.ConfigOpts, found: mount.Mount, cpuinfo: str) -> Iterator[Finding]:
+    """All checks of a mounted resctrl, which is read once for them.
+
+    :param cpuinfo: what ``/proc/cpuinfo`` says.
+    """
+    simulated = found.simulated
     filesystem = Filesystem(conf.resctrl.path)
+    yield access(conf.resctrl.path, conf.resctrl.readers_group)
     try:
         with filesystem.lock(exclusive=False, timeout=LOCK_PATIENCE):
             view, control = look(filesystem), groups.list_control_groups(filesystem)
@@ -64,6 +81,7 @@ def resctrl(conf: cfg.ConfigOpts, simulated: bool) -> Iterator[Finding]:
         return
     yield Finding("Lock", Status.OK, "free")
     yield l3_allocation(view)
+    yield from mount_options(view, found, cpuinfo)
     if view.capabilities.l2 is not None:
         yield l2_allocation(view.capabilities.l2, view.capabilities.is_split(2))
     yield cache_ids(view, conf.resctrl.sysfs_cpu_path, simulated)
@@ -75,6 +93,74 @@ def resctrl(conf: cfg.ConfigOpts, simulated: bool) -> Iterator[Finding]:
     yield from bench_groups(view, control, conf)
     yield from locks(view)
     yield io_ways(view, conf.allocation.use_shareable_ways)
+
+
+def access(path: str, group: str, user: str = POLLSTER) -> Finding:
+    """Whether only those can open resctrl's root who have to: whoever opens it can hold the lock on it for ever.
+
+    :param group: ``[resctrl] readers_group``.
+    :param user: the user who reads resctrl without being root, if there is such a user.
+    """
+    title, group = "Access to resctrl", group or "resctrl"
+    place = shlex.quote(path)
+    made = [] if resctrl_access.gid_of(group) is not None else [f"groupadd --system {group}"]
+    given = f"chown root:{group} {place}"
+    try:
+        if resctrl_access.is_open_to_others(path):
+            detail = (
+                f"every user of this host can open {path}, and hold the lock on it for ever: no promise could be kept "
+                f"then. Once there is a group {group}, the agent closes it at its next start"
+            )
+            closed = f"chmod {resctrl_access.MODE:04o} {place}"
+            return Finding(title, Status.WARNING, detail, " && ".join((*made, closed, given)))
+        reads, owner = resctrl_access.may_read(user, path), os.stat(path).st_gid
+    except OSError as error:
+        return Finding(title, Status.WARNING, f"{error.filename}: {error.strerror}", "sudo vmqos doctor")
+    if reads is False:
+        detail = f"the user {user} can't read {path}: Ceilometer has no meters of caches and memory bandwidth"
+        gives = [] if owner == resctrl_access.gid_of(group) else [f"chmod {resctrl_access.MODE:04o} {place}", given]
+        joins = f"usermod --append --groups {group} {user}   # then restart Ceilometer's agent for compute nodes"
+        return Finding(title, Status.WARNING, detail, " && ".join((*made, *gives, joins)))
+    status, entering = os.stat(path), "only root"
+    if status.st_mode & stat.S_IRGRP:
+        entering = f"only root and the group {resctrl_access.name_of(status.st_gid)}"
+    return Finding(title, Status.OK, f"{entering} can open {path} and lock it")
+
+
+def mount_options(view: ResctrlView, found: mount.Mount, cpuinfo: str) -> Iterator[Finding]:
+    """What could be promised if resctrl were mounted with other options, and the commands that do it.
+
+    :param cpuinfo: what ``/proc/cpuinfo`` says: of code and data apart, the kernel tells nothing until it is on.
+    """
+    options, capabilities = set(found.options), view.capabilities
+    split = {option for option, level in (("cdp", 3), ("cdpl2", 2)) if capabilities.is_split(level)}
+    options |= split
+    events = capabilities.monitoring.events if capabilities.monitoring else ()
+    bandwidth = capabilities.memory_bandwidth
+    if "cdp" not in split and (found.simulated or "cdp_l3" in host_checks.flags(cpuinfo)):
+        detail = "off: VMs whose flavors have hw:cache_code_ways and hw:cache_data_ways are pending here"
+        yield _switch("Code and data apart (cdp)", detail, view, found, options | {"cdp"})
+    if bandwidth is None:
+        return
+    title = "Bandwidth in MB/s (mba_MBps)"
+    if bandwidth.unit is BandwidthUnit.MBPS:
+        detail = "on: VMs whose flavors have hw:mem_bandwidth_percent are pending here"
+        yield _switch(title, detail, view, found, options - {"mba_MBps"})
+    elif bandwidth.unit is BandwidthUnit.PERCENT and any(event.startswith("mbm_") for event in events):
+        detail = "off: VMs whose flavors have hw:mem_bandwidth_mbps are pending here"
+        yield _switch(title, detail, view, found, options | {"mba_MBps"})
+
+
+def _switch(title: str, detail: str, view: ResctrlView, found: mount.Mount, options: set[str]) -> Finding:
+    """A finding with the command that mounts resctrl with these options."""
+    if found.simulated:
+        wanted = f"--mount-options {','.join(sorted(options))}" if options else "no --mount-options"
+        return Finding(title, Status.OK, f"{detail}. To change it, start the simulator again with {wanted}")
+    if any(group.name.startswith(LOCKS) for group in view.layout.groups):
+        # From Linux 6.15 on, umount never ends while a region is locked (pseudo_lock_devnode).
+        return Finding(title, Status.OK, f"{detail}. To change it, remove all locked regions first", "vmqos lock list")
+    detail += ". The command changes it; every group on the host goes by that, and vmqos makes its own again"
+    return Finding(title, Status.OK, detail, mount_commands.mount_with(found.path, options))
 
 
 def l3_allocation(view: ResctrlView) -> Finding:

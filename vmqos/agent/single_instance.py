@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One agent a resctrl: the second one that starts must refuse. So must a second experiment of ``vmqos bench``."""
+"""One agent a resctrl: the second one that starts must refuse. So must a second experiment of ``vmqos bench``.
+
+Any user who can open a lock file can lock it for ever, even with no right but to read it. So these files are root's
+alone from the moment they are made. Earlier versions made theirs readable for everybody (``*.lock``). On such a file
+only the lock of a process of root's counts, and no new one is made: who opened it once has it open for ever.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from vmqos.agent import exceptions
-from vmqos.resctrl.lock import who_holds
+from vmqos.resctrl.lock import pids_that_hold
 
 LOCK_DIRECTORY = "/run/vmqos"
 """Not ``[agent] state_path``: two agents with two of these would still be two agents on one resctrl."""
+
+SUFFIX, EARLIER_SUFFIX = ".running", ".lock"
+"""What the names of the lock files end with, and what they ended with while everybody could open them."""
 
 
 @contextmanager
@@ -25,7 +33,9 @@ def only_agent(resctrl_path: str, directory: str = LOCK_DIRECTORY, who: str = "a
     :raises vmqos.agent.exceptions.AlreadyRunning: if another process holds it.
     :raises vmqos.agent.exceptions.DirectoryUnusable: if the directory can't be made or written.
     """
-    path = _lock_file(resctrl_path, directory, who)
+    path, earlier = _lock_files(resctrl_path, directory, who)
+    for pid in _holders(earlier):
+        raise exceptions.AlreadyRunning(earlier, str(pid))
     descriptor = _open_and_lock(path)
     try:
         os.ftruncate(descriptor, 0)
@@ -38,26 +48,44 @@ def only_agent(resctrl_path: str, directory: str = LOCK_DIRECTORY, who: str = "a
 
 def is_running(resctrl_path: str, directory: str = LOCK_DIRECTORY, who: str = "agent") -> bool:
     """Whether somebody holds that lock; it is looked at without being taken, which might keep another one out."""
+    return any(map(_holders, _lock_files(resctrl_path, directory, who)))
+
+
+def _lock_files(resctrl_path: str, directory: str, who: str) -> tuple[str, str]:
+    """The lock file, and the one of earlier versions."""
+    name = os.path.realpath(resctrl_path).strip("/").replace("/", "-") or "root"
+    path = os.path.join(directory, f"{who}-{name}")
+    return f"{path}{SUFFIX}", f"{path}{EARLIER_SUFFIX}"
+
+
+def _holders(path: str) -> list[int]:
+    """The processes that hold a lock on a file and run as the file's owner. A lock of anybody else means nothing."""
     try:
-        descriptor = os.open(_lock_file(resctrl_path, directory, who), os.O_RDONLY | os.O_CLOEXEC)
+        # It takes no right to the file to ask who has locked it.
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return False
+        return []
     try:
-        return bool(who_holds(descriptor))
+        owner = os.fstat(descriptor).st_uid
+        return [pid for pid in pids_that_hold(descriptor) if _runs_as(pid, owner)]
     finally:
         os.close(descriptor)
 
 
-def _lock_file(resctrl_path: str, directory: str, who: str) -> str:
-    name = os.path.realpath(resctrl_path).strip("/").replace("/", "-") or "root"
-    return os.path.join(directory, f"{who}-{name}.lock")
+def _runs_as(pid: int, owner: int) -> bool:
+    """Whether all four user ids of a process are this one: a program that is setuid root keeps its caller's real id."""
+    with suppress(OSError), open(f"/proc/{pid}/status", "rb") as status:
+        for line in status:
+            if line.startswith(b"Uid:"):
+                return {int(uid) for uid in line.split()[1:]} == {owner}
+    return False
 
 
 def _open_and_lock(path: str) -> int:
     while True:
         try:
             os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise exceptions.DirectoryUnusable(os.path.dirname(path), error.strerror or str(error)) from error
         try:

@@ -3,13 +3,21 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
 from vmqos.agent.inventory import ObservedVm
+from vmqos.agent.lock_share import LockShare
 from vmqos.agent.placement import Placed
 from vmqos.hypervisor import cgroup, exceptions, processes
 from vmqos.hypervisor.model import Process
 from vmqos.resctrl.filesystem import Filesystem
+
+LOOKING = 0.5
+"""The part of a pass's share of the lock in which new processes are asked for; the others' turn is the next pass's."""
+
+FEWEST = 32
+"""How many new processes are asked for however late it is: each look gets further."""
 
 LOOKS_AT_UNKNOWN = 100
 """How often a kernel thread is asked for that works for a process of no known VM: its VM may be about to start."""
@@ -27,16 +35,26 @@ class StrayWatch:
         self._seen: set[int] = set()
         self._kernel_threads: dict[str, set[Process]] = {}
         self._unknown: dict[int, int] = {}
+        self.is_behind = False
+        """Whether there was no time to ask for all new processes; the next look goes on."""
 
-    def look(self, filesystem: Filesystem, placed: Mapping[str, Placed], vms: Mapping[str, ObservedVm]) -> set[str]:
+    def look(
+        self,
+        filesystem: Filesystem,
+        placed: Mapping[str, Placed],
+        vms: Mapping[str, ObservedVm],
+        share: LockShare | None = None,
+    ) -> set[str]:
         """UUIDs of the VMs that have tasks in the default group and should not.
 
         :param placed: what is known of the VMs' tasks, by UUID.
         :param vms: all VMs by UUID.
+        :param share: the time that this pass has; ``None``: as long as it takes.
         :raises vmqos.resctrl.exceptions.ResctrlError: if the default group can't be read.
         """
         for gone in self._kernel_threads.keys() - vms.keys():
             del self._kernel_threads[gone]
+        self.is_behind = False
         raw = filesystem.read_bytes("tasks")
         if raw == self._last:
             return set()
@@ -51,8 +69,19 @@ class StrayWatch:
             newcomers.difference_update(*(_tasks(vms[uuid]) for uuid in vms.keys() - placed.keys()))
             by_pid = {observed.vm.process.pid: uuid for uuid, observed in vms.items()}
             by_cgroup = {observed.vm.cgroup: uuid for uuid, observed in vms.items() if observed.vm.cgroup}
-            for tid in newcomers:
-                uuid = self._identify(tid, by_pid, by_cgroup, unknown)
+            # Those of one process are asked for once, by the oldest of them, which mostly is its first.
+            left, asked = deque(sorted(newcomers)), 0
+            while left:
+                if asked >= FEWEST and share is not None and share.is_over(LOOKING):
+                    self.is_behind = True
+                    unknown.update(tid for tid in left if tid in newcomers)
+                    break
+                tid = left.popleft()
+                if tid not in newcomers:
+                    continue
+                newcomers.discard(tid)
+                asked += 1
+                uuid = self._identify(tid, by_pid, by_cgroup, unknown, newcomers)
                 if uuid in elsewhere:
                     strays.add(uuid)
         # A kernel thread may be there before the VM it works for is known: it is asked for again.
@@ -70,11 +99,26 @@ class StrayWatch:
         self._last = b""
         self._seen = set()
 
+    def look_again(self) -> None:
+        """Compare tasks next time, even if the default group's are what they were when last looked at.
+
+        Tasks were moved since: one that is back by then leaves the same list behind.
+        """
+        self._last = b""
+
     def _identify(
-        self, tid: int, by_pid: Mapping[int, str], by_cgroup: Mapping[str, str], unknown: set[int]
+        self,
+        tid: int,
+        by_pid: Mapping[int, str],
+        by_cgroup: Mapping[str, str],
+        unknown: set[int],
+        newcomers: set[int],
     ) -> str | None:
+        """The VM that a task works for; other threads of its process are taken off the newcomers."""
         try:
             identity = processes.identify(tid)
+            if newcomers and not identity.is_kernel_thread:
+                newcomers.difference_update(processes.tasks(identity.tgid))
             uuid = by_pid.get(identity.tgid)
             if uuid is not None:
                 return uuid
@@ -88,7 +132,7 @@ class StrayWatch:
                     self._kernel_threads.setdefault(uuid, set()).add(processes.of_pid(tid))
                 return uuid
             return by_cgroup.get(cgroup.vm_cgroup(tid) or "") if by_cgroup else None
-        except exceptions.HypervisorError:
+        except (exceptions.HypervisorError, OSError, ValueError):
             return None
 
 

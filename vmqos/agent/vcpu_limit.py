@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from vmqos.agent.inventory import ObservedVm
+from vmqos.agent.backoff import Backoff
+from vmqos.agent.inventory import ERROR_LENGTH, ObservedVm, unexpected
+from vmqos.agent.log_once import LogOnce
 from vmqos.agent.wish import Wish
 from vmqos.hypervisor import processes, vcpu_threads
 from vmqos.hypervisor.exceptions import HypervisorError
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.openstack.extra_specs import VCPUS, cpu_spec
-
-LOG = logging.getLogger(__name__)
 
 UNNAMED = (
     f"{VCPUS.name} can't be followed: no thread of QEMU bears the name of a vCPU; either the VM is only just starting, "
@@ -50,29 +50,71 @@ class VcpuLimit:
         """Whether QEMU has threads that were not seen, or not all of those that get the ways."""
         try:
             now = processes.tasks(vm.process.pid)
-        except HypervisorError:
+        except Exception:  # whatever it is, the next look at the VM meets it, and tells it
             return False
         return not (now <= self.seen and self.threads <= now)
 
 
-def look_at_all(
-    vms: Mapping[str, ObservedVm], wishes: Mapping[str, Wish], before: Mapping[str, VcpuLimit]
-) -> dict[str, VcpuLimit]:
-    """The vCPUs of all VMs whose flavors name some, by the VMs' UUIDs.
+@dataclass(frozen=True, slots=True)
+class Vcpus:
+    """What was found of the vCPUs of all VMs where they matter, by the VMs' UUIDs.
 
-    :param before: what was found the last time, for VMs that can't be looked at now.
+    :ivar limits: the vCPUs that get the ways, of VMs whose flavors name some.
+    :ivar affinities: the CPUs that each vCPU may run on, of VMs that ask for ways of the L2 with all their vCPUs.
+    :ivar unknown: why the vCPUs of a VM that needs either could not be looked at: what such a VM has, it keeps.
     """
-    limits = {}
+
+    limits: Mapping[str, VcpuLimit] = field(default_factory=dict)
+    affinities: Mapping[str, Sequence[frozenset[int]]] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+    def applied(self, uuid: str, wish: Wish) -> Wish:
+        """What can be done of a VM's wish, now that its vCPUs were looked at."""
+        if uuid in self.unknown:
+            return replace(wish, request=None, unknown=self.unknown[uuid])
+        return wish.but(self.limits[uuid].problem) if uuid in self.limits else wish
+
+
+def look_at_all(
+    vms: Mapping[str, ObservedVm],
+    wishes: Mapping[str, Wish],
+    before: Mapping[str, VcpuLimit],
+    backoff: Backoff,
+    once: LogOnce,
+) -> Vcpus:
+    """Look at the vCPUs of all VMs whose flavors name some, or that ask for ways of the L2.
+
+    :param before: the limits that were found the last time, for VMs that can't be looked at now.
+    :param backoff: has the looks that failed tried again, by ``("vcpus", uuid)``.
+    :param once: knows what was logged already.
+    """
+    limits, affinities, unknown = dict[str, VcpuLimit](), dict[str, Sequence[frozenset[int]]](), dict[str, str]()
     for uuid, wish in wishes.items():
-        asked = wish.request.vcpus if wish.request is not None else None
-        if asked is None or wish.hands_off:
+        if wish.request is None or wish.hands_off:
             continue
+        key, trouble = ("vcpus", uuid), ""
         try:
-            limits[uuid] = look(vms[uuid].vm, asked)
+            if wish.request.vcpus is not None:
+                limits[uuid] = look(vms[uuid].vm, wish.request.vcpus)
+            elif wish.request.l2_ways is not None:
+                affinities[uuid] = processes.vcpu_affinities(vms[uuid].vm.process.pid)
         except (HypervisorError, OSError) as error:
-            LOG.info("the vCPUs of VM %s can't be looked at now: %s", uuid, error)
-            limits[uuid] = before.get(uuid) or VcpuLimit(asked, frozenset(), (), str(error))
-    return limits
+            trouble = f"its vCPUs can't be looked at now: {error}"[:ERROR_LENGTH]
+            once.log(logging.INFO, key, "VM %s: %s", uuid, trouble)
+        except Exception as error:
+            trouble = unexpected("looking at its vCPUs", error)
+            once.log(logging.ERROR, key, "VM %s: %s", uuid, trouble, error=error)
+        if not trouble:
+            backoff.succeed(key)
+            once.end(key)
+            continue
+        if not backoff.waits(key):
+            backoff.fail(key, trouble)
+        if uuid in before and wish.request.vcpus is not None:
+            limits[uuid] = replace(before[uuid], problem=trouble)
+        else:
+            unknown[uuid] = trouble
+    return Vcpus(limits, affinities, unknown)
 
 
 def look(vm: VirtualMachine, asked: frozenset[int]) -> VcpuLimit:

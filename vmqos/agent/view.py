@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from vmqos.allocation import DEFAULT_GROUP, Group, Layout, Owner, Split, caches, owner_of, vm_group
-from vmqos.resctrl import bit_usage, exceptions, groups, info, pseudo_lock, schemata
+from vmqos.resctrl import bit_usage, exceptions, groups, info, mount, pseudo_lock, schemata
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
 from vmqos.resctrl.filesystem import Filesystem
@@ -38,11 +38,23 @@ class ResctrlView:
     """Each control group's ``mode`` and ``schemata`` as they were read: while they stay, nothing is parsed again."""
     links: tuple[int, ...] = field(default=(), repr=False)
     """How many links each ``mon_groups`` has: while they stay, none of them is listed again (before a full audit)."""
+    simulated: bool = False
+    """Whether it is a filesystem in user space that plays resctrl."""
 
     @property
     def rmids_in_use(self) -> int:
         """How many RMIDs the groups hold: one each."""
         return self.layout.closids_in_use + sum(map(len, self.monitoring_groups.values()))
+
+    @property
+    def monitored(self) -> frozenset[str]:
+        """UUIDs of the VMs that have a monitoring group, in whichever control group of ours."""
+        return frozenset(
+            name.removeprefix(vm_group(""))
+            for control, names in self.monitoring_groups.items()
+            for name in names
+            if owner_of(name) is Owner.VM and owner_of(control) is not Owner.FOREIGN
+        )
 
     def counts_apart(self, uuid: str) -> bool:
         """Whether a monitoring group in the default group counts some of the VM's tasks, or all of them."""
@@ -81,7 +93,15 @@ def look(filesystem: Filesystem, before: ResctrlView | None = None) -> ResctrlVi
     else:
         capabilities = info.read_capabilities(filesystem)
     monitoring = _monitoring_groups(filesystem, capabilities, raw)
-    return ResctrlView(mounted_as, capabilities, layout, modes, monitoring, raw, links)
+    simulated = _is_simulated(filesystem) if before is None else before.simulated
+    return ResctrlView(mounted_as, capabilities, layout, modes, monitoring, raw, links, simulated)
+
+
+def _is_simulated(filesystem: Filesystem) -> bool:
+    try:
+        return mount.find(filesystem.root, writable=False).simulated
+    except exceptions.ResctrlError:
+        return False
 
 
 def _mounted_as(filesystem: Filesystem) -> tuple[int, int, int]:

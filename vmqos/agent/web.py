@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import waitress
-
+from vmqos.agent.bounded_server import Application, BoundedServer, StartResponse
 from vmqos.agent.loop import Agent
 from vmqos.agent.telemetry import Telemetry
 
@@ -17,13 +16,11 @@ if TYPE_CHECKING:
     from vmqos.agent.metrics import Metrics
 
 LOG = logging.getLogger(__name__)
-# It warns of each question that waits for a thread, as the files of a page that a browser loads all do.
-logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-
-StartResponse = Callable[..., object]
-Application = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 PATH = "/metrics"
+
+HEALTH = "/v1/health"
+"""Answered however many other requests wait."""
 
 
 class WithMetrics:
@@ -59,21 +56,6 @@ class WithMetrics:
             return self._made
 
 
-def end(server: Any, thread: threading.Thread) -> None:
-    """Stop a waitress server that runs in a thread, and wait for it."""
-
-    def close() -> None:
-        # Browsers and Prometheus keep their connections, and the server's loop ends with the last one.
-        for channel in list(server.active_channels.values()):
-            channel.handle_close()
-        server.close()
-
-    server.task_dispatcher.shutdown()
-    # Closed by its own thread: that one would else go on to poll descriptors that are others' by then.
-    server.trigger.pull_trigger(close)
-    thread.join(5.0)
-
-
 class TcpServer:
     """Serves an application on a TCP port from a thread of its own, between :meth:`start` and :meth:`stop`.
 
@@ -84,21 +66,11 @@ class TcpServer:
     """
 
     def __init__(self, application: Application, host: str, port: int) -> None:
-        self._server: Any = None
-        self._thread: threading.Thread | None = None
+        self._server: BoundedServer | None = None
         if not port:
             return
         try:
-            self._server = waitress.create_server(
-                application,
-                host=host,
-                port=port,
-                threads=2,
-                ident="vmqos",
-                asyncore_use_poll=True,
-                channel_timeout=10,
-                connection_limit=100,
-            )
+            self._server = BoundedServer(application, "http", at_once=HEALTH, host=host, port=port)
         except (OSError, ValueError) as error:
             LOG.error(
                 "no metrics and no page on %s:%d ([http] host, port): %s; the Unix socket has them", host, port, error
@@ -107,10 +79,9 @@ class TcpServer:
     def start(self) -> None:
         """Answer from now on."""
         if self._server is not None:
-            self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
-            self._thread.start()
+            self._server.start()
 
     def stop(self) -> None:
         """Stop answering, and close the port."""
-        if self._thread is not None:
-            end(self._server, self._thread)
+        if self._server is not None:
+            self._server.stop()

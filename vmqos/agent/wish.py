@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from vmqos.agent.flavor_lookup import Found
+from vmqos.agent.inventory import unexpected
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.openstack import extra_specs
 from vmqos.openstack.extra_specs import CacheRequest
@@ -19,7 +20,7 @@ class Wish:
     :ivar request: what the planner is to arrange; ``None`` where there is nothing to arrange.
     :ivar asked: what the flavor asks for, also where nothing is arranged; ``None`` where it asks for nothing.
     :ivar problem: why not all of it is acted on; empty where all is. A VM with a problem is degraded at best.
-    :ivar unknown: why nobody knows yet what the flavor asks for; empty where that is known. The VM keeps what it has.
+    :ivar unknown: why it is not known (yet) what the flavor asks for; empty where it is. The VM keeps what it has.
     :ivar remark: what an operator should know of a VM that asks for nothing; empty where there is nothing.
     :ivar hands_off: whether the VM's tasks belong to somebody else.
     """
@@ -36,13 +37,18 @@ class Wish:
         return replace(self, problem="; ".join(filter(None, (self.problem, problem)))) if problem else self
 
 
+def unreadable(error: Exception) -> Wish:
+    """The wish of a VM on whose flavor :func:`read` fails, which no flavor should achieve: the VM keeps what it has."""
+    return Wish(unknown=unexpected("reading what its flavor asks for", error))
+
+
 def lacks_extra_specs(vm: VirtualMachine) -> bool:
     """Whether Nova made the VM and did not describe its flavor."""
     return vm.metadata is not None and vm.metadata.extra_specs is None
 
 
 def read(vm: VirtualMachine, found: Found | None = None) -> Wish:
-    """Read the extra specs in the VM's metadata; whatever they say, this does not fail.
+    """Read the extra specs in the VM's metadata.
 
     :param found: what Nova's API says of the flavor, where the metadata lack the extra specs; ``None`` where nobody
         asks it.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who gets what: first what VMs have, then what they want more, then the newcomers, each in order of arrival.
+"""Who gets what: first what VMs have, then what they had, then what they want more, then the newcomers.
+
+Each of these goes in order of arrival. What a VM had and has no more was taken by no plan, but by an outsider's write
+or by a cache that went off and on; it comes before anything new or larger (rule 4).
 
 Nothing here depends on where masks lie, only on whether they fit. So a VM that is let in by one plan is let in by the
 next one too, wherever the first one was interrupted.
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from vmqos.allocation import reasons, throttle
+from vmqos.allocation import earlier, reasons, throttle
 from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
 from vmqos.allocation.closids import kept_classes, most_others
 from vmqos.allocation.model import DEFAULT_GROUP, Owner, WhenFull
@@ -21,6 +24,29 @@ from vmqos.allocation.world import World
 
 Question = tuple[type, tuple[int, ...], int, int]
 """Whether so many ways on these caches can be had, for a claim of that kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Somebody is given more than it has.
+
+    :ivar who: a VM's UUID, or a class's name.
+    :ivar caches: where.
+    :ivar given_back: whether it had that before.
+    """
+
+    who: str
+    caches: frozenset[int]
+    given_back: bool = False
+
+    @property
+    def bar(self) -> Bar:
+        """What has to be barred so that this is not given."""
+        return self.who, self.given_back
+
+
+Bar = tuple[str, bool]
+"""Who gets no more than it has, and whether what it had before is meant or what it wants more than that."""
 
 
 @dataclass(slots=True)
@@ -48,7 +74,7 @@ class Admission:
     classes: dict[str, int] = field(default_factory=dict)
     members: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
-    changes: list[tuple[str, frozenset[int]]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     sharing: set[str] = field(default_factory=set)
     closids: int = 0
     listed: frozenset[str] = frozenset()
@@ -59,7 +85,7 @@ class Admission:
 
 
 def admit(
-    world: World, claims: Sequence[Claim], barred: Collection[str] = (), frozen: Collection[int] = ()
+    world: World, claims: Sequence[Claim], barred: Collection[Bar] = (), frozen: Collection[int] = ()
 ) -> Admission:
     """Decide on all claims.
 
@@ -75,30 +101,31 @@ def admit(
     result.listed = frozenset(kept_classes(world.capabilities, world.policy))
     result.kept = set(result.listed - world.groups.keys())
     result.freed = sum(name not in needed for name in world.named(Owner.VM, Owner.CLASS))
-    for claim in sorted(claims, key=lambda claim: not _is_kept(world, claim)):
+    _give_back(world, result, claims, barred)
+    for claim in sorted(claims, key=lambda claim: not _is_kept(world, result, claim)):
         if isinstance(claim, SharedClaim):
             _join(world, result, claim, barred)
-        elif claim.held:
+        elif _is_kept(world, result, claim):
             _grow(world, result, claim, barred)
         else:
             _place(world, result, claim, barred)
     return result
 
 
-def _is_kept(world: World, claim: Claim) -> bool:
-    """Whether something of the promise is in force already."""
-    return claim.group in world.groups if isinstance(claim, SharedClaim) else bool(claim.held)
+def _is_kept(world: World, result: Admission, claim: Claim) -> bool:
+    """Whether something of the promise is in force already, or was and is given back."""
+    if isinstance(claim, SharedClaim):
+        return claim.group in world.groups
+    return bool(claim.held) or claim.uuid in result.served
 
 
 def _room(
     world: World, cache: int, exclusive: Iterable[ExclusiveClaim], shared: Iterable[SharedClaim], frozen: bool
 ) -> Room:
     """One cache with all that must not be taken away (rule 4)."""
-    granted = [
-        min(claim.ways_on(cache), world.masks[claim.group].get(cache, 0).bit_count())
-        for claim in shared
-        if claim.group in world.groups and cache in claim.caches
-    ]
+    classes = {claim.group: claim.ways_on(cache) for claim in shared if cache in claim.caches}
+    found = (earlier.of_class(world, group, cache, cap) for group, cap in classes.items())
+    granted = [grant.ways for grant in found if not grant.guessed]
     held = [Piece(claim.uuid, claim.has(cache), claim.held[cache]) for claim in exclusive if cache in claim.held]
     line, most, floor = world.lines[cache], max(granted, default=0), world.floor(cache)
     room = furnish(line, held, floor, most, frozen)
@@ -109,20 +136,81 @@ def _room(
     return room
 
 
-def _grow(world: World, result: Admission, claim: ExclusiveClaim, barred: Collection[str]) -> None:
+def _give_back(world: World, result: Admission, claims: Sequence[Claim], barred: Collection[Bar]) -> None:
+    """Give back what was in force: all of it where it fits, else as much as does.
+
+    All that was surely granted was in force at the same time, so it fits, unless a cache has less to give than it had.
+    Where the layout does not tell how much it was, nobody gets more than the least before everybody has that.
+    """
+    owed = [
+        (claim, cache)
+        for claim in claims
+        if isinstance(claim, ExclusiveClaim) and (claim.uuid, True) not in barred
+        for cache in claim.owed
+    ]
+    guesses = [(claim, cache) for claim, cache in owed if claim.owed[cache].guessed]
+    for claim, cache in owed:
+        if not claim.owed[cache].guessed:
+            _return(world, result, claim, cache, claim.owed[cache].ways)
+    for claim, cache in guesses:
+        _return(world, result, claim, cache, world.lines[cache].fewest)
+    for claim, cache in guesses:
+        if result.rooms[cache].takes(claim.uuid, claim.owed[cache].ways):
+            _return(world, result, claim, cache, claim.owed[cache].ways)
+    for claim, cache in guesses:
+        _return(world, result, claim, cache, claim.owed[cache].ways)
+    classes = {(claim.group, claim.caches): claim for claim in claims if isinstance(claim, SharedClaim)}
+    for shared in classes.values():
+        if shared.group in world.groups and (shared.group, True) not in barred:
+            _return_to_class(world, result, shared)
+
+
+def _return(world: World, result: Admission, claim: ExclusiveClaim, cache: int, ways: int) -> None:
+    """Give a VM back so many ways of a cache, or as many as there are."""
+    room, exists = result.rooms[cache], claim.group in world.groups
+    most = min(ways, room.most(claim.uuid))
+    if most <= _length(room, claim.uuid) or not (exists or claim.uuid in result.served or result.closids):
+        return
+    if claim.uuid not in result.served:
+        result.served[claim.uuid] = claim
+        result.closids -= not exists
+    room.pieces[claim.uuid] = Piece(claim.uuid, most, claim.held.get(cache, claim.near.get(cache, 0)))
+    result.changes.append(Change(claim.uuid, frozenset({cache}), given_back=True))
+
+
+def _return_to_class(world: World, result: Admission, claim: SharedClaim) -> None:
+    """Give a class back what it may have had, or as much of it as there is."""
+    for cache in claim.caches:
+        room, was = result.rooms[cache], earlier.of_class(world, claim.group, cache, claim.ways_on(cache))
+        before = room.need.width
+        if was.guessed:
+            room.raise_pool(was.ways)
+        if room.need.width > before:
+            result.changes.append(Change(claim.group, frozenset({cache}), given_back=True))
+
+
+def _length(room: Room, uuid: str) -> int:
+    """How many ways a VM gets so far."""
+    if uuid in room.stuck:
+        return room.stuck[uuid].bit_count()
+    return room.pieces[uuid].length if uuid in room.pieces else 0
+
+
+def _grow(world: World, result: Admission, claim: ExclusiveClaim, barred: Collection[Bar]) -> None:
     """Keep what the VM has, and give it what it lacks if that fits on all of its caches."""
     result.served[claim.uuid] = claim
-    lacking = [cache for cache in claim.caches if claim.has(cache) < claim.ways_on(cache)]
+    lacking = [cache for cache in claim.caches if _length(result.rooms[cache], claim.uuid) < claim.ways_on(cache)]
     if not lacking:
         return
-    if claim.uuid in barred:
+    if (claim.uuid, False) in barred:
         result.notes[claim.uuid] = reasons.NO_SAFE_ORDER
     elif short := _short(result, claim, lacking):
         result.notes[claim.uuid] = reasons.shortage(world, result.rooms, short, claim.uuid)
     else:
         for cache in lacking:
-            result.rooms[cache].pieces[claim.uuid] = Piece(claim.uuid, claim.ways_on(cache), claim.held.get(cache, 0))
-        result.changes.append((claim.uuid, frozenset(lacking)))
+            now = claim.held.get(cache, claim.near.get(cache, 0))
+            result.rooms[cache].pieces[claim.uuid] = Piece(claim.uuid, claim.ways_on(cache), now)
+        result.changes.append(Change(claim.uuid, frozenset(lacking)))
 
 
 def _short(result: Admission, claim: ExclusiveClaim, caches: Iterable[int]) -> dict[int, int]:
@@ -131,11 +219,11 @@ def _short(result: Admission, claim: ExclusiveClaim, caches: Iterable[int]) -> d
     return {cache: ways for cache, ways in asked.items() if not result.rooms[cache].takes(claim.uuid, ways)}
 
 
-def _place(world: World, result: Admission, claim: ExclusiveClaim, barred: Collection[str]) -> None:
+def _place(world: World, result: Admission, claim: ExclusiveClaim, barred: Collection[Bar]) -> None:
     """Give a newcomer its ways on all of its caches, or nothing."""
     exists = claim.group in world.groups
     question = (ExclusiveClaim, claim.caches, claim.ways, claim.l2)
-    if claim.uuid in barred:
+    if (claim.uuid, False) in barred or (claim.owed and (claim.uuid, True) in barred):
         note = reasons.NO_SAFE_ORDER
     elif question in result.answered:
         note = result.answered[question]
@@ -148,7 +236,7 @@ def _place(world: World, result: Admission, claim: ExclusiveClaim, barred: Colle
             piece = Piece(claim.uuid, claim.ways_on(cache), claim.near.get(cache, 0))
             result.rooms[cache].pieces[claim.uuid] = piece
         result.served[claim.uuid] = claim
-        result.changes.append((claim.uuid, frozenset(claim.caches)))
+        result.changes.append(Change(claim.uuid, frozenset(claim.caches)))
         return
     else:
         result.fitting.add(question)
@@ -158,7 +246,7 @@ def _place(world: World, result: Admission, claim: ExclusiveClaim, barred: Colle
     result.notes[claim.uuid] = note
 
 
-def _join(world: World, result: Admission, claim: SharedClaim, barred: Collection[str]) -> None:
+def _join(world: World, result: Admission, claim: SharedClaim, barred: Collection[Bar]) -> None:
     """Put the VM into the class of its promise; the pool grows for it where it can."""
     if claim.group not in result.classes:
         if claim.group not in world.groups:
@@ -170,7 +258,7 @@ def _join(world: World, result: Admission, claim: SharedClaim, barred: Collectio
         result.classes[claim.group] = claim.ways
     result.members[claim.uuid] = claim.group
     question = (SharedClaim, claim.caches, claim.ways, claim.l2)
-    if claim.group in barred or question in result.answered:
+    if (claim.group, False) in barred or question in result.answered:
         return
     result.answered[question] = ""
     result.fitting.clear()
@@ -178,7 +266,7 @@ def _join(world: World, result: Admission, claim: SharedClaim, barred: Collectio
     for cache in claim.caches:
         result.rooms[cache].raise_pool(claim.ways_on(cache))
     if raised := frozenset(cache for cache in claim.caches if result.rooms[cache].need.width > before[cache]):
-        result.changes.append((claim.group, raised))
+        result.changes.append(Change(claim.group, raised))
 
 
 def _may_be_made(world: World, result: Admission, group: str) -> bool:

@@ -93,12 +93,17 @@ class Board:
         return (name, cache) in self._in_force
 
     def least(self, name: str, cache: int) -> int:
-        """The fewest ways that the group can do with between two steps: for the default group its floor (rule 2)."""
+        """The fewest ways that the group can do with between two steps.
+
+        For the default group that is its floor (rule 2). A VM and a class keep what they were granted (rule 4). A group
+        that has nothing of its own needs no more than a mask must have.
+        """
         fewest = self.world.lines[cache].fewest
-        if name != DEFAULT_GROUP:
-            return fewest
-        goal, now = self.target.masks[name][cache], self.masks[name].get(cache, 0)
-        return max(fewest, min(self.world.floor(cache), goal.bit_count(), now.bit_count()))
+        goal, now = self.target.masks[name][cache].bit_count(), self.masks[name].get(cache, 0).bit_count()
+        if name == DEFAULT_GROUP:
+            return max(fewest, min(self.world.floor(cache), goal, now))
+        is_granted = self.is_in_force(name, cache) or self.world.is_class(name)
+        return max(fewest, min(goal, now)) if is_granted else fewest
 
     def _look_for_missing(self, name: str) -> dict[int, int]:
         now = self.masks.get(name, {})

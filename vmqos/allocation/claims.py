@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from vmqos.allocation import caches, reasons, throttle
+from vmqos.allocation import caches, earlier, reasons, throttle
 from vmqos.allocation.model import DEFAULT_GROUP, Request
 from vmqos.allocation.names import Grant, class_group, vm_group
 from vmqos.allocation.world import World
@@ -29,6 +29,7 @@ class ExclusiveClaim:
     :ivar l2: how many L2 ways it is to get.
     :ivar held: the ways that are its own now, by cache; a VM that has none anywhere is a newcomer.
     :ivar near: the ways of its group that it need not leave, though somebody else has them too.
+    :ivar owed: what it was granted before, by cache, where that is more than it has now.
     """
 
     uuid: str
@@ -43,6 +44,7 @@ class ExclusiveClaim:
     l2: int = 0
     held: Mapping[int, int] = field(default_factory=dict)
     near: Mapping[int, int] = field(default_factory=dict)
+    owed: Mapping[int, earlier.EarlierGrant] = field(default_factory=dict)
 
     def has(self, cache: int) -> int:
         """How many of the ways asked for it has on a cache now."""
@@ -195,7 +197,7 @@ def unmet(world: World, request: Request) -> str:
         if world.capabilities.l3 is None:
             faults.append(reasons.NO_L3)
         elif request.wants.code_ways is not None and not world.capabilities.cdp:
-            faults.append(reasons.no_cdp(world.capabilities))
+            faults.append(reasons.NO_CDP)
         elif not caches.among(3, request.caches) & world.lines.keys():
             faults.append(reasons.NO_CACHE)
     if request.wants.l2_ways is not None:
@@ -220,13 +222,16 @@ def remarks(world: World, request: Request) -> str:
 def _with_what_they_hold(world: World, claims: Collection[ExclusiveClaim]) -> list[ExclusiveClaim]:
     """Fill in what is the VMs' own now.
 
-    A mask that overlaps the default group's is no grant: the group was just created when an agent was killed, or the VM
-    did not use that cache until now, or somebody wrote the default group's masks. The VM then has to be placed (anew).
-    One that overlaps a class's alone is a grant: it is the class that was just created.
+    A mask that overlaps the default group's is not the VM's own: the group was just created when an agent was killed,
+    or the VM did not use that cache until now, or an outsider wrote the default group's masks, or the cache came
+    online. What the VM is owed then is for :mod:`vmqos.allocation.earlier` to tell. One that overlaps a class's alone
+    is its own: it is the class that was just created.
     """
     settled = dict.fromkeys(world.lines, 0)
     default = world.masks[DEFAULT_GROUP]
     present = [claim for claim in claims if claim.group in world.masks]
+    # A mask that an outsider made too long is no reason to doubt a right one.
+    present.sort(key=lambda claim: any(_is_too_long(world, claim, cache) for cache in claim.caches))
     held: dict[str, dict[int, int]] = {claim.uuid: {} for claim in present}
     near: dict[str, dict[int, int]] = {claim.uuid: {} for claim in present}
     for found, in_force in ((held, True), (near, False)):
@@ -239,6 +244,25 @@ def _with_what_they_hold(world: World, claims: Collection[ExclusiveClaim]) -> li
                     settled[cache] |= mask
                     found[claim.uuid][cache] = mask
     return [
-        replace(claim, held=held[claim.uuid], near=near[claim.uuid]) if claim.uuid in held else claim
+        _with_debts(world, replace(claim, held=held[claim.uuid], near=near[claim.uuid]))
+        if claim.uuid in held
+        else _with_debts(world, claim)
         for claim in claims
     ]
+
+
+def _is_too_long(world: World, claim: ExclusiveClaim, cache: int) -> bool:
+    """Whether the VM has more ways than it asks for, or than it was granted."""
+    granted = world.granted.get(claim.group, {}).get(cache, claim.ways_on(cache))
+    return world.masks[claim.group].get(cache, 0).bit_count() > min(granted, claim.ways_on(cache))
+
+
+def _with_debts(world: World, claim: ExclusiveClaim) -> ExclusiveClaim:
+    """Fill in what the VM was granted before and has no more."""
+    if claim.group not in world.masks and not any(world.granted.get(claim.group, {}).values()):
+        return claim
+    lacking = [cache for cache in claim.caches if claim.has(cache) < claim.ways_on(cache)]
+    if not lacking:
+        return claim
+    granted = {cache: earlier.of_vm(world, claim.group, cache, claim.ways_on(cache), claim.held) for cache in lacking}
+    return replace(claim, owed={cache: grant for cache, grant in granted.items() if grant.ways > claim.has(cache)})

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from vmqos.allocation.board import Board
 from vmqos.allocation.line import union
+from vmqos.allocation.model import DEFAULT_GROUP
 
 Write = tuple[str, int]
 """A group, and the mask that it gets on the cache in question."""
@@ -37,8 +38,13 @@ def _clear(board: Board, name: str, cache: int, place: int) -> Detour | None:
     """How everyone who is in the way steps aside; ``None`` if somebody can't."""
     harm, writes = 0, list[Write]()
     for other in board.in_the_way(name, cache, place):
-        detour = min(_asides(board, other, cache, place), default=None)
-        if detour is None or any(_clash(board, cache, new, old) for new in detour[1] for old in writes):
+        asides = (
+            aside
+            for aside in _asides(board, other, cache, place)
+            if not any(_clash(board, cache, new, old) for new in aside[1] for old in writes)
+        )
+        detour = min(asides, default=None)
+        if detour is None:
             return None
         harm = max(harm, detour[0])
         writes += detour[1]
@@ -46,16 +52,37 @@ def _clear(board: Board, name: str, cache: int, place: int) -> Detour | None:
 
 
 def _clash(board: Board, cache: int, one: Write, other: Write) -> bool:
-    """Whether two masks that are to be written can't be there together."""
-    own = board.is_own(one[0], cache) or board.is_own(other[0], cache)
+    """Whether two masks that are to be written can't be there together.
+
+    A VM's mask that overlaps the default group's is not its own yet, and may overlap others' likewise.
+    """
+    default = board.masks[DEFAULT_GROUP].get(cache, 0)
+    own = any(board.is_own(name, cache) and not mask & default for name, mask in (one, other))
     return one[0] == other[0] or (own and bool(one[1] & other[1]))
 
 
 def _asides(board: Board, name: str, cache: int, place: int) -> Iterator[Detour]:
     """What the group could have instead of the ways that are wanted from it."""
     if board.is_in_force(name, cache):
-        return _asides_of_owner(board, name, cache, place)
-    return _asides_of_sharer(board, name, cache, place)
+        yield from _asides_of_owner(board, name, cache, place)
+        return
+    yield from _asides_of_sharer(board, name, cache, place)
+    if board.is_own(name, cache):
+        yield from _asides_with_default(board, name, cache, place)
+
+
+def _asides_with_default(board: Board, name: str, cache: int, place: int) -> Iterator[Detour]:
+    """A VM that has nothing of its own yet waits within the default group's ways: many can do that together.
+
+    If that can be, its mask is as long as it is to be, and not the default group's: an agent that is killed then finds
+    in it what the VM had (:mod:`vmqos.allocation.earlier`).
+    """
+    line, default = board.world.lines[cache], board.masks[DEFAULT_GROUP].get(cache, 0)
+    ways = default & ~place & ~_owned(board, cache)
+    for size in range(min(board.target.masks[name][cache].bit_count(), line.largest(ways)), 0, -1):
+        if (part := line.best_part(ways, size, ())) and (part != default or size == line.fewest):
+            yield 2, [(name, part)]
+            return
 
 
 def _asides_of_sharer(board: Board, name: str, cache: int, place: int) -> Iterator[Detour]:
@@ -68,16 +95,21 @@ def _asides_of_sharer(board: Board, name: str, cache: int, place: int) -> Iterat
 
 
 def _asides_of_owner(board: Board, name: str, cache: int, place: int) -> Iterator[Detour]:
-    """A VM's mask goes to a free place, or to one that the default group can spare, or else makes itself small."""
+    """A VM's mask goes to a free place, or to one that the default group can spare.
+
+    It makes itself small only to leave ways that are not to be promised. An agent that is killed then leaves the VM
+    fewer ways than it was granted, which no other VM's promise is worth (rule 4).
+    """
     line, now, goal = board.world.lines[cache], board.masks[name].get(cache, 0), board.target.masks[name][cache]
+    size = board.least(name, cache)
     others = [group for group in board.masks if group != name]
     allowed = line.exclusive & ~place & ~(line.shareable if name in board.guarded else 0)
     free = allowed & ~board.ways(others, cache)
     wanted = union(board.missing(group).get(cache, 0) for group in board.order if group != name)
     for harm, ways in ((1, free & ~wanted), (2, free)):
-        if mask := line.best_part(ways, now.bit_count(), (goal,)):
+        if mask := line.best_part(ways, size, (goal,)):
             yield harm, [(name, mask)]
-    for mask in line.parts(allowed & ~_owned(board, cache, name), now.bit_count()):
+    for mask in line.parts(allowed & ~_owned(board, cache, name), size):
         sharing = [group for group in others if board.masks[group].get(cache, 0) & mask]
         left = [min(_asides_of_sharer(board, group, cache, mask | place), default=None) for group in sharing]
         spared = [detour for detour in left if detour is not None]
@@ -87,8 +119,9 @@ def _asides_of_owner(board: Board, name: str, cache: int, place: int) -> Iterato
                 [*(write for _, writes in spared for write in writes), (name, mask)],
             )
     for harm, ways in ((5, now & ~place & goal), (6, now & ~place)):
-        if length := line.largest(ways):
-            yield harm, [(name, line.best_part(ways, length, (goal,)))]
+        length = line.largest(ways) if now & ~line.exclusive else size
+        if mask := line.best_part(ways, length, (goal,)):
+            yield harm, [(name, mask)]
 
 
 def _enough(board: Board, name: str, cache: int, ways: int) -> int:

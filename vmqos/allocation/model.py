@@ -215,8 +215,11 @@ class Plan:
     :ivar verdicts: by VM UUID, one for every request.
     :ivar retire: removes the groups that no VM needs any more; what they had is given away already, so that nothing
         leaks if this is never carried out.
+    :ivar granted: how many ways each group is granted, by its name and cache; also those that could not be given back
+        yet. The call of the next plan wants it, once this one was carried out.
     """
 
     prepare: tuple[Step, ...] = ()
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     retire: tuple[Step, ...] = ()
+    granted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)

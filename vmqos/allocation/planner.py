@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from vmqos.allocation import caches, steps, verdicts
-from vmqos.allocation.admission import Admission, admit
-from vmqos.allocation.claims import Claim, in_order, read, remarks, unmet
+from vmqos.allocation import caches, earlier, steps, verdicts
+from vmqos.allocation.admission import Admission, Bar, admit
+from vmqos.allocation.claims import Claim, SharedClaim, in_order, read, remarks, unmet
 from vmqos.allocation.model import Layout, Owner, Plan, Policy, PromiseState, Request, Step, Verdict
-from vmqos.allocation.target import Target, build
+from vmqos.allocation.route import Route
+from vmqos.allocation.target import Target, build, route
 from vmqos.allocation.world import World, look
 from vmqos.openstack.extra_specs import CacheRequest
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
@@ -17,7 +18,13 @@ from vmqos.resctrl.capabilities import CacheResource, Capabilities
 _NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
-def plan(capabilities: Capabilities, layout: Layout, requests: Sequence[Request], policy: Policy) -> Plan:
+def plan(
+    capabilities: Capabilities,
+    layout: Layout,
+    requests: Sequence[Request],
+    policy: Policy,
+    granted: Mapping[str, Mapping[int, int]] | None = None,
+) -> Plan:
     """Decide who gets which L3 ways and how much memory bandwidth, and how to get there.
 
     The same values give the same plan, in whatever order the groups and requests come. A layout that is as it should be
@@ -25,9 +32,11 @@ def plan(capabilities: Capabilities, layout: Layout, requests: Sequence[Request]
     ways that the operator reserved.
 
     :param requests: of the running VMs that ask for something; a group of a VM that is not among them is retired.
+    :param granted: :attr:`Plan.granted` of the last plan that was carried out. Without it, what was granted before is
+        read off the layout, as far as that shows it (:mod:`vmqos.allocation.earlier`).
     """
     ordered = in_order(requests)
-    world = look(capabilities, capabilities.l3, layout, policy, _l2(capabilities, layout, ordered))
+    world = look(capabilities, capabilities.l3, layout, policy, _l2(capabilities, layout, ordered), granted)
     claims = read(world, ordered)
     admission, target, prepare = _arrange(world, claims)
     given = verdicts.give(world, claims, admission, target)
@@ -35,7 +44,38 @@ def plan(capabilities: Capabilities, layout: Layout, requests: Sequence[Request]
         prepare=prepare,
         verdicts={request.uuid: _judge(world, request, given.get(request.uuid)) for request in ordered},
         retire=steps.retire(target),
+        granted=_granted(world, claims, target),
     )
+
+
+def _granted(world: World, claims: Sequence[Claim], target: Target) -> dict[str, dict[int, int]]:
+    """What each group is granted, to be known to the next plan."""
+    found: dict[str, dict[int, int]] = {}
+    nothing = dict.fromkeys(world.lines, 0)
+    members: set[tuple[str, tuple[int, ...]]] = set()
+    for claim in claims:
+        # Most of many VMs have nothing yet, or are in a class that others are in, too.
+        if claim.group not in target.masks and claim.group not in world.granted:
+            found[claim.group] = nothing
+            continue
+        if (claim.group, claim.caches) in members:
+            continue
+        members.add((claim.group, claim.caches))
+        now, before = {}, {}
+        for cache in claim.caches:
+            mask = target.masks.get(claim.group, {}).get(cache, 0)
+            if isinstance(claim, SharedClaim):
+                now[cache] = min(claim.ways_on(cache), mask.bit_count())
+                was = earlier.of_class(world, claim.group, cache, claim.ways_on(cache))
+                before[cache] = 0 if was.guessed else was.ways
+            else:
+                now[cache] = min(claim.ways_on(cache), mask.bit_count()) if (claim.group, cache) in target.own else 0
+                owed = claim.owed.get(cache, earlier.NONE)
+                before[cache] = max(claim.has(cache), 0 if owed.guessed else owed.ways)
+        more = earlier.remember(world, claim.group, now, before)
+        known = found.setdefault(claim.group, {})
+        known |= {cache: max(ways, known.get(cache, 0)) for cache, ways in more.items()}
+    return found
 
 
 def _l2(capabilities: Capabilities, layout: Layout, requests: Sequence[Request]) -> CacheResource | None:
@@ -72,26 +112,26 @@ def whatif(
 
 
 def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, tuple[Step, ...]]:
-    """Decide, place and order; where there is no safe order, place differently, or decide again without the latest."""
-    steady: set[int] = set()
-    barred: set[str] = set()
+    """Decide, place and order; where there is no safe order, search for a way, or decide again without the latest."""
+    routes: dict[int, Route] = {}
+    barred: set[Bar] = set()
     frozen: set[int] = set()
     while True:
         admission = admit(world, claims, barred, frozen)
-        target = build(world, claims, admission, steady)
+        target = build(world, claims, admission, routes)
         promised = admission.served or admission.classes or world.named(Owner.VM, Owner.CLASS)
         if not promised and not world.reserve_is_used:
             return admission, target, ()
         try:
             return admission, target, steps.prepare(world, target)
         except steps.NoSafeOrder as error:
-            late = next((name for name, changed in reversed(admission.changes) if error.cache in changed), None)
-            if error.cache not in steady:
-                steady.add(error.cache)
+            if error.cache not in routes and (found := route(world, claims, admission, error.cache)) is not None:
+                routes[error.cache] = found
                 continue
-            steady.discard(error.cache)
+            routes.clear()
+            late = next((change for change in reversed(admission.changes) if error.cache in change.caches), None)
             if late is not None:
-                barred.add(late)
+                barred.add(late.bar)
             elif error.cache not in frozen:
                 frozen.add(error.cache)
             else:

@@ -11,7 +11,7 @@ from vmqos.allocation.line import Line, Need
 from vmqos.allocation.model import Owner, WhenFull
 from vmqos.allocation.room import Room
 from vmqos.allocation.world import World
-from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit, Capabilities
+from vmqos.resctrl.capabilities import BandwidthResource, Capabilities
 
 NO_L3 = (
     "this host's L3 cache can't be partitioned by resctrl: hw:cache_ways needs L3 CAT in the CPU and in the kernel "
@@ -34,19 +34,19 @@ NO_PERCENT_OF_GBPS = (
     "this host's memory bandwidth is throttled in steps of 1/8 GB/s, and hw:mem_bandwidth_percent would be per cent of "
     "nobody knows what: ask for hw:mem_bandwidth_mbps"
 )
+NO_CDP = (
+    "hw:cache_code_ways and hw:cache_data_ways need resctrl to be mounted with cdp, and a CPU that has it: "
+    "'sudo vmqos doctor' tells how; or ask for hw:cache_ways"
+)
+NO_PERCENT = (
+    "hw:mem_bandwidth_percent needs resctrl to be mounted without mba_MBps: 'sudo vmqos doctor' tells how; or "
+    "ask for hw:mem_bandwidth_mbps"
+)
 WAITS_FOR_CLOSID = "waits for a class of service (CLOSID) that is just being freed"
 NO_SAFE_ORDER = (
     "the ways are free, but the other VMs' masks can't be moved to make room without an overlap on the way; it is "
     "tried again when something changes"
 )
-
-
-def no_cdp(capabilities: Capabilities) -> str:
-    """Ways for code and for data are asked for where resctrl is not mounted for it."""
-    return (
-        "hw:cache_code_ways and hw:cache_data_ways need resctrl to be mounted with cdp, and a CPU that has it: "
-        f"{_mount(capabilities, 'cdp')}; or ask for hw:cache_ways"
-    )
 
 
 def no_mbps(capabilities: Capabilities) -> str:
@@ -55,15 +55,7 @@ def no_mbps(capabilities: Capabilities) -> str:
     events = capabilities.monitoring.events if capabilities.monitoring else ()
     if not any(event.startswith("mbm_") for event in events):
         return f"{why}, which this host can't be without counters of bandwidth: ask for hw:mem_bandwidth_percent"
-    return f"{why}: {_mount(capabilities, 'mba_MBps')}; or ask for hw:mem_bandwidth_percent"
-
-
-def no_percent(capabilities: Capabilities) -> str:
-    """Per cent are asked for where the kernel takes MB/s."""
-    return (
-        "hw:mem_bandwidth_percent needs resctrl to be mounted without mba_MBps: "
-        f"{_mount(capabilities, less='mba_MBps')}; or ask for hw:mem_bandwidth_mbps"
-    )
+    return f"{why}: 'sudo vmqos doctor' tells how; or ask for hw:mem_bandwidth_percent"
 
 
 def percent_raised(asked: int, value: int, resource: BandwidthResource) -> str:
@@ -79,22 +71,6 @@ def mbps_changed(asked: int, value: int) -> str:
     return (
         f"gets {value} MB/s of memory bandwidth for the {asked} MB/s asked for: this machine throttles in steps of "
         "125 MB/s"
-    )
-
-
-def _mount(capabilities: Capabilities, *more: str, less: str = "") -> str:
-    """The command that mounts resctrl with other options, and what it takes."""
-    bandwidth = capabilities.memory_bandwidth
-    now = {
-        "cdp": capabilities.cdp,
-        "cdpl2": "L2CODE" in capabilities.caches,
-        "mba_MBps": bandwidth is not None and bandwidth.unit is BandwidthUnit.MBPS,
-    }
-    options = [option for option, is_on in now.items() if (is_on or option in more) and option != less]
-    with_options = f"-o {','.join(options)} " if options else ""
-    return (
-        f"umount /sys/fs/resctrl && mount -t resctrl {with_options}resctrl /sys/fs/resctrl (every group on the host "
-        "goes by that, and vmqos makes its own again)"
     )
 
 
@@ -170,6 +146,16 @@ def raised(asked: int, ways: int, fewest: int, level: int = 3) -> str:
     """A request was rounded up."""
     kind = "ways" if level == 3 else f"L{level} ways"
     return f"gets {ways} {kind} for the {asked} asked for: a mask has at least {fewest} ways on this machine"
+
+
+def parts_in_common(common: Mapping[int, int]) -> str:
+    """Code and data share ways, because their mask has fewer ways than the two parts need together.
+
+    :param common: how many ways both fill, by cache, 1 or more.
+    """
+    most = max(common, key=lambda cache: (common[cache], -cache))
+    count = common[most]
+    return f"code and data both fill {count} {_ways(count)} on {_cache(most)}: its mask is too small to keep them apart"
 
 
 def more_than_all(asked: int, most: int, level: int = 3) -> str:

@@ -8,7 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from vmqos.allocation import caches, detours
 from vmqos.allocation.board import Board
 from vmqos.allocation.line import runs
-from vmqos.allocation.model import CreateGroup, RemoveGroup, SetExclusive, Step, WriteMasks, WriteThrottles
+from vmqos.allocation.model import (
+    DEFAULT_GROUP,
+    CreateGroup,
+    RemoveGroup,
+    SetExclusive,
+    Step,
+    WriteMasks,
+    WriteThrottles,
+)
 from vmqos.allocation.target import Target
 from vmqos.allocation.world import World
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -45,9 +53,13 @@ def prepare(world: World, target: Target) -> tuple[Step, ...]:
     steps: list[Step] = []
     detours_left = _DETOURS * len(world.lines)
     for name in world.groups:
-        if name in board.guarded and (name not in target.guarded or _has_company(world, name)):
+        if name in board.guarded and (
+            name not in target.guarded or _has_company(world, name) or _passes_io(world, target, name)
+        ):
             steps.append(SetExclusive(name, False))
             board.guarded.discard(name)
+    for cache, writes in target.routes.items():
+        steps += _follow(board, cache, writes)
     while board.unfinished():
         write = _next_write(board)
         if write is not None:
@@ -70,6 +82,22 @@ def prepare(world: World, target: Target) -> tuple[Step, ...]:
 def retire(target: Target) -> tuple[Step, ...]:
     """The steps that remove what no VM needs; its ways are given away already."""
     return tuple(RemoveGroup(name) for name in target.retired)
+
+
+def _follow(board: Board, cache: int, writes: Sequence[tuple[str, int]]) -> Iterator[Step]:
+    """The way that was found for a cache; who shares goes to the default group's ways before a mask takes its own."""
+    for name, mask in writes:
+        for other in list(board.in_the_way(name, cache, mask)):
+            if board.is_in_force(other, cache):
+                raise NoSafeOrder(cache)
+            default = board.masks[DEFAULT_GROUP][cache]
+            size = min(default.bit_count(), max(board.least(other, cache), board.masks[other][cache].bit_count()))
+            part = board.world.lines[cache].best_part(default, size, (board.target.masks[other][cache],))
+            if other == DEFAULT_GROUP or not part or part & mask:
+                raise NoSafeOrder(cache)
+            yield from _write(board, other, {cache: part})
+        if board.masks[name].get(cache) != mask:
+            yield from _write(board, name, {cache: mask})
 
 
 def _next_write(board: Board) -> tuple[str, dict[int, int]] | None:
@@ -134,6 +162,16 @@ def _has_company(world: World, name: str) -> bool:
     """Whether any other group has ways of this group's."""
     others = [other for other in world.groups if other != name]
     return any(mask & world.ways(others, cache) for cache, mask in world.masks[name].items())
+
+
+def _passes_io(world: World, target: Target, name: str) -> bool:
+    """Whether the group's mask lies on ways of I/O on its way, which the kernel refuses to a guarded group."""
+    return any(
+        mask & world.lines[cache].shareable
+        for cache, writes in target.routes.items()
+        for group, mask in writes
+        if group == name
+    )
 
 
 def _unguard_for_mkdir(board: Board) -> Iterator[Step]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vmqos.allocation import caches
@@ -14,7 +14,7 @@ from vmqos.allocation.model import DEFAULT_GROUP, Owner, Split
 from vmqos.allocation.names import class_grant
 from vmqos.allocation.packing import Packing, Piece, pack
 from vmqos.allocation.room import Room
-from vmqos.allocation.sliding import slide
+from vmqos.allocation.route import Route, find
 from vmqos.allocation.split import split
 from vmqos.allocation.world import World
 
@@ -31,6 +31,7 @@ class Target:
     :ivar retired: the groups that no VM needs.
     :ivar throttles: the limits of memory bandwidth of those that a VM needs, by cache, by the group's name: on every
         cache, also where that is none.
+    :ivar routes: on some caches, what existing groups are given first, in this order, by the group's name.
     :ivar parts: how many of a group's ways on a cache are for code and how many for data, where these are apart.
     """
 
@@ -41,6 +42,7 @@ class Target:
     retired: tuple[str, ...]
     throttles: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     parts: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    routes: Mapping[int, Sequence[tuple[str, int]]] = field(default_factory=dict)
 
     def splits(self, world: World, name: str, masks: Mapping[int, int]) -> dict[int, Split]:
         """The parts of these masks of a group, by cache; empty without CDP."""
@@ -51,11 +53,17 @@ class Target:
         }
 
 
-def build(world: World, claims: Sequence[Claim], admission: Admission, steady: Collection[int] = ()) -> Target:
+def build(
+    world: World,
+    claims: Sequence[Claim],
+    admission: Admission,
+    routes: Mapping[int, Route] | None = None,
+) -> Target:
     """Place everything that was let in.
 
-    :param steady: caches on which no mask is to pass another, if that can be.
+    :param routes: caches whose packing, and the way there, was found already.
     """
+    routes = routes or {}
     rank = {claim.uuid: number for number, claim in enumerate(claims)}
     group_of = {uuid: claim.group for uuid, claim in admission.served.items()}
     needed = (*sorted(group_of.values(), key=lambda name: rank[_uuid(group_of, name)]), *admission.classes)
@@ -64,7 +72,7 @@ def build(world: World, claims: Sequence[Claim], admission: Admission, steady: C
     own = set()
     for cache, room in admission.rooms.items():
         pieces = sorted(room.pieces.values(), key=lambda piece: rank[piece.key])
-        packing = _pack(world, cache, room, pieces, cache in steady)
+        packing = routes[cache].packing if cache in routes else _pack(world, cache, room, pieces)
         exclusive = {group_of[uuid]: mask for uuid, mask in (*packing.masks.items(), *room.stuck.items())}
         default = _default(world, cache, packing.pool, union(exclusive.values()))
         for name in masks:
@@ -88,16 +96,22 @@ def build(world: World, claims: Sequence[Claim], admission: Admission, steady: C
             for cache in caches.among(3, world.lines)
             if claim.group in admission.classes or (claim.group, cache) in own
         },
+        routes={
+            cache: [(group_of.get(key, DEFAULT_GROUP), mask) for key, mask in found.writes]
+            for cache, found in routes.items()
+        },
     )
 
 
-def _pack(world: World, cache: int, room: Room, pieces: Sequence[Piece], steady: bool) -> Packing:
-    default = world.masks[DEFAULT_GROUP].get(cache, 0)
-    if steady and not room.line.sparse:
-        found = slide(room.line, pieces, room.need, default)
-        if found is not None:
-            return found
-    return pack(room.line, pieces, room.need, default)
+def route(world: World, claims: Sequence[Claim], admission: Admission, cache: int) -> Route | None:
+    """A packing of a cache that can be reached without an overlap, and the way there; ``None`` if none is found."""
+    room, rank = admission.rooms[cache], {claim.uuid: number for number, claim in enumerate(claims)}
+    pieces = sorted(room.pieces.values(), key=lambda piece: rank[piece.key])
+    return find(room.line, pieces, room.need, world.masks[DEFAULT_GROUP].get(cache, 0))
+
+
+def _pack(world: World, cache: int, room: Room, pieces: Sequence[Piece]) -> Packing:
+    return pack(room.line, pieces, room.need, world.masks[DEFAULT_GROUP].get(cache, 0))
 
 
 def _throttles(

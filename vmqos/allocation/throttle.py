@@ -56,7 +56,7 @@ def read(capabilities: Capabilities, wants: CacheRequest) -> Throttle:
         case BandwidthUnit.PERCENT:
             return Throttle(fault=reasons.no_mbps(capabilities))
         case BandwidthUnit.MBPS:
-            return Throttle(fault=reasons.no_percent(capabilities))
+            return Throttle(fault=reasons.NO_PERCENT)
         case BandwidthUnit.EIGHTH_GBPS:
             return Throttle(fault=reasons.NO_PERCENT_OF_GBPS)
 

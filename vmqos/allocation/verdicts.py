@@ -72,11 +72,12 @@ def _exclusive(
             faults.append(reasons.on_io_ways(line, cache, got[cache]))
         if got[cache] & world.reserved(cache):
             remarks.append(reasons.on_reserved_ways(cache, got[cache]))
-    remarks += _raised(world, claim)
-    state = PromiseState.DEGRADED if faults else PromiseState.KEPT
     masks = {cache: CapacityBitmask(got[cache]) for cache in mine}
+    splits = _splits(world, target, claim, masks)
+    remarks += (*_raised(world, claim), *_common(splits))
+    state = PromiseState.DEGRADED if faults else PromiseState.KEPT
     reason = "; ".join((*faults, *remarks))
-    return Verdict(claim.uuid, state, claim.group, masks, reason, claim.throttles, _splits(world, target, claim, masks))
+    return Verdict(claim.uuid, state, claim.group, masks, reason, claim.throttles, splits)
 
 
 def _shared(world: World, claim: SharedClaim, target: Target) -> Verdict:
@@ -91,10 +92,18 @@ def _shared(world: World, claim: SharedClaim, target: Target) -> Verdict:
         faults.append(reasons.more_than_all(claim.asked, claim.ways))
     if claim.asked_l2 > claim.l2:
         faults.append(reasons.more_than_all(claim.asked_l2, claim.l2, 2))
-    remarks = list(_raised(world, claim))
+    splits = _splits(world, target, claim, masks)
+    remarks = (*_raised(world, claim), *_common(splits))
     state = PromiseState.DEGRADED if faults else PromiseState.KEPT
     reason = "; ".join((*faults, *remarks))
-    return Verdict(claim.uuid, state, claim.group, masks, reason, claim.throttles, _splits(world, target, claim, masks))
+    return Verdict(claim.uuid, state, claim.group, masks, reason, claim.throttles, splits)
+
+
+def _common(splits: Mapping[int, Split]) -> Iterator[str]:
+    """The ways that both code and data fill, although the VM asked for them apart: the mask is too small for both."""
+    common = {cache: parts.code & parts.data for cache, parts in splits.items() if not parts.is_apart}
+    if common:
+        yield reasons.parts_in_common({cache: ways.count for cache, ways in common.items()})
 
 
 def _raised(world: World, claim: Claim) -> Iterator[str]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vmqos.allocation import caches
 from vmqos.allocation.line import Line, union
@@ -23,6 +23,7 @@ class World:
     :ivar lines: what each cache has to give, by cache (:mod:`vmqos.allocation.caches`); none of L3 where it can't be
         partitioned, none of L2 where it can't or nobody has to do with it.
     :ivar names: the groups' names by their owner.
+    :ivar granted: how many ways earlier plans granted, by group and cache; what is missing is not known.
     """
 
     capabilities: Capabilities
@@ -31,6 +32,7 @@ class World:
     masks: Mapping[str, Mapping[int, int]]
     lines: Mapping[int, Line]
     names: Mapping[Owner, tuple[str, ...]]
+    granted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     def fewest(self, level: int) -> int:
         """The fewest ways that a promise can have on the caches of a level."""
@@ -54,6 +56,10 @@ class World:
         """The names of the groups that belong to these, in order."""
         return tuple(sorted(name for owner in owners for name in self.names.get(owner, ())))
 
+    def is_class(self, name: str) -> bool:
+        """Whether the group is there, and is a class."""
+        return name in self.names.get(Owner.CLASS, ())
+
     def ways(self, names: Iterable[str], cache: int) -> int:
         """The ways that any of these groups has on a cache."""
         return union(self.masks[name].get(cache, 0) for name in names if name in self.masks)
@@ -73,11 +79,13 @@ def look(
     layout: Layout,
     policy: Policy,
     l2: CacheResource | None = None,
+    granted: Mapping[str, Mapping[int, int]] | None = None,
 ) -> World:
     """Turn the planner's input into the world.
 
     :param l3: the L3 as one resource, where it can be partitioned.
     :param l2: likewise, where anybody has to do with it.
+    :param granted: how many ways earlier plans granted, by group and cache, as far as that is known.
     """
     groups = {group.name: group for group in sorted(layout.groups, key=lambda group: group.name)}
     names = {owner: tuple(name for name in groups if groups[name].owner is owner) for owner in Owner}
@@ -89,7 +97,7 @@ def look(
     }
     masks.setdefault(DEFAULT_GROUP, {})
     foreign = [masks[name] for name in names[Owner.FOREIGN]]
-    world = World(capabilities, policy, groups, masks, {}, names)
+    world = World(capabilities, policy, groups, masks, {}, names, granted or {})
     lines = {
         cache: _line(world, cache, resource, union(of_group.get(cache, 0) for of_group in foreign))
         for cache, resource in resources.items()

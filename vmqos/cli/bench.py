@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vmqos.cli import bench_view, exceptions, settings, terminal
+from vmqos.cli.option_values import seconds, whole_number
 from vmqos.cli.output import Details, is_for_machines, terminal_of
 
 if TYPE_CHECKING:
@@ -50,26 +51,26 @@ class NoisyNeighbor(Details):
         parser.add_argument(
             "--cache",
             metavar="ID",
-            type=int,
+            type=whole_number(0),
             help="the L3 cache, by the kernel's cache id; the first that will do unless given",
         )
         parser.add_argument(
             "--ways",
             metavar="N",
-            type=_positive,
+            type=whole_number(1),
             help="how many ways the victim gets; 4 unless given, or as many as can be lent if that is less",
         )
         parser.add_argument(
             "--duration",
             metavar="SECONDS",
-            type=_duration,
+            type=seconds(0.1, _LONGEST),
             default=5.0,
             help="how long to measure in each of the phases, 0.1 or more; 5 unless given",
         )
         parser.add_argument(
             "--repetitions",
             metavar="N",
-            type=_positive,
+            type=whole_number(1),
             default=10,
             help="how many measurements these are, or how many runs of --command; 10 unless given",
         )
@@ -82,7 +83,7 @@ class NoisyNeighbor(Details):
         parser.add_argument(
             "--neighbors",
             metavar="N",
-            type=_positive,
+            type=whole_number(1),
             default=3,
             help="on how many cores to be noisy, at most; 3 unless given",
         )
@@ -171,20 +172,6 @@ def _wishes(parsed_args: argparse.Namespace) -> Wishes:
         vm=parsed_args.vm or "",
         neighbor_vm=parsed_args.neighbor_vm or "",
     )
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return value
-
-
-def _duration(text: str) -> float:
-    value = float(text)
-    if not 0.1 <= value <= _LONGEST:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0.1 and {_LONGEST:.0f} seconds")
-    return value
 
 
 def _size(text: str) -> int:

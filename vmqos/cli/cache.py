@@ -30,6 +30,8 @@ class CacheShow(Listing):
     In a terminal the map is coloured. With -f json or yaml the data of the agent's API is printed instead; with -f
     csv or value, or with -c, a table of it.
 
+    The exit status is 3 if what is printed is old: the agent answers, and does not look any more.
+
     For example::
 
         vmqos cache show
@@ -54,6 +56,7 @@ class CacheShow(Listing):
         agent = settings.agent(self.app.options)
         self._caches = _chosen(agent.caches(), parsed_args.cache_id)
         self._vms = agent.vms() if _wants_map(parsed_args) else []
+        self.warn_if_old(agent, ("pass",))
         return as_rows(self._caches)
 
     def produce_output(

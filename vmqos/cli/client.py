@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import errno
 import grp
+import json
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -18,6 +20,12 @@ from vmqos.cli.safe_text import neutralise
 
 TIMEOUT = 10.0
 """Seconds to wait for an answer. The agent answers from memory; only a stuck one takes longer."""
+
+LONGEST_ANSWER = 64 << 20
+"""Bytes of an answer: a host of a thousand VMs with all their counters is told in some ten million."""
+
+DEEPEST_ANSWER = 32
+"""Lists and objects within each other; the agent's own answers have eight at most."""
 
 _ABSENT = {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR, errno.ENOTSOCK}
 
@@ -106,22 +114,40 @@ class AgentClient:
         # There is no TLS on a Unix socket; verify=False spares the time of loading every authority's certificate.
         transport = httpx.HTTPTransport(uds=self.socket, verify=False)
         try:
-            with httpx.Client(transport=transport, base_url="http://vmqos-agent", timeout=self.timeout) as http:
-                answer = http.get(path, params=tuple(parameters))
+            with (
+                httpx.Client(transport=transport, base_url="http://vmqos-agent", timeout=self.timeout) as http,
+                http.stream("GET", path, params=tuple(parameters), headers={"Accept-Encoding": "identity"}) as answer,
+            ):
+                return self._decode(path, answer, self._body(path, answer))
         except httpx.TimeoutException as error:
             raise exceptions.AgentTimeout(socket=self.socket, seconds=self.timeout) from error
         except httpx.ConnectError as error:
             raise self._why_no_connection(error) from error
         except httpx.HTTPError as error:
             raise exceptions.NotOurApi(socket=self.socket, problem=str(error) or type(error).__name__) from error
-        return self._decode(path, answer)
 
-    def _decode(self, path: str, answer: httpx.Response) -> dict[str, Any]:
+    def _body(self, path: str, answer: httpx.Response) -> bytes:
+        """The answer's body; whoever listens on the socket may send without end, or a byte now and then."""
+        chunks, count, deadline = [], 0, time.monotonic() + 2 * self.timeout
+        for chunk in answer.iter_raw():
+            chunks.append(chunk)
+            count += len(chunk)
+            if count > LONGEST_ANSWER:
+                problem = f"{path} is longer than {LONGEST_ANSWER} bytes"
+                raise exceptions.NotOurApi(socket=self.socket, problem=problem)
+            if time.monotonic() > deadline:
+                raise exceptions.AgentTimeout(socket=self.socket, seconds=2 * self.timeout)
+        return b"".join(chunks)
+
+    def _decode(self, path: str, answer: httpx.Response, body: bytes) -> dict[str, Any]:
         try:
-            value = answer.json()
-        except ValueError as error:
+            value = json.loads(body)
+        except (ValueError, RecursionError) as error:
             problem = f"{path} is no JSON (HTTP {answer.status_code})"
             raise exceptions.NotOurApi(socket=self.socket, problem=problem) from error
+        if _is_deeper(value, DEEPEST_ANSWER):
+            problem = f"{path} is more than {DEEPEST_ANSWER} lists and objects deep"
+            raise exceptions.NotOurApi(socket=self.socket, problem=problem)
         if not isinstance(value, dict):
             raise exceptions.NotOurApi(socket=self.socket, problem=f"{path} is no JSON object")
         if answer.is_success:
@@ -139,6 +165,22 @@ class AgentClient:
             if isinstance(cause, OSError) and cause.errno in _ABSENT:
                 return exceptions.AgentNotRunning(socket=self.socket)
         return exceptions.SocketUnusable(socket=self.socket, problem=str(error))
+
+
+def _is_deeper(value: object, most: int) -> bool:
+    """Whether there are more than so many lists and objects within each other."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [
+            inside
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inside in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inside, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -148,6 +148,7 @@ class VmTelemetry(TypedDict):
     missing: dict[str, str]
     rates: dict[str, float | None]
     rates_missing: dict[str, str]
+    caches: NotRequired[dict[str, dict[str, float | None]]]
 
 
 class HostTelemetry(TypedDict):
@@ -162,6 +163,7 @@ class Telemetry(TypedDict):
 
     taken_at: float
     interval: float
+    age_seconds: NotRequired[float | None]
     vms: dict[str, VmTelemetry]
     host: HostTelemetry
 
@@ -192,11 +194,19 @@ class LibvirtHealth(TypedDict):
 
 
 class Health(TypedDict):
-    """How the agent fares."""
+    """How the agent itself fares; how the VMs do is in ``vms``, counts by state.
+
+    ``ages`` are seconds since the last complete look at the VMs (``vms``), the last pass that ended well (``pass``) and
+    the last look at the counters (``counters``), ``None`` before the first; ``stale`` names those that are too great.
+    ``unserved`` has the reason why a VM that libvirt lists is not served, by UUID.
+    """
 
     status: Literal["starting", "ok", "degraded", "failing"]
     version: str
     uptime_seconds: float
+    ages: NotRequired[dict[str, float | None]]
+    stale: NotRequired[list[str]]
+    unserved: NotRequired[dict[str, str]]
     resctrl: ResctrlHealth
     libvirt: LibvirtHealth
     passes: int

@@ -43,8 +43,9 @@ class Doctor(Listing):
         from vmqos.agent.finding import Status
 
         options = self.app.options
-        findings = doctor.examine(settings.configuration(options), settings.agent(options).health)
-        self._status = int(any(finding.status is Status.PROBLEM for finding in findings))
+        agent = settings.agent(options)
+        findings = doctor.examine(settings.configuration(options), agent.health, ask_vms=agent.vms)
+        self.exit_status = int(any(finding.status is Status.PROBLEM for finding in findings))
         if parsed_args.problems:
             checks = len(findings)
             findings = [finding for finding in findings if finding.status is not Status.OK]
@@ -61,8 +62,3 @@ class Doctor(Listing):
             )
             for finding in findings
         ]
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the findings; the exit status says whether something is to be done."""
-        super().run(parsed_args)
-        return self._status

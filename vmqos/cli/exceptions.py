@@ -82,6 +82,12 @@ class NoSuchCache(CommandError):
     msg_fmt = "there is no {level} cache to partition with the id '{wanted}'; there are: {known}"
 
 
+class NoSuchColumn(CommandError):
+    """-c names a column that the command does not print."""
+
+    msg_fmt = "there is no column '{wanted}' with this format; there are: {known}"
+
+
 class AgentStillRuns(CommandError):
     """Resetting under a running agent undoes nothing."""
 
@@ -163,4 +169,28 @@ class CloudFailed(CommandError):
     msg_fmt = (
         "the cloud can't be asked: {problem}; it is described by OS_... in the environment or by clouds.yaml, "
         "as for 'openstack flavor list'"
+    )
+
+
+class NoSuchHost(CommandError):
+    """Placement has no resource provider of that name."""
+
+    msg_fmt = "Placement has no compute node '{wanted}'; 'openstack hypervisor list' shows the hypervisor hostnames"
+
+
+class AgentTellsPlacement(CommandError):
+    """A host whose agent runs can't be withdrawn."""
+
+    msg_fmt = (
+        "vmqos-agent runs and would tell Placement again what this host has; stop it first with "
+        "'systemctl stop vmqos-agent'"
+    )
+
+
+class PlacementNotTold(CommandError):
+    """The groups are gone, and OpenStack still takes this host for one that keeps promises."""
+
+    msg_fmt = (
+        "Nova may still place servers with a promise here, for OpenStack was not told: {problem}; "
+        "run 'vmqos placement withdraw' when that is mended"
     )

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from vmqos.cli import exceptions, flavor_api, flavor_specs
+from vmqos.cli import exceptions, flavor_api, flavor_specs, host_ways
 from vmqos.cli.output import Details, Listing, is_for_machines
 from vmqos.cli.safe_text import neutralise
 from vmqos.openstack import extra_specs
@@ -133,7 +133,12 @@ class Check(Listing):
     """Find the flavors of the cloud whose promise is wrong, or is not what they ask Placement for.
 
     Looks at all flavors, those that are not public too; that takes an administrator or a reader of the system. Prints
-    one line a problem. 'vmqos flavor set' mends a flavor, with its promise repeated: it asks Placement anew.
+    one line a problem: bad values, keys that look like one of vmqos and are none (hw_cache_ways), requests that
+    Placement can't grant, L2 ways without pinned vCPUs, more ways than any host has. Only an administrator may ask
+    Placement about hosts; for others, a line on standard error says that their ways were not checked.
+
+    'vmqos flavor set' mends what a flavor asks Placement for, with its promise repeated; 'openstack flavor unset
+    --property' removes a key that is none.
 
     The exit status is 0 if there is no problem, 1 if there is one or the cloud can't be asked, 2 for wrong usage.
 
@@ -158,25 +163,35 @@ class Check(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Read all flavors."""
-        flavors = flavor_api.flavors(flavor_api.connect(parsed_args.os_cloud))
+        connection = flavor_api.connect(parsed_args.os_cloud)
+        flavors = sorted(flavor_api.flavors(connection), key=lambda flavor: str(flavor.name))
+        misfits = self._misfits(connection, flavors)
         found = [
             (flavor.name, flavor.id, problem)
-            for flavor in sorted(flavors, key=lambda flavor: str(flavor.name))
-            for problem in flavor_specs.problems(
-                flavor.extra_specs, placement=not parsed_args.filter_only, vcpus=flavor.vcpus
+            for flavor in flavors
+            for problem in (
+                *flavor_specs.problems(flavor.extra_specs, placement=not parsed_args.filter_only, vcpus=flavor.vcpus),
+                *misfits.get(flavor.id, ()),
             )
         ]
-        self._status = int(bool(found))
+        self.exit_status = int(bool(found))
         if is_for_machines(parsed_args):
             return ("flavor", "id", "problem"), found
         if not found and parsed_args.formatter == "table":
             self.app.stdout.write(f"Nothing to mend: {len(flavors)} flavors are fine.\n")
         return ("Flavor", "ID", "Problem"), [tuple(neutralise(str(field)) for field in row) for row in found]
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the problems; the exit status says whether there is one."""
-        super().run(parsed_args)
-        return self._status
+    def _misfits(self, connection: Any, flavors: Iterable[Any]) -> dict[str, tuple[str]]:
+        """What is wrong with the flavors that promise more ways, or fewer, than any host can promise; by ID."""
+        promised = {flavor.id: flavor_specs.exclusive_ways(flavor.extra_specs) for flavor in flavors}
+        amounts = set(promised.values()) - {0}
+        try:
+            misfits = host_ways.misfits(connection, amounts) if amounts else {}
+        except exceptions.CloudFailed as error:
+            problem = error.values["problem"]
+            self.app.LOG.warning(f"it was not checked whether any host has the ways that flavors promise: {problem}")
+            return {}
+        return {flavor: (misfits[ways].told(ways),) for flavor, ways in promised.items() if ways in misfits}
 
 
 def _checked(key: Key) -> Callable[[str], str]:

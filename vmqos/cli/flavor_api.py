@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vmqos.cli import exceptions
 from vmqos.cli.flavor_specs import Edit
@@ -27,7 +27,7 @@ def connect(cloud: str | None) -> Connection:
     # Imported here: it takes a quarter of a second, and the other commands ask the agent.
     import openstack
 
-    with _told():
+    with told():
         return openstack.connect(cloud=cloud)
 
 
@@ -36,7 +36,7 @@ def flavors(connection: Connection) -> list[Flavor]:
 
     :raises vmqos.cli.exceptions.CloudFailed: if the cloud does not answer, or refuses.
     """
-    with _told():
+    with told():
         return list(connection.compute.flavors())
 
 
@@ -46,11 +46,27 @@ def find(connection: Connection, wanted: str) -> Flavor:
     :raises vmqos.cli.exceptions.NoSuchFlavor: if there is none.
     :raises vmqos.cli.exceptions.CloudFailed: if the cloud does not answer, or refuses.
     """
-    with _told():
+    with told():
         flavor = connection.compute.find_flavor(wanted, get_extra_specs=True)
     if flavor is None:
         raise exceptions.NoSuchFlavor(wanted=wanted)
     return flavor
+
+
+def asked_of_placement(connection: Connection, path: str, version: str, **query: str) -> Any:
+    """What Placement answers; ``None`` where it does not know the resource class, the trait or the provider.
+
+    :param version: the API version to ask for.
+    :raises vmqos.cli.exceptions.CloudFailed: if Placement does not answer, or refuses.
+    """
+    from openstack.exceptions import raise_from_response
+
+    with told():
+        answer = connection.placement.get(path, params=query, microversion=version)
+        if answer.status_code in (400, 404):
+            return None
+        raise_from_response(answer)
+        return answer.json()
 
 
 def apply(connection: Connection, flavor: Flavor, change: Edit) -> dict[str, str]:
@@ -60,7 +76,7 @@ def apply(connection: Connection, flavor: Flavor, change: Edit) -> dict[str, str
     :raises vmqos.cli.exceptions.CloudFailed: if the cloud does not answer, or refuses.
     """
     specs = dict(flavor.extra_specs)
-    with _told():
+    with told():
         if change.put:
             connection.compute.create_flavor_extra_specs(flavor, dict(change.put))
         for key in change.drop:
@@ -74,7 +90,7 @@ def unknown_to_placement(connection: Connection, resource_class: str) -> str:
     An agent makes the resource class of each shared class that its host keeps a CLOSID for.
     """
     try:
-        with _told():
+        with told():
             answer = connection.placement.get(f"/resource_classes/{resource_class}", microversion=_PLACEMENT)
     except exceptions.CloudFailed as error:
         return f"Placement can't be asked for {resource_class}: {error}"
@@ -84,7 +100,7 @@ def unknown_to_placement(connection: Connection, resource_class: str) -> str:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def told() -> Iterator[None]:
     """Say in a line what keystoneauth and openstacksdk say in many ways."""
     from keystoneauth1.exceptions import ClientException
     from openstack.exceptions import SDKException

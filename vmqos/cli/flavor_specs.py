@@ -3,11 +3,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from vmqos.cli import request_groups
 from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import InvalidExtraSpecs, resources
+from vmqos.openstack.extra_specs import L2_WAYS, CacheRequest, InvalidExtraSpecs, SpecError, cpu_spec, resources
+
+_PINNED = (
+    "allowed only where each vCPU that gets the ways is pinned: set hw:cpu_policy=dedicated; an image with "
+    "hw_cpu_policy=dedicated would do that for its own servers alone"
+)
+_PCPU = re.compile(r"resources([1-9][0-9]*)?:PCPU")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +87,52 @@ def problems(specs: Mapping[str, str], *, placement: bool, vcpus: int) -> list[s
     :param vcpus: how many vCPUs the flavor has.
     """
     parsed = extra_specs.parse(specs)
-    if parsed.errors:
-        return [str(error) for error in parsed.errors]
+    found = [str(error) for error in parsed.errors]
     if parsed.request is not None:
-        try:
-            extra_specs.check_vcpus(parsed.request, vcpus)
-        except InvalidExtraSpecs as error:
-            return [str(error)]
+        found += _errors_of_vcpus(specs, parsed.request, vcpus)
+    found += request_groups.problems(specs, parsed.request)
+    if parsed.errors:
+        return found
     wanted, asked = resources.requested(parsed.request), resources.asked(specs)
-    lonely = sorted(resources.required(specs))
-    if lonely and not asked:
-        return [
-            f"requires {', '.join(lonely)} of the host's provider of cache, from which it asks for no resource: "
-            "Placement finds no host then; 'vmqos flavor set' mends it"
-        ]
     is_shared = parsed.request is not None and resources.shared_resource(parsed.request) is not None
-    if wanted == asked or not (asked or (placement and not is_shared)):
+    if wanted != asked and (asked or (placement and not is_shared)):
+        promise = _told(wanted) if parsed.request else "nothing: there is no promise"
+        found.append(f"asks Placement for {_told(asked)}; the promise takes {promise}")
+    return found
+
+
+def exclusive_ways(specs: Mapping[str, str]) -> int:
+    """How many L3 ways of its own a flavor promises; 0 for none, or where the promise is not understood."""
+    return resources.requested(extra_specs.parse(specs).request).get(resources.LLC_WAYS, 0)
+
+
+def _errors_of_vcpus(specs: Mapping[str, str], request: CacheRequest, vcpus: int) -> list[str]:
+    try:
+        extra_specs.check_vcpus(request, vcpus)
+    except InvalidExtraSpecs as error:
+        return [str(error)]
+    getting = request.vcpus or frozenset(range(vcpus))
+    if request.l2_ways is None or getting <= _pinned(specs, vcpus):
         return []
-    promise = _told(wanted) if parsed.request else "nothing: there is no promise"
-    return [f"asks Placement for {_told(asked)}; the promise takes {promise}"]
+    return [str(SpecError(L2_WAYS.name, str(request.l2_ways), _PINNED))]
+
+
+def _pinned(specs: Mapping[str, str], vcpus: int) -> frozenset[int]:
+    """The vCPUs that a flavor alone pins, as ``nova.virt.hardware.numa_get_constraints`` has it."""
+    every = frozenset(range(vcpus))
+    policy = specs.get("hw:cpu_policy")
+    if policy == "mixed":
+        return _masked(specs.get("hw:cpu_dedicated_mask") or specs.get("hw:cpu_realtime_mask") or "", vcpus)
+    pcpus = any(_PCPU.fullmatch(key) and value != "0" for key, value in specs.items())
+    return every if policy == "dedicated" or (policy is None and pcpus) else frozenset()
+
+
+def _masked(mask: str, vcpus: int) -> frozenset[int]:
+    """The vCPUs of such a mask; one that begins with ``^`` takes vCPUs away from all of them."""
+    try:
+        return cpu_spec.parse(f"0-{vcpus - 1},{mask}" if mask.strip().startswith("^") else mask)
+    except ValueError:
+        return frozenset()
 
 
 def _told(amounts: Mapping[str, int]) -> str:

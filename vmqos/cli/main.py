@@ -13,6 +13,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 
 from vmqos.version import version as vmqos_version
+from vmqos.visible_text import make_visible
 
 NAMESPACE = "vmqos.cli"
 """The entry point group of the commands; an underscore in a name stands for a blank."""
@@ -22,7 +23,7 @@ USAGE_STATUS = 2
 _DESCRIPTION = """\
 Cache and memory-bandwidth QoS for the VMs of this host: which VM owns which ways of the L3 caches, and why.
 The commands ask vmqos-agent over its local socket; bench, doctor, capabilities, reset, lock and simulate work without
-it, and flavor asks the cloud."""
+it, and flavor and placement ask the cloud."""
 
 
 class VmqosApp(App):
@@ -71,6 +72,7 @@ class VmqosApp(App):
         if self.options.verbose_level < 2:
             for library in ("httpx", "httpcore", "stevedore", "mfusepy", "fuse"):
                 logging.getLogger(library).setLevel(logging.WARNING)
+        make_visible(logging.getLogger())
 
     def initialize_app(self, argv: list[str]) -> None:
         """Without a command show the help: there is no interactive mode."""
@@ -103,7 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     :param argv: the arguments; those of the process if ``None``.
-    :returns: the exit status: 0, 1 for a failure, 2 for wrong usage, 130 and 141 for an interrupt and a closed pipe.
+    :returns: the exit status: 0, 1 for a failure, 2 for wrong usage, 3 if what was printed is old, 130 and 141 for an
+        interrupt and a closed pipe.
     """
     for stream in (sys.stdout, sys.stderr):
         # A name that the locale can't write must not end the listing.

@@ -8,14 +8,17 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vmqos.cli import contract, units
+from vmqos.cli import contract, marks, units
 from vmqos.cli.safe_text import distinct_names, neutralise
 
-_LETTERS = string.ascii_uppercase + string.ascii_lowercase
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase.replace("x", "")
+"""Of VMs: the capital ones first. An x is pseudo-locked memory."""
 _DIGITS = "123456789"
 _CLASS_PREFIX = "vmqos.shared-"
 _LOCK_PREFIX = "vmqos.lock-"
 _LOCKED = "pseudo-locked"
+COLOURS = 12
+"""How many colours there are for VMs."""
 _MOST_APART = 4
 """Caches of one level that are drawn one by one, alike or not: a machine with more has them by the dozen."""
 
@@ -40,7 +43,7 @@ class Row:
     :ivar symbol: the character in its cells; a VM's and a class's is the same on every cache.
     :ivar label: its name, safe for a terminal.
     :ivar mask: its ways, bit 0 being way 0.
-    :ivar number: counts the VMs and the classes, for symbol and colour.
+    :ivar colour: a VM's colour, a number from 0 up to :data:`COLOURS`.
     :ivar limit: the memory bandwidth that it may have, such as ``50 %``; empty where it has no limit.
     """
 
@@ -48,7 +51,7 @@ class Row:
     symbol: str
     label: str
     mask: int
-    number: int = 0
+    colour: int = 0
     limit: str = ""
 
 
@@ -113,10 +116,11 @@ def _folded(maps: Sequence[CacheMap]) -> list[CacheMap]:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """How each group of ours is called and numbered, on all caches alike."""
+    """How each group of ours is called and marked, on all caches alike; by the group's name."""
 
     labels: Mapping[str, str]
-    numbers: Mapping[str, int]
+    symbols: Mapping[str, str]
+    colours: Mapping[str, int]
 
 
 def _names(caches: Sequence[contract.Cache], vms: Sequence[contract.Vm]) -> _Names:
@@ -131,12 +135,17 @@ def _names(caches: Sequence[contract.Cache], vms: Sequence[contract.Vm]) -> _Nam
             members = sum(vm["group"] == name for vm in vms)
             title = neutralise(name.removeprefix(_CLASS_PREFIX))
             labels[name] = f"class {title}, {members} VM{'' if members == 1 else 's'}"
-    numbers = {}
-    for owner in ("vm", "class"):
-        ours = [name for name, group in groups.items() if group["owner"] == owner]
-        ours.sort(key=lambda name: (labels[name].casefold(), name))
-        numbers.update({name: number for number, name in enumerate(ours)})
-    return _Names(labels, numbers)
+    # The agent tells the VMs in the order in which they started. The group of a VM that it does not tell comes last.
+    arrived = dict.fromkeys(vm["group"] for vm in vms)
+    came = [*(name for name in arrived if name in groups), *sorted(groups.keys() - arrived.keys())]
+    of_vms = [name for name in came if groups[name]["owner"] == "vm"]
+    of_classes = [name for name in came if groups[name]["owner"] == "class"]
+    letters = marks.allot(of_vms, len(string.ascii_uppercase))
+    symbols = {name: _LETTERS[number % len(_LETTERS)] for name, number in letters.items()}
+    digits = marks.allot(of_classes, len(_DIGITS))
+    symbols |= {name: _DIGITS[number % len(_DIGITS)] for name, number in digits.items()}
+    colours = marks.allot(of_vms, COLOURS)
+    return _Names(labels, symbols, {name: number % COLOURS for name, number in colours.items()})
 
 
 def _build_one(
@@ -205,7 +214,7 @@ def _remarks(cache: contract.Cache, strangers: Mapping[str, bool], names: _Names
         return
     away = sorted(names.labels[name] for name, has_ways in strangers.items() if has_ways)
     if away:
-        yield f"on other caches' CPUs only: {', '.join(away)}"
+        yield f"VMs with ways on other caches only: {', '.join(away)}"
     limits = {group["name"]: limit for group in cache["groups"] if (limit := _limit(group, cache))}
     inside = sorted(
         names.labels[name] + (f" (at most {limits[name]})" if name in limits else "")
@@ -213,7 +222,7 @@ def _remarks(cache: contract.Cache, strangers: Mapping[str, bool], names: _Names
         if not has_ways
     )
     if inside:
-        yield f"in the default group's ways: {', '.join(inside)}"
+        yield f"VMs in the default group's ways: {', '.join(inside)}"
 
 
 def _row(group: contract.CacheGroup, cache: contract.Cache, names: _Names) -> Row:
@@ -224,10 +233,9 @@ def _row(group: contract.CacheGroup, cache: contract.Cache, names: _Names) -> Ro
         return Row(Kind.DEFAULT, "=", "default group", mask, limit=limit)
     if group["owner"] == "foreign":
         return Row(Kind.FOREIGN, "#", neutralise(name), mask, limit=limit)
-    number = names.numbers[name]
     if group["owner"] == "class":
-        return Row(Kind.CLASS, _DIGITS[number % len(_DIGITS)], names.labels[name], mask, number, limit)
-    return Row(Kind.VM, _LETTERS[number % len(_LETTERS)], names.labels[name], mask, number, limit)
+        return Row(Kind.CLASS, names.symbols[name], names.labels[name], mask, limit=limit)
+    return Row(Kind.VM, names.symbols[name], names.labels[name], mask, names.colours[name], limit)
 
 
 def _lock_label(name: str) -> str:

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
+from vmqos.cli import exceptions, freshness
 from vmqos.cli import terminal as terminals
+from vmqos.cli.client import AgentClient
 from vmqos.cli.help_text import Documented
+from vmqos.cli.safe_text import neutralise
 from vmqos.cli.tables import TableFormatter
 from vmqos.cli.terminal import Terminal
 
@@ -30,7 +33,43 @@ def terminal_of(command: Lister | ShowOne) -> Terminal:
     return terminals.of_stream(command.app.stdout, os.environ, command.app.options.no_color)
 
 
-class Listing(Documented, Lister):
+class Told(Documented):
+    """A command that prints what something else told it.
+
+    :ivar exit_status: of a command that printed all it was asked for; a command sets it where there is more to say.
+    """
+
+    exit_status = 0
+
+    def warn_if_old(self, agent: AgentClient, parts: Collection[str]) -> None:
+        """Say on standard error, and by the exit status, if what the agent tells is old.
+
+        :param parts: what the command shows: see :func:`vmqos.cli.freshness.ask`.
+        """
+        found = freshness.ask(agent, parts)
+        if found.warning:
+            self.app.LOG.warning(found.warning)
+            self.exit_status = freshness.OLD_STATUS
+        for sentence in found.missing if "vms" in parts else ():
+            self.app.LOG.warning(sentence)
+
+    def check_columns(self, wanted: Iterable[str], known: Sequence[str]) -> None:
+        """Check that there is each column that ``-c`` asks for; cliff leaves out those that there are not.
+
+        :raises vmqos.cli.exceptions.NoSuchColumn: if one is not there.
+        """
+        # The commands that print data have cliff's own rule: case does not count, and a blank is an underscore.
+        found = {name.lower().strip().replace(" ", "_") for name in known}
+        for name in wanted:
+            if name.lower().strip().replace(" ", "_") not in found:
+                raise exceptions.NoSuchColumn(wanted=neutralise(name), known=", ".join(known) or "none")
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print what there is."""
+        return super().run(parsed_args) or self.exit_status
+
+
+class Listing(Told, Lister):
     """A command that prints a list.
 
     :cvar optional: titles of columns that a table may leave out in a narrow terminal, the least important first.
@@ -42,16 +81,20 @@ class Listing(Documented, Lister):
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
     ) -> int:
         """Print the rows with the chosen formatter."""
+        # The keys of the API's objects are not known where there are none.
+        column_names = column_names or parsed_args.columns
+        self.check_columns(parsed_args.columns, column_names)
         if parsed_args.formatter == "table":
             self.formatter = TableFormatter(terminal_of(self), () if parsed_args.columns else self.optional)
         return super().produce_output(parsed_args, column_names, data)
 
 
-class Details(Documented, ShowOne):
+class Details(Told, ShowOne):
     """A command that prints one thing."""
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]) -> int:
         """Print the fields with the chosen formatter."""
+        self.check_columns(parsed_args.columns, column_names)
         if parsed_args.formatter == "table":
             self.formatter = TableFormatter(terminal_of(self))
         return super().produce_output(parsed_args, column_names, data)

@@ -33,7 +33,7 @@ class Plan(Details):
     ways as they are now), the VMs whose ways would be moved to make room, and the steps. The VM is taken to be free
     to run on all CPUs.
 
-    The exit status is 0 whatever the verdict is.
+    The exit status is 0 whatever the verdict is, and 3 if the agent's knowledge of the host is old.
 
     For example::
 
@@ -47,9 +47,10 @@ class Plan(Details):
         parser.add_argument(
             "--flavor-spec",
             metavar="KEY=VALUE",
-            action="append",
+            action=_ExtraSpecs,
             required=True,
-            help="an extra spec of the flavor, such as hw:cache_ways=3 or hw:cache_policy=shared; may be repeated",
+            help="an extra spec of the flavor, such as hw:cache_ways=3 or hw:cache_policy=shared; may be repeated with "
+            "another key",
         )
         return parser
 
@@ -57,6 +58,7 @@ class Plan(Details):
         """Ask the agent."""
         agent = settings.agent(self.app.options)
         self._plan = agent.plan(parsed_args.flavor_spec)
+        self.warn_if_old(agent, ("vms", "pass"))
         if is_for_machines(parsed_args):
             return tuple(self._plan), tuple(self._plan.values())
         if parsed_args.formatter == "table":
@@ -73,6 +75,30 @@ class Plan(Details):
         screen = terminal_of(self)
         terminal.show(tell(self._plan, self._caches, self._vms, screen), self.app.stdout, screen)
         return 0
+
+
+class _ExtraSpecs(argparse.Action):
+    """Collects extra specs. A flavor has one value for a key, so a key that is given twice is an error."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Add one.
+
+        :raises argparse.ArgumentError: if its key was given before.
+        """
+        given = str(values)
+        before: list[str] = getattr(namespace, self.dest) or []
+        key = given.partition("=")[0]
+        twin = next((spec for spec in before if spec.partition("=")[0] == key), None)
+        if twin is not None:
+            problem = f"{key!r} is given twice, as {twin!r} and as {given!r}: a flavor has one value for a key"
+            raise argparse.ArgumentError(self, problem)
+        setattr(namespace, self.dest, [*before, given])
 
 
 def tell(plan: contract.Plan, caches: Sequence[contract.Cache], vms: Sequence[contract.Vm], screen: Terminal) -> Text:
@@ -97,7 +123,8 @@ def tell(plan: contract.Plan, caches: Sequence[contract.Cache], vms: Sequence[co
     story.append("\nVMs whose ways would change: ", "bold").append(", ".join(moved) or "none")
     story.append("\nSteps:", "bold")
     for number, step in enumerate(plan["steps"], 1):
-        story.append(f"\n{number:3}. {neutralise(step).replace(_NOBODY, '<the new VM>')}")
+        called = [f" ({name})" for uuid, name in names.items() if uuid in step]
+        story.append(f"\n{number:3}. {neutralise(step).replace(_NOBODY, '<the new VM>')}{''.join(called)}")
     if not plan["steps"]:
         story.append(" none")
     return story

@@ -6,10 +6,29 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from vmqos.cli import exceptions, settings
 from vmqos.cli.help_text import Documented
 from vmqos.cli.safe_text import neutralise
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What becomes of what OpenStack has of this host.
+
+    :ivar steps: what is done; empty where there is nothing to do.
+    :ivar error: why it can't be done; empty where it can.
+    :ivar line: a sentence about what is so afterwards.
+    """
+
+    steps: tuple[str, ...] = ()
+    error: str = ""
+    line: str = ""
 
 
 class Reset(Documented):
@@ -18,6 +37,11 @@ class Reset(Documented):
     Removes the groups named vmqos.* and nothing else: groups of libvirt, of containers and of other tools stay, and
     so do their ways. So do locked regions ('vmqos lock remove'). The VMs go on running, without what their flavors
     promise. Says what it will do and asks first.
+
+    Where the agent's configuration has credentials for Placement or names a file for nova-compute, what OpenStack has
+    of this host's ways is reserved first, as 'vmqos placement withdraw' does it: Nova would go on placing servers here
+    whose promise is not kept. If that fails, the groups are removed all the same, and the exit status is 1. An agent
+    that starts tells OpenStack anew.
 
     While the agent runs it would make the groups again at once, so that is refused; --force does it all the same,
     for example to see the agent put everything back.
@@ -28,6 +52,9 @@ class Reset(Documented):
         parser = super().get_parser(prog_name)
         parser.add_argument("--yes", action="store_true", help="do not ask")
         parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+        parser.add_argument(
+            "--no-placement", action="store_true", help="leave what OpenStack has of this host as it is"
+        )
         parser.add_argument("--force", action="store_true", help="even while the agent runs, which undoes it")
         return parser
 
@@ -36,26 +63,52 @@ class Reset(Documented):
         # Imported here: the other commands read no resctrl themselves.
         from vmqos.agent import reset
         from vmqos.agent.exceptions import AlreadyRunning
-        from vmqos.agent.single_instance import only_agent
+        from vmqos.agent.single_instance import is_running, only_agent
 
         conf = settings.configuration(self.app.options)
         where = (conf.resctrl.path, conf.allocation.reserved_ways, conf.resctrl.lock_timeout)
+        # An agent that runs tells OpenStack what is so.
+        tells = not parsed_args.no_placement and not is_running(conf.resctrl.path)
         if parsed_args.dry_run:
-            self._say("would do", conf.resctrl.path, reset.prepare(*where).describe())
+            planned = reset.prepare(*where)
+            told = self._withdraw(conf, tells, dry_run=True)
+            self._say("would do", conf.resctrl.path, [*told.steps, *planned.describe()])
             return 0
         try:
             # While this lock is held no agent can start and take the groups for its own.
             with nullcontext() if parsed_args.force else only_agent(conf.resctrl.path):
                 planned = reset.prepare(*where)
-                self._say("will do", conf.resctrl.path, planned.describe())
-                if not planned.is_empty:
+                told = self._withdraw(conf, tells, dry_run=True)
+                self._say("will do", conf.resctrl.path, [*told.steps, *planned.describe()])
+                if told.steps or not planned.is_empty:
                     if not parsed_args.yes:
                         self._ask(input)
-                    reset.perform(*where)
+                    told = self._withdraw(conf, tells)
+                    if not planned.is_empty:
+                        reset.perform(*where)
+                    self.app.stdout.write(f"{neutralise(told.line)}\n" if told.line else "")
                     self.app.stdout.write("Done.\n")
         except AlreadyRunning as error:
             raise exceptions.AgentStillRuns() from error
+        if told.error:
+            raise exceptions.PlacementNotTold(problem=told.error)
         return 0
+
+    def _withdraw(self, conf: cfg.ConfigOpts, tells: bool, *, dry_run: bool = False) -> _Told:
+        """Reserve what OpenStack has of this host; an error is told, and keeps nothing else from being done."""
+        from vmqos.agent import withdraw
+        from vmqos.agent.exceptions import AgentError
+        from vmqos.cloud.exceptions import CloudError
+        from vmqos.conf.exceptions import ConfigurationError
+
+        if not tells:
+            return _Told()
+        try:
+            done = withdraw.perform(conf, dry_run=dry_run)
+        except (AgentError, CloudError, ConfigurationError, OSError) as error:
+            problem = " ".join(str(error).split())
+            return _Told((f"leave what OpenStack has of this host, for it can't be told: {problem}",), problem)
+        return _Told((done.step,), line=done.line) if done is not None and done.step else _Told()
 
     def _say(self, intent: str, path: str, steps: list[str]) -> None:
         if not steps:

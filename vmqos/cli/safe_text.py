@@ -7,25 +7,14 @@ the operator who lists it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len
 
+from vmqos.visible_text import neutralise
 
-def neutralise(text: str) -> str:
-    """The text with every character that is not plainly seen written as a backslash escape.
-
-    These are Unicode's control and format characters (escape sequences, direction marks), lone surrogates, private and
-    unassigned ones, and every blank but the ordinary one.
-    """
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else _escape(character) for character in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+__all__ = ["display_name", "distinct_names", "neutralise", "pad", "shorten"]
 
 
 def shorten(text: str, width: int, ellipsis: str) -> str:
@@ -43,6 +32,24 @@ def shorten(text: str, width: int, ellipsis: str) -> str:
     return (kept + ellipsis) if cell_len(kept + ellipsis) <= width else ellipsis[:width]
 
 
+def squeeze(text: str, width: int, ellipsis: str) -> str:
+    """The text cut to at most ``width`` terminal columns, its middle replaced by ``ellipsis`` where it was longer.
+
+    This is for names: those of one kind often begin alike, and what tells two VMs of one name apart stands at the end.
+    """
+    if cell_len(text) <= width:
+        return text
+    room = width - cell_len(ellipsis)
+    if room < 2:
+        return shorten(text, width, ellipsis)
+    tail = ""
+    for character in reversed(text):
+        if cell_len(character + tail) > room // 2:
+            break
+        tail = character + tail
+    return shorten(text, width - cell_len(tail), ellipsis) + tail
+
+
 def pad(text: str, width: int) -> str:
     """The text, filled with blanks to ``width`` terminal columns."""
     return text + " " * (width - cell_len(text))
@@ -55,6 +62,25 @@ def display_name(vm: Mapping[str, Any]) -> str:
 
 def distinct_names(vms: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """A name for each VM by UUID; names that several VMs bear carry the beginning of the UUID."""
-    names = {vm["uuid"]: display_name(vm) for vm in vms}
-    taken = list(names.values())
-    return {uuid: name if taken.count(name) == 1 else f"{name} ({uuid[:8]})" for uuid, name in names.items()}
+    return tell_apart({vm["uuid"]: display_name(vm) for vm in vms})
+
+
+def tell_apart(names: Mapping[str, str]) -> dict[str, str]:
+    """The same names, by UUID; those that are there more than once carry as much of the UUID as tells them apart."""
+    bearers: dict[str, list[str]] = {}
+    for uuid, name in names.items():
+        bearers.setdefault(name, []).append(uuid)
+    return {
+        uuid: name if len(bearers[name]) == 1 else f"{name} ({neutralise(_beginning(uuid, bearers[name]))})"
+        for uuid, name in names.items()
+    }
+
+
+def _beginning(uuid: str, others: Sequence[str]) -> str:
+    """As much of a UUID as none of the others begins with, to the end of one of its parts."""
+    parts = uuid.split("-")
+    for count in range(1, len(parts)):
+        beginning = "-".join(parts[:count])
+        if sum(other.startswith(beginning) for other in others) == 1:
+            return beginning
+    return uuid

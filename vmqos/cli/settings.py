@@ -28,9 +28,24 @@ def configuration(options: argparse.Namespace) -> cfg.ConfigOpts:
 
 
 def socket_path(options: argparse.Namespace) -> str:
-    """``--socket``, else the environment's ``VMQOS_SOCKET``, else ``[api] socket`` of the configuration."""
+    """``--socket``, else the environment's ``VMQOS_SOCKET``, else ``[api] socket`` of the configuration.
+
+    A configuration with credentials is root's alone. Another user, who may talk to the agent, gets the default socket.
+
+    :raises vmqos.conf.exceptions.ConfigurationError: if a file that was named can't be read, or a value is not allowed.
+    """
     explicit = options.socket or os.environ.get(SOCKET_VARIABLE)
-    return str(explicit or configuration(options).api.socket)
+    if explicit:
+        return str(explicit)
+    from vmqos.conf import loader
+    from vmqos.conf.exceptions import NotReadable
+
+    try:
+        return str(configuration(options).api.socket)
+    except NotReadable:
+        if options.config_file:
+            raise
+        return str(loader.defaults().api.socket)
 
 
 def agent(options: argparse.Namespace) -> AgentClient:

@@ -20,8 +20,6 @@ from vmqos.cli import terminal as terminals
 from vmqos.cli.safe_text import neutralise
 from vmqos.cli.terminal import Terminal
 
-UNBOUNDED = 100_000
-"""The width of a pipe, in columns."""
 _NARROWEST = 24
 """Columns below which the last cell of a row, the one that is wrapped, is hard to read."""
 _WIDE = 20
@@ -88,7 +86,7 @@ class TableFormatter(ListFormatter, SingleFormatter):
     def _emit(
         self, titles: Sequence[str], rows: list[list[Any]], stdout: TextIO, parsed_args: argparse.Namespace
     ) -> None:
-        width = self._terminal.width if self._terminal.bounded or parsed_args.fit_width else UNBOUNDED
+        width = self._terminal.width if parsed_args.fit_width else self._terminal.room
         width = parsed_args.max_width if parsed_args.max_width > 0 else width
         terminals.show(draw(titles, rows, self._terminal, width, self._optional), stdout, self._terminal, width)
 

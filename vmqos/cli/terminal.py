@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TextIO
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 DEFAULT_WIDTH = 80
+UNBOUNDED = 100_000
+"""Columns of a line in a pipe or file: more than anything that is printed has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +21,18 @@ class Terminal:
     """An output's abilities.
 
     :ivar fancy: colours and line-drawing characters; without them plain ASCII and no escape codes.
-    :ivar width: columns that fit on a line.
+    :ivar width: the screen's columns.
     :ivar bounded: whether a longer line would be wrapped by a screen; ``False`` for a pipe or file.
     """
 
     fancy: bool = False
     width: int = DEFAULT_WIDTH
     bounded: bool = True
+
+    @property
+    def room(self) -> int:
+        """Columns that a line may have. A pipe has no width: nothing is cut or left out for it."""
+        return self.width if self.bounded else UNBOUNDED
 
     def glyph(self, fancy: str, plain: str) -> str:
         """The character to use here of the two."""
@@ -46,14 +54,34 @@ def of_stream(stream: TextIO, environment: Mapping[str, str], no_color: bool = F
     return Terminal(fancy=wanted and unicode and not forbidden, width=width, bounded=screen)
 
 
+def wrapped(lines: Iterable[Text], terminal: Terminal, indent: int = 2) -> list[Text]:
+    """The lines, those that are too long for the terminal broken between words.
+
+    :param indent: blanks before what goes on on another line.
+    """
+    if not terminal.bounded:
+        return list(lines)
+    console = Console(width=terminal.width, color_system=None)
+    found: list[Text] = []
+    for line in lines:
+        width = terminal.width if line.cell_len <= terminal.width else max(1, terminal.width - indent)
+        first, *rest = line.wrap(console, width) or [line]
+        first.rstrip()
+        found.append(first)
+        for part in rest:
+            part.rstrip()
+            found.append(Text(" " * indent).append_text(part))
+    return found
+
+
 def show(content: RenderableType, stream: TextIO, terminal: Terminal, width: int | None = None) -> None:
     """Write something drawn with rich.
 
-    :param width: columns to draw it in, where they are not the terminal's.
+    :param width: columns to draw it in, where they are not :attr:`Terminal.room`.
     """
     console = Console(
         file=stream,
-        width=width or terminal.width,
+        width=width or terminal.room,
         force_terminal=terminal.fancy,
         color_system="auto" if terminal.fancy else None,
         highlight=False,

@@ -11,24 +11,31 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
-from vmqos.cli import settings, terminal, top_data, top_view
+from vmqos.cli import freshness, settings, terminal, top_data, top_view
 from vmqos.cli.help_text import Documented
+from vmqos.cli.option_values import seconds, whole_number
 from vmqos.cli.terminal import Terminal
 from vmqos.cli.top_data import Frame, Order
 
 LEAST_DELAY = 0.1
-"""Seconds."""
+LONGEST_DELAY = 86400.0
+"""Seconds between two looks."""
 
 
 class Top(Documented):
     """Show live what each VM holds of the L3 caches and moves to and from memory.
 
-    For each VM: the L3 ways it has (as a bar, and 0/4 where it has 0 of 4; 2c+4d are two for code and four for data),
-    its L2 ways and the limit of its memory bandwidth that is in force, if any VM has such, the bytes it holds of the L3
-    caches and of how many it was promised, and its memory bandwidth: in total, to the memory of its own socket (local),
-    and to that of others (remote); K, M and G are KiB, MiB and GiB. Where the kernel gives hardware events,
-    instructions per cycle and last-level cache misses too. VMs that are pending or degraded are marked, and listed
-    above the others with the reason.
+    For each VM: the L3 ways it has (a number and a bar; 0/4 where it has 0 of 4; 2c+4d are two for code and four for
+    data), its L2 ways and the limit of its memory bandwidth that is in force, if any VM has such, the bytes it holds of
+    all L3 caches together and of how many it was promised, how full its ways are, and its memory bandwidth: in total,
+    to the memory of its own socket (local), and to that of others (remote); K, M and G are KiB, MiB and GiB. Where the
+    kernel gives hardware events, instructions per cycle and last-level cache misses too. VMs that are pending or
+    degraded are marked, and listed above the others with the reason.
+
+    FULLEST is the cache where the VM's ways are fullest: 0:98% means that it has filled 98 % of its ways on cache 0. A
+    bar for each cache follows. A VM can lack cache on one socket while the sum over both looks half empty.
+
+    A terminal that is too narrow shows fewer columns, the least important ones being left out first.
 
     A word in place of a number is the reason why there is none: 'no value' (the hardware has none now), 'unassigned'
     (no hardware counter is free for the VM), 'no group' (no RMID is), '...' (it takes another look). What this
@@ -39,7 +46,10 @@ class Top(Documented):
 
     In a terminal it goes on until q or Ctrl-C; h tells the keys. With -f csv or json, or where the output is no
     terminal, it looks once, or as often as -n says, and prints each look: with json as an object on a line of its
-    own, with csv as a line for each VM.
+    own, with csv as a line for each VM. There, instance_name is the name in Nova, and name the one in libvirt.
+
+    A line on top, or a warning with csv and json, says if what is shown is old: the agent answers, and does not look
+    any more. The exit status is 3 if that was so at the last look that was printed.
 
     For example::
 
@@ -62,13 +72,13 @@ class Top(Documented):
             "-d",
             "--delay",
             metavar="SECONDS",
-            type=_delay,
+            type=seconds(LEAST_DELAY, LONGEST_DELAY),
             default=2.0,
             help="seconds between two looks, 0.1 or more; 2 unless given",
         )
         times = parser.add_mutually_exclusive_group()
         times.add_argument(
-            "-n", "--count", metavar="N", type=_count, help="end after so many looks; 0: go on until Ctrl-C"
+            "-n", "--count", metavar="N", type=whole_number(0), help="end after so many looks; 0: go on until Ctrl-C"
         )
         times.add_argument("--once", dest="count", action="store_const", const=1, help="look once: -n 1")
         parser.add_argument(
@@ -110,15 +120,13 @@ class Top(Documented):
                 with contextlib.suppress(KeyboardInterrupt):
                     top_live.run(source.look, self.app.stdout, screen, parsed_args.delay, parsed_args.vms, order)
             else:
-                self._print(source.look, parsed_args, screen, order)
+                return self._print(source.look, parsed_args, screen, order)
         finally:
             source.close()
         return 0
 
-    def _print(
-        self, look: Callable[[], Frame], parsed_args: argparse.Namespace, screen: Terminal, order: Order
-    ) -> None:
-        """Print one look after the other."""
+    def _print(self, look: Callable[[], Frame], parsed_args: argparse.Namespace, screen: Terminal, order: Order) -> int:
+        """Print one look after the other; the exit status, which says whether the last one was old."""
         count = 1 if parsed_args.count is None else parsed_args.count
         output = self.app.stdout
         table = csv.writer(output, lineterminator="\n")
@@ -127,6 +135,8 @@ class Top(Documented):
                 top_data.require(frame.rows, parsed_args.vms)
                 if parsed_args.formatter == "csv":
                     table.writerow(top_data.CSV_TITLES)
+            if parsed_args.formatter != "table" and frame.freshness.warning:
+                self.app.LOG.warning(frame.freshness.warning)
             rows = top_data.choose(frame.rows, parsed_args.vms, order)
             if parsed_args.formatter == "json":
                 output.write(f"{json.dumps(top_data.as_json(frame, rows))}\n")
@@ -137,8 +147,9 @@ class Top(Documented):
                 if number:
                     output.write("\n")
                 for line in lines:
-                    terminal.show(line, output, screen, None if screen.bounded else 100_000)
+                    terminal.show(line, output, screen)
             output.flush()
+        return freshness.OLD_STATUS if frame.freshness.warning else 0
 
 
 def _looks(look: Callable[[], Frame], delay: float, count: int) -> Iterator[Frame]:
@@ -156,17 +167,3 @@ def _looks(look: Callable[[], Frame], delay: float, count: int) -> Iterator[Fram
         time.sleep(max(0.0, due - time.monotonic()))
         yield look()
         number += 1
-
-
-def _delay(text: str) -> float:
-    value = float(text)
-    if not LEAST_DELAY <= value <= 86400:
-        raise argparse.ArgumentTypeError(f"{text} is not between {LEAST_DELAY} and 86400 seconds")
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is less than 0")
-    return value

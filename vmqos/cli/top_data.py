@@ -8,18 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vmqos.cli import exceptions
+from vmqos.cli.freshness import Freshness
+from vmqos.cli.fullness import Fill
 from vmqos.cli.safe_text import neutralise
 from vmqos.telemetry import Missing, Reading
 
 UNKNOWN = Reading.none(Missing.NOT_MONITORED)
+_FRESH = Freshness()
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One VM.
 
-    :ivar name: safe for a terminal; empty where nobody knows it.
-    :ivar aliases: what else people call it, as it is.
+    :ivar name: what to call it, safe for a terminal and no other VM's; empty where only the UUID is known.
+    :ivar instance_name: its name in Nova, as it is, and ``libvirt_name`` the one in libvirt; empty where unknown.
     :ivar state: the agent's; empty where there is no agent.
     :ivar ways: how many L3 ways it has, by cache id.
     :ivar code_ways: how many of them are for code, where code and data are apart; ``data_ways`` likewise.
@@ -30,6 +33,7 @@ class Row:
     :ivar is_limited: whether its flavor asks for a limit of memory bandwidth.
     :ivar allocated: the bytes of its ways on all caches; ``None`` without a promise.
     :ivar occupancy: bytes that it holds of the caches.
+    :ivar fills: what it holds of each cache where it was promised ways.
     :ivar total: bytes a second to and from memory; ``local`` and ``remote`` are its parts.
     :ivar ipc: instructions per cycle.
     :ivar misses: last-level cache misses a second.
@@ -37,7 +41,8 @@ class Row:
 
     uuid: str
     name: str = ""
-    aliases: tuple[str, ...] = ()
+    instance_name: str = ""
+    libvirt_name: str = ""
     state: str = ""
     reason: str = ""
     policy: str | None = None
@@ -52,6 +57,7 @@ class Row:
     is_limited: bool = False
     allocated: int | None = None
     occupancy: Reading = UNKNOWN
+    fills: tuple[Fill, ...] = ()
     total: Reading = UNKNOWN
     local: Reading = UNKNOWN
     remote: Reading = UNKNOWN
@@ -62,6 +68,11 @@ class Row:
     def title(self) -> str:
         """What to call it."""
         return self.name or neutralise(self.uuid)
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The names that people may use for it, as they are."""
+        return tuple(filter(None, (self.instance_name, self.libvirt_name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,8 @@ class Frame:
     :ivar cache_ways: how many ways each cache has.
     :ivar cache_bytes: the size of each cache.
     :ivar notes: what is not shown, and why.
+    :ivar age: seconds since the counters were read; ``None`` where the agent does not tell.
+    :ivar freshness: what of the agent's knowledge is old.
     """
 
     taken_at: float
@@ -83,6 +96,8 @@ class Frame:
     cache_ways: Mapping[int, int] = field(default_factory=dict)
     cache_bytes: Mapping[int, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    age: float | None = None
+    freshness: Freshness = _FRESH
 
     @property
     def is_first(self) -> bool:
@@ -158,7 +173,8 @@ def _is_called(row: Row, word: str) -> bool:
 
 FIELDS: Mapping[str, Callable[[Row], Any]] = {
     "uuid": lambda row: row.uuid,
-    "name": lambda row: row.aliases[0] if row.aliases else "",
+    "instance_name": lambda row: row.instance_name,
+    "name": lambda row: row.libvirt_name,
     "state": lambda row: row.state,
     "reason": lambda row: row.reason,
     "policy": lambda row: row.policy,
@@ -178,8 +194,10 @@ FIELDS: Mapping[str, Callable[[Row], Any]] = {
     "l2_ways_requested": lambda row: row.l2_ways_requested,
     "bandwidth_limit": lambda row: dict(row.bandwidth),
     "bandwidth_limit_unit": lambda row: row.bandwidth_unit,
+    "occupancy_bytes_by_cache": lambda row: {str(one.cache): one.held for one in row.fills},
+    "allocated_bytes_by_cache": lambda row: {str(one.cache): one.granted for one in row.fills},
 }
-"""The fields of a row for programs."""
+"""The fields of a row for programs, named as in the agent's API where it has them."""
 
 
 def _by_text(counts: Mapping[int, int]) -> dict[str, int]:
@@ -207,18 +225,21 @@ def as_json(frame: Frame, rows: Sequence[Row]) -> dict[str, Any]:
         "interval": frame.interval,
         "source": frame.source,
         "notes": list(frame.notes),
+        "age_seconds": frame.age,
+        "stale": list(frame.freshness.stale),
+        "unserved": dict(frame.freshness.unserved),
         "vms": [{name: value(row) for name, value in FIELDS.items()} for row in rows],
     }
 
 
-CSV_TITLES = ("taken_at", *FIELDS)
+CSV_TITLES = ("taken_at", *FIELDS, "age_seconds")
 
 
 def as_csv(frame: Frame, rows: Sequence[Row]) -> Iterator[list[Any]]:
     """The same as lines of :data:`CSV_TITLES`; what is a mapping is written as ``0:2 1:4``."""
     for row in rows:
-        cells = (value(row) for value in FIELDS.values())
-        yield [f"{frame.taken_at:.3f}", *(_cell(cell) for cell in cells)]
+        cells = (_cell(value(row)) for value in FIELDS.values())
+        yield [f"{frame.taken_at:.3f}", *cells, "" if frame.age is None else f"{frame.age:.3f}"]
 
 
 def _cell(value: Any) -> Any:

@@ -73,14 +73,14 @@ class View:
         self._rows = top_data.choose(frame.rows, self._wanted, self._order)
         room = height - 1
         if self._help:
-            lines = [Text("vmqos top", style="bold"), Text(), *map(Text, top_view.HELP)][:room]
+            lines = [Text("vmqos top", style="bold"), Text(), *top_view.help_lines(terminal)][:room]
         else:
             shown = top_view.draw(
                 frame, self._rows, self._order, terminal, room=room, first=self._first, problem=problem
             )
             self._first, self._page, lines = shown.first, shown.count, shown.lines
         blank = [Text() for _ in range(room - len(lines))]
-        return [*lines, *blank, Text(top_view.KEYS_LINE[: terminal.width], style="dim")]
+        return [*lines, *blank, Text(top_view.keys_line(terminal), style="dim")]
 
     def press(self, key: str) -> None:
         """Do what a key asks for."""

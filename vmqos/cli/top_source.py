@@ -7,12 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from vmqos.cli import contract, exceptions
+from vmqos.cli import contract, exceptions, freshness, fullness, vm_view
 from vmqos.cli.client import AgentClient
-from vmqos.cli.safe_text import display_name
+from vmqos.cli.safe_text import distinct_names
 from vmqos.cli.top_data import Frame, Row
 from vmqos.cli.units import parse_mask
-from vmqos.telemetry import Missing, Rates, Reading, Snapshot, Sweeper, VmReading, rates
+from vmqos.telemetry import HostReading, Missing, Rates, Reading, Snapshot, Sweeper, VmReading, rates
 from vmqos.telemetry.hardware_events import Counts, HardwareEvents
 
 _NO_AGENT = "Read from resctrl itself, without the VMs' states: "
@@ -61,19 +61,23 @@ class Source:
         self._events.close()
 
     def _ask(self, vms: Sequence[contract.Vm]) -> Frame:
+        names = distinct_names(vms)
         try:
             counters = self._agent.telemetry()
         except (exceptions.AgentRefused, exceptions.AgentFailed) as error:
             notes = (f"No counters: {error}",)
-            return Frame(time.time(), 0.0, "agent", tuple(_row(vm, None) for vm in vms), notes=notes)
+            rows = tuple(_row(vm, names, None) for vm in vms)
+            return Frame(time.time(), 0.0, "agent", rows, notes=notes, freshness=freshness.ask(self._agent))
         host = counters["host"]
         return Frame(
             taken_at=counters["taken_at"],
             interval=counters["interval"],
             source="agent",
-            rows=tuple(_row(vm, counters["vms"].get(vm["uuid"])) for vm in vms),
+            rows=tuple(_row(vm, names, counters) for vm in vms),
             cache_ways={int(cache): ways for cache, ways in host["ways"].items()},
             cache_bytes={int(cache): size for cache, size in host["cache_bytes"].items()},
+            age=counters.get("age_seconds"),
+            freshness=freshness.ask(self._agent),
         )
 
     def _add_events(self, frame: Frame, pids: Mapping[str, int]) -> Frame:
@@ -95,11 +99,11 @@ class Source:
             interval=now.monotonic - before.monotonic,
             source="resctrl",
             rows=tuple(
-                _row_of_resctrl(vm, found[uuid], self._known.get(uuid), now.host.bandwidth_unit)
-                for uuid, vm in now.vms.items()
+                _row_of_resctrl(vm, found[uuid], self._known.get(uuid), now.host) for uuid, vm in now.vms.items()
             ),
             cache_ways=now.host.ways,
             cache_bytes=now.host.cache_bytes,
+            age=time.monotonic() - now.monotonic,
             notes=(_NO_AGENT + why, _no_events("only the agent knows the VMs' processes")),
         )
 
@@ -117,11 +121,12 @@ def _with_events(row: Row, counts: Counts | None, seconds: float) -> Row:
     return replace(row, ipc=ipc, misses=Reading(counts.misses / seconds))
 
 
-def _row(vm: contract.Vm, counters: contract.VmTelemetry | None) -> Row:
+def _row(vm: contract.Vm, names: Mapping[str, str], telemetry: contract.Telemetry | None) -> Row:
     row = Row(
         uuid=vm["uuid"],
-        name=display_name(vm),
-        aliases=tuple(filter(None, (vm["instance_name"], vm["name"]))),
+        name=names[vm["uuid"]],
+        instance_name=vm["instance_name"],
+        libvirt_name=vm["name"],
         state=vm["state"],
         reason=vm["reason"],
         policy=vm["policy"],
@@ -135,12 +140,14 @@ def _row(vm: contract.Vm, counters: contract.VmTelemetry | None) -> Row:
         bandwidth_unit=vm.get("bandwidth_unit"),
         is_limited=vm.get("bandwidth_requested") is not None,
     )
-    if counters is None:
+    counters = telemetry and telemetry["vms"].get(vm["uuid"])
+    if telemetry is None or counters is None:
         return row
     measured, speed = counters["missing"], counters["rates_missing"]
     return replace(
         row,
         allocated=counters["allocated_bytes"],
+        fills=vm_view.fills(counters, telemetry["host"]),
         occupancy=_reading(counters["totals"].get("llc_occupancy"), measured.get("llc_occupancy")),
         total=_reading(counters["rates"].get("total"), speed.get("total")),
         local=_reading(counters["rates"].get("local"), speed.get("local")),
@@ -159,19 +166,22 @@ def _reading(value: float | None, reason: str | None) -> Reading:
     return Reading.none(Missing(reason) if reason is not None and known else Missing.ERROR)
 
 
-def _row_of_resctrl(vm: VmReading, found: Rates, known: Row | None, bandwidth_unit: str | None) -> Row:
+def _row_of_resctrl(vm: VmReading, found: Rates, known: Row | None, host: HostReading) -> Row:
+    held = {cache: events["llc_occupancy"].value for cache, events in vm.caches.items() if "llc_occupancy" in events}
     return Row(
         uuid=vm.uuid,
         name=known.name if known else "",
-        aliases=known.aliases if known else (),
+        instance_name=known.instance_name if known else "",
+        libvirt_name=known.libvirt_name if known else "",
         policy=vm.policy,
         ways=vm.ways,
         code_ways={cache: code for cache, (code, _) in vm.parts.items()},
         data_ways={cache: data for cache, (_, data) in vm.parts.items()},
         l2_ways=vm.l2_ways,
         bandwidth={str(cache): limit for cache, limit in vm.limits.items()},
-        bandwidth_unit=bandwidth_unit,
+        bandwidth_unit=host.bandwidth_unit,
         allocated=vm.allocated_bytes,
+        fills=fullness.fills(held, vm.ways if vm.policy else {}, host.ways, host.cache_bytes),
         occupancy=vm.totals["llc_occupancy"],
         total=found.total,
         local=found.local,

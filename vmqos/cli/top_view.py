@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from vmqos.cli import top_grants, units
-from vmqos.cli.safe_text import neutralise, pad, shorten
-from vmqos.cli.terminal import Terminal
+from vmqos.cli import fullness, top_grants, units
+from vmqos.cli.safe_text import neutralise, pad, squeeze
+from vmqos.cli.terminal import Terminal, wrapped
 from vmqos.cli.top_data import Frame, Order, Row, is_troubled
 from vmqos.telemetry import Missing, Reading
 
-KEYS_LINE = "q quit   h help   o t l r i m w s n sort   R reverse   arrows scroll"
+_KEYS = ("q quit", "h help", "o t l r i m w s n sort", "R reverse", "arrows scroll")
 HELP = (
     "q, Ctrl-C    quit                        h, ?         this help",
     "Up, Down     scroll by a VM              PgUp, PgDn   scroll by a page",
@@ -26,9 +26,10 @@ HELP = (
     "Sort by:  o  occupancy   t  total bandwidth   l  local   r  remote",
     "          i  IPC         m  LLC misses        w  ways    s  state    n  name",
     "",
-    "OCCUPANCY is what the VM holds of the L3 caches, of what it was promised, in bytes: 1.5M is",
-    "1.5 MiB. 2c+4d are two ways for code and four for data. LIMIT is the memory bandwidth that",
-    "it may have. A word in place of a number is the reason why there is none; see 'vmqos help top'.",
+    "OCCUPANCY is what the VM holds of all L3 caches together, OF how many bytes it was promised: 1.5M is 1.5 MiB. "
+    "FULLEST is the cache where its ways are fullest, and how full they are there; then comes a bar for each cache. "
+    "2c+4d are two ways for code and four for data. LIMIT is the memory bandwidth that it may have. A word in place of "
+    "a number is the reason why there is none; see 'vmqos help top'.",
 )
 
 _STYLES = {"degraded": "bold red", "pending": "bold yellow", "kept": "green", "none": "dim"}
@@ -42,8 +43,12 @@ _WORDS = {
 }
 _LEAST_NAME = 12
 _MOST_NAME = 40
-_BAR = 8
+_BARS = 8
+"""Columns of the bars of all caches together, but one for each at the least."""
+_MOST_BARS = 16
 _MOST_WAYS = 24
+_MOST_OPTIONAL = 8
+"""The column that is missed least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +96,13 @@ def draw(
     :param first: how many rows to scroll past.
     :param problem: why there is no newer look; empty if there is no such reason.
     """
-    above = [*_heading(frame, rows, terminal)]
-    if problem:
-        above.append(Text(neutralise(problem), style="bold red"))
+    above = wrapped(_heading(frame, rows, terminal), terminal)
+    urgent = [Text(neutralise(text), style="bold red") for text in _old(frame, problem)]
+    urgent += [Text(text, style="bold red") for text in frame.freshness.missing]
+    above += _within(wrapped(urgent, terminal), None if room is None else max(1, room // 4), terminal)
     above += _troubles(rows, terminal, None if room is None else max(1, room // 4))
-    below = [Text(neutralise(note), style="dim") for note in frame.notes]
+    notes = wrapped((Text(neutralise(note), style="dim") for note in frame.notes), terminal)
+    below = _within(notes, None if room is None else max(1, room // 6), terminal)
     listed, first = rows, first if room is not None else 0
     if room is not None:
         page = max(1, room - len(above) - len(below) - 1)
@@ -140,23 +147,64 @@ def _caches(frame: Frame, terminal: Terminal) -> str:
     return "; ".join(f"{count} L3 cache{'' if count == 1 else 's'} of {kind}" for kind, count in kinds.items())
 
 
+def _old(frame: Frame, problem: str) -> Iterator[str]:
+    """Why what is shown is older than it looks."""
+    if problem:
+        clock = time.strftime("%H:%M:%S", time.localtime(frame.taken_at))
+        yield f"{problem}; what follows is of {clock}"
+    elif frame.freshness.warning:
+        yield frame.freshness.warning
+
+
 def _troubles(rows: Sequence[Row], terminal: Terminal, most: int | None) -> list[Text]:
-    """A line for each VM that lacks something, the most urgent first."""
+    """What each VM lacks, the most urgent first, and how many more there are than ``most`` lines have room for."""
     urgency = list(_STYLES)
     troubled = sorted((row for row in rows if is_troubled(row)), key=lambda row: urgency.index(row.state))
-    shown = troubled if most is None or len(troubled) <= most else troubled[: most - 1]
-    lines = [
-        Text.assemble(
+    lines: list[Text] = []
+    for index, row in enumerate(troubled):
+        told = Text.assemble(
             (f"{_mark(row, terminal)} {row.state} ", _STYLES[row.state]),
-            (f"{shorten(row.title, _MOST_NAME, terminal.glyph('…', '..'))}: ", "bold"),
+            (
+                f"{squeeze(row.title, _MOST_NAME if terminal.bounded else terminal.room, terminal.glyph('…', '..'))}: ",
+                "bold",
+            ),
             neutralise(row.reason),
         )
-        for row in shown
-    ]
-    if len(shown) < len(troubled):
-        rest = f"{len(troubled) - len(shown)} {'more' if shown else 'VMs'} pending or degraded: vmqos vm list"
-        lines.append(Text(rest, style="bold yellow"))
+        left = len(troubled) - index
+        if most is not None and len(lines) + 1 >= most and left > 1:
+            rest = f"{left} {'more' if lines else 'VMs'} pending or degraded: vmqos vm list"
+            return lines + wrapped([Text(rest, style="bold yellow")], terminal)[:1]
+        room = None if most is None else most - len(lines) - (left > 1)
+        lines += _within(wrapped([told], terminal), room, terminal)
     return lines
+
+
+def _within(lines: list[Text], most: int | None, terminal: Terminal) -> list[Text]:
+    """The first ``most`` lines, with a mark where there are more."""
+    if most is None or len(lines) <= most:
+        return lines
+    mark = terminal.glyph(" …", " ..")
+    last = lines[most - 1].copy()
+    while last.cell_len + len(mark) > terminal.width and " " in last.plain.strip():
+        last = last[: last.plain.rstrip().rindex(" ")]
+        last.rstrip()
+    return [*lines[: most - 1], last.append(mark)]
+
+
+def keys_line(terminal: Terminal) -> str:
+    """The keys that there is room to name."""
+    line = ""
+    for key in _KEYS:
+        longer = f"{line}   {key}" if line else key
+        if len(longer) > terminal.width:
+            break
+        line = longer
+    return line
+
+
+def help_lines(terminal: Terminal) -> list[Text]:
+    """What the keys do and what the columns mean."""
+    return wrapped(map(Text, HELP), terminal)
 
 
 def _mark(row: Row, terminal: Terminal) -> str:
@@ -166,19 +214,22 @@ def _mark(row: Row, terminal: Terminal) -> str:
 def _columns(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> list[_Column]:
     """Those that the machine has numbers for and that there is room for; the name has what is left."""
     wide = min(max(frame.cache_ways.values(), default=0), _MOST_WAYS)
+    caches = sorted(frame.cache_ways)
+    several = len(caches) > 1
     columns = [
-        _Column("WAYS", "ways", wide, lambda row: top_grants.bar(row, wide, terminal), 4, True),
-        _Column("#", "ways", _widest("#", rows, top_grants.ways), lambda row: Text(top_grants.ways(row))),
-        _Column("L2", "", _some_l2(rows), lambda row: Text(top_grants.l2_ways(row)), 1),
-        _Column("LIMIT", "", _some_limit(rows), lambda row: Text(top_grants.limit(row)), 1),
+        _Column("WAYS", "ways", _widest("WAYS ", rows, top_grants.ways), lambda row: Text(top_grants.ways(row)), 2),
+        _Column("", "", wide, lambda row: top_grants.bar(row, wide, terminal), 8, True),
+        _Column("L2", "", _some_l2(rows), lambda row: Text(top_grants.l2_ways(row)), 4),
+        _Column("LIMIT", "", _some_limit(rows), lambda row: Text(top_grants.limit(row)), 4),
         _Column("OCCUPANCY", "occupancy", 10, lambda row: _number(row.occupancy, _bytes)),
-        _Column("OF", "", 5, lambda row: Text("" if row.allocated is None else _bytes(row.allocated)), 1, True),
-        _Column("", "", _BAR, lambda row: _occupancy_bar(row, terminal), 5, True),
-        _Column("TOTAL/s", "total", 10, lambda row: _number(row.total, _bytes)),
-        _Column("LOCAL/s", "local", 10, lambda row: _number(row.local, _bytes), 2),
-        _Column("REMOTE/s", "remote", 10, lambda row: _number(row.remote, _bytes), 2),
-        _Column("IPC", "ipc", 10, lambda row: _number(row.ipc, "{:.2f}".format), 3),
-        _Column("MISSES/s", "misses", 10, lambda row: _number(row.misses, _count), 3),
+        _Column("OF", "", 5, lambda row: Text("" if row.allocated is None else _bytes(row.allocated)), 4, True),
+        _Column("FULLEST", "", _some_full(rows, several), lambda row: _fullest(row, several), 1),
+        _Column("", "", _bars_width(rows, caches), lambda row: _bars(row, caches, terminal), 5, True),
+        _Column("TOTAL/s", "total", 10, lambda row: _number(row.total, _bytes), 3),
+        _Column("LOCAL/s", "local", 10, lambda row: _number(row.local, _bytes), 6),
+        _Column("REMOTE/s", "remote", 10, lambda row: _number(row.remote, _bytes), 6),
+        _Column("IPC", "ipc", 10, lambda row: _number(row.ipc, "{:.2f}".format), 7),
+        _Column("MISSES/s", "misses", 10, lambda row: _number(row.misses, _count), 7),
     ]
     for title, readings in (
         ("OCCUPANCY", [row.occupancy for row in rows]),
@@ -191,13 +242,14 @@ def _columns(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> list[_Col
         if all(reading.missing is Missing.NO_COUNTER for reading in readings):
             columns = [column for column in columns if column.title != title]
     columns = [column for column in columns if column.width or not column.optional]
-    name = max(_LEAST_NAME, min(_MOST_NAME, max((cell_len(row.title) for row in rows), default=0)))
-    for level in (5, 4, 3, 2, 1):
-        if sum(2 + column.width for column in columns) + 2 + name <= terminal.width:
+    longest = max((cell_len(row.title) for row in rows), default=0)
+    name = max(_LEAST_NAME, min(_MOST_NAME, longest) if terminal.bounded else longest)
+    for level in range(_MOST_OPTIONAL, 0, -1):
+        if sum(2 + column.width for column in columns) + 2 + name <= terminal.room:
             break
         columns = [column for column in columns if column.optional < level]
-    left = terminal.width - 2 - sum(2 + column.width for column in columns)
-    width = max(_LEAST_NAME, min(name, left)) if terminal.bounded else name
+    left = terminal.room - 2 - sum(2 + column.width for column in columns)
+    width = max(_LEAST_NAME, min(name, left))
     return [_Column("VM", "name", width, lambda row: Text(_fit(row.title, width, terminal)), left=True), *columns]
 
 
@@ -243,14 +295,33 @@ def _line(row: Row, columns: Sequence[_Column], terminal: Terminal) -> Text:
     return line
 
 
-def _occupancy_bar(row: Row, terminal: Terminal) -> Text:
-    held = row.occupancy.value
-    if not row.allocated or held is None:
-        return Text()
-    full = min(_BAR, round(_BAR * held / row.allocated))
-    return Text(terminal.glyph("█", "=") * full, style="color(114)").append(
-        terminal.glyph("░", "-") * (_BAR - full), "dim"
-    )
+def _some_full(rows: Sequence[Row], several: bool) -> int:
+    if not any(row.fills for row in rows):
+        return 0
+    return _widest("FULLEST", rows, lambda row: fullness.told(row.fills, several))
+
+
+def _fullest(row: Row, several: bool) -> Text:
+    return Text(fullness.told(row.fills, several))
+
+
+def _bar_width(caches: Sequence[int]) -> int:
+    return max(1, _BARS // len(caches)) if caches else 0
+
+
+def _bars_width(rows: Sequence[Row], caches: Sequence[int]) -> int:
+    """The bars side by side, a blank between those that are wider than a character; 0 where they would tell nothing."""
+    if not any(row.fills for row in rows) or len(caches) > _MOST_BARS:
+        return 0
+    each = _bar_width(caches)
+    return len(caches) * each + (len(caches) - 1) * (each > 1)
+
+
+def _bars(row: Row, caches: Sequence[int], terminal: Terminal) -> Text:
+    """A bar for each cache, in the order of the caches; blank where the VM was promised nothing."""
+    each, drawn = _bar_width(caches), {one.cache: one for one in row.fills}
+    bars = (fullness.bar(drawn[cache], each, terminal) if cache in drawn else " " * each for cache in caches)
+    return Text((" " if each > 1 else "").join(bars), style="color(114)")
 
 
 def _number(reading: Reading, text: Callable[[float], str]) -> Text:
@@ -279,7 +350,7 @@ def _short(value: float, step: int) -> str:
 
 
 def _fit(text: str, width: int, terminal: Terminal) -> str:
-    return pad(shorten(text, width, terminal.glyph("…", "..")), width)
+    return pad(squeeze(text, width, terminal.glyph("…", "..")), width)
 
 
 def _cut(line: Text, width: int) -> Text:

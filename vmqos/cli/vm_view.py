@@ -8,13 +8,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vmqos.cli import contract, exceptions, units
-from vmqos.cli.safe_text import display_name, neutralise
+from vmqos.cli import contract, exceptions, fullness, units
+from vmqos.cli.fullness import Fill
+from vmqos.cli.safe_text import display_name, distinct_names, neutralise
 from vmqos.cli.tables import Cell
+from vmqos.cli.terminal import Terminal
 
 MORE_TITLES = ("L2 ways", "Bandwidth", "vCPUs")
 """What a list has beside :data:`LIST_TITLES`: a table only where a VM has or asks for such."""
-LIST_TITLES = ("UUID", "Name", "Flavor", "State", "Policy", "Ways", "Group", "Tasks", "Reason")
+NAME_TITLES = ("Instance name", "libvirt name")
+"""The fields ``instance_name`` and ``name`` of the API."""
+LIST_TITLES = ("UUID", "VM", "Flavor", "State", "Policy", "Ways", "Group", "Tasks", "Reason")
 TASK_TITLES = ("TID", "PID", "Thread", "Group", "In place")
 
 _STYLES = {"degraded": "bold red", "pending": "bold yellow", "kept": "green", "none": "dim"}
@@ -31,11 +35,14 @@ def by_urgency(vms: Sequence[contract.Vm]) -> list[contract.Vm]:
     )
 
 
-def list_row(vm: contract.Vm) -> tuple[Any, ...]:
-    """The cells of ``vm list``, one for each of :data:`LIST_TITLES`."""
+def list_row(vm: contract.Vm, names: Mapping[str, str]) -> tuple[Any, ...]:
+    """The cells of ``vm list``, one for each of :data:`LIST_TITLES`.
+
+    :param names: what to call each VM, by UUID.
+    """
     return (
         Cell(neutralise(vm["uuid"]), short=_short(vm["uuid"])),
-        display_name(vm),
+        names[vm["uuid"]],
         neutralise(vm["flavor"]),
         _state(vm),
         vm["policy"] or "-",
@@ -53,15 +60,21 @@ def more(vm: contract.Vm) -> tuple[str, ...]:
     return _of(vm.get("l2_masks", {}), vm.get("l2_ways_requested")), wanted, vm.get("vcpus_requested") or "-"
 
 
+def both_names(vm: contract.Vm) -> tuple[str, str]:
+    """The cells of ``vm list`` for :data:`NAME_TITLES`."""
+    return neutralise(vm["instance_name"]), neutralise(vm["name"])
+
+
 def table(vms: Sequence[contract.Vm]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     """Titles and rows of ``vm list`` for people: of what not every host has, only what some VM has or asks for."""
     further = [more(vm) for vm in vms]
     shown = [index for index in range(len(MORE_TITLES)) if any(cells[index] != "-" for cells in further)]
     place = LIST_TITLES.index("Ways") + 1
     titles = (*LIST_TITLES[:place], *(MORE_TITLES[index] for index in shown), *LIST_TITLES[place:])
+    names = distinct_names(vms)
     rows = []
     for vm, cells in zip(vms, further, strict=True):
-        row = list_row(vm)
+        row = list_row(vm, names)
         rows.append((*row[:place], *(cells[index] for index in shown), *row[place:]))
     return titles, rows
 
@@ -71,7 +84,7 @@ def fields(vm: contract.DetailedVm) -> dict[str, Any]:
     since = datetime.datetime.fromtimestamp(vm["since"]).astimezone()
     return {
         "UUID": neutralise(vm["uuid"]),
-        "Name": neutralise(vm["instance_name"]) or "-",
+        "Instance name": neutralise(vm["instance_name"]) or "-",
         "libvirt name": neutralise(vm["name"]),
         "Flavor": neutralise(vm["flavor"]) or "-",
         "Project": neutralise(vm["project"]) or "-",
@@ -93,6 +106,32 @@ def fields(vm: contract.DetailedVm) -> dict[str, Any]:
         "Last error": Cell(neutralise(vm["last_error"]), style="red") if vm["last_error"] else "-",
         "Next retry": "-" if vm["retry_in"] is None else f"in {units.duration(vm['retry_in'])}",
     }
+
+
+def fills(counters: contract.VmTelemetry, host: contract.HostTelemetry) -> tuple[Fill, ...]:
+    """What a VM holds of each cache where it was promised ways; empty where it was not, or an older agent is asked."""
+    if counters["policy"] is None:
+        return ()
+    return fullness.fills(
+        {int(cache): events.get("llc_occupancy") for cache, events in counters.get("caches", {}).items()},
+        {int(cache): ways for cache, ways in counters["ways"].items()},
+        {int(cache): ways for cache, ways in host["ways"].items()},
+        {int(cache): size for cache, size in host["cache_bytes"].items()},
+    )
+
+
+def occupancy(telemetry: contract.Telemetry, uuid: str, terminal: Terminal) -> Cell:
+    """What a VM holds of the L3 caches: cache by cache where it was promised ways, else together."""
+    counters = telemetry["vms"].get(uuid)
+    if counters is None:
+        return Cell("-", "unknown: the VM is in no group that is monitored")
+    found = fills(counters, telemetry["host"])
+    if found:
+        return Cell(fullness.plain(found), fullness.lines(found, terminal))
+    held = counters["totals"].get("llc_occupancy")
+    if held is None:
+        return Cell("-", f"unknown: {neutralise(counters['missing'].get('llc_occupancy', 'it is not counted here'))}")
+    return Cell(f"{held:.0f}", f"{units.size(held)} of all caches together")
 
 
 def task_row(task: contract.Task) -> tuple[Any, ...]:

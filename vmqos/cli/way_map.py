@@ -15,11 +15,11 @@ from rich.text import Text
 
 from vmqos.cli import units
 from vmqos.cli.map_rows import CacheMap, Kind, Row
-from vmqos.cli.safe_text import pad, shorten
-from vmqos.cli.terminal import Terminal
+from vmqos.cli.safe_text import pad, squeeze
+from vmqos.cli.terminal import UNBOUNDED, Terminal, wrapped
 
 _COLOURS = (75, 215, 114, 176, 80, 222, 210, 147, 149, 180, 117, 183)
-"""The VMs' colours in the 256-colour palette: light ones, that black letters can be read on."""
+"""The VMs' colours in the 256-colour palette: light ones, that black letters can be read on, as on the page."""
 
 _STYLES = {
     Kind.CLASS: "bold color(255) on color(30)",
@@ -31,8 +31,8 @@ _STYLES = {
     Kind.PLANNED: "bold color(16) on color(46)",
 }
 _LEGEND = (
-    (Kind.VM, "A", "one VM's own"),
-    (Kind.CLASS, "1", "a class: VMs' cap in the shared pool"),
+    (Kind.VM, "A", "a letter: one VM's own"),
+    (Kind.CLASS, "1", "a digit: a class, VMs' cap in the shared pool"),
     (Kind.DEFAULT, "=", "default group"),
     (Kind.LOCKED, "x", "pseudo-locked memory"),
     (Kind.FOREIGN, "#", "not vmqos'"),
@@ -65,7 +65,7 @@ class _Shape:
 def draw(maps: Sequence[CacheMap], terminal: Terminal) -> Text:
     """The pictures of the caches, one below the other, and the legend of the symbols they use."""
     lines: list[Text] = []
-    shape = _shape(maps, terminal.width)
+    shape = _shape(maps, terminal.room)
     for cache in maps:
         lines += [*_cache(cache, shape, terminal), Text()]
     lines += _legend([row.kind for cache in maps for row in cache.rows], terminal)
@@ -87,7 +87,7 @@ def _shape(maps: Sequence[CacheMap], width: int) -> _Shape:
     rows = [(cache, row) for cache in maps for row in cache.rows]
     ways = max((cache.ways for cache in maps), default=0)
     longest = max((cell_len(row.label) for _, row in rows), default=0)
-    wanted = max(_LEAST_LABEL, min(longest, _WIDEST_LABEL))
+    wanted = max(_LEAST_LABEL, longest if width >= UNBOUNDED else min(longest, _WIDEST_LABEL))
     drawn = [dict(zip(_FIGURES, _figures(*pair), strict=True)) for pair in rows]
     limited = any(row.limit for _, row in rows)
     figures = {
@@ -140,7 +140,7 @@ def _axis(cache: CacheMap, shape: _Shape, terminal: Terminal) -> Iterator[Text]:
 
 def _row(cache: CacheMap, row: Row, shape: _Shape, terminal: Terminal) -> Text:
     style = _style(row)
-    label = pad(shorten(row.label, shape.label, terminal.glyph("…", "..")), shape.label)
+    label = pad(squeeze(row.label, shape.label, terminal.glyph("…", "..")), shape.label)
     line = Text(" ")
     line.append(f" {row.symbol} ", style)
     line.append(f" {label} ", "dim" if row.kind in (Kind.IO, Kind.NOBODY) else "")
@@ -161,9 +161,9 @@ def _notes(cache: CacheMap, terminal: Terminal) -> Iterator[Text]:
         each = " in each" if len(cache.ids) > 1 else ""
         yield Text(f"     {free}{each}", style="bold green" if cache.free_ways else "bold yellow")
     for warning in cache.warnings:
-        yield Text(f"  {terminal.glyph('▲', '!')} {warning}", style="bold red")
+        yield from wrapped([Text(f"  {terminal.glyph('▲', '!')} {warning}", style="bold red")], terminal, 5)
     for remark in cache.remarks:
-        yield Text(f"     {shorten(remark, max(terminal.width - 5, 20), terminal.glyph('…', '..'))}", style="dim")
+        yield from wrapped([Text(f"     {remark}", style="dim")], terminal, 5)
 
 
 def _legend(kinds: Sequence[Kind], terminal: Terminal) -> Iterator[Text]:
@@ -172,7 +172,7 @@ def _legend(kinds: Sequence[Kind], terminal: Terminal) -> Iterator[Text]:
         if kind not in kinds:
             continue
         item = Text.assemble((f" {symbol} ", _STYLES.get(kind, _vm_style(0))), f" {meaning}   ")
-        if line and cell_len(line.plain) + cell_len(item.plain.rstrip()) > terminal.width:
+        if line and cell_len(line.plain) + cell_len(item.plain.rstrip()) > terminal.room:
             yield line
             line = Text()
         line.append_text(item)
@@ -181,11 +181,11 @@ def _legend(kinds: Sequence[Kind], terminal: Terminal) -> Iterator[Text]:
 
 
 def _style(row: Row) -> str:
-    return _vm_style(row.number) if row.kind is Kind.VM else _STYLES[row.kind]
+    return _vm_style(row.colour) if row.kind is Kind.VM else _STYLES[row.kind]
 
 
-def _vm_style(number: int) -> str:
-    return f"bold color(16) on color({_COLOURS[number % len(_COLOURS)]})"
+def _vm_style(colour: int) -> str:
+    return f"bold color(16) on color({_COLOURS[colour % len(_COLOURS)]})"
 
 
 def _centred(text: str, width: int) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -46,8 +47,9 @@ class Nova:
         :param hostname: the hypervisor hostname.
         """
         found = {}
-        # Nova takes "node" for a regular expression.
-        for server in self._pages({"all_tenants": "1", "node": f"^{hostname}$", "limit": str(PAGE)}):
+        # Nova takes "node" for a regular expression (_regex_instance_filter in nova.db.main.api), and the dots of a
+        # hostname would stand for any character.
+        for server in self._pages({"all_tenants": "1", "node": f"^{re.escape(hostname)}$", "limit": str(PAGE)}):
             try:
                 found[str(server["id"])] = _extra_specs(server)
             except exceptions.FlavorHidden:

@@ -90,11 +90,22 @@ class Placement:
             raise Conflict
         return _provider(answer.body)
 
-    def move(self, provider: Provider, parent: str) -> Provider:
-        """Make a provider part of another one. :raises Conflict: if it was changed since it was read."""
-        body = {"name": provider.name, "parent_provider_uuid": parent}
+    def children(self, root: Provider) -> list[Provider]:
+        """The providers right below a root provider."""
+        answer = self._service.ask("GET", "/resource_providers", MICROVERSION, query={"in_tree": root.uuid})
+        found = [_provider(value) for value in answer.body["resource_providers"]]
+        return [provider for provider in found if provider.parent == root.uuid]
+
+    def move(self, provider: Provider, parent: str, name: str = "") -> Provider:
+        """Make a provider part of another one, or give it another name; what is allocated of it stays.
+
+        :param name: its new name; its old one if empty.
+        :raises Conflict: if it was changed since it was read.
+        """
+        body = {"name": name or provider.name, "parent_provider_uuid": parent}
         path = f"/resource_providers/{provider.uuid}"
-        answer = self._service.ask("PUT", path, REPARENTING, body=body, expected=(CONFLICT,))
+        version = MICROVERSION if parent == provider.parent else REPARENTING
+        answer = self._service.ask("PUT", path, version, body=body, expected=(CONFLICT,))
         if answer.status == CONFLICT:
             raise Conflict
         return _provider(answer.body)
@@ -134,6 +145,11 @@ class Placement:
         """How much is allocated, by resource class."""
         body = self._service.ask("GET", f"/resource_providers/{provider.uuid}/usages", MICROVERSION).body
         return {name: int(amount) for name, amount in body["usages"].items()}
+
+    def claims(self, provider: Provider) -> list[dict[str, int]]:
+        """What each consumer holds of the provider, by resource class."""
+        body = self._service.ask("GET", f"/resource_providers/{provider.uuid}/allocations", MICROVERSION).body
+        return [dict(held["resources"]) for held in body["allocations"].values()]
 
     def ensure_class(self, name: str) -> None:
         """See to it that a custom resource class is known."""

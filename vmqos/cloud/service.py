@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,12 @@ INTERFACES = ("internal", "public")
 """The endpoints to look for, in this order, unless the configuration says something else; Nova's own default."""
 
 LONGEST_REASON = 500
+"""Characters of an answer that are put into a message."""
+
+HIDDEN = "(token)"
+
+_TOKEN = re.compile(r"gAAAAA[\w-]{8,}=*|eyJ[\w-]{8,}[\w.-]*")
+"""Keystone's tokens, cut off ones too: Fernet begins with 0x80 and a time in base64, a JWS with ``{"`` in base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +98,11 @@ class Service:
             raise exceptions.NotLoggedIn(self.section, _short(str(error))) from error
         question = f"{method} {path.partition('?')[0]}"
         if answer.status_code >= 400 and answer.status_code not in expected:
-            reason = _short(_reason(answer))
+            reason = _short(_reason(answer), _sent_token(answer))
             raise exceptions.Refused(self.section, question, answer.status_code, reason)
         try:
             return Answer(answer.status_code, answer.json() if answer.content else None)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise exceptions.Refused(self.section, question, 0, f"the answer is no JSON: {error}") from error
 
     def _connected(self) -> Adapter:
@@ -151,11 +158,27 @@ class Service:
         )
 
 
+class ConnectedService(Service):
+    """A service that somebody else has logged in to, such as openstacksdk.
+
+    :param section: how the service is called in messages, such as ``placement``.
+    :param adapter: the way to it.
+    """
+
+    def __init__(self, section: str, adapter: Adapter) -> None:
+        self.section = section
+        self._given = adapter
+        self._adapter = adapter
+
+    def _connect(self) -> Adapter:
+        return self._given
+
+
 def _reason(answer: Any) -> str:
     """What Placement, Nova or the server in front of them says in its answer."""
     try:
         body = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return answer.text.strip() or answer.reason or "no reason given"
     errors = body.get("errors") if isinstance(body, dict) else None
     if isinstance(errors, list) and errors and isinstance(errors[0], dict):
@@ -167,6 +190,17 @@ def _reason(answer: Any) -> str:
     return str(body)
 
 
-def _short(text: str) -> str:
-    line = " ".join(text.split())
+def _sent_token(answer: Any) -> str:
+    """The token that was sent with the request. A proxy may repeat a request's headers in its answer."""
+    return str(answer.request.headers.get("X-Auth-Token") or "")
+
+
+def _short(text: str, token: str = "") -> str:
+    """One line that may be logged: bounded, and without a token.
+
+    :param token: a token that is known; those of other requests are found by their form.
+    """
+    if token:
+        text = text.replace(token, HIDDEN)
+    line = _TOKEN.sub(HIDDEN, " ".join(text[: 4 * LONGEST_REASON].split()))
     return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]}..."

@@ -3,6 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class ConfigurationError(Exception):
     """An option has no value, or one that is not allowed; the message names file, section, option and value."""
+
+
+class NotReadable(ConfigurationError):
+    """A configuration file is there, and this user may not read it."""
+
+    def __init__(self, files: Iterable[str]) -> None:
+        super().__init__(f"this user may not read the configuration file: {', '.join(files)}")

@@ -7,7 +7,9 @@ configuration has one of these sections: the library takes 9 MiB and a seventh o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import glob
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from oslo_config import cfg
 
@@ -23,6 +25,12 @@ EXPLAINED = (
     "region_name, valid_interfaces, endpoint_override, cafile, insecure, timeout. "
 )
 """What the sample says of each of the sections."""
+
+CLOUDS = ("/etc/openstack", "~/.config/openstack")
+"""Where openstacksdk looks for clouds.yaml and secure.yaml, besides the working directory."""
+
+_SECRET = ("password", "passcode", "secret", "token")
+"""How the names of the options end that keystoneauth's plugins mark as secret."""
 
 
 def register(conf: cfg.ConfigOpts, section: str) -> None:
@@ -71,3 +79,32 @@ def names(section: Mapping[str, list[str]]) -> set[str]:
         except exceptions.NoMatchingPlugin:
             continue
     return known
+
+
+def files_with_secrets(conf: cfg.ConfigOpts, clouds: Sequence[str] = CLOUDS) -> Iterator[str]:
+    """The files of this configuration that have a secret in them, as far as they can be read.
+
+    :param clouds: the folders of clouds.yaml, which is one of the files where a section names a cloud.
+    """
+    for path in _files(conf):
+        sections: dict[str, dict[str, list[str]]] = {}
+        try:
+            cfg.ConfigParser(path, sections).parse()
+        except (OSError, ValueError, cfg.ParseError):
+            continue
+        options = [(name, value) for found in sections.values() for name, values in found.items() for value in values]
+        if any(value and name.replace("-", "_").endswith(_SECRET) for name, value in options):
+            yield path
+    if any(conf[section].os_cloud for section in SECTIONS):
+        for folder in clouds:
+            for name in ("clouds.yaml", "clouds.yml", "secure.yaml", "secure.yml"):
+                path = os.path.join(os.path.expanduser(folder), name)
+                if os.path.isfile(path):
+                    yield path
+
+
+def _files(conf: cfg.ConfigOpts) -> Iterable[str]:
+    yield from conf.config_file or ()
+    # oslo.config reads these folders so, and those of /etc where no other is named.
+    for folder in conf.config_dir or conf.default_config_dirs or ():
+        yield from sorted(glob.glob(os.path.join(glob.escape(folder), "*.conf")))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from oslo_config import cfg
 
 from vmqos.conf import keystone
-from vmqos.conf.exceptions import ConfigurationError
+from vmqos.conf.exceptions import ConfigurationError, NotReadable
 from vmqos.conf.opts import SECTIONS
 
 _NOTATIONS = {"reserved_ways": "a hexadecimal mask, such as c00", "socket_mode": "octal permissions, such as 660"}
@@ -25,22 +25,30 @@ def load(arguments: Sequence[str], conf: cfg.ConfigOpts | None = None, version: 
 
     :param arguments: the command line without the program's name.
     :param conf: where command line options are registered already; a fresh one if ``None``.
-    :raises vmqos.conf.exceptions.ConfigurationError: if a file can't be read or a value is not allowed.
+    :raises vmqos.conf.exceptions.NotReadable: if this user may not read a file.
+    :raises vmqos.conf.exceptions.ConfigurationError: if a file is not there or a value is not allowed.
     """
     conf = cfg.ConfigOpts() if conf is None else conf
-    for section in SECTIONS:
-        # oslo.config's own copy shares the options that keystoneauth adds with every other configuration.
-        conf.register_group(copy.deepcopy(section.GROUP))
-        conf.register_opts(section.OPTIONS, group=section.GROUP.name)
+    _register(conf)
     try:
         conf(list(arguments), project="vmqos", prog="vmqos-agent", version=version)
     except cfg.ConfigFilesNotFoundError as error:
         raise ConfigurationError(f"can't read the configuration file: {', '.join(error.config_files)}") from error
+    except cfg.ConfigFilesPermissionDeniedError as error:
+        raise NotReadable(error.config_files) from error
     except (cfg.ConfigFileParseError, cfg.ConfigDirNotFoundError, cfg.RequiredOptError) as error:
         raise ConfigurationError(str(error)) from error
     except cfg.ConfigFileValueError as error:
         raise ConfigurationError(_explain(conf) or str(error)) from error
     check(conf)
+    return conf
+
+
+def defaults() -> cfg.ConfigOpts:
+    """The configuration of a host that has no configuration file."""
+    conf = cfg.ConfigOpts()
+    _register(conf)
+    conf([], project="vmqos", prog="vmqos-agent", default_config_files=[], default_config_dirs=[])
     return conf
 
 
@@ -57,6 +65,13 @@ def check(conf: cfg.ConfigOpts) -> None:
             f"[agent] retry_delay_max = {conf.agent.retry_delay_max:g} is less than "
             f"retry_delay_min = {conf.agent.retry_delay_min:g}"
         )
+
+
+def _register(conf: cfg.ConfigOpts) -> None:
+    for section in SECTIONS:
+        # oslo.config's own copy shares the options that keystoneauth adds with every other configuration.
+        conf.register_group(copy.deepcopy(section.GROUP))
+        conf.register_opts(section.OPTIONS, group=section.GROUP.name)
 
 
 def _explain(conf: cfg.ConfigOpts) -> str:

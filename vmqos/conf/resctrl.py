@@ -26,4 +26,11 @@ OPTIONS = [
         help="How many seconds to wait for the lock on resctrl, which libvirt and others take too, before the "
         "pass is given up and tried again.",
     ),
+    cfg.StrOpt(
+        "readers_group",
+        default="resctrl",
+        help="The group whose members may read resctrl, such as Ceilometer's user. If this group exists when the agent "
+        "starts, the agent closes resctrl to all other users: whoever can open the mount point can lock it, and then "
+        "no promise can be kept. Empty leaves the permissions as they are.",
+    ),
 ]

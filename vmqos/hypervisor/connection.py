@@ -177,17 +177,19 @@ class Connection:
 
         :returns: ``None`` where no such VM runs, or it is only being started (which will be reported).
         :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if there is no connection.
+        :raises vmqos.hypervisor.exceptions.NoProcess: if no process of this host is its QEMU, as far as can be told.
         :raises vmqos.hypervisor.exceptions.HypervisorError: if libvirt refuses, or /proc can't be read.
         """
         xml = self._ask_about(uuid, "virDomainGetXMLDesc", lambda domain: str(domain.XMLDesc(0)))
         domain = None if xml is None else domain_xml.parse(xml)
         if domain is None or domain.libvirt_id is None:
             return None
-        process = qemu_process.by_pid_file(uuid, domain.name, self._run_dir)
-        if process is None and not self._is_starting(uuid):
-            process = qemu_process.by_command_line(uuid)
-        if process is None:
+        process = qemu_process.by_pid_file(domain, self._run_dir)
+        if process is None and self._is_starting(uuid):
             return None
+        process = process or qemu_process.by_search(domain)
+        if process is None:
+            raise exceptions.NoProcess(uuid=uuid)
         try:
             own_cgroup = cgroup.vm_cgroup(process.pid)
         except exceptions.ProcessVanished:

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from vmqos.hypervisor import exceptions, nova_metadata
+from vmqos.hypervisor import bounded_xml, exceptions, nova_metadata
 from vmqos.hypervisor.model import NovaMetadata
 
 
@@ -20,6 +21,7 @@ class DomainDescription:
     :ivar has_cachetune: whether ``<cputune>`` has a ``<cachetune>`` or ``<memorytune>``.
     :ivar metadata: what Nova says; ``None`` for a VM that Nova did not make.
     :ivar metadata_error: what is wrong with the metadata, empty where nothing is.
+    :ivar uid: the user that libvirt runs its QEMU as; ``None`` where the XML does not say (an unprivileged libvirt's).
     """
 
     uuid: str
@@ -28,20 +30,22 @@ class DomainDescription:
     has_cachetune: bool
     metadata: NovaMetadata | None
     metadata_error: str = ""
+    uid: int | None = None
+
+
+_DAC_LABEL = re.compile(r"\+([0-9]{1,10}):\+[0-9]{1,10}")
+"""``<seclabel type='dynamic' model='dac'><label>+64055:+108</label>``: user and group
+(``virSecurityDACGenLabel``)."""
 
 
 def parse(xml: str) -> DomainDescription:
     """Read a domain XML as libvirt writes it.
 
-    libvirt serialises what it holds anew, without a DTD, so entities can't be defined and expat is safe on it. The
-    metadata are whoever's who defined the domain; what is wrong there is said in ``metadata_error``.
+    The metadata are written by the user who defined the domain; what is wrong there is said in ``metadata_error``.
 
     :raises vmqos.hypervisor.exceptions.UnreadableDescription: if it is no domain XML of libvirt's.
     """
-    try:
-        domain = ElementTree.fromstring(xml)
-    except (ElementTree.ParseError, ValueError) as error:
-        raise exceptions.UnreadableDescription(error=error) from error
+    domain = bounded_xml.parse(xml)
     if domain.tag != "domain":
         raise exceptions.UnreadableDescription(error=f"it is a <{domain.tag}>")
     metadata, metadata_error = nova_metadata.read(domain.find("metadata"))
@@ -52,7 +56,13 @@ def parse(xml: str) -> DomainDescription:
         has_cachetune=any(domain.find(f"cputune/{name}") is not None for name in ("cachetune", "memorytune")),
         metadata=metadata,
         metadata_error=metadata_error,
+        uid=_uid(domain),
     )
+
+
+def _uid(domain: ElementTree.Element) -> int | None:
+    labels = [_DAC_LABEL.fullmatch(label.findtext("label", "")) for label in domain.findall("seclabel[@model='dac']")]
+    return int(labels[0][1]) if len(labels) == 1 and labels[0] else None
 
 
 def _required(domain: ElementTree.Element, name: str) -> str:
@@ -65,7 +75,6 @@ def _required(domain: ElementTree.Element, name: str) -> str:
 def _number(text: str | None) -> int | None:
     if text is None:
         return None
-    try:
-        return int(text)
-    except ValueError as error:
-        raise exceptions.UnreadableDescription(error=error) from error
+    if not re.fullmatch(r"-?[0-9]{1,10}", text, re.ASCII):
+        raise exceptions.UnreadableDescription(error=f"its id is {text[:20]!r}")
+    return int(text)

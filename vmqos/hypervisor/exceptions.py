@@ -47,6 +47,51 @@ class ProcessUnreadable(HypervisorError):
     msg_fmt = "/proc/{pid} can't be read: {error}. Run as root, and mount /proc without hidepid"
 
 
+class ProcessTooLong(ProcessUnreadable):
+    """A process has a file in /proc that is longer than any honest process's."""
+
+    msg_fmt = (
+        "/proc/{pid}/{name} is longer than {most} bytes, which is more than the kernel lets a program begin with: "
+        "process {pid} has changed it itself. Look at what runs there; if it is a VM's QEMU, end the VM"
+    )
+
+
+class TooManyThreads(ProcessUnreadable):
+    """A process, or all processes of a VM, have more threads than are looked at."""
+
+    msg_fmt = (
+        "process {pid} and what belongs to it have {count} threads, more than the {most} that a VM may have. "
+        "Look at what runs there; if the guest or a helper process made them, end the VM"
+    )
+
+
+class NoProcess(HypervisorError):
+    """No process is the QEMU of a VM that libvirt lists."""
+
+    msg_fmt = (
+        "the QEMU process of VM {uuid} was not found: libvirt's PID file leads to none, and no process says "
+        "'-uuid {uuid}'. It has ended just now, or has changed what it says; or [libvirt] run_dir is not where libvirt "
+        "keeps the files"
+    )
+
+
+class SearchTooLong(NoProcess):
+    """A VM's QEMU was not found among the host's processes in time."""
+
+    msg_fmt = (
+        "the QEMU process of VM {uuid} was not found within {seconds:g} s. Its PID file leads to no such process: "
+        "check that [libvirt] run_dir is where libvirt keeps them, and that the agent sees the host's processes"
+    )
+
+
+class CgroupTooLarge(HypervisorError):
+    """A VM's cgroup holds more than is looked at."""
+
+    msg_fmt = (
+        "{path} holds more than {most} {what}. Look at what made them; if a helper process of the VM did, end the VM"
+    )
+
+
 class CgroupUnreadable(HypervisorError):
     """The kernel does not let this user see a VM's cgroup."""
 

@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
-from xml.etree import ElementTree
 
 import libvirt
 
-from vmqos.hypervisor import exceptions, shared_memory
+from vmqos.hypervisor import bounded_xml, exceptions, shared_memory
 from vmqos.hypervisor.shared_memory import Pins, SharedMemory
+
+_LONGEST_REASON = 1000
+"""Characters of QEMU's reasons that are shown."""
 
 _INACTIVE = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
@@ -114,9 +116,7 @@ def let_open(connection: Any, vm: Vm, path: str) -> None:
     The owner is the one that libvirt gives the VM's other files: ``<seclabel model='dac'>`` of a running VM, else the
     base label for VMs of this kind in libvirt's capabilities.
     """
-    owner = _dac_owner(vm.live) or _base_owner(
-        connection.getCapabilities(), ElementTree.fromstring(vm.xml).get("type", "")
-    )
+    owner = _dac_owner(vm.live) or _base_owner(connection.getCapabilities(), bounded_xml.parse(vm.xml).get("type", ""))
     if owner is not None:
         os.chown(path, *owner)
 
@@ -127,7 +127,7 @@ def free_root_port(xml: str) -> str | None:
     :returns: ``None`` where QEMU finds a slot by itself.
     :raises vmqos.hypervisor.exceptions.NoFreePort: if there is no free port.
     """
-    domain = ElementTree.fromstring(xml)
+    domain = bounded_xml.parse(xml)
     models = {node.get("model"): node for node in domain.findall("devices/controller[@type='pci']")}
     if "pcie-root" not in models:
         return None
@@ -180,23 +180,35 @@ def _monitor(domain: Any) -> Callable[[str, dict[str, Any]], None]:
 
     def ask(command: str, arguments: dict[str, Any]) -> None:
         text = json.dumps({"execute": command, "arguments": arguments})
-        answer = json.loads(libvirt_qemu.qemuMonitorCommand(domain, text, 0))
-        if "error" in answer:
-            raise exceptions.QemuRefused(command=command, error=answer["error"].get("desc", answer["error"]))
+        error = _error_in(libvirt_qemu.qemuMonitorCommand(domain, text, 0))
+        if error:
+            raise exceptions.QemuRefused(command=command, error=error)
 
     return ask
+
+
+def _error_in(answer: str) -> str:
+    """Why QEMU refused; empty where it did not. The answer is QEMU's own, so it may be anything."""
+    try:
+        found = json.loads(answer)
+    except (ValueError, RecursionError):
+        return "its answer is no JSON"
+    if not isinstance(found, dict):
+        return "its answer is no JSON object"
+    error = found.get("error", "")
+    return str(error.get("desc", "it gives no reason") if isinstance(error, dict) else error)[:_LONGEST_REASON]
 
 
 def _dac_owner(xml: str) -> tuple[int, int] | None:
     if not xml:
         return None
-    for label in ElementTree.fromstring(xml).findall("seclabel[@model='dac']"):
+    for label in bounded_xml.parse(xml).findall("seclabel[@model='dac']"):
         return _numbers(label.findtext("label", ""))
     return None
 
 
 def _base_owner(capabilities: str, kind: str) -> tuple[int, int] | None:
-    for model in ElementTree.fromstring(capabilities).findall("host/secmodel"):
+    for model in bounded_xml.parse(capabilities).findall("host/secmodel"):
         if model.findtext("model") == "dac":
             return _numbers(next((one.text or "" for one in model.findall("baselabel") if one.get("type") == kind), ""))
     return None

@@ -17,6 +17,12 @@ from vmqos.hypervisor.model import NovaMetadata
 _INSTANCE = re.compile(r"\{(http://openstack\.org/xmlns/libvirt/nova/1\.[0-9]+)\}instance")
 """Version 1.0 of the namespace came with Nova 2014.2, 1.1 with 2020.1 or so; both have all that is read here."""
 
+LONGEST = 255
+"""Characters of a name, a key or a value: no column of Nova's database takes more (``nova.db.main.models``)."""
+
+_MOST_PROBLEMS = 10
+"""Problems that are told of one VM."""
+
 
 def read(metadata: ElementTree.Element | None) -> tuple[NovaMetadata | None, str]:
     """Read a domain's ``<metadata>``.
@@ -31,9 +37,9 @@ def read(metadata: ElementTree.Element | None) -> tuple[NovaMetadata | None, str
         return None, f"Nova's metadata are there {len(found)} times"
     namespace, instance = found[0]
     problems: list[str] = []
-    name = _text(_only(instance, namespace, "name", problems))
+    name = _short("instance", _text(_only(instance, namespace, "name", problems)), problems)
     flavor = _only(instance, namespace, "flavor", problems)
-    flavor_name = "" if flavor is None else flavor.get("name", "").strip()
+    flavor_name = "" if flavor is None else _short("flavor", flavor.get("name", "").strip(), problems)
     if flavor is None:
         problems.append("Nova's metadata name no flavor")
     elif not flavor_name:
@@ -44,10 +50,11 @@ def read(metadata: ElementTree.Element | None) -> tuple[NovaMetadata | None, str
     nova = NovaMetadata(
         instance_name=name,
         flavor=flavor_name,
-        project="" if project is None else project.get("uuid", "").strip(),
+        project="" if project is None else _short("project", project.get("uuid", "").strip(), problems),
         extra_specs=None if extra_specs is None else MappingProxyType(extra_specs),
     )
-    return nova, "; ".join(problems)
+    more = len(problems) - _MOST_PROBLEMS
+    return nova, "; ".join(problems[:_MOST_PROBLEMS] + ([f"and {more} more"] if more > 0 else []))
 
 
 def _extra_specs(element: ElementTree.Element | None, namespace: str, problems: list[str]) -> dict[str, str] | None:
@@ -64,6 +71,8 @@ def _extra_specs(element: ElementTree.Element | None, namespace: str, problems: 
             problems.append(f"the extra specs hold the element {_shown(child.tag)}")
         elif not key:
             problems.append(f"an extra spec of value {_shown(child.text)} has no name")
+        elif max(len(key), len(child.text or "")) > LONGEST:
+            problems.append(f"the extra spec {_shown(key)} is longer than {LONGEST} characters")
         elif len(child):
             problems.append(f"the extra spec {_shown(key)} holds elements, not a value")
         elif key in found and found[key] != (child.text or ""):
@@ -89,6 +98,13 @@ def _only(
 def _children(element: ElementTree.Element | None) -> Iterator[ElementTree.Element]:
     """The child elements, comments and processing instructions left out."""
     return (child for child in element if isinstance(child.tag, str)) if element is not None else iter(())
+
+
+def _short(what: str, text: str, problems: list[str]) -> str:
+    """The text; where it is too long its beginning, which is a problem."""
+    if len(text) > LONGEST:
+        problems.append(f"the name of the {what} is longer than {LONGEST} characters")
+    return text[:LONGEST]
 
 
 def _text(element: ElementTree.Element | None) -> str:

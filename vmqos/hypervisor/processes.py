@@ -2,11 +2,18 @@
 """What /proc says of one process or thread.
 
 Files are read by ``os.open`` and ``os.read``: a third of the cost of ``open()``, and an audit reads many.
+
+A process chooses much of what its files say: its arguments (``PR_SET_MM_MAP`` of prctl(2) points them anywhere), its
+name, how many threads it has. So every file is read up to a bound and no further, as bytes, and split at line feeds
+alone.
+What reads the memory of a process (``cmdline``) also waits for its ``mmap_lock``, which the process can hold: only
+:func:`says` does that, and only where nothing else tells.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -25,6 +32,30 @@ since then its workers are threads of the process) and ``kvm_create_pit``."""
 
 
 _VCPU = re.compile(r"(?:CPU [0-9]+|ALL CPUs)/")
+
+_TGID = re.compile(rb"^Tgid:\t([0-9]+)$", re.MULTILINE)
+_UIDS = re.compile(rb"^Uid:\t([0-9]+)\t([0-9]+)\t", re.MULTILINE)
+
+LONGEST_STAT = 4096
+"""Bytes of ``stat``: 52 numbers of at most 20 digits each, and a name of at most 64 bytes (``do_task_stat``)."""
+
+HEAD_OF_STATUS = 4096
+"""Bytes of ``status`` that are read. Its ``Tgid`` and ``Uid`` stand before its only long line, the up to 65 536
+supplementary groups (``task_state`` in fs/proc/array.c), so the beginning is all that is needed."""
+
+LONGEST_CGROUP = 64 * 4096
+"""Bytes of ``cgroup``: a line for each hierarchy, with a path of at most PATH_MAX (``proc_cgroup_show``). There are at
+most 16 controllers, and only root mounts a named hierarchy."""
+
+LONGEST_ARGUMENTS = 6 << 20
+"""Bytes of ``cmdline``: execve(2) takes no more arguments and environment, three quarters of the usual limit of the
+stack, 8 MiB (``bprm_set_stack_rlimit`` and ``_STK_LIM``, Linux 4.13). Longer ones were put there afterwards."""
+
+MOST_THREADS = 16384
+"""Threads of a process that is looked at, also of all processes of a VM together. systemd lets a machine have no more
+(``TasksMax=16384`` in src/machine/machine-dbus.c); KVM runs at most 4096 vCPUs, and QEMU has some dozen others."""
+
+_CHUNK = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +83,7 @@ def of_pid(pid: int) -> Process:
 
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is none.
     """
-    return Process(pid, int(_stat(pid)[1][19]))
+    return Process(pid, _start_time(pid, _stat(pid)[1]))
 
 
 def still(process: Process) -> bool:
@@ -70,7 +101,14 @@ def still(process: Process) -> bool:
 
 
 def _is(process: Process, fields: list[bytes]) -> bool:
-    return int(fields[19]) == process.start_time and fields[0] not in (b"Z", b"X")
+    return _start_time(process.pid, fields) == process.start_time and fields[0] not in (b"Z", b"X")
+
+
+def _start_time(pid: int, fields: list[bytes]) -> int:
+    try:
+        return int(fields[19])
+    except (IndexError, ValueError):
+        raise exceptions.ProcessUnreadable(pid=pid, error="its stat has no start time") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +137,7 @@ def opened(process: Process) -> Iterator[int]:
         descriptor = os.open(f"/proc/{process.pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with _vanishing(process.pid):
-            # Its first thread's: to read the process's own stat, the kernel adds up all of the threads.
-            _, fields = _parse_stat(read_file(f"task/{process.pid}/stat", descriptor))
+            _, fields = _parse_stat(read_file(f"task/{process.pid}/stat", descriptor, most=LONGEST_STAT))
         if not _is(process, fields):
             raise exceptions.ProcessVanished(pid=process.pid)
         yield descriptor
@@ -113,10 +150,12 @@ def tasks_of(descriptor: int, pid: int) -> set[int]:
 
     :param pid: its PID, for the error.
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if it has ended.
+    :raises vmqos.hypervisor.exceptions.TooManyThreads: if it has more than :data:`MOST_THREADS`.
     """
     with _vanishing(pid):
         folder = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
         try:
+            _check_count(pid, os.fstat(folder).st_nlink)
             return set(map(int, os.listdir(folder)))
         finally:
             os.close(folder)
@@ -129,10 +168,10 @@ def thread_of(descriptor: int, tid: int) -> Thread | None:
     """
     try:
         with _vanishing(tid):
-            comm, fields = _parse_stat(read_file(f"task/{tid}/stat", descriptor))
+            comm, fields = _parse_stat(read_file(f"task/{tid}/stat", descriptor, most=LONGEST_STAT))
     except exceptions.ProcessVanished:
         return None
-    return Thread(comm.decode(errors="replace"), int(fields[19]))
+    return Thread(comm.decode(errors="replace"), _start_time(tid, fields))
 
 
 def exists(tid: int) -> bool:
@@ -146,19 +185,44 @@ def identify(tid: int) -> Identity:
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such thread.
     """
     comm, fields = _stat(tid)
-    tgid = re.search(rb"^Tgid:\s*([0-9]+)$", read(tid, "status"), re.MULTILINE)
-    if tgid is None:
-        raise exceptions.ProcessUnreadable(pid=tid, error="its status has no Tgid")
+    tgid = _TGID.search(_head_of_status(tid))
+    if tgid is None or len(fields) < 7:
+        raise exceptions.ProcessUnreadable(pid=tid, error="its status has no Tgid, or its stat no flags")
     return Identity(int(tgid[1]), comm.decode(errors="replace"), bool(int(fields[6]) & _PF_KTHREAD))
+
+
+def uids(pid: int) -> tuple[int, int]:
+    """The real and the effective user of a process.
+
+    :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
+    :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if /proc does not tell.
+    """
+    found = _UIDS.search(_head_of_status(pid))
+    if found is None:
+        raise exceptions.ProcessUnreadable(pid=pid, error="its status has no Uid")
+    return int(found[1]), int(found[2])
+
+
+def _head_of_status(pid: int) -> bytes:
+    with _vanishing(pid):
+        return read_head(f"/proc/{pid}/status", HEAD_OF_STATUS)
 
 
 def tasks(pid: int) -> set[int]:
     """The IDs of all threads of a process, the process's own among them.
 
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
+    :raises vmqos.hypervisor.exceptions.TooManyThreads: if it has more than :data:`MOST_THREADS`.
     """
     with _vanishing(pid):
+        _check_count(pid, os.stat(f"/proc/{pid}/task").st_nlink)
         return set(map(int, os.listdir(f"/proc/{pid}/task")))
+
+
+def _check_count(pid: int, links: int) -> None:
+    """Refuse a process with too many threads before any is listed: the folder has a link for each of them."""
+    if links - 2 > MOST_THREADS:
+        raise exceptions.TooManyThreads(pid=pid, count=links - 2, most=MOST_THREADS)
 
 
 def cpu_affinity(tids: Iterable[int]) -> frozenset[int]:
@@ -191,55 +255,98 @@ def vcpu_affinities(pid: int) -> list[frozenset[int]]:
     on).
     """
     found = []
-    with contextlib.suppress(FileNotFoundError, exceptions.ProcessVanished):
-        for tid in sorted(map(int, os.listdir(f"/proc/{pid}/task"))):
+    with contextlib.suppress(exceptions.ProcessVanished):
+        for tid in sorted(tasks(pid)):
             with contextlib.suppress(ProcessLookupError, exceptions.ProcessVanished):
                 if _VCPU.match(identify(tid).comm):
                     found.append(frozenset(os.sched_getaffinity(tid)))
     return found
 
 
-def command_line(pid: int) -> list[bytes]:
-    """The arguments that a process was started with, its program's name first; empty for a kernel thread.
+def says(pid: int, arguments: Iterable[bytes]) -> bool:
+    """Whether these arguments stand side by side in a process's command line.
+
+    The command line is what the process says now, and any process may say anything. It is searched while it is read, so
+    that no more of it is kept than one piece.
 
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
+    :raises vmqos.hypervisor.exceptions.ProcessTooLong: if they are not within :data:`LONGEST_ARGUMENTS`.
     """
-    return read(pid, "cmdline").split(b"\0")[:-1]
+    wanted = b"".join(b"\0" + argument for argument in arguments) + b"\0"
+    with _vanishing(pid), _open(f"/proc/{pid}/cmdline") as descriptor:
+        kept, count = b"\0", 0
+        while chunk := os.read(descriptor, _CHUNK):
+            if wanted in kept + chunk:
+                return True
+            count += len(chunk)
+            if count > LONGEST_ARGUMENTS:
+                raise exceptions.ProcessTooLong(pid=pid, name="cmdline", most=LONGEST_ARGUMENTS)
+            kept = (kept + chunk)[-len(wanted) :]
+    return False
 
 
 def all_pids() -> list[int]:
     """The PIDs of all processes that /proc shows, in ascending order."""
-    return sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
+    return sorted(int(name) for name in os.listdir("/proc") if name.isascii() and name.isdecimal())
 
 
-def read(pid: int, name: str) -> bytes:
-    """The content of ``/proc/<pid>/<name>``.
+def cgroups(pid: int) -> bytes:
+    """The content of a process's ``cgroup``.
 
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
-    :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if the kernel does not allow it.
+    :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if the kernel does not allow it, or it is too long.
     """
-    with _vanishing(pid):
-        return read_file(f"/proc/{pid}/{name}")
+    return _read(pid, "cgroup", LONGEST_CGROUP)
 
 
-def read_file(path: str, directory: int | None = None) -> bytes:
+def read_file(path: str, directory: int | None = None, *, most: int) -> bytes:
     """The whole content of a file.
 
     :param directory: the descriptor of the directory that ``path`` begins at, unless it begins at the root.
+    :param most: bytes that it may have.
+    :raises OSError: if it can't be read; EFBIG if it is longer.
+    """
+    with _open(path, directory) as descriptor:
+        chunks, left = [], most
+        while chunk := os.read(descriptor, min(_CHUNK, left + 1)):
+            chunks.append(chunk)
+            left -= len(chunk)
+            if left < 0:
+                raise OSError(errno.EFBIG, f"it is longer than {most} bytes", path)
+        return b"".join(chunks)
+
+
+def read_head(path: str, most: int) -> bytes:
+    """The beginning of a file, cut after ``most`` bytes.
+
     :raises OSError: if it can't be read.
     """
+    with _open(path) as descriptor:
+        return os.read(descriptor, most)
+
+
+@contextmanager
+def _open(path: str, directory: int | None = None) -> Iterator[int]:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
     try:
-        content = b""
-        while chunk := os.read(descriptor, 65536):
-            content += chunk
-        return content
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
+def _read(pid: int, name: str, most: int) -> bytes:
+    try:
+        with _vanishing(pid):
+            return read_file(f"/proc/{pid}/{name}", most=most)
+    except exceptions.ProcessUnreadable as error:
+        if error.values.get("errno") == errno.EFBIG:
+            raise exceptions.ProcessTooLong(pid=pid, name=name, most=most) from error
+        raise
+
+
 def _stat(pid: int) -> tuple[bytes, list[bytes]]:
-    return _parse_stat(read(pid, "stat"))
+    """The thread's own ``stat``: to read that of its process, the kernel adds up all of the threads."""
+    return _parse_stat(_read(pid, f"task/{pid}/stat", LONGEST_STAT))
 
 
 def _parse_stat(text: bytes) -> tuple[bytes, list[bytes]]:
@@ -256,4 +363,4 @@ def _vanishing(pid: int) -> Iterator[None]:
     except (FileNotFoundError, ProcessLookupError):
         raise exceptions.ProcessVanished(pid=pid) from None
     except OSError as error:
-        raise exceptions.ProcessUnreadable(pid=pid, error=error.strerror) from error
+        raise exceptions.ProcessUnreadable(pid=pid, error=error.strerror, errno=error.errno) from error

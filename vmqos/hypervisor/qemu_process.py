@@ -1,66 +1,99 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which process is a VM's QEMU."""
+"""Which process is a VM's QEMU.
+
+A QEMU that its guest has taken over can change its command line, and any user can start a process with another VM's.
+What neither can forge is believed first: the PID file, which libvirt writes as root, and the cgroup, which libvirt
+makes as root and which has the number of this run of the VM in its name. The command line is asked only where there is
+no such cgroup: where cgroups are off, or libvirt is an unprivileged user's.
+"""
 
 from __future__ import annotations
 
-import itertools
 import os
+import stat
+import time
 
 from vmqos.hypervisor import cgroup, exceptions, processes
+from vmqos.hypervisor.domain_xml import DomainDescription
 from vmqos.hypervisor.model import Process
 
+LONGEST_SEARCH = 1.0
+"""Seconds that :func:`by_search` takes at most: to look at a process takes some ten microseconds, but milliseconds
+where it has made its command line as long as it may be."""
 
-def by_pid_file(uuid: str, name: str, run_dir: str) -> Process | None:
+
+def by_pid_file(domain: DomainDescription, run_dir: str) -> Process | None:
     """The QEMU process of a VM, as libvirt's PID file tells; ``None`` where it leads to no such process.
 
     libvirt writes ``<run_dir>/<name>.pid`` (``virPidFileBuildPath``) shortly before it starts QEMU. The file may be
-    stale, or of another PID namespace, so the process must have the VM's UUID on its command line.
+    stale, or of another PID namespace, so the process must be in the VM's cgroup, or have the VM's UUID on its command
+    line if it is in no VM's.
 
     :param run_dir: ``/run/libvirt/qemu`` for ``qemu:///system``.
     """
-    pid = _read_pid_file(os.path.join(run_dir, f"{name}.pid")) if "/" not in name else None
-    return None if pid is None else _verified(pid, uuid)
+    pid = _read_pid_file(os.path.join(run_dir, f"{domain.name}.pid")) if "/" not in domain.name else None
+    if pid is None:
+        return None
+    try:
+        process = processes.of_pid(pid)
+        is_it = _is_in_its_cgroup(pid, domain)
+        if is_it is None:
+            is_it = _says_so(pid, domain)
+        # The PID may have changed hands between the looks.
+        return process if is_it and processes.still(process) else None
+    except exceptions.HypervisorError:
+        return None
 
 
-def by_command_line(uuid: str) -> Process | None:
-    """The QEMU process of a VM, by its UUID on the command line: a look at every process of the host.
+def by_search(domain: DomainDescription) -> Process | None:
+    """The QEMU process of a VM, by a look at every process of the host, for where the PID file does not lead to it.
 
-    Anybody can start a process with such arguments, but only root puts one into a VM's cgroup: of several processes,
-    one that is in such a cgroup is it, else the one that was started first.
+    It has the VM's UUID on its command line. Of several such processes, one in the VM's cgroup is it, else the one that
+    was started first; a process in another VM's cgroup is never it, nor one of another user than the VM's.
+
+    :raises vmqos.hypervisor.exceptions.SearchTooLong: if it was not found within :data:`LONGEST_SEARCH`.
     """
-    found = [process for pid in processes.all_pids() if (process := _verified(pid, uuid)) is not None]
-    return min(found, key=lambda process: (not _in_vm_cgroup(process.pid), process.start_time), default=None)
+    deadline = time.monotonic() + LONGEST_SEARCH
+    found: list[tuple[bool, int, Process]] = []
+    for pid in processes.all_pids():
+        if time.monotonic() > deadline:
+            raise exceptions.SearchTooLong(uuid=domain.uuid, seconds=LONGEST_SEARCH)
+        try:
+            in_its_cgroup = _is_in_its_cgroup(pid, domain)
+            if in_its_cgroup is False or (domain.uid is not None and domain.uid not in processes.uids(pid)):
+                continue
+            process = processes.of_pid(pid)
+            if _says_so(pid, domain) and processes.still(process):
+                found.append((not in_its_cgroup, process.start_time, process))
+        except exceptions.HypervisorError:
+            continue
+    return min(found, key=lambda one: one[:2])[2] if found else None
+
+
+def _is_in_its_cgroup(pid: int, domain: DomainDescription) -> bool | None:
+    """Whether a process is in this VM's cgroup; ``None`` where it is in no VM's."""
+    folder = cgroup.vm_cgroup(pid)
+    return None if folder is None else cgroup.libvirt_id(folder) == domain.libvirt_id
+
+
+def _says_so(pid: int, domain: DomainDescription) -> bool:
+    """Whether ``-uuid UUID`` is among QEMU's arguments (``qemuBuildCommandLine``)."""
+    return processes.says(pid, (b"-uuid", domain.uuid.encode()))
 
 
 def _read_pid_file(path: str) -> int | None:
+    """The PID in a file that root, or whoever the agent runs as, has written; ``None`` where it is no such file."""
     try:
-        with open(path, "rb") as file:
-            content = file.read(32).strip()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
-    return int(content) if content.isdigit() else None
-
-
-def _verified(pid: int, uuid: str) -> Process | None:
-    """The process of this PID if it is the VM's; what has not its arguments is not looked at any closer."""
     try:
-        if not _has_uuid(processes.command_line(pid), uuid):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid not in (0, os.geteuid()):
             return None
-        process = processes.of_pid(pid)
-        # The PID may have changed hands between the two looks.
-        is_it = _has_uuid(processes.command_line(pid), uuid) and processes.still(process)
-    except exceptions.HypervisorError:
+        content = os.read(descriptor, 32).strip()
+    except OSError:
         return None
-    return process if is_it else None
-
-
-def _in_vm_cgroup(pid: int) -> bool:
-    try:
-        return cgroup.vm_cgroup(pid) is not None
-    except exceptions.HypervisorError:
-        return False
-
-
-def _has_uuid(arguments: list[bytes], uuid: str) -> bool:
-    """Whether ``-uuid UUID`` is among QEMU's arguments (``qemuBuildCommandLine``)."""
-    return (b"-uuid", uuid.encode()) in itertools.pairwise(arguments)
+    finally:
+        os.close(descriptor)
+    return int(content) if content.isdigit() else None

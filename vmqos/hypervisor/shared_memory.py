@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from xml.dom import minidom
 from xml.parsers.expat import ExpatError
 
-from vmqos.hypervisor import exceptions
+from vmqos.hypervisor import bounded_xml, exceptions
 
 QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
 
@@ -78,7 +78,10 @@ def pins_within(xml: str, cpus: frozenset[int]) -> Pins:
         else {pin.getAttribute("vcpu"): pin.getAttribute("cpuset") for pin in _children(tune, "vcpupin")}
     )
     emulator = None if tune is None else _child(tune, "emulatorpin")
-    count = int(_text(vcpu) or "1")
+    words = _text(vcpu) or "1"
+    if not (words.isascii() and words.isdecimal() and len(words) <= 5):
+        raise exceptions.UnreadableDescription(error=f"it has {words[:20]!r} vCPUs")
+    count = int(words)
     return Pins(
         emulator=_within(emulator.getAttribute("cpuset") if emulator is not None else anywhere, cpus),
         vcpus={number: _within(own.get(str(number), anywhere), cpus) for number in range(count)},
@@ -143,7 +146,7 @@ def _options(argument: minidom.Element) -> dict[str, str]:
     if text.startswith("{"):
         try:
             return {name: str(value) for name, value in json.loads(text).items()}
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
     return {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
 
@@ -171,16 +174,21 @@ def _within(text: str, cpus: frozenset[int]) -> frozenset[int]:
     found = set[int]()
     for part in text.replace(" ", "").split(","):
         first, dash, last = part.removeprefix("^").partition("-")
-        members = range(int(first), int(last if dash else first) + 1)
+        try:
+            named = range(int(first), int(last if dash else first) + 1)
+        except ValueError as error:
+            raise exceptions.UnreadableDescription(error=f"a cpuset has {part[:40]!r}") from error
+        members = {cpu for cpu in cpus if cpu in named}
         if part.startswith("^"):
             found.difference_update(members)
         else:
             found.update(members)
-    return frozenset(found) & cpus
+    return frozenset(found)
 
 
 def _parse(xml: str) -> minidom.Element:
     """The root; what is not changed stays as libvirt wrote it, prefixes of namespaces too."""
+    bounded_xml.parse(xml)
     try:
         root = minidom.parseString(xml).documentElement
     except (ExpatError, ValueError) as error:

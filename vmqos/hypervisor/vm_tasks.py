@@ -30,15 +30,24 @@ def lister(vm: VirtualMachine) -> Iterator[Callable[[], set[int]]]:
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if the VM's QEMU process has ended; so does the function.
     """
     with processes.opened(vm.process) as descriptor:
-        yield lambda: processes.tasks_of(descriptor, vm.process.pid) | _tasks_of_helpers(vm)
+        yield lambda: _all(vm, processes.tasks_of(descriptor, vm.process.pid))
 
 
-def _tasks_of_helpers(vm: VirtualMachine) -> set[int]:
+def _all(vm: VirtualMachine, found: set[int]) -> set[int]:
+    """QEMU's threads, and those of the helper processes.
+
+    :raises vmqos.hypervisor.exceptions.TooManyThreads: if they are more than :data:`processes.MOST_THREADS` together.
+    """
     helpers = _helpers(vm)
     if not helpers:
-        return set()
-    threads = {pid: _tasks_or_none(pid) for pid in helpers}
-    return set[int]().union(*(threads[pid] for pid in helpers & _helpers(vm)))
+        return found
+    threads, count = dict[int, set[int]](), len(found)
+    for pid in helpers:
+        threads[pid] = _tasks_or_none(pid)
+        count += len(threads[pid])
+        if count > processes.MOST_THREADS:
+            raise exceptions.TooManyThreads(pid=vm.process.pid, count=count, most=processes.MOST_THREADS)
+    return found.union(*(threads[pid] for pid in helpers & _helpers(vm)))
 
 
 def _helpers(vm: VirtualMachine) -> set[int]:

@@ -81,7 +81,7 @@ def available(fs: Filesystem) -> dict[int, int]:
     found = {}
     for entry in fs.read(_INFO, "available_mbm_cntrs").split(";"):
         cache, _, count = entry.strip().partition("=")
-        if cache.isdecimal() and count.isdecimal():
+        if _is_number(cache) and _is_number(count):
             found[int(cache)] = int(count)
     return found
 
@@ -94,7 +94,7 @@ class _PerGroup:
 
     def gaps(self, directory: str) -> list[Gap]:
         found = []
-        for line in self._fs.read(directory, _PER_GROUP).splitlines():
+        for line in self._fs.read(directory, _PER_GROUP).split("\n"):
             event, _, states = line.partition(":")
             found += [Gap(event.strip(), cache) for cache, state in _entries(states) if state == _NONE]
         return found
@@ -111,7 +111,7 @@ class _AtOnce:
 
     def gaps(self, directory: str) -> list[Gap]:
         wanted = _names(directory)
-        for line in self._fs.read(_CONTROL).splitlines():
+        for line in self._fs.read(_CONTROL).split("\n"):
             group, _, states = line.rpartition("/")
             if group == wanted:
                 return [
@@ -136,5 +136,9 @@ def _names(directory: str) -> str:
 def _entries(text: str) -> Iterable[tuple[int, str]]:
     for entry in text.split(";"):
         cache, equals, state = entry.strip().partition("=")
-        if equals and cache.isdecimal():
+        if equals and _is_number(cache):
             yield int(cache), state
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()

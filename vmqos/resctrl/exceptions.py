@@ -79,7 +79,8 @@ class MissingMountOptions(MountError):
 class ReadOnly(MountError):
     """resctrl is mounted, but may not be written."""
 
-    msg_fmt = "resctrl at {path} is mounted read-only: mount -o remount,rw {path}"
+    # -i: for a simulator's mount, mount(8) would look for a helper program that there is not.
+    msg_fmt = "resctrl at {path} is mounted read-only: mount -i -o remount,rw {path}"
 
 
 class DeadMount(MountError):
@@ -113,8 +114,8 @@ class Unreadable(ResctrlError):
     """A file is there and can't be read."""
 
     msg_fmt = (
-        "{path} can't be read ({errno_name}): run as root, or have root allow it with chmod or chown "
-        "(the tasks of a pseudo-locked group nobody can read)"
+        "{path} can't be read ({errno_name}): run as root or as a user in the group that resctrl belongs to "
+        "('sudo vmqos doctor' says which); the kernel lets no user read the tasks of a pseudo-locked group"
     )
 
 

@@ -18,6 +18,8 @@ from vmqos.resctrl.lock import RootLock
 LAST_CMD_STATUS = "info/last_cmd_status"
 
 _CHUNK = 65536
+_LONGEST = 64 << 20
+"""Bytes of a file. The longest is ``tasks``: at most 4 194 304 ids (``PID_MAX_LIMIT``), of up to eight bytes each."""
 _GONE = (errno.ENOENT, errno.ENODEV)
 
 
@@ -63,11 +65,13 @@ class Filesystem:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                content = chunk = os.read(descriptor, _CHUNK)
-                while chunk:
-                    chunk = os.read(descriptor, _CHUNK)
-                    content += chunk
-                return content
+                chunks, left = list[bytes](), _LONGEST
+                while chunk := os.read(descriptor, _CHUNK):
+                    chunks.append(chunk)
+                    left -= len(chunk)
+                    if left < 0:
+                        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+                return b"".join(chunks)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -178,7 +182,7 @@ class Filesystem:
         try:
             yield
         finally:
-            os.close(descriptor)
+            self._lock.release(descriptor, exclusive)
 
     def _change_tree(self, action: str, path: str, data: str, change: Callable[[], None]) -> None:
         """Make, remove or rename a directory.

@@ -48,7 +48,7 @@ def list_control_groups(fs: Filesystem) -> list[ControlGroup]:
     :raises vmqos.resctrl.exceptions.Vanished: if resctrl is not mounted (any more).
     """
     return [
-        ControlGroup(name, mode.decode().strip(), schemata.parse(text.decode()))
+        ControlGroup(name, mode.decode(errors="replace").strip(), schemata.parse(text.decode(errors="replace")))
         for name, (mode, text) in read_raw(fs).items()
     ]
 

@@ -20,6 +20,8 @@ from vmqos.resctrl.filesystem import Filesystem
 
 _CACHE = re.compile(r"L[0-9](?:CODE|DATA)?")
 _MONITORING = "L3_MON"
+_BANDWIDTH = "MB"
+_INTEGER = re.compile(r"[0-9]{1,19}")
 _EVENT_SETTING = "_config"
 
 T = TypeVar("T")
@@ -44,7 +46,12 @@ def read_capabilities(fs: Filesystem) -> Capabilities:
         elif "cbm_mask" in files and _CACHE.fullmatch(name):
             caches[name] = _cache(fs, name, files, cache_ids)
         elif "min_bandwidth" in files:
-            bandwidths[name] = _bandwidth(fs, name, files, cache_ids)
+            try:
+                bandwidths[name] = _bandwidth(fs, name, files, cache_ids)
+            except exceptions.UnexpectedContent:
+                # One that later kernels have is not needed; its files may be of another form.
+                if name == _BANDWIDTH:
+                    raise
     return Capabilities(caches=caches, bandwidths=bandwidths, monitoring=monitoring)
 
 
@@ -121,7 +128,13 @@ def _monitoring(fs: Filesystem, files: set[str]) -> Monitoring:
 
 
 def _integer(fs: Filesystem, path: str) -> int:
-    return _understood(fs, path, int, "integer")
+    return _understood(fs, path, _whole_number, "integer")
+
+
+def _whole_number(text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
 
 
 def _mask(fs: Filesystem, path: str) -> CapacityBitmask:

@@ -7,21 +7,37 @@ out, and readers who take turns without a gap keep it waiting for ever; it is wo
 in its way is released, and gets hold of a gap of microseconds. Who asks again and again (``LOCK_NB``) is asleep then.
 
 Hence whoever finds the lock taken waits for it in the kernel, and the readers of this process, the only ones whose
-manners are up to us, let its writer go first.
+manners are up to us, let its writer go first. The writer of this process, which may come back at once, leaves a gap in
+which those who were woken can run and take the lock.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import threading
+import time
 
 from vmqos.resctrl import exceptions
 
 COURTESY = 0.5
 """Seconds that a reader lets a waiting writer of this process go first. Not for ever: who keeps the writer out may well
 let the reader in."""
+
+GAP = 0.002
+"""Seconds between two locks of this process's writer: whoever is woken needs a CPU first."""
+
+_LONGEST_LINE = 256
+"""Bytes of a line of ``/proc/locks``: nine fields, six of them numbers (``lock_get_status``)."""
+_LONGEST_LOCKS = 64 << 20
+"""Bytes of ``/proc/locks`` that are searched: a million locks of the whole host. Any user may take some; it is about
+the names in a message, so a part is better than to wait."""
+_LONGEST_NAME = 64
+"""Bytes of a name: a process's has 15, that of some kernel threads up to 63 (``proc_task_name``)."""
+_MOST_HOLDERS = 8
+"""Holders that are told of; any number may share a lock to read."""
 
 _MODES = {"READ": "to read", "WRITE": "to write"}
 
@@ -32,7 +48,7 @@ class RootLock:
     :param root: the directory.
     """
 
-    __slots__ = ("_guard", "_left_behind", "_no_writer", "_root")
+    __slots__ = ("_given_back", "_guard", "_left_behind", "_no_writer", "_root")
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -40,9 +56,10 @@ class RootLock:
         self._left_behind: list[_Waiter] = []
         self._no_writer = threading.Event()
         self._no_writer.set()
+        self._given_back = -math.inf
 
     def acquire(self, exclusive: bool, timeout: float | None) -> int:
-        """Take the lock; closing the descriptor that is returned gives it back.
+        """Take the lock; :meth:`release` gives it back, and so does closing the descriptor.
 
         :param exclusive: whether to change something (``LOCK_EX``) or only to read (``LOCK_SH``).
         :param timeout: seconds to wait, 0 or more; ``None`` waits for ever.
@@ -52,11 +69,22 @@ class RootLock:
         if not exclusive:
             self._no_writer.wait(COURTESY if timeout is None else min(COURTESY, timeout))
             return self._acquire(fcntl.LOCK_SH, timeout)
+        time.sleep(max(0.0, self._given_back + GAP - time.monotonic()))
         self._no_writer.clear()
         try:
             return self._acquire(fcntl.LOCK_EX, timeout)
         finally:
             self._no_writer.set()
+
+    def release(self, descriptor: int, exclusive: bool) -> None:
+        """Give the lock back.
+
+        :param descriptor: what :meth:`acquire` returned.
+        :param exclusive: what was asked for.
+        """
+        os.close(descriptor)
+        if exclusive:
+            self._given_back = time.monotonic()
 
     def _acquire(self, operation: int, timeout: float | None) -> int:
         descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -153,21 +181,34 @@ def holders(descriptor: int) -> str:
 
 def who_holds(descriptor: int) -> list[str]:
     """The processes that hold a lock on the open file, their ids and names: from ``/proc/locks``."""
+    found = dict.fromkeys(_held(descriptor))
+    return [f"process {pid} ({_command(pid)}) {_MODES.get(mode, mode)}" for pid, mode in list(found)[:_MOST_HOLDERS]]
+
+
+def pids_that_hold(descriptor: int) -> list[int]:
+    """The ids of the processes that took a lock on the open file, as far as this PID namespace shows them."""
+    return [int(pid) for pid, _ in _held(descriptor)]
+
+
+def _held(descriptor: int) -> list[tuple[str, str]]:
+    """The id of each process that holds a lock on the open file, and ``READ`` or ``WRITE``."""
     status = os.fstat(descriptor)
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    found = dict[str, None]()
-    with contextlib.suppress(OSError), open("/proc/locks", encoding="utf-8") as locks:
-        for line in locks:
+    found, left = [], _LONGEST_LOCKS
+    with contextlib.suppress(OSError), open("/proc/locks", "rb") as locks:
+        while left > 0 and (line := locks.readline(_LONGEST_LINE)):
+            left -= len(line)
             # Of a lock that is waited for, the second field is an arrow.
-            fields = line.split()
+            fields = line.decode("ascii", errors="replace").split()
             if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == file:
-                found[f"process {fields[4]} ({_command(fields[4])}) {_MODES.get(fields[3], fields[3])}"] = None
-    return list(found)
+                found.append((fields[4], fields[3]))
+    return found
 
 
 def _command(pid: str) -> str:
     try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
-            return comm.read().strip()
+        with open(f"/proc/{pid}/comm", "rb") as comm:
+            # The name may hold a line break itself, and whatever else its process likes.
+            return comm.read(_LONGEST_NAME).removesuffix(b"\n").decode(errors="backslashreplace")
     except OSError:
         return "ended, or in another namespace"

@@ -24,9 +24,9 @@ from vmqos.resctrl.filesystem import Filesystem, join
 
 MON_DATA = "mon_data"
 
-_CACHE = re.compile(r"mon_L3_(\d+)")
-_NODE = re.compile(r"mon_sub_L3_(\d+)")
-_PACKAGE = re.compile(r"mon_PERF_PKG_(\d+)")
+_CACHE = re.compile(r"mon_L3_([0-9]+)")
+_NODE = re.compile(r"mon_sub_L3_([0-9]+)")
+_PACKAGE = re.compile(r"mon_PERF_PKG_([0-9]+)")
 
 
 class Missing(StrEnum):

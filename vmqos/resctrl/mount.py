@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -17,6 +18,13 @@ _OPTIONS = frozenset({"cdp", "cdpl2", "mba_MBps", "debug"})
 _CPU_FLAGS = ("rdt_a", "cat_l3", "cat_l2", "mba", "cqm")
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 _UNTHROTTLED_MBPS = "4294967295"
+
+_LONGEST_MOUNTS = 64 << 20
+"""Bytes of the list of mounts: a namespace has at most 100 000 (``fs.mount-max``), of some hundred bytes each. Users
+make some of them (``fusermount3``), of names that they choose."""
+_LONGEST = 4 << 20
+"""Bytes of other files of /proc and of a simulator's: ``cpuinfo`` has 1.5 KiB for each of at most 8192 CPUs
+(``NR_CPUS``), of which the first is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +99,20 @@ def _entry(path: str | None, proc: str) -> _Entry:
                 return entry
     if kernel_own:
         elsewhere = kernel_own[0].path
-        mend = f"it is mounted at {elsewhere}; configure that path, or mount --bind {elsewhere} {path}"
-        raise exceptions.NotMounted(path=path, mend=mend)
+        command = f"mount --bind {shlex.quote(elsewhere)} {shlex.quote(path)}"
+        mend = f"it is mounted at {elsewhere}; configure that path, or {command}"
+        raise exceptions.NotMounted(path=path, mend=mend, command=command)
     if "resctrl" not in _read(f"{proc}/filesystems").split():
         raise exceptions.NotSupported(path=path, cause=_why_not_supported(proc))
-    raise exceptions.NotMounted(path=path, mend=f"mount -t resctrl resctrl {path}")
+    command = f"mount -t resctrl resctrl {shlex.quote(path)}"
+    raise exceptions.NotMounted(path=path, mend=command, command=command)
 
 
 def _mounts(proc: str) -> list[_Entry]:
     try:
         with open(f"{proc}/self/mounts", "rb") as file:
-            lines = file.read().splitlines()
+            # A mount point may hold every other break of lines than this one, which is written as an octal number.
+            lines = file.read(_LONGEST_MOUNTS).split(b"\n")
     except OSError as error:
         raise exceptions.Unreadable(
             path=f"{proc}/self/mounts", errno_name=errno.errorcode.get(error.errno or 0, "")
@@ -171,7 +182,7 @@ def _why_not_supported(proc: str) -> str:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        with open(path, "rb") as file:
+            return file.read(_LONGEST).decode(errors="replace")
     except OSError:
         return ""

@@ -35,6 +35,9 @@ _PROCESSORS = {
 }
 """Models of Intel's family 6 whose prefetchers the kernel can switch off (``get_prefetch_disable_bits``)."""
 
+_FIRST_CPU = 65536
+"""Bytes of ``cpuinfo`` that hold the first CPU, which has 1.5 KiB."""
+
 _FIELD = re.compile(r"^(vendor_id|cpu family|model|model name)\s*: *(.*)$", re.MULTILINE)
 
 
@@ -44,16 +47,17 @@ def why_processor_cannot(proc: str = "/proc") -> str:
     :param proc: where procfs is mounted.
     """
     try:
-        with open(f"{proc}/cpuinfo", encoding="utf-8", errors="replace") as file:
-            first, _, _ = file.read().partition("\n\n")
+        with open(f"{proc}/cpuinfo", "rb") as file:
+            first, _, _ = file.read(_FIRST_CPU).decode(errors="replace").partition("\n\n")
     except OSError as error:
         first = ""
         name = f"unknown ({error.strerror})"
     fields = dict(_FIELD.findall(first))
     if first:
         name = fields.get("model name") or "unknown"
+    model = fields.get("model", "")
     known = fields.get("vendor_id") == "GenuineIntel" and fields.get("cpu family") == "6"
-    if known and fields.get("model", "").isdecimal() and int(fields["model"]) in _PROCESSORS:
+    if known and model.isascii() and model.isdecimal() and int(model) in _PROCESSORS:
         return ""
     return f"the kernel can switch off the prefetchers of {'; '.join(_PROCESSORS.values())} alone; this one is {name}"
 

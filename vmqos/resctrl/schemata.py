@@ -6,6 +6,7 @@ Linux 6.12 pads what it prints (``    L3:0=003``, ``MB:0= 50``), 7.2 does not; s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from vmqos.resctrl import exceptions
@@ -16,16 +17,28 @@ Schemata = dict[str, dict[int, str]]
 
 _UNINITIALIZED = "uninitialized"
 
+_NEEDED = re.compile(r" *(?:L[0-9]+(?:CODE|DATA)?|MB)(?![A-Za-z0-9_])")
+"""How the lines begin that promises are kept by. To pass over one of them would be to take its ways for free."""
+
 
 def parse(text: str) -> Schemata:
     """Read a ``schemata`` file.
 
     A resource of a group that is about to be pseudo-locked has no values yet (``L3:uninitialized``): it is there, and
-    empty.
+    empty. A line of another form is passed over, for later kernels may have such, but not one of a cache or of ``MB``.
 
-    :raises vmqos.resctrl.exceptions.InvalidSchemata: if a line is none of a schemata file.
+    :raises vmqos.resctrl.exceptions.InvalidSchemata: if the line of a cache or of ``MB`` can't be understood.
     """
-    return {resource: values for resource, values in map(_parse_line, filter(str.strip, text.split("\n")))}
+    found: Schemata = {}
+    for line in filter(str.strip, text.split("\n")):
+        try:
+            resource, values = _parse_line(line)
+        except exceptions.InvalidSchemata:
+            if _NEEDED.match(line):
+                raise
+        else:
+            found[resource] = values
+    return found
 
 
 def _parse_line(line: str) -> tuple[str, dict[int, str]]:

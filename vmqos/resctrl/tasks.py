@@ -17,7 +17,7 @@ from vmqos.resctrl.filesystem import Filesystem, join
 LONGEST_WRITE = 4095
 """Bytes, the line break included: resctrl refuses more than a page (E2BIG)."""
 
-_FAILED_TASK = re.compile(r"Error while processing task (\d+)")
+_FAILED_TASK = re.compile(r"Error while processing task ([0-9]+)")
 """Only a kernel that takes lists says this: ``rdtgroup_tasks_write`` since Linux 6.7."""
 
 _OTHER_CONTROL_GROUP = "different control group"

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 
 SYSFS_CPU = "/sys/devices/system/cpu"
 
-_CPU = re.compile(r"cpu(\d+)")
-_INDEX = re.compile(r"index\d+")
-_SIZE = re.compile(r"(\d+)([KMG]?)")
+_CPU = re.compile(r"cpu([0-9]+)")
+_INDEX = re.compile(r"index[0-9]+")
+_SIZE = re.compile(r"([0-9]+)([KMG]?)")
+_RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
+_PAGE = 65536
+"""Bytes: more than a file of sysfs can have, which is one page (``sysfs_emit``)."""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -80,8 +83,10 @@ def parse_cpu_list(text: str) -> frozenset[int]:
     """
     cpus = set[int]()
     for part in filter(None, text.strip().split(",")):
-        first, dash, last = part.partition("-")
-        cpus.update(range(int(first), int(last if dash else first) + 1))
+        found = _RANGE.fullmatch(part.strip())
+        if found is None:
+            raise ValueError(f"no range of CPUs: {part!r}")
+        cpus.update(range(int(found[1]), int(found[2] or found[1]) + 1))
     return frozenset(cpus)
 
 
@@ -94,7 +99,7 @@ def _cache_of_cpu(directory: str, cpu: int, level: int) -> Cache | None:
         path = f"{directory}/{index}"
         if _read(f"{path}/level") == str(level) and _read(f"{path}/type") != "Instruction":
             cache_id = _read(f"{path}/id")
-            if not cache_id.isdecimal():
+            if not (cache_id.isascii() and cache_id.isdecimal()):
                 return None
             return Cache(int(cache_id), _shared_cpus(f"{path}/shared_cpu_list", cpu), _size(_read(f"{path}/size")))
     return None
@@ -123,7 +128,7 @@ def _numbers(directory: str, pattern: re.Pattern[str]) -> list[int]:
 def _read(path: str) -> str:
     """The text of a file, without blanks around it; empty if there is none."""
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read().strip()
+        with open(path, "rb") as file:
+            return file.read(_PAGE).decode("ascii", errors="replace").strip()
     except OSError:
         return ""

@@ -14,6 +14,8 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PARENT, _USER_TIME, _SYSTEM_TIME, _START, _RESIDENT, _PROCESSOR = 1, 11, 12, 19, 21, 36
 """Where things are in ``stat``, counted from the field after the name (proc(5) counts from 3 there)."""
 _FEW = 64
+_HEAD_OF_STATUS = 4096
+"""Bytes of ``status`` that are read: what is asked for stands before its only long line, ``Groups``."""
 _SILENCE = 1.0
 """Seconds after which the count of forks is asked whether ids may have gone round."""
 
@@ -22,7 +24,8 @@ class ProcFs:
     """Tasks of the real host.
 
     New tasks are found by their ids: the kernel hands ids out in ascending order and shows the last one in
-    ``/proc/loadavg``. Where so many were made that the numbers may have gone round, start times decide.
+    ``/proc/loadavg``. Start times tell apart the tasks whose ids were passed over because they have them, and where so
+    many were made that the numbers may have gone round, start times alone decide.
 
     :param root: where proc is mounted.
     """
@@ -31,13 +34,14 @@ class ProcFs:
         self._root = root
         with open(f"{root}/sys/kernel/pid_max", encoding="ascii") as file:
             self._pid_max = int(file.read())
+        # The clock comes first: a task that gets its id after the last one was read starts later than that.
+        self._looked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._last_pid = self._read_last_pid()
         self._forks = self._read_forks()
-        self._looked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def find(self, tid: int) -> Task | None:
         """The living task of that id."""
-        fields = self._stat(str(tid))
+        fields = self._stat(_of_thread(tid))
         return Task(tid, int(fields[_START])) if fields else None
 
     def alive(self, tid: int) -> bool:
@@ -46,18 +50,22 @@ class ProcFs:
 
     def newcomers(self, known: Mapping[int, Assignment]) -> list[Newcomer]:
         """The tasks made since the last call, a creator before what it made."""
-        last, now = self._read_last_pid(), time.clock_gettime(time.CLOCK_BOOTTIME)
+        now, last = time.clock_gettime(time.CLOCK_BOOTTIME), self._read_last_pid()
         before, previous = self._looked_at, self._last_pid
         self._looked_at, self._last_pid = now, last
         if not known:
             return []
+        earliest = int(before * _TICKS)
         if now - before > _SILENCE and self._may_have_gone_round():
-            return self._in_order(known, lambda tid, start: start >= int(before * _TICKS))
+            return self._in_order(known, lambda tid, start: start >= earliest)
         count = (last - previous) % self._pid_max
         if count <= _FEW:
             candidates = ((previous + step) % self._pid_max for step in range(1, count + 1))
-            return [newcomer for tid in candidates if (newcomer := self._newcomer(tid))]
-        return self._in_order(known, lambda tid, start: 0 < (tid - previous) % self._pid_max <= count)
+            found = [newcomer for tid in candidates if (newcomer := self._newcomer(tid))]
+            return [newcomer for newcomer in found if newcomer.task.start >= earliest]
+        return self._in_order(
+            known, lambda tid, start: start >= earliest and 0 < (tid - previous) % self._pid_max <= count
+        )
 
     def tids(self) -> list[int]:
         """Every task."""
@@ -94,7 +102,7 @@ class ProcFs:
         return Usage(seconds, int(fields[_RESIDENT]) * _PAGE, int(fields[_PROCESSOR]))
 
     def _newcomer(self, tid: int) -> Newcomer | None:
-        fields, status = self._stat(str(tid)), self._status(tid)
+        fields, status = self._stat(_of_thread(tid)), self._status(tid)
         if not fields or not status:
             return None
         leader = int(status["Tgid"])
@@ -104,7 +112,7 @@ class ProcFs:
         """The new tasks among all, told by id and start, that may have inherited something."""
         found: list[Newcomer] = []
         for pid, threads in self.processes().items():
-            leader = self._stat(str(pid))
+            leader = self._stat(_of_thread(pid))
             if not leader:
                 continue
             start = int(leader[_START])
@@ -114,7 +122,7 @@ class ProcFs:
             for tid in threads:
                 if tid == pid or not (new_process or pid in known or tid in known):
                     continue
-                fields = self._stat(str(tid))
+                fields = self._stat(_of_thread(tid))
                 if fields and (is_new(tid, int(fields[_START])) or _is_another(known, tid, int(fields[_START]))):
                     found.append(Newcomer(Task(tid, int(fields[_START])), pid))
         return sorted(found, key=lambda newcomer: (newcomer.task.start, newcomer.task.tid))
@@ -148,10 +156,15 @@ class ProcFs:
 
     def _status(self, tid: int) -> dict[str, str] | None:
         try:
-            with open(f"{self._root}/{tid}/status", encoding="utf-8", errors="surrogateescape") as file:
-                return dict(_pairs(file.read()))
+            with open(f"{self._root}/{tid}/status", "rb") as file:
+                return dict(_pairs(file.read(_HEAD_OF_STATUS).decode(errors="surrogateescape")))
         except OSError:
             return None
+
+
+def _of_thread(tid: int) -> str:
+    """Where a thread's own ``stat`` is: for the one in ``/proc/TID`` the kernel adds up all threads of the process."""
+    return f"{tid}/task/{tid}"
 
 
 def _is_another(known: Mapping[int, Assignment], tid: int, start: int) -> bool:
@@ -160,7 +173,8 @@ def _is_another(known: Mapping[int, Assignment], tid: int, start: int) -> bool:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
+    # A task's name may hold every other break of lines.
+    for line in text.split("\n"):
         key, separator, value = line.partition(":")
         if separator:
             yield key, value.strip()

@@ -10,3 +10,9 @@ class SweepFailed(ResctrlError):
     """A sweep stumbled over something that nobody thought of."""
 
     msg_fmt = "counters can't be read: {cause}: report this with the traceback in the log"
+
+
+class SweepTakesLong(ResctrlError):
+    """No sweep has ended yet, and the one under way takes longer than any should."""
+
+    msg_fmt = "no counters have been read yet: the first look at them has taken {seconds} s so far"

@@ -19,12 +19,21 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from vmqos.telemetry.model import EVENTS, LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL, Missing, Reading, Snapshot
+from vmqos.telemetry.model import EVENTS, LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL, Missing, Reading, Snapshot, VmReading
 from vmqos.telemetry.published import AgentState, VmState
 from vmqos.telemetry.remote import RemoteCounters
 
 VM = ("uuid", "name", "project", "flavor")
 """The labels of every sample that is about one VM."""
+
+NO_SWEEP = "no-sweep"
+"""Why a counter has no value where all counters could not be read for a while."""
+
+_AGES = (
+    ("vms", "vmqos_vms_look_age_seconds", "Time since the last complete look at the VMs."),
+    ("pass", "vmqos_pass_age_seconds", "Time since the last pass of the loop that ended well."),
+    ("counters", "vmqos_sweep_age_seconds", "Time since the counters were last read."),
+)
 
 _SCOPES = (("total", MBM_TOTAL), ("local", MBM_LOCAL))
 
@@ -63,6 +72,12 @@ def _of_agent(state: AgentState) -> Iterator[Metric]:
     histogram.add_metric([], buckets, state.passes.total)
     yield histogram
     yield CounterMetricFamily("vmqos_reconcile_errors", "Passes that failed.", state.failed_passes)
+    for part, name, text in _AGES:
+        if part in state.ages:
+            yield GaugeMetricFamily(name, text, state.ages[part])
+    yield GaugeMetricFamily(
+        "vmqos_vms_unserved", "VMs that libvirt lists and the agent does not serve.", state.unserved
+    )
     yield _by("vmqos_groups", "Control groups by the kind of their owner.", ("owner",), state.groups.items())
     if state.closids:
         yield GaugeMetricFamily("vmqos_closids", "How many control groups there can be (CLOSIDs).", state.closids)
@@ -165,10 +180,19 @@ def _missing(known: Mapping[str, VmState], snapshot: Snapshot | None) -> Iterato
     for uuid, vm in known.items():
         counted = snapshot.vms.get(uuid) if snapshot is not None else None
         for event in EVENTS:
-            reason = Missing.NOT_MONITORED if counted is None else counted.totals[event].missing
-            if reason is not None:
-                missing.add_metric([*_labels(vm), event, reason.value], 1)
+            reason = _why_missing(snapshot, counted, event)
+            if reason:
+                missing.add_metric([*_labels(vm), event, reason], 1)
     yield missing
+
+
+def _why_missing(snapshot: Snapshot | None, counted: VmReading | None, event: str) -> str:
+    if snapshot is None:
+        return NO_SWEEP
+    if counted is None:
+        return Missing.NOT_MONITORED.value
+    missing = counted.totals[event].missing
+    return missing.value if missing is not None else ""
 
 
 def _of_host(snapshot: Snapshot) -> Iterator[Metric]:

@@ -85,6 +85,9 @@ class AgentState:
     :ivar flavors_unknown: how many VMs' flavors Nova is still to tell.
     :ivar passes: how long the passes of the loop took.
     :ivar failed_passes: how many of them failed.
+    :ivar ages: seconds since the last complete look at the VMs (``vms``), the last pass that ended well (``pass``) and
+        the last sweep (``counters``); since the agent's start before the first of each.
+    :ivar unserved: how many VMs libvirt lists that the agent does not serve yet.
     """
 
     version: str
@@ -104,3 +107,5 @@ class AgentState:
     flavors_unknown: int = 0
     passes: Durations = field(default_factory=Durations)
     failed_passes: int = 0
+    ages: Mapping[str, float] = field(default_factory=dict)
+    unserved: int = 0

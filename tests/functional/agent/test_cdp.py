@@ -80,11 +80,11 @@ def test_there_are_half_as_many_classes(agent: Agent, tree: Tree, make_vm: MakeV
 
 @pytest.mark.feature("cdp", kept=False)
 @WITHOUT
-def test_without_cdp_a_vm_waits_and_is_told_the_command(
+def test_without_cdp_a_vm_waits_and_is_told_what_helps(
     agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
 ) -> None:
     told = wait_for_vm(make_vm(CODE_AND_DATA), "pending", group="")
-    assert "umount /sys/fs/resctrl && mount -t resctrl -o cdp resctrl /sys/fs/resctrl" in told["reason"]
+    assert "to be mounted with cdp" in told["reason"] and "'sudo vmqos doctor' tells how" in told["reason"]
     assert tree.groups() == []
 
 

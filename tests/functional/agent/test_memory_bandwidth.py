@@ -60,7 +60,7 @@ def test_mbps_are_pending_where_resctrl_takes_per_cent_and_the_command_is_told(
     agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
 ) -> None:
     told = wait_for_vm(make_vm(MBPS), "pending", group="")
-    assert "mount -t resctrl -o mba_MBps resctrl /sys/fs/resctrl" in told["reason"]
+    assert "needs resctrl to be mounted with mba_MBps: 'sudo vmqos doctor' tells how" in told["reason"]
     told = wait_for_vm(make_vm({**EXCLUSIVE_2, **MBPS}), "degraded")
     assert {int(mask, 16).bit_count() for mask in told["masks"].values()} == {2} and told["bandwidth"] == {}
 

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.functional.agent.conftest import WaitForVm
+from tests.functional.agent.conftest import WaitForVm, wait_until_told
 from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, EXCLUSIVE_4, SHARED_3, all_in, group
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
@@ -295,3 +295,27 @@ def kill_and_converge(
             free = tree.every_way & ~union(tree.masks(name)[cache] for name in exclusive)
             assert mask == (free if tree.gaps_are_fine else widest_run(free)), "no way may be lost"
     assert killed == kills
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
+def test_an_outsiders_write_to_the_default_group_costs_no_vm_its_ways(
+    make_agent: MakeAgent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor, restarted: bool
+) -> None:
+    agent = make_agent({"allocation": {"kernel_exclusive": False}})
+    agent.start()
+    wait_for_vm = functools.partial(wait_until_told, agent, wait_for)
+    first, growing = make_vm(EXCLUSIVE_4), make_vm(EXCLUSIVE_4)
+    wait_for_vm(first, "kept")
+    wait_for_vm(growing, "kept")
+    growing.change_flavor(vms.Flavor("bigger", {"hw:cache_ways": "8"}))
+    wait_for_vm(growing, "degraded", ways_requested=8)
+    before = {name: tree.masks(name) for name in ("", group(first), group(growing))}
+    if restarted:
+        agent.kill()
+    told = ";".join(f"{cache}={mask:x}" for cache, mask in tree.masks(group(first)).items())
+    (tree.root / "schemata").write_text(f"L3:{told}\n")
+    if restarted:
+        agent.start()
+    wait_for(lambda: {name: tree.masks(name) for name in before} == before, "everybody having the same ways again")
+    wait_for_vm(first, "kept")
+    assert {mask.bit_count() for mask in tree.masks(group(growing)).values()} == {4}

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,6 +127,54 @@ def test_a_reset_takes_back_ours_alone_and_never_under_a_running_agent(
     # The VMs went on, and a new agent keeps their promises again.
     agent.start()
     wait_for(lambda: settled(agent, vm.uuid, capped.uuid), "both VMs being settled again")
+
+
+def test_a_reset_and_a_withdrawal_leave_openstack_nothing_to_give(
+    make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor, tmp_path: Path
+) -> None:
+    file = tmp_path / "provider.yaml"
+    agent = make_agent({"placement": {"provider_yaml": file}})
+    agent.start()
+    vm = make_vm(WAYS_2)
+    wait_for(lambda: settled(agent, vm.uuid), "the VM being settled")
+    wait_for(file.exists, "the file", 30)
+    told = file.read_text()
+    refused = vmqos(agent, "placement", "withdraw")
+    assert refused.returncode == 1 and "vmqos-agent runs" in refused.stderr
+    agent.kill()
+
+    assert vmqos(agent, "reset", "--yes", "--no-placement").returncode == 0
+    assert file.read_text() == told
+    shown = vmqos(agent, "reset", "--dry-run")
+    assert f"reserve all that {file} has" in shown.stdout and file.read_text() == told
+    done = vmqos(agent, "reset", "--yes")
+    assert done.returncode == 0 and done.stdout.endswith(
+        "restart nova-compute, which reads it when it starts.\nDone.\n"
+    )
+    reserved = file.read_text()
+    assert reserved.count("reserved: 0") == 0 < told.count("reserved: 0")
+    assert "Nothing to do" in vmqos(agent, "reset").stdout
+
+    agent.start()
+    wait_for(lambda: file.read_text() == told, "the agent that is back telling what the host has", 30)
+    agent.kill()
+    assert vmqos(agent, "placement", "withdraw").returncode == 0
+    assert file.read_text() == reserved
+
+
+def test_a_reset_without_a_way_to_placement_takes_back_the_groups_and_says_what_is_left_to_do(
+    make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor, simulator: Simulator
+) -> None:
+    nowhere = {"auth_type": "admin_token", "endpoint": "http://127.0.0.1:1", "token": "x", "hypervisor_hostname": "n"}
+    agent = make_agent({"placement": nowhere})
+    agent.start()
+    vm = make_vm(WAYS_2)
+    wait_for(lambda: settled(agent, vm.uuid), "the VM being settled")
+    agent.kill()
+    done = vmqos(agent, "reset", "--yes")
+    assert done.returncode == 1 and "Done." in done.stdout
+    assert "Placement can't be reached" in done.stderr and "vmqos placement withdraw" in done.stderr
+    assert not list(simulator.root.glob("vmqos.*"))
 
 
 def test_the_doctor_passes_a_host_whose_agent_runs_and_not_one_whose_agent_does_not(agent: Agent) -> None:

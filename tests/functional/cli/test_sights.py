@@ -75,7 +75,9 @@ def test_a_machine_that_has_everything_shows_who_has_what(
     assert "rich" in own and "10 ways left to promise exclusively" in own
     assert vmqos(agent, "cache", "show", f"L2:{core}").stdout.split("\n\n")[0].splitlines()[0] == own.splitlines()[0]
 
-    vms: dict[str, Any] = {vm["name"]: vm for vm in json.loads(vmqos(agent, "top", "-f", "json").stdout)["vms"]}
+    vms: dict[str, Any] = {
+        vm["instance_name"]: vm for vm in json.loads(vmqos(agent, "top", "-f", "json").stdout)["vms"]
+    }
     assert (vms["rich"]["code_ways"], vms["rich"]["data_ways"]) == ({"0": 1}, {"0": 3})
     assert (vms["rich"]["l2_ways"], vms["rich"]["bandwidth_limit"]) == ({core: 4}, {"0": 60})
     shown_live = vmqos(agent, "top").stdout
@@ -118,7 +120,7 @@ def test_a_machine_that_has_ways_alone_looks_as_ever(agent: Agent, make_vm: Make
     vm = make_vm({"hw:cache_ways": "2"}, display_name="web")
     wait_for(lambda: settled(agent, vm.uuid), "the VM being settled")
     line = listed(agent, "web")
-    assert list(line) == ["", "UUID", "Name", "Flavor", "State", "Policy", "Ways", "Group", "Tasks", "Reason"]
+    assert list(line) == ["", "UUID", "VM", "Flavor", "State", "Policy", "Ways", "Group", "Tasks", "Reason"]
     picture = vmqos(agent, "cache", "show").stdout
     assert "L2" not in picture and "bandwidth" not in picture and ", code" not in picture
     heading = vmqos(agent, "top").stdout.splitlines()

@@ -70,7 +70,12 @@ def test_numbers_are_the_agents(agent: Agent, make_vm: MakeVm, wait_for: WaitFor
         lambda: shown()["occupancy_bytes"] and shown()["total_bytes_per_second"] is not None, "the VM's counters", 30
     )
     found = shown()
-    assert (found["uuid"], found["name"], found["state"], found["ways"]) == (vm.uuid, "web-1", "kept", {"0": 2, "1": 2})
+    assert (found["uuid"], found["instance_name"], found["state"], found["ways"]) == (
+        vm.uuid,
+        "web-1",
+        "kept",
+        {"0": 2, "1": 2},
+    )
     counters = agent.get("/v1/telemetry")["vms"][vm.uuid]
     assert found["allocated_bytes"] == counters["allocated_bytes"] == 4 * 1_572_864
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import math
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,10 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
-import waitress
-
+from vmqos.agent.bounded_server import BoundedServer
 from vmqos.agent.page import Site
-from vmqos.agent.web import end
 
 WAY = 1_572_864
 MIB = 1 << 20
@@ -36,6 +32,10 @@ class PlayedHost:
     :ivar asked: the paths that were asked for.
     :ivar missing: why events of a VM have no number, by UUID and event.
     :ivar remembers: seconds of history.
+    :ivar ages: seconds since the last look at the VMs, the last pass and the last look at the counters.
+    :ivar stale: which of these ages are too great, as the agent judges.
+    :ivar unserved: why a VM is not served yet, by UUID.
+    :ivar held: bytes that a VM holds of each cache, by UUID and cache, where that is not an even share.
     """
 
     caches: int = 2
@@ -49,6 +49,10 @@ class PlayedHost:
     asked: list[str] = field(default_factory=list)
     missing: dict[str, dict[str, str]] = field(default_factory=dict)
     remembers: int = 600
+    ages: dict[str, float | None] = field(default_factory=lambda: {"vms": 0.3, "pass": 0.3, "counters": 0.8})
+    stale: list[str] = field(default_factory=list)
+    unserved: dict[str, str] = field(default_factory=dict)
+    held: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, name: str, ways: int = 0, policy: str = "exclusive", **changes: Any) -> dict[str, Any]:
         """A VM; an exclusive one takes the lowest ways that are free."""
@@ -106,7 +110,7 @@ class PlayedHost:
 
     def _answer(self, path: str, query: dict[str, list[str]]) -> Any:
         if path == "/v1/vms":
-            return {"vms": self.vms}
+            return {"vms": self.vms, "age_seconds": self.ages["vms"]}
         if path == "/v1/caches":
             return {
                 "caches": [self._cache(cache) for cache in range(self.caches)],
@@ -129,7 +133,10 @@ class PlayedHost:
             rmids = (
                 1 + len(self.vms) + len({vm["group"] for vm in self.vms if vm["policy"] == "shared" and vm["masks"]})
             )
-            return {"taken_at": now, "interval": 1.0, "vms": vms, "host": {"rmids_used": rmids}}
+            every = {str(cache): self.ways for cache in range(self.caches)}
+            sizes = {cache: ways * WAY for cache, ways in every.items()}
+            told = {"rmids_used": rmids, "ways": every, "cache_bytes": sizes}
+            return {"taken_at": now, "interval": 1.0, "vms": vms, "host": told, "age_seconds": self.ages["counters"]}
         if path == "/v1/telemetry/history":
             return self._history(min(self.remembers, int(query["seconds"][0])))
         return None
@@ -137,7 +144,10 @@ class PlayedHost:
     def _health(self) -> Any:
         states = [vm["state"] for vm in self.vms]
         return {
-            "status": "degraded" if {"pending", "degraded"} & set(states) else "ok",
+            "status": "degraded" if self.stale or self.unserved else "ok",
+            "ages": self.ages,
+            "stale": self.stale,
+            "unserved": self.unserved,
             "hostname": "compute-7",
             "version": "1.4.0",
             "uptime_seconds": 93784.0,
@@ -209,6 +219,8 @@ class PlayedHost:
 
     def _reading(self, vm: dict[str, Any], now: float) -> Any:
         occupancy, total, local = self._played(vm, now)
+        held = self.held.get(vm["uuid"], {})
+        occupancy = sum(held.values()) if held else occupancy
         share = {"llc_occupancy": occupancy // self.caches, "mbm_total_bytes": 10**12, "mbm_local_bytes": 10**11}
         missing = self.missing.get(vm["uuid"], {})
         share = {event: None if event in missing else value for event, value in share.items()}
@@ -218,7 +230,10 @@ class PlayedHost:
             "policy": vm["policy"],
             "ways": {cache: int(mask, 16).bit_count() for cache, mask in vm["masks"].items()},
             "allocated_bytes": self._allocated(vm),
-            "caches": {str(cache): share for cache in range(self.caches)},
+            "caches": {
+                cache: share | ({"llc_occupancy": held[cache]} if held else {})
+                for cache in map(str, range(self.caches))
+            },
             "totals": share | {"llc_occupancy": None if "llc_occupancy" in missing else occupancy},
             "missing": missing,
             "rates_missing": dict.fromkeys(("total", "local", "remote"), missing["mbm_total_bytes"]) if unknown else {},
@@ -261,11 +276,9 @@ class PlayedHost:
 @contextlib.contextmanager
 def serving(host: PlayedHost, port: int = 0) -> Iterator[int]:
     """Serve the page of a host on loopback while the block runs; the port."""
-    logging.getLogger("waitress").setLevel(logging.ERROR)
-    server = waitress.create_server(Site(host.serve), host="127.0.0.1", port=port, threads=4)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
+    server = BoundedServer(Site(host.serve), "page", host="127.0.0.1", port=port)
+    server.start()
     try:
-        yield server.effective_port
+        yield server.port
     finally:
-        end(server, thread)
+        server.stop()

@@ -70,7 +70,7 @@ def test_a_name_unfolds_everything_about_the_vm_and_folds_it_again(host: PlayedH
     for text in (vm["uuid"], vm["name"], vm["project"], "2 ways, exclusive", "0: 18, 1: 18", vm["group"], "9 of 9"):
         assert text in details.text
     charts = browser.run("return [...document.querySelectorAll('.chart')].map((one) => one.getAttribute('aria-label'))")
-    assert charts[0].startswith("Cache occupancy over the last 10 min. occupancy: now ")
+    assert charts[0].startswith("Cache occupancy, all caches together over the last 10 min. occupancy: now ")
     assert "local: now" in charts[1] and "remote: now" in charts[1]
     name.click()
     assert name.get_attribute("aria-expanded") == "false"

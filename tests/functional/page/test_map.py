@@ -7,6 +7,7 @@ from tests.functional.page.browser import Browser
 from tests.functional.page.conftest import NextLook, OpenPage
 from tests.functional.page.filled import few, rich
 from tests.functional.page.played_host import PlayedHost
+from vmqos.cli import map_rows
 
 
 def test_the_map_shows_every_group_where_its_ways_are(host: PlayedHost, open_page: OpenPage) -> None:
@@ -24,30 +25,67 @@ def test_the_map_shows_every_group_where_its_ways_are(host: PlayedHost, open_pag
         """
     )
     placed = [sorted(lane, key=lambda piece: -piece[1]) for lane in placed]
-    assert placed == [[["=", 10, 6], ["B", 4, 2], ["A", 2, 3]], [["1", 9, 2]]]
+    assert placed == [[["=", 10, 6], ["F", 4, 2], ["H", 2, 3]], [["7", 9, 2]]]
     assert [" ".join(line.split()) for line in browser.texts(".cache:first-child .key li")] == [
-        "B web-1 2 ways, 3 MiB, mask 18",
-        "A database 3 ways, 4.5 MiB, mask 7",
-        "1 class ways2, 1 VM 2 ways, 3 MiB, mask 300",
+        "F web-1 2 ways, 3 MiB, mask 18",
+        "H database 3 ways, 4.5 MiB, mask 7",
+        "7 class ways2, 1 VM 2 ways, 3 MiB, mask 300",
         "= default group 6 ways, 9 MiB, mask 7e0",
         "~ filled by I/O devices, too 2 ways, 3 MiB",
     ]
     assert browser.texts(".cache:first-child .io")[:2] == ["10", "9"]
     colours = browser.run(
-        "return ['A', 'B'].map((letter) => { const piece = [...document.querySelectorAll('.piece')].find((one) => "
+        "return ['H', 'F'].map((letter) => { const piece = [...document.querySelectorAll('.piece')].find((one) => "
         "one.firstChild.textContent === letter); const {backgroundColor, backgroundImage} = getComputedStyle(piece); "
         "return [backgroundColor, backgroundImage]; })"
     )
     assert colours[0][0] != colours[1][0] and colours[0][1] != colours[1][1]
 
 
-def test_a_vm_keeps_its_letter_when_others_come(host: PlayedHost, open_page: OpenPage, next_look: NextLook) -> None:
+LOOKS = """
+const lines = [...document.querySelectorAll('.cache:first-child .key li')];
+return Object.fromEntries(lines.map((line) => [line.children[1].textContent,
+  [line.firstChild.textContent, line.firstChild.className]]));
+"""
+"""The symbol and the classes of each group, by its label."""
+
+
+def test_a_vm_keeps_its_letter_and_colour_when_others_come_and_go(
+    host: PlayedHost, open_page: OpenPage, next_look: NextLook
+) -> None:
+    host.ways = 32
     few(host)
     browser = open_page()
-    host.add("aardvark", 1)
+    before = browser.run(LOOKS)
+    for number in range(20):
+        host.add(f"aardvark-{number}", 1)
+    host.remove(host.vms[1])
     next_look()
-    letters = {line.split()[1]: line.split()[0] for line in browser.texts(".cache:first-child .key li")}
-    assert (letters["database"], letters["web-1"], letters["aardvark"]) == ("A", "B", "C")
+    after = browser.run(LOOKS)
+    assert len(after) == len(before) + 19
+    for label in ("database", "class ways2, 1 VM"):
+        assert after[label] == before[label]
+    browser.driver.refresh()
+    next_look()
+    # One who comes later sees the same, but for those who had to give way to the VM that went.
+    assert browser.run(LOOKS)["database"] == before["database"]
+
+
+def test_the_letters_are_those_of_the_command(host: PlayedHost, open_page: OpenPage) -> None:
+    host.ways = 32
+    for number in range(20):
+        host.add(f"vm-{number}", 1)
+    host.add("batch-1", 2, "shared")
+    browser = open_page()
+    (drawn, _) = map_rows.build([host._cache(0), host._cache(1)], host.vms)
+    shown = browser.run(LOOKS)
+    for row in drawn.rows:
+        if row.kind is map_rows.Kind.VM:
+            symbol, style = shown[row.label]
+            assert symbol == row.symbol
+            assert f"colour-{row.colour}" in style.split()
+        elif row.kind is map_rows.Kind.CLASS:
+            assert shown[row.label][0] == row.symbol
 
 
 def test_a_group_in_the_ways_of_an_exclusive_vm_is_told(host: PlayedHost, open_page: OpenPage) -> None:
@@ -67,8 +105,8 @@ def test_code_and_data_limits_and_locked_ways_are_told_where_they_are(host: Play
     rich(host)
     browser = open_page()
     assert keys(browser, 1) == [
-        "A database, data 4 ways, 6 MiB, mask 3c, at most 60 %",
-        "A database, code 2 ways, 3 MiB, mask 3, at most 60 %",
+        "H database, data 4 ways, 6 MiB, mask 3c, at most 60 %",
+        "H database, code 2 ways, 3 MiB, mask 3, at most 60 %",
         "x lock table 1 way, 1.5 MiB, mask 80",
         "= default group 4 ways, 6 MiB, mask 740",
         "~ filled by I/O devices, too 2 ways, 3 MiB",
@@ -79,9 +117,9 @@ def test_code_and_data_limits_and_locked_ways_are_told_where_they_are(host: Play
         "return [...document.querySelectorAll('.cache:first-child .piece')].map((one) => "
         "[one.firstChild.textContent, one.classList.contains('code'), one.style.gridColumn])"
     )
-    assert sorted(piece for piece in pieces if piece[0] == "A") == [
-        ["A", False, "6 / span 4"],
-        ["A", True, "10 / span 2"],
+    assert sorted(piece for piece in pieces if piece[0] == "H") == [
+        ["H", False, "6 / span 4"],
+        ["H", True, "10 / span 2"],
     ]
     facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
     assert (facts["resctrl"], facts["Bandwidth limits"]) == ("the kernel's, cdp", "in steps of 10 %")
@@ -96,4 +134,4 @@ def test_many_caches_that_look_the_same_are_one_picture(host: PlayedHost, open_p
     assert "CPUs 10-13" in browser.texts(".cache header p")[6]
     assert browser.texts(".room")[2:] == ["4 ways left to promise in each", "1 way left to promise in each"]
     assert keys(browser, 3) == ["= default group 8 ways, 12 MiB, mask ff"]
-    assert [line.split(",")[0] for line in keys(browser, 4)] == ["C radio 3 ways", "= default group 5 ways"]
+    assert [line.split(",")[0] for line in keys(browser, 4)] == ["A radio 3 ways", "= default group 5 ways"]

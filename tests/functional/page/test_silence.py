@@ -24,12 +24,12 @@ def test_an_agent_that_falls_silent_is_told_and_so_is_its_return(
     wait_for(silence.is_displayed, "the silence being told", 30)
     assert silence.text.startswith("The agent does not answer (no connection). What you see is of ")
     assert silence.get_attribute("role") == "alert"
-    assert browser.one("#health").text == "no answer"
+    assert browser.one("#health").text == "agent silent"
     assert "does not answer" in browser.driver.title
     assert len(browser.texts(NAMES)) == 4
     with serving(host, free_port):
         wait_for(lambda: not silence.is_displayed(), "the agent's return being told", 30)
-        assert browser.one("#health").text == "ok"
+        assert browser.one("#health").text == "agent ok"
         assert browser.one("#news").get_attribute("textContent") == "The agent answers again."
         browser.leave()
     # Which of them it is depends on what was under way when the server ended.
@@ -86,7 +86,7 @@ def test_an_agent_that_has_only_started_needs_no_attention(
     monkeypatch.setattr(host, "_health", lambda: health | unknown)
     browser = open_page()
     assert browser.texts("#attention li") == []
-    assert browser.one("#health").text == "starting"
+    assert browser.one("#health").text == "agent starting"
     assert browser.one("#host").text.count("first look under way") == 2
     assert browser.one("#no-vms").text == "libvirt does not say which VMs run."
 
@@ -97,4 +97,59 @@ def test_a_lost_resctrl_needs_attention(host: PlayedHost, open_page: OpenPage, m
     monkeypatch.setattr(host, "_health", lambda: healthy | {"resctrl": lost, "status": "failing"})
     browser = open_page()
     assert browser.texts("#attention li") == ["failing resctrl\nresctrl is not mounted"]
-    assert browser.one("#health").text == "failing"
+    assert browser.one("#health").text == "agent failing"
+
+
+def test_figures_that_are_old_are_told_with_their_age_though_the_agent_answers(
+    host: PlayedHost, open_page: OpenPage, next_look: NextLook
+) -> None:
+    few(host)
+    browser = open_page()
+    old = browser.one("#old")
+    assert not old.is_displayed()
+    host.ages, host.stale = {"vms": 200.0, "pass": None, "counters": 40.0}, ["vms", "pass", "counters"]
+    next_look()
+    assert old.get_attribute("role") == "alert"
+    assert old.text == (
+        "What you see is old, although the agent answers: it last looked at all VMs 3 min 20 s ago, has not ended a "
+        "pass without an error yet and last read the counters 40 s ago."
+    )
+    assert browser.run("return document.body.classList.contains('stale')")
+    assert browser.one("#health").text == "agent degraded"
+    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
+    assert facts["Last looks"] == "VMs 3 min 20 s ago, counters 40 s ago"
+    host.ages, host.stale = {"vms": 0.3, "pass": 0.3, "counters": 0.8}, []
+    next_look()
+    assert not old.is_displayed()
+    assert not browser.run("return document.body.classList.contains('stale')")
+
+
+def test_the_time_of_the_page_is_that_of_the_last_look_at_the_vms(host: PlayedHost, open_page: OpenPage) -> None:
+    host.ages["vms"] = 3600.0
+    browser = open_page()
+    shown = browser.run("return document.getElementById('time').textContent")
+    told = browser.run(
+        "const {moment} = await import('/page/format.js');"
+        "return [0, 1, 2, 3, 4, 5].map((late) => moment(Date.now() / 1000 - 3600 - late))"
+    )
+    assert shown in told
+
+
+def test_an_older_agent_that_tells_no_ages_is_no_reason_to_complain(
+    host: PlayedHost, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few(host)
+    before = {name: value for name, value in host._health().items() if name not in ("ages", "stale", "unserved")}
+    monkeypatch.setattr(host, "_health", lambda: before)
+    browser = open_page()
+    assert not browser.one("#old").is_displayed()
+    assert browser.texts(NAMES) != []
+    assert "Last looks" not in browser.texts("#host dt")
+
+
+def test_a_vm_that_is_not_served_needs_attention(host: PlayedHost, open_page: OpenPage) -> None:
+    few(host)
+    identity = "4f2c1a9e-0f0b-4a55-9c1e-2b6d7a90c3aa"
+    host.unserved[identity] = "its process can't be read within 1 s"
+    browser = open_page()
+    assert browser.texts("#attention li") == [f"unserved VM {identity}\nits process can't be read within 1 s"]

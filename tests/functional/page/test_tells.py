@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.functional.page.browser import Browser
 from tests.functional.page.conftest import NAMES, OpenPage
 from tests.functional.page.filled import few, rich
 from tests.functional.page.played_host import PlayedHost
@@ -48,13 +51,14 @@ def test_the_line_of_the_host_tells_its_health_caches_closids_and_rmids(host: Pl
     assert dict(zip(titles, texts, strict=True)) == {
         "Agent": "1.4.0, up 1 d 2 h",
         "Last pass": "4.2 ms",
+        "Last looks": "VMs 0 s ago, counters 0 s ago",
         "resctrl": "the kernel's",
         "libvirt": "connected",
         "Caches": "2 \N{MULTIPLICATION SIGN} L3, 11 ways, 16.5 MiB each",
         "CLOSIDs": "4 of 16 in use",
         "RMIDs": "6 of 224 in use",
     }
-    assert (browser.one("#host-name").text, browser.one("#health").text) == ("compute-7", "ok")
+    assert (browser.one("#host-name").text, browser.one("#health").text) == ("compute-7", "agent ok")
 
 
 def test_a_line_tells_what_a_vm_has_beside_l3_ways(host: PlayedHost, open_page: OpenPage) -> None:
@@ -112,3 +116,59 @@ def test_sparklines_span_ten_minutes(host: PlayedHost, open_page: OpenPage) -> N
     boxes = browser.run("return [...document.querySelectorAll('.spark .line')].map((line) => line.getBBox().width)")
     assert len(boxes) == 8
     assert all(110 < width <= 120 for width in boxes)
+
+
+def fields(browser: Browser) -> dict[str, str]:
+    """What is told of the VM that is unfolded, by its title."""
+    return dict(zip(browser.texts(".detail dt"), browser.texts(".detail dd"), strict=True))
+
+
+def test_one_full_cache_is_told_as_full_whatever_is_on_the_other(host: PlayedHost, open_page: OpenPage) -> None:
+    uneven = host.add("uneven", 4)
+    host.held[uneven["uuid"]] = {"0": 6_186_598, "1": 0}
+    host.add("mail-1")
+    browser = open_page()
+    figures = {name: text for name, text in zip(browser.texts(NAMES), browser.texts(".limited .figures"), strict=True)}
+    assert figures["uneven"].split("\n") == ["5.9 MiB of 12 MiB", "cache 0: 98 %"]
+    assert "%" not in figures["mail-1"]
+    bars = browser.run(
+        "return [...document.querySelectorAll('.limited')].map((one) => [...one.querySelectorAll('.meter')].map("
+        "(bar) => bar.firstChild.getBoundingClientRect().width / bar.getBoundingClientRect().width))"
+    )
+    assert bars == [[pytest.approx(0.983, abs=0.01), 0], []]
+    browser.all(NAMES)[0].click()
+    assert fields(browser)["Occupancy by cache"] == "0: 5.9 MiB of 6 MiB (98 %), 1: 0 B of 6 MiB (0 %)"
+    assert "Occupancies are sums over all caches" in browser.one("#counters").text
+
+
+def test_a_vm_on_one_cache_tells_how_full_that_one_is(host: PlayedHost, open_page: OpenPage) -> None:
+    vm = host.add("web-1", 2)
+    vm["masks"] = {"0": "3"}
+    host.held[vm["uuid"]] = {"0": 3_145_728, "1": 100_000}
+    browser = open_page()
+    assert browser.texts(".limited .under") == ["100 %"]
+    assert len(browser.all(".limited .meter")) == 1
+
+
+def test_the_agents_health_and_its_vms_states_are_two_things(host: PlayedHost, open_page: OpenPage) -> None:
+    few(host)
+    host.add("big-1", ways_requested=6, state="pending", reason="L3 cache 0 has 2 ways to give")
+    browser = open_page()
+    health = browser.one("#health")
+    assert (health.text, health.get_attribute("data-level")) == ("agent ok", "ok")
+    badges = [(one.text, one.get_attribute("data-level")) for one in browser.all("#states li")]
+    assert badges == [("1 pending", "pending"), ("3 kept", "kept")]
+
+
+def test_vms_of_one_name_are_told_apart_everywhere(host: PlayedHost, open_page: OpenPage) -> None:
+    twins = [
+        host.add("web", 1),
+        host.add("web", ways_requested=6, state="pending", reason="no way"),
+        host.add("web", 1),
+    ]
+    called = [f"web ({vm['uuid'][:8]})" for vm in twins]
+    host.add("mail-1")
+    browser = open_page()
+    assert {" ".join(text.split()) for text in browser.texts(NAMES)} == {*called, "mail-1"}
+    assert browser.texts("#attention .link") == [called[1]]
+    assert set(browser.texts(".cache:first-child .key .link")) == {called[0], called[2]}

@@ -11,6 +11,7 @@ from typing import Any
 from tests.functional.replay.recording import Record, refused
 from tests.functional.replay.stage import RECORDED_ROOT, Stage
 from tests.functional.replay.verdict import Difference
+from tools.lab import mounts
 
 Handler = Callable[[Stage, Record], list[Difference]]
 
@@ -113,8 +114,7 @@ def _umount(stage: Stage, record: Record) -> list[Difference]:
 
 def _proc_mounts(stage: Stage, record: Record) -> list[Difference]:
     recorded = record["line"][0].split()[3].split(",")[2:]
-    with open("/proc/mounts", encoding="utf-8") as file:
-        source = next(line.split()[0] for line in file if line.split()[1] == stage.root)
+    source = next(line[0] for line in mounts.fields("/proc/mounts") if line[1] == stage.root)
     ours = source.split("+")[1:]
     return [] if recorded == ours else [Difference(record, "options", recorded, ours)]
 

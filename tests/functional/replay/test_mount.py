@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.lab import mounts
+
 ROOT = Path(__file__).parents[3]
 START_TIMEOUT = 20.0
 
@@ -48,8 +50,7 @@ class Simulator:
     @property
     def mounted(self) -> bool:
         """Whether something is mounted there."""
-        with open("/proc/mounts", encoding="utf-8") as mounts:
-            return any(line.split()[1] == str(self.root) for line in mounts)
+        return str(self.root) in mounts.points()
 
     def gone(self) -> bool:
         """Whether the mount disappears within a moment."""

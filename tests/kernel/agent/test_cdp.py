@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import pytest
 
 from tests.functional.agent import test_cdp as functional
@@ -55,7 +59,22 @@ def test_bandwidth_and_code_and_data_ways_are_one_promise(
 
 
 @pytest.mark.feature("cdp", kept=False)
-def test_without_cdp_a_vm_waits_and_is_told_the_command(
-    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
+def test_without_cdp_a_vm_waits_until_the_doctors_command_was_run(
+    agent: Agent, resctrl: KernelResctrl, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
 ) -> None:
-    functional.test_without_cdp_a_vm_waits_and_is_told_the_command(agent, tree, make_vm, wait_for_vm)
+    vm = make_vm(functional.CODE_AND_DATA)
+    told = wait_for_vm(vm, "pending", group="")
+    assert "'sudo vmqos doctor' tells how" in told["reason"]
+    # The agent runs, and keeps its counters open.
+    assert subprocess.run(["umount", resctrl.root], capture_output=True, check=False).returncode != 0
+    subprocess.run(doctors_command(agent, "Code and data apart (cdp)"), shell=True, check=True, timeout=120)
+    wait_for_vm(vm, "kept", group=group(vm))
+    assert (resctrl.root / "info/L3CODE").exists()
+
+
+def doctors_command(agent: Agent, check: str) -> str:
+    """What the doctor says that is to be done."""
+    command = [sys.executable, "-m", "vmqos.cli.main", "--config-file", str(agent.config_file), "doctor", "-f", "json"]
+    findings = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+    (found,) = (finding for finding in findings if finding["title"] == check)
+    return str(found["command"])

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kernel.lab.errors import LabError, NotBuilt
+from tools.lab import mounts
 
 KEEP_UNUSED = 14 * 86400
 """Seconds for which a part that nobody used is kept."""
@@ -186,8 +187,7 @@ class Cache:
 def _remove(path: Path) -> None:
     """Remove a file or a tree; a file system mounted in it (nobody should have) is not touched, but an error."""
     if path.is_dir() and not path.is_symlink():
-        mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-        if inside := [mount for mount in mounts if Path(mount).is_relative_to(path.resolve())]:
+        if inside := [mount for mount in mounts.points() if Path(mount).is_relative_to(path.resolve())]:
             raise LabError(f"unmount first what is mounted in the kernel lab's leftovers: {' '.join(inside)}")
         shutil.rmtree(path, ignore_errors=True)
     else:

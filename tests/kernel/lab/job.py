@@ -30,11 +30,14 @@ class Job:
     :ivar script: for ``sh``; its exit status is the job's.
     :ivar files: by path in the project's tree, which is the working directory.
     :ivar interactive: connect the script to the serial console.
+    :ivar before_systemd: a script for ``sh``, as what an administrator did before the boot: systemd is process 1 then,
+        and ``script`` one of its services. Without it, the guest runs no service but what the script starts.
     """
 
     script: str
     files: Mapping[str, str | bytes] = field(default_factory=dict)
     interactive: bool = False
+    before_systemd: str = ""
 
 
 def write(job: Job, path: Path, bytecode_store: Path) -> Mapping[str, str]:
@@ -62,6 +65,8 @@ def write(job: Job, path: Path, bytecode_store: Path) -> Mapping[str, str]:
         for name, text in _installation():
             _add(archive, name, text.encode(), 0o755 if name.startswith("bin/") else 0o644)
         _add(archive, "job", job.script.encode())
+        if job.before_systemd:
+            _add(archive, "before-systemd", job.before_systemd.encode())
         if job.interactive:
             _add(archive, "interactive", b"")
     return digests

@@ -39,6 +39,8 @@ IMAGE = Packages(
     (
         # The system.
         *("busybox-static", "iproute2", "kmod", "procps", "psmisc", "strace"),
+        # What starts the services of a host: only the tests of our units boot it.
+        *("libvirt-daemon-system-systemd", "systemd"),
         # What the tests run: libvirt with VMs, pqos, C programs.
         *("dbus", "gcc", "intel-cmt-cat", "libc6-dev", "libvirt-clients", "libvirt-daemon-driver-qemu"),
         *("libvirt-daemon-system", "qemu-system-x86", "seabios"),

@@ -56,11 +56,12 @@ def test_one_server_is_asked_for_by_itself(nova: NovaApi, keystone: Keystone, co
 def test_one_listing_has_all_servers_of_a_host_and_of_no_other(
     nova: NovaApi, keystone: Keystone, connect: Callable[..., Counted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host = f"node-{new_uuid()}"
+    host = f"rack1.node-{new_uuid()}.example"
     here = {new_uuid(): {"hw:cache_ways": str(number)} for number in range(1, 6)}
     nova.make(host, here)
-    # Nova takes the name for a regular expression.
-    nova.make(f"{host}-too", {new_uuid(): SPECS})
+    # Nova takes the name for a regular expression, in which a dot is any character.
+    for other in (f"{host}-too", host.replace(".", "-")):
+        nova.make(other, {new_uuid(): SPECS})
     service = connect(keystone.credentials())
     assert Nova(service).extra_specs_of_host(host) == here
     assert service.asked == ["/servers/detail"]

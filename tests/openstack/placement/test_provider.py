@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,6 +17,8 @@ from tests.openstack.placement.compute_node import ComputeNode
 from tests.openstack.servers.mariadb import MariaDb
 from tests.openstack.servers.placement import Placement as Server
 from tools.lab.workspace import Workspace
+from vmqos.agent.capacity import NOTHING, Capacity
+from vmqos.agent.placement_sync import Api
 from vmqos.cloud import exceptions
 from vmqos.cloud.placement import Inventory, Placement
 from vmqos.cloud.provider_sync import Synced, Wanted, synchronize
@@ -280,3 +283,36 @@ def test_nova_deletes_it_with_its_compute_node(placement: Server, node: ComputeN
     anew = ComputeNode(placement, node.hostname)
     assert synchronize(Placement(service), wanted(anew)).changed
     assert anew.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}
+
+
+def test_from_a_host_that_lost_resctrl_servers_can_be_moved_away(
+    placement: Server, node: ComputeNode, service: Service
+) -> None:
+    api = Api(service, lambda: node.hostname)
+    api.tell(Capacity(ways=9, longest=9, classes=15, traits=frozenset({L3_CAT})))
+    vm = node.boot(**{LLC_WAYS: 4, LLC_CLASSES: 1})
+    assert api.tell(NOTHING)
+    assert not api.tell(NOTHING)
+    assert node.totals() == {LLC_WAYS: 0, LLC_CLASSES: 0} and not node.of_child("traits")
+    # Nova begins to move a server by having the migration hold what the server holds.
+    found = placement.ask("GET", f"/allocations/{vm}")
+    held = {uuid: {"resources": value["resources"]} for uuid, value in found["allocations"].items()}
+    who = {"project_id": "p", "user_id": "u"}
+    body = {
+        vm: {
+            "allocations": {},
+            "consumer_generation": found["consumer_generation"],
+            "consumer_type": "INSTANCE",
+            **who,
+        },
+        str(uuid.uuid4()): {
+            "allocations": held,
+            "consumer_generation": None,
+            "consumer_type": "MIGRATION",
+            **who,
+        },
+    }
+    placement.ask("POST", "/allocations", body)
+    assert node.of_child("usages") == {LLC_WAYS: 4, LLC_CLASSES: 1}
+    assert api.tell(Capacity(ways=9, longest=9, classes=15, traits=frozenset({L3_CAT})))
+    assert node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}

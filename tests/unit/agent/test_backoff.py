@@ -34,6 +34,13 @@ def test_each_failure_doubles_the_delay_up_to_the_limit(backoff: Backoff) -> Non
     assert delays == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
+def test_what_is_known_to_be_over_soon_is_tried_as_often(backoff: Backoff) -> None:
+    for _ in range(4):
+        backoff.fail("vm", "not yet", at_most=1.5)
+    failure = backoff.get("vm")
+    assert failure is not None and failure.delay == 1.5
+
+
 def test_a_key_waits_until_its_time_has_come(backoff: Backoff, clock: Clock) -> None:
     backoff.fail("vm", "refused")
     assert backoff.waits("vm") and not backoff.any_due()

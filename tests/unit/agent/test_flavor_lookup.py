@@ -140,6 +140,20 @@ def test_a_server_that_nova_does_not_know_keeps_no_other_waiting(
     eventually(lambda: lookup.waiting == 0)
 
 
+@pytest.mark.parametrize("listing", [{}, KeyError("id")], ids=["not listed", "unreadable list"])
+def test_an_answer_that_is_not_understood_is_its_vm_s_alone(
+    lookup: FlavorLookup, nova: Nova, caplog: pytest.LogCaptureFixture, listing: Any
+) -> None:
+    nova.listing = listing
+    nova.servers = {"bad": TypeError("no such thing"), "good": SPECS}
+    vms = [vm("bad"), vm("good")]
+    lookup.look_up(vms)
+    eventually(lambda: lookup.look_up(vms)["good"].extra_specs == SPECS and nova.asked.count("bad") >= 3)
+    assert "no such thing" in lookup.look_up(vms)["bad"].error and not lookup.error
+    told = [record for record in caplog.records if "no such thing" in record.getMessage()]
+    assert len(told) == 1 and told[0].exc_info, "once, although it was asked for again and again"
+
+
 @pytest.mark.parametrize(
     "error",
     [Unreachable("nova", "refused"), Refused("nova", "GET", 503, "no backend"), KeyError("servers")],

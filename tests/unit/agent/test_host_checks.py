@@ -85,6 +85,12 @@ def test_a_missing_run_directory_is_a_warning_that_names_the_option(tmp_path: Pa
         ("cgroup /sys/fs/cgroup/cpuset cgroup rw 0 0\n", Status.OK, "v1"),
         ("cgroup /a cgroup rw 0 0\ncgroup2 /b cgroup2 rw 0 0\n", Status.OK, "v1 and v2 (hybrid)"),
         ("tmpfs /sys/fs/cgroup tmpfs rw 0 0\n", Status.WARNING, "swtpm"),
+        (
+            "x /home/u/a\r0\\0400\u2028cgroup fuse.x rw 0 0\nx /b\x0bcgroup2\x0bcgroup2 fuse.x rw 0 0\n",
+            Status.WARNING,
+            "swtpm",
+        ),
+        ("x /home/u/a\r\u2028\x1c b\ncgroup2 /b cgroup2 rw 0 0\n", Status.OK, "v2"),
         ("", Status.WARNING, "not mounted"),
     ],
 )

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of VMs while libvirt is away; the rest of the inventory is among the functional tests."""
+"""What is known of VMs while libvirt is away or looks fail; looks that hang are among the tests of the loop."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
+from vmqos.agent import inventory as module
 from vmqos.agent.inventory import Inventory
 from vmqos.hypervisor import exceptions, processes
-from vmqos.hypervisor.model import VirtualMachine
+from vmqos.hypervisor.model import Process, VirtualMachine
 
 
 class Libvirt:
@@ -20,6 +23,8 @@ class Libvirt:
         self.vm = VirtualMachine("a", "a", 1, processes.of_pid(pid), None, False, None, "")
         self.listed = {"a": 1}
         self.reached = True
+        self.described = 0
+        self.on_describe: Callable[[], None] = lambda: None
 
     def list_running(self) -> dict[str, int]:
         if not self.reached:
@@ -27,6 +32,8 @@ class Libvirt:
         return self.listed
 
     def describe(self, uuid: str) -> VirtualMachine | None:
+        self.described += 1
+        self.on_describe()
         return self.vm if self.reached and processes.still(self.vm.process) else None
 
 
@@ -53,3 +60,105 @@ def test_a_vm_that_ends_while_libvirt_is_away_is_gone_until_libvirt_lists_it_ane
     libvirt.reached = True
     inventory.refresh(everything=True)
     assert not inventory.gone, "libvirt says that it runs, and it can't be looked at"
+
+
+@pytest.fixture
+def libvirt(qemu: subprocess.Popen[bytes]) -> Libvirt:
+    return Libvirt(qemu.pid)
+
+
+@pytest.fixture
+def inventory(libvirt: Libvirt) -> Iterator[Inventory]:
+    made = Inventory(libvirt)  # type: ignore[arg-type]
+    yield made
+    made.close()
+
+
+def test_a_vm_is_looked_at_when_it_is_new_or_marked_and_otherwise_left_alone(
+    inventory: Inventory, libvirt: Libvirt
+) -> None:
+    for _ in range(3):
+        inventory.refresh(everything=False)
+    assert libvirt.described == 1 and inventory.due is None and inventory.looked_at is not None
+    inventory.mark("a")
+    for _ in range(3):
+        inventory.refresh(everything=False)
+    assert libvirt.described == 2
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_a_look_that_libvirt_refused_is_still_owed(inventory: Inventory, libvirt: Libvirt, everything: bool) -> None:
+    inventory.refresh(everything=False)
+    first = inventory.vms["a"]
+    if not everything:
+        inventory.mark("a")
+    libvirt.reached = False
+    inventory.refresh(everything)
+    libvirt.reached = True
+    inventory.refresh(everything=False)
+    assert inventory.vms["a"] is not first and libvirt.described == 2
+    inventory.refresh(everything=False)
+    assert libvirt.described == 2
+
+
+def test_a_mark_that_comes_during_the_look_is_still_owed(inventory: Inventory, libvirt: Libvirt) -> None:
+    inventory.mark("a")
+    libvirt.on_describe = lambda: inventory.mark("a") if libvirt.described == 1 else None
+    inventory.refresh(everything=False)
+    assert inventory.troubles == {"a": module.WAITING} and inventory.due is not None
+    assert inventory.due <= time.monotonic()
+    inventory.refresh(everything=False)
+    assert libvirt.described == 2 and not inventory.troubles
+    inventory.refresh(everything=False)
+    assert libvirt.described == 2
+
+
+def test_a_look_that_fails_is_tried_again_after_a_pause_or_at_an_event(
+    inventory: Inventory, libvirt: Libvirt, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise exceptions.ProcessUnreadable(pid=1, error="EACCES")
+
+    caplog.set_level("INFO")
+    inventory.refresh(everything=False)
+    known, looked_at = inventory.vms["a"], inventory.looked_at
+    libvirt.on_describe = fail
+    inventory.mark("a")
+    for _ in range(5):
+        inventory.refresh(everything=False)
+    assert libvirt.described == 2 and len(caplog.messages) == 1
+    assert inventory.vms["a"] is known and "can't be read" in inventory.troubles["a"]
+    assert inventory.due is not None and 0 < inventory.due - time.monotonic() <= module.RETRY_DELAYS[0]
+    assert inventory.looked_at == looked_at, "not all VMs could be looked at"
+    inventory.mark("a")
+    inventory.refresh(everything=False)
+    assert libvirt.described == 3
+    inventory.refresh(everything=True)
+    assert libvirt.described == 4
+    assert len(caplog.messages) == 1, "it is logged once"
+    libvirt.on_describe = lambda: None
+    inventory.mark("a")
+    inventory.refresh(everything=False)
+    assert inventory.vms["a"] is not known and not inventory.troubles and inventory.due is None
+
+
+def test_a_vm_that_was_restarted_is_looked_at_anew(inventory: Inventory, libvirt: Libvirt) -> None:
+    inventory.refresh(everything=False)
+    libvirt.listed = {"a": 2}
+    inventory.refresh(everything=False)
+    assert inventory.due is not None, "libvirt described an earlier run than it lists"
+    libvirt.vm = replace(libvirt.vm, libvirt_id=2)
+    inventory.refresh(everything=False)
+    assert inventory.vms["a"].vm.libvirt_id == 2 and inventory.due is None
+
+
+def test_a_vm_whose_process_is_not_there_yet_is_told_and_looked_at_again(
+    inventory: Inventory, libvirt: Libvirt
+) -> None:
+    vm, libvirt.vm = libvirt.vm, replace(libvirt.vm, process=Process(99999999, 1))
+    inventory.refresh(everything=False)
+    assert inventory.troubles == {"a": module.STARTING} and not inventory.vms
+    libvirt.vm = vm
+    inventory.mark("a")
+    inventory.refresh(everything=False)
+    assert inventory.vms.keys() == {"a"} and not inventory.troubles

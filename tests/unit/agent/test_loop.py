@@ -1,18 +1,521 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ``[allocation]`` section as the planner gets it."""
+"""The loop: what passes do when something fails, and the ``[allocation]`` section as the planner gets it.
+
+The real loop, the simulator's machine in this process, processes as VMs.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from oslo_config import cfg
 
-from vmqos.agent.loop import policy_from
-from vmqos.allocation import Policy
+from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
+from vmqos.agent import inventory, loop
+from vmqos.agent import wish as wishes
+from vmqos.agent.flavor_lookup import Found
+from vmqos.agent.loop import Agent, policy_from
+from vmqos.allocation import Policy, PromiseState
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.hypervisor import vm_tasks
+from vmqos.hypervisor.model import VirtualMachine
 from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+from vmqos.resctrl import exceptions, mount, topology
+
+LOCK_TIMEOUT = 0.1
+LONG = 10.0
+SOON = 3.0
+"""Seconds within which what takes less than a second has happened on a machine that is busy, too."""
+TWO, THREE, FOUR = ({"hw:cache_ways": str(ways)} for ways in (2, 3, 4))
+
+
+class Host:
+    """An agent, and what it runs on."""
+
+    def __init__(self, agent: Agent, resctrl: SimulatedResctrl, libvirt: PlayedLibvirt, conf: Path) -> None:
+        self.agent = agent
+        self.resctrl = resctrl
+        self.libvirt = libvirt
+        self.conf = conf
+
+    def ways(self, uuid: str) -> int:
+        """How many ways of the first cache the VM's own group has; 0 where it has no group."""
+        try:
+            text = self.resctrl.read(f"vmqos.{uuid}", "schemata")
+        except exceptions.ResctrlError:
+            return 0
+        mask = next(line for line in text.splitlines() if "L3:" in line).split("0=")[1].split(";")[0]
+        return int(mask, 16).bit_count()
+
+    def settle(self) -> None:
+        """Have passes run until there is nothing left to do: the next one does only what it is told."""
+        for _ in range(3):
+            self.agent.run_passes()
+
+    def state(self, uuid: str) -> PromiseState | None:
+        outcome = self.agent.snapshot.outcomes.get(uuid)
+        return outcome.state if outcome is not None else None
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Another process holds the lock on resctrl."""
+        descriptor = os.open(self.resctrl.root, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def faulty(self) -> Iterator[None]:
+        """The pass meets a fault of its own when it reads resctrl."""
+
+        def fail(path: str) -> None:
+            raise RuntimeError(f"a fault of ours at {path}")
+
+        self.resctrl.before, before = fail, self.resctrl.before
+        try:
+            yield
+        finally:
+            self.resctrl.before = before
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """The agent runs by itself."""
+        thread = threading.Thread(target=self.agent.run)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.agent.stop()
+            thread.join(LONG)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[Host]:
+    """An agent that makes no audit during a test: what is served at once is served for another reason."""
+    caplog.set_level(logging.INFO)
+    root, sysfs, conf = tmp_path / "resctrl", tmp_path / "cpu", tmp_path / "vmqos.conf"
+    root.mkdir()
+    resctrl, libvirt = SimulatedResctrl(root, sysfs), PlayedLibvirt()
+    monkeypatch.setattr(loop, "Filesystem", lambda path: resctrl)
+    monkeypatch.setattr(loop, "Connection", lambda *_, **__: libvirt)
+    # The folder is no mount point.
+    mounted = mount.Mount(str(root), frozenset(), read_only=False, simulated=True)
+    monkeypatch.setattr(mount, "find", lambda path, **_: mounted)
+    conf.write_text(
+        f"[resctrl]\npath = {root}\nsysfs_cpu_path = {sysfs}\nlock_timeout = {LOCK_TIMEOUT}\n"
+        f"[agent]\nstate_path = {tmp_path}\naudit_interval = 60\nfull_audit_interval = 600\n"
+    )
+    agent = Agent(loader.load(["--config-file", str(conf)]), lambda: loader.load(["--config-file", str(conf)]))
+    yield Host(agent, resctrl, libvirt, conf)
+    libvirt.end()
+    agent._observer.close()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = LONG) -> float:
+    """Wait until the condition is true; the seconds it took."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds
+        time.sleep(0.005)
+    return time.monotonic() - began
+
+
+Trouble = Callable[[Host], contextlib.AbstractContextManager[None]]
+
+
+@pytest.fixture(params=[Host.locked, Host.faulty], ids=["locked", "faulty"])
+def trouble(request: pytest.FixtureRequest) -> Trouble:
+    """Makes passes fail: before they act, or while they do."""
+    found: Trouble = request.param
+    return found
+
+
+def test_a_vm_gets_what_its_flavor_asks_for(host: Host) -> None:
+    vm = host.libvirt.boot(TWO)
+    host.agent.run_passes()
+    assert host.state(vm) is PromiseState.KEPT and host.ways(vm) == 2
+
+
+def test_what_was_told_while_a_pass_failed_is_owed_to_the_next(host: Host, trouble: Trouble) -> None:
+    stays, goes = host.libvirt.boot(TWO), host.libvirt.boot(TWO)
+    host.settle()
+    with trouble(host):
+        comes = host.libvirt.boot(THREE)
+        host.libvirt.resize(stays, FOUR)
+        host.libvirt.shut_off(goes)
+        for uuid in (stays, goes, comes):
+            host.agent._on_change(uuid)
+        for _ in range(3):
+            host.agent.run_passes()
+        assert host.agent.health.last_error
+    assert (host.ways(stays), host.ways(goes), host.ways(comes)) == (2, 2, 0)
+    host.agent.run_passes()
+    assert (host.ways(stays), host.ways(goes), host.ways(comes)) == (4, 0, 3)
+    assert not host.agent.health.resctrl_error
+
+
+def assert_once(audits: list[bool]) -> None:
+    """The first pass was a full audit, and those that followed were not; a busy machine needs more of them."""
+    assert audits[0]
+    assert len(audits) > 1
+    assert not any(audits[1:])
+
+
+def test_a_full_audit_that_failed_is_owed(host: Host, trouble: Trouble) -> None:
+    vm = host.libvirt.boot(TWO)
+    host.settle()
+    host.agent._on_change(None)
+    with trouble(host):
+        host.agent.run_passes()
+        looked = host.libvirt.described.count(vm)
+        host.agent.run_passes()
+        assert host.libvirt.described.count(vm) == looked, "what was looked at need not be looked at again"
+    seen: list[bool] = []
+    run = host.agent.reconciler.run
+    host.agent.reconciler.run = lambda change, *rest: seen.append(change.everything) or run(change, *rest)  # type: ignore[func-returns-value,method-assign]
+    host.agent.run_passes()
+    host.agent.run_passes()
+    assert_once(seen)
+
+
+def test_an_audit_after_hotplug_that_failed_is_owed_and_so_is_the_one_when_it_has_settled(
+    host: Host, trouble: Trouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.settle()
+    monkeypatch.setattr(loop, "HOTPLUG_SETTLES", 0.3)
+    claims: list[bool] = []
+    run = host.agent.reconciler.run
+    host.agent.reconciler.run = lambda change, *rest: claims.append(change.everything) or run(change, *rest)  # type: ignore[func-returns-value,method-assign]
+    with trouble(host):
+        monkeypatch.setattr(topology, "online_cpus", lambda path: frozenset({0}))
+        host.agent.run_passes()
+    claims.clear()
+    host.agent.run_passes()
+    host.agent.run_passes()
+    assert_once(claims)
+    with trouble(host):
+        time.sleep(0.3)
+        host.agent.run_passes()
+    claims.clear()
+    host.agent.run_passes()
+    host.agent.run_passes()
+    assert_once(claims)
+
+
+def test_a_new_configuration_is_acted_on_although_the_pass_after_it_failed(host: Host, trouble: Trouble) -> None:
+    vm = host.libvirt.boot({"hw:cache_ways": "8"})
+    host.settle()
+    assert host.state(vm) is PromiseState.KEPT
+    host.conf.write_text(host.conf.read_text() + "[allocation]\nreserved_ways = 7f0\n")
+    host.agent._read_configuration_again()
+    with trouble(host):
+        host.agent.run_passes()
+    host.agent.run_passes()
+    assert host.agent.snapshot.policy.reserved_ways.count == 7
+
+
+def test_a_task_that_strayed_is_brought_back_although_a_pass_failed(host: Host, trouble: Trouble) -> None:
+    vm = host.libvirt.boot(TWO)
+    host.settle()
+    pid = host.libvirt.vms[vm].process.pid
+    host.resctrl.write("tasks", str(pid))
+    with trouble(host):
+        host.agent.run_passes()
+    host.agent.run_passes()
+    assert str(pid) in host.resctrl.read(f"vmqos.{vm}", "tasks").split()
+
+
+def test_a_task_that_strays_right_after_it_was_moved_is_brought_back(host: Host) -> None:
+    """The default group's tasks are then what they were before, as far as no other process came or went."""
+    vm = host.libvirt.boot(TWO)
+    host.agent.run_passes()
+    pid = host.libvirt.vms[vm].process.pid
+    host.resctrl.write("tasks", str(pid))
+    host.agent.run_passes()
+    assert str(pid) in host.resctrl.read(f"vmqos.{vm}", "tasks").split()
+
+
+def test_a_vm_whose_tasks_can_not_be_moved_for_a_fault_of_ours_ends_no_pass(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = host.libvirt.boot(TWO), host.libvirt.boot(THREE)
+    lister = vm_tasks.lister
+
+    def faulty(vm: VirtualMachine) -> contextlib.AbstractContextManager[Callable[[], set[int]]]:
+        if vm.uuid == bad:
+            raise KeyError("a fault of ours")
+        return lister(vm)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(vm_tasks, "lister", faulty)
+        # The look at the VM lists its tasks, too: this fault is the placer's alone.
+        patched.setattr(vm_tasks, "all_tasks", lambda vm: {vm.process.pid})
+        host.agent.run_passes()
+    assert host.state(good) is PromiseState.KEPT and not host.agent.health.last_error
+    assert "a fault of ours" in host.agent.snapshot.outcomes[bad].reason
+    time.sleep(1.0)
+    host.agent.run_passes()
+    assert host.state(bad) is PromiseState.KEPT, "it is tried again"
+
+
+def test_what_is_told_during_a_pass_is_left_for_the_next(host: Host) -> None:
+    vm = host.libvirt.boot(TWO)
+    told: list[str] = []
+
+    def tell(path: str) -> None:
+        if not told:
+            told.append(path)
+            host.libvirt.resize(vm, FOUR)
+            host.agent._on_change(vm)
+            host.agent._on_change(None)
+
+    host.resctrl.before = tell
+    host.agent._run_pass()
+    assert told and host.ways(vm) == 2
+    host.agent.run_passes()
+    assert host.ways(vm) == 4
+
+
+def test_nothing_is_paid_before_libvirt_has_said_which_vms_run(host: Host) -> None:
+    vm = host.libvirt.boot(TWO)
+    host.libvirt.is_connected = False
+    host.agent.run_passes()
+    assert host.agent.health.passed_at is None and host.agent.health.looked_at is None
+    host.libvirt.is_connected = True
+    host.agent.run_passes()
+    assert host.ways(vm) == 2
+    assert host.agent.health.passed_at is not None and host.agent.health.looked_at is not None
+
+
+def test_a_full_look_that_libvirt_refused_is_made_once_it_answers(host: Host) -> None:
+    vm = host.libvirt.boot(TWO)
+    host.settle()
+    host.libvirt.is_connected = False
+    host.agent._on_change(None)
+    host.agent.run_passes()
+    host.libvirt.resize(vm, FOUR)
+    host.libvirt.is_connected = True
+    host.agent.run_passes()
+    assert host.ways(vm) == 4
+
+
+def test_a_failed_pass_is_tried_again_soon_and_not_at_the_next_audit(host: Host) -> None:
+    first = host.libvirt.boot(TWO)
+    with host.running():
+        wait_for(lambda: host.state(first) is PromiseState.KEPT)
+        with host.locked():
+            second = host.libvirt.boot(THREE)
+            host.agent._on_change(second)
+            wait_for(lambda: "lock" in host.agent.health.unserved.get(second, ""))
+        assert wait_for(lambda: host.ways(second) == 3) < SOON
+        wait_for(lambda: not host.agent.health.unserved)
+
+
+@pytest.mark.parametrize("lock_timeout", [0.1, 0.3])
+def test_passes_that_fail_for_ever_get_rare(host: Host, lock_timeout: float) -> None:
+    host.agent.run_passes()
+    with host.locked():
+        for delay in (0.1, 0.2, 0.4, 0.8, 1.6):
+            host.agent.run_passes()
+            assert host.agent._pause() <= delay
+            failure = host.agent._retry.get(loop._PASS)
+            assert failure is not None
+            assert failure.delay == delay
+    host.agent.run_passes()
+    assert host.agent._pause() > 50
+
+
+def test_a_pass_that_fails_for_ever_is_logged_once(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    vm = host.libvirt.boot(TWO)
+    host.agent.run_passes()
+    caplog.clear()
+    with host.faulty():
+        for _ in range(200):
+            host.agent.run_passes()
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+    assert sum(len(record.getMessage()) for record in caplog.records) < 1000
+    caplog.clear()
+    host.agent.run_passes()
+    assert "passes succeed again" in caplog.messages
+    assert host.state(vm) is PromiseState.KEPT
+
+
+def test_a_vm_whose_description_can_not_be_read_for_a_fault_of_ours_ends_no_pass(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = host.libvirt.boot(TWO)
+    host.agent.run_passes()
+    unknown = host.libvirt.boot(TWO)
+    for uuid in (known, unknown):
+        host.libvirt.broken[uuid] = ValueError("no such thing")
+    good = host.libvirt.boot(THREE)
+    host.agent._on_change(None)
+    caplog.clear()
+    for _ in range(5):
+        host.agent._on_change(known)
+        host.agent.run_passes()
+    assert host.ways(good) == 3 and not host.agent.health.last_error
+    assert host.ways(known) == 2, "what it has is kept"
+    assert host.agent.health.unserved.keys() == {known, unknown}
+    assert all("ValueError: no such thing" in reason for reason in host.agent.health.unserved.values())
+    assert len([record for record in caplog.records if record.exc_info]) == 2, "once for each VM"
+    host.libvirt.broken.clear()
+    host.agent._on_change(unknown)
+    host.agent._on_change(known)
+    host.agent.run_passes()
+    assert host.ways(unknown) == 2 and not host.agent.health.unserved
+
+
+def test_a_vm_whose_flavor_can_not_be_read_for_a_fault_of_ours_keeps_what_it_has(
+    host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = host.libvirt.boot(TWO)
+    host.agent.run_passes()
+    read = wishes.read
+
+    def faulty(vm: VirtualMachine, found: Found | None) -> wishes.Wish:
+        if vm.uuid == bad:
+            raise KeyError("a fault of ours")
+        return read(vm, found)
+
+    monkeypatch.setattr(wishes, "read", faulty)
+    good = host.libvirt.boot(THREE)
+    for _ in range(3):
+        host.agent._on_change(None)
+        host.agent.run_passes()
+    assert (host.ways(bad), host.ways(good)) == (2, 3)
+    assert "a fault of ours" in host.agent.health.unserved[bad]
+    assert "a fault of ours" in host.agent.snapshot.outcomes[bad].reason
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+
+
+@pytest.mark.parametrize("others", [0, 5, 20])
+def test_a_vm_whose_look_hangs_keeps_no_other_vm_waiting_for_a_second(host: Host, others: int) -> None:
+    known = host.libvirt.boot(TWO)
+    with host.running():
+        wait_for(lambda: host.ways(known) == 2)
+        hung = [known, *(host.libvirt.boot({}) for _ in range(others))]
+        for uuid in hung:
+            host.libvirt.hung[uuid] = threading.Event()
+            host.agent._on_change(uuid)
+        served = []
+        for _ in range(3):
+            good = host.libvirt.boot({"hw:cache_ways": "1"})
+            host.agent._on_change(good)
+            served.append(wait_for(lambda good=good: host.state(good) is PromiseState.KEPT))  # type: ignore[misc]
+        assert max(served) < SOON
+        assert host.ways(known) == 2, "what it has is kept"
+        wait_for(lambda: host.agent.health.unserved.keys() == set(hung))
+        wait_for(lambda: set(host.agent.health.unserved.values()) == {inventory.SLOW})
+        assert len([thread for thread in threading.enumerate() if thread.name == "look"]) <= len(hung) + 2
+        host.libvirt.resize(known, FOUR)
+        for event in host.libvirt.hung.values():
+            event.set()
+        # Nothing but the end of the looks wakes the loop now.
+        wait_for(lambda: host.ways(known) == 4 and not host.agent.health.unserved, SOON)
+
+
+def test_looks_that_take_long_come_after_the_others(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "QUICK_LOOK", 0.02)
+    slow, quick = host.libvirt.boot(TWO), host.libvirt.boot(TWO)
+    describe = host.libvirt.describe
+
+    def slowly(uuid: str) -> VirtualMachine | None:
+        time.sleep(0.05 if uuid == slow else 0)
+        return describe(uuid)
+
+    monkeypatch.setattr(host.libvirt, "describe", slowly)
+    host.agent.run_passes()
+    assert host.libvirt.described == [slow, quick], "the VM that was started first"
+    host.agent._on_change(None)
+    host.agent.run_passes()
+    assert host.libvirt.described[2:] == [quick, slow]
+    new = host.libvirt.boot(TWO)
+    host.agent._on_change(None)
+    host.agent.run_passes()
+    assert host.libvirt.described[4:] == [new, quick, slow]
+
+
+def test_a_round_of_many_slow_looks_ends_in_time_and_the_rest_follows_at_once(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    describe = host.libvirt.describe
+
+    def slowly(uuid: str) -> VirtualMachine | None:
+        time.sleep(0.15)
+        return describe(uuid)
+
+    monkeypatch.setattr(host.libvirt, "describe", slowly)
+    vms = [host.libvirt.boot({}) for _ in range(8)]
+    with host.running():
+        wait_for(lambda: bool(host.agent.health.passes))
+        assert len(host.agent.snapshot.vms) < len(vms) and inventory.WAITING in host.agent.health.unserved.values()
+        good = host.libvirt.boot(TWO)
+        host.agent._on_change(good)
+        assert wait_for(lambda: host.ways(good) == 2) < SOON
+        wait_for(lambda: host.agent.snapshot.vms.keys() == {*vms, good} and not host.agent.health.unserved)
+
+
+def test_the_only_pass_looks_at_all_vms_however_long_that_takes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    describe = host.libvirt.describe
+
+    def slowly(uuid: str) -> VirtualMachine | None:
+        time.sleep(0.15)
+        return describe(uuid)
+
+    monkeypatch.setattr(host.libvirt, "describe", slowly)
+    vms = [host.libvirt.boot({"hw:cache_ways": "1"}) for _ in range(6)]
+    assert host.agent.run_once()
+    assert [host.ways(vm) for vm in vms] == [1] * 6
+
+
+def test_health_has_the_times_of_what_went_well_last(host: Host) -> None:
+    host.libvirt.boot(TWO)
+    began = time.monotonic()
+    host.agent.run_passes()
+    first = host.agent.health
+    assert first.looked_at is not None and first.passed_at is not None
+    assert began <= first.looked_at <= first.passed_at <= time.monotonic()
+    with host.locked():
+        host.agent.run_passes()
+    second = host.agent.health
+    assert second.looked_at is not None and second.looked_at > first.looked_at and second.passed_at == first.passed_at
+    host.libvirt.is_connected = False
+    host.agent.run_passes()
+    assert host.agent.health.looked_at == second.looked_at
+
+
+def test_systemd_is_told_how_many_vms_are_not_served(host: Host) -> None:
+    vm = host.libvirt.boot(TWO)
+    host.libvirt.broken[vm] = ValueError("no such thing")
+    host.agent.run_passes()
+    assert host.agent._summary().endswith(", 1 not served")
+
+
+def test_what_placement_trips_over_ends_no_pass(
+    host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(snapshot: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(host.agent.placement, "offer", fail)
+    vm = host.libvirt.boot(TWO)
+    for _ in range(3):
+        host.agent.run_passes()
+    assert host.ways(vm) == 2
+    assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
 def configuration(tmp_path: Path, text: str) -> cfg.ConfigOpts:

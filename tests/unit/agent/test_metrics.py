@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -19,8 +20,29 @@ from vmqos.agent.snapshot import Health
 from vmqos.allocation import PromiseState
 from vmqos.openstack.extra_specs.resources import LLC_CLASSES, LLC_WAYS
 from vmqos.resctrl import exceptions
-from vmqos.telemetry import Snapshot
+from vmqos.telemetry import Snapshot, VmReading
 from vmqos.telemetry.published import CacheState, VmState
+
+
+class Counters:
+    """Counters that are there, or are not."""
+
+    fresh_for = 1.0
+
+    def __init__(self, found: Snapshot | None) -> None:
+        self.found = found
+        self.asked = 0
+        self.swept_at = found.monotonic if found else None
+
+    def newest(self) -> Snapshot:
+        self.asked += 1
+        if self.found is None:
+            raise exceptions.NotMounted(path="/sys/fs/resctrl", mend="mount it")
+        return self.found
+
+
+def counters(*vms: VmReading, age: float = 0.0) -> Any:
+    return Counters(replace(counted(*vms), monotonic=time.monotonic() - age))
 
 
 @pytest.fixture
@@ -28,7 +50,8 @@ def agent() -> Any:
     """What of an agent is asked for here."""
     return SimpleNamespace(
         snapshot=snapshot(),
-        health=Health(),
+        health=Health(looked_at=time.monotonic() - 3, unserved={"u1": "no PID file", "u2": "no PID file"}),
+        started=time.monotonic() - 60,
         pass_times=PassTimes(),
         connection=SimpleNamespace(is_connected=True),
         placement=SimpleNamespace(state=Told()),
@@ -38,7 +61,7 @@ def agent() -> Any:
 
 
 def test_what_the_agent_knows_is_published_as_plain_values(agent: Any) -> None:
-    found = published(agent)
+    found = published(agent, Counters(None))
     assert found.vms == {UUID: VmState(UUID, "gold", "p", "c4", "kept", "", {0: 4})}
     assert found.caches[0] == CacheState(11, 11 << 20, 5, 5)
     assert found.groups == {"default": 1, "vm": 1, "class": 0, "foreign": 0}
@@ -49,47 +72,35 @@ def test_what_the_agent_knows_is_published_as_plain_values(agent: Any) -> None:
 def test_a_reason_is_one_word(agent: Any) -> None:
     pending = Outcome(PromiseState.PENDING, "none of the L3 caches that the VM can run on is online in resctrl")
     agent.snapshot = replace(agent.snapshot, outcomes={UUID: pending})
-    assert published(agent).vms[UUID].reason == "no-cache"
-    assert published(agent).vms[UUID].ways == {}
+    assert published(agent, Counters(None)).vms[UUID].reason == "no-cache"
+    assert published(agent, Counters(None)).vms[UUID].ways == {}
 
 
 def test_without_resctrl_its_resources_are_left_out(agent: Any) -> None:
     agent.snapshot = replace(agent.snapshot, view=None)
-    found = published(agent)
+    found = published(agent, Counters(None))
     assert (found.resctrl, found.closids, found.groups, found.caches) == (False, 0, {}, {})
 
 
 def test_a_libvirt_that_hangs_is_not_up(agent: Any) -> None:
     agent.unanswered = lambda: "virConnectListAllDomains"
-    assert not published(agent).libvirt
+    assert not published(agent, Counters(None)).libvirt
 
 
 def test_what_openstack_was_told_is_published_where_it_is_told_anything(agent: Any) -> None:
-    assert (published(agent).placement, published(agent).nova) == (None, None)
+    assert (published(agent, Counters(None)).placement, published(agent, Counters(None)).nova) == (None, None)
     agent.placement.state = Told("Placement", error="can't be reached", failures=3)
     agent.flavors = SimpleNamespace(is_on=True, error="", waiting=2)
-    found = published(agent)
+    found = published(agent, Counters(None))
     assert (found.placement, found.placement_failures, found.inventories) == (False, 3, {})
     assert (found.nova, found.flavors_unknown) == (True, 2)
     agent.placement.state = Told("Placement", told=Capacity(9, 9, 1, 15), at=1.0)
-    found = published(agent)
+    found = published(agent, Counters(None))
     assert found.placement and found.inventories == {LLC_WAYS: 9, LLC_CLASSES: 15}
 
 
-class Counters:
-    """Counters that are there, or are not."""
-
-    def __init__(self, found: Snapshot | None) -> None:
-        self.found = found
-
-    def newest(self, max_age: float) -> Snapshot:
-        if self.found is None:
-            raise exceptions.NotMounted(path="/sys/fs/resctrl", mend="mount it")
-        return self.found
-
-
 def test_a_scrape_has_counters_states_and_the_process(agent: Any) -> None:
-    metrics = Metrics(agent, Counters(counted(vm((4096, 1, 1), uuid=UUID))))  # type: ignore[arg-type]
+    metrics = Metrics(agent, counters(vm((4096, 1, 1), uuid=UUID)))
     content_type, text = metrics.answer("")
     assert content_type.startswith("text/plain; version=")
     for name in ("vmqos_vm_llc_occupancy_bytes{", "vmqos_vm_state{", "process_cpu_seconds_total "):
@@ -97,13 +108,46 @@ def test_a_scrape_has_counters_states_and_the_process(agent: Any) -> None:
 
 
 def test_a_client_that_prefers_openmetrics_gets_it(agent: Any) -> None:
-    metrics = Metrics(agent, Counters(counted()))  # type: ignore[arg-type]
+    metrics = Metrics(agent, counters())
     content_type, text = metrics.answer("application/openmetrics-text; version=1.0.0,text/plain;q=0.5")
     assert content_type.startswith("application/openmetrics-text")
     assert text.endswith(b"# EOF\n")
 
 
 def test_a_scrape_without_counters_is_answered_all_the_same(agent: Any) -> None:
-    text = Metrics(agent, Counters(None)).answer("")[1].decode()  # type: ignore[arg-type]
+    text = Metrics(agent, Counters(None)).answer("")[1].decode()
     assert "vmqos_vm_state{" in text
     assert "vmqos_vm_llc_occupancy_bytes{" not in text
+
+
+def values(text: bytes) -> dict[str, float]:
+    """The samples without labels."""
+    lines = (line.split() for line in text.decode().splitlines() if not line.startswith("#"))
+    return {line[0]: float(line[1]) for line in lines if "{" not in line[0]}
+
+
+def test_each_part_tells_its_age_and_what_was_never_done_is_as_old_as_the_agent(agent: Any) -> None:
+    told = values(Metrics(agent, counters(age=1.5)).answer("")[1])
+    assert 3 <= told["vmqos_vms_look_age_seconds"] < 10
+    assert 60 <= told["vmqos_pass_age_seconds"] < 70
+    assert 1.5 <= told["vmqos_sweep_age_seconds"] < 8
+    assert told["vmqos_vms_unserved"] == 2
+    assert values(Metrics(agent, Counters(None)).answer("")[1])["vmqos_sweep_age_seconds"] >= 60
+
+
+def test_counters_that_stand_still_are_not_told_as_if_they_counted(agent: Any) -> None:
+    text = Metrics(agent, counters(vm((4096, 1, 1), uuid=UUID), age=20.0)).answer("")[1].decode()
+    assert "vmqos_vm_llc_occupancy_bytes{" not in text
+    assert text.count('reason="no-sweep"') == 3
+    assert values(text.encode())["vmqos_sweep_age_seconds"] >= 20
+
+
+def test_scrapes_at_the_same_time_share_one_text(agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = counters()
+    metrics = Metrics(agent, found)
+    assert len({metrics.answer("") for _ in range(20)}) == 1
+    assert found.asked == 1
+    assert metrics.answer("application/openmetrics-text; version=1.0.0")[1].endswith(b"# EOF\n"), "of the same format"
+    monkeypatch.setattr("vmqos.agent.metrics.SHARED_FOR", 0.0)
+    metrics.answer("")
+    assert found.asked == 3

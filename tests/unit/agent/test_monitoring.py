@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from vmqos.agent.monitoring import Create, Move, Remove, plan
+import pytest
+
+from vmqos.agent.monitoring import Create, Move, Remove, give_up, plan
 from vmqos.agent.view import ResctrlView
 from vmqos.allocation import Group, Layout, owner_of
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -82,3 +84,40 @@ def test_a_group_that_was_made_anew_where_no_rename_is_possible_leaves_the_old_o
     now = view("vmqos.shared-ways2", monitoring={"": (f"vmqos.{A}",), "vmqos.shared-ways2": (f"vmqos.{A}",)})
     result = plan(now, [(A, "vmqos.shared-ways2")])
     assert not result.steps and result.stale == (Remove(f"vmqos.{A}", ""),)
+
+
+OURS = {"": tuple(f"vmqos.{uuid}" for uuid in (A, B, C))}
+
+
+@pytest.mark.parametrize(
+    ("rmids", "created", "given_up"),
+    [
+        (4, ["vmqos.x"], [(A, "vmqos.x")]),
+        (4, ["vmqos.x", "vmqos.y"], [(A, "vmqos.x"), (C, "vmqos.y")]),
+        (5, ["vmqos.x", "vmqos.y"], [(A, "vmqos.y")]),
+        (5, ["vmqos.x"], []),
+        (3, ["vmqos.x"], [(A, "vmqos.x")]),
+        (4, [], []),
+        (None, ["vmqos.x"], []),
+    ],
+)
+def test_as_many_graphs_are_given_up_as_control_groups_lack_rmids(
+    rmids: int | None, created: list[str], given_up: list[tuple[str, str]]
+) -> None:
+    now = view(rmids=rmids, monitoring=OURS)
+    found = give_up(now, created, [A, C, B])
+    assert found == tuple((Remove(f"vmqos.{uuid}", ""), group) for uuid, group in given_up)
+
+
+def test_a_vm_without_a_graph_and_a_foreign_group_have_none_to_give_up() -> None:
+    now = view("foreign", rmids=5, monitoring={"": ("mine", f"vmqos.{B}"), "foreign": (f"vmqos.{A}",)})
+    assert give_up(now, ["vmqos.x"], [A, B]) == ((Remove(f"vmqos.{B}", ""), "vmqos.x"),)
+
+
+def test_what_was_given_up_is_not_made_again_for_as_long_as_others_hold_what_is_kept_free() -> None:
+    wanted = [(A, ""), (B, ""), (C, "")]
+    # Three groups can still be made; the RMIDs for them are gone, but for the one that was given up.
+    left = view(rmids=8, monitoring={"": (f"vmqos.{A}", f"vmqos.{B}", "x", "y", "z")})
+    assert not give_up(left, ["vmqos.x"], [C, B, A]) and not plan(left, wanted).steps
+    made = view("vmqos.x", rmids=8, monitoring=left.monitoring_groups)  # type: ignore[arg-type]
+    assert not plan(made, wanted).steps and set(plan(made, wanted).without) == {C}

@@ -29,6 +29,10 @@ class SlowInventory:
         self.gone: frozenset[str] = frozenset()
         self.running: set[str] = set()
         self.answered = False
+        self.troubles: dict[str, str] = {}
+        self.looked_at: float | None = None
+        self.due: float | None = None
+        self.is_closed = False
         self.asked: list[bool] = []
         self.may_answer = threading.Event()
         self.then: Callable[[], None] = lambda: None
@@ -38,6 +42,9 @@ class SlowInventory:
         assert self.may_answer.wait(LONG)
         self.answered = True
         self.then()
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 def observed(uuid: str, process: Process | None = None) -> ObservedVm:
@@ -70,19 +77,33 @@ def test_an_answer_in_time_is_returned_and_not_announced(
     inventory.may_answer.set()
     inventory.vms["a"] = observed("a")
     sight = observer.look(True, LONG)
-    assert sight.answered and sight.vms.keys() == sight.changed == {"a"}
-    assert observer.look(False, LONG).changed == frozenset()
+    assert sight.answered and sight.vms.keys() == {"a"}
+    assert observer.look(False, LONG).vms["a"] is sight.vms["a"]
     assert inventory.asked == [True, False]
     assert not told.is_set()
 
 
-def test_what_was_looked_at_anew_or_went_has_changed(observer: Observer, inventory: SlowInventory) -> None:
+def test_a_look_at_everything_that_fails_is_still_to_be_done(observer: Observer, inventory: SlowInventory) -> None:
+    def fail() -> None:
+        raise RuntimeError("a fault of ours")
+
     inventory.may_answer.set()
-    inventory.vms |= {name: observed(name) for name in ("stays", "anew", "goes")}
-    observer.look(True, LONG)
-    inventory.vms["anew"] = observed("anew")
-    del inventory.vms["goes"]
-    assert observer.look(False, LONG).changed == {"anew", "goes"}
+    inventory.then = fail
+    for everything in (True, False):
+        with pytest.raises(RuntimeError):
+            observer.look(everything, LONG)
+    inventory.then = lambda: None
+    observer.look(False, LONG)
+    observer.look(False, LONG)
+    assert inventory.asked == [True, True, True, False]
+
+
+def test_an_old_answer_calls_for_no_further_look(observer: Observer, inventory: SlowInventory) -> None:
+    inventory.may_answer.set()
+    inventory.due = 1.0
+    assert observer.look(False, LONG).due == 1.0
+    inventory.may_answer.clear()
+    assert observer.look(False, PATIENCE).due is None, "what libvirt has not answered can't be hurried"
 
 
 def test_nobody_waits_longer_than_he_is_willing_to_nor_twice_for_one_answer(
@@ -105,7 +126,7 @@ def test_a_late_answer_is_announced_and_used_without_asking_again(
     observer.look(True, PATIENCE)
     inventory.may_answer.set()
     assert told.wait(LONG)
-    assert observer.look(False, LONG).changed == {"a"}
+    assert observer.look(False, LONG).vms.keys() == {"a"}
     assert inventory.asked == [True]
     observer.look(False, LONG)
     assert inventory.asked == [True, False]
@@ -134,8 +155,7 @@ def test_a_vm_whose_process_ends_is_gone_without_an_answer_and_one_that_lives_is
         assert observer.look(False, PATIENCE).vms.keys() == {"lives", "dies"}
         child.kill()
     sight = observer.look(False, PATIENCE)
-    assert sight.vms.keys() == {"lives"} and sight.changed == {"dies"}
-    assert observer.look(False, PATIENCE).changed == frozenset()
+    assert sight.vms.keys() == {"lives"}
 
 
 def test_what_goes_wrong_is_told_to_the_one_who_asks_and_the_thread_goes_on(
@@ -163,6 +183,7 @@ def test_many_hangs_are_one_thread(observer: Observer, inventory: SlowInventory,
         observer.look(False, LONG)
     assert threading.active_count() <= before + 1
     observer.close()
+    assert inventory.is_closed
     deadline = time.monotonic() + LONG
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)

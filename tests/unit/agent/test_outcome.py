@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from vmqos.agent.backoff import Failure
 from vmqos.agent.outcome import Outcome, borne_out, judge
 from vmqos.agent.placement import Placed, Target
+from vmqos.agent.reason_codes import code_of
 from vmqos.agent.wish import Wish
-from vmqos.allocation import DEFAULT_GROUP, Group, Layout, Owner, PromiseState, Verdict
+from vmqos.allocation import DEFAULT_GROUP, Group, Layout, Owner, PromiseState, Split, Verdict
 from vmqos.openstack.extra_specs import CacheRequest
 from vmqos.resctrl.bitmask import CapacityBitmask
 
@@ -52,10 +57,16 @@ def test_a_bad_flavor_is_degraded_and_a_silent_one_is_nothing() -> None:
 
 
 def layout(**masks: int) -> Layout:
-    owners = {"default": (DEFAULT_GROUP, Owner.DEFAULT), "vm": (VM, Owner.VM), "other": ("other", Owner.FOREIGN)}
+    owners = {
+        "default": (DEFAULT_GROUP, Owner.DEFAULT),
+        "vm": (VM, Owner.VM),
+        "shared": (CLASS, Owner.CLASS),
+        "other": ("other", Owner.FOREIGN),
+    }
     return Layout(tuple(Group(*owners[name], {0: CapacityBitmask(mask)}) for name, mask in masks.items()))
 
 
+CLASS = "vmqos.shared-ways2"
 VM = "vmqos.00000000-0000-4000-8000-000000000001"
 OWN = Verdict("u", PromiseState.KEPT, VM, {0: CapacityBitmask(3)})
 
@@ -75,8 +86,54 @@ def test_ways_on_other_caches_are_nobodys_business() -> None:
 
 
 def test_a_class_may_share_its_ways() -> None:
-    shared = Verdict("u", PromiseState.KEPT, "vmqos.shared-ways2", {0: CapacityBitmask(3)})
-    assert borne_out(shared, layout(default=0x7F, other=3)) is shared
+    shared = Verdict("u", PromiseState.KEPT, CLASS, {0: CapacityBitmask(3)})
+    assert borne_out(shared, layout(default=0x7F, shared=3, other=3)) is shared
+
+
+@pytest.mark.parametrize("mask", [0x1, 0x7, 0x6])
+@pytest.mark.parametrize("name", [VM, CLASS])
+def test_a_mask_that_is_not_what_was_granted_is_told_as_it_is(name: str, mask: int) -> None:
+    granted = Verdict("u", PromiseState.KEPT, name, {0: CapacityBitmask(3)})
+    found = layout(default=0x70, **{"vm" if name == VM else "shared": mask})
+    told = borne_out(granted, found)
+    assert told.state is PromiseState.DEGRADED and told.masks == {0: CapacityBitmask(mask)}
+    assert f"L3 cache 0 has the mask {mask:x} instead of 3" in told.reason
+    assert code_of(told.reason) == "changed-outside"
+
+
+def test_parts_for_code_and_data_that_are_not_what_was_granted_are_told() -> None:
+    mine, swapped = (Split(CapacityBitmask(a), CapacityBitmask(b)) for a, b in ((1, 2), (2, 1)))
+    granted = replace(OWN, splits={0: mine})
+    group = Group(VM, Owner.VM, OWN.masks, splits={0: swapped})
+    told = borne_out(granted, Layout((group,)))
+    assert told.state is PromiseState.DEGRADED and "2 for code and 1 for data instead of 1 and 2" in told.reason
+    assert told.splits == {0: swapped}
+    assert borne_out(granted, Layout((replace(group, splits={0: mine}),))) is granted
+
+
+@pytest.mark.parametrize("limits", [{}, {0: 100}])
+def test_a_limit_of_bandwidth_that_is_not_what_was_granted_is_told(limits: dict[int, int]) -> None:
+    granted = Verdict("u", PromiseState.KEPT, CLASS, throttles={0: 50})
+    told = borne_out(granted, Layout((Group(CLASS, Owner.CLASS, {}, throttles=limits),)))
+    assert told.state is PromiseState.DEGRADED and told.throttles == limits and "instead of 50" in told.reason
+
+
+def test_a_part_of_a_promise_is_told_as_it_is_too() -> None:
+    granted = replace(OWN, state=PromiseState.DEGRADED, reason="one cache has no room")
+    told = borne_out(granted, layout(default=0x70, vm=0x1))
+    assert told.masks == {0: CapacityBitmask(1)} and "instead of 3" in told.reason
+    assert borne_out(granted, layout(default=0x7F, vm=3)) is granted, "the plan has told of the overlap"
+
+
+def test_a_group_that_is_gone_keeps_nothing() -> None:
+    told = borne_out(OWN, layout(default=0x7F))
+    assert told.state is PromiseState.PENDING and not told.masks and code_of(told.reason) == "changed-outside"
+
+
+@pytest.mark.parametrize("found", [None, Placed(Target(""), frozenset({1}), frozenset({1}))])
+def test_a_vm_whose_tasks_were_not_put_into_its_group_yet_is_not_kept(found: Placed | None) -> None:
+    told = judge(ASKS, KEPT, found, None)
+    assert told.state is PromiseState.DEGRADED and code_of(told.reason) == "tasks-missing"
 
 
 def test_a_flavor_that_nobody_knows_yet_is_pending_and_what_the_vm_has_from_before_is_degraded() -> None:

@@ -13,6 +13,7 @@ import pytest
 from vmqos.agent import view
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.inventory import ObservedVm
+from vmqos.agent.lock_share import LockShare
 from vmqos.agent.placement import Aim, Target
 from vmqos.agent.placer import Placer
 from vmqos.hypervisor import processes
@@ -75,7 +76,7 @@ def test_a_task_that_somebody_takes_during_the_pass_is_left_to_them(
 
     filesystem.before[GROUP, "tasks"] = take
     placer = Placer(filesystem, Backoff(1, 60))
-    placer.place(now, {UUID: Aim(Target(GROUP))}, {UUID}, {UUID: vm}, frozenset())
+    placer.place(now, {UUID: Aim(Target(GROUP))}, {UUID}, {UUID: vm}, frozenset(), LockShare())
     assert (root / "foreign" / "tasks").read_text() == f"{tid}\n"
     assert not os.path.getsize(root / GROUP / "tasks")
     assert placer.placed[UUID].foreign == {tid} and not placer.placed[UUID].in_place

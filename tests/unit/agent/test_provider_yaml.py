@@ -84,3 +84,41 @@ def test_nothing_is_left_where_the_file_can_not_be_put(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         provider_yaml.write(str(tmp_path / "vmqos.yaml"), "a")
     assert os.listdir(tmp_path) == ["vmqos.yaml"]
+
+
+def test_what_is_reserved_keeps_its_totals_and_loses_its_traits(tmp_path: Path) -> None:
+    path = tmp_path / "vmqos.yaml"
+    told = Capacity(ways=9, longest=9, classes=15, traits=frozenset({"CUSTOM_VMQOS_L3_CAT"}))
+    path.write_text(provider_yaml.render(told))
+    assert provider_yaml.reserve(str(path), dry_run=True)
+    assert path.read_text() == provider_yaml.render(told)
+    assert provider_yaml.reserve(str(path))
+    (provider,) = yaml.safe_load(path.read_text())["providers"]
+    found = {name: value for one in provider["inventories"]["additional"] for name, value in one.items()}
+    assert {name: (value["total"], value["reserved"], value["max_unit"]) for name, value in found.items()} == {
+        "CUSTOM_LLC_WAYS": (9, 9, 9),
+        "CUSTOM_LLC_CLASSES": (15, 15, 1),
+    }
+    assert "traits" not in provider
+    assert not provider_yaml.reserve(str(path))
+
+
+def test_a_file_that_is_not_there_has_nothing_to_reserve(tmp_path: Path) -> None:
+    assert not provider_yaml.reserve(str(tmp_path / "none.yaml"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "providers: []\n",
+        f"{provider_yaml._HEAD}[",
+        f"{provider_yaml._HEAD}providers: 3\n",
+        f"{provider_yaml._HEAD}{'#' * (1 << 20)}",
+    ],
+)
+def test_a_file_of_another_s_making_is_left_as_it_is(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "vmqos.yaml"
+    path.write_text(text)
+    with pytest.raises(provider_yaml.NotOurs, match="left as it is"):
+        provider_yaml.reserve(str(path))
+    assert path.read_text() == text

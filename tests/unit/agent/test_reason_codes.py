@@ -11,11 +11,13 @@ from tests.unit.doc.pages import SOURCE
 from vmqos.agent import vcpu_limit, wish
 from vmqos.agent.backoff import Failure
 from vmqos.agent.flavor_lookup import Found
+from vmqos.agent.inventory import unexpected
 from vmqos.agent.outcome import judge
 from vmqos.agent.placement import Placed, Target
 from vmqos.agent.reason_codes import CODES, OTHER, code_of
 from vmqos.agent.wish import Wish
 from vmqos.allocation import PromiseState, reasons
+from vmqos.hypervisor import exceptions as unreadable
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.openstack.extra_specs import CacheRequest
 from vmqos.resctrl import exceptions
@@ -31,7 +33,7 @@ def vm(specs: dict[str, str] | None = None, error: str = "", cachetune: bool = F
     [
         ("", ""),
         (reasons.NO_L3, "no-l3"),
-        (reasons.no_cdp(Capabilities()), "cdp"),
+        (reasons.NO_CDP, "cdp"),
         (reasons.NO_CACHE, "no-cache"),
         (reasons.NO_L2_CACHE, "no-cache"),
         (reasons.NO_L2, "no-l2"),
@@ -43,14 +45,19 @@ def vm(specs: dict[str, str] | None = None, error: str = "", cachetune: bool = F
         ("I/O fills ways 600 of this VM's mask 700 on L3 cache 0, too, and there is no room to move it to", "io-ways"),
         (reasons.on_reserved_ways(0, 0xF), "reserved-ways"),
         (reasons.raised(1, 2, 2), "rounded-up"),
+        (reasons.parts_in_common({0: 1}), "parts-overlap"),
         (reasons.more_than_all(20, 11), "more-than-all"),
         (reasons.grown({0: 2}, {0: 4}, reasons.NO_SAFE_ORDER), "no-safe-order"),
         (wish.read(vm(None)).remark, "no-extra-specs"),
+        (wish.unreadable(KeyError("flavor x")).unknown, "agent-fault"),
+        (unexpected("moving its tasks", ValueError("no number")), "agent-fault"),
+        ("its vCPUs can't be looked at now: /proc/7 can't be read", "not-readable"),
+        ("its tasks can't be listed now: /proc/7 can't be read", "not-readable"),
         (wish.read(vm({"hw:cache_ways": "two"})).problem, "bad-flavor"),
         (reasons.NO_BANDWIDTH, "no-bandwidth"),
         (reasons.NO_PERCENT_OF_GBPS, "bandwidth-unit"),
         (reasons.no_mbps(Capabilities()), "bandwidth-unit"),
-        (reasons.no_percent(Capabilities()), "bandwidth-unit"),
+        (reasons.NO_PERCENT, "bandwidth-unit"),
         (reasons.percent_raised(51, 60, BandwidthResource("MB", 8, 10, 10, True, (0,))), "rounded-up"),
         (reasons.mbps_changed(1, 125), "rounded-up"),
         (vcpu_limit.problem(frozenset({5}), {0, 1}), "no-vcpu"),
@@ -58,6 +65,12 @@ def vm(specs: dict[str, str] | None = None, error: str = "", cachetune: bool = F
         (wish.read(vm({}, cachetune=True)).remark, "cachetune"),
         (wish.read(vm({}, error="Nova's metadata are there 2 times")).problem, "bad-flavor"),
         ("Nova's metadata are there 2 times", "bad-metadata"),
+        (str(unreadable.ProcessTooLong(pid=7, name="cmdline", most=8)), "unreadable"),
+        (str(unreadable.TooManyThreads(pid=7, count=9, most=8)), "unreadable"),
+        (str(unreadable.CgroupTooLarge(path="/a", most=8, what="cgroups")), "unreadable"),
+        (str(unreadable.NoProcess(uuid="u")), "unreadable"),
+        (str(unreadable.SearchTooLong(uuid="u", seconds=1.0)), "unreadable"),
+        (str(unreadable.UnreadableDescription(error="it is longer than 8 characters")), "unreadable"),
         (str(exceptions.NotMounted(path="/sys/fs/resctrl", mend="mount it")), "no-resctrl"),
         (str(exceptions.NotSupported(path="/sys/fs/resctrl", cause="no flag")), "no-resctrl"),
         (str(exceptions.ReadOnly(path="/sys/fs/resctrl")), "no-resctrl"),
@@ -94,7 +107,7 @@ def test_of_several_parts_the_weightiest_counts() -> None:
 
 
 def test_the_set_of_words_is_small_and_fit_for_labels() -> None:
-    assert len(CODES) == len(set(CODES)) < 32
+    assert len(CODES) == len(set(CODES)) < 40
     assert all(re.fullmatch(r"[a-z0-9-]*", code) for code in CODES)
 
 

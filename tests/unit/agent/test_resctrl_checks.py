@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
+import pwd
+import shutil
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +18,9 @@ from vmqos.agent.view import LEFT_LOCKED, ResctrlView
 from vmqos.allocation import Group, Layout, Owner
 from vmqos.conf import loader
 from vmqos.resctrl.bitmask import CapacityBitmask
-from vmqos.resctrl.capabilities import CacheResource, Capabilities, Monitoring
+from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit, CacheResource, Capabilities, Monitoring
 from vmqos.resctrl.groups import ControlGroup
+from vmqos.resctrl.mount import Mount
 
 VM_GROUP = "vmqos.4f2c1a9e-0f0b-4a55-9c1e-2b6d7a90c3aa"
 
@@ -200,3 +206,114 @@ def test_locks_of_the_operators_own_are_no_groups_of_others() -> None:
     assert resctrl_checks.foreign_groups(now).detail == "none"
     assert [finding.detail for finding in resctrl_checks.locks(now)] == ["table: see 'vmqos lock list'"]
     assert list(resctrl_checks.locks(view({"": 1}))) == []
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """A directory in the place of resctrl's root, which every user could reach if it let them in."""
+    base = Path(tempfile.mkdtemp())
+    base.chmod(0o755)
+    (base / "resctrl").mkdir()
+    yield base / "resctrl"
+    shutil.rmtree(base)
+
+
+ANY_GROUP, NO_GROUP = "daemon", "no-such-group"
+"""A group of every system, and one of none."""
+
+
+@pytest.mark.parametrize(
+    ("mode", "group", "status", "command"),
+    [
+        (0o555, ANY_GROUP, Status.WARNING, "chmod 0750 {root} && chown root:daemon {root}"),
+        (0o754, ANY_GROUP, Status.WARNING, "chmod 0750 {root} && chown root:daemon {root}"),
+        (
+            0o755,
+            NO_GROUP,
+            Status.WARNING,
+            "groupadd --system no-such-group && chmod 0750 {root} && chown root:no-such-group {root}",
+        ),
+        (0o755, "", Status.WARNING, "groupadd --system resctrl && chmod 0750 {root} && chown root:resctrl {root}"),
+        (0o711, ANY_GROUP, Status.OK, ""),
+        (0o750, ANY_GROUP, Status.OK, ""),
+    ],
+)
+def test_a_root_that_every_user_can_open_is_told_with_the_command(
+    root: Path, mode: int, group: str, status: Status, command: str
+) -> None:
+    root.chmod(mode)
+    found = resctrl_checks.access(str(root), group, user="no-such-user")
+    assert (found.status, found.command) == (status, command.format(root=root))
+
+
+def test_a_root_in_a_directory_that_is_closed_is_closed(root: Path) -> None:
+    root.chmod(0o755)
+    root.parent.chmod(0o700)
+    assert resctrl_checks.access(str(root), ANY_GROUP, user="no-such-user").status is Status.OK
+
+
+def test_ceilometers_user_is_told_to_join_the_group(root: Path) -> None:
+    root.chmod(0o750)
+    found = resctrl_checks.access(str(root), ANY_GROUP, user="nobody")
+    assert found.status is Status.WARNING and "the user nobody can't read" in found.detail
+    assert found.command.startswith(
+        f"chmod 0750 {root} && chown root:daemon {root} && usermod --append --groups daemon nobody   #"
+    )
+
+
+def test_a_user_who_is_in_the_group_reads(root: Path) -> None:
+    root.chmod(0o750)
+    account = pwd.getpwnam("nobody")
+    os.chown(root, -1, account.pw_gid)
+    assert resctrl_checks.access(str(root), ANY_GROUP, user="nobody").status is Status.OK
+
+
+PERCENT = BandwidthResource("MB", 8, 10, 10, True, (0, 1))
+MBPS = replace(PERCENT, unit=BandwidthUnit.MBPS)
+EIGHTHS = replace(PERCENT, unit=BandwidthUnit.EIGHTH_GBPS)
+SERVICES = (
+    "for info in $(grep -ls ' - resctrl ' /proc/[0-9]*/mountinfo); do "
+    'nsenter --mount="${info%mountinfo}ns/mnt" umount -l /mnt 2>/dev/null; done'
+)
+AGAIN = "until mount -t resctrl {}resctrl /mnt; do sleep 1; done"
+CDP, MBA = "Code and data apart (cdp)", "Bandwidth in MB/s (mba_MBps)"
+
+
+@pytest.mark.parametrize(
+    ("flags", "bandwidth", "options", "expected"),
+    [
+        ("fpu cat_l3", None, (), {}),
+        ("fpu cdp_l3", None, (), {CDP: "-o cdp "}),
+        ("fpu cdp_l3", None, ("debug",), {CDP: "-o cdp,debug "}),
+        ("fpu", PERCENT, (), {MBA: "-o mba_MBps "}),
+        ("fpu cdp_l3", PERCENT, ("cdpl2",), {CDP: "-o cdp,cdpl2 ", MBA: "-o cdpl2,mba_MBps "}),
+        ("fpu cdp_l3", MBPS, ("mba_MBps",), {CDP: "-o cdp,mba_MBps ", MBA: ""}),
+        ("fpu", EIGHTHS, (), {}),
+    ],
+)
+def test_what_other_mount_options_would_bring_is_told_with_the_command(
+    flags: str, bandwidth: BandwidthResource | None, options: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    now = view({"": 0x7FF})
+    monitoring = Monitoring(8, ("llc_occupancy", "mbm_local_bytes"), 0)
+    bandwidths = {"MB": bandwidth} if bandwidth is not None else {}
+    now = replace(now, capabilities=replace(now.capabilities, bandwidths=bandwidths, monitoring=monitoring))
+    mounted = Mount("/mnt", frozenset(options), read_only=False, simulated=False)
+    found = {one.title: one.command for one in resctrl_checks.mount_options(now, mounted, f"flags\t: {flags}\n")}
+    assert found == {
+        title: f"umount -l /mnt; {SERVICES}; timeout 60 sh -c '{AGAIN.format(wanted)}'"
+        for title, wanted in expected.items()
+    }
+
+
+def test_while_a_region_is_locked_no_command_unmounts(tmp_path: Path) -> None:
+    locked = view({"": 0x7FC, "vmqos.lock-a": 0x3})
+    mounted = Mount("/mnt", frozenset(), read_only=False, simulated=False)
+    (found,) = resctrl_checks.mount_options(locked, mounted, "flags : cdp_l3\n")
+    assert found.command == "vmqos lock list" and "remove all locked regions first" in found.detail
+
+
+def test_of_a_simulator_the_doctor_says_how_it_is_started() -> None:
+    mounted = Mount("/mnt", frozenset(), read_only=False, simulated=True)
+    (found,) = resctrl_checks.mount_options(view({"": 0x7FF}), mounted, "")
+    assert found.command == "" and found.detail.endswith("start the simulator again with --mount-options cdp")

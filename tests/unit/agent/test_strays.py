@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from vmqos.agent import strays
 from vmqos.agent.inventory import ObservedVm
+from vmqos.agent.lock_share import LockShare
 from vmqos.agent.placement import Placed, Target
 from vmqos.agent.strays import StrayWatch
 from vmqos.hypervisor import processes
@@ -76,6 +78,29 @@ def test_a_new_thread_of_a_vm_is_a_stray(filesystem: Filesystem, vm: ObservedVm,
     default_group_has(filesystem, os.getpid(), new)
     assert StrayWatch().look(filesystem, known, {UUID: vm}) == {UUID}
     assert sorted(asked) == sorted([os.getpid(), new])
+
+
+def test_of_the_new_threads_of_one_process_one_is_asked_for(
+    filesystem: Filesystem, vm: ObservedVm, asked: list[int]
+) -> None:
+    default_group_has(filesystem, os.getpid(), *processes.tasks(vm.vm.process.pid))
+    watch = StrayWatch()
+    assert watch.look(filesystem, {}, {}) == set()
+    assert sorted(asked) == sorted([os.getpid(), vm.vm.process.pid])
+
+
+def test_new_processes_that_there_was_no_time_to_ask_for_are_asked_for_by_the_next_look(
+    filesystem: Filesystem, vm: ObservedVm, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strays, "FEWEST", 1)
+    known = {UUID: Placed(Target("vmqos.x"), frozenset({1}), frozenset({1}))}
+    default_group_has(filesystem, os.getpid(), vm.vm.process.pid)
+    watch, late = StrayWatch(), LockShare(0.0)
+    found = [watch.look(filesystem, known, {UUID: vm}, late)]
+    assert watch.is_behind and len(asked) == 1
+    found.append(watch.look(filesystem, known, {UUID: vm}, late))
+    assert not watch.is_behind and sorted(asked) == sorted([os.getpid(), vm.vm.process.pid])
+    assert sorted(found, key=len) == [set(), {UUID}]
 
 
 def test_of_a_vm_some_of_whose_vcpus_have_the_ways_their_threads_alone_are_strays(

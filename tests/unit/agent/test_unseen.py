@@ -85,3 +85,16 @@ def test_a_vm_that_has_nothing_asks_for_nothing() -> None:
 
 def test_a_group_that_was_only_just_made_is_no_grant() -> None:
     assert not list(unseen.requests(view({"": {0: 0x7FF}, f"vmqos.{A}": {0: 0x7FF}}), {A}))
+
+
+def test_a_vm_whose_tasks_are_in_a_class_asks_for_its_cap() -> None:
+    now = view({"": {0: 0x7FF}, "vmqos.shared-ways3": {0: 0x7}})
+    (asked,) = unseen.requests(now, {A}, unseen.Members({A: "vmqos.shared-ways3"}))
+    assert (asked.uuid, asked.wants.ways, asked.wants.policy) == (A, 3, CachePolicy.SHARED)
+
+
+def test_a_class_that_an_unseen_vm_may_be_in_is_asked_for_in_its_own_name() -> None:
+    name = "vmqos.shared-ways3"
+    now = view({"": {0: 0x7FF}, name: {0: 0x7}, "vmqos.shared-ways2": {0: 0x3}})
+    (asked,) = unseen.requests(now, {A, B}, unseen.Members(claimed=frozenset({name, "vmqos.shared-ways9"})))
+    assert (asked.uuid, asked.wants.ways, asked.wants.policy) == (name, 3, CachePolicy.SHARED)

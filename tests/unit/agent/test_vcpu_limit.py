@@ -3,15 +3,29 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 
+from vmqos.agent import vcpu_limit
+from vmqos.agent.backoff import Backoff
 from vmqos.agent.inventory import ObservedVm
-from vmqos.agent.vcpu_limit import UNNAMED, VcpuLimit, look_at_all, problem
+from vmqos.agent.log_once import LogOnce
+from vmqos.agent.vcpu_limit import UNNAMED, VcpuLimit, Vcpus, look_at_all, problem
 from vmqos.agent.wish import Wish
+from vmqos.hypervisor import processes
 from vmqos.hypervisor.model import Process, VirtualMachine
 from vmqos.openstack.extra_specs import CacheRequest
 
 ASKED = frozenset({0, 1})
+
+
+def looked(vms: Mapping[str, ObservedVm], wishes: Mapping[str, Wish], before: Mapping[str, VcpuLimit]) -> Vcpus:
+    return look_at_all(vms, wishes, before, Backoff(1.0, 2.0), LogOnce(logging.getLogger(__name__)))
+
+
 GONE = ObservedVm(VirtualMachine("a", "a", 1, Process(99999999, 1), None, False, None), frozenset({0}))
 
 
@@ -35,15 +49,37 @@ def test_vms_whose_flavors_name_no_vcpus_are_not_looked_at() -> None:
         "b": Wish(),
         "c": Wish(request=CacheRequest(ways=2, vcpus=ASKED), hands_off=True),
     }
-    assert look_at_all({}, wishes, {}) == {}
+    assert looked({}, wishes, {}) == Vcpus()
 
 
 def test_a_vm_that_can_not_be_looked_at_keeps_what_was_known_of_it() -> None:
     wishes = {"a": Wish(request=CacheRequest(ways=2, vcpus=ASKED))}
     known = VcpuLimit(ASKED, ASKED, (frozenset({3}),))
-    assert look_at_all({"a": GONE}, wishes, {"a": known}) == {"a": known}
-    unknown = look_at_all({"a": GONE}, wishes, {})["a"]
-    assert not unknown.present and unknown.problem
+    found = looked({"a": GONE}, wishes, {"a": known})
+    assert "has ended" in found.limits["a"].problem
+    assert replace(found.limits["a"], problem="") == known and not found.unknown
+    unknown = looked({"a": GONE}, wishes, {})
+    assert not unknown.limits and "has ended" in unknown.unknown["a"]
+    wish = unknown.applied("a", wishes["a"])
+    assert wish.request is None and wish.unknown == unknown.unknown["a"], "what it has is kept"
+
+
+@pytest.mark.parametrize("asked", [CacheRequest(ways=2, vcpus=ASKED), CacheRequest(l2_ways=2)])
+def test_a_fault_in_looking_at_one_vm_is_its_reason_and_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: CacheRequest
+) -> None:
+    def fail(*_: object) -> list[frozenset[int]]:
+        raise RuntimeError("a fault of ours")
+
+    wishes = {"a": Wish(request=asked), "b": Wish(request=CacheRequest(ways=1))}
+    monkeypatch.setattr(vcpu_limit, "look", fail)
+    monkeypatch.setattr(processes, "vcpu_affinities", fail)
+    backoff, once = Backoff(1.0, 2.0), LogOnce(logging.getLogger(__name__))
+    for _ in range(3):
+        found = look_at_all({"a": GONE, "b": GONE}, wishes, {}, backoff, once)
+        assert found.unknown.keys() == {"a"} and "a fault of ours" in found.unknown["a"]
+    assert backoff.get(("vcpus", "a")) is not None, "it is tried again"
+    assert len(caplog.records) == 1 and caplog.records[0].exc_info
 
 
 def test_a_problem_is_put_behind_those_that_are_there() -> None:

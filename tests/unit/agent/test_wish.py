@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from vmqos.agent import wish
+from vmqos.agent import reason_codes, wish
 from vmqos.agent.flavor_lookup import Found
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
@@ -31,6 +31,25 @@ def test_a_bad_value_is_a_problem_that_names_flavor_key_and_value() -> None:
     read = wish.read(vm({"hw:cache_ways": "two"}))
     assert read.request is None
     assert "w2" in read.problem and "hw:cache_ways" in read.problem and "two" in read.problem
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "meant"),
+    [
+        ("hw:cacheways", "2", "hw:cache_ways"),
+        ("hw_cache_ways", "2", "hw:cache_ways"),
+        ("hw:cache_mode", "shared", "hw:cache_policy"),
+        ("hw:memory_bandwidth_percent", "50", "hw:mem_bandwidth_percent"),
+    ],
+)
+@pytest.mark.parametrize("beside", [{}, {"hw:cache_ways": "3"}])
+def test_a_key_that_looks_like_one_of_ours_is_a_problem_that_names_it_and_what_is_meant(
+    key: str, value: str, meant: str, beside: dict[str, str]
+) -> None:
+    read = wish.read(vm({**beside, key: value}))
+    assert read.request is None
+    assert read.problem == f"flavor w2: {key}={value!r}: there is no such extra spec, did you mean {meant}?"
+    assert reason_codes.code_of(read.problem) == "bad-flavor"
 
 
 def test_every_key_of_the_grammar_is_acted_on() -> None:

@@ -18,7 +18,7 @@ from vmqos.allocation import (
     reasons,
     vm_group,
 )
-from vmqos.allocation.admission import Admission, admit
+from vmqos.allocation.admission import Admission, Change, admit
 from vmqos.allocation.claims import in_order, read
 from vmqos.allocation.line import Need
 from vmqos.allocation.world import look
@@ -26,10 +26,14 @@ from vmqos.resctrl.bitmask import CapacityBitmask
 
 
 def decide(
-    kernel: Kernel, *requests: Request, policy: Policy | None = None, barred: str = "", frozen: int = -1
+    kernel: Kernel,
+    *requests: Request,
+    policy: Policy | None = None,
+    barred: str = "",
+    frozen: int = -1,
 ) -> Admission:
     world = look(kernel.capabilities, kernel.l3, kernel.layout(), policy or Policy())
-    return admit(world, read(world, in_order(requests)), {barred}, {frozen})
+    return admit(world, read(world, in_order(requests)), {(barred, False)}, {frozen})
 
 
 def test_what_vms_have_comes_before_what_they_want_more_and_that_before_newcomers() -> None:
@@ -38,7 +42,7 @@ def test_what_vms_have_comes_before_what_they_want_more_and_that_before_newcomer
     result = decide(kernel, request(1, 4), request(2, 6), request(3, 2))
     assert set(result.served) == {uuid(2), uuid(3)}
     assert {key: piece.length for key, piece in result.rooms[0].pieces.items()} == {uuid(2): 6, uuid(3): 2}
-    assert result.changes == [(uuid(2), frozenset({0}))]
+    assert result.changes == [Change(uuid(2), frozenset({0}))]
 
 
 def test_a_class_keeps_what_it_has_and_no_more_than_its_cap() -> None:
@@ -82,9 +86,10 @@ def test_the_host_stays_on_reserved_ways_where_it_has_no_others() -> None:
 
 
 def test_a_group_that_can_not_be_filled_is_one_to_be_freed() -> None:
-    kernel = Kernel(machine(11, closids=2))
+    kernel = Kernel(machine(11, (0, 1), closids=3))
     kernel.mkdir(vm_group(uuid(1)))
-    result = decide(kernel, request(1, 10), request(2, 2))
+    kernel.masks["pqos"] = {0: 0x7FF, 1: 0}
+    result = decide(kernel, request(1, 10), request(2, 2, caches=[1]))
     assert uuid(1) not in result.served
     assert result.notes[uuid(2)] == reasons.WAITS_FOR_CLOSID
 

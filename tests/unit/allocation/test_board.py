@@ -40,8 +40,10 @@ def test_what_overlaps_in_the_end_need_not_be_kept_apart_on_the_way() -> None:
     assert found.is_free("", 0, 0b1110)
 
 
-def test_the_default_group_can_do_with_its_floor_and_others_with_the_smallest_mask() -> None:
-    found = board({"": 0b11110000, A: 0b0011}, {"": 0b11110000, A: 0b0011})
-    assert (found.least("", 0), found.least(A, 0)) == (2, 1)
+def test_the_default_group_can_do_with_its_floor_and_who_was_granted_something_with_no_less() -> None:
+    found = board({"": 0b11110000, A: 0b0011, B: 0b11110000}, {"": 0b11110000, A: 0b0011, B: 0b11110000})
+    assert (found.least("", 0), found.least(A, 0), found.least(B, 0)) == (2, 2, 1)
+    found = board({"": 0b11110000, CLASS: 0b00110000}, {"": 0b11110000, CLASS: 0b11000000})
+    assert found.least(CLASS, 0) == 2
     found = board({"": 0b10000000, A: 0b0011}, {"": 0b11110000, A: 0b0011})
     assert found.least("", 0) == 1

@@ -69,6 +69,10 @@ def test_of_two_masks_that_overlap_the_first_comer_holds_its_own() -> None:
     assert held(host(default=0x700, v1=0x7, v2=0x6), request(1, 3), request(2, 2)) == [(0x7, None), (None, None)]
 
 
+def test_unless_that_is_longer_than_asked_for() -> None:
+    assert held(host(default=0x700, v1=0xF, v2=0x6), request(1, 3), request(2, 2)) == [(None, None), (0x6, None)]
+
+
 def test_what_is_held_goes_before_what_is_near() -> None:
     assert held(host(default=0x400, v1=0x403, v2=0x3), request(1, 3), request(2, 2)) == [(None, None), (0x3, None)]
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.allocation import oracle
+from tests.unit.allocation import every_place
 from tests.unit.allocation.test_packing import lines, needs
 from vmqos.allocation.fitting import fits, largest_newcomer, largest_pool, unpromised
 from vmqos.allocation.line import Line, Need
@@ -16,12 +16,12 @@ LINE = Line(0x7FF, 0x7FF, 0, 0x1FF, 0x600, 1, False)
 
 @given(lines(), LENGTHS, needs())
 def test_what_fits_is_what_somebody_who_tries_everything_finds(line: Line, lengths: list[int], need: Need) -> None:
-    assert fits(line, lengths, need) == oracle.fits(line, lengths, need)
+    assert fits(line, lengths, need) == every_place.fits(line, lengths, need)
 
 
 @given(lines(sparse=True), LENGTHS, needs())
 def test_where_masks_may_have_gaps_numbers_decide(line: Line, lengths: list[int], need: Need) -> None:
-    assert fits(line, lengths, need) == oracle.fits(line, lengths, need)
+    assert fits(line, lengths, need) == every_place.fits(line, lengths, need)
 
 
 @given(lines(), LENGTHS, needs(), st.integers(1, 4))

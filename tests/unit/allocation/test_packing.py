@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.unit.allocation import oracle
+from tests.unit.allocation import every_place
 from vmqos.allocation.fitting import fits
 from vmqos.allocation.line import Line, Need, longest_run, run, union
 from vmqos.allocation.packing import Packing, Piece, pack
@@ -47,14 +47,14 @@ def needs(draw: st.DrawFn) -> Need:
 
 
 def moved(pieces: list[Piece], found: Packing) -> int:
-    return sum(oracle.is_moved(piece.held, found.masks[piece.key]) for piece in pieces)
+    return sum(every_place.is_moved(piece.held, found.masks[piece.key]) for piece in pieces)
 
 
 @given(st.data(), lines(), needs())
 def test_no_packing_moves_fewer_masks(data: st.DataObject, line: Line, need: Need) -> None:
     pieces = data.draw(pieces_on(line))
     lengths, held = [piece.length for piece in pieces], [piece.held for piece in pieces]
-    least = oracle.fewest_moves(line, lengths, held, need)
+    least = every_place.fewest_moves(line, lengths, held, need)
     assume(least is not None)
     found = pack(line, pieces, need)
     assert moved(pieces, found) == least

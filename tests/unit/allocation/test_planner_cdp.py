@@ -75,12 +75,31 @@ def test_a_class_of_code_and_data_ways_lies_in_the_pool() -> None:
     assert (parts.code.count, parts.data.count) == (1, 2) and parts.is_apart
 
 
-def test_without_cdp_they_are_pending_with_the_command() -> None:
+def test_parts_that_were_rounded_up_and_overlap_are_kept_with_a_remark() -> None:
+    # 1 and 10 ways become 2 and 10, which are 12, and the cache has 11.
+    kernel = cdp(fewest=2)
+    found = carry_out(kernel, [request(1, policy=SHARED, parts=(1, 10))])[1]
+    assert found.state is KEPT and not found.splits[0].is_apart
+    assert found.reason == "code and data both fill 1 way on L3 cache 0: its mask is too small to keep them apart"
+    wide = carry_out(cdp(fewest=2), [request(1, policy=SHARED, parts=(1, 4))])[1]
+    assert wide.splits[0].is_apart and "both fill" not in wide.reason
+
+
+def test_a_vm_that_has_fewer_ways_than_its_parts_need_is_told_which_it_fills_with_both() -> None:
+    kernel = host(request(1, 3), request(2, 6), on=machine(cdp=True))
+    found = carry_out(kernel, [request(1, parts=(3, 2)), request(2, 6)])[1]
+    assert found.state is DEGRADED and found.masks[0].count == 3
+    assert found.reason.endswith(
+        "; code and data both fill 2 ways on L3 cache 0: its mask is too small to keep them apart"
+    )
+
+
+def test_without_cdp_they_are_pending_with_what_helps() -> None:
     vms = [request(1, parts=(1, 2)), request(2, policy=SHARED, parts=(1, 2)), request(3, parts=(1, 2), percent=20)]
     found = carry_out(Kernel(machine()), vms)
     assert [found[n].state for n in (1, 2, 3)] == [PENDING, PENDING, DEGRADED]
     for n in (1, 2, 3):
-        assert "umount /sys/fs/resctrl && mount -t resctrl -o cdp resctrl /sys/fs/resctrl" in found[n].reason
+        assert "to be mounted with cdp, and a CPU that has it: 'sudo vmqos doctor' tells how" in found[n].reason
     assert found[3].throttles == {0: 20}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.allocation import oracle
+from tests.unit.allocation import every_place
 from tests.unit.allocation.hosts import EVERYTHING, Host, happens, hosts
 from tests.unit.allocation.kernel import Kernel, Refused
 from tests.unit.allocation.run_plan import follow, settle
@@ -116,9 +116,9 @@ def test_who_waits_for_ways_could_not_have_them_anywhere(host: Host) -> None:
         if request.wants.policy is CachePolicy.EXCLUSIVE and waits and "CLOSID" not in verdict.reason:
             if reasons.NO_SAFE_ORDER in verdict.reason:
                 # Masks that can't pass each other can be pushed together, unless somebody is in between.
-                assert any(len(list(runs(oracle.line_of(kernel, host.policy, cache).pool))) > 1 for cache in ways)
+                assert any(len(list(runs(every_place.line_of(kernel, host.policy, cache).pool))) > 1 for cache in ways)
                 continue
-            assert not oracle.can_be_placed(kernel, host.policy, vm_group(request.uuid), ways)
+            assert not every_place.can_be_placed(kernel, host.policy, vm_group(request.uuid), ways)
 
 
 @given(hosts(), st.data())
@@ -166,5 +166,5 @@ def test_when_all_vms_are_gone_the_host_has_its_ways_back(host: Host, data: st.D
     assert all(owner_of(name) in (Owner.DEFAULT, Owner.FOREIGN) for name in kernel.masks)
     if had_groups:
         for cache in kernel.l3.cache_ids:
-            line = oracle.line_of(kernel, host.policy, cache)
+            line = every_place.line_of(kernel, host.policy, cache)
             assert kernel.masks[""][cache].bit_count() >= line.largest(line.pool)

@@ -59,22 +59,15 @@ def test_what_the_machine_does_not_know_is_refused_with_what_helps() -> None:
     counted = replace(machine(), monitoring=Monitoring(8, ("mbm_total_bytes", "mbm_local_bytes"), 0))
     by_mbps, amd = machine(unit=MBPS), machine(unit=EIGHTHS)
     for capabilities, wants, words in (
-        (counted, mbps, "mount -t resctrl -o mba_MBps resctrl /sys/fs/resctrl"),
+        (counted, mbps, "to be mounted with mba_MBps: 'sudo vmqos doctor' tells how"),
         (machine(), mbps, "without counters of bandwidth"),
-        (by_mbps, percent, "umount /sys/fs/resctrl && mount -t resctrl resctrl /sys/fs/resctrl"),
+        (by_mbps, percent, "to be mounted without mba_MBps: 'sudo vmqos doctor' tells how"),
         (amd, percent, "ask for hw:mem_bandwidth_mbps"),
         (Capabilities(), mbps, "can't be throttled by resctrl"),
         (Capabilities(), percent, "can't be throttled by resctrl"),
     ):
         found = throttle.read(capabilities, wants)
         assert found.value is None and words in found.fault
-
-
-def test_the_mount_command_keeps_the_other_options() -> None:
-    plain = machine()
-    split = {"L3CODE": plain.caches["L3"], "L3DATA": plain.caches["L3"], "L2CODE": plain.caches["L3"]}
-    counted = replace(plain, caches=split, monitoring=Monitoring(8, ("mbm_local_bytes",), 0))
-    assert "-o cdp,cdpl2,mba_MBps " in throttle.read(counted, CacheRequest(bandwidth_mbps=1)).fault
 
 
 @pytest.mark.parametrize(

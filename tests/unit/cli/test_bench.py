@@ -96,8 +96,9 @@ def test_sizes_have_units(text: str, size: int) -> None:
     [
         (("--working-set", "1"), "not between 4K and 16G"),
         (("--working-set", "much"), "is no size"),
-        (("--duration", "0"), "not between 0.1 and 3600"),
+        (("--duration", "0"), "a number of seconds from 0.1 to 3600 is allowed"),
         (("--ways", "0"), "less than 1"),
+        (("--cache", "one"), "'one' is no whole number"),
         (("--noise", "loud"), "invalid choice"),
     ],
 )

@@ -8,14 +8,24 @@ import pytest
 from tests.unit.cli import examples
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_agent import FakeAgent
-from tests.unit.cli.test_way_map import EXPECTED
+from tests.unit.cli.test_way_map import picture
+from vmqos.cli.terminal import UNBOUNDED
 
 
 def test_a_pipe_gets_the_map_in_plain_ascii(agent: FakeAgent, run: Run) -> None:
     ran = run("cache", "show", "0")
     assert (ran.status, ran.err) == (0, "")
-    assert ran.out == EXPECTED + "\n"
+    assert ran.out == picture(examples.caches()[:1], examples.vms(), width=UNBOUNDED) + "\n"
     assert ran.out.isascii()
+
+
+def test_a_pipe_has_no_width_and_nothing_is_cut(agent: FakeAgent, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "a-name-of-more-columns-than-a-label-has-in-a-terminal"
+    agent.answers["/v1/vms"] = {"vms": [vm | {"instance_name": name} for vm in examples.vms()[:1]]}
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = run("cache", "show", "0").out
+    assert f"  W  {name}  " in shown
+    assert "size  mask\n" in shown and "3 MiB     3\n" in shown
 
 
 @pytest.mark.parametrize(("option", "variable"), [("--no-color", "FORCE_COLOR"), ("-q", "NO_COLOR")])

@@ -7,6 +7,7 @@ import os
 import socket as sockets
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from tests.unit.cli import examples
 from tests.unit.cli.fake_agent import FakeAgent
+from vmqos.cli import client as clients
 from vmqos.cli import exceptions
 from vmqos.cli.client import AgentClient
 
@@ -59,12 +61,46 @@ def test_an_error_carries_the_agents_own_words(agent: FakeAgent, socket: str) ->
         ("200 OK", b'{"vms": [{"uuid": "x"}]}'),
         ("200 OK", b'{"vms": [7]}'),
         ("200 OK", b"\xff\xfe"),
+        ("200 OK", b"[" * 1_000_000),
+        ("200 OK", b'{"vms":' * 100_000),
+        ("200 OK", b'{"vms": ' + b"[" * 40 + b"]" * 40 + b"}"),
+        ("200 OK", b'{"vms": [' + b"9" * 5000 + b"]}"),
+        ("503 Service Unavailable", b"[" * 1_000_000),
     ],
 )
 def test_what_is_no_api_of_ours_is_called_so(agent: FakeAgent, socket: str, answer: tuple[str, bytes]) -> None:
     agent.answers["/v1/vms"] = lambda query: answer
     with pytest.raises(exceptions.NotOurApi, match="not the API of this version"):
         AgentClient(socket).vms()
+
+
+def test_an_answer_without_end_is_not_kept(agent: FakeAgent, socket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "LONGEST_ANSWER", 100_000)
+    agent.answers["/v1/vms"] = lambda query: ("200 OK", b'{"vms": [], "x": "' + b"x" * 200_000 + b'"}')
+    with pytest.raises(exceptions.NotOurApi, match="longer than 100000 bytes"):
+        AgentClient(socket).vms()
+
+
+def test_an_answer_that_comes_a_byte_now_and_then_is_not_waited_for_for_ever(socket: str) -> None:
+    with sockets.socket(sockets.AF_UNIX) as listening:
+        listening.bind(socket)
+        listening.listen()
+
+        def drip() -> None:
+            connection, _ = listening.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                for _ in range(100):
+                    connection.sendall(b" ")
+                    time.sleep(0.1)
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        began = time.monotonic()
+        with pytest.raises(exceptions.AgentTimeout):
+            AgentClient(socket, timeout=0.5).health()
+        assert time.monotonic() - began < 3
+        thread.join()
 
 
 def test_a_missing_socket_says_how_to_start_the_agent(socket: str) -> None:

@@ -61,8 +61,8 @@ PROBLEMS: list[tuple[dict[str, str], bool, list[str]]] = [
         {**SHARED, **CAT},
         False,
         [
-            "requires CUSTOM_VMQOS_L3_CAT of the host's provider of cache, from which it asks for no resource: "
-            "Placement finds no host then; 'vmqos flavor set' mends it"
+            "trait:CUSTOM_VMQOS_L3_CAT=required: no host passes, because a trait counts only where the same request "
+            "group takes something of the provider of cache; ask for that there, or remove it"
         ],
     ),
     ({"hw:mem_bandwidth_percent": "10"}, True, []),
@@ -89,6 +89,47 @@ PROBLEMS: list[tuple[dict[str, str], bool, list[str]]] = [
         True,
         ["hw:cache_vcpus='1-2': the flavor has 2 vCPU(s), so only numbers from 0 to 1 are allowed"],
     ),
+    (
+        {"hw:cache_policy": "shared"},
+        True,
+        [
+            "hw:cache_policy='shared': allowed only together with hw:cache_ways, or with hw:cache_code_ways and "
+            "hw:cache_data_ways"
+        ],
+    ),
+    (
+        {**TWO, "hw:cache_mode": "shared"},
+        True,
+        ["hw:cache_mode='shared': there is no such extra spec, did you mean hw:cache_policy?"],
+    ),
+    (
+        {"hw_cache_ways": "2", **ASKED},
+        True,
+        ["hw_cache_ways='2': there is no such extra spec, did you mean hw:cache_ways?"],
+    ),
+    (
+        {"hw:cache_ways": " 2"},
+        True,
+        ["hw:cache_ways=' 2': an integer from 1 up is allowed, in plain decimal digits"],
+    ),
+    (
+        {"hw:cache_ways": "0", "resources:CUSTOM_LLC_WAYS": "two"},
+        True,
+        [
+            "hw:cache_ways='0': an integer from 1 up is allowed, in plain decimal digits",
+            "resources:CUSTOM_LLC_WAYS='two': a number is allowed, in plain decimal digits",
+        ],
+    ),
+    (
+        {"hw:mem_bandwidth_mbps": "9", "resources:CUSTOM_LLC_CLASSES": "1", "trait:CUSTOM_VMQOS_MBA": "forbidden"},
+        True,
+        [
+            "trait:CUSTOM_VMQOS_MBA=forbidden: no host passes, because the promise, or what is asked "
+            "for, needs that trait; remove it"
+        ],
+    ),
+    ({"aggregate_instance_extra_specs:cache_ways": "true", "cache_ways": "true"}, True, []),
+    ({"resources1:VCPU": "1", "resources2:MEMORY_MB": "64", "trait:CUSTOM_OTHER": "forbidden"}, True, []),
     (
         {"hw:cache_ways": "0", "hw:cache_polcy": "shared"},
         True,
@@ -149,6 +190,48 @@ def test_clearing_drops_the_promise_and_what_is_asked_for_it_alone() -> None:
 @pytest.mark.parametrize(("specs", "placement", "found"), PROBLEMS)
 def test_the_problems_of_a_flavor_are_told(specs: dict[str, str], placement: bool, found: list[str]) -> None:
     assert flavor_specs.problems(specs, placement=placement, vcpus=2) == found
+
+
+L2 = {"hw:l2_cache_ways": "2", "resources:CUSTOM_LLC_CLASSES": "1"}
+LAST_TWO = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0-1"}
+PINNED: list[tuple[dict[str, str], bool]] = [
+    ({}, False),
+    ({"hw:cpu_policy": "dedicated"}, True),
+    ({"hw:cpu_policy": "shared"}, False),
+    ({"hw:cpu_policy": "Dedicated"}, False),
+    ({"resources:PCPU": "4"}, True),
+    ({"resources:PCPU": "0"}, False),
+    ({"hw:cpu_policy": "shared", "resources:PCPU": "4"}, False),
+    (LAST_TWO, False),
+    ({**LAST_TWO, "hw:cache_vcpus": "2-3"}, True),
+    ({**LAST_TWO, "hw:cache_vcpus": "1-3"}, False),
+    ({**LAST_TWO, "hw:cpu_dedicated_mask": "2-3", "hw:cache_vcpus": "3"}, True),
+    ({"hw:cpu_policy": "mixed", "hw:cpu_realtime_mask": "^0", "hw:cache_vcpus": "1-3"}, True),
+    ({**LAST_TWO, "hw:cpu_dedicated_mask": "all", "hw:cache_vcpus": "2"}, False),
+]
+
+
+@pytest.mark.parametrize(("specs", "pinned"), PINNED)
+def test_l2_ways_need_vcpus_that_the_flavor_pins(specs: dict[str, str], pinned: bool) -> None:
+    found = flavor_specs.problems({**L2, **specs}, placement=True, vcpus=4)
+    assert [problem for problem in found if "hw:cpu_policy=dedicated" not in problem] == []
+    assert bool(found) is not pinned
+    assert flavor_specs.problems(specs, placement=True, vcpus=4) == [] or "hw:cache_vcpus" in specs
+
+
+@pytest.mark.parametrize(
+    ("specs", "ways"),
+    [
+        ({}, 0),
+        (TWO, 2),
+        (SHARED, 0),
+        ({"hw:cache_code_ways": "2", "hw:cache_data_ways": "4"}, 6),
+        ({"hw:l2_cache_ways": "4"}, 0),
+        ({"hw:cache_ways": "two"}, 0),
+    ],
+)
+def test_the_ways_of_its_own_that_a_flavor_promises(specs: dict[str, str], ways: int) -> None:
+    assert flavor_specs.exclusive_ways(specs) == ways
 
 
 WANTED = st.sampled_from([TWO, SHARED, {"hw:cache_code_ways": "1", "hw:cache_data_ways": "2"}])

@@ -28,6 +28,9 @@ COMMANDS = [
     "lock list",
     "lock remove",
     "lock show",
+    "placement audit",
+    "placement heal",
+    "placement withdraw",
     "plan",
     "reset",
     "simulate",
@@ -69,7 +72,10 @@ def test_the_version_is_the_packages(run: Run) -> None:
 def test_shell_completion_knows_the_commands(run: Run) -> None:
     ran = run("complete")
     assert ran.status == 0
-    words = "bench cache capabilities complete doctor flavor gnocchi-resources help lock plan reset simulate top vm"
+    words = (
+        "bench cache capabilities complete doctor flavor gnocchi-resources help lock placement plan reset simulate top "
+        "vm"
+    )
     assert f"cmds='{words}'" in ran.out
     assert "cmds_lock='create list remove show'" in ran.out
     assert "cmds_vm='list show'" in ran.out
@@ -100,6 +106,14 @@ def test_an_agent_that_does_not_run_is_one_line_on_stderr_and_status_1(run: Run,
     assert (ran.status, ran.out) == (1, "")
     assert ran.err.startswith(f"vmqos: vmqos-agent does not run: nobody answers on {socket};")
     assert len(ran.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", [(), ("--debug",)])
+def test_what_steers_a_terminal_is_spelled_out_in_an_error(run: Run, option: tuple[str, ...]) -> None:
+    result = run(*option, "--socket", "/nowhere\x1b]0;x\x07\r/agent.sock", "vm", "list")
+    assert result.status == 1
+    assert r"/nowhere\x1b]0;x\x07\r/agent.sock" in result.err
+    assert result.err.replace("\n", "").isprintable()
 
 
 def test_debug_shows_where_it_went_wrong(run: Run) -> None:

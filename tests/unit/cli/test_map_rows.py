@@ -44,14 +44,48 @@ def test_vms_stand_in_the_order_of_their_ways_as_a_staircase() -> None:
 def test_a_vm_has_the_same_letter_on_every_cache() -> None:
     first, second = map_rows.build(examples.caches(), examples.vms())
     letters = {row.label: row.symbol for row in first.rows if row.kind is Kind.VM}
-    assert letters == {"db-1": "A", "web-1": "B"}
-    assert [row.symbol for row in second.rows if row.label == "web-1"] == ["B"]
+    assert letters == {"db-1": "X", "web-1": "W"}
+    assert [row.symbol for row in second.rows if row.label == "web-1"] == ["W"]
+
+
+def test_a_vm_keeps_its_letter_and_colour_when_others_come() -> None:
+    groups, vms = [], []
+    before: dict[str, tuple[str, int]] = {}
+    for number in range(40):
+        identity = f"{number:08x}-0f0b-4a55-9c1e-2b6d7a90c3aa"
+        # The newest one is the first by its name.
+        groups.append(vm_group(identity, "1", f"vm-{99 - number}"))
+        vms.append(examples.vm(identity, f"vm-{99 - number}", group=f"vmqos.{identity}", masks={"0": "1"}))
+        marks = {row.label: (row.symbol, row.colour) for row in one(groups, vms).rows if row.kind is Kind.VM}
+        assert before.items() <= marks.items()
+        before = marks
+    assert len({symbol for symbol, _ in before.values()}) == 40
+    assert {colour for _, colour in before.values()} == set(range(map_rows.COLOURS))
+
+
+def test_a_class_keeps_its_digit_when_others_come() -> None:
+    names = [f"vmqos.shared-ways{number}" for number in range(9, 0, -1)]
+    before: dict[str, str] = {}
+    for count in range(1, len(names) + 1):
+        vms = [examples.vm(str(number), "x", group=name) for number, name in enumerate(names[:count])]
+        found = one([group(name, "class", "c0") for name in names[:count]], vms)
+        digits = {row.label: row.symbol for row in found.rows if row.kind is Kind.CLASS}
+        assert before.items() <= digits.items()
+        before = digits
+    assert sorted(before.values()) == list("123456789")
+
+
+def test_vms_of_one_name_are_told_apart() -> None:
+    vms = [examples.vm(uuid, "web", group=f"vmqos.{uuid}") for uuid in (examples.WEB, examples.DB)]
+    groups = [vm_group(examples.WEB, "3", "web"), vm_group(examples.DB, "c", "web")]
+    vms = [vm | {"masks": {"0": "3"}} for vm in vms]
+    assert sorted(labels(one(groups, vms))[:2]) == ["web (4f2c1a9e)", "web (7d01e4c2)"]
 
 
 def test_a_vm_that_has_no_ways_on_a_cache_is_not_drawn_there_but_mentioned() -> None:
     _, second = map_rows.build(examples.caches(), examples.vms())
     assert "db-1" not in labels(second)
-    assert second.remarks == ("on other caches' CPUs only: db-1",)
+    assert second.remarks == ("VMs with ways on other caches only: db-1",)
     assert second.warnings == ()
 
 
@@ -107,8 +141,8 @@ def test_code_and_data_are_lines_of_their_own_where_they_have_other_ways() -> No
     default = group("", "default", "7c0", code_mask="7c0", data_mask="7c0")
     found = one([default, vm])
     assert [(row.label, row.symbol, row.mask) for row in found.rows] == [
-        ("web, data", "A", 0x3C),
-        ("web, code", "A", 0x3),
+        ("web, data", "W", 0x3C),
+        ("web, code", "W", 0x3),
         ("default group", "=", 0x7C0),
     ]
     assert found.warnings == ()
@@ -126,7 +160,7 @@ def test_a_vm_with_a_limit_and_no_ways_is_a_remark_and_no_intruder() -> None:
     vms = [examples.vm(examples.WEB, "web", group=f"vmqos.{examples.WEB}", masks={}, ways_requested=None)]
     found = one(groups, vms, bandwidth_unit="%")
     assert labels(found) == ["default group"]
-    assert (found.warnings, found.remarks) == ((), ("in the default group's ways: web (at most 50 %)",))
+    assert (found.warnings, found.remarks) == ((), ("VMs in the default group's ways: web (at most 50 %)",))
 
 
 @pytest.mark.parametrize(

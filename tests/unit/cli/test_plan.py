@@ -61,3 +61,16 @@ def test_the_l2_caches_are_not_what_a_plan_is_about(agent: FakeAgent, run: Run) 
     small = examples.cache(0, [examples.group("", "default", "ff")], ways=8, resource="L2", shareable_bits="0")
     agent.answers["/v1/caches"]["l2_caches"] = [small]
     assert "L2" not in run("plan", "--flavor-spec", "hw:cache_ways=3").out
+
+
+def test_a_key_that_is_given_twice_is_wrong_usage(agent: FakeAgent, run: Run) -> None:
+    ran = run("plan", "--flavor-spec", "hw:cache_ways=2", "--flavor-spec", "hw:cache_ways=3")
+    assert (ran.status, ran.out) == (2, "")
+    assert "'hw:cache_ways' is given twice, as 'hw:cache_ways=2' and as 'hw:cache_ways=3'" in ran.err
+    assert not agent.queries
+
+
+def test_a_step_names_the_vm_whose_group_it_is_about(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/plan"] = examples.plan() | {"steps": [f"give vmqos.{examples.DB} the L3 ways 1=700"]}
+    shown = run("plan", "--flavor-spec", "hw:cache_ways=3").out
+    assert f"  1. give vmqos.{examples.DB} the L3 ways 1=700 (db-1)\n" in shown

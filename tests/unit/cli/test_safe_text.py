@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tests.unit.cli import examples
-from vmqos.cli.safe_text import display_name, distinct_names, neutralise, pad, shorten
+from vmqos.cli.safe_text import display_name, distinct_names, neutralise, pad, shorten, squeeze, tell_apart
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,26 @@ def test_texts_are_shortened_by_columns_and_not_by_characters(text: str, width: 
     assert shorten(text, width, "…") == short
 
 
+@given(st.text(), st.integers(0, 40), st.sampled_from(["…", "..", ""]))
+def test_a_squeezed_text_is_never_too_wide(text: str, width: int, ellipsis: str) -> None:
+    assert cell_len(squeeze(text, width, ellipsis)) <= width
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "short"),
+    [
+        ("web", 3, "web"),
+        ("frontend-17", 7, "fro…-17"),
+        ("web (4f2c1a9e)", 12, "web (4…1a9e)"),
+        ("数据库主机", 7, "数据…机"),
+        ("abc", 1, "…"),
+        ("abc", 2, "a…"),
+    ],
+)
+def test_a_squeezed_name_keeps_its_beginning_and_its_end(text: str, width: int, short: str) -> None:
+    assert squeeze(text, width, "…") == short
+
+
 def test_padding_counts_columns() -> None:
     assert pad("数据", 6) == "数据  "
 
@@ -61,3 +81,11 @@ def test_a_vm_is_called_by_novas_name_and_else_by_libvirts() -> None:
 def test_vms_of_one_name_are_told_apart_by_their_uuid() -> None:
     vms = [examples.vm(examples.WEB, "web"), examples.vm(examples.DB, "web"), examples.vm(examples.PLAIN, "plain")]
     assert list(distinct_names(vms).values()) == ["web (4f2c1a9e)", "web (7d01e4c2)", "plain"]
+
+
+def test_uuids_that_begin_alike_are_told_until_they_differ() -> None:
+    first, second = "4f2c1a9e-0f0b-4a55-9c1e-2b6d7a90c3aa", "4f2c1a9e-0f0b-4a56-9c1e-2b6d7a90c3aa"
+    assert list(tell_apart({first: "web", second: "web"}).values()) == [
+        "web (4f2c1a9e-0f0b-4a55)",
+        "web (4f2c1a9e-0f0b-4a56)",
+    ]

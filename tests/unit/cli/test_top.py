@@ -50,11 +50,13 @@ def test_a_counter_without_a_number_is_a_word(agent: FakeAgent, run: Run) -> Non
 
 @pytest.mark.parametrize(("key", "first"), [("total", "db-1"), ("name", "batch"), ("state", "huge"), ("ways", "db-1")])
 def test_a_key_sorts(key: str, first: str, agent: FakeAgent, run: Run) -> None:
-    assert json.loads(run("top", "--sort", key, "-f", "json").out)["vms"][0]["name"] == first
+    assert json.loads(run("top", "--sort", key, "-f", "json").out)["vms"][0]["instance_name"] == first
 
 
 def test_it_can_be_turned_round(agent: FakeAgent, run: Run) -> None:
-    names = [vm["name"] for vm in json.loads(run("top", "--sort", "name", "--reverse", "-f", "json").out)["vms"]]
+    names = [
+        vm["instance_name"] for vm in json.loads(run("top", "--sort", "name", "--reverse", "-f", "json").out)["vms"]
+    ]
     assert names == ["web-1", "plain", "huge", "db-1", "batch"]
 
 
@@ -63,8 +65,8 @@ def test_json_is_an_object_a_look_on_a_line_of_its_own(agent: FakeAgent, run: Ru
     assert len(lines) == 3
     shown = json.loads(lines[0])
     assert (shown["source"], shown["taken_at"], shown["interval"]) == ("agent", 1794000000.25, 2.0)
-    web = next(vm for vm in shown["vms"] if vm["name"] == "web-1")
-    assert web["uuid"] == examples.WEB
+    web = next(vm for vm in shown["vms"] if vm["instance_name"] == "web-1")
+    assert (web["uuid"], web["name"]) == (examples.WEB, "instance-4f2c1a9e")
     assert web["ways"] == {"0": 2, "1": 2}
     assert (web["allocated_bytes"], web["occupancy_bytes"]) == (6291456, 3145728)
     assert web["remote_bytes_per_second"] == 1048576.5
@@ -73,7 +75,7 @@ def test_json_is_an_object_a_look_on_a_line_of_its_own(agent: FakeAgent, run: Ru
 def test_csv_has_one_heading_and_a_line_for_each_vm_and_look(agent: FakeAgent, run: Run) -> None:
     ran = run("top", "-f", "csv", "-n", "2", "-d", "0.1", "web-1", "7d01")
     rows = list(csv.DictReader(io.StringIO(ran.out)))
-    assert [row["name"] for row in rows] == ["db-1", "web-1"] * 2
+    assert [row["instance_name"] for row in rows] == ["db-1", "web-1"] * 2
     assert rows[1]["total_bytes_per_second"] == "4194304.5"
 
 
@@ -137,8 +139,9 @@ def test_without_agent_and_resctrl_it_is_told_what_to_mend(run: Run) -> None:
     [
         (("-d", "0"), "0.1"),
         (("-d", "nan"), "0.1"),
-        (("-d", "soon"), "invalid"),
+        (("-d", "soon"), "argument -d/--delay: 'soon' is no number: a number of seconds from 0.1 to 86400 is allowed"),
         (("-n", "-1"), "less than 0"),
+        (("-n", "many"), "argument -n/--count: 'many' is no whole number"),
         (("--once", "-n", "2"), "not allowed"),
         (("--sort", "colour"), "invalid choice"),
         (("-f", "xml"), "invalid choice"),
@@ -160,3 +163,58 @@ def test_what_a_vm_was_granted_beside_l3_ways_is_the_agents(agent: FakeAgent, ru
     assert (vm["ways"], vm["code_ways"], vm["data_ways"], vm["l2_ways"]) == ({"0": 3}, {"0": 1}, {"0": 2}, {"5": 4})
     assert (vm["bandwidth_limit"], vm["bandwidth_limit_unit"], vm["l2_ways_requested"]) == ({"0": 60}, "%", 4)
     assert "60 %" in run("top").out
+
+
+OLD = {"ages": {"vms": 0.5, "pass": 0.5, "counters": 75.0}, "stale": ["counters"]}
+
+
+def test_what_is_old_is_printed_with_its_age_and_a_status_of_its_own(agent: FakeAgent, run: Run) -> None:
+    assert run("top", "--once").status == 0
+    agent.answers["/v1/health"] = examples.health() | OLD
+    agent.answers["/v1/telemetry"] |= {"age_seconds": 75.0}
+    ran = run("top", "--once")
+    assert (ran.status, ran.err) == (3, "")
+    assert "it last read the counters 1 min 15 s ago" in ran.out
+    ran = run("top", "--once", "-f", "json")
+    shown = json.loads(ran.out)
+    assert (ran.status, shown["age_seconds"], shown["stale"]) == (3, 75.0, ["counters"])
+    assert ran.err.startswith("vmqos: what follows is old")
+    ran = run("top", "--once", "-f", "csv")
+    assert {row["age_seconds"] for row in csv.DictReader(io.StringIO(ran.out))} == {"75.000"}
+    assert (ran.status, ran.err.count("old")) == (3, 1)
+
+
+def test_it_is_the_last_look_that_counts(agent: FakeAgent, run: Run) -> None:
+    answers = [examples.health() | OLD, examples.health()]
+    agent.answers["/v1/health"] = lambda query: ("200 OK", json.dumps(answers.pop(0)).encode())
+    assert run("top", "-n", "2", "-d", "0.1", "-f", "json").status == 0
+
+
+@pytest.mark.parametrize("health", [{}, None, "text", examples.health() | {"stale": ["moon"], "ages": None}])
+def test_an_agent_that_tells_no_ages_is_believed(health: object, agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/health"] = health
+    ran = run("top", "--once", "-f", "json")
+    shown = json.loads(ran.out)
+    assert (ran.status, shown["age_seconds"], shown["stale"], shown["unserved"]) == (0, None, [], {})
+
+
+def test_what_a_vm_holds_is_told_by_cache(agent: FakeAgent, run: Run) -> None:
+    uneven = examples.counters(
+        ways={"0": 4, "1": 4},
+        allocated_bytes=12582912,
+        caches={"0": {"llc_occupancy": 6186598}, "1": {"llc_occupancy": 0}},
+        totals={"llc_occupancy": 6186598},
+    )
+    agent.answers["/v1/telemetry"]["vms"] = {examples.WEB: uneven}
+    (web,) = json.loads(run("top", "-f", "json", "web-1").out)["vms"]
+    assert web["occupancy_bytes_by_cache"] == {"0": 6186598, "1": 0}
+    assert web["allocated_bytes_by_cache"] == {"0": 6291456, "1": 6291456}
+    line = next(line for line in run("top").out.splitlines() if line.startswith("  web-1"))
+    assert "5.9M  12M      0:98%  ==== ----" in line
+
+
+def test_vms_of_one_name_are_told_apart(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/vms"] = {"vms": [vm | {"instance_name": "web"} for vm in examples.vms()[:2]]}
+    shown = run("top").out
+    assert "  web (4f2c1a9e)  " in shown and "  web (7d01e4c2)  " in shown
+    assert [vm["instance_name"] for vm in json.loads(run("top", "-f", "json").out)["vms"]] == ["web", "web"]

@@ -15,7 +15,7 @@ NONE = Reading.none(Missing.UNASSIGNED)
 
 
 def row(name: str, uuid: str = "", **fields: Any) -> Row:
-    return Row(uuid=uuid or f"{name}-uuid", name=name, aliases=(name, f"instance-{name}"), **fields)
+    return Row(uuid=uuid or f"{name}-uuid", name=name, instance_name=name, libvirt_name=f"instance-{name}", **fields)
 
 
 ROWS = [
@@ -110,7 +110,7 @@ def test_a_line_of_csv_has_a_cell_for_each_title_and_nothing_that_steers_a_termi
     cells = dict(zip(top_data.CSV_TITLES, line, strict=True))
     assert cells["taken_at"] == "5.250"
     assert cells["ways"] == "0:2 1:4"
-    assert cells["name"] == "\\x1b[2Jweb"
+    assert cells["instance_name"] == "\\x1b[2Jweb"
     assert cells["reason"] == "a\\nb"
     assert cells["occupancy_bytes"] is None
     assert "occupancy_bytes:not-monitored" in cells["missing"]

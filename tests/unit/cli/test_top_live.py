@@ -18,7 +18,7 @@ def frame(count: int = 30) -> Frame:
         Row(
             uuid=f"{number:08}",
             name=f"vm-{number:02}",
-            aliases=(f"vm-{number:02}",),
+            instance_name=f"vm-{number:02}",
             occupancy=Reading(number),
             total=Reading(-number),
         )

@@ -18,7 +18,7 @@ def test_the_list_has_a_line_for_each_vm_with_trouble_on_top(agent: FakeAgent, r
     assert (ran.status, ran.err) == (0, "")
     lines = ran.out.splitlines()
     columns = [title.strip() for title in lines[1].split("|")[1:-1]]
-    assert columns == ["UUID", "Name", "Flavor", "State", "Policy", "Ways", "Group", "Tasks", "Reason"]
+    assert columns == ["UUID", "VM", "Flavor", "State", "Policy", "Ways", "Group", "Tasks", "Reason"]
     names = [line.split("|")[2].strip() for line in lines[3:-1]]
     assert names == ["huge", "web-1", "batch", "db-1", "plain"]
 
@@ -32,7 +32,7 @@ def test_json_and_yaml_are_the_agents_own_values(agent: FakeAgent, run: Run) -> 
 
 
 def test_columns_can_be_chosen_and_sorted(agent: FakeAgent, run: Run) -> None:
-    ran = run("vm", "list", "-f", "value", "-c", "Name", "-c", "Ways", "--sort-column", "name", "--sort-descending")
+    ran = run("vm", "list", "-f", "value", "-c", "VM", "-c", "Ways", "--sort-column", "vm", "--sort-descending")
     assert ran.out == "web-1 2\nplain -\nhuge 0 of 8\ndb-1 4\nbatch 2\n"
     assert json.loads(run("vm", "list", "-f", "json", "-c", "uuid", "--sort-column", "uuid").out)[0] == {
         "uuid": examples.WEB
@@ -99,6 +99,120 @@ def test_what_not_every_host_has_is_a_column_where_a_vm_has_it(agent: FakeAgent,
     columns = [title.strip() for title in run("vm", "list").out.splitlines()[1].split("|")[1:-1]]
     assert columns[5:9] == ["Ways", "L2 ways", "vCPUs", "Group"]
     heading, *lines = run("vm", "list", "-f", "csv").out.splitlines()
-    assert heading.endswith('"Reason","L2 ways","Bandwidth","vCPUs"')
-    assert [line.endswith('"","4","-","0-1"') for line in lines if "web-1" in line] == [True]
+    assert heading.endswith('"Reason","L2 ways","Bandwidth","vCPUs","Instance name","libvirt name"')
+    assert ['"","4","-","0-1",' in line for line in lines if "web-1" in line] == [True]
     assert "-\n" * 3 in run("vm", "list", "-f", "value", "-c", "Bandwidth").out
+
+
+def test_a_name_means_the_same_with_every_format(agent: FakeAgent, run: Run) -> None:
+    (fields,) = [vm for vm in json.loads(run("vm", "list", "-f", "json").out) if vm["uuid"] == examples.WEB]
+    for column, key in (("Instance name", "instance_name"), ("libvirt name", "name")):
+        listed = run("vm", "list", "-f", "value", "-c", "UUID", "-c", column).out.splitlines()
+        assert f"{examples.WEB} {fields[key]}" in listed
+        assert run("vm", "show", examples.WEB, "-f", "value", "-c", column).out == f"{fields[key]}\n"
+    for command in (("vm", "list"), ("vm", "show", examples.WEB)):
+        ran = run(*command, "-f", "value", "-c", "Name", "-c", "State")
+        assert (ran.status, ran.out) == (1, "")
+        assert "there is no column 'Name' with this format; there are: UUID, " in ran.err
+
+
+def test_a_column_can_be_chosen_where_no_vm_runs(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/vms"] = {"vms": []}
+    ran = run("vm", "list", "-f", "json", "-c", "uuid")
+    assert (ran.status, json.loads(ran.out)) == (0, [])
+
+
+def test_vms_of_one_name_are_told_apart(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/vms"] = {"vms": [vm | {"instance_name": "web"} for vm in examples.vms()[:2]]}
+    assert sorted(run("vm", "list", "-f", "value", "-c", "VM").out.splitlines()) == ["web (4f2c1a9e)", "web (7d01e4c2)"]
+
+
+def test_each_cache_is_told_with_what_the_vm_holds_of_its_ways_there(agent: FakeAgent, run: Run) -> None:
+    uneven = examples.counters(
+        ways={"0": 4, "1": 4},
+        allocated_bytes=12582912,
+        caches={"0": {"llc_occupancy": 6186598}, "1": {"llc_occupancy": 0}},
+        totals={"llc_occupancy": 6186598},
+    )
+    agent.answers["/v1/telemetry"]["vms"][examples.WEB] = uneven
+    shown = " ".join(run("vm", "show", "web-1").out.split())
+    assert "| Cache occupancy | cache 0 ==========  98%, 5.9 MiB of 6 MiB |".replace("  ", " ") in shown
+    assert "| | cache 1 ---------- 0%, 0 B of 6 MiB |" in shown
+    assert run("vm", "show", "web-1", "-f", "value", "-c", "Cache occupancy").out == "0=6186598/6291456;1=0/6291456\n"
+
+
+@pytest.mark.parametrize(
+    ("counters", "told"),
+    [
+        (None, "unknown: the VM is in no group that is monitored"),
+        (examples.counters(policy=None, ways={}), "3 MiB of all caches together"),
+        (
+            examples.counters(
+                policy=None, totals={"llc_occupancy": None}, missing={"llc_occupancy": "unavailable"}, ways={}
+            ),
+            "unknown: unavailable",
+        ),
+    ],
+)
+def test_a_vm_without_ways_of_its_own_has_an_occupancy_all_the_same(
+    counters: object, told: str, agent: FakeAgent, run: Run
+) -> None:
+    agent.answers["/v1/telemetry"]["vms"] = {examples.WEB: counters} if counters else {}
+    assert f"| Cache occupancy      | {told} " in run("vm", "show", "web-1").out
+
+
+def test_an_agent_without_counters_still_shows_the_vm(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/telemetry"] = lambda query: ("503 Service Unavailable", b'{"error": "resctrl is not mounted"}')
+    ran = run("vm", "show", "web-1")
+    assert (ran.status, ran.err) == (0, "")
+    assert "| Cache occupancy      | unknown: vmqos-agent can't answer (HTTP 503): resctrl is not mounted" in ran.out
+
+
+OLD = {"ages": {"vms": 200.0, "pass": None, "counters": 3.0}, "stale": ["vms", "pass"], "unserved": {}}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("vm", "list"),
+        ("vm", "list", "-f", "json"),
+        ("vm", "show", "web-1"),
+        ("plan", "--flavor-spec", "hw:cache_ways=2"),
+    ],
+)
+def test_what_is_old_is_printed_with_a_warning_and_a_status_of_its_own(
+    command: tuple[str, ...], agent: FakeAgent, run: Run
+) -> None:
+    fresh = run(*command)
+    assert (fresh.status, fresh.err) == (0, "")
+    agent.answers["/v1/health"] = examples.health() | OLD
+    ran = run(*command)
+    assert (ran.status, ran.out) == (3, fresh.out)
+    assert ran.err == (
+        "vmqos: what follows is old, although vmqos-agent answers: it last looked at all VMs 3 min 20 s ago and has "
+        "not ended a pass without an error yet; see 'journalctl -u vmqos-agent'\n"
+    )
+
+
+def test_only_what_a_command_shows_can_be_old(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/health"] = examples.health() | OLD | {"stale": ["counters"]}
+    assert run("vm", "list").status == run("cache", "show").status == 0
+    assert run("vm", "show", "web-1").status == 3
+    agent.answers["/v1/health"] = examples.health() | OLD | {"stale": ["pass"]}
+    assert run("cache", "show").status == 3
+
+
+def test_a_vm_that_is_not_served_is_a_warning(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/health"] = examples.health() | {"unserved": {examples.HUGE: "its process\ncan't be read"}}
+    ran = run("vm", "list")
+    assert ran.status == 0
+    assert ran.err == f"vmqos: VM {examples.HUGE} runs and is not served: its process\\ncan't be read\n"
+
+
+@pytest.mark.parametrize(
+    "health", [{}, {"status": "ok"}, None, examples.health() | {"stale": None, "ages": None, "unserved": None}]
+)
+def test_an_agent_that_tells_no_ages_is_believed(health: object, agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/health"] = health
+    ran = run("vm", "list")
+    assert (ran.status, ran.err) == (0, "")

@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.cli import examples
 from vmqos.cli import exceptions, vm_view
+from vmqos.cli.safe_text import distinct_names
 from vmqos.cli.tables import Cell
 
 
@@ -15,7 +16,7 @@ def shown(value: Any) -> str:
 
 
 def row(vm: Any) -> dict[str, str]:
-    return dict(zip(vm_view.LIST_TITLES, map(shown, vm_view.list_row(vm)), strict=True))
+    return dict(zip(vm_view.LIST_TITLES, map(shown, vm_view.list_row(vm, distinct_names([vm]))), strict=True))
 
 
 def test_vms_in_trouble_come_first() -> None:

@@ -25,15 +25,15 @@ def picture(
 EXPECTED = """\
 L3 cache 0, 11 ways x 1.5 MiB = 16.5 MiB, CPUs 0
                     way  10 9  8  7  6  5  4  3  2  1  0   ways     size  mask
-  A  db-1                .  .  .  .  .  A  A  A  A  .  .      4    6 MiB    3c
-  B  web-1               .  .  .  .  .  .  .  .  .  B  B      2    3 MiB     3
-  1  class ways2, 1 VM   .  .  .  1  1  .  .  .  .  .  .      2    3 MiB    c0
+  X  db-1                .  .  .  .  .  X  X  X  X  .  .      4    6 MiB    3c
+  W  web-1               .  .  .  .  .  .  .  .  .  W  W      2    3 MiB     3
+  7  class ways2, 1 VM   .  .  .  7  7  .  .  .  .  .  .      2    3 MiB    c0
   =  default group       =  =  =  =  =  .  .  .  .  .  .      5  7.5 MiB   7c0
   ~  also filled by I/O  ~  ~  .  .  .  .  .  .  .  .  .      2    3 MiB   600
      3 ways left to promise exclusively
 
- A  one VM's own    1  a class: VMs' cap in the shared pool    =  default group
- ~  I/O devices fill it too"""
+ A  a letter: one VM's own    1  a digit: a class, VMs' cap in the shared pool
+ =  default group    ~  I/O devices fill it too"""
 
 
 def test_a_cache_is_drawn_as_a_line_a_group_under_the_numbers_of_the_ways() -> None:
@@ -60,8 +60,8 @@ def test_caches_of_all_kinds_fit_the_terminal(ways: int, width: int) -> None:
     lines = picture(caches, width=width).splitlines()
     drawn = [line for line in lines if "not alone" not in line]
     assert max(map(cell_len, drawn)) <= width
-    row = next(line for line in lines if line.startswith("  A"))
-    assert row.count("A") == 2
+    row = next(line for line in lines if line.startswith("  W"))
+    assert row.count("W") == 2
 
 
 @pytest.mark.parametrize(("ways", "width"), [(20, 80), (32, 80), (32, 100), (64, 100)])
@@ -69,7 +69,7 @@ def test_numbers_of_ways_stand_upright_where_they_have_no_room_side_by_side(ways
     groups = [group("", "default", "1"), vm_group(examples.WEB, f"{1 << (ways - 1):x}", "vm")]
     shown = picture([cache(0, groups, ways=ways, shareable_bits="0")], width=width)
     lines = [line.ljust(width) for line in shown.splitlines()]
-    column = next(line for line in lines if line.startswith("  A")).index("A", 6)
+    column = next(line for line in lines if line.startswith("  W")).index("W", 6)
     assert lines[1][column] + lines[2][column] == str(ways - 1)
     column = next(line for line in lines if line.startswith("  =")).index("=", 6)
     assert lines[1][column] + lines[2][column] == " 0"
@@ -78,7 +78,7 @@ def test_numbers_of_ways_stand_upright_where_they_have_no_room_side_by_side(ways
 def test_very_narrow_terminals_lose_the_figures_and_keep_the_map() -> None:
     shown = picture(examples.caches(), examples.vms(), width=40)
     assert "MiB    3c" not in shown
-    assert "A A A A" in shown or "AAAA" in shown
+    assert "X X X X" in shown or "XXXX" in shown
 
 
 def test_unknown_sizes_leave_no_gap_in_the_words() -> None:
@@ -122,7 +122,7 @@ def test_no_name_breaks_the_picture(name: str, width: int, fancy: bool) -> None:
     groups = [group("", "default", "7fc"), vm_group(examples.WEB, "3", name), group(f"x{name}", "foreign", "700")]
     shown = picture([cache(0, groups)], width=width, fancy=fancy)
     assert all(line.isprintable() for line in shown.split("\n"))
-    rows = [line for line in shown.split("\n") if line[2:3] in ("A", "#", "=")]
+    rows = [line for line in shown.split("\n") if line[2:3] in ("W", "#", "=")]
     ends = {cell_len(line) for line in rows}
     assert len(ends) == 1
 
@@ -132,15 +132,15 @@ def test_colours_tell_vms_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     stream, screen = io.StringIO(), Terminal(fancy=True, width=80)
     terminal.show(way_map.draw(map_rows.build(examples.caches(), examples.vms()), screen), stream, screen)
-    cells = {part.split("m", 1)[0] for part in stream.getvalue().split("\x1b[") if part.endswith((" A ", " B "))}
+    cells = {part.split("m", 1)[0] for part in stream.getvalue().split("\x1b[") if part.endswith((" X ", " W "))}
     assert len(cells) == 2
 
 
 EVERYTHING = """\
 L3 cache 0, 11 ways x 1.5 MiB = 16.5 MiB, CPUs 0
                way  10 9  8  7  6  5  4  3  2  1  0   ways  bandwidth     size
-  A  web-1, data    .  .  .  .  .  A  A  A  A  .  .      4       50 %    6 MiB
-  A  web-1, code    .  .  .  .  .  .  .  .  .  A  A      2       50 %    3 MiB
+  W  web-1, data    .  .  .  .  .  W  W  W  W  .  .      4       50 %    6 MiB
+  W  web-1, code    .  .  .  .  .  .  .  .  .  W  W      2       50 %    3 MiB
   x  lock table     .  x  .  .  .  .  .  .  .  .  .      1             1.5 MiB
   =  default group  =  .  =  =  =  .  .  .  .  .  .      4               6 MiB
      3 ways left to promise exclusively
@@ -150,7 +150,7 @@ L2 caches 0-4, 8 ways x 1.5 MiB = 12 MiB each, CPUs 0
   =  default group  =  =  =  =  =  =  =  =      8              12 MiB
      3 ways left to promise exclusively in each
 
- A  one VM's own    =  default group    x  pseudo-locked memory"""
+ A  a letter: one VM's own    =  default group    x  pseudo-locked memory"""
 
 
 def test_code_and_data_limits_locks_and_the_many_l2_caches_are_told_where_they_are() -> None:
@@ -160,3 +160,17 @@ def test_code_and_data_limits_locks_and_the_many_l2_caches_are_told_where_they_a
     caches = [cache(0, groups, bandwidth_unit="%"), *small]
     shown = picture([one | {"shareable_bits": "0"} for one in caches])
     assert shown == EVERYTHING
+
+
+def test_vms_below_the_picture_are_all_named_however_many_they_are() -> None:
+    uuids = [f"{number:08x}-0f0b-4a55-9c1e-2b6d7a90c3aa" for number in range(40)]
+    groups = [group("", "default", "7ff"), *(vm_group(uuid, "7ff", "x") for uuid in uuids)]
+    vms = [
+        examples.vm(uuid, f"web-{number:02}", group=f"vmqos.{uuid}", masks={"1": "3"})
+        for number, uuid in enumerate(uuids)
+    ]
+    shown = picture([cache(0, groups, shareable_bits="0")], vms)
+    assert max(map(cell_len, shown.splitlines())) <= 80
+    listed = " ".join(shown.split())
+    assert f"VMs with ways on other caches only: {', '.join(f'web-{number:02}' for number in range(40))}" in listed
+    assert "     VMs with ways" in shown

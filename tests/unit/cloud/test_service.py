@@ -133,3 +133,24 @@ def test_no_library_of_the_cloud_is_loaded_before_it_is_asked() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<pre>GET /traits\nX-Auth-Token: tok-of-mine\n</pre>",
+        json.dumps({"errors": [{"detail": "bad token gAAAAABmQ2l3-_xyzABCDEFghijkl=="}]}),
+        json.dumps({"error": {"message": "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln is expired"}}),
+        "x" * (4 * LONGEST_REASON - 20) + "gAAAAABmQ2l3-_xyzABCDEFghijkl==" + "x" * 10_000,
+        " " * 4 * LONGEST_REASON + "y" * 400 + "gAAAAABmQ2l3-_xyz" + "x" * 10_000,
+    ],
+)
+def test_what_is_told_of_an_answer_has_no_token(tmp_path: Path, odd: type[Odd], text: str) -> None:
+    endpoint = f"http://127.0.0.1:{odd.port}"  # type: ignore[attr-defined]
+    asked = service(tmp_path, f"auth_type = admin_token\ntoken = tok-of-mine\nendpoint = {endpoint}\n")
+    odd.status, odd.text = 500, text
+    with pytest.raises(exceptions.Refused) as raised:
+        asked.ask("GET", "/traits", "1.26")
+    told = str(raised.value)
+    assert "tok-of-mine" not in told and "gAAAAA" not in told and "eyJ" not in told
+    assert len(told) < LONGEST_REASON + 100

@@ -64,3 +64,39 @@ def test_what_one_configuration_has_no_other_one_needs(tmp_path: Path) -> None:
     loading.load_auth_from_conf_options(first, "placement")
     # auth_url is an option that has to be there, where a plugin registered it.
     assert not keystone.is_configured(load(tmp_path, ""), "placement")
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("", False),
+        ("[placement]\nos_cloud = lab\n", False),
+        ("[placement]\nregion_name = RegionOne\npassword =\n", False),
+        (f"[nova]\n{PASSWORD}", True),
+        (f"[nova]\n{APPLICATION}application_credential_secret = x\n", True),
+        (f"[placement]\nauth_section = keystone\n[keystone]\n{PASSWORD}", True),
+        ("[nova]\nauth_type = admin_token\ntoken = x\nendpoint = http://nova\n", True),
+    ],
+)
+def test_a_file_with_a_secret_is_known(tmp_path: Path, text: str, secret: bool) -> None:
+    found = keystone.files_with_secrets(load(tmp_path, text), clouds=())
+    assert list(found) == ([str(tmp_path / "vmqos.conf")] if secret else [])
+
+
+def test_a_secret_in_a_further_folder_of_the_configuration_is_known(tmp_path: Path) -> None:
+    folder = tmp_path / "conf.d"
+    folder.mkdir()
+    (tmp_path / "vmqos.conf").write_text("")
+    (folder / "credentials.conf").write_text(f"[placement]\n{PASSWORD}")
+    (folder / "other.conf").write_text("[placement]\ncheck_interval = 60\n")
+    conf = loader.load(["--config-file", str(tmp_path / "vmqos.conf"), "--config-dir", str(folder)])
+    assert list(keystone.files_with_secrets(conf, clouds=())) == [str(folder / "credentials.conf")]
+
+
+def test_the_clouds_that_a_section_names_are_a_secret(tmp_path: Path) -> None:
+    (tmp_path / "secure.yaml").write_text("clouds: {}")
+    (tmp_path / "clouds-public.yaml").write_text("public-clouds: {}")
+    clouds = [str(tmp_path), str(tmp_path / "nowhere")]
+    named = load(tmp_path, "[nova]\nos_cloud = lab\n")
+    assert list(keystone.files_with_secrets(named, clouds)) == [str(tmp_path / "secure.yaml")]
+    assert list(keystone.files_with_secrets(load(tmp_path, ""), clouds)) == []

@@ -14,12 +14,16 @@ from vmqos.hypervisor.cgroup import CgroupMount, Membership
 V1 = CgroupMount("/sys/fs/cgroup/cpu,cpuacct", "/", frozenset({"cpu", "cpuacct"}))
 V2 = CgroupMount("/sys/fs/cgroup", "/", frozenset())
 
-MOUNTINFO = r"""
+MOUNTINFO = (
+    r"""
 22 27 0:21 / /proc rw,relatime - proc proc rw
 32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:7 - cgroup cgroup rw,cpu,cpuacct
 40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,xattr,name=systemd
 41 31 0:38 /docker/ab /mnt/two\040words ro,relatime shared:9 master:1 - cgroup2 cgroup2 rw,nsdelegate
-""".strip().splitlines(keepends=True)
+""".strip()
+    .encode()
+    .split(b"\n")
+)
 
 
 def test_the_mounts_of_all_hierarchies_are_found() -> None:
@@ -31,7 +35,7 @@ def test_the_mounts_of_all_hierarchies_are_found() -> None:
 
 
 def test_the_memberships_of_all_hierarchies_are_read() -> None:
-    assert cgroup.parse_memberships("9:name=systemd:/\n1:cpu,cpuacct:/a:b/emulator\n0::/c\n") == [
+    assert cgroup.parse_memberships(b"9:name=systemd:/\n1:cpu,cpuacct:/a:b/emulator\n0::/c\n") == [
         Membership(frozenset({"name=systemd"}), "/"),
         Membership(frozenset({"cpu", "cpuacct"}), "/a:b/emulator"),
         Membership(frozenset(), "/c"),
@@ -51,6 +55,11 @@ OF_A_VM = {
     "/gold.partition/qemu-1-vm.libvirt-qemu/emulator": "/gold.partition/qemu-1-vm.libvirt-qemu",
     "/lab/machine/qemu-1-emulator.libvirt-qemu/emulator": "/lab/machine/qemu-1-emulator.libvirt-qemu",
     "/../machine/qemu-1-vm.libvirt-qemu/emulator": "/../machine/qemu-1-vm.libvirt-qemu",
+    "/machine/qemu-1.libvirt-qemu/emulator": "/machine/qemu-1.libvirt-qemu",
+    r"/machine.slice/machine-qemu\x2d1.scope/libvirt": r"/machine.slice/machine-qemu\x2d1.scope",
+    r"/gold.slice/gold-silver.slice/machine-qemu\x2d9\x2da.scope": (
+        r"/gold.slice/gold-silver.slice/machine-qemu\x2d9\x2da.scope"
+    ),
 }
 
 FOREIGN = [
@@ -67,6 +76,12 @@ FOREIGN = [
     "/machine/lxc-1-box.libvirt-lxc",
     "/machine.slice/systemd-nspawn@qemu.service",
     "/machine.slice/libpod-0123.scope",
+    "/machine/qemu-one-vm.libvirt-qemu",
+    "/machine/qemu-1-vm.libvirt-qemu.d",
+    "/machine/xqemu-1-vm.libvirt-qemu",
+    "/machine/qemu-1-vm.libvirt-qemu\r",
+    "/machine/qemu-\u0661-vm.libvirt-qemu",
+    r"/machine.slice/machine-qemu\x2dembed\x2d01234567\x2d1\x2dvm.scope",
 ]
 
 
@@ -102,13 +117,85 @@ HIERARCHIES = {
 @pytest.mark.parametrize("case", HIERARCHIES)
 def test_the_hierarchy_that_lists_helper_processes_comes_first(case: str) -> None:
     text, expected = HIERARCHIES[case]
-    folders = cgroup.own_folders(cgroup.parse_memberships(text))
+    folders = cgroup.own_folders(cgroup.parse_memberships(text.encode()))
     assert [(",".join(sorted(folder.controllers)), folder.path) for folder in folders] == expected
 
 
 @pytest.mark.parametrize("path", FOREIGN)
 def test_a_cgroup_that_is_not_a_vms_is_never_taken_for_one(path: str) -> None:
     assert cgroup.own_folder(path) is None
+
+
+@pytest.mark.parametrize("path", sorted(set(OF_A_VM.values())))
+def test_a_vms_folder_has_libvirts_number_of_its_run(path: str) -> None:
+    assert cgroup.libvirt_id(f"/sys/fs/cgroup{path}") == (9 if "2d9" in path else 1)
+
+
+@pytest.mark.parametrize("path", FOREIGN)
+def test_another_folder_has_none(path: str) -> None:
+    assert cgroup.libvirt_id(f"/sys/fs/cgroup{path}") is None
+
+
+def test_a_vm_that_is_deep_in_folders_of_anybodys_names_is_found_by_its_own() -> None:
+    hostile = rb"/a\r0::/b\x85\xe2\x80\xa8\xff\x1c".decode("unicode_escape").encode("latin-1")
+    content = b"1:cpu:" + hostile + b"\n0::" + hostile + PLAIN.encode() + b"\n"
+    (found,) = cgroup.own_folders(cgroup.parse_memberships(content))
+    assert os.fsencode(found.path) == hostile + PLAIN.encode()
+
+
+HOSTILE_LINES = {
+    "no fields": b"",
+    "one colon": b"0:",
+    "no path": b"0::",
+    "no slash": b"0::machine",
+    "only blanks": b"    ",
+    "no text": b"\xff\x00\xfe",
+}
+
+
+@pytest.mark.parametrize("line", HOSTILE_LINES.values(), ids=HOSTILE_LINES)
+def test_a_line_that_is_no_membership_ends_no_other(line: bytes) -> None:
+    content = b"\n".join((b"3:cpu:/a", line, b"0::/b", b""))
+    assert [found.path for found in cgroup.parse_memberships(content)] == ["/a", "/b"]
+
+
+CGROUP2 = rb"41 31 0:38 / /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw"
+
+HOSTILE_MOUNTS = {
+    "a carriage return": b"50 1 0:9 / /home/u/a\rb rw - fuse.x x rw",
+    "a carriage return, and a line of a cgroup with its blanks": (
+        b"50 1 0:9 / /home/u/a\r" + CGROUP2.replace(b" ", rb"\040") + b" rw - fuse.x x rw"
+    ),
+    "every other break of lines": b"50 1 0:9 / /u/\x0b\x0c\x1c\x1d\x1e\x1f\x85\xc2\x85\xe2\x80\xa8 rw - fuse.x x rw",
+    "no separator": b"50 1 0:9 / /home/u/a rw",
+    "two fields": b"50 1 - cgroup2 cgroup2 rw",
+    "no options": b"50 1 0:9 / /a rw - cgroup2 cgroup2",
+    "no text": b"50 1 0:9 / /\xff\xfe rw - fuse x rw",
+    "nothing": b"",
+    "very long": b"50 1 0:9 / /" + b"x" * 100_000 + b" rw - cgroup2 cgroup2 rw",
+}
+
+
+@pytest.mark.parametrize("line", HOSTILE_MOUNTS.values(), ids=HOSTILE_MOUNTS)
+def test_a_mount_of_any_name_hides_no_other(line: bytes, tmp_path: Path) -> None:
+    (tmp_path / "mountinfo").write_bytes(b"\n".join((line, CGROUP2, line, b"")))
+    found = cgroup.parse_mounts(cgroup._lines(str(tmp_path / "mountinfo")))
+    assert [mount for mount in found if mount.path == "/sys/fs/cgroup"] == [V2]
+    assert len(found) == 1
+
+
+def test_only_the_beginning_of_a_file_that_is_too_long_is_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroup, "LONGEST_MOUNTS", 1 << 20)
+    line = b"50 1 0:9 / /home/u/a rw - fuse.x x rw"
+    (tmp_path / "mountinfo").write_bytes(b"\n".join((CGROUP2, *[line] * 100_000, CGROUP2, b"")))
+    assert cgroup.parse_mounts(cgroup._lines(str(tmp_path / "mountinfo"))) == [V2]
+
+
+def test_octal_numbers_in_a_mount_point_are_bytes() -> None:
+    line = rb"41 31 0:38 / /a\303\274\040\134b rw - cgroup2 cgroup2 rw"
+    assert [mount.path for mount in cgroup.parse_mounts([line])] == ["/a\u00fc \\b"]
 
 
 @pytest.mark.parametrize(
@@ -176,6 +263,49 @@ def test_processes_of_a_threaded_domain_are_those_of_its_top(tmp_path: Path) -> 
 
 def test_processes_of_another_pid_namespace_do_not_count(tmp_path: Path) -> None:
     assert cgroup.processes_in(tree(tmp_path, {"cgroup.procs": "0\n7\n0\n"})) == {7}
+
+
+def test_a_folder_counts_only_if_it_and_those_above_are_the_agents_or_roots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "machine" / "vm"
+    folder.mkdir(parents=True)
+    (tmp_path / "machine" / "link").symlink_to(folder)
+    assert cgroup._is_roots(str(folder), str(tmp_path))
+    assert not cgroup._is_roots(str(tmp_path / "machine" / "link"), str(tmp_path))
+    assert not cgroup._is_roots(str(folder / "gone"), str(tmp_path))
+    real = os.lstat
+
+    def of_a_user(path: str) -> os.stat_result:
+        found = list(real(path))
+        found[4] = os.geteuid() + 1000 if path == str(tmp_path / "machine") else os.geteuid()
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "lstat", of_a_user)
+    assert not cgroup._is_roots(str(folder), str(tmp_path))
+
+
+def test_a_tree_of_too_many_cgroups_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroup, "MOST_CGROUPS", 10)
+    wide = tree(tmp_path / "wide", {f"{number}/cgroup.procs": "7\n" for number in range(12)} | {"cgroup.procs": ""})
+    deep = tree(tmp_path / "deep", {f"{'a/' * depth}cgroup.procs": "7\n" for depth in range(12)})
+    for root in (wide, deep):
+        with pytest.raises(exceptions.CgroupTooLarge, match="more than 10 cgroups"):
+            cgroup.processes_in(root)
+
+
+def test_a_cgroup_of_too_many_processes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tree(tmp_path, {"cgroup.procs": "".join(f"{pid}\n" for pid in range(1, 20_001))})
+    with pytest.raises(exceptions.CgroupTooLarge, match="processes"):
+        cgroup.processes_in(root)
+    monkeypatch.setattr(cgroup, "_LONGEST_LIST", 1 << 20)
+    with pytest.raises(exceptions.CgroupTooLarge, match="more than 16384 processes"):
+        cgroup.processes_in(root)
+
+
+def test_a_line_that_is_no_process_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.procs").write_bytes(b"7\n\xff\n-9\n\n\xd9\xa1\n11\r\n13\n")
+    assert cgroup.processes_in(str(tmp_path)) == {7, 13}
 
 
 def test_a_cgroup_that_is_gone_has_no_processes(tmp_path: Path) -> None:

@@ -74,3 +74,28 @@ def test_what_libvirt_would_not_write_is_an_error(xml: str) -> None:
 def test_any_text_is_a_description_or_that_error(text: str) -> None:
     with contextlib.suppress(exceptions.UnreadableDescription):
         domain_xml.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("labels", "uid"),
+    [
+        ("", None),
+        ("<seclabel type='dynamic' model='dac' relabel='yes'><label>+64055:+108</label></seclabel>", 64055),
+        ("<seclabel type='dynamic' model='apparmor'><label>libvirt-1</label></seclabel>", None),
+        ("<seclabel type='none' model='dac'/>", None),
+        ("<seclabel model='dac'><label>root:root</label></seclabel>", None),
+        (
+            "<seclabel model='dac'><label>+1:+1</label></seclabel>"
+            "<seclabel model='dac'><label>+2:+2</label></seclabel>",
+            None,
+        ),
+    ],
+)
+def test_the_user_is_that_of_the_dac_label(labels: str, uid: int | None) -> None:
+    assert domain_xml.parse(domain(labels)).uid == uid
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "\u0661", "1_0", " 4", "4 "])
+def test_a_number_that_libvirt_does_not_write_is_none(number: str) -> None:
+    with pytest.raises(exceptions.UnreadableDescription):
+        domain_xml.parse(domain(attributes=f"id='{number}'"))

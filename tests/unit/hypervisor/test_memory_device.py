@@ -65,3 +65,21 @@ def test_where_every_root_port_has_a_device_that_is_told() -> None:
 def test_on_an_older_machine_qemu_finds_a_slot() -> None:
     xml = "<domain><devices><controller type='pci' index='0' model='pci-root'/></devices></domain>"
     assert memory_device.free_root_port(xml) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ('{"return": {}}', ""),
+        ('{"error": {"class": "GenericError", "desc": "no such device"}}', "no such device"),
+        ('{"error": {}}', "it gives no reason"),
+        ('{"error": [1]}', "[1]"),
+        ('{"error": {"desc": ["a"]}}', "['a']"),
+        ("[]", "its answer is no JSON object"),
+        ("", "its answer is no JSON"),
+        ("[" * 100_000, "its answer is no JSON"),
+        ('{"error": {"desc": "' + "x" * 5000 + '"}}', "x" * 1000),
+    ],
+)
+def test_whatever_qemu_answers_has_a_reason_or_is_none(answer: str, reason: str) -> None:
+    assert memory_device._error_in(answer) == reason

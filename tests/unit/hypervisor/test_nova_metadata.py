@@ -172,6 +172,30 @@ def test_the_same_extra_spec_twice_with_the_same_value_is_fine() -> None:
     assert problem == ""
 
 
+def test_a_name_that_is_too_long_for_nova_is_cut_and_said_to_be() -> None:
+    long = "x" * 300_000
+    flavor = f'<nova:flavor name="{long}"/>'
+    owner = f'<nova:owner><nova:project uuid="{long}"/></nova:owner>'
+    nova, problem = read(instance(f"<nova:name>{long}</nova:name>{flavor}{owner}"))
+    assert nova is not None
+    assert {len(nova.instance_name), len(nova.flavor), len(nova.project)} == {255}
+    assert problem.count("longer than 255 characters") == 3
+
+
+def test_an_extra_spec_that_is_too_long_for_nova_is_left_out_and_said_to_be() -> None:
+    long = "x" * 256
+    body = f'<nova:extraSpec name="{long}">2</nova:extraSpec><nova:extraSpec name="a">{long}</nova:extraSpec>'
+    nova, problem = read(specs(f'{body}<nova:extraSpec name="b">2</nova:extraSpec>'))
+    assert nova is not None and nova.extra_specs == {"b": "2"}
+    assert problem.count("longer than 255 characters") == 2
+
+
+def test_of_many_problems_some_are_told() -> None:
+    nova, problem = read(specs("<nova:other/>" * 50_000))
+    assert nova is not None and len(problem) < 2000
+    assert problem.endswith("; and 49990 more")
+
+
 def test_two_instances_are_beyond_use() -> None:
     body = f'<nova:instance xmlns:nova="{NAMESPACE}"/>'
     assert read(f"<metadata>{body}{body}</metadata>") == (None, "Nova's metadata are there 2 times")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -75,7 +76,9 @@ def test_a_zombie_lives_no_more(spawn: Spawn) -> None:
     assert not processes.still(process)
 
 
-@pytest.mark.parametrize("comm", ["a b", ") R 1 (", "((", "x\\ty", "\u00fc"])
+@pytest.mark.parametrize(
+    "comm", ["a b", ") R 1 (", "((", "x\\ty", "\u00fc", "a\nTgid:\t1\nb", "\rTgid:\t1\r", "\x1b[2J\x85"]
+)
 def test_a_name_may_hold_anything(spawn: Spawn, comm: str) -> None:
     child = spawn(f"open('/proc/self/comm', 'w').write({comm!r}); {READY}")
     assert processes.identify(child.pid) == processes.Identity(child.pid, comm, False)
@@ -101,7 +104,9 @@ def test_a_thread_knows_its_process() -> None:
         processes.of_pid,
         processes.identify,
         processes.tasks,
-        processes.command_line,
+        processes.uids,
+        processes.cgroups,
+        lambda pid: processes.says(pid, [b"x"]),
         lambda pid: processes.cpu_affinity([pid]),
     ],
 )
@@ -119,8 +124,60 @@ def test_the_affinity_is_that_of_all_threads_together(spawn: Spawn, ended: int) 
     assert list(processes.affinities([ended, *(child.pid for child in children)])) == [{first}, {last}]
 
 
-def test_the_command_line_keeps_empty_arguments(spawn: Spawn) -> None:
-    assert processes.command_line(spawn(READY, "", "a b").pid)[-2:] == [b"", b"a b"]
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([b"-uuid", b"u-1"], True),
+        ([b"", b"a b"], True),
+        ([b"a b"], True),
+        ([b"a"], False),
+        ([b"b"], False),
+        ([b"-uuid", b"u-"], False),
+        ([b"uuid", b"u-1"], False),
+        ([b"u-1", b"-uuid"], False),
+    ],
+)
+def test_a_process_says_whole_arguments_that_stand_side_by_side(
+    spawn: Spawn, arguments: list[bytes], said: bool
+) -> None:
+    assert processes.says(spawn(READY, "-uuid", "u-1", "", "a b").pid, arguments) is said
+
+
+def test_an_argument_is_found_across_the_pieces_that_are_read(spawn: Spawn) -> None:
+    for size in range(65400, 65600, 7):
+        child = spawn(READY, "x" * size, "-uuid", "u-1")
+        assert processes.says(child.pid, [b"-uuid", b"u-1"])
+        assert not processes.says(child.pid, [b"-uuid", b"u-2"])
+
+
+def test_a_process_has_its_users(spawn: Spawn) -> None:
+    assert processes.uids(spawn(READY).pid) == (os.getuid(), os.geteuid())
+
+
+def test_a_file_that_is_longer_than_its_bound_is_an_error_and_none_that_is_as_long(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 70000)
+    assert len(processes.read_file(str(tmp_path / "file"), most=70000)) == 70000
+    for most in (0, 1, 65536, 69999):
+        with pytest.raises(OSError, match="longer than") as caught:
+            processes.read_file(str(tmp_path / "file"), most=most)
+        assert caught.value.errno == errno.EFBIG
+
+
+def test_a_process_of_too_many_threads_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "MOST_THREADS", 2)
+    release = threading.Event()
+    threads = [threading.Thread(target=release.wait) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        with pytest.raises(exceptions.TooManyThreads, match=str(os.getpid())):
+            processes.tasks(os.getpid())
+        with processes.opened(processes.of_pid(os.getpid())) as folder, pytest.raises(exceptions.TooManyThreads):
+            processes.tasks_of(folder, os.getpid())
+    finally:
+        release.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_all_pids_has_our_own() -> None:

@@ -66,6 +66,22 @@ def test_helpers_in_the_cgroup_belong_to_it_with_all_threads(vm: VirtualMachine,
     assert vm_tasks.all_tasks(vm) == processes.tasks(vm.process.pid) | processes.tasks(os.getpid())
 
 
+def test_a_vm_of_too_many_threads_in_all_its_processes_is_refused(
+    vm: VirtualMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "MOST_THREADS", 5)
+    assert len(vm_tasks.all_tasks(vm)) == 4
+    helpers = [subprocess.Popen(["sleep", "100"]) for _ in range(2)]
+    try:
+        (tmp_path / "cgroup.procs").write_text("".join(f"{helper.pid}\n" for helper in helpers))
+        with pytest.raises(exceptions.TooManyThreads, match="have 6 threads"):
+            vm_tasks.all_tasks(vm)
+    finally:
+        for helper in helpers:
+            helper.kill()
+            helper.wait()
+
+
 def test_a_cgroup_that_is_gone_is_no_error(vm: VirtualMachine, tmp_path: Path) -> None:
     assert len(vm_tasks.all_tasks(replace(vm, cgroup=str(tmp_path / "gone")))) == 4
 

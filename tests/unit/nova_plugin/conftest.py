@@ -3,14 +3,24 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+# Placement answers from a thread of this process, which eventlet's patches would stop.
+os.environ.setdefault("OS_NOVA_DISABLE_EVENTLET_PATCHING", "1")
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
+    # Nova 32 and 33 choose between threads and eventlet when their API is imported. Here it is threads, and has to be
+    # said before another library asks oslo.service, which would say eventlet then.
+    from nova import monkey_patch
+
+    if hasattr(monkey_patch, "patch"):
+        monkey_patch.patch()
     import nova.conf
     from nova import objects, rpc
     from nova.db.api import api as api_database

@@ -32,6 +32,15 @@ def test_a_file_of_any_size_is_read_whole(fs, tmp_path, size):
     assert fs.read_bytes("tasks") == content
 
 
+def test_a_file_that_no_kernel_writes_is_not_kept_whole(fs, tmp_path, monkeypatch):
+    monkeypatch.setattr(filesystem, "_LONGEST", 100_000)
+    (tmp_path / "tasks").write_bytes(b"x" * 100_000)
+    assert len(fs.read_bytes("tasks")) == 100_000
+    (tmp_path / "tasks").write_bytes(b"x" * 100_001)
+    with pytest.raises(exceptions.Unreadable, match="EFBIG"):
+        fs.read_bytes("tasks")
+
+
 def test_a_text_that_is_no_utf8_is_still_read(fs, tmp_path):
     (tmp_path / "mode").write_bytes(b"share\xffable\n")
     assert fs.read("mode") == "share\ufffdable\n"

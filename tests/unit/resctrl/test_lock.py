@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from vmqos.resctrl import exceptions
+from vmqos.resctrl import exceptions, lock
 from vmqos.resctrl.filesystem import Filesystem
 
 LONG = 20.0
@@ -180,3 +180,26 @@ def test_a_wait_for_a_root_that_was_unmounted_since_does_not_count_for_the_new_o
         with fs.lock(exclusive=True, timeout=LONG):
             pass
     wait_until(lambda: waiters() == 0)
+
+
+NAMES = {
+    "an escape sequence": (b"\x1b[2J\x1b]0;x\x07", "\x1b[2J\x1b]0;x\x07"),
+    "breaks of lines": (b"a\nFLOCK\r\x85b", "a\nFLOCK\r\\x85b"),
+    "no text": (b"\xff\xfe", "\\xff\\xfe"),
+    "blanks": (b" a ", " a "),
+}
+
+
+@pytest.mark.parametrize(("name", "told"), NAMES.values(), ids=NAMES)
+def test_a_holder_of_any_name_is_told_as_it_is(root: Path, name: bytes, told: str) -> None:
+    program = f"open('/proc/self/comm', 'wb').write({name!r})\n{HOLDER}"
+    command = [sys.executable, "-c", program, str(root), SHARED, "60", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        descriptor = os.open(root, os.O_RDONLY)
+        try:
+            assert lock.who_holds(descriptor) == [f"process {holder.pid} ({told}) to read"]
+        finally:
+            os.close(descriptor)
+            holder.kill()

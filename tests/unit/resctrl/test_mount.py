@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of vmqos.resctrl.mount, on files that look like procfs."""
 
+import os
+
 import pytest
 
 from vmqos.resctrl import exceptions, mount
@@ -118,7 +120,7 @@ def test_missing_options_of_a_simulator_are_told_with_its_own_command(resctrl, p
 
 def test_a_read_only_mount_is_told_with_the_command_unless_reading_is_enough(resctrl, proc):
     where = proc(line(resctrl, options="ro,relatime"))
-    with pytest.raises(exceptions.ReadOnly, match=f"mount -o remount,rw {resctrl}"):
+    with pytest.raises(exceptions.ReadOnly, match=f"mount -i -o remount,rw {resctrl}"):
         mount.find(proc=where)
     assert mount.find(writable=False, proc=where).read_only
 
@@ -137,3 +139,35 @@ def test_a_fuse_filesystem_without_resctrls_files_is_no_resctrl(tmp_path, proc):
 def test_a_process_without_procfs_is_told_what_it_can_not_read(tmp_path):
     with pytest.raises(exceptions.Unreadable, match="self/mounts"):
         mount.find(proc=str(tmp_path))
+
+
+BREAKS = {
+    "a carriage return": b"\r",
+    "carriage return and line feed, written": b"\r\\012",
+    "vertical tab": b"\x0b",
+    "form feed": b"\x0c",
+    "separators": b"\x1c\x1d\x1e\x1f",
+    "next line": b"\xc2\x85",
+    "line separator": b"\xe2\x80\xa8",
+    "no text": b"\xff\xfe\x85",
+}
+
+
+@pytest.mark.parametrize("name", BREAKS.values(), ids=BREAKS)
+def test_a_mount_point_of_any_name_hides_no_other(tmp_path, resctrl, proc, name):
+    root = proc()
+    forged = (b"resctrl " + os.fsencode(resctrl) + b" resctrl ro").replace(b" ", rb"\040")
+    hostile = b"x /home/u/a" + name + forged + b" fuse.x rw,nosuid 0 0\n"
+    (tmp_path / "proc" / "self" / "mounts").write_bytes(hostile + line(resctrl).encode() + hostile)
+    found = mount.find(str(resctrl), proc=root)
+    assert (found.path, found.read_only, found.simulated) == (str(resctrl), False, False)
+    assert mount.find(proc=root) == found
+    paths = [entry.path for entry in mount._mounts(root)]
+    assert [path.startswith("/home/u/a") for path in paths] == [True, False, True]
+
+
+@pytest.mark.parametrize("other", [b"", b"x", b"x y", b"\xff\xff\xff", b"a b c", b"   ", b"x \\777 resctrl rw"])
+def test_a_line_that_is_no_mount_is_passed_over(tmp_path, resctrl, proc, other):
+    root = proc()
+    (tmp_path / "proc" / "self" / "mounts").write_bytes(other + b"\n" + line(resctrl).encode() + other + b"\n")
+    assert mount.find(str(resctrl), proc=root).path == str(resctrl)

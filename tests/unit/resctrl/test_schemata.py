@@ -61,11 +61,35 @@ def test_what_kernels_print_is_understood(text, expected):
     assert schemata.parse(text) == expected
 
 
-@pytest.mark.parametrize("line", ["L3", "L3 0=7ff", ":0=7ff", "L3:0", "L3:0=", "L3:=7", "L3:x=7", "L3:0=7;", "L3:-1=7"])
-def test_other_lines_are_refused_and_quoted(line):
+@pytest.mark.parametrize(
+    "line",
+    [
+        "L3",
+        "L3 0=7ff",
+        "L3:0",
+        "L3:0=",
+        "L3:=7",
+        "L3:x=7",
+        "L3:0=7;",
+        "L3:-1=7",
+        "    L2CODE:0",
+        "   MB:0=",
+        "MB",
+        "L3:\u0661=7",
+    ],
+)
+def test_other_lines_of_what_promises_are_kept_by_are_refused_and_quoted(line):
     with pytest.raises(exceptions.InvalidSchemata) as caught:
         schemata.parse(f"MB:0=100\n{line}\n")
     assert repr(line) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [":0=7ff", "MB_MIN:0", "MB_MAX:0=10;", "GLBE", "GLBE:*=100:0", "L3REGION:0", "  NEW:0=1;what"],
+)
+def test_a_line_of_a_later_kernel_is_passed_over(line):
+    assert schemata.parse(f"L3:0=7ff\n{line}\nMB:0=100\n") == {"L3": {0: "7ff"}, "MB": {0: "100"}}
 
 
 @given(RESOURCES, MASKS)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,23 @@ def test_where_ids_may_have_gone_round_start_times_decide(
         later.wait()
 
 
+@pytest.mark.parametrize("passed", [1, 500])
+def test_a_task_whose_id_is_passed_over_because_it_has_it_is_not_new(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, passed: int
+) -> None:
+    time.sleep(0.05)
+    processes = ProcFs()
+    # The ids have gone round, and the next ones would be this task's.
+    monkeypatch.setattr(processes, "_last_pid", child.pid - passed)
+    later = subprocess.Popen(["sleep", "1000"])
+    try:
+        found = {newcomer.task.tid for newcomer in processes.newcomers(HERE)}
+        assert later.pid in found and child.pid not in found
+    finally:
+        later.kill()
+        later.wait()
+
+
 def test_a_zombie_lives_until_it_is_reaped() -> None:
     processes = ProcFs()
     child = subprocess.Popen(["true"])
@@ -134,9 +152,9 @@ def test_a_name_with_brackets_and_blanks_does_not_confuse(tmp_path: Path) -> Non
     (tmp_path / "sys/kernel/pid_max").write_text("32768\n")
     (tmp_path / "stat").write_text("cpu 1 2 3\nprocesses 99\n")
     (tmp_path / "loadavg").write_text("0.00 0.00 0.00 1/2 77\n")
-    (tmp_path / "5").mkdir()
+    (tmp_path / "5/task/5").mkdir(parents=True)
     numbers = " ".join(str(number) for number in range(4, 53))
-    (tmp_path / "5/stat").write_text(f"5 (a) b ) (c) S {numbers}\n")
+    (tmp_path / "5/task/5/stat").write_text(f"5 (a) b ) (c) S {numbers}\n")
     (tmp_path / "5/status").write_text("Name:\ta) b\nTgid:\t5\nUid:\t1\t2\t3\t4\n")
     processes = ProcFs(str(tmp_path))
     task = processes.find(5)

@@ -33,6 +33,8 @@ STATE = AgentState(
     flavors_unknown=3,
     passes=Durations(((0.1, 3), (1.0, 4)), 5, 12.5),
     failed_passes=1,
+    ages={"vms": 1.5, "pass": 0.5, "counters": 2.5},
+    unserved=2,
 )
 
 
@@ -146,11 +148,20 @@ def test_the_loop_is_told_as_a_histogram(scrape):
     assert found.value("vmqos_agent_info", version="1.2.3") == 1
 
 
+def test_the_age_of_each_part_is_told_and_how_many_vms_are_not_served(scrape):
+    found = scrape(snapshot())
+    assert found.value("vmqos_vms_look_age_seconds") == 1.5
+    assert found.value("vmqos_pass_age_seconds") == 0.5
+    assert found.value("vmqos_sweep_age_seconds") == 2.5
+    assert found.value("vmqos_vms_unserved") == 2
+
+
 def test_without_resctrl_the_states_are_told_and_no_counter_is_0(scrape):
     found = scrape(None, AgentState("1", vms={"u": replace(KEPT, state="pending", reason="no-resctrl", ways={})}))
     assert found.value("vmqos_resctrl_up") == 0
     assert found.value("vmqos_vm_state", **WHO, state="pending", reason="no-resctrl") == 1
-    assert len(found.of("vmqos_vm_counter_missing")) == 3
+    reasons = [dict(labels)["reason"] for labels in found.of("vmqos_vm_counter_missing")]
+    assert reasons == 3 * ["no-sweep"], "whether a group counts the VM is not known"
     for name in ("vmqos_closids", "vmqos_rmids", "vmqos_vm_llc_occupancy_bytes", "vmqos_sweep_seconds"):
         assert found.of(name) == {}, name
 

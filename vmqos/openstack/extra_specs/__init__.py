@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import difflib
 import enum
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vmqos.openstack.extra_specs import cpu_spec
+from vmqos.openstack.extra_specs import cpu_spec, misspelt
 
 
 class CachePolicy(enum.Enum):
@@ -58,8 +57,10 @@ class SpecError:
     allowed: str
 
     def __str__(self) -> str:
-        value = self.value if len(self.value) <= _LONGEST_SHOWN else self.value[:_LONGEST_SHOWN] + "..."
-        return f"{self.key}={value!r}: {self.allowed}"
+        key = _shortened(self.key)
+        # A key with a blank at its end or a line break in it would not be seen for what it is.
+        shown = key if key.isprintable() and key == "".join(key.split()) else repr(key)
+        return f"{shown}={_shortened(self.value)!r}: {self.allowed}"
 
 
 class InvalidExtraSpecs(ValueError):
@@ -112,6 +113,14 @@ class Key:
             raise ValueError(text)
         return self.convert(text)
 
+    def takes(self, text: str) -> bool:
+        """Whether ``text`` is an allowed value."""
+        try:
+            self.read(text)
+        except ValueError:
+            return False
+        return True
+
 
 _LONGEST_SHOWN = 80
 _COUNT = r"[1-9][0-9]{0,8}"
@@ -140,14 +149,13 @@ VCPUS = Key(
 KEYS = (WAYS, POLICY, CODE_WAYS, DATA_WAYS, L2_WAYS, BANDWIDTH_PERCENT, BANDWIDTH_MBPS, VCPUS)
 """The whole grammar."""
 
-_NAMES = frozenset(key.name for key in KEYS)
-_FAMILIES = ("hw:cache_", "hw:l2_cache", "hw:mem_bandwidth")
+_NAMES = tuple(key.name for key in KEYS)
 
 
 def parse(specs: Mapping[str, str]) -> ParsedSpecs:
     """Read a flavor's extra specs; never fails, whatever they say.
 
-    Keys of others are ignored. A key that is no extra spec of ours but looks like one misspelt is an error, because a
+    Keys of others are ignored. A key that looks like one of ours and is none (:mod:`.misspelt`) is an error, because a
     promise must not be dropped silently.
 
     :param specs: all extra specs of the flavor.
@@ -166,12 +174,22 @@ def parse(specs: Mapping[str, str]) -> ParsedSpecs:
         if misplaced:
             errors.append(SpecError(key.name, text, misplaced))
     for name, text in specs.items():
-        meant = _meant(name)
-        if meant:
-            errors.append(SpecError(name, text, f"there is no such extra spec, did you mean {meant}?"))
+        if misspelt.is_suspect(name, _NAMES):
+            errors.append(unknown(name, text))
     if errors or not values:
         return ParsedSpecs(None, tuple(errors))
     return ParsedSpecs(replace(CacheRequest(), **values))
+
+
+def unknown(name: str, text: str) -> SpecError:
+    """What is wrong with a key that looks like one of ours and is none.
+
+    :param name: the key.
+    :param text: its value, which may tell what is meant: ``shared`` is a policy.
+    """
+    meant = misspelt.meant(name, _NAMES, tuple(key.name for key in KEYS if key.takes(text)))
+    instead = f", did you mean {meant}?" if meant else f"; those of vmqos are {', '.join(_NAMES)}"
+    return SpecError(name, text, f"there is no such extra spec{instead}")
 
 
 def parse_strict(specs: Mapping[str, str]) -> CacheRequest | None:
@@ -223,10 +241,5 @@ def _any_of(specs: Mapping[str, str], *keys: Key) -> bool:
     return any(key.name in specs for key in keys)
 
 
-def _meant(name: str) -> str:
-    """The key of ours that a misspelt one probably stands for; empty where it is ours, or somebody else's."""
-    likely = name.strip().lower().replace("-", "_").replace("hw:l3_cache", "hw:cache")
-    if name in _NAMES or not likely.startswith(_FAMILIES):
-        return ""
-    close = difflib.get_close_matches(likely, sorted(_NAMES), n=1, cutoff=0.8)
-    return close[0] if close else ""
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from nova import objects
+from nova.compute import power_state
 
 from nova_plugin.scheduler import promises
 from nova_plugin.scheduler.demand import NOTHING, Amount
@@ -128,3 +130,27 @@ def test_the_classes_of_a_host_are_those_of_its_servers_the_one_that_is_to_be_pl
         Promised(NOTHING, frozenset({cap, limit})),
         Promised(),
     ]
+
+
+@pytest.mark.parametrize("stub", [False, True], ids=["told by nova-compute", "read from the database"])
+@pytest.mark.parametrize(
+    ("state", "there"),
+    [
+        (power_state.RUNNING, True),
+        (power_state.PAUSED, True),
+        (power_state.NOSTATE, True),
+        (power_state.SHUTDOWN, False),
+        (power_state.SUSPENDED, False),
+        (power_state.CRASHED, False),
+    ],
+)
+def test_only_a_server_that_has_a_process_keeps_its_class(cloud: Cloud, state: int, there: bool, stub: bool) -> None:
+    shared, own = cloud.server(SHARED), cloud.server(TWO)
+    for server in (shared, own):
+        server.power_state = state
+        server.save()
+    if stub:
+        shared, own = (objects.Instance(cloud.context, uuid=server.uuid) for server in (shared, own))
+    (promised,) = Reader().promises().on([cloud.host(NODE, shared, own)], without="")
+    assert promised.classes == (frozenset({CacheRequest(4, CachePolicy.SHARED)}) if there else frozenset())
+    assert promised.amount == Amount(2, 1)

@@ -72,14 +72,60 @@ MISSPELT = {
     "hw:mem_bandwidth_pct": "hw:mem_bandwidth_percent",
     "hw:mem_bandwidth_mbs": "hw:mem_bandwidth_mbps",
     "hw:cache_vcpu": "hw:cache_vcpus",
+    "hw:cacheways": "hw:cache_ways",
+    "hw:cahce_ways": "hw:cache_ways",
+    "hw:cache ways": "hw:cache_ways",
+    "hw: cache_ways ": "hw:cache_ways",
+    "hw :cache_ways": "hw:cache_ways",
+    "HW:CACHE_WAYS": "hw:cache_ways",
+    "hw_cache_ways": "hw:cache_ways",
+    "hw.cache.ways": "hw:cache_ways",
+    "hwcache_ways": "hw:cache_ways",
+    "wh:cache_ways": "hw:cache_ways",
+    "hw:llc_ways": "hw:cache_ways",
+    "hw:LLC": "hw:cache_ways",
+    "hw:cache": "hw:cache_ways",
+    "hw:cache_l3.0": "hw:cache_ways",
+    "hw:ways": "hw:cache_ways",
+    "hw:code_ways": "hw:cache_code_ways",
+    "hw_cahce_polciy": "hw:cache_policy",
+    "hw:l2_ways": "hw:l2_cache_ways",
+    "hw:l2cache_ways": "hw:l2_cache_ways",
+    "hw:memory_bandwidth_percent": "hw:mem_bandwidth_percent",
+    "hw:mem_bw_percent": "hw:mem_bandwidth_percent",
+    "hw:bandwidth_mbps": "hw:mem_bandwidth_mbps",
+    "hw:mem_bandwith_mbps": "hw:mem_bandwidth_mbps",
 }
 
+VAGUE = [
+    ("hw:cache_mode", "shared", "hw:cache_policy"),
+    ("hw_cache_mode", "exclusive", "hw:cache_policy"),
+    ("hw:llc_type", "shared", "hw:cache_policy"),
+    ("hw:memory_bandwidth", "5000", "hw:mem_bandwidth_mbps"),
+    ("hw:cache_cpus", "0-3,^2", "hw:cache_vcpus"),
+]
+
+# Nova's own that are nearest to ours, other people's, and what they make of our words in their namespaces.
 OTHERS = (
-    "hw:cache_l3.0",
     "hw:cpu_cores",
-    "hw:mem_page_size",
+    "hw:cpu_policy",
+    "hw:cpu_thread_policy",
     "hw:cpu_realtime_mask",
+    "hw:mem_page_size",
+    "hw:mem_encryption",
+    "hw:mem_encryption_model",
+    "hw:numa_mem.0",
+    "hw:pmem",
+    "hw_rng:rate_bytes",
+    "hw_video:ram_max_mb",
+    "hw_disk_bus",
     "cache_ways",
+    "quota:cache_ways",
+    "capabilities:cache_ways",
+    "aggregate_instance_extra_specs:cache_ways",
+    "aggregate_instance_extra_specs:hw:cache_ways",
+    "vendor:cache_mode",
+    "resources:CUSTOM_CACHE_WAYS",
     "trait:CUSTOM_CACHE_WAYS",
 )
 
@@ -137,6 +183,35 @@ def test_a_misspelt_key_is_an_error_with_a_suggestion(key: str) -> None:
     (error,) = extra_specs.parse({key: "2"}).errors
     assert error.key == key
     assert error.allowed.endswith(f"did you mean {MISSPELT[key]}?")
+
+
+@pytest.mark.parametrize(("key", "value", "meant"), VAGUE)
+def test_of_a_key_that_is_near_to_none_the_value_tells_what_is_meant(key: str, value: str, meant: str) -> None:
+    (error,) = extra_specs.parse({"hw:cache_ways": "2", key: value}).errors
+    assert error.allowed.endswith(f"did you mean {meant}?")
+
+
+def test_a_key_of_our_family_that_is_like_none_is_an_error_that_lists_them() -> None:
+    (error,) = extra_specs.parse({"hw:cache_xyzxyzxyzxyzxyzxyzxyz": "maybe"}).errors
+    for key in extra_specs.KEYS:
+        assert key.name in error.allowed
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("hw:cache_ways ", "'hw:cache_ways '='2': "),
+        ("hw:cache ways", "'hw:cache ways'='2': "),
+        ("hw:cache_ways\n", r"'hw:cache_ways\n'='2': "),
+        ("hw:cache_\x1b[2J", r"'hw:cache_\x1b[2J'='2': "),
+        ("hw:cache_" + "w" * 100_000, "hw:cache_" + "w" * 71 + "...='2': "),
+    ],
+)
+def test_an_odd_key_is_shown_for_what_it_is(key: str, shown: str) -> None:
+    (error,) = extra_specs.parse({key: "2"}).errors
+    assert str(error).startswith(shown)
+    assert str(error).isprintable()
+    assert len(str(error)) < 500
 
 
 @pytest.mark.parametrize("key", OTHERS)
@@ -214,6 +289,7 @@ def test_every_count_is_read_back(count: int) -> None:
 
 
 KEYS = st.sampled_from([key.name for key in extra_specs.KEYS] + list(MISSPELT)) | st.text(max_size=20)
+OURS = st.sampled_from([key.name for key in extra_specs.KEYS])
 VALUES = st.sampled_from(["1", "2", "100", "101", "exclusive", "shared", "0-3,^2", "^1"]) | st.text(max_size=20)
 
 
@@ -231,3 +307,18 @@ def test_any_specs_give_a_request_or_errors_that_name_what_was_given(specs: dict
 def test_what_others_write_changes_nothing(specs: dict[str, str], others: dict[str, str]) -> None:
     strangers = {f"other:{key}": value for key, value in others.items()}
     assert extra_specs.parse(strangers | specs) == extra_specs.parse(specs | strangers) == extra_specs.parse(specs)
+
+
+@given(OURS, st.data())
+def test_no_slip_of_a_finger_drops_a_promise_silently(name: str, data: st.DataObject) -> None:
+    at = data.draw(st.integers(len("hw:"), len(name) - 2))
+    slip = data.draw(st.sampled_from(["left out", "doubled", "swapped", "another", "capital"]))
+    changed = {
+        "left out": name[:at] + name[at + 1 :],
+        "doubled": name[:at] + name[at] + name[at:],
+        "swapped": name[:at] + name[at + 1] + name[at] + name[at + 2 :],
+        "another": name[:at] + "x" + name[at + 1 :],
+        "capital": name[:at] + name[at].upper() + name[at + 1 :],
+    }[slip]
+    if changed != name:
+        assert [error.key for error in extra_specs.parse({changed: "2"}).errors] == [changed]

@@ -3,7 +3,7 @@
 
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
 import { count, duration, moment, visible } from "./format.js";
-import { nameOf } from "./lanes.js";
+import { nameOf } from "./names.js";
 
 /** What a VM's flavor asks for. */
 export function asked(vm) {
@@ -21,7 +21,7 @@ export function asked(vm) {
   return parts.join(", ") || "nothing";
 }
 
-const ORDER = ["failing", "degraded", "pending"];
+const ORDER = ["failing", "unserved", "degraded", "pending"];
 
 /** Everything to be shown, the most urgent first. Pure. */
 export function problems({ health, vms, errors }, now) {
@@ -33,6 +33,10 @@ export function problems({ health, vms, errors }, now) {
   }
   for (const [name, text] of Object.entries(errors)) {
     if (text !== health?.resctrl.error) host(name, text);
+  }
+  for (const [uuid, text] of Object.entries(health?.unserved ?? {})) {
+    const level = "unserved";
+    found.push({ key: `${level} ${uuid}`, level, name: `VM ${visible(uuid)}`, text: visible(text), facts: "", since: 0 });
   }
   for (const vm of vms) {
     if (vm.state !== "pending" && vm.state !== "degraded") continue;

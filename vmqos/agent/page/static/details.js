@@ -5,15 +5,17 @@ import { asked } from "./attention.js";
 import { Chart } from "./chart.js";
 import { keyed, make, setText } from "./dom.js";
 import { duration, limitOf, moment, rate, size, visible, why } from "./format.js";
+import { fullness, percent } from "./fullness.js";
 
 const EVENTS = { llc_occupancy: "Occupancy", mbm_total_bytes: "Bandwidth", mbm_local_bytes: "Local bandwidth" };
 
 /** The VM's fields as pairs of title and text; those that say nothing are left out. Pure. */
-export function fieldsOf(vm, reading, now) {
+export function fieldsOf(vm, reading, counted, now) {
   const fields = [
     ["State", `${visible(vm.state)} since ${moment(vm.since)} (${duration(now - vm.since)})`],
     ["Reason", visible(vm.reason)],
     ["UUID", visible(vm.uuid)],
+    ["Instance name", visible(vm.instance_name)],
     ["libvirt name", visible(vm.name)],
     ["Flavor", visible(vm.flavor)],
     ["Project", visible(vm.project)],
@@ -34,7 +36,9 @@ export function fieldsOf(vm, reading, now) {
   ];
   if (reading) {
     const held = Object.entries(reading.caches).map(([cache, events]) => [cache, events.llc_occupancy ?? null]);
-    fields.push(["Occupancy by cache", each(Object.fromEntries(held), (value) => (value === null ? "no value" : size(value)))]);
+    const promised = new Map(fullness(reading, counted).map((one) => [one.cache, one]));
+    const told = held.map(([cache, value]) => `${cache}: ${occupancy(value, promised.get(cache))}`);
+    fields.push(["Occupancy by cache", told.join(", ")]);
     if (reading.rates?.local !== null && reading.rates?.local !== undefined) {
       fields.push(["Bandwidth now", `${rate(reading.rates.local)} local, ${rate(reading.rates.remote ?? 0)} remote`]);
     }
@@ -43,6 +47,11 @@ export function fieldsOf(vm, reading, now) {
     }
   }
   return fields.filter(([, text]) => text);
+}
+
+function occupancy(value, promised) {
+  if (value === null) return "no value";
+  return promised ? `${size(value)} of ${size(promised.granted)} (${percent(promised)})` : size(value);
 }
 
 function each(values, told) {
@@ -58,16 +67,16 @@ function monitoring(vm) {
 export class Details {
   constructor() {
     this.fields = make("dl");
-    this.occupancy = new Chart("Cache occupancy", [["llc_occupancy", "occupancy"]], size);
+    this.occupancy = new Chart("Cache occupancy, all caches together", [["llc_occupancy", "occupancy"]], size);
     this.bandwidth = new Chart("Memory bandwidth", [["total", "total"], ["local", "local"], ["remote", "remote"]], rate);
     const charts = make("div", { class: "charts" }, this.occupancy.element, this.bandwidth.element);
     this.element = make("div", { class: "detail" }, charts, this.fields);
   }
 
-  update({ vm, reading, history, now }) {
+  update({ vm, reading, history, counted, now }) {
     this.occupancy.draw(history, vm.uuid, reading?.allocated_bytes ?? null);
     this.bandwidth.draw(history, vm.uuid, null);
-    keyed(this.fields, fieldsOf(vm, reading, now), {
+    keyed(this.fields, fieldsOf(vm, reading, counted, now), {
       key: ([title]) => title,
       create: ([title]) => make("div", {}, make("dt", {}, title), make("dd", {}, make("bdi"))),
       update: (element, [, text]) => setText(element.lastChild.firstChild, text),

@@ -3,6 +3,7 @@
 
 import { keyed, make, setText } from "./dom.js";
 import { count, duration, size, visible } from "./format.js";
+import { agesOf } from "./freshness.js";
 
 /** The facts as pairs of title and text. Pure. */
 export function factsOf({ health, caches, capabilities, telemetry }) {
@@ -10,6 +11,7 @@ export function factsOf({ health, caches, capabilities, telemetry }) {
   if (health) {
     facts.push(["Agent", `${visible(health.version)}, up ${duration(health.uptime_seconds)}`]);
     facts.push(["Last pass", `${health.last_pass_ms.toFixed(health.last_pass_ms < 10 ? 1 : 0)} ms`]);
+    if (agesOf(health)) facts.push(["Last looks", agesOf(health)]);
     const kind = health.resctrl.simulated ? "simulated" : health.resctrl.mounted ? "the kernel's" : "not mounted";
     const unknown = health.status === "starting" && "first look under way";
     const options = (capabilities?.mount_options ?? []).map(visible);

@@ -2,66 +2,12 @@
 // How the groups of a cache are laid out as a picture. Pure.
 
 import { count, visible, waysOf } from "./format.js";
+import { nameOf } from "./names.js";
 
-const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-const DIGITS = "123456789";
 const ORDER = ["vm", "class", "locked", "foreign", "default", "nobody"];
 
 /** Caches of one level that are drawn one by one, alike or not: a machine with more has them by the dozen. */
 const MOST_APART = 4;
-
-/** The name of a VM, as its user sees it. */
-export function nameOf(vm) {
-  return visible(vm.instance_name || vm.name);
-}
-
-/**
- * Symbols and colours of VMs and classes: a group that has one keeps it for as long as the page is open, so that nothing
- * changes its colour because another VM came or went. At first they are given out in the order of the names, as
- * `vmqos cache show` does.
- */
-export class Numbers {
-  #given = { vm: new Map(), class: new Map() };
-
-  /** Give every group of these a number; the numbers of groups that went can be given again. */
-  update(groups, labels) {
-    for (const owner of Object.keys(this.#given)) {
-      const given = this.#given[owner];
-      const names = [...new Set(groups.filter((group) => group.owner === owner).map((group) => group.name))];
-      for (const name of given.keys()) if (!names.includes(name)) given.delete(name);
-      const taken = new Set(given.values());
-      let next = 0;
-      for (const name of names.sort((one, other) => compare(labels.get(one), labels.get(other)))) {
-        if (given.has(name)) continue;
-        while (taken.has(next)) next += 1;
-        given.set(name, next);
-        taken.add(next);
-      }
-    }
-  }
-
-  /** The number of a VM's or a class's group; undefined for any other. */
-  of(group) {
-    return this.#given[group.owner]?.get(group.name);
-  }
-
-  /** The symbol and the CSS class of a group. */
-  look(group) {
-    const number = this.of(group);
-    if (group.owner === "vm" && number !== undefined) {
-      return { symbol: LETTERS[number % LETTERS.length], style: `vm colour-${number % 12} pattern-${number % 4}` };
-    }
-    if (group.owner === "class" && number !== undefined) {
-      return { symbol: DIGITS[number % DIGITS.length], style: "class" };
-    }
-    return { symbol: { locked: "x", foreign: "#", default: "=" }[group.owner] ?? "-", style: group.owner };
-  }
-}
-
-/** Names in the order that people expect. */
-export function compare(one, other) {
-  return one.localeCompare(other, undefined, { numeric: true, sensitivity: "base" });
-}
 
 /** What each group of these caches is called, by its name; `vms` are the running VMs. */
 export function labelsOf(caches, vms) {

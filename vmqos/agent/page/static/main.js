@@ -3,11 +3,13 @@
 
 import { Silent, askAll } from "./agent.js";
 import { Attention, problems } from "./attention.js";
-import { setAttribute, setText, show } from "./dom.js";
+import { keyed, make, setAttribute, setText, show } from "./dom.js";
 import { duration, moment, visible } from "./format.js";
+import { oldness, shownOf } from "./freshness.js";
 import { History, WINDOW } from "./history.js";
 import * as host from "./host.js";
-import { Numbers } from "./lanes.js";
+import { Numbers } from "./marks.js";
+import { toldApart } from "./names.js";
 import { changes, tell } from "./news.js";
 import { VmTable } from "./vmtable.js";
 import { WayMap, markGroups } from "./waymap.js";
@@ -47,7 +49,7 @@ async function look() {
   try {
     const answers = await askAll(QUESTIONS);
     await remember(answers.telemetry.value);
-    answered = Date.now() / 1000;
+    answered = shownOf(answers.health.value, Date.now() / 1000);
     setText(part("time"), moment(answered));
     show(part("freshness"), true);
     hearAgain();
@@ -83,7 +85,7 @@ function render(answers) {
   };
   const now = Date.now() / 1000;
   const health = value("health", null);
-  const vms = value("vms", { vms: [] }).vms;
+  const vms = toldApart(value("vms", { vms: [] }).vms);
   const { caches: l3, l2_caches: l2 = [] } = value("caches", { caches: [] });
   const caches = [...l3, ...l2];
   const capabilities = value("capabilities", null);
@@ -94,25 +96,45 @@ function render(answers) {
   attention.update(found, vms);
   host.update(part("host"), { health, caches, capabilities, telemetry });
   map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null);
-  table.update({ vms, readings, history, health, now });
+  table.update({ vms, readings, history, health, now, counted: telemetry?.host });
   setText(part("counters"), told(telemetry, answers.telemetry.error));
   show(part("counters"), vms.length > 0 || !telemetry);
   show(part("finder"), vms.length > 0);
 
   setText(part("host-name"), visible(health?.hostname ?? location.hostname));
-  setText(part("health"), health?.status ?? "unknown");
-  setAttribute(part("health"), "data-level", health?.status ?? "failing");
+  tellHealth(health?.status ?? "unknown", health?.status ?? "failing");
+  tellStates(health?.vms ?? {});
+  const old = oldness(health);
+  setText(part("old"), old);
+  show(part("old"), Boolean(old));
+  document.body.classList.toggle("stale", Boolean(old));
   document.title = `${found.length ? `(${found.length}) ` : ""}${visible(health?.hostname ?? location.hostname)} · vmqos`;
   tell(part("news"), before ? changes(before, vms) : []);
   before = vms;
+}
+
+/** The agent's own health. How its VMs fare is told beside it: one VM that waits is no fault of the agent. */
+function tellHealth(word, level) {
+  setText(part("health"), `agent ${word}`);
+  setAttribute(part("health"), "data-level", level);
+}
+
+function tellStates(counts) {
+  const found = ["degraded", "pending", "kept"].filter((state) => counts[state]);
+  keyed(part("states"), found, {
+    key: (state) => state,
+    create: (state) => make("li", { class: "badge", "data-level": state }),
+    update: (badge, state) => setText(badge, `${counts[state]} ${state}`),
+  });
 }
 
 function told(telemetry, error) {
   if (!telemetry) return `No counters: ${visible(error ?? "the agent has none")}.`;
   return (
     `Counters are read ${telemetry.interval ? `every ${telemetry.interval} s` : "when somebody looks"}. ` +
+    "Occupancies are sums over all caches; a bar below them is one cache, and the share is that of the fullest. " +
     `Lines show the last ${duration(history.span)}; all VMs' occupancies have one scale, and all their bandwidths. ` +
-    "A dashed line is what a VM was promised."
+    "A dashed line is what a VM was promised on all caches together."
   );
 }
 
@@ -121,16 +143,15 @@ function fallSilent(error) {
   const text = `The agent does not answer (${error.message}).${since} Trying again every ${PATIENT_PAUSE / 1000} s.`;
   setText(part("silence"), text);
   show(part("silence"), true);
+  show(part("old"), false);
   document.body.classList.add("stale");
-  setText(part("health"), "no answer");
-  setAttribute(part("health"), "data-level", "failing");
+  tellHealth("silent", "failing");
   document.title = "(!) vmqos does not answer";
 }
 
 function hearAgain() {
   if (!part("silence").hidden && before) tell(part("news"), ["The agent answers again"]);
   show(part("silence"), false);
-  document.body.classList.remove("stale");
 }
 
 part("pause").addEventListener("click", () => {

@@ -2,7 +2,7 @@
 // Changes, told to those who don't see them.
 
 import { count, visible } from "./format.js";
-import { nameOf } from "./lanes.js";
+import { nameOf } from "./names.js";
 
 const MOST = 3;
 

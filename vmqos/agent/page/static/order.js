@@ -2,7 +2,7 @@
 // Which VMs are listed, and in which order. Pure.
 
 import { waysOf } from "./format.js";
-import { compare, nameOf } from "./lanes.js";
+import { compare, nameOf } from "./names.js";
 
 const URGENCY = ["degraded", "pending", "kept", "none"];
 

@@ -3,19 +3,20 @@
 
 import { Sparkline } from "./chart.js";
 import { Details } from "./details.js";
-import { make, setAttribute, setText, show } from "./dom.js";
+import { keyed, make, setAttribute, setText, show } from "./dom.js";
 import { limitOf, rate, size, visible, waysByCache, why } from "./format.js";
-import { nameOf } from "./lanes.js";
+import { fullest, fullness, percent, share } from "./fullness.js";
+import { baseOf, nameOf } from "./names.js";
 
 const GLYPHS = { kept: "\u25cf", pending: "\u25d4", degraded: "\u25b2", none: "\u25cb" };
-const COLUMNS = 8;
 
 export class VmRows {
   constructor(uuid) {
     this.glyph = make("span", { class: "glyph", "aria-hidden": "true" });
     this.chip = make("span", { class: "chip", "aria-hidden": "true" });
     this.name = make("bdi");
-    this.button = make("button", { type: "button", class: "name", "aria-expanded": "false" }, this.name);
+    this.tag = make("span", { class: "tag" });
+    this.button = make("button", { type: "button", class: "name", "aria-expanded": "false" }, this.name, this.tag);
     this.badge = make("span", { class: "badge" });
     this.ways = make("span");
     this.policy = make("span", { class: "dim small" });
@@ -37,7 +38,7 @@ export class VmRows {
       this.remote,
       make("td", { class: "extra flavor" }, this.flavor),
     );
-    this.place = make("td", { colspan: COLUMNS });
+    this.place = make("td");
     this.below = make("tr", { class: "details", id: `details-${uuid}`, hidden: "" }, this.place);
     this.button.setAttribute("aria-controls", this.below.id);
     this.button.addEventListener("click", () => this.#toggle());
@@ -49,12 +50,13 @@ export class VmRows {
   /** Show what is known of the VM now. */
   update(vm, known, numbers) {
     this.known = { vm, ...known };
-    const { reading, tops, history } = known;
+    const { reading, tops, history, counted } = known;
     setAttribute(this.element, "data-level", vm.state);
     setAttribute(this.element, "data-group", vm.group || null);
     setText(this.glyph, GLYPHS[vm.state] ?? "?");
     this.#mark(vm, numbers);
-    setText(this.name, nameOf(vm));
+    setText(this.name, baseOf(vm));
+    setText(this.tag, vm.tag ? ` (${vm.tag})` : "");
     setAttribute(this.button, "title", nameOf(vm));
     setText(this.badge, visible(vm.state));
     setAttribute(this.badge, "data-level", vm.state);
@@ -65,6 +67,7 @@ export class VmRows {
       value: reading?.totals.llc_occupancy ?? null,
       reason: reading ? (reading.missing?.llc_occupancy ?? "no-counter") : "not-monitored",
       limit: reading?.allocated_bytes ?? null,
+      caches: fullness(reading, counted),
     });
     this.total.update(history, history.values(vm.uuid, "total"), tops.bandwidth, {
       value: reading?.rates?.total ?? null,
@@ -76,6 +79,11 @@ export class VmRows {
     numeric(this.remote, reading?.rates?.remote ?? null);
     setText(this.flavor, visible(vm.flavor));
     if (!this.below.hidden) this.details.update(this.known);
+  }
+
+  /** Have the details go over so many columns: those that are shown, or the browser makes more, and room for them. */
+  span(columns) {
+    setAttribute(this.place, "colspan", columns);
   }
 
   /** Unfold the details and put the focus on the VM's name. */
@@ -108,29 +116,37 @@ export class VmRows {
   }
 }
 
-/** A number with a line of its last ten minutes; the occupancy's also with what was promised. */
+/** A number with a line of its last ten minutes; the occupancy's also with what was promised, cache by cache. */
 class Measure {
   constructor(limited) {
     this.limited = limited;
     this.spark = new Sparkline();
     this.text = make("span", { class: "value" });
-    this.limit = make("span", { class: "dim small" });
+    this.limit = make("span", { class: "dim small limit-text" });
     this.note = make("span", { class: "dim small under" });
-    this.bar = make("span");
-    this.meter = make("span", { class: "meter", "aria-hidden": "true" }, this.bar);
+    this.meters = make("span", { class: "meters", "aria-hidden": "true" });
     this.element = make("div", { class: limited ? "measure limited" : "measure" }, this.spark.element);
-    this.element.append(make("span", { class: "figures" }, this.text, " ", this.limit, this.meter, this.note));
+    this.element.append(make("span", { class: "figures" }, this.text, " ", this.limit, this.meters, this.note));
   }
 
-  update(history, values, top, { value, reason, limit, note = "" }) {
+  update(history, values, top, { value, reason, limit, note = "", caches = [] }) {
     this.spark.draw(history, values, top, limit);
     setText(this.text, value === null ? visible(reason) : (this.limited ? size : rate)(value));
     setAttribute(this.text, "class", value === null ? "dim" : "value");
     setAttribute(this.text, "title", value === null ? why(reason) : null);
     setText(this.limit, limit === null ? "" : `of ${size(limit)}`);
-    setText(this.note, note);
-    show(this.meter, limit !== null && value !== null);
-    if (limit) this.bar.style.inlineSize = `${Math.min(100, (100 * (value ?? 0)) / limit).toFixed(1)}%`;
+    const most = fullest(caches);
+    const where = caches.length > 1 ? `cache ${most.cache}: ` : "";
+    setText(this.note, most ? `${where}${percent(most)}` : note);
+    setAttribute(this.note, "title", most ? `its ways ${where && `on cache ${most.cache} `}are ${percent(most)} full` : null);
+    keyed(this.meters, caches, {
+      key: ({ cache }) => cache,
+      create: () => make("span", { class: "meter" }, make("span")),
+      update: (meter, one) => {
+        meter.firstChild.style.inlineSize = `${Math.min(100, 100 * share(one)).toFixed(1)}%`;
+        setAttribute(meter, "title", `cache ${one.cache}: ${size(one.held)} of ${size(one.granted)}`);
+      },
+    });
   }
 }
 

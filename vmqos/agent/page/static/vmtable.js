@@ -23,6 +23,7 @@ export class VmTable {
       if (heading) this.#sortBy(heading.dataset.sort);
     });
     find.addEventListener("input", () => this.#show());
+    addEventListener("resize", () => this.#span());
     this.#tellOrder();
   }
 
@@ -88,5 +89,12 @@ export class VmTable {
     show(this.none, !listed.length);
     show(this.table, listed.length > 0);
     setAttribute(this.table, "aria-label", count(listed.length, "VM"));
+    this.#span();
+  }
+
+  /** Narrow screens show fewer columns. */
+  #span() {
+    const shown = [...this.table.tHead.rows[0].cells].filter((cell) => cell.getClientRects().length).length;
+    for (const body of this.table.tBodies) rows.get(body)?.span(Math.max(1, shown));
   }
 }

@@ -23,7 +23,7 @@ export class WayMap {
     setText(this.none, problem ?? "This host has no cache that can be partitioned.");
     show(this.none, !caches.length);
     const labels = labelsOf(caches, vms);
-    this.numbers.update(caches.flatMap((cache) => cache.groups), labels);
+    this.numbers.update(caches.flatMap((cache) => cache.groups), vms);
     const seen = new Map(caches.map((cache) => [cache, contentOf(cache, vms, labels)]));
     keyed(this.root, heaps(caches, (cache) => JSON.stringify(seen.get(cache))), {
       key: ([first]) => `${first.resource} ${first.id}`,

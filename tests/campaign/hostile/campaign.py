@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trying inputs while the witness looks on, and finding out which of them did harm."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.campaign.hostile import table
+from tests.campaign.hostile.inputs import Family, Harm, Input, Outcome, Refused, Result, in_force
+from tests.campaign.hostile.stage import FULL_AUDIT, Stage
+from tests.campaign.hostile.witness import Sight, Witness
+
+LOG = logging.getLogger(__name__)
+
+DOUBTFUL = 2.0
+"""Seconds: what was late by less than that is tried once more, after a look at what takes how long now without it."""
+
+RECOVERY = 10.0
+"""Seconds in which the agent may recover from harm before the next input is tried; then it is started anew."""
+
+
+@dataclass(slots=True)
+class _Trial:
+    """What one trial of some inputs showed.
+
+    :ivar said: the evidence of those that were refused, and the harm that inputs saw themselves, by input.
+    :ivar sights: harm that the witness saw, whichever input did it.
+    """
+
+    refused: dict[str, str] = field(default_factory=dict)
+    harmed: dict[str, list[Sight]] = field(default_factory=dict)
+    sights: list[Sight] = field(default_factory=list)
+
+    @property
+    def is_harmless(self) -> bool:
+        return not self.harmed and not self.sights
+
+
+class Campaign:
+    """Tries inputs on one stage, and keeps what came of them.
+
+    :ivar outcomes: of all inputs so far.
+    """
+
+    def __init__(self, stage: Stage, witness: Witness) -> None:
+        self.stage = stage
+        self.witness = witness
+        self.outcomes: list[Outcome] = []
+        self._family: Family | None = None
+
+    def try_batch(self, family: Family, inputs: Sequence[Input]) -> list[Outcome]:
+        """Try these inputs at the same time, and, where harm was done, one by one; the result is what came of each."""
+        if self._family is not family:
+            self.stage.clear()
+            self._family = family
+        refused: dict[str, str] = {}
+        blamed: dict[str, list[Sight]] = {}
+        self._search(inputs, refused, blamed)
+        outcomes = [self._outcome(family, one, blamed, refused) for one in inputs]
+        self.outcomes.extend(outcomes)
+        for one in outcomes:
+            LOG.info("%s", table.described(one))
+        return outcomes
+
+    def _search(self, inputs: Sequence[Input], refused: dict[str, str], blamed: dict[str, list[Sight]]) -> None:
+        """Try these inputs at the same time; if harm is done, search for the inputs that do it, half by half."""
+        trial = self.trial(inputs)
+        refused |= trial.refused
+        for name, sights in trial.harmed.items():
+            blamed.setdefault(name, []).extend(sights)
+        if not trial.sights:
+            return
+        if len(inputs) == 1:
+            blamed.setdefault(inputs[0].name, []).extend(self._confirmed(inputs[0], trial.sights))
+        else:
+            middle = len(inputs) // 2
+            for half in (inputs[:middle], inputs[middle:]):
+                self._search(half, refused, blamed)
+            certain = [sight for sight in trial.sights if sight.excess > DOUBTFUL]
+            if certain and not any(blamed.get(one.name) for one in inputs):
+                for one in inputs:
+                    blamed[one.name] = [Sight(f"only together with others: {certain[0].what}")]
+
+    def _confirmed(self, one: Input, sights: list[Sight]) -> list[Sight]:
+        """What harm an input does: if it was a little late, only what is late again."""
+        if any(sight.excess > DOUBTFUL for sight in sights):
+            return sights
+        with self.witness.compared_with_now():
+            again = self.trial([one])
+        return [*again.sights, *(sight for harmed in again.harmed.values() for sight in harmed)]
+
+    def _outcome(self, family: Family, one: Input, blamed: dict[str, list[Sight]], refused: dict[str, str]) -> Outcome:
+        if blamed.get(one.name):
+            evidence = "; ".join(dict.fromkeys(sight.what for sight in blamed[one.name]))
+            return Outcome(family.name, one.name, one.attacker, Result.HARMED, evidence)
+        if one.name in refused:
+            return Outcome(family.name, one.name, one.attacker, Result.REFUSED, refused[one.name])
+        return Outcome(family.name, one.name, one.attacker, Result.HARMLESS)
+
+    def trial(self, inputs: Sequence[Input]) -> _Trial:
+        """Hold all of these inputs in force while the witness resizes, starts and stops VMs."""
+        began = time.monotonic()
+        trial = _Trial()
+        gauges = self.witness.gauges()
+        rounds = 0
+        looks_on = not any(one.stops_service for one in inputs)
+        with contextlib.ExitStack() as stack:
+            beside_starts = any(one.starts_vms for one in inputs)
+            watch = stack.enter_context(self.witness.watching(beside_starts)) if looks_on else None
+            held = [(one, begun) for one in inputs if (begun := self._begin(one, trial)) is not None]
+            in_force_since = time.monotonic()
+            if watch is not None:
+                watch.see_a_start()
+                # The agent must have read the inputs' traces in full.
+                time.sleep(max(0.0, in_force_since + FULL_AUDIT + 0.3 - time.monotonic()))
+            if not any(one.may_touch_promises for one in inputs):
+                trial.sights.extend(map(Sight, self.witness.broken()))
+            for one, begun in reversed(held):
+                self._end(one, begun, trial)
+            if watch is not None:
+                watch.end()
+                trial.sights.extend(watch.sights)
+                rounds = watch.rounds
+        if not self._is_alive():
+            trial.sights.append(Sight("the agent has ended"))
+        else:
+            trial.sights.extend(self.witness.excesses(gauges, rounds, len(inputs)))
+        LOG.info("tried %s in %.1f s", ", ".join(one.name for one in inputs), time.monotonic() - began)
+        if not trial.is_harmless:
+            LOG.info("harm: %s", [*trial.harmed.items(), *trial.sights])
+            self._recover()
+        return trial
+
+    def _begin(self, one: Input, trial: _Trial) -> contextlib.AbstractContextManager[None] | None:
+        """Have an input in force; ``None`` where it is over already."""
+        begun, held = in_force(one.act, self.stage), True
+        try:
+            begun.__enter__()
+        except Refused as refused:
+            trial.refused[one.name] = str(refused)
+            held = False
+        except (Harm, TimeoutError) as harm:
+            trial.harmed.setdefault(one.name, []).append(Sight(str(harm)))
+            return None
+        if one.may_touch_promises:
+            self._see_restored(one, trial)
+        elif not one.stops_service and (broken := self.witness.broken()):
+            trial.harmed.setdefault(one.name, []).extend(map(Sight, broken))
+        return begun if held else None
+
+    def _see_restored(self, one: Input, trial: _Trial) -> None:
+        limit = self.witness.restore_limit
+        try:
+            took = self.witness.restored()
+        except TimeoutError as error:
+            trial.harmed.setdefault(one.name, []).append(Sight(str(error)))
+            return
+        if took > limit:
+            text = f"what was promised was restored after {took:.1f} s, {limit:.1f} s are allowed"
+            trial.harmed.setdefault(one.name, []).append(Sight(text))
+
+    def _end(self, one: Input, begun: contextlib.AbstractContextManager[None], trial: _Trial) -> None:
+        try:
+            begun.__exit__(None, None, None)
+        except Refused as refused:
+            trial.refused[one.name] = str(refused)
+        except (Harm, TimeoutError) as harm:
+            trial.harmed.setdefault(one.name, []).append(Sight(str(harm)))
+
+    def _is_alive(self) -> bool:
+        return self.stage.agent.pid is not None
+
+    def _recover(self) -> None:
+        """See to it that the next input finds the witness's VMs served."""
+        if self._is_alive() and not self.witness.memory_is_lost():
+            until = time.monotonic() + RECOVERY
+            while time.monotonic() < until:
+                with contextlib.suppress(Exception):
+                    if not self.witness.broken() and self.witness.resize() < self.witness.calm.limit("resize"):
+                        return
+        self.stage.agent.kill()
+        self.stage.agent.start()
+        with contextlib.suppress(Exception):
+            self.stage.fetch("/metrics")
+            self.witness.restored()
+            self.witness.resize()

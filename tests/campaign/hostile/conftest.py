@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One stage and one witness for the whole campaign, and the table at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.campaign.hostile import table
+from tests.campaign.hostile.campaign import Campaign
+from tests.campaign.hostile.families import FAMILIES, MODULES
+from tests.campaign.hostile.outsider import preload
+from tests.campaign.hostile.stage import Stage
+from tests.campaign.hostile.witness import Witness
+from tests.functional.conftest import _session_libvirt, workspace
+from tools.lab import vms
+from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.workspace import Workspace
+
+__all__ = ["_session_libvirt", "campaign", "workspace"]
+
+_CAMPAIGN = pytest.StashKey[Campaign]()
+
+
+@pytest.fixture(scope="session")
+def campaign(
+    request: pytest.FixtureRequest, workspace: Workspace, _session_libvirt: PrivateLibvirt
+) -> Iterator[Campaign]:
+    """The campaign, after its witness has seen how long everything takes without any attack."""
+    preload(*MODULES)
+    stage = Stage(workspace, _session_libvirt)
+    try:
+        witness = Witness(stage)
+        witness.calibrate()
+        begun = Campaign(stage, witness)
+        request.config.stash[_CAMPAIGN] = begun
+        yield begun
+    finally:
+        connection = _session_libvirt.connection()
+        for domain in connection.listAllDomains():
+            vms.remove(connection, domain.UUIDString())
+        stage.close()
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print what came of the inputs."""
+    campaign = config.stash.get(_CAMPAIGN, None)
+    if campaign is None:
+        return
+    terminalreporter.section("hostile input")
+    calm = ", ".join(f"{what} {seconds:.2f} s" for what, seconds in campaign.witness.calm.seconds.items())
+    terminalreporter.write_line(f"without any attack: {calm}")
+    for line in table.lines(FAMILIES, campaign.outcomes):
+        terminalreporter.write_line(line)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Harm of every kind that the witness looks for is noticed: it is planted here, by root's own hand."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from tests.campaign.hostile.campaign import Campaign
+from tests.campaign.hostile.inputs import Attacker, Family, Hold, Input, Outcome, Result
+from tests.campaign.hostile.stage import Stage
+from tests.campaign.hostile.witness import MEMORY_MARGIN, group_of
+
+STOPPED = 3.0
+"""Seconds: what a VM may be late, and not much more."""
+
+
+@pytest.fixture
+def planted(campaign: Campaign) -> Callable[[Callable[[Stage], Hold]], Outcome]:
+    """Try an input that is none of the campaign's."""
+    aside = Campaign(campaign.stage, campaign.witness)
+
+    def plant(act: Callable[[Stage], Hold]) -> Outcome:
+        family = Family("planted", "planted", (Input("planted", Attacker.NEIGHBOUR, act),))
+        return aside.try_batch(family, family.inputs)[0]
+
+    return plant
+
+
+Plant = Callable[[Callable[[Stage], Hold]], Outcome]
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A process is stopped from now on, for some seconds."""
+    os.kill(pid, signal.SIGSTOP)
+    timer = threading.Timer(STOPPED, os.kill, (pid, signal.SIGCONT))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+
+
+def nothing(stage: Stage) -> Hold:
+    yield
+
+
+def agent_stops(stage: Stage) -> Hold:
+    with stopped(stage.pid):
+        yield
+
+
+def resctrl_stops(stage: Stage) -> Hold:
+    assert stage.simulator.pid is not None
+    with stopped(stage.simulator.pid):
+        time.sleep(STOPPED + 0.5)
+        yield
+
+
+def agent_dies(stage: Stage) -> Hold:
+    stage.agent.kill()
+    yield
+
+
+def log_grows(text: bytes, stage: Stage) -> Hold:
+    with stage.agent.log.open("ab") as log:
+        log.write(text)
+    yield
+
+
+def task_strays(stage: Stage) -> Hold:
+    for tid in stage.witness.steady.tasks():
+        (stage.simulator.root / "tasks").write_text(f"{tid}\n")
+    yield
+
+
+def masks_overlap(stage: Stage) -> Hold:
+    whole = f"{stage.tree.every_way:x}"
+    (stage.simulator.root / "schemata").write_text(f"L3:0={whole};1={whole}\n")
+    yield
+
+
+def promise_shrinks(stage: Stage) -> Hold:
+    (stage.simulator.root / group_of(stage.witness.steady) / "schemata").write_text("L3:0=1\n")
+    yield
+
+
+def test_an_input_that_does_nothing_does_no_harm(planted: Plant) -> None:
+    outcome = planted(nothing)
+    assert outcome.result is Result.HARMLESS, outcome.evidence
+
+
+@pytest.mark.parametrize(
+    ("act", "seen"),
+    [
+        pytest.param(agent_stops, "health", id="the agent is stopped for three seconds"),
+        pytest.param(resctrl_stops, "resize", id="resctrl hangs for three seconds"),
+        pytest.param(agent_dies, "the agent has ended", id="the agent dies"),
+        pytest.param(partial(log_grows, b"again\n" * 20_000), "the log grew", id="the log is flooded"),
+        pytest.param(partial(log_grows, b"\x1b[2J\n"), "control characters", id="the log moves the cursor"),
+        pytest.param(task_strays, "are not in", id="the tasks of a VM are moved away"),
+        pytest.param(masks_overlap, "shares ways", id="the default group gets the ways of a VM"),
+        pytest.param(promise_shrinks, "was promised 2 ways", id="a VM loses its ways"),
+    ],
+)
+def test_planted_harm_is_noticed(planted: Plant, act: Callable[[Stage], Hold], seen: str) -> None:
+    outcome = planted(act)
+    assert outcome.result is Result.HARMED
+    assert seen in outcome.evidence
+
+
+def test_memory_beyond_the_margin_is_noticed(planted: Plant, campaign: Campaign) -> None:
+    calm = campaign.witness.calm
+    before = calm.memory
+    calm.memory -= 2 * MEMORY_MARGIN
+    try:
+        outcome = planted(nothing)
+    finally:
+        calm.memory = before
+    assert outcome.result is Result.HARMED
+    assert "more memory" in outcome.evidence

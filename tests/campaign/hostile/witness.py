@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The VMs of others: they are started, resized and stopped all the time, and looked at from outside.
+
+Nothing here is the agent's word, except what is asked of its API to see whether it answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.campaign.hostile.stage import AUDIT, Stage
+from tools.lab import vms
+from tools.lab.vms import RunningVm
+
+LOG = logging.getLogger(__name__)
+
+GRACE = 1.0
+"""Seconds that a VM may be served later than without an attack."""
+
+GIVE_UP = 8.0
+"""Seconds after which what did not happen is told as such."""
+
+BESIDE_START = "resize beside a start"
+"""The operation that is compared with where VMs are started during an attack."""
+
+POLL = 0.03
+CALM_ROUNDS = 5
+COMPARED_ROUNDS = 3
+
+MEMORY_MARGIN = 32 << 20
+"""Bytes that the agent's memory may grow by, at any moment."""
+WRITTEN_PER_INPUT = 4 << 20
+"""Bytes that the agent may write, wherever to."""
+LOG_PER_INPUT = 2048
+LOG_PER_SECOND = 512
+"""Bytes that the agent's log may grow by, beside what it says of the witness's own VMs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Something that a witness saw and that must not be.
+
+    :ivar what: in words.
+    :ivar excess: how many seconds too late it was; infinite for what must never be.
+    """
+
+    what: str
+    excess: float = float("inf")
+
+
+@dataclass(slots=True)
+class Calm:
+    """What takes how long without any attack.
+
+    :ivar seconds: the longest time of each operation, by its name.
+    :ivar log: bytes that the log grows by in one round of the witness.
+    :ivar memory: bytes: the most that the agent ever had.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    log: float = 0.0
+    memory: int = 0
+
+    def limit(self, operation: str) -> float:
+        """Seconds that the operation may take during an attack."""
+        return self.seconds[operation] + GRACE
+
+
+class Witness:
+    """Innocent VMs on the stage, and what happens to them."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        stage.witness = self
+        self._numbers = itertools.count(1)
+        self._sizes = itertools.cycle((3, 2))
+        self.steady = self._start({"hw:cache_ways": "2"})
+        self.classmate = self._start({"hw:cache_ways": "2", "hw:cache_policy": "shared"})
+        self.plain = self._start({})
+        self._resized, self._ways = self._start({"hw:cache_ways": "2"}), 2
+        self.calm = Calm()
+
+    def calibrate(self) -> None:
+        """See how long everything takes while all is calm."""
+        for vm, ways in ((self.steady, 2), (self._resized, 2)):
+            self._until(lambda vm=vm, ways=ways: self._is_served(vm, ways), f"{vm.name} being served")  # type: ignore[misc]
+        self._stage.fetch("/metrics")
+        _reset_peak(self._stage.pid)
+        size = self._log_size()
+        self.calm.seconds = self._longest(CALM_ROUNDS)
+        self.calm.log = (self._log_size() - size) / CALM_ROUNDS
+        self.calm.memory = peak_memory(self._stage.pid)
+
+    def _longest(self, rounds: int) -> dict[str, float]:
+        """The longest time of each operation."""
+        longest: dict[str, float] = {}
+        for _ in range(rounds):
+            for operation, carry_out in self.operations().items():
+                took = carry_out()
+                LOG.info("without an attack: %s took %.2f s", operation, took)
+                longest[operation] = max(took, longest.get(operation, 0.0))
+        return longest
+
+    @contextlib.contextmanager
+    def compared_with_now(self) -> Iterator[None]:
+        """See again how long everything takes without an attack, and judge by that, too, for the block's duration.
+
+        What was a little late may have been so because the machine has become busier since the beginning.
+        """
+        before, now = self.calm.seconds, self._longest(COMPARED_ROUNDS)
+        self.calm.seconds = {operation: max(seconds, now[operation]) for operation, seconds in before.items()}
+        try:
+            yield
+        finally:
+            self.calm.seconds = before
+
+    def operations(self) -> dict[str, Callable[[], float]]:
+        """What a round consists of; each gives the seconds that it took."""
+        started: list[RunningVm] = []
+
+        def start() -> float:
+            started.append(self._start({"hw:cache_ways": "1"}))
+            began = time.monotonic()
+            self._until(lambda: self._is_served(started[0], 1), "a VM that was started being served")
+            return time.monotonic() - began
+
+        def stop() -> float:
+            if not started:
+                # It could not even be started, which was told.
+                return 0.0
+            vm = started.pop()
+            vms.remove(self._stage.host.connection(), vm.uuid)
+            began = time.monotonic()
+            self._until(
+                lambda: group_of(vm) not in self._stage.tree.groups(), "the group of a VM that ended being gone"
+            )
+            return time.monotonic() - began
+
+        return {
+            "health on the socket": self._health_on_socket,
+            "health on the port": self._health_on_port,
+            "resize": self.resize,
+            BESIDE_START: self._resize_beside_start,
+            "start": start,
+            "stop": stop,
+        }
+
+    def _resize_beside_start(self) -> float:
+        """Resize the VM all the time while another one starts; the longest time that it took."""
+        vm = vms.Vm(f"innocent-{next(self._numbers)}", vms.Flavor("innocent"))
+        start = threading.Thread(target=vms.run, args=(self._stage.host, vm))
+        longest = 0.0
+        start.start()
+        while start.is_alive():
+            longest = max(longest, self.resize())
+        start.join()
+        vms.remove(self._stage.host.connection(), vm.uuid)
+        return longest
+
+    def resize(self, before: Callable[[], None] = lambda: None) -> float:
+        """Give a VM another flavor; the seconds until it has what that promises, from outside.
+
+        :param before: is called after the change, and before time counts.
+        """
+        self._ways = next(self._sizes)
+        self._resized.change_flavor(vms.Flavor("resized", {"hw:cache_ways": str(self._ways)}))
+        before()
+        began = time.monotonic()
+        self._until(lambda: self._is_served(self._resized, self._ways), f"a VM having {self._ways} ways after a resize")
+        return time.monotonic() - began
+
+    def start_and_stop(self, before: Callable[[], None]) -> float:
+        """Start a VM; the seconds until it is served, from outside.
+
+        :param before: is called after the start, and before time counts.
+        """
+        vm = self._start({"hw:cache_ways": "1"})
+        try:
+            before()
+            began = time.monotonic()
+            self._until(lambda: self._is_served(vm, 1), "a VM that was started being served")
+            return time.monotonic() - began
+        finally:
+            vms.remove(self._stage.host.connection(), vm.uuid)
+
+    def broken(self) -> list[str]:
+        """The promises that are broken now: they are read twice, for a change of the agent's takes several writes."""
+        first = self._broken()
+        if not first:
+            return []
+        time.sleep(2 * POLL)
+        second = self._broken()
+        return [what for what in first if what in second]
+
+    def _broken(self) -> list[str]:
+        tree, found = self._stage.tree, list[str]()
+        with contextlib.suppress(FileNotFoundError):
+            # A group that went while it was looked at is looked at next time.
+            found = [text for text in tree.violations([group_of(self.steady), group_of(self._resized)])]
+        places = (
+            (self.steady, group_of(self.steady), 2),
+            (self.classmate, "vmqos.shared-ways2", 2),
+            (self.plain, "", None),
+        )
+        for vm, group, ways in places:
+            try:
+                masks, tasks = tree.masks(group), tree.tasks(group)
+            except FileNotFoundError:
+                found.append(f"{vm.name} has no group {group}")
+                continue
+            if ways is not None and {mask.bit_count() for mask in masks.values()} != {ways}:
+                found.append(f"{vm.name} was promised {ways} ways and has {masks}")
+            if group:
+                missing = vm.tasks().keys() - tasks
+                # A thread that was born, or has ended, between the two looks is none of ours.
+                missing &= vm.tasks().keys() - tree.tasks(group)
+                if missing:
+                    found.append(f"{len(missing)} tasks of {vm.name} are not in {group}")
+        return found
+
+    def restored(self) -> float:
+        """Seconds until no promise is broken."""
+        began = time.monotonic()
+        self._until(lambda: not self._broken(), "the promises that a neighbour broke being restored")
+        return time.monotonic() - began
+
+    @property
+    def restore_limit(self) -> float:
+        """Seconds in which a promise must be whole again that another program of root's broke."""
+        return self.calm.limit("resize") + AUDIT
+
+    @contextlib.contextmanager
+    def watching(self, beside_starts: bool) -> Iterator[Watch]:
+        """Look on for the duration of the block.
+
+        :param beside_starts: whether other VMs are started meanwhile.
+        """
+        watch = Watch(self, beside_starts)
+        watch.begin()
+        try:
+            yield watch
+        finally:
+            watch.end()
+
+    def gauges(self) -> Gauges:
+        """What the agent's process has used so far; its peak of memory is counted from now on."""
+        pid = self._stage.pid
+        _reset_peak(pid)
+        return Gauges(self._log_size(), _written(pid), time.monotonic())
+
+    def excesses(self, since: Gauges, rounds: int, inputs: int) -> list[Sight]:
+        """What the agent's process used too much of."""
+        pid, seen = self._stage.pid, list[Sight]()
+        memory = peak_memory(pid) - self.calm.memory
+        if memory > MEMORY_MARGIN:
+            seen.append(Sight(f"the agent took {memory >> 20} MiB more memory than when all is calm"))
+        grown = self._log_size() - since.log
+        seconds = time.monotonic() - since.at
+        allowed = self.calm.log * (rounds + 1) + LOG_PER_INPUT * inputs + LOG_PER_SECOND * seconds
+        if grown > allowed:
+            seen.append(Sight(f"the log grew by {grown} bytes in {seconds:.0f} s, {allowed:.0f} are allowed"))
+        written = _written(pid) - since.written - grown
+        if written > WRITTEN_PER_INPUT * inputs:
+            seen.append(Sight(f"the agent wrote {written >> 20} MiB"))
+        seen.extend(self._raw_characters(since.log))
+        return seen
+
+    def memory_is_lost(self) -> bool:
+        """Whether the agent keeps memory that it took during an attack, so that the next input would be blamed."""
+        _reset_peak(self._stage.pid)
+        return peak_memory(self._stage.pid) > self.calm.memory + MEMORY_MARGIN // 2
+
+    def _raw_characters(self, offset: int) -> Iterator[Sight]:
+        """A log is read on a terminal: no control character but the line's end."""
+        with self._stage.agent.log.open("rb") as log:
+            log.seek(offset)
+            text = log.read()
+        raw = sorted(set(text) & ({*range(32), 127} - {ord("\n")}))
+        if raw:
+            line = next(line for line in text.split(b"\n") if set(line) & set(raw))
+            yield Sight(f"the log has control characters: {line[:200]!r}")
+
+    def _start(self, extra_specs: dict[str, str]) -> RunningVm:
+        vm = vms.Vm(f"innocent-{next(self._numbers)}", vms.Flavor("innocent", extra_specs))
+        return vms.run(self._stage.host, vm)
+
+    def _is_served(self, vm: RunningVm, ways: int) -> bool:
+        """Whether an exclusive VM has its ways alone, and all its tasks are in its group."""
+        tree, group = self._stage.tree, group_of(vm)
+        try:
+            masks = tree.masks(group)
+            if {mask.bit_count() for mask in masks.values()} != {ways}:
+                return False
+            if list(tree.violations([group])):
+                return False
+            tasks = vm.tasks().keys()
+            return bool(tasks) and not (tasks - tree.tasks(group)) & vm.tasks().keys()
+        except FileNotFoundError:
+            return False
+
+    def _health_on_socket(self) -> float:
+        began = time.monotonic()
+        while True:
+            try:
+                self._stage.agent.get("/v1/health", timeout=GIVE_UP)
+            except BlockingIOError:
+                # The queue of connections is full at this moment; whoever has a time limit is told so at once.
+                if time.monotonic() - began > GIVE_UP:
+                    raise
+                time.sleep(POLL)
+            else:
+                return time.monotonic() - began
+
+    def _health_on_port(self) -> float:
+        began = time.monotonic()
+        self._stage.ask("/v1/health", timeout=GIVE_UP)
+        return time.monotonic() - began
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        until = time.monotonic() + GIVE_UP
+        while not condition():
+            if time.monotonic() > until:
+                raise TimeoutError(f"{what}: not within {GIVE_UP:.0f} s")
+            time.sleep(POLL)
+
+    def _log_size(self) -> int:
+        return self._stage.agent.log.stat().st_size
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """What the agent's process had used at a moment.
+
+    :ivar log: bytes of its log.
+    :ivar written: bytes that it had written, wherever to.
+    :ivar at: the moment.
+    """
+
+    log: int
+    written: int
+    at: float
+
+
+class Watch:
+    """A witness that looks on: one thread asks for health all the time, another one resizes a VM, and starts one.
+
+    :ivar sights: what must not be.
+    :ivar rounds: how often a VM was resized.
+    """
+
+    def __init__(self, witness: Witness, beside_starts: bool) -> None:
+        self._witness = witness
+        self._beside_starts = beside_starts
+        self._over = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._ask, name="witness-asks", daemon=True),
+            threading.Thread(target=self._act, name="witness-acts", daemon=True),
+        ]
+        self._wanted, self._started = threading.Event(), threading.Event()
+        self.sights: list[Sight] = []
+        self.rounds = 0
+
+    def begin(self) -> None:
+        """Look from now on."""
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """Look no more, once what is under way is over."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def see_a_start(self) -> None:
+        """Wait until a VM was started and stopped from now on, or has not come up for far too long."""
+        self._wanted.set()
+        self._started.wait(3 * GIVE_UP)
+
+    def _ask(self) -> None:
+        operations = self._witness.operations()
+        while not self._over.is_set():
+            for operation in ("health on the socket", "health on the port"):
+                self._judge(operation, operations[operation])
+            self._over.wait(0.2)
+
+    def _act(self) -> None:
+        while not self._over.is_set():
+            self.rounds += 1
+            operations = self._witness.operations()
+            self._judge("resize", operations["resize"])
+            if self._wanted.is_set() and not self._started.is_set():
+                self._judge("start", operations["start"])
+                self._judge("stop", operations["stop"])
+                self._started.set()
+            self._over.wait(0.1)
+
+    def _judge(self, operation: str, carry_out: Callable[[], float]) -> None:
+        compared_with = BESIDE_START if self._beside_starts and operation == "resize" else operation
+        limit = self._witness.calm.limit(compared_with)
+        try:
+            took = carry_out()
+        except Exception as error:
+            self.sights.append(Sight(f"{operation}: {type(error).__name__}: {error}"))
+            return
+        if took > limit:
+            calm = self._witness.calm.seconds[compared_with]
+            self.sights.append(Sight(f"{operation} took {took:.1f} s (calm: {calm:.1f} s)", took - limit))
+
+
+def group_of(vm: RunningVm) -> str:
+    """The control group of an exclusive VM."""
+    return f"vmqos.{vm.uuid}"
+
+
+def peak_memory(pid: int) -> int:
+    """Bytes: the most that the process had in memory since its peak was reset (proc(5), ``VmHWM``)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) << 10
+
+
+def _reset_peak(pid: int) -> None:
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def _written(pid: int) -> int:
+    """Bytes that the process has given to write(2) and its kin."""
+    return int(Path(f"/proc/{pid}/io").read_text().partition("wchar:")[2].split()[0])
+
+
+def descriptors(pid: int) -> int:
+    """How many files the process has open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))

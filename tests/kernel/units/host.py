@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The administrator of a host with our units: acts, and writes down what was to be seen. Runs in the guest.
+
+Each step is a function; what it returns, or the error that ended it, comes out in ``told.json`` under its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import libvirt
+from oslo_config import cfg
+
+from tools.lab import vms
+from vmqos.agent import doctor
+from vmqos.agent.mount_commands import mount_with
+from vmqos.cli.client import AgentClient
+from vmqos.cli.exceptions import CommandError
+from vmqos.conf import loader
+
+ROOT = Path("/sys/fs/resctrl")
+AGENT, MOUNT, ACCESS = "vmqos-agent.service", "sys-fs-resctrl.mount", "resctrl-access.service"
+TIMER, WITHDRAW = "vmqos-withdraw.timer", "vmqos-withdraw.service"
+FAILS = "ExecStart=/bin/false\n"
+CONFIGURATION = Path("/etc/vmqos/vmqos.conf")
+LOCK_FILE = "/run/vmqos/agent-sys-fs-resctrl.running"
+PATIENCE = 60.0
+WAYS = 4
+VM = vms.Vm("instance-00000001", vms.Flavor("test", {"hw:cache_ways": str(WAYS)}), virt_type="kvm")
+GROUP = ROOT / f"vmqos.{VM.uuid}"
+
+SWEEP = "from vmqos.telemetry import Sweeper; print(*Sweeper().sweep().vms)"
+"""For Python: the UUIDs of all VMs that have counters."""
+
+
+def shell(command: str, timeout: float = 120.0) -> str:
+    """Run a line as root would: its exit status, and what it said."""
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=timeout, check=False)
+    return f"{done.returncode} {done.stdout}{done.stderr}".strip()
+
+
+def as_user(name: str, command: str) -> str:
+    """The same as another user, with his groups."""
+    return shell(f"setpriv --reuid={name} --regid={name} --init-groups {command}")
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    """:raises TimeoutError: after a minute."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} did not happen; {shell(f'systemctl status --no-pager {AGENT}')}")
+        time.sleep(0.2)
+
+
+def prop(unit: str, name: str) -> str:
+    """What systemd knows of a unit."""
+    return shell(f"systemctl show --property={name} --value {unit}").removeprefix("0 ")
+
+
+def promise() -> str:
+    """The state of the VM's promise, as the agent tells it."""
+    try:
+        return str(AgentClient("/run/vmqos/agent.sock").vm(VM.uuid)["state"])
+    except CommandError:
+        return ""
+
+
+def kept() -> dict[str, object]:
+    """Wait for the promise, and look for oneself."""
+    wait_for(lambda: GROUP.exists() and promise() == "kept", "the VM's promise being kept")
+    pid = Path(f"/run/libvirt/qemu/{VM.name}.pid").read_text().strip()
+    outside = set(os.listdir(f"/proc/{pid}/task")) - set((GROUP / "tasks").read_text().split())
+    (masks,) = re.findall(r"^\s*L3(?:CODE)?:(.*)", (GROUP / "schemata").read_text(), re.MULTILINE)
+    return {
+        "tasks outside": sorted(outside),
+        "ways": [int(mask.split("=")[1], 16).bit_count() for mask in masks.split(";")],
+        "root": access(),
+        "options": shell(f"findmnt --noheadings --output OPTIONS {ROOT}"),
+    }
+
+
+def after(done: str, **told: object) -> dict[str, object]:
+    """What a command did, and what came of it; if it failed, who has resctrl open or mounted."""
+    if not done.startswith("0"):
+        holders = shell(f"fuser -vm {ROOT}; grep -l resctrl /proc/[0-9]*/mountinfo")
+        raise RuntimeError(f"{done}; {told}; {holders}")
+    return {"done": done, **told, **kept()}
+
+
+def access() -> str:
+    """Who may enter resctrl."""
+    return shell(f"stat --format='%a %U:%G' {ROOT}")
+
+
+def command_of(check: str) -> str:
+    """What the doctor says that is to be done. It is asked without its command, which takes an emulated CPU ten seconds
+    to start; the command itself is tried in ``tests/functional/cli``."""
+    conf = cfg.ConfigOpts()
+    loader.load(["--config-file", str(CONFIGURATION)], conf, "")
+    findings = doctor.examine(conf, AgentClient("/run/vmqos/agent.sock").health)
+    (found,) = (finding.command for finding in findings if finding.title == check)
+    return found
+
+
+def boot() -> object:
+    """Nothing was done but what the README says."""
+    wait_for(lambda: prop(AGENT, "ActiveState") == "active", "the agent being up")
+    return {
+        "failed": shell("systemctl --failed --no-legend --plain"),
+        "root": access(),
+        "closed at": int(prop(ACCESS, "ActiveEnterTimestampMonotonic")),
+        "sysinit at": int(prop("sysinit.target", "ActiveEnterTimestampMonotonic")),
+        "libvirtd at": int(prop("libvirtd.service", "ActiveEnterTimestampMonotonic")),
+        "agent at": int(prop(AGENT, "InactiveExitTimestampMonotonic")),
+        "lock file": shell(f"stat --format='%a %U:%G' {LOCK_FILE}"),
+    }
+
+
+def exposure() -> object:
+    """What systemd itself says of the unit."""
+    return shell(f"systemd-analyze security --no-pager {AGENT} | tail -1")
+
+
+def a_vm() -> object:
+    """A VM with ways of its own."""
+    vms.start(libvirt.open("qemu:///system"), VM)
+    return kept()
+
+
+def others() -> object:
+    """What the users of the host can do."""
+    before = f"env PYTHONPATH={os.getcwd()} python3 -c"
+    return {
+        "a stranger locks resctrl": as_user("stranger", f"flock --nonblock --shared {ROOT} true"),
+        "a stranger locks the lock file": as_user("stranger", f"flock --nonblock --shared {LOCK_FILE} true"),
+        "Ceilometer's user reads": as_user("ceilometer", f"{before} '{SWEEP}'"),
+    }
+
+
+def reload() -> object:
+    """The configuration is changed."""
+    CONFIGURATION.write_text("[allocation]\ndefault_ways_min = 3\n")
+    before = prop(AGENT, "MainPID")
+    done = shell(f"systemctl reload {AGENT}")
+    wait_for(lambda: "configuration read again" in shell(f"journalctl -b -u {AGENT}"), "the reload")
+    return {"done": done, "same process": before == prop(AGENT, "MainPID"), **kept()}
+
+
+def watchdog() -> object:
+    """The agent hangs."""
+    before = int(prop(AGENT, "NRestarts"))
+    os.kill(int(prop(AGENT, "MainPID")), signal.SIGSTOP)
+    wait_for(lambda: int(prop(AGENT, "NRestarts")) > before, "the watchdog's restart")
+    wait_for(lambda: prop(AGENT, "ActiveState") == "active", "the agent being up again")
+    return {"log": shell(f"journalctl -b -o cat -u {AGENT} | grep -i watchdog"), **kept()}
+
+
+def other_options() -> object:
+    """The doctor's command, as it is printed."""
+    command = command_of("Code and data apart (cdp)")
+    return after(shell(command), command=command)
+
+
+def held() -> object:
+    """Another process of root's holds the lock, and keeps even readers out."""
+    holder = subprocess.Popen(["flock", str(ROOT), "cat"], stdin=subprocess.PIPE)
+    try:
+        wait_for(lambda: not shell(f"flock --nonblock --shared {ROOT} true").startswith("0"), "the lock's being held")
+        command = command_of("Lock")
+        return {"command": command, "done": shell(command), "holder": str(holder.pid)}
+    finally:
+        holder.communicate()
+
+
+def read_only() -> object:
+    """Somebody mounts resctrl read-only."""
+    shell(f"mount -o remount,ro {ROOT}")
+    command = command_of("resctrl mount")
+    return after(shell(command), command=command)
+
+
+def mounted_by_hand() -> object:
+    """Somebody mounts resctrl anew, with our units knowing nothing of it, while the agent runs."""
+    pid = prop(AGENT, "MainPID")
+    found = after(shell(mount_with(str(ROOT), (), units=())))
+    return {"same process": pid == prop(AGENT, "MainPID"), **found}
+
+
+def mounted_elsewhere() -> object:
+    """Something else mounts resctrl where the agent is not told to look."""
+    shell(f"systemctl stop {AGENT} {MOUNT}; mkdir /root/elsewhere; mount -t resctrl resctrl /root/elsewhere")
+    command = command_of("resctrl mount")
+    told = {"command": command, "done": shell(command), "mounted": shell(f"findmnt --noheadings {ROOT}")}
+    return {"unmounted": shell(f"umount {ROOT} /root/elsewhere"), **told}
+
+
+def mounted_late() -> object:
+    """The agent starts where only a service has resctrl mounted, and somebody follows the doctor's advice then."""
+    shell(f"systemctl start {MOUNT}; systemd-run --unit=bystander --property=PrivateNetwork=yes sleep 1000")
+    shell(f"systemctl stop {AGENT} {MOUNT}; mv /etc/systemd/system/{MOUNT} /root; systemctl daemon-reload")
+    start = shell(f"systemctl start {AGENT}")
+    command = command_of("resctrl mount")
+    found = after(shell(command), start=start, command=command)
+    return {"moved back": shell(f"mv /root/{MOUNT} /etc/systemd/system/ && systemctl daemon-reload"), **found}
+
+
+def libvirt_again() -> object:
+    """What the doctor says where libvirt does not answer."""
+    return {"done": shell("systemctl restart libvirtd"), **kept()}
+
+
+def away() -> object:
+    """The agent is restarted; then it fails at each start, and the timer's ten minutes are two seconds."""
+    told: dict[str, object] = {"while it runs": prop(TIMER, "ActiveState")}
+    told["restart"] = shell(f"systemctl restart {AGENT}")
+    wait_for(lambda: prop(TIMER, "ActiveState") == "inactive", "the timer's end after a restart")
+    for unit, text in ((TIMER, "[Timer]\nOnActiveSec=\nOnActiveSec=2\n"), (AGENT, "[Service]\nExecStart=\n" + FAILS)):
+        drop_in = Path(f"/run/systemd/system/{unit}.d/away.conf")
+        drop_in.parent.mkdir(parents=True)
+        drop_in.write_text(text)
+    told["stop"] = shell(f"systemctl daemon-reload; systemctl stop {AGENT}; systemctl start --no-block {AGENT}")
+    # The guest has no OpenStack to tell: the command says so, and that it was run at all is what is to be seen.
+    wait_for(lambda: "Nothing to do" in shell(f"journalctl -b -o cat -u {WITHDRAW}"), "the host's being withdrawn")
+    told["restarts"] = int(prop(AGENT, "NRestarts"))
+    wait_for(lambda: prop(WITHDRAW, "ActiveState") == "inactive", "the withdrawal's end")
+    told["result"] = prop(WITHDRAW, "Result")
+    shell(f"rm -r /run/systemd/system/{TIMER}.d /run/systemd/system/{AGENT}.d; systemctl daemon-reload")
+    told["start"] = shell(f"systemctl restart {AGENT}")
+    wait_for(lambda: prop(TIMER, "ActiveState") == "inactive", "the timer's end when the agent is back")
+    return {**told, **kept()}
+
+
+def stop() -> object:
+    """The agent is stopped, and all of vmqos is taken back."""
+    return {
+        "done": shell(f"systemctl stop {AGENT}"),
+        "result": prop(AGENT, "Result"),
+        "group stays": GROUP.exists(),
+        "reset": shell("vmqos reset --yes"),
+        "group goes": not GROUP.exists(),
+    }
+
+
+def journal() -> object:
+    """What the agent and the kernel said all the while."""
+    return {
+        "agent": shell(f"journalctl -b -o cat --no-pager -u {AGENT}"),
+        "kernel": shell("journalctl -b -o cat --no-pager -k --grep 'type=1326|segfault'"),
+    }
+
+
+STEPS = (
+    boot,
+    exposure,
+    a_vm,
+    others,
+    reload,
+    watchdog,
+    away,
+    held,
+    read_only,
+    other_options,
+    mounted_by_hand,
+    mounted_elsewhere,
+    mounted_late,
+    libvirt_again,
+    stop,
+    journal,
+)
+
+
+NEEDED = (boot, a_vm)
+"""The steps without which no later one makes sense."""
+
+
+def main() -> int:
+    """Do it all; a step that fails keeps later ones from being done only if they need it."""
+    told: dict[str, Any] = {}
+    for step in STEPS:
+        began = time.monotonic()
+        try:
+            told[step.__name__] = step()
+        except Exception:
+            told[step.__name__] = {"error": traceback.format_exc()}
+        print(f"{step.__name__}: {time.monotonic() - began:.1f} s: {told[step.__name__]}", flush=True)
+        (Path(os.environ["VMQOS_GUEST_OUT"]) / "told.json").write_text(json.dumps(told))
+        if step in NEEDED and "error" in told[step.__name__]:
+            print(shell("journalctl -b --no-pager -o short-monotonic | tail -100"), told, file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What fits on a small cache, found by trying every place for every mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tests.unit.allocation.kernel import Kernel
+from vmqos.allocation import Owner, Policy, class_grant, owner_of
+from vmqos.allocation.line import Line, Need
+
+
+def arrangements(line: Line, lengths: Sequence[int], taken: int = 0) -> Iterator[tuple[int, ...]]:
+    """Every way to place runs of these lengths side by side."""
+    if not lengths:
+        yield ()
+        return
+    for start in range(line.width - lengths[0] + 1):
+        mask = ((1 << lengths[0]) - 1) << start
+        if not mask & (taken | ~line.exclusive):
+            for rest in arrangements(line, lengths[1:], taken | mask):
+                yield (mask, *rest)
+
+
+def pools(line: Line, taken: int, need: Need) -> Iterator[int]:
+    """Every pool that satisfies the need beside the masks."""
+    if not need.width:
+        yield 0
+    for start in range(line.width):
+        for length in range(max(need.width, line.fewest), line.width - start + 1):
+            mask = ((1 << length) - 1) << start
+            clean = (mask & ~line.company).bit_count()
+            if not mask & (taken | ~line.pool) and clean >= need.clean:
+                yield mask
+
+
+def fits(line: Line, lengths: Sequence[int], need: Need) -> bool:
+    """Whether masks and pool have any place."""
+    if line.sparse:
+        total, clean = sum(lengths), line.pool & ~line.company
+        return (
+            total <= line.exclusive.bit_count()
+            and line.pool.bit_count() - total >= need.width
+            and clean.bit_count() - total >= need.clean
+        )
+    return any(any(True for _ in pools(line, sum(masks), need)) for masks in arrangements(line, lengths))
+
+
+def is_moved(held: int, mask: int) -> bool:
+    """Whether a mask is neither around its old place nor within it."""
+    return bool(held) and held & mask not in (held, mask)
+
+
+def fewest_moves(line: Line, lengths: Sequence[int], held: Sequence[int], need: Need) -> int | None:
+    """How many masks must move at least; ``None`` if nothing fits."""
+    found = [
+        sum(is_moved(old, new) for old, new in zip(held, masks, strict=True))
+        for masks in arrangements(line, lengths)
+        if any(True for _ in pools(line, sum(masks), need))
+    ]
+    return min(found, default=None)
+
+
+def line_of(kernel: Kernel, policy: Policy, cache: int) -> Line:
+    """What a cache has to give, read from the kernel."""
+    l3, foreign = kernel.resources[cache], [name for name in kernel.masks if owner_of(name) is Owner.FOREIGN]
+    taken, reserved = kernel.others("", cache, foreign), policy.reserved_ways.bits if cache >= 0 else 0
+    clean = l3.cbm_mask.bits & ~taken & ~reserved
+    company = kernel.masks[""][cache] & taken & ~reserved
+    exclusive = clean if policy.use_shareable_ways else clean & ~l3.shareable_bits.bits
+    fewest = max(1, l3.min_cbm_bits)
+    return Line(l3.cbm_mask.bits, clean | company, company, exclusive, l3.shareable_bits.bits, fewest, l3.sparse_masks)
+
+
+def _cap(name: str, cache: int) -> int:
+    """What a class grants of a cache; 0 for no cap, and for what is no class."""
+    grant = class_grant(name)
+    if grant is None:
+        return 0
+    return grant.cap if cache >= 0 else grant.l2
+
+
+def can_be_placed(kernel: Kernel, policy: Policy, name: str, ways: Mapping[int, int]) -> bool:
+    """Whether a VM could have so many ways of its own on each of these caches, beside all others' present promises."""
+    for cache, wanted in ways.items():
+        floor = max(policy.default_ways_min, kernel.resources[cache].min_cbm_bits, 1)
+        line = line_of(kernel, policy, cache)
+        default, lengths, width = kernel.masks[""][cache], [wanted], floor
+        for other, masks in kernel.masks.items():
+            mask = masks[cache]
+            if owner_of(other) is Owner.VM and other != name and not mask & default:
+                if mask & ~line.exclusive:
+                    line = line.without(mask)
+                else:
+                    lengths.append(mask.bit_count())
+            width = max(width, min(_cap(other, cache), mask.bit_count()))
+        if not fits(line, lengths, Need(width, floor)):
+            return False
+    return True

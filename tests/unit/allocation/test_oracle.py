@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules hold after every single step, whatever happens to a host.
+
+A plain run tells a fixed number of stories, and some that hypothesis makes up. ``VMQOS_ORACLE_STORIES=100000`` in the
+environment tells that many, other ones each time; a failure names its seed.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vmqos.allocation
+from tests.unit.allocation import brute_force, oracle
+from tests.unit.allocation.oracle import Broken, Host, Oracle, Parts, follow
+from tests.unit.allocation.story import Story
+from tests.unit.allocation.worlds import machine, request, uuid
+from vmqos.allocation import Plan, Policy, PromiseState, Verdict, WriteMasks, vm_group
+from vmqos.resctrl.bitmask import CapacityBitmask
+
+STORIES = int(os.environ.get("VMQOS_ORACLE_STORIES", "300"))
+FIRST = random.SystemRandom().randrange(1 << 40) if "VMQOS_ORACLE_STORIES" in os.environ else 0
+
+
+def test_the_rules_hold_after_every_step_of_many_stories() -> None:
+    told = set[str]()
+    for seed in range(FIRST, FIRST + STORIES):
+        tale = Story(random.Random(seed))
+        try:
+            tale.go()
+        except Broken as broken:
+            broken.add_note(f"with the seed {seed}")
+            raise
+        told |= {line.strip().split("(")[0] for line in tale.log}
+    # And there was everything in them that a host goes through.
+    for words in (
+        "SetExclusive",
+        "WriteThrottles",
+        "RemoveGroup",
+        "CreateGroup",
+        "WriteMasks",
+        "the agent starts anew",
+    ):
+        assert words in told
+    for words in ("an outsider writes", "an outsider removes", "foreign", "cache", "resize", "pin", "stop", "Policy"):
+        assert any(line.startswith(words) for line in told), words
+
+
+@settings(max_examples=60)
+@given(st.randoms(use_true_random=False))
+def test_and_of_stories_that_are_made_as_short_as_can_be_when_one_fails(luck: random.Random) -> None:
+    Story(luck).go(3)
+
+
+@pytest.mark.parametrize("module", [oracle, brute_force], ids=lambda module: module.__name__.rpartition(".")[2])
+def test_the_oracle_takes_values_from_the_planner_and_no_code(module: object) -> None:
+    tree = ast.parse(Path(str(getattr(module, "__file__", ""))).read_text(encoding="utf-8"))
+    names = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vmqos.allocation")
+        for alias in node.names
+    }
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    assert {name for name in modules if name.startswith("vmqos.allocation")} <= {"vmqos.allocation"}
+    assert {getattr(vmqos.allocation, name).__module__ for name in names} <= {"vmqos.allocation.model", "types"}
+    assert not {name for name in modules if name.startswith("tests")} - {"tests.unit.allocation.brute_force"}
+
+
+def host(**masks: dict[int, set[int]]) -> Host:
+    """A machine of 8 ways; the default group is called ``default``, VMs ``v`` and their number."""
+    found = Host(machine(8, (0,)))
+    names = {name: vm_group(uuid(int(name[1:]))) if name[0] == "v" else name.replace("default", "") for name in masks}
+    found.groups = {
+        names[name]: {cache: Parts(frozenset(ways), frozenset(ways)) for cache, ways in each.items()}
+        for name, each in masks.items()
+    }
+    return found
+
+
+def wrote(name: str, ways: set[int]) -> WriteMasks:
+    return WriteMasks(name, {0: CapacityBitmask(sum(1 << way for way in ways))})
+
+
+A, B = vm_group(uuid(1)), vm_group(uuid(2))
+
+
+@pytest.mark.parametrize(
+    ("step", "rule"),
+    [
+        pytest.param(wrote("", {1, 2, 3}), 1, id="the default group takes a VM's way"),
+        pytest.param(wrote("", {7}), 2, id="the default group goes below its floor"),
+        pytest.param(wrote(A, {0, 2}), 3, id="a mask has a gap"),
+        pytest.param(wrote(A, {0}), 4, id="a VM loses a way"),
+        pytest.param(wrote("pqos", {6}), 7, id="a foreign group is written"),
+    ],
+)
+def test_a_step_that_breaks_a_rule_is_told_by_its_number(step: WriteMasks, rule: int) -> None:
+    found = host(default={0: {5, 6, 7}}, v1={0: {0, 1}}, pqos={0: {4}})
+    watch = Oracle(found, [request(1, 2)], Policy(kernel_exclusive=False), calm=True)
+    with pytest.raises(Broken) as broken:
+        list(follow(watch, Plan((step,))))
+    assert broken.value.rule == rule
+
+
+@pytest.mark.parametrize(
+    ("verdict", "rule"),
+    [
+        pytest.param(Verdict(uuid(1), PromiseState.KEPT, A, {0: CapacityBitmask(0b11)}), 16, id="kept with too few"),
+        pytest.param(Verdict(uuid(1), PromiseState.KEPT, A, {0: CapacityBitmask(0b111)}), 16, id="other ways are told"),
+        pytest.param(Verdict(uuid(1), PromiseState.PENDING), 9, id="a group is left that nobody needs"),
+        pytest.param(Verdict(uuid(1), PromiseState.DEGRADED, B), 16, id="a group that is not there"),
+    ],
+)
+def test_a_verdict_that_is_not_true_is_found_out(verdict: Verdict, rule: int) -> None:
+    watch = Oracle(host(default={0: {5, 6, 7}}, v1={0: {0, 1}}), [request(1, 3)], Policy(), calm=True)
+    with pytest.raises(Broken) as broken:
+        watch.end(Plan(verdicts={uuid(1): verdict}))
+    assert broken.value.rule == rule
+
+
+def test_who_waits_though_there_are_ways_is_found_out() -> None:
+    watch = Oracle(host(default={0: {5, 6, 7}}), [request(1, 3)], Policy(), calm=True)
+    with pytest.raises(Broken, match="rule 5"):
+        watch.rest(Plan(verdicts={uuid(1): Verdict(uuid(1), PromiseState.PENDING, reason="no")}))

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each of these faults, planted into the planner, is caught by the oracle; without one the same stories hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.allocation.oracle import Broken
+from tests.unit.allocation.story import Story
+from vmqos.allocation import admission, claims, detours, fitting, planner, route, steps, target, verdicts, world
+from vmqos.allocation.board import Board
+from vmqos.allocation.line import Line
+from vmqos.allocation.model import DEFAULT_GROUP, Owner, RemoveGroup, Request, Split, Step
+from vmqos.allocation.target import Target
+from vmqos.allocation.world import World
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import CacheResource
+
+STORIES = 400
+"""In so many stories a fault has to show."""
+
+Patch = pytest.MonkeyPatch
+
+
+def _foreign_ways_are_free(patch: Patch) -> None:
+    real = world._line
+    patch.setattr(world, "_line", lambda found, cache, resource, taken: real(found, cache, resource, 0))
+
+
+def _ways_of_io_are_given_out(patch: Patch) -> None:
+    real = world._line
+
+    def line(found: World, cache: int, resource: CacheResource, taken: int) -> Line:
+        allowed = replace(found, policy=replace(found.policy, use_shareable_ways=True))
+        return real(allowed, cache, resource, taken)
+
+    patch.setattr(world, "_line", line)
+
+
+def _the_floor_is_one_way_lower(patch: Patch) -> None:
+    real = World.floor
+    patch.setattr(World, "floor", lambda self, cache: real(self, cache) - 1)
+
+
+def _masks_may_be_too_small(patch: Patch) -> None:
+    real = world._line
+    patch.setattr(world, "_line", lambda *given: replace(real(*given), fewest=1))
+    patch.setattr(World, "fewest", lambda self, level: 1)
+
+
+def _nobody_is_in_the_way(patch: Patch) -> None:
+    patch.setattr(Board, "in_the_way", lambda self, name, cache, mask: iter(()))
+
+
+def _who_grows_is_written_before_who_shrinks(patch: Patch) -> None:
+    patch.setattr(Board, "is_free", lambda self, name, cache, mask: not self.waits(name))
+
+
+def _nothing_is_given_back(patch: Patch) -> None:
+    patch.setattr(admission, "_give_back", lambda *given: None)
+
+
+def _what_was_granted_is_forgotten(patch: Patch) -> None:
+    real = claims._with_debts
+    patch.setattr(claims, "_with_debts", lambda found, claim: replace(real(found, claim), owed={}))
+
+
+def _who_waits_comes_before_who_has(patch: Patch) -> None:
+    real = claims._with_what_they_hold
+
+    def emptied(found: World, wanted: Sequence[claims.ExclusiveClaim]) -> list[claims.ExclusiveClaim]:
+        return [replace(claim, held={}, near={}, owed={}) for claim in real(found, wanted)]
+
+    patch.setattr(claims, "_with_what_they_hold", emptied)
+
+
+def _one_way_is_kept_back(patch: Patch) -> None:
+    real = fitting._pack_into
+    patch.setattr(fitting, "_pack_into", lambda gaps, lengths: real([gap - 1 for gap in gaps], lengths))
+
+
+def _no_order_is_searched_and_nobody_steps_aside(patch: Patch) -> None:
+    patch.setattr(planner, "route", lambda *given: None)
+    patch.setattr(detours, "make_way", lambda board: (next(iter(board.world.lines)), []))
+
+
+def _the_search_pushes_nobody(patch: Patch) -> None:
+    patch.setattr(detours, "make_way", lambda board: (next(iter(board.world.lines)), []))
+    patch.setattr(route, "_push", lambda state, row, places: ())
+    patch.setattr(steps, "_follow", _follow_blindly)
+
+
+def _follow_blindly(board: Board, cache: int, writes: Sequence[tuple[str, int]]) -> Iterator[Step]:
+    for name, mask in writes:
+        yield from steps._write(board, name, {cache: mask})
+
+
+def _groups_of_others_are_removed(patch: Patch) -> None:
+    def retire(found: Target) -> tuple[Step, ...]:
+        return (*(RemoveGroup(name) for name in found.retired), *(RemoveGroup(name) for name in ("pqos",)))
+
+    patch.setattr(steps, "retire", retire)
+
+
+def _groups_are_never_removed(patch: Patch) -> None:
+    patch.setattr(steps, "retire", lambda found: ())
+
+
+def _vms_pay_on_every_cache(patch: Patch) -> None:
+    real = claims.read
+
+    def read(found: World, requests: Sequence[Request]) -> list[claims.Claim]:
+        return real(found, [replace(each, caches=frozenset(found.lines)) for each in requests])
+
+    patch.setattr(planner, "read", read)
+
+
+def _code_and_data_are_one(patch: Patch) -> None:
+    patch.setattr(target, "split", lambda ways, *parts: Split(CapacityBitmask(ways), CapacityBitmask(ways)))
+
+
+def _the_default_group_is_limited(patch: Patch) -> None:
+    real = steps._throttle
+
+    def throttle(found: World, goal: Target) -> Iterator[Step]:
+        for step in real(found, goal):
+            yield step
+            yield replace(step, group=DEFAULT_GROUP)
+
+    patch.setattr(steps, "_throttle", throttle)
+
+
+def _limits_are_told_and_not_written(patch: Patch) -> None:
+    patch.setattr(steps, "_throttle", lambda found, goal: iter(()))
+
+
+def _intruders_are_not_told(patch: Patch) -> None:
+    patch.setattr(verdicts, "_intruders", lambda *given: iter(()))
+
+
+def _foreign_groups_are_ours(patch: Patch) -> None:
+    real = World.named
+
+    def named(self: World, *owners: Owner) -> tuple[str, ...]:
+        return real(self, *owners, Owner.FOREIGN) if Owner.VM in owners else real(self, *owners)
+
+    patch.setattr(World, "named", named)
+
+
+FAULTS: dict[Callable[[Patch], None], set[int]] = {
+    _foreign_ways_are_free: {1},
+    _ways_of_io_are_given_out: {1},
+    _the_floor_is_one_way_lower: {2},
+    _masks_may_be_too_small: {3},
+    _nobody_is_in_the_way: {0, 1},
+    _who_grows_is_written_before_who_shrinks: {0, 1},
+    _nothing_is_given_back: {4},
+    _what_was_granted_is_forgotten: {4},
+    _who_waits_comes_before_who_has: {1, 4},
+    _one_way_is_kept_back: {5},
+    _no_order_is_searched_and_nobody_steps_aside: {4, 5, 16},
+    _the_search_pushes_nobody: {0, 1, 4},
+    _groups_of_others_are_removed: {0, 7},
+    _foreign_groups_are_ours: {7},
+    _groups_are_never_removed: {9},
+    _vms_pay_on_every_cache: {11},
+    _code_and_data_are_one: {16},
+    _the_default_group_is_limited: {7},
+    _limits_are_told_and_not_written: {16},
+    _intruders_are_not_told: {1},
+}
+"""Each fault, and the numbers of the rules by which it may be caught first; 0 is the kernel."""
+
+
+def caught() -> Broken | None:
+    """What the oracle says in the first story in which it says something."""
+    for seed in range(STORIES):
+        try:
+            Story(random.Random(seed)).go()
+        except Broken as broken:
+            return broken
+    return None
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__.strip("_"))
+def test_a_planted_fault_is_caught(fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault(monkeypatch)
+    broken = caught()
+    assert broken is not None and broken.rule in FAULTS[fault], broken

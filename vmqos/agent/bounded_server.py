@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP server of the API and the metrics: waitress, with bounds on what one client can take of it.
+
+What waitress alone leaves open, and what is done here:
+
+* It reads a request's body, up to a gigabyte and onto the disk, before the application is called. No request of ours
+  has a body: one that announces a body is refused as soon as its headers are there.
+* Its timeout counts idleness, so a request that comes byte by byte lives for ever; and it never closes a connection
+  whose client does not read. Here, a request and an answer have an age limit.
+* It answers requests that come in one piece one after the other, and blocks a thread when nobody reads the answers.
+  Here, a connection has one request at a time; one with more behind it is answered and closed.
+* At its limit of connections it accepts no more, whoever has them. Here, the client that has the most connections
+  makes room: the one that has waited longest without a whole request is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import logging
+import math
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from waitress import wasyncore
+from waitress.adjustments import Adjustments
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
+from waitress.server import TcpWSGIServer, UnixWSGIServer
+from waitress.task import ThreadedTaskDispatcher
+from waitress.utilities import Error
+
+# At INFO it writes a line for each client that leaves early, and at WARNING one for each request that waits for a
+# thread: both are up to the clients.
+logging.getLogger("waitress").setLevel(logging.WARNING)
+logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+
+StartResponse = Callable[..., object]
+Application = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
+
+PLACES = 64
+"""Connections of one server at a time: with two servers, half of what :mod:`vmqos.telemetry.descriptors` spares."""
+
+SHARE = 32
+"""Connections of one client at a time: of a user on the Unix socket, of an address elsewhere."""
+
+REQUEST_TIME = 10.0
+"""Seconds that a connection has for a whole request, from its beginning or its last answer on."""
+
+ANSWER_TIME = 30.0
+"""Seconds that a client has to take an answer."""
+
+THREADS = 4
+"""For all paths but the one that is answered at once."""
+
+_BOUNDS = {
+    "ident": "vmqos",
+    "cleanup_interval": 1,
+    "max_request_header_size": 32 << 10,
+    "max_request_body_size": 1,
+    # Answers stay in memory, and are bounded by what the agent knows: none is written to the disk.
+    "outbuf_overflow": 1 << 30,
+    # PLACES is kept by closing connections; waitress's own limit also counts what is no connection.
+    "connection_limit": 2 * PLACES,
+    "log_socket_errors": False,
+}
+
+_PEER_CREDENTIALS = struct.Struct("3i")
+"""``struct ucred`` of unix(7): process, user, group."""
+
+
+class BoundedServer:
+    """Serves an application from a thread of its own, between :meth:`start` and :meth:`stop`.
+
+    :param application: answers the requests (WSGI).
+    :param name: the thread's.
+    :param at_once: a path whose requests have a thread of their own, so that no other request keeps them waiting.
+    :param where: ``unix_socket`` and ``unix_socket_perms``, or ``host`` and ``port``, as waitress calls them.
+    :raises OSError: if a socket can't be had.
+    :raises ValueError: if a host name has no address.
+    """
+
+    def __init__(self, application: Application, name: str, *, at_once: str = "", **where: object) -> None:
+        self._map: dict[int, Any] = {}
+        self._pools = _Pools(at_once)
+        settings = Adjustments(**where, **_BOUNDS)
+        try:
+            if settings.unix_socket:
+                kinds = [(_UnixServer, (socket.AF_UNIX, socket.SOCK_STREAM, None, None))]
+            else:
+                kinds = [(_TcpServer, address) for address in settings.listen]
+            self._listeners = [
+                kind(application, self._map, dispatcher=self._pools, adj=settings, sockinfo=address)
+                for kind, address in kinds
+            ]
+        except BaseException:
+            wasyncore.close_all(self._map, ignore_all=True)
+            raise
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The TCP port that it listens on, which is any free one where 0 was asked for."""
+        return int(self._listeners[0].effective_port)
+
+    def start(self) -> None:
+        """Answer from now on."""
+        self._pools.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop answering, and close every socket. A server that was never started can be stopped, too."""
+        if not self._thread.is_alive():
+            wasyncore.close_all(self._map, ignore_all=True)
+            return
+        self._pools.shutdown()
+        # Closed by their own thread: that one would else go on to poll descriptors that are others' by then.
+        self._listeners[0].trigger.pull_trigger(self._close)
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        wasyncore.loop(timeout=1.0, use_poll=True, map=self._map)
+
+    def _close(self) -> None:
+        # Browsers and Prometheus keep their connections, and the loop ends with the last one.
+        for channel in _channels(self._map):
+            channel.handle_close()
+        for listener in self._listeners:
+            listener.close()
+
+
+class _Pools:
+    """The threads that answer, as waitress's servers see them: one task dispatcher.
+
+    :param at_once: the path that has a thread of its own.
+    """
+
+    def __init__(self, at_once: str) -> None:
+        self._at_once = at_once
+        self._most, self._own = ThreadedTaskDispatcher(), ThreadedTaskDispatcher()
+
+    def start(self) -> None:
+        self._most.set_thread_count(THREADS)
+        self._own.set_thread_count(1)
+
+    def add_task(self, channel: _Channel) -> None:
+        path = getattr(channel.requests[0], "path", "")
+        (self._own if self._at_once and path == self._at_once else self._most).add_task(channel)
+
+    def shutdown(self) -> None:
+        self._most.shutdown(timeout=2)
+        self._own.shutdown(timeout=2)
+
+
+class _BodyRefused(Error):  # type: ignore[misc]  # waitress has no types
+    """The answer to a request that has a body."""
+
+    code = 413
+    reason = "Content Too Large"
+
+    def to_response(self, ident: str | None = None) -> tuple[str, list[tuple[str, str]], bytes]:
+        content = json.dumps({"error": self.body}).encode()
+        return f"{self.code} {self.reason}", [("Content-Type", "application/json")], content
+
+
+class _Parser(HTTPRequestParser):  # type: ignore[misc]
+    """Reads a request's headers, and refuses a body instead of reading it."""
+
+    body_rcv: Any
+    content_length: int
+    expect_continue: bool
+
+    def parse_header(self, header_plus: bytes) -> None:
+        super().parse_header(header_plus)
+        if self.chunked or self.content_length > 0 or "TRANSFER_ENCODING" in self.headers:
+            self.error = _BodyRefused("this API only answers questions: a request with a body is refused unread")
+            # Without a receiver of a body, and without bytes to come, the request is complete.
+            self.body_rcv, self.content_length, self.expect_continue = None, 0, False
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]
+    """One connection.
+
+    :ivar peer: who is at the other end; connections of one client have the same.
+    :ivar is_shut: whether it is about to be closed.
+    :ivar waits_since: since when a whole request is waited for, or the answer is being taken; infinite while a thread
+        makes the answer.
+    """
+
+    parser_class = _Parser
+    request: Any
+    will_close: bool
+
+    def __init__(self, server: Any, sock: socket.socket, addr: Any, adj: Any, map: dict[int, Any]) -> None:
+        self.is_shut = False
+        self.waits_since = time.monotonic()
+        self.peer = _user(sock) if sock.family == socket.AF_UNIX else _client(str(addr[0]))
+        super().__init__(server, sock, addr, adj, map=map)
+
+    def received(self, data: bytes) -> bool:
+        """Take what came, up to the end of one request; whatever stands behind that ends with the connection."""
+        with self.requests_lock:
+            if self.will_close or self.close_when_flushed:
+                return False
+            if self.request is None:
+                self.request = self.parser_class(self.adj)
+            consumed = self.request.received(data)
+            if not self.request.completed:
+                return True
+            request, self.request = self.request, None
+            if request.empty:
+                self.will_close = True
+                return False
+            if consumed < len(data):
+                request.headers["CONNECTION"] = "close"
+            self.waits_since = math.inf
+            self.requests.append(request)
+            self.server.add_task(self)
+        return True
+
+    def service(self) -> None:
+        """Answer the request; called by a thread of a pool."""
+        try:
+            super().service()
+        finally:
+            self.waits_since = time.monotonic()
+
+    def is_overdue(self) -> bool:
+        """Whether the client has taken too long to ask, or to take its answer."""
+        limit = ANSWER_TIME if self.total_outbufs_len else REQUEST_TIME
+        return time.monotonic() - self.waits_since > limit
+
+    def shut(self) -> None:
+        """Have the connection closed in the next round of the polling thread, whether the client reads or not.
+
+        A descriptor that were closed at once could be another connection's before this round's events are through,
+        and that connection would get an event of this one.
+        """
+        self.is_shut = self.will_close = True
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+
+class _Places:
+    """What both kinds of listening sockets do beside waitress's own."""
+
+    channel_class = _Channel
+    _map: dict[int, Any]
+
+    def handle_accept(self) -> None:
+        """Accept a connection, and have another one of the same client make room where it takes too many."""
+        before = _channels(self._map)
+        super().handle_accept()  # type: ignore[misc]
+        now = _channels(self._map)
+        if len(now) > len(before):
+            _make_room([channel for channel in now if not channel.is_shut])
+
+    def maintenance(self, now: float) -> None:
+        """Close what is overdue; called about once a second by the thread that polls."""
+        for channel in _channels(self._map):
+            if channel.is_overdue():
+                channel.shut()
+
+
+class _TcpServer(_Places, TcpWSGIServer):  # type: ignore[misc]
+    """Listens on an address."""
+
+
+class _UnixServer(_Places, UnixWSGIServer):  # type: ignore[misc]
+    """Listens on a Unix socket."""
+
+
+def _channels(sockets: dict[int, Any]) -> list[_Channel]:
+    return [one for one in sockets.values() if isinstance(one, _Channel)]
+
+
+def _make_room(channels: list[_Channel]) -> None:
+    """Close one connection where there are too many of them, or of one client; the newest one is the last of the list.
+
+    The client with the most connections gives one up: that which has waited longest for a whole request; the newest
+    one where all others are being answered.
+    """
+    peer, most = Counter(channel.peer for channel in channels).most_common(1)[0]
+    if most <= SHARE and len(channels) <= PLACES:
+        return
+    idle = [channel for channel in channels if channel.peer == peer and channel.waits_since != math.inf]
+    min(idle or channels[-1:], key=lambda channel: channel.waits_since).shut()
+
+
+def _user(sock: socket.socket) -> str:
+    """The user who connected to a Unix socket."""
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)
+    return f"user {_PEER_CREDENTIALS.unpack(credentials)[1]}"
+
+
+def _client(address: str) -> str:
+    """Whose address that is: a host has all of loopback, and all of an IPv6 network of 64 bits."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        found = found.ipv4_mapped or found
+    if found.is_loopback:
+        return "loopback"
+    return str(ipaddress.ip_network((found, 64 if found.version == 6 else 32), strict=False))

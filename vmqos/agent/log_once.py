@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logging what goes on and on once, and again when it changes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+BURST = 4
+"""How many lines a key may log at once."""
+
+REFILL = 600.0
+"""Seconds until a key may log one line more: what changes all the time fills no disk."""
+
+KEYS_MAX = 4096
+"""How many keys are remembered; the one that was used longest ago is forgotten first."""
+
+
+@dataclass(slots=True)
+class _Told:
+    text: str | None
+    credit: float
+    since: float
+    """When the credit was as it is noted, by the clock."""
+    dropped: int = 0
+
+
+class LogOnce:
+    """Logs a line of a key only where its text is not the key's last one; any thread may call.
+
+    A pass that fails repeats itself every second. The first line says what is wrong; a repetition says nothing new. A
+    text that differs each time (it may name a thread) is no repetition, so each key also has a budget: ``BURST`` lines
+    at once, and one every ``REFILL`` seconds. The next line then says how many were left out.
+
+    :param logger: where the lines go.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._told: OrderedDict[Hashable, _Told] = OrderedDict()
+
+    def log(
+        self, level: int, key: Hashable, message: str, *arguments: object, error: BaseException | None = None
+    ) -> bool:
+        """Log a line, unless the key's last line said it already.
+
+        :param key: what the line is about, such as ``("look", uuid)``.
+        :param message: as :meth:`logging.Logger.log` takes it.
+        :param error: the exception whose traceback is added; it does not count as text.
+        :returns: whether the line was logged.
+        """
+        text = message % arguments if arguments else message
+        with self._lock:
+            told = self._of(key)
+            if told.text == text:
+                return False
+            if told.credit < 1:
+                told.dropped += 1
+                return False
+            told.text, told.credit = text, told.credit - 1
+            dropped, told.dropped = told.dropped, 0
+        if dropped:
+            text = f"{text} ({dropped} earlier lines about this were left out)"
+        self._logger.log(level, "%s", text, exc_info=error, stacklevel=2)
+        return True
+
+    def end(self, key: Hashable) -> bool:
+        """What the key is about is over: its next line is news, whatever it says. The key's budget stays as it is.
+
+        :returns: whether a line of the key's was logged since the last time.
+        """
+        with self._lock:
+            told = self._told.get(key)
+            if told is None or told.text is None:
+                return False
+            told.text = None
+            return True
+
+    def _of(self, key: Hashable) -> _Told:
+        now = self._clock()
+        told = self._told.get(key)
+        if told is None:
+            told = self._told[key] = _Told(None, BURST, now)
+            if len(self._told) > KEYS_MAX:
+                self._told.popitem(last=False)
+        self._told.move_to_end(key)
+        told.credit = min(BURST, told.credit + (now - told.since) / REFILL)
+        told.since = now
+        return told

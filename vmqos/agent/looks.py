@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking at one VM after the other, where one whose look hangs keeps none of the others waiting.
+
+A read of /proc can take as long as the process that is read likes: its command line may be in memory that the process
+itself has to fill first (userfaultfd(2), FUSE). The kernel lets nobody call such a read off. So it is left behind, with
+its thread, and another thread goes on with the next VM.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+LEAST_DEADLINE = 0.01
+"""Seconds that a look has at least, however many of the same round were left behind before it."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[_T]):
+    """A look that has ended.
+
+    :ivar key: whose it was.
+    :ivar seconds: how long it took.
+    :ivar value: what was found; ``None`` where an exception ended it.
+    :ivar error: the exception.
+    """
+
+    key: str
+    seconds: float
+    value: _T | None = None
+    error: Exception | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """One thread, and what it does."""
+
+    key: str | None = None
+    since: float = field(default=0.0)
+    left_behind: bool = False
+
+
+class Looks(Generic[_T]):
+    """Calls one function for many keys in a thread of its own, in order; one thread may use it.
+
+    :param look: the function; it is called for no key twice at the same time.
+    :param on_late: called from the thread once a look has ended that :meth:`run` did not wait for any more.
+    """
+
+    def __init__(self, look: Callable[[str], _T], on_late: Callable[[], None]) -> None:
+        self._look = look
+        self._on_late = on_late
+        self._condition = threading.Condition()
+        self._queue: deque[str] = deque()
+        self._under_way: dict[str, float] = {}
+        self._done: list[Done[_T]] = []
+        self._lane: _Lane | None = None
+        self._closed = False
+
+    @property
+    def under_way(self) -> dict[str, float]:
+        """The keys whose looks were left behind and have not ended yet; when each was begun, by the monotonic clock."""
+        with self._condition:
+            return dict(self._under_way)
+
+    def run(self, keys: Iterable[str], deadline: float, budget: float) -> list[Done[_T]]:
+        """Look at all of these that are not under way.
+
+        :param deadline: seconds after which a look is left behind. The looks after it have half of that, and so on: a
+            hundred that hang shall not take a hundred times as long as one. What is left behind for no good reason is
+            told a little later.
+        :param budget: seconds after which no further look is begun; the first one is in any case.
+        :returns: the looks that have ended, those that were left behind by an earlier call among them.
+        """
+        with self._condition:
+            self._queue.extend(key for key in keys if key not in self._under_way)
+            self._run(deadline, time.monotonic() + budget)
+            done, self._done = self._done, []
+            return done
+
+    def close(self) -> None:
+        """End the thread, and each one that was left behind as soon as its look ends."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+
+    def _run(self, deadline: float, until: float) -> None:
+        asked_for = len(self._queue)
+        while True:
+            now = time.monotonic()
+            if now >= until and len(self._queue) < asked_for:
+                self._queue.clear()
+            lane = self._lane
+            if lane is not None and lane.key is not None and now >= lane.since + deadline:
+                lane.left_behind = True
+                lane = self._lane = None
+                deadline = max(LEAST_DEADLINE, deadline / 2)
+            is_busy = lane is not None and lane.key is not None
+            if not self._queue and not is_busy:
+                return
+            if lane is None:
+                lane = self._lane = _Lane()
+                threading.Thread(target=self._work, args=(lane,), name="look", daemon=True).start()
+            self._condition.notify_all()
+            # The thread goes from look to look without a word: only then is it asked how long this one takes.
+            wait = lane.since + deadline - now if lane.key is not None else min(deadline, until - now)
+            self._condition.wait(max(LEAST_DEADLINE, wait))
+
+    def _work(self, lane: _Lane) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._queue or self._closed)
+                if self._closed:
+                    return
+                key = lane.key = self._queue.popleft()
+                lane.since = time.monotonic()
+                self._under_way[key] = lane.since
+            done = self._look_at(key)
+            with self._condition:
+                self._done.append(done)
+                del self._under_way[key]
+                lane.key = None
+                if not self._queue:
+                    self._condition.notify_all()
+            if lane.left_behind:
+                self._on_late()
+                return
+
+    def _look_at(self, key: str) -> Done[_T]:
+        began = time.monotonic()
+        try:
+            value = self._look(key)
+        except Exception as error:  # it is this key's alone; the one who asked gets it
+            return Done(key, time.monotonic() - began, error=error)
+        return Done(key, time.monotonic() - began, value)
