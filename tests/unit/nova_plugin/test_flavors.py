@@ -244,7 +244,7 @@ def test_a_shared_promise_asks_for_its_class_once_a_host_keeps_it(
             {"hw:l2_cache_ways": "4", "hw:cache_vcpus": "0"},
             {"resources:CUSTOM_LLC_CLASSES": "1", "trait:CUSTOM_VMQOS_L2_CAT": "required"},
         ),
-        (("--bandwidth-percent", "50"), {"hw:mem_bandwidth_percent": "50"}, {}),
+        (("--bandwidth-percent", "45"), {"hw:mem_bandwidth_percent": "45"}, {}),
         (
             ("--bandwidth-mbps", "4000"),
             {"hw:mem_bandwidth_mbps": "4000"},
