@@ -43,7 +43,7 @@ def borne_out(verdict: Verdict, layout: Layout) -> Verdict:
     """What a verdict is worth at the end of its pass: others may have changed groups since the plan was made; pure.
 
     The group must have what the plan gave it: masks, parts and limits. The ways of an exclusive VM must be in no other
-    group's mask.
+    group's mask. A cache that went offline since is nobody's fault, and the verdict is about the others then.
 
     :param layout: resctrl as it was read back.
     """
@@ -53,6 +53,7 @@ def borne_out(verdict: Verdict, layout: Layout) -> Verdict:
     if group is None:
         reason = f"another program removed the control group {verdict.group}; {_MENDED}"
         return Verdict(verdict.uuid, PromiseState.PENDING, reason=reason)
+    verdict = _of_online(verdict, layout)
     if changes := [*_changed_masks(verdict, group), *_changed_limits(verdict, group)]:
         return replace(
             verdict,
@@ -75,6 +76,21 @@ def borne_out(verdict: Verdict, layout: Layout) -> Verdict:
         return verdict
     reason = f"another program gave ways of this VM to {', '.join(intruders)} too; {_MENDED}"
     return replace(verdict, state=PromiseState.DEGRADED, reason=reason)
+
+
+def _of_online(verdict: Verdict, layout: Layout) -> Verdict:
+    """The verdict without the caches that went offline: the default group has a mask on every cache that is online."""
+    default = next((group for group in layout.groups if group.name == DEFAULT_GROUP), None)
+    if default is None or (
+        verdict.masks.keys() <= default.masks.keys() and verdict.throttles.keys() <= default.throttles.keys()
+    ):
+        return verdict
+    return replace(
+        verdict,
+        masks={cache: mask for cache, mask in verdict.masks.items() if cache in default.masks},
+        splits={cache: parts for cache, parts in verdict.splits.items() if cache in default.masks},
+        throttles={cache: limit for cache, limit in verdict.throttles.items() if cache in default.throttles},
+    )
 
 
 def _changed_masks(verdict: Verdict, group: Group) -> Iterator[str]:

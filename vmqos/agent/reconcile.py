@@ -167,7 +167,7 @@ class Reconciler:
         limits = vcpus_of_all.limits
         unknown = {uuid for uuid, found in wishes.items() if found.unknown and not found.hands_off}
         members = unseen.find_members(self._filesystem, now, self._unseen, unknown, vms)
-        kept = unseen.requests(now, self._unseen | unknown, members)
+        kept = unseen.requests(now, self._unseen | unknown, members, self._granted)
         requests = (*self._requests(now, vms, wishes, vcpus_of_all, topology), *kept)
         plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy, self._granted))
         order = sorted(vms, key=lambda uuid: (vms[uuid].vm.process.start_time, uuid))

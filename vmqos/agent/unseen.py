@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from vmqos import allocation
 from vmqos.agent.inventory import ObservedVm
@@ -73,17 +74,28 @@ def find_members(
     return Members(classes, frozenset(parted), frozenset(name for name in names if inside[name] - known))
 
 
-def requests(view: ResctrlView, unseen: Set[str], members: Members | None = None) -> Iterator[Request]:
+def requests(
+    view: ResctrlView,
+    unseen: Set[str],
+    members: Members | None = None,
+    granted: Mapping[str, Mapping[int, int]] | None = None,
+) -> Iterator[Request]:
     """What the planner has to be asked for, so that the VMs keep their groups as they are.
 
     :param unseen: UUIDs of the VMs.
     :param members: the classes of VMs that no group's name tells of.
+    :param granted: how many ways earlier plans granted to each group, by cache: a mask that an outsider wrote may not
+        tell it any more.
     """
-    members = members or Members()
+    members, granted = members or Members(), granted or {}
     default = view.group(DEFAULT_GROUP)
     for uuid in sorted(unseen):
         own = _own(view, uuid)
-        if own is not None and default is not None and (kept := of_its_own(view, own, default)):
+        if (
+            own is not None
+            and default is not None
+            and (kept := of_its_own(view, own, default, granted.get(own.name, {})))
+        ):
             yield Request(uuid, *kept, _FIRST)
             continue
         shared = _class_of(view, uuid)
@@ -151,35 +163,47 @@ def _tasks_of(observed: ObservedVm) -> set[int] | None:
         return None
 
 
-def of_its_own(view: ResctrlView, own: Group, default: Group) -> tuple[CacheRequest, frozenset[int]] | None:
-    """What a VM's own group grants it, as a request, and on which caches; ``None`` where that is nothing."""
+def of_its_own(
+    view: ResctrlView, own: Group, default: Group, granted: Mapping[int, int] = MappingProxyType({})
+) -> tuple[CacheRequest, frozenset[int]] | None:
+    """What a VM's own group grants it, as a request, and on which caches; ``None`` where that is nothing.
+
+    :param granted: how many ways earlier plans granted to it, by cache.
+    """
     held = {
         cache: mask
         for cache, mask in own.masks.items()
-        if cache in default.masks and not mask.overlaps(default.masks[cache])
+        if cache in default.masks and (granted.get(cache) or not mask.overlaps(default.masks[cache]))
     }
     limits = {cache: value for cache, value in own.throttles.items() if value < _unlimited(view)}
     if not held and not limits:
         return None
     of_l3 = caches.among(3, held)
-    wants = ways_of(own, of_l3, caches.among(2, held))
+    wants = ways_of(own, of_l3, caches.among(2, held), granted)
     return with_limits_of(view, own, wants), frozenset(held) if of_l3 else frozenset((*held, *limits))
 
 
-def ways_of(group: Group, of_l3: Set[int], of_l2: Set[int]) -> CacheRequest:
+def ways_of(
+    group: Group, of_l3: Set[int], of_l2: Set[int], granted: Mapping[int, int] = MappingProxyType({})
+) -> CacheRequest:
     """The ways that a VM's own group has on all of these caches, as a request; of no caches it asks for none.
 
     :param of_l3: L3s that the group has a mask on.
     :param of_l2: L2s that the group has a mask on.
+    :param granted: how many ways earlier plans granted to it, by cache; they go before the mask's length.
     """
-    wants = CacheRequest(l2_ways=min((max(1, group.masks[cache].count) for cache in of_l2), default=None))
-    least = min(of_l3, key=lambda cache: group.masks[cache].count, default=None)
+
+    def count(cache: int) -> int:
+        return granted.get(cache) or max(1, group.masks[cache].count)
+
+    wants = CacheRequest(l2_ways=min(map(count, of_l2), default=None))
+    least = min(of_l3, key=count, default=None)
     if least is None:
         return wants
     parts = group.splits.get(least)
     if parts is not None and parts.is_apart:
         return replace(wants, code_ways=parts.code.count, data_ways=parts.data.count)
-    return replace(wants, ways=max(1, group.masks[least].count))
+    return replace(wants, ways=count(least))
 
 
 def with_limits_of(view: ResctrlView, own: Group, wants: CacheRequest) -> CacheRequest:

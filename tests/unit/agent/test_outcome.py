@@ -101,6 +101,13 @@ def test_a_mask_that_is_not_what_was_granted_is_told_as_it_is(name: str, mask: i
     assert code_of(told.reason) == "changed-outside"
 
 
+def test_a_cache_that_went_offline_meanwhile_is_told_no_more() -> None:
+    granted = replace(OWN, masks={0: CapacityBitmask(3), 1: CapacityBitmask(3)}, throttles={0: 50, 1: 50})
+    default = Group(DEFAULT_GROUP, Owner.DEFAULT, {0: CapacityBitmask(0x7C)}, throttles={0: 100})
+    own = Group(VM, Owner.VM, OWN.masks, throttles={0: 50})
+    assert borne_out(granted, Layout((default, own))) == replace(OWN, throttles={0: 50})
+
+
 def test_parts_for_code_and_data_that_are_not_what_was_granted_are_told() -> None:
     mine, swapped = (Split(CapacityBitmask(a), CapacityBitmask(b)) for a, b in ((1, 2), (2, 1)))
     granted = replace(OWN, splits={0: mine})

@@ -87,6 +87,13 @@ def test_a_group_that_was_only_just_made_is_no_grant() -> None:
     assert not list(unseen.requests(view({"": {0: 0x7FF}, f"vmqos.{A}": {0: 0x7FF}}), {A}))
 
 
+def test_a_vm_whose_mask_an_outsider_spoilt_asks_for_what_it_was_granted() -> None:
+    name = f"vmqos.{A}"
+    now = view({"": {0: 0x7F0, 1: 0x7FF}, name: {0: 0x01F, 1: 0x7FF}})
+    (asked,) = unseen.requests(now, {A}, granted={name: {0: 4, 1: 0}})
+    assert (asked.wants.ways, asked.caches) == (4, {0})
+
+
 def test_a_vm_whose_tasks_are_in_a_class_asks_for_its_cap() -> None:
     now = view({"": {0: 0x7FF}, "vmqos.shared-ways3": {0: 0x7}})
     (asked,) = unseen.requests(now, {A}, unseen.Members({A: "vmqos.shared-ways3"}))
