@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nova.scheduler import filters, utils
@@ -20,7 +20,7 @@ LOG = log.getLogger(__name__)
 NO_GROUP = "has no control group left"
 
 
-class CacheWaysFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):  # type: ignore[misc]
+class CacheWaysFilter(filters.BaseHostFilter):  # type: ignore[misc]
     """Refuses hosts that can't give a server the cache ways, or the memory bandwidth, that its flavor promises.
 
     Where the flavor asks Placement for what its promise takes (``resources:CUSTOM_LLC_WAYS``,
@@ -63,7 +63,10 @@ class CacheWaysFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):  # 
     def _passing(self, hosts: Sequence[Any], wanted: Demand, spec_obj: Any) -> list[Any]:
         passing = list(hosts)
         if wanted.placement:
-            passing = [host for host in passing if self._is_allowed(host, wanted)]
+            taken = list(wanted.taken.items())
+            passing = [
+                host for host in passing if _keep_candidates(host, taken) or self._refuse_candidates(host, wanted)
+            ]
         if wanted.settled:
             return passing
         able = self._rooms.able(passing, wanted, spec_obj)
@@ -78,10 +81,7 @@ class CacheWaysFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):  # 
         found = zip(passing, self._rooms.free(passing, wanted, spec_obj, able), strict=True)
         return [host for host, free in found if self._fits(host, free, wanted.amount)]
 
-    def _is_allowed(self, host: Any, wanted: Demand) -> bool:
-        """Whether Placement would give the server what it takes there; the candidates that don't are dropped."""
-        if self.filter_candidates(host, lambda candidate: _holds(candidate, wanted.taken)):
-            return True
+    def _refuse_candidates(self, host: Any, wanted: Demand) -> bool:
         shown = wanted.amount if wanted.shared_class is None else None
         return self._refuse(host, f"has no allocation candidate with {_shown(shown)}")
 
@@ -110,6 +110,25 @@ def _shown(amount: Amount | None) -> str:
     return f"{amount.ways} ways" if amount.ways else "a control group"
 
 
-def _holds(candidate: Any, taken: Mapping[str, int]) -> bool:
-    held = [allocation["resources"] for allocation in candidate["allocations"].values()]
-    return all(sum(resources.get(name, 0) for resources in held) >= amount for name, amount in taken.items())
+def _keep_candidates(host: Any, taken: Sequence[tuple[str, int]]) -> bool:
+    """Drop the host's allocation candidates that have less; whether one is left.
+
+    Nova's ``CandidateFilterMixin`` does that too, and makes two lines for the log of each candidate, whether there is
+    a log or not: they cost more than all the rest of the filter.
+    """
+    found = host.allocation_candidates
+    kept = [candidate for candidate in found if _holds(candidate, taken)]
+    if len(kept) < len(found):
+        host.allocation_candidates = kept
+    return bool(kept)
+
+
+def _holds(candidate: Any, taken: Sequence[tuple[str, int]]) -> bool:
+    held = candidate["allocations"].values()
+    for name, amount in taken:
+        lacking = amount
+        for allocation in held:
+            lacking -= allocation["resources"].get(name, 0)
+        if lacking > 0:
+            return False
+    return True

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nova.scheduler.client import report
 
@@ -24,8 +24,7 @@ _SEEN = "vmqos_seen"
 """The attribute of a HostState that keeps what was counted; Nova makes HostStates anew for each request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """A host as it was before the scheduler chose it for any server of the request.
 
     :ivar servers: how many there were on it; the HostState counts on with each server that it is chosen for.
@@ -55,8 +54,12 @@ class Rooms:
         :raises nova_plugin.scheduler.placement.PlacementFailed: if Placement never told what the hosts have.
         """
         told = self.inventory.providers(question.of(spec_obj, hosts, demand)) if hosts else {}
-        found = ((host.uuid, told.get(host.uuid)) for host in hosts)
-        return {uuid: provider for uuid, provider in found if provider and demand.traits <= provider.traits}
+        found = {}
+        for host in hosts:
+            provider = told.get(host.uuid)
+            if provider is not None and demand.traits <= provider.traits:
+                found[host.uuid] = provider
+        return found
 
     def free(
         self, hosts: Sequence[Any], demand: Demand, spec_obj: Any, able: Mapping[str, Provider] | None = None
@@ -75,7 +78,8 @@ class Rooms:
         if able is None:
             able = self.able(hosts, demand, spec_obj)
         self._look([host for host in hosts if host.uuid in able], demand.placement, spec_obj.instance_uuid)
-        return [_free(host, able.get(host.uuid), demand.amount) for host in hosts]
+        each = demand.amount
+        return [_free(host, able.get(host.uuid), each) for host in hosts]
 
     def have_class(
         self, hosts: Sequence[Any], demand: Demand, able: Mapping[str, Provider], instance_uuid: str
@@ -97,8 +101,13 @@ class Rooms:
 
     def _look(self, hosts: Sequence[Any], placement: bool, instance_uuid: str) -> None:
         unseen = [host for host in hosts if not hasattr(host, _SEEN)]
-        taken = [_NONE_PROMISED] * len(unseen) if placement else self.promises.on(unseen, without=instance_uuid)
-        for host, promised in zip(unseen, taken, strict=True):
+        if placement:
+            # One object for all hosts with as many servers: hosts are many.
+            nothing = {servers: Seen(servers, _NONE_PROMISED) for servers in {host.num_instances for host in unseen}}
+            for host in unseen:
+                setattr(host, _SEEN, nothing[host.num_instances])
+            return
+        for host, promised in zip(unseen, self.promises.on(unseen, without=instance_uuid), strict=True):
             setattr(host, _SEEN, Seen(host.num_instances, promised))
 
 
@@ -108,9 +117,10 @@ def _free(host: Any, provider: Provider | None, each: Amount) -> Amount | None:
     seen: Seen = getattr(host, _SEEN)
     chosen = host.num_instances - seen.servers
     promised = seen.promised.amount
+    capacity, used = provider.capacity, provider.used
     return Amount(
-        provider.capacity.ways - max(provider.used.ways, promised.ways) - chosen * each.ways,
-        provider.capacity.classes - max(provider.used.classes, promised.classes) - chosen * each.classes,
+        capacity.ways - max(used.ways, promised.ways) - chosen * each.ways,
+        capacity.classes - max(used.classes, promised.classes) - chosen * each.classes,
     )
 
 

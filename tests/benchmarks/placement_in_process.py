@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -48,6 +50,7 @@ class PlacementInProcess:
     """
 
     def __init__(self, folder: str) -> None:
+        self._database = f"{folder}/placement.db"
         file = f"{folder}/placement.conf"
         with open(file, "w", encoding="utf-8") as written:
             written.write(_CONF.format(folder=folder))
@@ -71,6 +74,34 @@ class PlacementInProcess:
         cache = self._provider(f"node-{number}{resources.PROVIDER_SUFFIX}", root)
         held = {resources.LLC_WAYS: {"total": 9}, resources.LLC_CLASSES: {"total": 13}}
         self._fill(cache, held, (resources.L3_CAT,))
+
+    def add_copies(self, number: int, count: int) -> None:
+        """Add compute nodes that are as an earlier one is, without Placement's work for that.
+
+        :param number: that of the earlier one.
+        :param count: how many.
+        """
+        with contextlib.closing(sqlite3.connect(self._database)) as database, database:
+            (names,) = zip(*database.execute("SELECT name FROM pragma_table_info('resource_providers')"), strict=True)
+            selected = f"SELECT {', '.join(names)} FROM resource_providers WHERE name = ?"
+            of = [
+                dict(zip(names, database.execute(selected, (name,)).fetchone(), strict=True))
+                for name in (f"node-{number}", f"node-{number}{resources.PROVIDER_SUFFIX}")
+            ]
+            for _ in range(count):
+                root = 0
+                for original in of:
+                    uuid = str(uuid4())
+                    new = {**original, "id": None, "uuid": uuid, "name": f"{original['name']}-{uuid}"}
+                    if root:
+                        new |= {"root_provider_id": root, "parent_provider_id": root}
+                    made = _insert(database, "resource_providers", new)
+                    if not root:
+                        root = made
+                        database.execute("UPDATE resource_providers SET root_provider_id = id WHERE id = ?", (made,))
+                    for table in ("inventories", "resource_provider_traits"):
+                        for row in _rows(database, table, original["id"]):
+                            _insert(database, table, {**row, "resource_provider_id": made})
 
     def ask(self, query: str) -> Answer:
         """Ask for allocation candidates."""
@@ -96,3 +127,17 @@ class PlacementInProcess:
         if answer.status_code >= 300:
             raise RuntimeError(f"{method} {path}: HTTP {answer.status_code}: {answer.text}")
         return bytes(answer.body)
+
+
+def _rows(database: sqlite3.Connection, table: str, provider: int) -> Iterator[dict[str, Any]]:
+    """What a table has of a provider, without the rows' own identifiers."""
+    found = database.execute(f"SELECT * FROM {table} WHERE resource_provider_id = ?", (provider,))
+    names = [column[0] for column in found.description]
+    for row in found.fetchall():
+        yield {name: value for name, value in zip(names, row, strict=True) if name != "id"}
+
+
+def _insert(database: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> int:
+    names, marks = ", ".join(row), ", ".join("?" * len(row))
+    made = database.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(row.values())).lastrowid
+    return int(made or 0)
