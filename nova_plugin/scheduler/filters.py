@@ -79,15 +79,12 @@ class CacheWaysFilter(filters.BaseHostFilter):  # type: ignore[misc]
             there = self._rooms.have_class(passing, wanted, able, spec_obj.instance_uuid)
             return [host for host, has in zip(passing, there, strict=True) if has or self._refuse(host, NO_GROUP)]
         found = zip(passing, self._rooms.free(passing, wanted, spec_obj, able), strict=True)
-        return [host for host, free in found if self._fits(host, free, wanted.amount)]
+        return [host for host, free in found if self._fits(host, free, wanted)]
 
-    def _refuse_candidates(self, host: Any, wanted: Demand) -> bool:
-        shown = wanted.amount if wanted.shared_class is None else None
-        return self._refuse(host, f"has no allocation candidate with {_shown(shown)}")
-
-    def _fits(self, host: Any, free: Amount | None, amount: Amount) -> bool:
+    def _fits(self, host: Any, free: Amount | None, wanted: Demand) -> bool:
+        amount = wanted.amount
         if free is None:
-            return self._refuse(host, f"has no provider of cache in Placement, or one that can't give {_shown(amount)}")
+            return self._refuse(host, f"has no provider of cache in Placement, or one that can't give {_shown(wanted)}")
         if free.ways < amount.ways:
             return self._refuse(host, f"has {max(0, free.ways)} of {amount.ways} ways")
         return free.classes >= amount.classes or self._refuse(host, NO_GROUP)
@@ -104,10 +101,10 @@ def flavor_specs(spec_obj: Any) -> dict[str, str]:
     return dict(flavor.extra_specs) if flavor.obj_attr_is_set("extra_specs") else {}
 
 
-def _shown(amount: Amount | None) -> str:
-    if amount is None:
+def _shown(wanted: Demand) -> str:
+    if wanted.shared_class is not None:
         return "the shared class"
-    return f"{amount.ways} ways" if amount.ways else "a control group"
+    return f"{wanted.amount.ways} ways" if wanted.amount.ways else "a control group"
 
 
 def _keep_candidates(host: Any, taken: Sequence[tuple[str, int]]) -> bool:
