@@ -104,7 +104,7 @@ class Set(Details):
 class Unset(Details):
     """Remove the promise from a flavor, and what it asks Placement for.
 
-    All extra specs hw:... of vmqos are removed, and resources:CUSTOM_LLC_... and trait:CUSTOM_VMQOS_...
+    All extra specs hw:... of vmqos are removed, and those that ask Placement for its resource classes and traits.
     Running servers keep the promise that they were made with, until they are resized.
 
     The cloud is found as the openstack command does it: by clouds.yaml, or OS_AUTH_URL and its kin in the environment.
