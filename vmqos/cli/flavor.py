@@ -84,7 +84,7 @@ class Set(Details):
         connection = flavor_api.connect(parsed_args.os_cloud)
         flavor = flavor_api.find(connection, parsed_args.flavor)
         placement, shared = not parsed_args.filter_only, flavor_specs.shared_to_ask_for(flavor.extra_specs, wanted)
-        if placement and shared is not None and (problem := flavor_api.unknown_to_placement(connection, shared)):
+        if placement and shared is not None and (problem := flavor_api.not_offered(connection, shared)):
             self.app.stderr.write(
                 f"The flavor does not ask Placement for its class: {neutralise(problem)}. The scheduler's filter alone "
                 "looks for hosts until [allocation] shared_classes on the hosts names the class, and the flavor is set "

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from openstack.compute.v2.flavor import Flavor
     from openstack.connection import Connection
 
-_PLACEMENT = "1.2"
-"""The microversion of Placement that knows custom resource classes."""
+_LIMITED = "1.16"
+"""The microversion of Placement that takes a limit for allocation candidates (Queens)."""
 
 
 def connect(cloud: str | None) -> Connection:
@@ -84,19 +84,18 @@ def apply(connection: Connection, flavor: Flavor, change: Edit) -> dict[str, str
     return {key: value for key, value in {**specs, **change.put}.items() if key not in change.drop}
 
 
-def unknown_to_placement(connection: Connection, resource_class: str) -> str:
-    """Why no flavor should ask Placement for that resource class; empty where Placement knows it.
+def not_offered(connection: Connection, resource_class: str) -> str:
+    """Why no flavor should ask Placement for that resource class; empty where a host offers it.
 
-    An agent makes the resource class of each shared class that its host keeps a CLOSID for.
+    Placement knows a resource class for ever once a host has told it, so the hosts are asked for, and one is enough.
     """
     try:
-        with told():
-            answer = connection.placement.get(f"/resource_classes/{resource_class}", microversion=_PLACEMENT)
+        found = asked_of_placement(
+            connection, "/allocation_candidates", _LIMITED, resources=f"{resource_class}:1", limit="1"
+        )
     except exceptions.CloudFailed as error:
         return f"Placement can't be asked for {resource_class}: {error}"
-    if answer.status_code == 404:
-        return f"no host has told Placement of {resource_class}"
-    return "" if answer.status_code == 200 else f"Placement answers HTTP {answer.status_code} for {resource_class}"
+    return "" if found and found["allocation_requests"] else f"no host offers {resource_class} in Placement"
 
 
 @contextmanager

@@ -215,8 +215,12 @@ def test_a_shared_promise_asks_for_its_class_once_a_host_keeps_it(
     promise = {"hw:cache_ways": "77", "hw:cache_policy": "shared"}
     ran = vmqos("set", name, "--cache-ways", "77", "--policy", "shared")
     assert ran.status == 0
-    assert "no host has told Placement of CUSTOM_LLC_SHARED_WAYS77" in ran.err
+    assert "no host offers CUSTOM_LLC_SHARED_WAYS77 in Placement" in ran.err
     assert "[allocation] shared_classes" in ran.err
+    assert specs_of(name) == promise
+    # Placement knows the class from now on, and still no host offers it.
+    placement.compute_node(shared={"CUSTOM_LLC_SHARED_WAYS77": False})
+    assert "no host offers CUSTOM_LLC_SHARED_WAYS77" in vmqos("set", name, "--policy", "shared").err
     assert specs_of(name) == promise
     placement.compute_node(shared={"CUSTOM_LLC_SHARED_WAYS77": True})
     ran = vmqos("set", name, "--policy", "shared")
