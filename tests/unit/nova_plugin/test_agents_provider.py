@@ -72,6 +72,30 @@ def test_a_provider_of_another_compute_node_is_left_alone(placement: Server, way
     placement.http.delete(f"/resource_providers/{made.uuid}").raise_for_status()
 
 
+def test_servers_of_a_class_that_is_listed_no_more_keep_it_and_can_be_moved(placement: Server, way: Placement) -> None:
+    node = placement.compute_node(8)
+    rename(placement, node, "unlisted.example")
+    shared = f"{resources.LLC_SHARED}WAYS3"
+    plain = replace(wanted("unlisted.example"), withdrawn_prefix=resources.LLC_SHARED)
+    listing = replace(plain, inventories={**plain.inventories, shared: Inventory(1000)})
+    done = provider_sync.synchronize(way, listing)
+    provider = done.provider.uuid
+    servers = [str(uuid4()), str(uuid4())]
+    held = {"allocations": {provider: {"resources": {shared: 1}}}, "project_id": "p", "user_id": "u"}
+    for server in servers:
+        placement.http.put(f"/allocations/{server}", json={**held, "consumer_generation": None}).raise_for_status()
+    done = provider_sync.synchronize(way, plain, done)
+    assert done.changed and not done.overdrawn
+    assert node not in placement.candidates({shared: 1})
+    migration = str(uuid4())
+    left = {**held, "allocations": {}, "consumer_generation": 1}
+    moved = {migration: {**held, "consumer_generation": None}, servers[0]: left}
+    placement.http.post("/allocations", json=moved).raise_for_status()
+    usages: Any = placement.http.get(f"/resource_providers/{provider}/usages").json()["usages"]
+    assert usages[shared] == 2
+    placement.claimed([migration, servers[1]])
+
+
 def test_no_max_unit_is_lowered_below_what_a_server_holds_which_nova_may_have_to_move(
     placement: Server, way: Placement
 ) -> None:
