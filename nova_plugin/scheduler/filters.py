@@ -64,9 +64,8 @@ class CacheWaysFilter(filters.BaseHostFilter):  # type: ignore[misc]
         passing = list(hosts)
         if wanted.placement:
             taken = list(wanted.taken.items())
-            passing = [
-                host for host in passing if _keep_candidates(host, taken) or self._refuse_candidates(host, wanted)
-            ]
+            without = f"has no allocation candidate with {_shown(wanted)}"
+            passing = [host for host in passing if _keep_candidates(host, taken) or self._refuse(host, without)]
         if wanted.settled:
             return passing
         able = self._rooms.able(passing, wanted, spec_obj)
