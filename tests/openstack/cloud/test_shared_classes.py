@@ -24,32 +24,21 @@ FIRST, SECOND = (f"{LLC_SHARED}WAYS{ways}" for ways in (3, 5))
 
 
 @pytest.fixture(scope="module")
-def crowded(cloud: Cloud) -> Iterator[tuple[Node, Path]]:
-    """A host that lists two classes, and has a CLOSID for one; with a control group whose end frees another."""
+def listing(cloud: Cloud) -> Iterator[Node]:
+    """A host that lists two classes."""
     with Workspace() as workspace:
         options = {"allocation": {"shared_classes": "ways3, ways5", "other_classes": 0}}
         node = Node("compute-3", workspace, hostname="compute-3", options=options)
         node.start()
-        root = node.simulator.root
-        closids = min(int(path.read_text()) for path in root.glob("info/*/num_closids"))
-        # The default group has one.
-        others = [root / f"other-{number}" for number in range(closids - 2)]
-        for group in others:
-            group.mkdir()
-            # One way, lest they leave none for VMs.
-            schemata = (group / "schemata").read_text()
-            line = next(line for line in schemata.splitlines() if "L3:" in line)
-            (group / "schemata").write_text(re.sub(r"=[0-9a-f]+", "=1", line.strip()) + "\n")
         cloud.add(node)
-        yield node, others[0]
+        yield node
         cloud.remove(node)
 
 
 @pytest.fixture(scope="module")
-def caps(cloud: Cloud, crowded: tuple[Node, Path]) -> Iterator[tuple[str, str]]:
-    """Two flavors of different shared classes, which ask Placement for them."""
-    node, _ = crowded
-    cloud.wait_for(lambda: {FIRST, SECOND} <= cloud.of_cache(node, "inventories").keys(), "the classes being told", 60)
+def caps(cloud: Cloud, listing: Node) -> Iterator[tuple[str, str]]:
+    """Two flavors of these classes, which ask Placement for them."""
+    cloud.wait_for(lambda: {FIRST, SECOND} <= offered(cloud, listing), "the classes being offered", 60)
     made = []
     for ways in (3, 5):
         made.append(cloud.api.compute.create_flavor(name=f"cap{ways}", ram=64, vcpus=1, disk=0))
@@ -58,6 +47,25 @@ def caps(cloud: Cloud, crowded: tuple[Node, Path]) -> Iterator[tuple[str, str]]:
     yield "cap3", "cap5"
     for flavor in made:
         cloud.api.compute.delete_flavor(flavor)
+
+
+def crowd(node: Node) -> Path:
+    """Have another program take all CLOSIDs but one; the result is a control group of it."""
+    root = node.simulator.root
+    closids = min(int(path.read_text()) for path in root.glob("info/*/num_closids"))
+    # The default group has one.
+    groups = [root / f"other-{number}" for number in range(closids - 2)]
+    for group in groups:
+        group.mkdir()
+        # One way, lest they leave none for VMs.
+        line = next(line for line in (group / "schemata").read_text().splitlines() if "L3:" in line)
+        (group / "schemata").write_text(re.sub(r"=[0-9a-f]+", "=1", line.strip()) + "\n")
+    return groups[0]
+
+
+def offered(cloud: Cloud, node: Node) -> set[str]:
+    """The resource classes of which a host has something to give."""
+    return {name for name, amount in capacity(cloud, node).items() if amount}
 
 
 def capacity(cloud: Cloud, node: Node) -> dict[str, int]:
@@ -82,24 +90,24 @@ def kept(cloud: Cloud, node: Node, server: Any) -> None:
 
 
 def test_with_one_closid_left_only_the_class_that_has_it_gets_servers_and_all_of_them_are_kept(
-    cloud: Cloud, make_server: MakeServer, crowded: tuple[Node, Path], caps: tuple[str, str]
+    cloud: Cloud, make_server: MakeServer, listing: Node, caps: tuple[str, str]
 ) -> None:
-    node, group = crowded
     first, second = caps
-    found = capacity(cloud, node)
-    assert found[FIRST] > 0 and (found[SECOND], found[LLC_CLASSES]) == (0, 0)
+    group = crowd(listing)
+    cloud.wait_for(lambda: not offered(cloud, listing) & {SECOND, LLC_CLASSES}, "the CLOSIDs being gone", 60)
+    assert FIRST in offered(cloud, listing)
     served = [make_server(first)]
     for flavor in (second, second):
         assert REFUSED in make_server(flavor, status="ERROR").fault["message"]
     served.append(make_server(first))
     for server in served:
-        kept(cloud, node, server)
+        kept(cloud, listing, server)
         claim = cloud.placement.ask("GET", f"/allocations/{server.id}")["allocations"]
         assert any(FIRST in held["resources"] for held in claim.values()), claim
-    assert [path.name for path in node.simulator.root.glob("vmqos.shared-*")] == ["vmqos.shared-ways3"]
+    assert [path.name for path in listing.simulator.root.glob("vmqos.shared-*")] == ["vmqos.shared-ways3"]
 
     group.rmdir()
-    cloud.wait_for(lambda: capacity(cloud, node)[SECOND] > 0, "the second class being offered", 60)
+    cloud.wait_for(lambda: SECOND in offered(cloud, listing), "the second class being offered", 60)
     for flavor in (second, first):
-        kept(cloud, node, make_server(flavor))
-    assert len(list(node.simulator.root.glob("vmqos.shared-*"))) == 2
+        kept(cloud, listing, make_server(flavor))
+    assert len(list(listing.simulator.root.glob("vmqos.shared-*"))) == 2
