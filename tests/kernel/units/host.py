@@ -238,7 +238,8 @@ def held() -> object:
 
 def read_only() -> object:
     """Somebody mounts resctrl read-only."""
-    shell(f"mount -o remount,ro {ROOT}")
+    # The kernel refuses it at a moment at which something is being written.
+    wait_for(lambda: shell(f"mount -o remount,ro {ROOT}").startswith("0"), "the mount's being read-only")
     command = command_of("resctrl mount")
     return after(shell(command), command=command)
 
