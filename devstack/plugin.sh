@@ -9,7 +9,8 @@
 #
 #     n-api                     the validators of the extra specs; nova-api finds them by itself
 #     n-sch                     CacheWaysFilter and CacheWaysWeigher
-#     n-cpu with libvirt        vmqos-agent, and resctrl: the kernel's, or vmqos-simulator
+#     n-cpu with libvirt        vmqos-agent, and resctrl: the kernel's, or vmqos-simulator; a timer that withdraws the host
+#                               from Placement when the agent has been away for ten minutes
 #     ceilometer-acompute       the pollsters
 #     ceilometer-anotification  their metrics in Gnocchi
 #
@@ -28,6 +29,9 @@ _VMQOS_ALL_WEIGHERS=nova.scheduler.weights.all_weighers
 
 _VMQOS_MOUNT=sys-fs-resctrl.mount
 _VMQOS_MOUNT_NAME="Devstack resctrl"
+
+_VMQOS_AGENT=devstack@vmqos-agent.service
+_VMQOS_WITHDRAW=devstack@vmqos-withdraw
 
 
 # Before anything is installed
@@ -204,7 +208,44 @@ function start_vmqos_resctrl {
     fi
 }
 
+# Ten minutes after the agent ended, Placement is told that this host has nothing to promise: with the units of a
+# compute node, under DevStack's names.
+function install_vmqos_withdraw {
+    local kind
+    for kind in service timer; do
+        sudo install -m 644 "$VMQOS_DIR/etc/systemd/vmqos-withdraw.$kind" "$SYSTEMD_DIR/$_VMQOS_WITHDRAW.$kind"
+    done
+    iniset -sudo "$SYSTEMD_DIR/$_VMQOS_WITHDRAW.timer" Unit Before "$_VMQOS_AGENT"
+    iniset -sudo "$SYSTEMD_DIR/$_VMQOS_WITHDRAW.service" Unit ConditionPathExists "$VMQOS_BIN_DIR/vmqos"
+    iniset -sudo "$SYSTEMD_DIR/$_VMQOS_WITHDRAW.service" Service ExecCondition \
+        "/bin/sh -c '! /bin/systemctl --quiet is-active $_VMQOS_AGENT'"
+    iniset -sudo "$SYSTEMD_DIR/$_VMQOS_WITHDRAW.service" Service ExecStart \
+        "$VMQOS_BIN_DIR/vmqos --config-file $VMQOS_CONF placement withdraw"
+    # The agent's unit is DevStack's own, which it writes at each start of the agent.
+    sudo install -d -m 755 "$SYSTEMD_DIR/$_VMQOS_AGENT.d"
+    echo "[Service]
+ExecStartPost=-+/bin/systemctl --no-block stop $_VMQOS_WITHDRAW.timer $_VMQOS_WITHDRAW.service
+ExecStopPost=-+/bin/systemctl --no-block start $_VMQOS_WITHDRAW.timer" \
+        | sudo tee "$SYSTEMD_DIR/$_VMQOS_AGENT.d/withdraw.conf" >/dev/null
+    $SYSTEMCTL daemon-reload
+    # At boot it starts by itself, for an agent that never comes.
+    $SYSTEMCTL enable "$_VMQOS_WITHDRAW.timer"
+}
+
+# After the agent, whose end starts the timer.
+function remove_vmqos_withdraw {
+    if [[ -e "$SYSTEMD_DIR/$_VMQOS_WITHDRAW.timer" ]]; then
+        $SYSTEMCTL stop "$_VMQOS_WITHDRAW.timer"
+        $SYSTEMCTL stop "$_VMQOS_WITHDRAW.service"
+        $SYSTEMCTL disable "$_VMQOS_WITHDRAW.timer"
+        sudo rm -f "$SYSTEMD_DIR/$_VMQOS_WITHDRAW.timer" "$SYSTEMD_DIR/$_VMQOS_WITHDRAW.service"
+        sudo rm -rf "$SYSTEMD_DIR/$_VMQOS_AGENT.d"
+        $SYSTEMCTL daemon-reload
+    fi
+}
+
 function start_vmqos_agent {
+    install_vmqos_withdraw
     run_process vmqos-agent "$VMQOS_BIN_DIR/vmqos-agent --config-file $VMQOS_CONF" "" root
     test_with_retry "$VMQOS_BIN_DIR/vmqos --config-file $VMQOS_CONF vm list >/dev/null 2>&1" \
         "vmqos-agent did not start" 60
@@ -239,6 +280,7 @@ function stop_vmqos {
     if [[ -e "$VMQOS_CONF" ]] && mountpoint -q "$(iniget "$VMQOS_CONF" resctrl path)"; then
         sudo "$VMQOS_BIN_DIR/vmqos" --config-file "$VMQOS_CONF" reset --yes
     fi
+    remove_vmqos_withdraw
     stop_vmqos_resctrl
 }
 

@@ -95,7 +95,9 @@ function _option {
 function iniset {
     record iniset "$@"
     if [[ "$1" == "-sudo" ]]; then
-        sed -i "s/^$4=.*/$4=$5/" "$2"
+        # What is not there would stay away.
+        command grep -q "^$4=" "$2" || die 0 "iniset: $2 has no $4"
+        sed -i "s|^$4=.*|$4=$5|" "$2"
         return
     fi
     mkdir -p "$ROOT/ini/${1##*/}/$2"
@@ -143,6 +145,6 @@ function sudo {
     record sudo "$@"
     case "$1" in
         find) printf '%s' "$GROUPS_LEFT" ;;
-        install | rm | rmdir) [[ "${!#}" != "$ROOT"/* ]] || "$@" ;;
+        install | rm | rmdir | tee) [[ "${!#}" != "$ROOT"/* ]] || "$@" ;;
     esac
 }

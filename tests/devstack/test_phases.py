@@ -3,13 +3,26 @@
 
 from __future__ import annotations
 
+import configparser
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.devstack.stack import ALL_IN_ONE, COMPUTE, CONTROLLER, FILTERS, STACK, Refused, Stack, names
+from tests.devstack.stack import (
+    ALL_IN_ONE,
+    CHECKOUT,
+    COMPUTE,
+    CONTROLLER,
+    FILTERS,
+    STACK,
+    Call,
+    Refused,
+    Stack,
+    names,
+)
 
 NODES = {"all in one": ALL_IN_ONE, "controller": CONTROLLER, "compute": COMPUTE}
 FILTER = "nova_plugin.scheduler.filters.CacheWaysFilter"
@@ -20,6 +33,22 @@ NOVA = {
     ("filter_scheduler", "available_filters"): f"nova.scheduler.filters.all_filters\n{FILTER}",
     ("filter_scheduler", "weight_classes"): f"nova.scheduler.weights.all_weighers,{WEIGHER}",
 }
+
+
+AGENT, WITHDRAW = "devstack@vmqos-agent.service", "devstack@vmqos-withdraw"
+
+
+def mount_calls(calls: Iterable[Call]) -> list[str]:
+    """What systemd was asked of the mount of resctrl."""
+    return [line for line in names(calls, "systemctl") if "sys-fs-resctrl.mount" in line]
+
+
+def unit(file: Path) -> dict[str, dict[str, str]]:
+    """The sections of a unit; of an option that is there several times, the last value."""
+    parser = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",))
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(file.read_text())
+    return {name: dict(parser[name]) for name in parser.sections()}
 
 
 @pytest.fixture
@@ -180,6 +209,68 @@ def test_the_services_are_waited_for(root: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("node", "variables", "there"),
+    [
+        ("all in one", {}, True),
+        ("controller", {}, False),
+        ("compute", {}, True),
+        ("compute", {"DISABLED_SERVICES": "vmqos-agent"}, False),
+        ("compute", {"VIRT_DRIVER": "fake"}, False),
+    ],
+)
+def test_a_host_is_withdrawn_when_its_agent_stays_away(
+    root: Path, node: str, variables: dict[str, str], there: bool
+) -> None:
+    stack = Stack(root, NODES[node], **variables)
+    calls = stack.stack()
+    timer, service = (stack.systemd / f"{WITHDRAW}.{kind}" for kind in ("timer", "service"))
+    assert [timer.exists(), service.exists(), (stack.systemd / f"{AGENT}.d").exists()] == [there] * 3
+    assert (("systemctl", "enable", timer.name) in calls) == there
+    if not there:
+        return
+    shipped = unit(CHECKOUT / "etc/systemd/vmqos-withdraw.timer")
+    assert unit(timer) == shipped | {"Unit": shipped["Unit"] | {"Before": AGENT}}
+    command = f"{root}/bin/vmqos"
+    found, shipped = unit(service), unit(CHECKOUT / "etc/systemd/vmqos-withdraw.service")
+    changed = {
+        "ExecCondition": f"/bin/sh -c '! /bin/systemctl --quiet is-active {AGENT}'",
+        "ExecStart": f"{command} --config-file {stack.agent_conf} placement withdraw",
+    }
+    assert found["Service"] == shipped["Service"] | changed
+    assert found["Unit"] == shipped["Unit"] | {"ConditionPathExists": command}
+
+
+def test_the_agents_end_starts_the_timer_and_its_start_ends_it(root: Path) -> None:
+    stack = Stack(root)
+    calls = stack.stack()
+    assert unit(stack.systemd / f"{AGENT}.d/withdraw.conf") == {
+        "Service": {
+            "ExecStartPost": f"-+/bin/systemctl --no-block stop {WITHDRAW}.timer {WITHDRAW}.service",
+            "ExecStopPost": f"-+/bin/systemctl --no-block start {WITHDRAW}.timer",
+        }
+    }
+    # systemd has to know of it when the agent starts.
+    assert calls.index(("systemctl", "enable", f"{WITHDRAW}.timer")) < next(
+        index for index, call in enumerate(calls) if call[:2] == ("run_process", "vmqos-agent")
+    )
+
+
+def test_unstack_ends_the_timer_after_the_agent_whose_end_starts_it(root: Path) -> None:
+    stack = Stack(root)
+    stack.stack()
+    made = [" ".join(call) for call in stack.run("unstack")]
+    wanted = [
+        "stop_process vmqos-agent",
+        f"systemctl stop {WITHDRAW}.timer",
+        f"systemctl stop {WITHDRAW}.service",
+        f"systemctl disable {WITHDRAW}.timer",
+        "systemctl daemon-reload",
+    ]
+    assert [line for line in made if line in wanted] == wanted
+    assert not [path for path in stack.systemd.rglob("*") if "withdraw" in path.name or path.name == f"{AGENT}.d"]
+
+
 def test_the_services_run_as_root(root: Path) -> None:
     started = [call for call in Stack(root).stack() if call[0] == "run_process"]
     assert [call[3:] for call in started] == [("", "root"), ("", "root")]
@@ -306,7 +397,7 @@ def test_unstack_stops_the_simulator_even_if_local_conf_says_meanwhile_that_ther
 def test_resctrl_that_was_mounted_before_stays_mounted(root: Path) -> None:
     stack = Stack(root, RDT="True")
     (root / "mounts").write_text("/sys/fs/resctrl\n")
-    assert names(stack.stack(), "systemctl") == []
+    assert mount_calls(stack.stack()) == []
     stack.run("unstack")
     assert (root / "mounts").read_text() == "/sys/fs/resctrl\n"
 
@@ -319,7 +410,7 @@ def test_a_mount_unit_of_the_operators_own_is_used_and_stays(root: Path, mounted
     unit = stack.systemd / "sys-fs-resctrl.mount"
     unit.write_text("[Unit]\nDescription=My resctrl\n")
     (root / "mounts").write_text(mounted)
-    assert names(stack.stack(), "systemctl") == calls
+    assert mount_calls(stack.stack()) == calls
     stack.run("unstack")
     stack.run("clean")
     assert unit.read_text() == "[Unit]\nDescription=My resctrl\n"

@@ -136,7 +136,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     yield
     if INSIDE is not None:
         return
-    from tests.kernel.lab.needed_guest import guest_of, seconds
+    from tests.kernel.lab.needed_guest import group_of, guest_of, seconds
 
     if config.getoption("--core-guests"):
         core = (None, *machines.CORE)
@@ -145,7 +145,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = set(others)
         items[:] = [item for item in items if item not in left_out]
     lasts = seconds(item.nodeid for item in items)
-    items.sort(key=lambda item: -lasts[guest_of(item.nodeid)])
+    items.sort(key=lambda item: -lasts[group_of(item.nodeid)])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

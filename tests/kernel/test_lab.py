@@ -22,7 +22,7 @@ from tests.kernel.lab import guest as booting
 from tests.kernel.lab import trace
 from tests.kernel.lab.errors import GuestDied, NoSuchMachine
 from tests.kernel.lab.job import CHECKOUT
-from tests.kernel.lab.needed_guest import guest_of, seconds
+from tests.kernel.lab.needed_guest import group_of, seconds
 from tests.kernel.pytest_guest import Run
 from tools.lab import processes
 
@@ -208,7 +208,21 @@ def test_the_guest_that_takes_longest_goes_first() -> None:
     collected = _pytest(str(CHECKOUT / "tests/kernel"), "--collect-only", "-q", "--core-guests").stdout.splitlines()
     found = [line for line in collected if "::" in line]
     lasts = seconds(found)
-    assert list(dict.fromkeys(map(guest_of, found))) == sorted(lasts, key=lambda guest: -lasts[guest])
+    assert list(dict.fromkeys(map(group_of, found))) == sorted(lasts, key=lambda guest: -lasts[guest])
+
+
+def test_one_worker_runs_all_tests_of_a_module_that_boots_one_guest() -> None:
+    from tests.kernel.lab.scheduling import GuestScheduling
+
+    module = CHECKOUT / "tests/kernel/units/test_units.py"
+    collected = _pytest(str(module), "--collect-only", "-q", "--core-guests").stdout.splitlines()
+    found = [line for line in collected if "::" in line]
+    assert len(found) > 1
+    scheduling = GuestScheduling.__new__(GuestScheduling)
+    assert len({scheduling._split_scope(nodeid) for nodeid in found}) == 1
+    # It takes longer than all that needs no guest, so it begins before.
+    lasts = seconds([*found, "tests/kernel/test_lab.py::test_it"])
+    assert lasts[group_of(found[0])] > lasts[None]
 
 
 def test_the_core_guests_leave_out_what_is_long() -> None:

@@ -132,11 +132,15 @@ class Api:
         return {"groups": self._live.read(read)}
 
     def _plan(self, query: dict[str, list[str]]) -> Any:
-        specs = {}
+        specs: dict[str, str] = {}
         for spec in query.get("spec", []):
             key, separator, value = spec.partition("=")
             if not separator:
                 raise _Answer("400 Bad Request", f"{spec!r} is no extra spec: write KEY=VALUE, such as hw:cache_ways=2")
+            if key in specs:
+                first = f"{key}={specs[key]}"
+                text = f"{key!r} is given twice, as {first!r} and as {spec!r}: a flavor has one value for a key"
+                raise _Answer("400 Bad Request", text)
             specs[key] = value
         parsed = extra_specs.parse(specs)
         if parsed.errors:

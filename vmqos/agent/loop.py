@@ -131,6 +131,7 @@ class Agent:
         self._topology_read_for = 0
         self._caches: tuple[int, ...] | None = None
         self._online = topology.online_cpus(conf.resctrl.sysfs_cpu_path)
+        self._watchdog: float | None = None
         self._stop = False
         self._reload = False
         self._next_full = 0.0
@@ -169,7 +170,7 @@ class Agent:
         self.connection.start()
         for part in (self.flavors, self.placement):
             part.start()
-        watchdog = notify.watchdog_interval()
+        self._watchdog = watchdog = notify.watchdog_interval()
         try:
             while not self._stop:
                 if self._reload:
@@ -307,6 +308,14 @@ class Agent:
         before, self._caches = self._caches, self.snapshot.view.capabilities.l3_caches
         return before is not None and before != self._caches
 
+    def _lock_patience(self) -> float:
+        """Seconds that a pass waits for the lock on resctrl.
+
+        systemd hears of the agent between two passes only, so a pass must not wait for as long as the watchdog does.
+        """
+        timeout: float = self.conf.resctrl.lock_timeout
+        return min(timeout, self._watchdog / 3) if self._watchdog else timeout
+
     def _observe_and_act(self, claim: Claim) -> bool:
         self._sight = sight = self._observer.look(claim.is_news, self._patience)
         self._watch_libvirt()
@@ -314,7 +323,7 @@ class Agent:
             self._topology = CacheTopology.read(self.conf.resctrl.sysfs_cpu_path)
             self._topology_read_for = claim.number
         self._closer.close()
-        with self.filesystem.lock(exclusive=sight.answered, timeout=self.conf.resctrl.lock_timeout):
+        with self.filesystem.lock(exclusive=sight.answered, timeout=self._lock_patience()):
             if not sight.answered:
                 # Without libvirt's word it is not known which groups are still needed.
                 self.reconciler.peek(self._topology)

@@ -18,7 +18,12 @@ from tools.lab import processes, vms
 from tools.lab.private_libvirt import PrivateLibvirt
 from vmqos.conf import loader
 
-UNITS = ["devstack@vmqos-agent.service", "devstack@vmqos-simulator.service"]
+UNITS = [
+    "devstack@vmqos-agent.service",
+    "devstack@vmqos-simulator.service",
+    "devstack@vmqos-withdraw.service",
+    "devstack@vmqos-withdraw.timer",
+]
 
 
 def read(file: Path, section: str, options: list[cfg.Opt]) -> Any:

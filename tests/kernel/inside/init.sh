@@ -4,7 +4,7 @@
 # Process 1 of the guest: sets up what a system has at boot, runs the job, sends back what it left, powers off.
 #     /run/lab/job   the job, a shell script; its working directory is /run/lab/tree
 #     /run/lab/before-systemd   if it is there: a shell script, after which systemd becomes process 1; the job is a
-#                               service of it then, for which this file is run again
+#                               service of it then, for which this file is run again; it is started with the others
 #     /run/out       what the job leaves here goes back ($VMQOS_GUEST_OUT)
 # Ports to the outside (/dev/virtio-ports): stdout, stderr, events (JSON lines), and as tar archives out and bytecode (what
 # Python compiled of the tree).
@@ -44,7 +44,8 @@ if [ "$1" != job ] && [ -e /run/lab/before-systemd ]; then
     cat >/run/systemd/system/lab.service <<END
 [Unit]
 Description=The job of the lab
-After=multi-user.target
+# Not of multi-user.target: a Python takes so long to start that the services can do so meanwhile.
+After=basic.target
 
 [Service]
 ExecStart=/bin/sh /run/lab/init.sh job

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which guest a test is for, by its name, and how long all that a guest has to run takes."""
+"""Which tests belong together, by their names: those for one guest. And how long each of these groups takes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,17 @@ def guest_of(nodeid: str) -> str | None:
     return guest[1] if guest else None
 
 
+_ONE_BOOT = {"tests/kernel/units/test_units.py": 150.0}
+"""Modules that boot one guest for all of their tests, and how many seconds it runs. If two workers had a part of the
+tests each, either would boot it."""
+
+
+def group_of(nodeid: str) -> str | None:
+    """What a test shares a guest with: :func:`guest_of`, or its module where that boots one; ``None`` for no others."""
+    module = nodeid.partition("::")[0]
+    return module if module in _ONE_BOOT else guest_of(nodeid)
+
+
 _AGENT_TESTS = re.compile(r"tests/kernel/\w+/")
 _AGENT_TEST = 10.0
 _OTHER_TEST = 0.2
@@ -25,9 +36,9 @@ _OTHER_TEST = 0.2
 
 
 def seconds(nodeids: Iterable[str]) -> dict[str | None, float]:
-    """How long each guest takes, about; under ``None`` is what needs none, or starts one for itself."""
+    """How long each group takes, about; under ``None`` is what needs no guest, or starts one for itself."""
     total = defaultdict[str | None, float](float)
     for nodeid in nodeids:
-        guest = guest_of(nodeid)
-        total[guest] += _AGENT_TEST if guest and _AGENT_TESTS.match(nodeid) else _OTHER_TEST
-    return dict(total)
+        group = group_of(nodeid)
+        total[group] += _AGENT_TEST if group and _AGENT_TESTS.match(nodeid) else _OTHER_TEST
+    return {group: _ONE_BOOT.get(group or "", lasts) for group, lasts in total.items()}

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadGroupScheduling
 
-from tests.kernel.lab.needed_guest import guest_of
+from tests.kernel.lab.needed_guest import group_of
 
 
 class GuestScheduling(LoadGroupScheduling):  # type: ignore[misc]  # pytest-xdist ships no types
-    """``--dist loadgroup``, with a group for each machine and kernel."""
+    """``--dist loadgroup``, with a group for each machine and kernel, and for each module that boots one guest."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return guest_of(nodeid) or super()._split_scope(nodeid)
+        return group_of(nodeid) or super()._split_scope(nodeid)

@@ -17,55 +17,80 @@ import pytest
 from tests.kernel.lab.guest import run
 from tests.kernel.lab.job import CHECKOUT, Job
 from tests.kernel.lab.machines import machine
-from tests.kernel.units.host import WAYS
+from tests.kernel.units.host import SHORT_WATCHDOG, WAYS
 
 MACHINE, KERNEL = "milan-kvm", "6.12"
 TIMEOUT = 500.0
-"""Seconds: several times what it takes on an idle machine."""
+"""Seconds: several times what it takes where the guest has a core to itself."""
 
-# CI has no time for it yet: a guest that boots a whole systemd takes minutes where every CPU is emulated and busy.
-pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(600)]
 
-# What makes no difference to us, and takes an emulated CPU its time.
-LEFT_OUT = (
-    "apt-daily-upgrade.timer apt-daily.timer cron.service dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service "
-    "fstrim.timer getty.target libvirt-guests.service logrotate.timer modprobe@.service networking.service "
-    "polkit.service systemd-logind.service systemd-update-utmp.service systemd-user-sessions.service"
+WANTED = (
+    "dbus.service dbus.socket libvirtd.service libvirtd.socket machines.target systemd-journald-dev-log.socket "
+    "systemd-journald.service systemd-journald.socket"
 )
+"""What systemd starts of a Debian's own units, beside what these need. All else (udev, timers, consoles, sysctl, ...)
+makes no difference to our units, and an emulated CPU takes seconds for each."""
 
 PREPARE = """\
 set -e
+# Without this, each change of a mount or of a BPF program waits for tens of milliseconds until all CPUs have seen it.
+echo 1 >/sys/kernel/rcu_expedited
+# What need not be waited for may take its time: the kernel would look every 4 ms whether all CPUs have seen it.
+for look in first next; do echo 25 >/sys/module/rcutree/parameters/jiffies_till_${{look}}_fqs; done
 for program in vmqos vmqos-agent; do ln -s /run/lab/bin/$program /usr/bin/; done
-useradd --system --no-create-home ceilometer
-{installed}
 # Two accounts: one that is to read, and one that means ill.
-usermod --append --groups resctrl ceilometer
-useradd --no-create-home stranger
+mkdir -p /etc/sysusers.d
+cat >/etc/sysusers.d/test.conf <<END
+u ceilometer -
+m ceilometer resctrl
+u stranger -
+END
+{installed}
 mkdir /etc/systemd/system/vmqos-agent.service.d
 cat >/etc/systemd/system/vmqos-agent.service.d/test.conf <<END
 [Service]
-# A minute is too long to wait for, and a system call that the filter forbids is to be seen.
-WatchdogSec=10
 # A stopped process does not heed the watchdog's signal.
 TimeoutAbortSec=2
+# A system call that the filter forbids is to be seen.
 SystemCallErrorNumber=
 END
+printf '%s\\n' '[Service]' WatchdogSec=10 >{watchdog}
 # The guest lacks what these two sections need; a host that pip installed vmqos[agent] on has it.
 sed -i '/^.nova.$/d; /^.placement.$/d' /etc/vmqos/vmqos.conf
-# libvirt would ask QEMU for each feature of the CPU by itself.
-echo 'capability_filters = ["cpu-unavailable-features"]' >>/etc/libvirt/qemu.conf
-for module in kvm-amd tun; do modprobe $module; done
-# Of the devices, systemd waits for the disks; drivers of others take an emulated CPU ten seconds to load.
-mkdir /etc/systemd/system/systemd-udev-trigger.service.d
-cat >/etc/systemd/system/systemd-udev-trigger.service.d/test.conf <<END
+# libvirt would ask QEMU for each feature of the CPU by itself, and have another daemon write the VM's log.
+printf '%s\\n' 'capability_filters = ["cpu-unavailable-features"]' 'stdio_handler = "file"' >>/etc/libvirt/qemu.conf
+modprobe -a kvm-amd tun
+# There is no udev to do it.
+chmod 666 /dev/kvm
+# libvirt would ask this one, too, what it can do.
+rm /usr/bin/qemu-system-i386
+find /usr/lib/systemd/system /etc/systemd/system -path '*.wants/*' {left_out} -delete
+# libvirt would have these two started by D-Bus.
+ln -s /dev/null /etc/systemd/system/systemd-logind.service
+ln -s /dev/null /etc/systemd/system/polkit.service
+# These look for units to make of what the guest does not have, at each daemon-reload anew.
+rm -r /usr/lib/systemd/system-generators
+# systemd's own services: their sandboxes are not what is tried here, and cost as much as the services.
+mkdir /etc/systemd/system/systemd-.service.d
+cat >/etc/systemd/system/systemd-.service.d/test.conf <<END
 [Service]
-ExecStart=
-ExecStart=udevadm trigger --action=add --subsystem-match=block
+SystemCallFilter=
+SystemCallArchitectures=
+RestrictAddressFamilies=
+RestrictNamespaces=no
+RestrictRealtime=no
+RestrictSUIDSGID=no
+MemoryDenyWriteExecute=no
+LockPersonality=no
+IPAddressDeny=
 END
+mkdir -p /etc/systemd/journald.conf.d
+printf '[Journal]\\nStorage=volatile\\n' >/etc/systemd/journald.conf.d/test.conf
 # Systemd would take a new /etc for a reason to make its caches anew.
 touch /etc/.updated /var/.updated
-systemctl mask --quiet {left_out}
 """
+"""What an administrator did before the boot."""
 
 
 def installed() -> str:
@@ -79,15 +104,21 @@ def installed() -> str:
     return "\n".join(kept).replace(" --now", "")
 
 
+def job() -> Job:
+    """What the guest does: see :mod:`tests.kernel.units.host`."""
+    ours = (path.name for path in (CHECKOUT / "etc/systemd").iterdir())
+    left_out = " ".join(f"! -name {unit}" for unit in (*WANTED.split(), *ours))
+    return Job(
+        "exec python3 -m tests.kernel.units.host",
+        before_systemd=PREPARE.format(installed=installed(), left_out=left_out, watchdog=SHORT_WATCHDOG),
+    )
+
+
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     """What the administrator saw, by the name of the step."""
     path = tmp_path_factory.mktemp("systemd")
-    job = Job(
-        "exec python3 -m tests.kernel.units.host",
-        before_systemd=PREPARE.format(installed=installed(), left_out=LEFT_OUT),
-    )
-    result = run(machine(MACHINE), KERNEL, job, path, TIMEOUT)
+    result = run(machine(MACHINE), KERNEL, job(), path, TIMEOUT)
     print(result.stdout, result.stderr)
     assert result.status == 0, result.stderr
     found: Mapping[str, Any] = json.loads((Path(result.path) / "out/told.json").read_text())
@@ -137,7 +168,7 @@ def test_a_stranger_can_lock_nothing_and_ceilometers_user_can_read(told: Mapping
     found = step(told, "others")
     for what in ("a stranger locks resctrl", "a stranger locks the lock file"):
         assert "Permission denied" in found[what]
-    assert re.fullmatch(r"0 [0-9a-f-]{36}", found["Ceilometer's user reads"])
+    assert re.fullmatch(r"[0-9a-f-]{36}", found["Ceilometer's user reads"])
 
 
 def test_a_reload_and_the_watchdog_work(told: Mapping[str, Any]) -> None:
@@ -146,6 +177,7 @@ def test_a_reload_and_the_watchdog_work(told: Mapping[str, Any]) -> None:
     assert_kept(found)
     found = step(told, "watchdog")
     assert "Watchdog timeout" in found["log"]
+    assert found["timer started"] and found["timer"] == "inactive"
     assert_kept(found)
 
 
@@ -197,16 +229,17 @@ def test_a_restart_of_libvirt_changes_nothing(told: Mapping[str, Any]) -> None:
 
 def test_an_agent_that_stays_away_has_its_host_withdrawn_and_a_restart_does_not(told: Mapping[str, Any]) -> None:
     found = step(told, "away")
-    assert (found["while it runs"], found["restart"]) == ("inactive", "0")
+    assert found["while it runs"] == "inactive"
     assert found["restarts"] >= 1 and found["result"] == "success"
-    assert found["start"] == "0"
-    assert_kept(found)
+    assert found["timer"] == "0 active"
+    # Its next start ends the timer: the step waits for that.
+    assert step(told, "mounted_late")["start"] == "0"
 
 
 def test_a_stopped_agent_leaves_its_groups_and_reset_takes_them_back(told: Mapping[str, Any]) -> None:
     found = step(told, "stop")
     assert (found["done"], found["result"], found["group stays"]) == ("0", "success", True)
-    assert found["reset"].startswith("0 ") and found["group goes"]
+    assert found["group goes"]
 
 
 def test_nothing_was_denied_to_the_agent(told: Mapping[str, Any]) -> None:

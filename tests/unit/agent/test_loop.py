@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -335,6 +336,27 @@ def test_passes_that_fail_for_ever_get_rare(host: Host, lock_timeout: float) -> 
             assert failure.delay == delay
     host.agent.run_passes()
     assert host.agent._pause() > 50
+
+
+def test_the_service_manager_hears_of_the_agent_while_another_process_holds_the_lock(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watchdog = 3.0
+    # An operator may set it to more than the unit's WatchdogSec=.
+    host.agent.conf.set_override("lock_timeout", 60.0, "resctrl")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(watchdog)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", str(int(watchdog * 1e6)))
+        with host.running():
+            assert b"WATCHDOG=1" in manager.recv(4096)
+            with host.locked():
+                until = time.monotonic() + 2 * watchdog
+                while time.monotonic() < until:
+                    # A timeout ends the test: it is what would have the service manager kill the agent.
+                    assert b"WATCHDOG=1" in manager.recv(4096)
+                assert "lock" in host.agent.health.last_error
 
 
 def test_a_pass_that_fails_for_ever_is_logged_once(host: Host, caplog: pytest.LogCaptureFixture) -> None:
