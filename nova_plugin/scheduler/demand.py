@@ -31,20 +31,30 @@ class Demand:
     """What one server of a flavor needs of its host.
 
     :ivar request: the promise itself.
-    :ivar amount: what is counted; nothing, where a class serves the server.
-    :ivar traits: what the host must be able to do besides.
-    :ivar placement: whether the flavor asks Placement for all of the amount, so that Placement counts.
+    :ivar taken: what it takes of the host's provider, by resource class.
+    :ivar traits: the traits that the provider must have, as far as Placement was not asked for them.
+    :ivar placement: whether the flavor asks Placement for all that is taken, so that Placement counts.
     """
 
     request: CacheRequest
-    amount: Amount
+    taken: Mapping[str, int]
     traits: frozenset[str]
     placement: bool
+
+    @property
+    def amount(self) -> Amount:
+        """The ways and control groups that are the server's own; nothing, where a class serves it."""
+        return _amount(self.taken)
 
     @property
     def shared_class(self) -> CacheRequest | None:
         """What the class grants that serves the server; ``None`` where it gets a control group of its own."""
         return resources.shared_class(self.request)
+
+    @property
+    def settled(self) -> bool:
+        """Whether Placement's allocation candidates tell all that the filter needs."""
+        return self.placement and not self.traits
 
 
 class Taken(NamedTuple):
@@ -72,7 +82,11 @@ def of_flavor(specs: Mapping[str, str]) -> Demand | None:
     taken = resources.requested(request)
     asked = resources.asked(specs)
     covered = bool(taken) and all(asked.get(name, 0) >= wanted for name, wanted in taken.items())
-    return Demand(request, _amount(taken), resources.required_traits(request), covered)
+    told = resources.required(specs) if covered else frozenset()
+    if resources.LLC_WAYS in taken:
+        # A provider that has ways to give has the trait.
+        told |= {resources.L3_CAT}
+    return Demand(request, taken, resources.required_traits(request) - told, covered)
 
 
 def taken_by(specs: Mapping[str, str]) -> Taken:

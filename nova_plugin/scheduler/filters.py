@@ -14,21 +14,20 @@ from nova_plugin.scheduler.demand import Amount, Demand
 from nova_plugin.scheduler.placement import PlacementFailed
 from nova_plugin.scheduler.rooms import Rooms
 from vmqos.openstack.extra_specs import InvalidExtraSpecs
-from vmqos.openstack.extra_specs.resources import L3_CAT, LLC_CLASSES, LLC_WAYS
 
 LOG = log.getLogger(__name__)
 
 NO_GROUP = "has no control group left"
 
 
-class CacheWaysFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):  # type: ignore[misc]
+class CacheWaysFilter(filters.BaseHostFilter):  # type: ignore[misc]
     """Refuses hosts that can't give a server the cache ways, or the memory bandwidth, that its flavor promises.
 
-    Where the flavor asks Placement for what is its own (``resources:CUSTOM_LLC_WAYS`` and
-    ``resources:CUSTOM_LLC_CLASSES``), Placement has counted, and the host's allocation candidates tell. Where it does
-    not, the promises to the servers on the host are counted. A promise that is shared needs its class on the host, or a
-    control group for it. A flavor that can't be understood fits nowhere; nor does one whose vCPUs are not as its
-    promise needs them.
+    Where the flavor asks Placement for what its promise takes (``resources:CUSTOM_LLC_WAYS``,
+    ``resources:CUSTOM_LLC_CLASSES``, or the resource class of its shared class), and for the traits, Placement has
+    counted: the host's allocation candidates tell, and nothing else is asked. Where it does not, the promises to the
+    servers on the host are counted, and a shared promise needs its class on the host, or room for one more. A flavor
+    that can't be understood fits nowhere; nor does one whose vCPUs are not as its promise needs them.
 
     What the server has on the host that it is on is not counted against it, so that it can be resized there. A rebuild
     keeps host and flavor: there is nothing to ask.
@@ -50,7 +49,7 @@ class CacheWaysFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):  # 
             if wanted is None:
                 return hosts
             vcpus.check(wanted.request, spec_obj)
-            return self._passing(hosts, wanted, spec_obj.instance_uuid)
+            return self._passing(hosts, wanted, spec_obj)
         except InvalidExtraSpecs as error:
             LOG.warning("No host can keep the promise of flavor %s: %s", spec_obj.flavor.name, error)
         except PlacementFailed as error:
@@ -61,33 +60,30 @@ class CacheWaysFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):  # 
         """Whether this one host passes."""
         return bool(self.filter_all([host_state], spec_obj))
 
-    def _passing(self, hosts: Sequence[Any], wanted: Demand, instance_uuid: str) -> list[Any]:
+    def _passing(self, hosts: Sequence[Any], wanted: Demand, spec_obj: Any) -> list[Any]:
         passing = list(hosts)
-        traits = wanted.traits
-        if wanted.amount.ways:
-            # Who has ways to give has the trait.
-            traits = traits - {L3_CAT}
-        if traits:
-            capable = self._rooms.inventory.capable(traits)
-            lacking = f"has not all of {', '.join(sorted(traits))}"
-            passing = [host for host in passing if host.uuid in capable or self._refuse(host, lacking)]
-        if wanted.shared_class is not None:
-            there = zip(passing, self._rooms.have_class(passing, wanted.shared_class, instance_uuid), strict=True)
-            return [host for host, has_it in there if has_it or self._refuse(host, NO_GROUP)]
         if wanted.placement:
-            return [host for host in passing if self._is_allowed(host, wanted.amount)]
-        found = zip(passing, self._rooms.free(passing, wanted, instance_uuid), strict=True)
-        return [host for host, free in found if self._fits(host, free, wanted.amount)]
+            taken = list(wanted.taken.items())
+            without = f"has no allocation candidate with {_shown(wanted)}"
+            passing = [host for host in passing if _keep_candidates(host, taken) or self._refuse(host, without)]
+        if wanted.settled:
+            return passing
+        able = self._rooms.able(passing, wanted, spec_obj)
+        if wanted.traits:
+            lacking = f"has not all of {', '.join(sorted(wanted.traits))}"
+            passing = [host for host in passing if host.uuid in able or self._refuse(host, lacking)]
+        if wanted.placement:
+            return passing
+        if wanted.shared_class is not None:
+            there = self._rooms.have_class(passing, wanted, able, spec_obj.instance_uuid)
+            return [host for host, has in zip(passing, there, strict=True) if has or self._refuse(host, NO_GROUP)]
+        found = zip(passing, self._rooms.free(passing, wanted, spec_obj, able), strict=True)
+        return [host for host, free in found if self._fits(host, free, wanted)]
 
-    def _is_allowed(self, host: Any, amount: Amount) -> bool:
-        """Whether Placement would give the server what is its own there; the candidates that don't are dropped."""
-        if self.filter_candidates(host, lambda candidate: _holds(candidate, amount)):
-            return True
-        return self._refuse(host, f"has no allocation candidate with {_shown(amount)}")
-
-    def _fits(self, host: Any, free: Amount | None, amount: Amount) -> bool:
+    def _fits(self, host: Any, free: Amount | None, wanted: Demand) -> bool:
+        amount = wanted.amount
         if free is None:
-            return self._refuse(host, f"has no provider of cache in Placement, or one that can't give {_shown(amount)}")
+            return self._refuse(host, f"has no provider of cache in Placement, or one that can't give {_shown(wanted)}")
         if free.ways < amount.ways:
             return self._refuse(host, f"has {max(0, free.ways)} of {amount.ways} ways")
         return free.classes >= amount.classes or self._refuse(host, NO_GROUP)
@@ -104,11 +100,31 @@ def flavor_specs(spec_obj: Any) -> dict[str, str]:
     return dict(flavor.extra_specs) if flavor.obj_attr_is_set("extra_specs") else {}
 
 
-def _shown(amount: Amount) -> str:
-    return f"{amount.ways} ways" if amount.ways else "a control group"
+def _shown(wanted: Demand) -> str:
+    if wanted.shared_class is not None:
+        return "the shared class"
+    return f"{wanted.amount.ways} ways" if wanted.amount.ways else "a control group"
 
 
-def _holds(candidate: Any, amount: Amount) -> bool:
-    held = [allocation["resources"] for allocation in candidate["allocations"].values()]
-    ways, classes = (sum(resources.get(name, 0) for resources in held) for name in (LLC_WAYS, LLC_CLASSES))
-    return bool(ways >= amount.ways and classes >= amount.classes)
+def _keep_candidates(host: Any, taken: Sequence[tuple[str, int]]) -> bool:
+    """Drop the host's allocation candidates that have less; whether one is left.
+
+    Nova's ``CandidateFilterMixin`` does that too, and makes two lines for the log of each candidate, whether there is
+    a log or not: they cost more than all the rest of the filter.
+    """
+    found = host.allocation_candidates
+    kept = [candidate for candidate in found if _holds(candidate, taken)]
+    if len(kept) < len(found):
+        host.allocation_candidates = kept
+    return bool(kept)
+
+
+def _holds(candidate: Any, taken: Sequence[tuple[str, int]]) -> bool:
+    held = candidate["allocations"].values()
+    for name, amount in taken:
+        lacking = amount
+        for allocation in held:
+            lacking -= allocation["resources"].get(name, 0)
+        if lacking > 0:
+            return False
+    return True

@@ -32,8 +32,8 @@ OPTIONS = [
         default=10,
         min=0,
         help="""
-Seconds for which Placement's answer about the hosts' ways is used again. It is one request for all hosts. With 0 the
-filter and the weigher ask for every scheduling request.
+Seconds for which Placement's answer about the hosts' ways is used again. It is one request for the hosts that the
+server fits on. With 0 the filter and the weigher ask for every scheduling request.
 """,
     ),
     cfg.IntOpt(

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Placement says of the hosts' ways: one request for all hosts."""
+"""What Placement says of the hosts' caches: one request for many hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
-from urllib.parse import urlencode
 
 from keystoneauth1.exceptions import ClientException
 
 from nova_plugin.scheduler.demand import Amount
+from vmqos.openstack.extra_specs import resources
 from vmqos.openstack.extra_specs.resources import LLC_CLASSES, LLC_WAYS
 
-MICROVERSION = "1.29"
-"""The first one that tells the root of each provider's tree, which is the compute node."""
+MICROVERSION = "1.36"
+"""The one that Nova uses (``SAME_SUBTREE_VERSION`` of its report client)."""
 
 
 class Client(Protocol):
@@ -36,51 +35,50 @@ class PlacementFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
-    """What a host's provider has.
+class Provider:
+    """A host's provider of cache.
 
+    :ivar traits: the traits of vmqos that it has.
     :ivar capacity: what can be promised exclusively.
     :ivar used: what is allocated of it, to servers whose flavors ask Placement.
+    :ivar classes: the resource classes of the shared classes that servers can join there.
     """
 
+    traits: frozenset[str]
     capacity: Amount
     used: Amount
+    classes: frozenset[str] = frozenset()
 
 
-def stocks(client: Client, amount: Amount) -> dict[str, Stock]:
-    """What the hosts have where Placement would allocate that much, by the UUID of the compute node.
+_OURS = frozenset(resources.TRAITS)
+
+
+def providers(client: Client, query: str) -> dict[str, Provider]:
+    """The providers of cache of the hosts that are allocation candidates, by the UUID of the compute node.
 
     Of all requests that Placement knows, only the one for allocation candidates tells of many providers at once what
-    they have and what is used. It heeds the least and the most that a provider gives to one server, too.
+    they have and what is used. It tells of all providers of a host, also of those from which nothing is asked for.
 
+    :param query: what the hosts are to be candidates for.
     :raises PlacementFailed: if there is no such answer.
     """
-    wanted = {LLC_WAYS: amount.ways, LLC_CLASSES: amount.classes}
-    # Placement refuses to be asked for none of a class.
-    query = urlencode({"resources": ",".join(f"{name}:{count}" for name, count in wanted.items() if count)})
-    summaries = _get(client, f"/allocation_candidates?{query}", "provider_summaries")
+    summaries = _summaries(client, f"/allocation_candidates?{query}")
     found = {}
     for summary in summaries.values() if summaries else ():
         held = summary["resources"]
         if LLC_WAYS in held and LLC_CLASSES in held:
-            found[summary["root_provider_uuid"]] = Stock(_amount(held, "capacity"), _amount(held, "used"))
+            ways, groups = held[LLC_WAYS], held[LLC_CLASSES]
+            found[summary["root_provider_uuid"]] = Provider(
+                _OURS.intersection(summary["traits"]),
+                Amount(ways["capacity"], groups["capacity"]),
+                Amount(ways["used"], groups["used"]),
+                frozenset(name for name in held if name.startswith(resources.LLC_SHARED) and held[name]["capacity"]),
+            )
     return found
 
 
-def hosts_with(client: Client, traits: Collection[str]) -> frozenset[str]:
-    """The UUIDs of the compute nodes whose provider of cache has all these traits.
-
-    The agents make the traits: one that no host of the cloud has need not be there.
-
-    :raises PlacementFailed: if Placement does not tell.
-    """
-    query = urlencode({"required": ",".join(sorted(traits))})
-    providers = _get(client, f"/resource_providers?{query}", "resource_providers")
-    return frozenset(provider["root_provider_uuid"] for provider in providers or ())
-
-
-def _get(client: Client, url: str, key: str) -> Any:
-    """What the answer has under the key; ``None`` where it asks for what no agent has made yet."""
+def _summaries(client: Client, url: str) -> Any:
+    """The answer's summaries of providers; ``None`` where it asks for what no agent has made yet."""
     try:
         response = client.get(url, version=MICROVERSION)
         if response.status_code == 400 and any(words in response.text for words in NO_SUCH):
@@ -88,12 +86,8 @@ def _get(client: Client, url: str, key: str) -> Any:
         if response.status_code != 200:
             said = " ".join(response.text.split())[:LONGEST_REASON]
             raise PlacementFailed(f"GET {url}: HTTP {response.status_code}: {said}")
-        return response.json()[key]
+        return response.json()["provider_summaries"]
     except ClientException as error:
         raise PlacementFailed(f"GET {url}: {error}") from error
     except (ValueError, LookupError, TypeError) as error:
-        raise PlacementFailed(f"GET {url}: the answer has no '{key}'") from error
-
-
-def _amount(held: Mapping[str, Mapping[str, int]], what: str) -> Amount:
-    return Amount(held[LLC_WAYS][what], held[LLC_CLASSES][what])
+        raise PlacementFailed(f"GET {url}: the answer has no 'provider_summaries'") from error

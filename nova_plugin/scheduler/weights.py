@@ -60,7 +60,7 @@ class CacheWaysWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
         try:
             wanted = demand.of_flavor(flavor_specs(spec_obj))
             if wanted is not None and wanted.amount.ways:
-                found = self._rooms.free(hosts, wanted, spec_obj.instance_uuid)
+                found = self._rooms.free(hosts, wanted, spec_obj)
                 return [0.0 if free is None else float(max(0, free.ways)) for free in found]
         except (InvalidExtraSpecs, PlacementFailed) as error:
             LOG.debug("All hosts weigh the same: %s", error)

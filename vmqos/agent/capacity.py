@@ -13,6 +13,9 @@ from vmqos.cloud.placement import Inventory
 from vmqos.openstack.extra_specs import resources
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities
 
+MEMBERS = 1_000_000
+"""How many VMs Placement lets into one shared class: its control group serves any number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
@@ -23,6 +26,8 @@ class Capacity:
     :ivar longest: the most ways that one VM can have.
     :ivar fewest: the fewest ways that a VM can have (``min_cbm_bits``).
     :ivar classes: how many VMs can have control groups of their own, by the CLOSIDs.
+    :ivar offered: the resource classes of the listed shared classes that VMs can join.
+    :ivar refused: those for which no CLOSID is left.
     :ivar traits: what the host is able to do.
     """
 
@@ -30,6 +35,8 @@ class Capacity:
     longest: int = 0
     fewest: int = 1
     classes: int = 0
+    offered: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
     traits: frozenset[str] = frozenset()
 
     @property
@@ -38,6 +45,8 @@ class Capacity:
         return {
             resources.LLC_WAYS: _inventory(self.ways, self.fewest, self.longest),
             resources.LLC_CLASSES: _inventory(self.classes, 1, 1),
+            **dict.fromkeys(sorted(self.offered), _inventory(MEMBERS, 1, 1)),
+            **dict.fromkeys(sorted(self.refused), _inventory(0, 1, 1)),
         }
 
 
@@ -49,22 +58,29 @@ def of(view: ResctrlView, policy: Policy, requests: Sequence[Request] = ()) -> C
     """What the host has to give, by the rules of the planner.
 
     The groups of exclusive VMs are looked through: what they hold is what is given. The shared floor, the ways of
-    foreign groups and of shared classes are not to be had, nor are the CLOSIDs that these take.
+    foreign groups and of shared classes are not to be had, nor are the CLOSIDs that are theirs or kept for classes.
 
     :param requests: of the running VMs; a shared class counts on the caches that its VMs can run on.
     """
     found, layout = view.capabilities, view.layout
+    closids = allocation.divide_closids(found, layout, policy)
     traits = _traits(found)
-    others = Layout(tuple(group for group in layout.groups if group.owner is not Owner.VM))
-    classes = max(0, found.num_closids - others.closids_in_use)
+    if found.caches or found.bandwidths:
+        traits |= {resources.SHARED_ROOM if closids.another else resources.SHARED_FULL}
+    offered, refused = (
+        frozenset(map(resources.class_resource, classes)) for classes in (closids.offered, closids.refused)
+    )
     if not found.l3_caches or found.l3 is None:
-        return Capacity(classes=classes, traits=traits)
+        return Capacity(classes=closids.exclusive, offered=offered, refused=refused, traits=traits)
+    others = Layout(tuple(group for group in layout.groups if group.owner is not Owner.VM))
     room = allocation.free_ways(found, others, policy, requests).values()
     return Capacity(
         ways=min(cache.free_ways for cache in room),
         longest=min(cache.largest_free_run for cache in room),
         fewest=max(1, found.l3.min_cbm_bits),
-        classes=classes,
+        classes=closids.exclusive,
+        offered=offered,
+        refused=refused,
         traits=traits,
     )
 

@@ -25,8 +25,10 @@ from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.resctrl_access import Closer
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
 from vmqos.agent.wakeup import Wakeup
+from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.hypervisor.connection import Call, Connection
+from vmqos.openstack.extra_specs import resources
 from vmqos.resctrl import exceptions, mount, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
@@ -70,14 +72,24 @@ _PASS = "pass"
 
 
 def policy_from(conf: cfg.ConfigOpts) -> allocation.Policy:
-    """The ``[allocation]`` section as the planner wants it."""
+    """The ``[allocation]`` section as the planner wants it.
+
+    :raises vmqos.conf.exceptions.ConfigurationError: if it lists a shared class that can't be.
+    """
     section = conf.allocation
+    try:
+        classes = tuple(map(resources.class_of, section.shared_classes))
+    except ValueError as error:
+        raise ConfigurationError(f"[allocation] shared_classes: {error}") from error
     return allocation.Policy(
         default_ways_min=section.default_ways_min,
         use_shareable_ways=section.use_shareable_ways,
         reserved_ways=CapacityBitmask.parse(section.reserved_ways),
         when_full=allocation.WhenFull(section.when_full),
         kernel_exclusive=section.kernel_exclusive,
+        shared_classes=tuple(dict.fromkeys(classes)),
+        other_classes=section.other_classes,
+        placement_counts=bool(conf.placement.provider_yaml) or keystone.is_configured(conf, "placement"),
     )
 
 
@@ -380,7 +392,8 @@ class Agent:
         self._notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             conf = self._read_again() if self._read_again is not None else self.conf
-            policy = policy_from(conf)
+            # Whether Placement is told was settled at the start.
+            policy = replace(policy_from(conf), placement_counts=self._policy.placement_counts)
         except ConfigurationError as error:
             LOG.error("the new configuration is not used: %s", error)
             return

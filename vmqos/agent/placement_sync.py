@@ -86,6 +86,7 @@ class Api:
             inventories=found.inventories,
             traits=found.traits,
             known_traits=frozenset(resources.TRAITS),
+            withdrawn_prefix=resources.LLC_SHARED,
         )
         self._last = synchronize(self._placement, wanted, self._last)
         self.where = f"Placement, resource provider {wanted.name}"

@@ -2,6 +2,7 @@
 """Who gets which ways: values in, a :class:`Plan` out. No file, no clock, no log."""
 
 from vmqos.allocation import caches
+from vmqos.allocation.closids import Closids, divide_closids
 from vmqos.allocation.free_room import FreeRoom, free_ways
 from vmqos.allocation.model import (
     DEFAULT_GROUP,
@@ -28,6 +29,7 @@ from vmqos.allocation.throttle import grant
 
 __all__ = [
     "DEFAULT_GROUP",
+    "Closids",
     "CreateGroup",
     "FreeRoom",
     "Grant",
@@ -49,6 +51,7 @@ __all__ = [
     "caches",
     "class_grant",
     "class_group",
+    "divide_closids",
     "free_ways",
     "grant",
     "owner_of",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from vmqos.allocation import earlier, reasons, throttle
 from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
+from vmqos.allocation.closids import kept_classes, most_others
 from vmqos.allocation.model import DEFAULT_GROUP, Owner, WhenFull
 from vmqos.allocation.names import Grant, class_grant
 from vmqos.allocation.packing import Piece
@@ -59,7 +60,9 @@ class Admission:
     :ivar notes: why a VM does not get what it asks for, by UUID.
     :ivar changes: who is given more than it had, and on which caches, in the order of the decisions.
     :ivar sharing: the VMs that the operator lets share because no CLOSID is left, by UUID.
-    :ivar closids: how many more groups can be created.
+    :ivar closids: how many more groups can be created, those of :attr:`kept` included.
+    :ivar listed: the classes for each of which the operator keeps a CLOSID.
+    :ivar kept: those of them that have no control group yet: as many of the CLOSIDs are theirs alone.
     :ivar freed: how many groups this plan removes, and nobody waits for.
     :ivar answered: what was asked already, and why it was refused, if it was. Room only becomes less: to ask again is
         to be refused again.
@@ -74,6 +77,8 @@ class Admission:
     changes: list[Change] = field(default_factory=list)
     sharing: set[str] = field(default_factory=set)
     closids: int = 0
+    listed: frozenset[str] = frozenset()
+    kept: set[str] = field(default_factory=set)
     freed: int = 0
     answered: dict[Question, str] = field(default_factory=dict)
     fitting: set[Question] = field(default_factory=set)
@@ -93,6 +98,8 @@ def admit(
     result = Admission({cache: _room(world, cache, exclusive, shared, cache in frozen) for cache in world.lines})
     needed = {claim.group for claim in claims}
     result.closids = max(0, world.capabilities.num_closids - sum(group.holds_closid for group in world.groups.values()))
+    result.listed = frozenset(kept_classes(world.capabilities, world.policy))
+    result.kept = set(result.listed - world.groups.keys())
     result.freed = sum(name not in needed for name in world.named(Owner.VM, Owner.CLASS))
     _give_back(world, result, claims, barred)
     for claim in sorted(claims, key=lambda claim: not _is_kept(world, result, claim)):
@@ -222,7 +229,7 @@ def _place(world: World, result: Admission, claim: ExclusiveClaim, barred: Colle
         note = result.answered[question]
     elif question not in result.fitting and (short := _short(result, claim, claim.caches)):
         note = result.answered[question] = reasons.shortage(world, result.rooms, short, claim.uuid)
-    elif exists or result.closids:
+    elif exists or result.closids > len(result.kept):
         result.closids -= not exists
         result.fitting.clear()
         for cache in claim.caches:
@@ -243,9 +250,10 @@ def _join(world: World, result: Admission, claim: SharedClaim, barred: Collectio
     """Put the VM into the class of its promise; the pool grows for it where it can."""
     if claim.group not in result.classes:
         if claim.group not in world.groups:
-            if not result.closids:
+            if not _may_be_made(world, result, claim.group):
                 _without_closid(world, result, claim)
                 return
+            result.kept.discard(claim.group)
             result.closids -= 1
         result.classes[claim.group] = claim.ways
     result.members[claim.uuid] = claim.group
@@ -261,9 +269,23 @@ def _join(world: World, result: Admission, claim: SharedClaim, barred: Collectio
         result.changes.append(Change(claim.group, raised))
 
 
+def _may_be_made(world: World, result: Admission, group: str) -> bool:
+    """Whether a CLOSID is left for a class that does not exist yet."""
+    if group in result.kept:
+        return result.closids > 0
+    return result.closids > len(result.kept) and not _too_many_others(world, result)
+
+
+def _too_many_others(world: World, result: Admission) -> bool:
+    """Whether there are as many classes as there may be beside those that are listed."""
+    most = most_others(world.capabilities, world.policy)
+    return most is not None and sum(name not in result.listed for name in result.classes) >= most
+
+
 def _without_closid(world: World, result: Admission, claim: Claim) -> None:
     """No CLOSID is left: wait for one that this very plan frees, or do as the operator says (rule 9)."""
-    if result.freed:
+    bounded = isinstance(claim, SharedClaim) and claim.group not in result.kept and _too_many_others(world, result)
+    if result.freed and not bounded:
         result.freed -= 1
         result.notes[claim.uuid] = reasons.WAITS_FOR_CLOSID
         return
@@ -273,7 +295,12 @@ def _without_closid(world: World, result: Admission, claim: Claim) -> None:
         nearest = _nearest(world, claim, result.classes)
         if nearest is not None:
             result.members[claim.uuid] = nearest
-    result.notes[claim.uuid] = reasons.no_closid(world, nearest)
+    if bounded:
+        result.notes[claim.uuid] = reasons.too_many_classes(
+            world, most_others(world.capabilities, world.policy), nearest
+        )
+    else:
+        result.notes[claim.uuid] = reasons.no_closid(world, nearest, len(result.kept))
 
 
 def _nearest(world: World, claim: Claim, classes: Iterable[str]) -> str | None:

@@ -111,6 +111,10 @@ class Policy:
     :ivar reserved_ways: ways that are left alone on every L3, for owners such as libvirt's cachetune.
     :ivar when_full: what to do when no CLOSID is left.
     :ivar kernel_exclusive: whether exclusive groups are put into the kernel's mode ``exclusive`` where it can be.
+    :ivar shared_classes: what the shared classes grant for each of which a CLOSID is kept, whether it exists or not.
+    :ivar other_classes: how many other shared classes may be made, 0 or more; ``None`` for what
+        :func:`vmqos.allocation.closids.most_others` says.
+    :ivar placement_counts: whether Placement is told how many control groups exclusive VMs can have.
     """
 
     default_ways_min: int = 2
@@ -118,6 +122,9 @@ class Policy:
     reserved_ways: CapacityBitmask = field(default_factory=CapacityBitmask)
     when_full: WhenFull = WhenFull.PEND
     kernel_exclusive: bool = True
+    shared_classes: tuple[CacheRequest, ...] = ()
+    other_classes: int | None = None
+    placement_counts: bool = False
 
 
 class PromiseState(enum.Enum):

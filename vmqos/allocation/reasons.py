@@ -163,16 +163,34 @@ def more_than_all(asked: int, most: int, level: int = 3) -> str:
     return f"{asked} ways are asked for and an L{level} cache of this host has {most}"
 
 
-def no_closid(world: World, nearest: str | None) -> str:
-    """No CLOSID is left; what is done about it."""
+def no_closid(world: World, nearest: str | None, kept: int = 0) -> str:
+    """No CLOSID is left; what is done about it.
+
+    :param kept: how many are kept for shared classes that do not exist yet.
+    """
     foreign = [name for name in world.named(Owner.FOREIGN) if world.groups[name].holds_closid]
     ours = len(world.named(Owner.VM, Owner.CLASS))
     total = world.capabilities.num_closids
     why = (
         f"no class of service (CLOSID) is left: of {total} one is the default group's, {ours} vmqos uses"
         + (f", and {len(foreign)} others do ({', '.join(foreign)})" if foreign else "")
+        + (f"; {kept} are kept for classes of [allocation] shared_classes" if kept else "")
         + ("; I/O devices have one more (io_alloc in info/)" if _confines_devices(world) else "")
     )  # fmt: skip
+    return _with_what_is_done(world, why, nearest)
+
+
+def too_many_classes(world: World, most: int | None, nearest: str | None) -> str:
+    """There are as many shared classes as the operator allows beside those that are listed; what is done about it."""
+    why = (
+        f"no class of service (CLOSID) is left for one more shared class: [allocation] other_classes allows "
+        f"{most} beside those of shared_classes, so that none is taken that Placement has "
+        "promised to another VM; list the class in shared_classes"
+    )
+    return _with_what_is_done(world, why, nearest)
+
+
+def _with_what_is_done(world: World, why: str, nearest: str | None) -> str:
     if world.policy.when_full is WhenFull.PEND:
         return f"{why}; with [allocation] when_full = share it would share the class next to what it asks for"
     if nearest is None:

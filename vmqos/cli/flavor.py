@@ -28,10 +28,14 @@ _OPTIONS = {
 class Set(Details):
     """Put a promise into a flavor, and ask Placement for what it takes.
 
-    Sets the extra specs hw:... that the options name, and leaves the others as they are. Exclusive ways are asked of
-    Placement too (resources:CUSTOM_LLC_WAYS and resources:CUSTOM_LLC_CLASSES), so that Nova places a server only
-    where they are left. A shared promise takes nothing that is counted, and what the flavor asked for is removed. L2
-    ways and a limit in MB/s take a class of their own; a limit in per cent takes nothing.
+    Sets the extra specs hw:... that the options name, and leaves the others as they are. What the promise takes is
+    asked of Placement too, with the traits that a host needs for it, so that Nova places a server only where it is
+    left. Exclusive ways take resources:CUSTOM_LLC_WAYS and a control group, resources:CUSTOM_LLC_CLASSES; L2 ways and
+    a limit in MB/s take a control group.
+
+    A shared promise, or a limit in per cent alone, asks for its class, such as resources:CUSTOM_LLC_SHARED_WAYS4, if
+    the hosts keep it ([allocation] shared_classes = ways4 in vmqos.conf). If Placement knows of no host that does, the
+    flavor asks for nothing, and a line says so.
 
     --code-ways and --data-ways come together, and instead of --cache-ways; --bandwidth-mbps is instead of
     --bandwidth-percent. --policy stands beside L3 ways, --vcpus beside L3 or L2 ways. To go from one to the other,
@@ -79,10 +83,16 @@ class Set(Details):
             raise exceptions.MissingArgument(what=what, command="flavor set")
         connection = flavor_api.connect(parsed_args.os_cloud)
         flavor = flavor_api.find(connection, parsed_args.flavor)
-        try:
-            change = flavor_specs.change(
-                flavor.extra_specs, wanted, placement=not parsed_args.filter_only, vcpus=flavor.vcpus
+        placement, shared = not parsed_args.filter_only, flavor_specs.shared_to_ask_for(flavor.extra_specs, wanted)
+        if placement and shared is not None and (problem := flavor_api.not_offered(connection, shared)):
+            self.app.stderr.write(
+                f"The flavor does not ask Placement for its class: {neutralise(problem)}. The scheduler's filter alone "
+                "looks for hosts until [allocation] shared_classes on the hosts names the class, and the flavor is set "
+                "again.\n"
             )
+            placement = False
+        try:
+            change = flavor_specs.change(flavor.extra_specs, wanted, placement=placement, vcpus=flavor.vcpus)
         except InvalidExtraSpecs as error:
             problem = "; ".join(_told(error, wanted) for error in error.errors)
             if any(key.name in flavor.extra_specs for key in extra_specs.KEYS):
@@ -94,7 +104,7 @@ class Set(Details):
 class Unset(Details):
     """Remove the promise from a flavor, and what it asks Placement for.
 
-    All extra specs hw:... of vmqos are removed, and resources:CUSTOM_LLC_WAYS and resources:CUSTOM_LLC_CLASSES.
+    All extra specs hw:... of vmqos are removed, and those that ask Placement for its resource classes and traits.
     Running servers keep the promise that they were made with, until they are resized.
 
     The cloud is found as the openstack command does it: by clouds.yaml, or OS_AUTH_URL and its kin in the environment.

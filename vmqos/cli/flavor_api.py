@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from openstack.compute.v2.flavor import Flavor
     from openstack.connection import Connection
 
+_LIMITED = "1.16"
+"""The microversion of Placement that takes a limit for allocation candidates (Queens)."""
+
 
 def connect(cloud: str | None) -> Connection:
     """Find the cloud as the ``openstack`` command does: clouds.yaml, or the variables ``OS_...`` of the environment.
@@ -79,6 +82,20 @@ def apply(connection: Connection, flavor: Flavor, change: Edit) -> dict[str, str
         for key in change.drop:
             connection.compute.delete_flavor_extra_specs_property(flavor, key)
     return {key: value for key, value in {**specs, **change.put}.items() if key not in change.drop}
+
+
+def not_offered(connection: Connection, resource_class: str) -> str:
+    """Why no flavor should ask Placement for that resource class; empty where a host offers it.
+
+    Placement knows a resource class for ever once a host has told it, so the hosts are asked for, and one is enough.
+    """
+    try:
+        found = asked_of_placement(
+            connection, "/allocation_candidates", _LIMITED, resources=f"{resource_class}:1", limit="1"
+        )
+    except exceptions.CloudFailed as error:
+        return f"Placement can't be asked for {resource_class}: {error}"
+    return "" if found and found["allocation_requests"] else f"no host offers {resource_class} in Placement"
 
 
 @contextmanager

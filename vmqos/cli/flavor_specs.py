@@ -33,29 +33,50 @@ class Edit:
 def change(specs: Mapping[str, str], wanted: Mapping[str, str], *, placement: bool, vcpus: int) -> Edit:
     """Add to a promise, or overwrite it; the other keys stay.
 
+    Placement is asked for what the promise takes, and that the provider which gives it has the traits that the promise
+    needs. Without resources there are no traits: Placement takes a trait of a child provider into account only if that
+    provider gives something to the same request group, so that such a flavor would fit nowhere.
+
     :param specs: the flavor's, as they are.
     :param wanted: extra specs of the grammar.
-    :param placement: whether to ask Placement for what the promise takes; nothing is asked for otherwise.
+    :param placement: whether to ask Placement; if not, nothing is asked for.
     :param vcpus: how many vCPUs the flavor has.
     :raises vmqos.openstack.extra_specs.InvalidExtraSpecs: if the whole would not be a promise.
     """
     request = extra_specs.parse_strict({**specs, **wanted})
+    asking: dict[str, str] = {}
     if request is not None:
         extra_specs.check_vcpus(request, vcpus)
-    asking = resources.as_extra_specs(resources.requested(request)) if placement else {}
+        if placement:
+            asking = resources.as_extra_specs(resources.requested(request))
+            asking |= resources.as_required(resources.required_traits(request))
     put = {key: value for key, value in {**wanted, **asking}.items() if specs.get(key) != value}
-    return Edit(put, tuple(key for key in resources.asking(specs) if key not in asking))
+    settled = resources.as_required(resources.PROMISED) if asking else resources.requiring(specs)
+    drop = (*resources.asking(specs), *(key for key in resources.requiring(specs) if key in settled))
+    return Edit(put, tuple(key for key in drop if key not in asking))
+
+
+def shared_to_ask_for(specs: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
+    """The resource class of the shared class that serves the promise; ``None`` where none does, or it is asked for.
+
+    :param specs: the flavor's, as they are.
+    :param wanted: extra specs that are added to them.
+    """
+    request = extra_specs.parse({**specs, **wanted}).request
+    shared = None if request is None else resources.shared_resource(request)
+    return None if shared in resources.asked(specs) else shared
 
 
 def clearing(specs: Mapping[str, str]) -> Edit:
     """Remove a promise, and what is asked of Placement for it."""
     names = [key.name for key in extra_specs.KEYS]
-    return Edit({}, (*(name for name in names if name in specs), *resources.asking(specs)))
+    asked = (*resources.asking(specs), *resources.requiring(specs))
+    return Edit({}, (*(name for name in names if name in specs), *asked))
 
 
 def shown(specs: Mapping[str, str]) -> dict[str, str]:
     """Those of a flavor's extra specs that are about its promise."""
-    keys = (*(key.name for key in extra_specs.KEYS), *resources.asking(specs))
+    keys = (*(key.name for key in extra_specs.KEYS), *resources.asking(specs), *resources.requiring(specs))
     return {key: specs[key] for key in keys if key in specs}
 
 
@@ -73,7 +94,8 @@ def problems(specs: Mapping[str, str], *, placement: bool, vcpus: int) -> list[s
     if parsed.errors:
         return found
     wanted, asked = resources.requested(parsed.request), resources.asked(specs)
-    if wanted != asked and (asked or placement):
+    is_shared = parsed.request is not None and resources.shared_resource(parsed.request) is not None
+    if wanted != asked and (asked or (placement and not is_shared)):
         promise = _told(wanted) if parsed.request else "nothing: there is no promise"
         found.append(f"asks Placement for {_told(asked)}; the promise takes {promise}")
     return found

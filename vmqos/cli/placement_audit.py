@@ -171,7 +171,7 @@ def judge_server(server: Server, held: Held, hosts: Hosts, *, filter_only: bool 
         return
     right = host.provider
     on_right = claim.get(right, {})
-    due = _offered(host, wanted)
+    due = _offered(host, wanted, on_right)
     elsewhere = {provider: amounts for provider, amounts in claim.items() if provider != right}
     keeps, reason = _kept_elsewhere(server, held, elsewhere, hosts)
     mend = Mend({**keeps, right: due}) if right and held else None
@@ -229,7 +229,8 @@ def judge_host(host: Host, used: Mapping[str, Amounts]) -> Iterator[Finding]:
     for provider, inventories in host.inventories.items():
         for name, inventory in sorted(inventories.items()):
             amount = used.get(provider, {}).get(name, 0)
-            if amount <= inventory.capacity:
+            # A shared class that the host offers no longer serves the servers that are in it.
+            if amount <= inventory.capacity or name not in resources.CLASSES:
                 continue
             detail = f"{amount} {name} of {host.name_of(provider)} are claimed, and {inventory.capacity} can be had"
             if inventory.reserved >= inventory.total:
@@ -259,10 +260,18 @@ def after(held: Held, mend: Mend) -> dict[str, dict[str, int]]:
     return {provider: amounts for provider, amounts in result.items() if amounts}
 
 
-def _offered(host: Host, wanted: Amounts) -> dict[str, int]:
-    """What a claim on the host's provider can be: a host need not have a class of shared promises."""
+def _offered(host: Host, wanted: Amounts, held: Amounts) -> dict[str, int]:
+    """What a claim on the host's provider can be.
+
+    A host need not offer a shared class. Where it offers the class no longer, servers keep what they hold of it.
+    """
     there = host.inventories.get(host.provider, {})
-    return {name: amount for name, amount in wanted.items() if name in there or name in resources.CLASSES}
+    offered = {name for name, inventory in there.items() if inventory.capacity}
+    return {
+        name: amount
+        for name, amount in wanted.items()
+        if name in resources.CLASSES or name in offered or (name in held and name in there)
+    }
 
 
 def _kept_elsewhere(server: Server, held: Held, elsewhere: Held, hosts: Hosts) -> tuple[dict[str, Amounts], str]:

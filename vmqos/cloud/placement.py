@@ -146,6 +146,11 @@ class Placement:
         body = self._service.ask("GET", f"/resource_providers/{provider.uuid}/usages", MICROVERSION).body
         return {name: int(amount) for name, amount in body["usages"].items()}
 
+    def claims(self, provider: Provider) -> list[dict[str, int]]:
+        """What each consumer holds of the provider, by resource class."""
+        body = self._service.ask("GET", f"/resource_providers/{provider.uuid}/allocations", MICROVERSION).body
+        return [dict(held["resources"]) for held in body["allocations"].values()]
+
     def ensure_class(self, name: str) -> None:
         """See to it that a custom resource class is known."""
         self._service.ask("PUT", f"/resource_classes/{quote(name)}", MICROVERSION)

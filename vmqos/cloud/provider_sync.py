@@ -30,6 +30,8 @@ class Wanted:
     :ivar inventories: by resource class; others that it has are left to it.
     :ivar traits: the traits that it has.
     :ivar known_traits: the traits that are ours; others that it has are left to it.
+    :ivar withdrawn_prefix: how the names of those resource classes begin of which the provider gives no more where they
+        are not among ``inventories``; empty for none. They stay, all reserved, because servers may hold them.
     """
 
     compute_node: str
@@ -37,6 +39,15 @@ class Wanted:
     inventories: Mapping[str, Inventory]
     traits: frozenset[str]
     known_traits: frozenset[str]
+    withdrawn_prefix: str = ""
+
+    def told(self, there: Mapping[str, Inventory]) -> dict[str, Inventory]:
+        """All inventories as they should be.
+
+        :param there: as they are.
+        """
+        gone = [name for name in there if self.withdrawn_prefix and name.startswith(self.withdrawn_prefix)]
+        return {**there, **{name: Inventory(total=1, reserved=1) for name in gone}, **self.inventories}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +57,14 @@ class Synced:
     :ivar wanted: what it was brought to.
     :ivar changed: whether that took any change.
     :ivar overdrawn: how much is allocated beyond what there is, by resource class.
+    :ivar widened: the resource classes whose ``max_unit`` is greater than wanted, because a consumer holds more.
     """
 
     provider: Provider
     wanted: Wanted
     changed: bool
     overdrawn: Mapping[str, int] = field(default_factory=dict)
+    widened: frozenset[str] = frozenset()
 
 
 def synchronize(placement: Placement, wanted: Wanted, last: Synced | None = None) -> Synced:
@@ -73,12 +86,13 @@ def synchronize(placement: Placement, wanted: Wanted, last: Synced | None = None
 def _attempt(placement: Placement, wanted: Wanted, last: Synced | None) -> Synced:
     provider = placement.find(wanted.name)
     # Allocations that go leave the generation as it is.
-    is_known = last is not None and not last.overdrawn and (last.provider, last.wanted) == (provider, wanted)
-    if last is not None and is_known:
+    is_settled = last is not None and not last.overdrawn and not last.widened
+    if last is not None and is_settled and (last.provider, last.wanted) == (provider, wanted):
         return replace(last, changed=False)
     provider, changed = _in_place(placement, wanted, provider)
     generation, inventories = placement.inventories(provider)
-    told = {**inventories, **wanted.inventories}
+    due = wanted.told(inventories)
+    told = _widened(placement, provider, inventories, due)
     if told != inventories:
         for name in sorted(told.keys() - inventories.keys()):
             placement.ensure_class(name)
@@ -105,7 +119,29 @@ def _attempt(placement: Placement, wanted: Wanted, last: Synced | None) -> Synce
             provider.name,
             excess,
         )
-    return Synced(replace(provider, generation=generation), wanted, changed, overdrawn)
+    widened = frozenset(name for name in told if told[name] != due[name])
+    return Synced(replace(provider, generation=generation), wanted, changed, overdrawn, widened)
+
+
+def _widened(
+    placement: Placement, provider: Provider, there: Mapping[str, Inventory], due: Mapping[str, Inventory]
+) -> dict[str, Inventory]:
+    """The inventories with no ``max_unit`` below what a consumer holds.
+
+    Placement checks what a consumer holds against ``max_unit`` whenever Nova writes it anew
+    (``_check_capacity_exceeded`` in placement.objects.allocation), so a lower one would keep Nova from moving that
+    server to another host. Consumers are asked for only where a ``max_unit`` is to be lowered.
+
+    :param there: the inventories as they are.
+    :param due: the inventories as they should be.
+    """
+    lowered = [name for name in there if due[name].max_unit < there[name].max_unit]
+    found = dict(due)
+    claims = placement.claims(provider) if lowered else ()
+    for name in lowered:
+        most = max((amounts.get(name, 0) for amounts in claims), default=0)
+        found[name] = replace(due[name], max_unit=max(due[name].max_unit, most))
+    return found
 
 
 def _in_place(placement: Placement, wanted: Wanted, provider: Provider | None) -> tuple[Provider, bool]:

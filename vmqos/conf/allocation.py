@@ -7,7 +7,6 @@ from oslo_config import cfg
 
 GROUP = cfg.OptGroup("allocation", title="Who may get which ways")
 
-
 OPTIONS = [
     cfg.IntOpt(
         "default_ways_min",
@@ -29,6 +28,24 @@ OPTIONS = [
         default="0",
         help="L3 ways, as a hexadecimal mask, that vmqos leaves alone on every cache: they are neither promised nor "
         "given to the default group. libvirt's cachetune, for one, gives out only ways that no group holds.",
+    ),
+    cfg.ListOpt(
+        "shared_classes",
+        default=[],
+        help="The classes of shared promises for which this host keeps a CLOSID (class of service) at any time, also "
+        "while no VM is in them. A class is named by what it grants: ways4 for hw:cache_ways=4 with "
+        "hw:cache_policy=shared, mb50 for hw:mem_bandwidth_percent=50, ways4-mb50 for both, and likewise code1-data3, "
+        "l2ways2 and mbps4000 beside L3 ways. Placement is told of each (CUSTOM_LLC_SHARED_WAYS4), so that servers of "
+        "its flavor are placed only where the class is sure to be. What this host can't grant takes no CLOSID.",
+    ),
+    cfg.IntOpt(
+        "other_classes",
+        default=None,
+        min=0,
+        help="How many shared classes there may be beside those of shared_classes, for VMs whose flavors do not ask "
+        "Placement for their class. Placement counts these CLOSIDs out of what it promises to exclusive VMs. If "
+        "unset, 2 where there are 8 CLOSIDs or more and 1 on other hosts; and as many as there are CLOSIDs where "
+        "Placement is told nothing ([placement]).",
     ),
     cfg.StrOpt(
         "when_full",

@@ -28,6 +28,7 @@ class Node:
     :param hostname: as libvirt is to call it; as the host is called, if empty.
     :param machine: the simulator's profile and mount options.
     :param compute: nova-compute's section of that name.
+    :param options: further options of the agent.
     :ivar agent: not there before :meth:`start_agent`.
     """
 
@@ -40,10 +41,12 @@ class Node:
         hostname: str = "",
         machine: tuple[str, str] = ("cascade-lake", ""),
         compute: Mapping[str, str] | None = None,
+        options: Options | None = None,
     ) -> None:
         self.name = name
         self.workspace = workspace
         self.compute = dict(compute or {})
+        self.options = dict(options or {})
         self.simulator = Simulator(workspace, *machine)
         self.libvirt = PrivateLibvirt(workspace, hostname)
 
@@ -63,7 +66,7 @@ class Node:
             sysfs=self.simulator.sysfs,
             uri=self.libvirt.uri,
             run_dir=self.libvirt.run_dir,
-            options={**OPTIONS, **credentials},
+            options={**OPTIONS, **self.options, **credentials},
         )
         self.agent.start()
 

@@ -55,4 +55,5 @@ def test_the_command_finds_no_fault_with_flavors_that_it_has_set(cloud: Cloud) -
         "hw:cache_ways": "2",
         "resources:CUSTOM_LLC_WAYS": "2",
         "resources:CUSTOM_LLC_CLASSES": "1",
+        "trait:CUSTOM_VMQOS_L3_CAT": "required",
     }

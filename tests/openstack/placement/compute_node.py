@@ -20,7 +20,7 @@ class ComputeNode:
         self._placement = placement
         self.hostname = hostname
         self.uuid: str = placement.ask("POST", "/resource_providers", {"name": hostname})["uuid"]
-        inventories = {"VCPU": {"total": 64}}
+        inventories = {"VCPU": {"total": 64}, "MEMORY_MB": {"total": 4096}}
         body = {"resource_provider_generation": 0, "inventories": inventories}
         placement.ask("PUT", f"/resource_providers/{self.uuid}/inventories", body)
 

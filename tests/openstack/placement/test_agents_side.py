@@ -23,7 +23,7 @@ from tools.lab.processes import wait_until
 from tools.lab.workspace import Workspace
 from vmqos.agent.placement_sync import PlacementSync
 from vmqos.allocation import Policy
-from vmqos.openstack.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS
+from vmqos.openstack.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, SHARED_ROOM
 
 Configure = Callable[..., cfg.ConfigOpts]
 FAST = {"retry_delay_min": 0.1, "retry_delay_max": 0.5}
@@ -61,7 +61,7 @@ def test_what_a_pass_found_is_in_placement(
     has_told(sync)
     # Of 11 ways two are the floor's, and the devices' two are that same floor.
     assert node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}
-    assert set(node.of_child("traits")) == {L3_CAT, CMT}
+    assert set(node.of_child("traits")) == {L3_CAT, CMT, SHARED_ROOM}
     assert f"{node.hostname}_LLC" in sync.state.where
     sync.offer(replace(snapshot(), policy=Policy(default_ways_min=4)))
     wait_until(lambda: sync.state.changes == 2, "the change in Placement", 30)

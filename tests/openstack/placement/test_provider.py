@@ -23,7 +23,16 @@ from vmqos.cloud import exceptions
 from vmqos.cloud.placement import Inventory, Placement
 from vmqos.cloud.provider_sync import Synced, Wanted, synchronize
 from vmqos.cloud.service import Service
-from vmqos.openstack.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, MBA, TRAITS, provider_name
+from vmqos.openstack.extra_specs.resources import (
+    CMT,
+    L3_CAT,
+    LLC_CLASSES,
+    LLC_SHARED,
+    LLC_WAYS,
+    MBA,
+    TRAITS,
+    provider_name,
+)
 
 
 class Counted(Service):
@@ -124,6 +133,25 @@ def test_what_others_gave_it_is_left_to_it(placement: Server, node: ComputeNode,
     synchronize(Placement(service), replace(wanted(node, ways=5), traits=frozenset({CMT})))
     assert set(node.of_child("traits")) == {CMT, "CUSTOM_GOLD"}
     assert node.totals() == {LLC_WAYS: 5, LLC_CLASSES: 15, "CUSTOM_SPARE": 3}
+
+
+def test_of_a_class_that_is_listed_no_more_nothing_is_given_and_what_servers_hold_stays(
+    node: ComputeNode, service: Service
+) -> None:
+    cap, half = "CUSTOM_LLC_SHARED_WAYS4", "CUSTOM_LLC_SHARED_MB50"
+    before = replace(wanted(node), withdrawn_prefix=LLC_SHARED)
+    with_classes = replace(before, inventories={**before.inventories, cap: Inventory(1000), half: Inventory(1000)})
+    done = synchronize(Placement(service), with_classes)
+    node.boot(**{cap: 1})
+    done = synchronize(Placement(service), before, done)
+    assert done.changed and node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15, cap: 0, half: 0}
+    for name in (cap, half):
+        with pytest.raises(LookupError):
+            node.boot(**{name: 1})
+    assert node.of_child("usages")[cap] == 1
+    assert not synchronize(Placement(service), before).changed
+    synchronize(Placement(service), with_classes)
+    node.boot(**{cap: 1})
 
 
 def test_what_others_took_from_it_comes_back(placement: Server, node: ComputeNode, service: Service) -> None:

@@ -18,10 +18,22 @@ from tests.openstack.servers.process import free_port, script
 from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
-from vmqos.openstack.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, MBA, MBA_PERCENT, MBM
+from vmqos.agent.capacity import MEMBERS
+from vmqos.openstack.extra_specs.resources import (
+    CMT,
+    L3_CAT,
+    LLC_CLASSES,
+    LLC_WAYS,
+    MBA,
+    MBA_PERCENT,
+    MBM,
+    SHARED_FULL,
+    SHARED_ROOM,
+)
 
-EMPTY = {LLC_WAYS: 9, LLC_CLASSES: 7}
-"""Cascade Lake: 11 ways less the floor's two, which are those of the devices; 8 CLOSIDs less the default group's."""
+EMPTY = {LLC_WAYS: 9, LLC_CLASSES: 5}
+"""Cascade Lake: 11 ways less the floor's two, which are those of the devices; 8 CLOSIDs less the default group's, and
+less two for classes that are not listed."""
 
 
 def doctor(agent: Agent) -> dict[str, dict[str, Any]]:
@@ -46,7 +58,7 @@ def test_placement_counts_what_resctrl_has_whatever_vms_come_and_go(
     agent = make_agent({"placement": section, "http": {"port": port}})
     agent.start()
     wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider", 30)
-    assert set(node.of_child("traits")) == {L3_CAT, MBA, MBA_PERCENT, CMT, MBM}
+    assert set(node.of_child("traits")) == {L3_CAT, MBA, MBA_PERCENT, CMT, MBM, SHARED_ROOM}
     health = agent.get("/v1/health")
     assert health["placement"]["inventories"] == EMPTY
     assert (health["placement"]["error"], health["placement"]["failures"]) == (None, 0)
@@ -56,8 +68,8 @@ def test_placement_counts_what_resctrl_has_whatever_vms_come_and_go(
     wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being served")
     capped = make_vm({"hw:cache_ways": "3", "hw:cache_policy": "shared"})
     wait_for(lambda: agent.get(f"/v1/vms/{capped.uuid}")["state"] == "kept", "the capped VM being served")
-    # Its class takes a CLOSID, and has the pool keep a third way.
-    with_class = {LLC_WAYS: EMPTY[LLC_WAYS] - 1, LLC_CLASSES: EMPTY[LLC_CLASSES] - 1}
+    # Its class has the pool keep a third way; its CLOSID is one of those that are left for classes.
+    with_class = {**EMPTY, LLC_WAYS: EMPTY[LLC_WAYS] - 1}
     wait_for(lambda: node.totals() == with_class, f"the class being told: {with_class}", 30)
 
     told = metrics(agent, port)
@@ -69,6 +81,34 @@ def test_placement_counts_what_resctrl_has_whatever_vms_come_and_go(
     # The capped VM takes nothing that is counted; the other one's was never asked of Placement.
     assert found["Claims in Placement"]["status"] == "warning"
     assert "none for 1 VM(s) with a promise (" in found["Claims in Placement"]["detail"]
+
+
+def test_a_listed_class_is_offered_before_any_vm_is_in_it_and_no_other_vm_gets_its_closid(
+    placement: Placement, node: ComputeNode, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    section = {**placement.credentials, "hypervisor_hostname": node.hostname}
+    listed = {"shared_classes": "ways3, mb50, code1-data1", "other_classes": 0}
+    agent = make_agent({"placement": section, "allocation": listed})
+    agent.start()
+    cap, half = "CUSTOM_LLC_SHARED_WAYS3", "CUSTOM_LLC_SHARED_MB50"
+    # What the host can't grant without cdp is not offered, and takes no CLOSID.
+    offered = {LLC_WAYS: 9, LLC_CLASSES: 5, cap: MEMBERS, half: MEMBERS}
+    wait_for(lambda: node.child is not None and node.totals() == offered, "the classes being offered", 30)
+    assert SHARED_FULL in node.of_child("traits")
+    # All servers are placed before one of them runs; the sixth exclusive one finds no host.
+    for taken in [{LLC_WAYS: 1, LLC_CLASSES: 1}] * 5 + [{cap: 1}, {half: 1}, {cap: 1}]:
+        node.boot(**taken)
+    with pytest.raises(LookupError):
+        node.boot(**{LLC_WAYS: 1, LLC_CLASSES: 1})
+    shared = {"hw:cache_ways": "3", "hw:cache_policy": "shared"}
+    # One that asked Placement for nothing comes first, and takes none of what is promised to the others.
+    unlisted = make_vm({"hw:cache_ways": "2", "hw:cache_policy": "shared"})
+    vms = [make_vm({"hw:cache_ways": "1"}) for _ in range(5)]
+    vms += [make_vm(specs) for specs in (shared, {"hw:mem_bandwidth_percent": "50"}, shared)]
+    for vm in vms:
+        wait_for(lambda vm=vm: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being served", 30)
+    told = agent.get(f"/v1/vms/{unlisted.uuid}")
+    assert told["state"] == "pending" and "[allocation] other_classes allows 0" in told["reason"]
 
 
 def test_a_foreign_group_takes_its_ways_out_of_placement_and_gives_them_back(

@@ -13,6 +13,7 @@ from vmqos.agent.capacity import NOTHING, Capacity
 from vmqos.agent.view import ResctrlView
 from vmqos.allocation import Group, Layout, Policy, owner_of
 from vmqos.cloud.placement import Inventory
+from vmqos.openstack.extra_specs import CacheRequest
 from vmqos.openstack.extra_specs.resources import (
     CMT,
     L2_CAT,
@@ -24,6 +25,8 @@ from vmqos.openstack.extra_specs.resources import (
     MBA_MBPS,
     MBA_PERCENT,
     MBM,
+    SHARED_FULL,
+    SHARED_ROOM,
 )
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities, Monitoring
@@ -69,6 +72,35 @@ def test_a_shared_class_takes_its_ways_and_its_closid() -> None:
     assert (found.ways, found.classes) == (6, 14)
 
 
+def test_a_listed_class_is_offered_without_limit_and_its_closid_to_nothing_else() -> None:
+    listed = Policy(shared_classes=(CacheRequest(4, SHARED), CacheRequest(bandwidth_percent=50)))
+    found = capacity.of(view(machine(), {"": {0: 0x7FF}}), listed)
+    assert found.classes == 13
+    assert found.inventories["CUSTOM_LLC_SHARED_WAYS4"] == Inventory(total=capacity.MEMBERS)
+    assert found.inventories["CUSTOM_LLC_SHARED_MB50"] == Inventory(total=capacity.MEMBERS)
+
+
+def test_a_listed_class_without_a_closid_is_all_reserved() -> None:
+    vms = {allocation.vm_group(uuid(number)): {0: 1 << number} for number in (1, 2)}
+    listed = Policy(shared_classes=(CacheRequest(4, SHARED),))
+    found = capacity.of(view(machine(closids=3), {"": {0: 0x7F8}, **vms}), listed)
+    assert found.inventories["CUSTOM_LLC_SHARED_WAYS4"] == Inventory(total=1, reserved=1)
+    assert SHARED_FULL in found.traits
+
+
+@pytest.mark.parametrize(("closids", "others"), [(16, 2), (8, 2), (7, 1), (4, 1)])
+def test_where_placement_counts_a_few_closids_are_left_for_classes_that_are_not_listed(
+    closids: int, others: int
+) -> None:
+    counting = Policy(placement_counts=True)
+    found = capacity.of(view(machine(closids=closids), {"": {0: 0x7FF}}), counting)
+    assert found.classes == closids - 1 - others
+    classes = {allocation.class_group(allocation.Grant(ways)): {0: 1} for ways in range(1, 1 + others)}
+    full = capacity.of(view(machine(closids=closids), {"": {0: 0x7FF}, **classes}), counting)
+    assert full.classes == found.classes
+    assert SHARED_ROOM in found.traits and SHARED_FULL in full.traits
+
+
 def test_reserved_ways_are_not_promised() -> None:
     found = capacity.of(view(machine(), {"": {0: 0x7FC}}), Policy(reserved_ways=CapacityBitmask(3)))
     assert found.ways == 7
@@ -106,7 +138,7 @@ def test_without_l3_there_are_no_ways_and_the_classes_are_those_of_the_rest() ->
             LLC_WAYS: 0,
             LLC_CLASSES: 3,
         }
-        assert found.traits == traits
+        assert found.traits == {*traits, SHARED_ROOM}
 
 
 def test_where_nothing_can_be_given_out_there_are_no_classes() -> None:
@@ -124,6 +156,7 @@ def test_traits_tell_what_the_host_is_able_to_do() -> None:
         MBA_PERCENT,
         CMT,
         MBM,
+        SHARED_ROOM,
     }
 
 
@@ -136,14 +169,14 @@ def test_traits_tell_what_the_host_is_able_to_do() -> None:
     ],
 )
 def test_traits_tell_in_which_unit_bandwidth_can_be_limited(unit: BandwidthUnit, traits: set[str]) -> None:
-    assert capacity.of(view(machine(unit=unit), {"": {0: 0x7FF}}), Policy()).traits == {L3_CAT, *traits}
+    assert capacity.of(view(machine(unit=unit), {"": {0: 0x7FF}}), Policy()).traits == {L3_CAT, SHARED_ROOM, *traits}
 
 
 def test_the_fewest_closids_of_all_resources_count() -> None:
     whole = machine(l2=True, closids=16)
     few = {name: replace(found, num_closids=8) for name, found in whole.bandwidths.items()}
     found = capacity.of(view(replace(whole, bandwidths=few), {"": {0: 0x7FF}}), Policy())
-    assert (found.classes, found.traits) == (7, {L3_CAT, L2_CAT, MBA, MBA_PERCENT})
+    assert (found.classes, found.traits) == (7, {L3_CAT, L2_CAT, MBA, MBA_PERCENT, SHARED_ROOM})
 
 
 def test_cdp_leaves_as_many_ways_and_half_as_many_classes() -> None:
@@ -152,6 +185,6 @@ def test_cdp_leaves_as_many_ways_and_half_as_many_classes() -> None:
     by_cdp = replace(plain, caches={"L3CODE": half, "L3DATA": half}, bandwidths={})
     found = capacity.of(view(by_cdp, {"": {0: 0x7FF}}), Policy())
     whole = capacity.of(view(replace(plain, bandwidths={}), {"": {0: 0x7FF}}), Policy())
-    assert found.traits == {L3_CAT, L3_CDP}
+    assert found.traits == {L3_CAT, L3_CDP, SHARED_ROOM}
     assert found.inventories[LLC_WAYS] == whole.inventories[LLC_WAYS]
     assert found.inventories[LLC_CLASSES].capacity == plain.num_closids // 2 - 1

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What passes do when something fails: the real loop, the simulator's machine in this process, processes as VMs."""
+"""The loop: what passes do when something fails, and the ``[allocation]`` section as the planner gets it.
+
+The real loop, the simulator's machine in this process, processes as VMs.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from oslo_config import cfg
 
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
 from vmqos.agent import inventory, loop
 from vmqos.agent import wish as wishes
 from vmqos.agent.flavor_lookup import Found
-from vmqos.agent.loop import Agent
-from vmqos.allocation import PromiseState
+from vmqos.agent.loop import Agent, policy_from
+from vmqos.allocation import Policy, PromiseState
 from vmqos.conf import loader
+from vmqos.conf.exceptions import ConfigurationError
 from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.model import VirtualMachine
+from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
 from vmqos.resctrl import exceptions, mount, topology
 
 LOCK_TIMEOUT = 0.1
@@ -532,3 +538,42 @@ def test_what_placement_trips_over_ends_no_pass(
         host.agent.run_passes()
     assert host.ways(vm) == 2
     assert len([record for record in caplog.records if record.exc_info]) == 1
+
+
+def configuration(tmp_path: Path, text: str) -> cfg.ConfigOpts:
+    file = tmp_path / "vmqos.conf"
+    file.write_text(text)
+    return loader.load(["--config-file", str(file)])
+
+
+def test_without_a_word_in_the_file_the_policy_is_the_planners_own(tmp_path: Path) -> None:
+    assert policy_from(configuration(tmp_path, "")) == Policy()
+
+
+def test_listed_classes_are_read_and_each_counts_once(tmp_path: Path) -> None:
+    text = "[allocation]\nshared_classes = ways4, mb50, ways4-mb50, mb50\nother_classes = 3\n"
+    found = policy_from(configuration(tmp_path, text))
+    cap, half = CacheRequest(4, CachePolicy.SHARED), CacheRequest(bandwidth_percent=50)
+    both = CacheRequest(4, CachePolicy.SHARED, bandwidth_percent=50)
+    assert (found.shared_classes, found.other_classes) == ((cap, half, both), 3)
+
+
+@pytest.mark.parametrize("name", ["way4", "mb500", "mbps900", "code1"])
+def test_a_class_that_can_not_be_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
+    conf = configuration(tmp_path, f"[allocation]\nshared_classes = ways4, {name}\n")
+    with pytest.raises(ConfigurationError, match=rf"\[allocation\] shared_classes: '{name}' names no shared class: .+"):
+        policy_from(conf)
+
+
+@pytest.mark.parametrize(
+    ("told", "counts"),
+    [
+        ("", False),
+        ("check_interval = 100\n", False),
+        ("provider_yaml = /etc/nova/provider_config/vmqos.yaml\n", True),
+        ("os_cloud = vmqos\n", True),
+        ("auth_type = none\n", True),
+    ],
+)
+def test_placement_counts_where_it_is_told(tmp_path: Path, told: str, counts: bool) -> None:
+    assert policy_from(configuration(tmp_path, f"[placement]\n{told}")).placement_counts is counts

@@ -114,4 +114,6 @@ def policies(draw: st.DrawFn) -> Policy:
         reserved_ways=CapacityBitmask(draw(st.sampled_from([0, 0, 0, 1, 0b11, 0b1000]))),
         when_full=draw(st.sampled_from(WhenFull)),
         kernel_exclusive=draw(st.booleans()),
+        shared_classes=draw(st.sampled_from([(), (), (CacheRequest(2, SHARED), CacheRequest(bandwidth_percent=50))])),
+        other_classes=draw(st.sampled_from([None, None, 0, 1, 2])),
     )

@@ -11,9 +11,12 @@ from vmqos.cli import flavor_specs
 from vmqos.cli.flavor_specs import Edit
 from vmqos.openstack.extra_specs import InvalidExtraSpecs
 
-ASKED = {"resources:CUSTOM_LLC_WAYS": "2", "resources:CUSTOM_LLC_CLASSES": "1"}
+CAT = {"trait:CUSTOM_VMQOS_L3_CAT": "required"}
+UNTRAITED = {"resources:CUSTOM_LLC_WAYS": "2", "resources:CUSTOM_LLC_CLASSES": "1"}
+ASKED = {**UNTRAITED, **CAT}
 TWO = {"hw:cache_ways": "2"}
 SHARED = {**TWO, "hw:cache_policy": "shared"}
+CLASS = {"resources:CUSTOM_LLC_SHARED_WAYS2": "1"}
 
 CHANGES: list[tuple[dict[str, str], dict[str, str], Edit]] = [
     ({}, TWO, Edit({**TWO, **ASKED})),
@@ -21,8 +24,28 @@ CHANGES: list[tuple[dict[str, str], dict[str, str], Edit]] = [
     ({**TWO, **ASKED}, TWO, Edit({})),
     (TWO, TWO, Edit(ASKED)),
     ({**TWO, **ASKED}, {"hw:cache_ways": "3"}, Edit({"hw:cache_ways": "3", "resources:CUSTOM_LLC_WAYS": "3"})),
-    ({**TWO, **ASKED}, {"hw:cache_policy": "shared"}, Edit({"hw:cache_policy": "shared"}, tuple(ASKED))),
+    ({**TWO, **ASKED}, {"hw:cache_policy": "shared"}, Edit({"hw:cache_policy": "shared", **CLASS}, tuple(UNTRAITED))),
     (SHARED, {"hw:cache_policy": "exclusive"}, Edit({"hw:cache_policy": "exclusive", **ASKED})),
+    ({**TWO, **UNTRAITED}, TWO, Edit(CAT)),
+    (
+        {**SHARED, **CLASS, **CAT, "trait:CUSTOM_VMQOS_MBA_PERCENT": "required", "trait:CUSTOM_VMQOS_CMT": "required"},
+        {"hw:cache_ways": "4"},
+        Edit(
+            {"hw:cache_ways": "4", "resources:CUSTOM_LLC_SHARED_WAYS4": "1"},
+            ("resources:CUSTOM_LLC_SHARED_WAYS2", "trait:CUSTOM_VMQOS_MBA_PERCENT"),
+        ),
+    ),
+    (
+        {},
+        {"hw:mem_bandwidth_percent": "50"},
+        Edit(
+            {
+                "hw:mem_bandwidth_percent": "50",
+                "resources:CUSTOM_LLC_SHARED_MB50": "1",
+                "trait:CUSTOM_VMQOS_MBA_PERCENT": "required",
+            }
+        ),
+    ),
     ({"resources1:CUSTOM_LLC_WAYS": "9"}, TWO, Edit({**TWO, **ASKED}, ("resources1:CUSTOM_LLC_WAYS",))),
     ({**TWO, **ASKED}, {"hw:cache_vcpus": "0"}, Edit({"hw:cache_vcpus": "0"})),
 ]
@@ -31,7 +54,17 @@ PROBLEMS: list[tuple[dict[str, str], bool, list[str]]] = [
     ({}, True, []),
     ({"hw:cpu_policy": "shared"}, True, []),
     ({**TWO, **ASKED}, True, []),
+    ({**TWO, **UNTRAITED}, True, []),
     (SHARED, True, []),
+    ({**SHARED, **CLASS, **CAT}, True, []),
+    (
+        {**SHARED, **CAT},
+        False,
+        [
+            "trait:CUSTOM_VMQOS_L3_CAT=required: no host passes, because a trait counts only where the same request "
+            "group takes something of the provider of cache; ask for that there, or remove it"
+        ],
+    ),
     ({"hw:mem_bandwidth_percent": "10"}, True, []),
     (TWO, False, []),
     (TWO, True, ["asks Placement for nothing; the promise takes CUSTOM_LLC_WAYS=2, CUSTOM_LLC_CLASSES=1"]),
@@ -43,7 +76,7 @@ PROBLEMS: list[tuple[dict[str, str], bool, list[str]]] = [
     (
         {**SHARED, **ASKED},
         False,
-        ["asks Placement for CUSTOM_LLC_WAYS=2, CUSTOM_LLC_CLASSES=1; the promise takes nothing"],
+        ["asks Placement for CUSTOM_LLC_WAYS=2, CUSTOM_LLC_CLASSES=1; the promise takes CUSTOM_LLC_SHARED_WAYS2=1"],
     ),
     (
         ASKED,
@@ -118,6 +151,21 @@ def test_a_change_sets_what_differs_and_drops_what_would_be_asked_in_vain(
 def test_where_the_filter_counts_alone_nothing_is_asked_of_placement() -> None:
     assert flavor_specs.change({}, TWO, placement=False, vcpus=2) == Edit(TWO)
     assert flavor_specs.change({**TWO, **ASKED}, TWO, placement=False, vcpus=2) == Edit({}, tuple(ASKED))
+
+
+def test_without_resources_no_trait_is_required_for_placement_would_find_no_host() -> None:
+    found = flavor_specs.change({**SHARED, **CLASS, **CAT}, TWO, placement=False, vcpus=2)
+    assert found == Edit({}, (*CLASS, *CAT))
+    monitored = {"trait:CUSTOM_VMQOS_CMT": "required"}
+    assert flavor_specs.change(monitored, TWO, placement=False, vcpus=2) == Edit(TWO, tuple(monitored))
+
+
+@pytest.mark.parametrize(
+    ("specs", "found"),
+    [(TWO, None), (SHARED, "CUSTOM_LLC_SHARED_WAYS2"), ({**SHARED, **CLASS}, None), ({"hw:cache_ways": "x"}, None)],
+)
+def test_a_shared_promise_has_a_class_to_ask_for_until_it_does(specs: dict[str, str], found: str | None) -> None:
+    assert flavor_specs.shared_to_ask_for(specs, {}) == found
 
 
 def test_half_a_promise_is_none() -> None:

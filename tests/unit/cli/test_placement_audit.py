@@ -14,10 +14,11 @@ from vmqos.cli import placement_audit as audit
 from vmqos.cli.placement_audit import Finding, Host, Hosts, Problem
 from vmqos.cloud.placement import Inventory
 from vmqos.cloud.servers import Migration, Server
-from vmqos.openstack.extra_specs.resources import LLC_CLASSES, LLC_WAYS
+from vmqos.openstack.extra_specs.resources import CLASSES, LLC_CLASSES, LLC_SHARED, LLC_WAYS
 
+SHARED = f"{LLC_SHARED}WAYS2"
 INVENTORIES = {LLC_WAYS: Inventory(9, max_unit=9), LLC_CLASSES: Inventory(15)}
-ONE = Host("one", "one-root", "one-cache", {"one-cache": INVENTORIES})
+ONE = Host("one", "one-root", "one-cache", {"one-cache": {**INVENTORIES, SHARED: Inventory(1_000_000)}})
 TWO = Host("two", "two-root", "two-cache", {"two-cache": INVENTORIES})
 BY_FILE = Host("file", "file-root", "", {"file-root": INVENTORIES})
 UNTOLD = Host("untold", "untold-root")
@@ -119,7 +120,22 @@ def test_a_host_is_overdrawn_and_counted_twice() -> None:
     assert list(audit.judge_host(ONE, {"one-cache": {LLC_WAYS: 9}})) == []
 
 
-AMOUNTS = st.dictionaries(st.sampled_from(["VCPU", "MEMORY_MB", LLC_WAYS, LLC_CLASSES]), st.integers(1, 9))
+def test_a_server_of_a_shared_class_holds_one_of_it_only_where_the_host_offers_or_offered_the_class() -> None:
+    shared = replace(SERVER, extra_specs={"hw:cache_ways": "2", "hw:cache_policy": "shared"})
+    (missing,) = judged({"one-root": CPUS}, shared)
+    assert (
+        missing.problem is Problem.MISSING
+        and missing.mend is not None
+        and missing.mend.claim == {"one-cache": {SHARED: 1}}
+    )
+    assert judged({"two-root": CPUS}, replace(shared, hostname="two")) == []
+    unlisted = Host("one", "one-root", "one-cache", {"one-cache": {**INVENTORIES, SHARED: Inventory(1, reserved=1)}})
+    for held in ({}, {"one-cache": {SHARED: 1}}):
+        assert list(audit.judge_server(shared, {"one-root": CPUS, **held}, Hosts.of([unlisted]))) == []
+    assert list(audit.judge_host(unlisted, {"one-cache": {SHARED: 3}})) == []
+
+
+AMOUNTS = st.dictionaries(st.sampled_from(["VCPU", "MEMORY_MB", LLC_WAYS, LLC_CLASSES, SHARED]), st.integers(1, 9))
 HELD = st.dictionaries(
     st.sampled_from(["one-root", "one-cache", "two-root", "two-cache", "file-root", "unknown"]), AMOUNTS
 )
@@ -150,9 +166,10 @@ def test_no_mend_takes_what_is_others_or_what_was_promised_and_one_is_enough(
         mended = audit.after(held, one.mend)
         for provider, amounts in held.items():
             for name, amount in amounts.items():
-                if name in CLAIM:
+                if name in CLAIM or name == SHARED:
                     continue
                 assert mended[provider][name] == amount
-        assert {name: mended[right].get(name, 0) for name in wanted} == wanted if wanted else True
+        offered = [name for name in wanted if name in CLASSES or name in HOSTS.by_name[hostname].inventories[right]]
+        assert all(mended[right].get(name, 0) == wanted[name] for name in offered)
         again = audit.judge_server(server, mended, HOSTS, filter_only=filter_only)
         assert [later for later in again if later.mend is not None] == []

@@ -52,23 +52,25 @@ class Placement:
         classes: int = 15,
         traits: tuple[str, ...] = (resources.L3_CAT,),
         units: tuple[int, int] | None = None,
+        shared: Mapping[str, bool] | None = None,
     ) -> str:
         """A compute node whose agent runs; its UUID.
 
         :param units: the least and the most ways that one server can have.
+        :param shared: the resource classes of the shared classes that the agent lists, and whether it offers them.
         """
         name = f"node-{next(_numbers)}"
         root = self._root(name)
         cache = self._provider(resources.provider_name(name), root)
         self._trees.append([root, cache])
-        self._fill(cache, ways, classes, traits, units)
+        self._fill(cache, ways, classes, traits, units, shared or {})
         return root
 
     def node_with_a_file(self, ways: int, classes: int) -> str:
         """A compute node whose agent writes a file for nova-compute: the provider is the compute node's own."""
         root = self._provider(f"node-{next(_numbers)}")
         self._trees.append([root])
-        self._fill(root, ways, classes, (resources.L3_CAT,), None)
+        self._fill(root, ways, classes, (resources.L3_CAT,), None, {})
         return root
 
     def bare_node(self) -> str:
@@ -95,10 +97,12 @@ class Placement:
         """Have allocations that somebody else made removed at the end."""
         self._consumers += consumers
 
-    def candidates(self, asked: Mapping[str, int]) -> dict[str, list[Any]]:
+    def candidates(self, asked: Mapping[str, int], required: Iterable[str] = ()) -> dict[str, list[Any]]:
         """The allocation candidates, by compute node, as nova-scheduler hands them to its filters."""
-        query = ",".join(f"{name}:{amount}" for name, amount in {"VCPU": 1, **asked}.items())
-        answer = self.http.get("/allocation_candidates", params={"resources": query}).raise_for_status().json()
+        params = {"resources": ",".join(f"{name}:{amount}" for name, amount in {"VCPU": 1, **asked}.items())}
+        if traits := ",".join(required):
+            params["required"] = traits
+        answer = self.http.get("/allocation_candidates", params=params).raise_for_status().json()
         found: dict[str, list[Any]] = {}
         for candidate in answer["allocation_requests"]:
             for provider in candidate["allocations"]:
@@ -115,12 +119,19 @@ class Placement:
         ]
 
     def _fill(
-        self, provider: str, ways: int, classes: int, traits: tuple[str, ...], units: tuple[int, int] | None
+        self,
+        provider: str,
+        ways: int,
+        classes: int,
+        traits: tuple[str, ...],
+        units: tuple[int, int] | None,
+        shared: Mapping[str, bool],
     ) -> None:
-        for kind, names in (("resource_classes", resources.CLASSES), ("traits", traits)):
+        for kind, names in (("resource_classes", (*resources.CLASSES, *shared)), ("traits", traits)):
             for name in names:
                 self.http.put(f"/{kind}/{name}").raise_for_status()
         totals = {resources.LLC_WAYS: ways, resources.LLC_CLASSES: classes}
+        totals |= {name: 1000 * is_offered for name, is_offered in shared.items()}
         least, most = units or (1, ways)
         self._put(f"/resource_providers/{provider}/inventories", totals, {"min_unit": least, "max_unit": most})
         self._tag(provider, *traits)
@@ -128,7 +139,7 @@ class Placement:
     def _root(self, name: str) -> str:
         """A compute node's own provider, as nova-compute makes it."""
         root = self._provider(name)
-        self._put(f"/resource_providers/{root}/inventories", {"VCPU": 64, "MEMORY_MB": 4096})
+        self._put(f"/resource_providers/{root}/inventories", {"VCPU": 64, "PCPU": 64, "MEMORY_MB": 4096})
         self._tag(root, "OWNER_NOVA")
         return root
 

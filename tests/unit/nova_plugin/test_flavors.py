@@ -21,7 +21,8 @@ from tests.unit.nova_plugin.clouds import Placement
 from tests.unit.nova_plugin.nova_api import PREFIX, NovaApi
 from tests.unit.nova_plugin.served import served
 
-ASKED = {"resources:CUSTOM_LLC_WAYS": "2", "resources:CUSTOM_LLC_CLASSES": "1"}
+COUNTED = {"resources:CUSTOM_LLC_WAYS": "2", "resources:CUSTOM_LLC_CLASSES": "1"}
+ASKED = {**COUNTED, "trait:CUSTOM_VMQOS_L3_CAT": "required"}
 VALIDATING, OLDER = "2.86", "2.85"
 
 
@@ -207,24 +208,51 @@ def test_what_is_no_promise_changes_nothing(
     assert specs_of(name) == before
 
 
+def test_a_shared_promise_asks_for_its_class_once_a_host_keeps_it(
+    vmqos: Command, make: Make, placement: Placement
+) -> None:
+    name = make()
+    promise = {"hw:cache_ways": "77", "hw:cache_policy": "shared"}
+    ran = vmqos("set", name, "--cache-ways", "77", "--policy", "shared")
+    assert ran.status == 0
+    assert "no host offers CUSTOM_LLC_SHARED_WAYS77 in Placement" in ran.err
+    assert "[allocation] shared_classes" in ran.err
+    assert specs_of(name) == promise
+    # Placement knows the class from now on, and still no host offers it.
+    placement.compute_node(shared={"CUSTOM_LLC_SHARED_WAYS77": False})
+    assert "no host offers CUSTOM_LLC_SHARED_WAYS77" in vmqos("set", name, "--policy", "shared").err
+    assert specs_of(name) == promise
+    placement.compute_node(shared={"CUSTOM_LLC_SHARED_WAYS77": True})
+    ran = vmqos("set", name, "--policy", "shared")
+    assert (ran.status, ran.err) == (0, "")
+    assert specs_of(name) == {
+        **promise,
+        "trait:CUSTOM_VMQOS_L3_CAT": "required",
+        "resources:CUSTOM_LLC_SHARED_WAYS77": "1",
+    }
+    assert vmqos("check").status == 0
+    assert vmqos("unset", name).status == 0
+    assert specs_of(name) == {}
+
+
 @pytest.mark.parametrize(
     ("options", "specs", "asked"),
     [
         (
             ("--code-ways", "2", "--data-ways", "4"),
             {"hw:cache_code_ways": "2", "hw:cache_data_ways": "4"},
-            ASKED | {"resources:CUSTOM_LLC_WAYS": "6"},
+            {**COUNTED, "resources:CUSTOM_LLC_WAYS": "6", "trait:CUSTOM_VMQOS_L3_CDP": "required"},
         ),
         (
             ("--l2-ways", "4", "--vcpus", "0"),
             {"hw:l2_cache_ways": "4", "hw:cache_vcpus": "0"},
-            {"resources:CUSTOM_LLC_CLASSES": "1"},
+            {"resources:CUSTOM_LLC_CLASSES": "1", "trait:CUSTOM_VMQOS_L2_CAT": "required"},
         ),
-        (("--bandwidth-percent", "50"), {"hw:mem_bandwidth_percent": "50"}, {}),
+        (("--bandwidth-percent", "45"), {"hw:mem_bandwidth_percent": "45"}, {}),
         (
             ("--bandwidth-mbps", "4000"),
             {"hw:mem_bandwidth_mbps": "4000"},
-            {"resources:CUSTOM_LLC_CLASSES": "1"},
+            {"resources:CUSTOM_LLC_CLASSES": "1", "trait:CUSTOM_VMQOS_MBA_MBPS": "required"},
         ),
     ],
 )

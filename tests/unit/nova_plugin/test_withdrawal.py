@@ -19,6 +19,7 @@ from vmqos.conf import loader
 from vmqos.openstack.extra_specs.resources import L3_CAT, LLC_CLASSES, LLC_WAYS, provider_name
 
 CLAIM = {LLC_WAYS: 4, LLC_CLASSES: 1}
+SHARED = "CUSTOM_LLC_SHARED_WAYS4"
 
 
 class Host:
@@ -26,7 +27,7 @@ class Host:
 
     def __init__(self, placement: Placement, placement_url: str, folder: Path) -> None:
         self.http = placement.http
-        self.root = placement.compute_node(8)
+        self.root = placement.compute_node(8, shared={SHARED: True})
         self.name = self.http.get(f"/resource_providers/{self.root}").json()["name"]
         self.file = folder / "vmqos.conf"
         self.file.write_text(
@@ -68,8 +69,9 @@ class Host:
         return found
 
     def is_offered(self) -> bool:
-        """Whether Placement would place another server of one way here."""
-        return self.root in self._placement.candidates({LLC_WAYS: 1, LLC_CLASSES: 1})
+        """Whether Placement would place another server here, of one way or of a shared class."""
+        asked: tuple[dict[str, int], ...] = ({LLC_WAYS: 1, LLC_CLASSES: 1}, {SHARED: 1})
+        return any(self.root in self._placement.candidates(amounts) for amounts in asked)
 
     def move_to_a_migration(self) -> int:
         """Have a migration hold what the server holds, as Nova begins to move a server; the answer's status."""

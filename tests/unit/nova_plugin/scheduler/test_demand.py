@@ -6,76 +6,99 @@ from __future__ import annotations
 import pytest
 
 from nova_plugin.scheduler import demand
-from nova_plugin.scheduler.demand import NONE_TAKEN, NOTHING, Amount, Demand, Taken
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest, InvalidExtraSpecs
-from vmqos.openstack.extra_specs.resources import L2_CAT, L3_CAT, L3_CDP, MBA_MBPS, MBA_PERCENT
+from nova_plugin.scheduler.demand import NONE_TAKEN, Demand, Taken
+from vmqos.openstack.extra_specs import CachePolicy, CacheRequest, InvalidExtraSpecs, resources
+from vmqos.openstack.extra_specs.resources import (
+    L2_CAT,
+    L3_CAT,
+    L3_CDP,
+    LLC_CLASSES,
+    LLC_WAYS,
+    MBA_MBPS,
+    MBA_PERCENT,
+)
 
 WAYS = {"hw:cache_ways": "2"}
-ASKED = {"resources:CUSTOM_LLC_WAYS": "2", "resources:CUSTOM_LLC_CLASSES": "1"}
-
-CAT = frozenset({L3_CAT})
+OWN = {LLC_WAYS: 2, LLC_CLASSES: 1}
+ASKED = resources.as_extra_specs(OWN)
+CAT = resources.as_required({L3_CAT})
 SHARED = CachePolicy.SHARED
+CAP = {**WAYS, "hw:cache_policy": "shared"}
+CLASS = {"CUSTOM_LLC_SHARED_WAYS2": 1}
+PERCENT = {"hw:mem_bandwidth_percent": "20"}
 
-DEMANDS: list[tuple[dict[str, str], Demand | None]] = [
+
+def demanded(
+    request: CacheRequest, taken: dict[str, int], *traits: str, placement: bool = False, settled: bool = False
+) -> tuple[Demand, bool]:
+    return Demand(request, taken, frozenset(traits), placement), settled
+
+
+DEMANDS: list[tuple[dict[str, str], tuple[Demand, bool] | None]] = [
     ({}, None),
     ({"hw:cpu_policy": "dedicated"}, None),
     (ASKED, None),
-    (WAYS, Demand(CacheRequest(2), Amount(2, 1), CAT, placement=False)),
-    ({**WAYS, **ASKED}, Demand(CacheRequest(2), Amount(2, 1), CAT, placement=True)),
+    (WAYS, demanded(CacheRequest(2), OWN)),
+    ({**WAYS, **ASKED}, demanded(CacheRequest(2), OWN, placement=True, settled=True)),
     (
         {**WAYS, **ASKED, "resources:CUSTOM_LLC_WAYS": "3"},
-        Demand(CacheRequest(2), Amount(2, 1), CAT, placement=True),
+        demanded(CacheRequest(2), OWN, placement=True, settled=True),
+    ),
+    ({**WAYS, **ASKED, "resources:CUSTOM_LLC_WAYS": "1"}, demanded(CacheRequest(2), OWN)),
+    ({**WAYS, "resources:CUSTOM_LLC_WAYS": "2"}, demanded(CacheRequest(2), OWN)),
+    (CAP, demanded(CacheRequest(2, SHARED), CLASS, L3_CAT)),
+    # A trait that is required of nothing that is asked for is not looked at by Placement.
+    ({**CAP, **CAT}, demanded(CacheRequest(2, SHARED), CLASS, L3_CAT)),
+    (
+        {**CAP, **resources.as_extra_specs(CLASS)},
+        demanded(CacheRequest(2, SHARED), CLASS, L3_CAT, placement=True),
     ),
     (
-        {**WAYS, **ASKED, "resources:CUSTOM_LLC_WAYS": "1"},
-        Demand(CacheRequest(2), Amount(2, 1), CAT, placement=False),
+        {**CAP, **CAT, **resources.as_extra_specs(CLASS)},
+        demanded(CacheRequest(2, SHARED), CLASS, placement=True, settled=True),
     ),
-    ({**WAYS, "resources:CUSTOM_LLC_WAYS": "2"}, Demand(CacheRequest(2), Amount(2, 1), CAT, placement=False)),
-    ({**WAYS, "hw:cache_policy": "shared"}, Demand(CacheRequest(2, SHARED), NOTHING, CAT, placement=False)),
     (
-        {**WAYS, "hw:cache_policy": "shared", "hw:mem_bandwidth_mbps": "900"},
-        Demand(CacheRequest(2, SHARED, bandwidth_mbps=900), NOTHING, frozenset({L3_CAT, MBA_MBPS}), placement=False),
+        {**CAP, "hw:mem_bandwidth_mbps": "900"},
+        demanded(CacheRequest(2, SHARED, bandwidth_mbps=900), {"CUSTOM_LLC_SHARED_WAYS2_MBPS900": 1}, L3_CAT, MBA_MBPS),
     ),
     (
         {"hw:cache_code_ways": "1", "hw:cache_data_ways": "2"},
-        Demand(CacheRequest(code_ways=1, data_ways=2), Amount(3, 1), frozenset({L3_CDP}), placement=False),
+        demanded(CacheRequest(code_ways=1, data_ways=2), {LLC_WAYS: 3, LLC_CLASSES: 1}, L3_CDP),
     ),
     (
-        {**WAYS, "hw:mem_bandwidth_percent": "20"},
-        Demand(CacheRequest(2, bandwidth_percent=20), Amount(2, 1), frozenset({L3_CAT, MBA_PERCENT}), placement=False),
+        {**WAYS, **PERCENT, **ASKED},
+        demanded(CacheRequest(2, bandwidth_percent=20), OWN, MBA_PERCENT, placement=True),
     ),
     (
-        {"hw:mem_bandwidth_percent": "20"},
-        Demand(CacheRequest(bandwidth_percent=20), NOTHING, frozenset({MBA_PERCENT}), placement=False),
+        {**WAYS, **PERCENT, **ASKED, **resources.as_required({MBA_PERCENT})},
+        demanded(CacheRequest(2, bandwidth_percent=20), OWN, placement=True, settled=True),
     ),
+    (PERCENT, demanded(CacheRequest(bandwidth_percent=20), {"CUSTOM_LLC_SHARED_MB20": 1}, MBA_PERCENT)),
     (
         {"hw:mem_bandwidth_mbps": "900"},
-        Demand(CacheRequest(bandwidth_mbps=900), Amount(0, 1), frozenset({MBA_MBPS}), placement=False),
+        demanded(CacheRequest(bandwidth_mbps=900), {LLC_CLASSES: 1}, MBA_MBPS),
     ),
     (
         {"hw:mem_bandwidth_mbps": "900", "resources:CUSTOM_LLC_CLASSES": "1"},
-        Demand(CacheRequest(bandwidth_mbps=900), Amount(0, 1), frozenset({MBA_MBPS}), placement=True),
+        demanded(CacheRequest(bandwidth_mbps=900), {LLC_CLASSES: 1}, MBA_MBPS, placement=True),
     ),
+    ({"hw:l2_cache_ways": "2"}, demanded(CacheRequest(l2_ways=2), {LLC_CLASSES: 1}, L2_CAT)),
     (
-        {"hw:l2_cache_ways": "2"},
-        Demand(CacheRequest(l2_ways=2), Amount(0, 1), frozenset({L2_CAT}), placement=False),
-    ),
-    (
-        {"hw:l2_cache_ways": "2", "hw:cache_vcpus": "1", "hw:mem_bandwidth_percent": "20"},
-        Demand(
-            CacheRequest(l2_ways=2, bandwidth_percent=20, vcpus=frozenset({1})),
-            Amount(0, 1),
-            frozenset({L2_CAT, MBA_PERCENT}),
-            placement=False,
+        {"hw:l2_cache_ways": "2", "hw:cache_vcpus": "1", **PERCENT},
+        demanded(
+            CacheRequest(l2_ways=2, bandwidth_percent=20, vcpus=frozenset({1})), {LLC_CLASSES: 1}, L2_CAT, MBA_PERCENT
         ),
     ),
 ]
 
 
 @pytest.mark.parametrize(("specs", "wanted"), DEMANDS)
-def test_a_flavor_demands_what_it_promises(specs: dict[str, str], wanted: Demand | None) -> None:
-    assert demand.of_flavor(specs) == wanted
-    assert demand.taken_by(specs) == (NONE_TAKEN if wanted is None else Taken(wanted.amount, wanted.shared_class))
+def test_a_flavor_demands_what_it_promises_less_what_placement_was_asked_for(
+    specs: dict[str, str], wanted: tuple[Demand, bool] | None
+) -> None:
+    found = demand.of_flavor(specs)
+    assert (None if found is None else (found, found.settled)) == wanted
+    assert demand.taken_by(specs) == (NONE_TAKEN if found is None else Taken(found.amount, found.shared_class))
 
 
 @pytest.mark.parametrize(

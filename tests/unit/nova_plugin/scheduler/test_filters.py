@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -20,8 +21,17 @@ from nova_plugin.scheduler.rooms import Rooms
 from tests.unit.nova_plugin.clouds import Cloud, Placement, request
 from tests.unit.nova_plugin.scheduler.conftest import Asked
 from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import resources
-from vmqos.openstack.extra_specs.resources import L2_CAT, L3_CAT, L3_CDP, MBA, MBA_MBPS, MBA_PERCENT
+from vmqos.openstack.extra_specs import CacheRequest, resources
+from vmqos.openstack.extra_specs.resources import (
+    L2_CAT,
+    L3_CAT,
+    L3_CDP,
+    MBA,
+    MBA_MBPS,
+    MBA_PERCENT,
+    SHARED_FULL,
+    SHARED_ROOM,
+)
 
 ONE, TWO, FOUR = ({"hw:cache_ways": str(ways)} for ways in (1, 2, 4))
 SHARED = {**TWO, "hw:cache_policy": "shared"}
@@ -137,7 +147,7 @@ def test_a_shared_promise_needs_a_host_that_can_cap_and_no_ways(
     agentless = cloud.host(placement.bare_node())
     for _ in range(2):
         assert passes([full, incapable, agentless], request(SHARED)) == [full]
-    assert asked.paths == ["/resource_providers", "/allocation_candidates"]
+    assert asked.paths == ["/allocation_candidates"]
 
 
 @pytest.mark.parametrize("specs", [SHARED, {"hw:mem_bandwidth_percent": "20"}])
@@ -153,6 +163,43 @@ def test_a_shared_promise_needs_its_class_on_the_host_or_a_control_group_for_it(
     there = cloud.host(taken, cloud.server(specs, stub=True))
     roomy = cloud.host(placement.compute_node(8, 1, able), cloud.server(other))
     assert passes([full, counted, there, roomy], request(specs)) == [there, roomy]
+
+
+def test_a_shared_promise_passes_where_the_agent_keeps_its_class_or_can_make_it_and_no_database_is_read(
+    cloud: Cloud, placement: Placement, rooms: Rooms
+) -> None:
+    def read(cell: str, uuids: list[str]) -> Any:
+        raise AssertionError(f"{uuids} are read from the database")
+
+    ours = CacheWaysFilter(replace(rooms, promises=Promises(read)))
+    stub = cloud.server({}, stub=True)
+    mine, other = "CUSTOM_LLC_SHARED_WAYS2", "CUSTOM_LLC_SHARED_WAYS4"
+    room = cloud.host(placement.compute_node(8, 1, (L3_CAT, SHARED_ROOM), shared={other: True}), stub)
+    kept = cloud.host(placement.compute_node(8, 1, (L3_CAT, SHARED_FULL), shared={mine: True}), stub)
+    full = cloud.host(placement.compute_node(8, 1, (L3_CAT, SHARED_FULL), shared={mine: False, other: True}))
+    assert ours.filter_all([room, kept, full], request(SHARED)) == [room, kept]
+
+
+def test_where_no_further_class_can_be_made_those_of_the_servers_count(
+    cloud: Cloud, placement: Placement, passes: Any
+) -> None:
+    there = cloud.host(placement.compute_node(8, 15, (L3_CAT, SHARED_FULL)), cloud.server(SHARED, stub=True))
+    other = cloud.host(placement.compute_node(8, 15, (L3_CAT, SHARED_FULL)), cloud.server(TWO))
+    assert passes([there, other], request(SHARED)) == [there]
+
+
+def test_a_shared_flavor_that_asks_placement_passes_where_a_candidate_has_its_class_and_nothing_else_is_asked(
+    cloud: Cloud, placement: Placement, passes: Any, asked: Asked
+) -> None:
+    taken = {"CUSTOM_LLC_SHARED_WAYS2": 1}
+    asking = {**SHARED, **resources.as_extra_specs(taken), **resources.as_required({L3_CAT})}
+    nodes = [placement.compute_node(8, 0, shared={name: offered for name in taken}) for offered in (True, False)]
+    candidates = placement.candidates(taken, {L3_CAT})
+    hosts = [cloud.host(node, cloud.server(FOUR, stub=True)) for node in nodes]
+    for host in hosts:
+        host.allocation_candidates = candidates.get(host.uuid, [])
+    assert passes(hosts, request(asking)) == [hosts[0]]
+    assert asked.paths == []
 
 
 def test_a_server_s_own_class_is_there_when_it_is_resized(cloud: Cloud, placement: Placement, passes: Any) -> None:
@@ -219,12 +266,25 @@ KEPT: list[tuple[dict[str, str], set[str]]] = [
 def test_only_hosts_that_can_keep_all_of_a_promise_pass_whoever_counts(
     cloud: Cloud, placement: Placement, passes: Any
 ) -> None:
-    nodes = {kind: placement.compute_node(ways, traits=traits) for kind, (ways, traits) in ABLE.items()}
+    requests = [extra_specs.parse_strict(specs) or CacheRequest() for specs, _ in KEPT]
+    shared = {
+        name: resources.required_traits(found) for found in requests if (name := resources.shared_resource(found))
+    }
+    nodes = {
+        kind: placement.compute_node(
+            ways, traits=traits, shared={name: True for name, needed in shared.items() if needed <= set(traits)}
+        )
+        for kind, (ways, traits) in ABLE.items()
+    }
     nodes["agentless"] = placement.bare_node()
-    for specs, kinds in KEPT:
-        taken = resources.requested(extra_specs.parse_strict(specs))
-        candidates = placement.candidates(taken)
-        for more in ({}, resources.as_extra_specs(taken)):
+    for (specs, kinds), wanted in zip(KEPT, requests, strict=True):
+        taken, traits = resources.requested(wanted), resources.required_traits(wanted)
+        asking = resources.as_extra_specs(taken)
+        for more, candidates in (
+            ({}, placement.candidates({})),
+            (asking, placement.candidates(taken)),
+            (asking | resources.as_required(traits), placement.candidates(taken, traits)),
+        ):
             hosts = {kind: cloud.host(node) for kind, node in nodes.items()}
             for host in hosts.values():
                 host.allocation_candidates = candidates.get(host.uuid, [])

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from nova import context as nova_context
@@ -13,8 +14,17 @@ from nova import exception, objects
 from nova.scheduler.manager import SchedulerManager
 from oslo_messaging import ExpectedException
 
+from nova_plugin.scheduler import placement as scheduler_placement
+from nova_plugin.scheduler import promises, rooms
 from tests.unit.nova_plugin.clouds import Cloud, Placement, flavor
-from vmqos.openstack.extra_specs import resources
+from vmqos.agent import capacity
+from vmqos.agent.view import ResctrlView
+from vmqos.allocation import Group, Layout, Owner, Policy, PromiseState, Request, plan
+from vmqos.cli import flavor_specs
+from vmqos.openstack import extra_specs
+from vmqos.openstack.extra_specs import CachePolicy, CacheRequest, resources
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import CacheResource, Capabilities
 
 TWO, THREE = {"hw:cache_ways": "2"}, {"hw:cache_ways": "3"}
 Schedule = Callable[..., list[str]]
@@ -123,3 +133,113 @@ def test_servers_that_nova_compute_did_not_describe_are_counted(
     cloud.server(TWO, host=host)
     with pytest.raises(exception.NoValidHost):
         schedule(TWO)
+
+
+CAP, HALF = {**TWO, "hw:cache_policy": "shared"}, {"hw:mem_bandwidth_percent": "50"}
+SPLIT = {"hw:cache_code_ways": "1", "hw:cache_data_ways": "1"}
+LIMIT = {"hw:mem_bandwidth_mbps": "4000"}
+
+
+def set_by_command(promise: dict[str, str]) -> dict[str, str]:
+    """The flavor as ``vmqos flavor set`` leaves it."""
+    change = flavor_specs.change({}, promise, placement=True, vcpus=1)
+    assert not change.drop
+    return dict(change.put)
+
+
+def test_of_sixty_hosts_the_one_that_can_keep_the_promise_is_found_though_placement_answers_with_one(
+    cloud: Cloud, placement: Placement, schedule: Schedule, option: Any
+) -> None:
+    option("scheduler", max_placement_results=1)
+    cap, half = "CUSTOM_LLC_SHARED_WAYS2", "CUSTOM_LLC_SHARED_MB50"
+    able: dict[int, tuple[dict[str, str], tuple[str, ...], dict[str, bool]]] = {
+        7: (CAP, (resources.L3_CAT,), {cap: True}),
+        21: (HALF, (resources.L3_CAT, resources.MBA_PERCENT), {half: True, cap: False}),
+        34: (SPLIT, (resources.L3_CAT, resources.L3_CDP), {}),
+        52: (LIMIT, (resources.L3_CAT, resources.MBA_MBPS), {}),
+    }
+    hosts = []
+    for number in range(60):
+        if number in able:
+            node = placement.compute_node(traits=able[number][1], shared=able[number][2])
+        else:
+            node = placement.bare_node() if number % 3 else placement.compute_node(shared={cap: False, half: False})
+        hosts.append(cloud.compute(node))
+    for number, (promise, _, _) in able.items():
+        for _ in range(3):
+            assert schedule(set_by_command(promise)) == [hosts[number]], promise
+    # Many can keep this one.
+    for _ in range(3):
+        assert schedule(set_by_command(TWO))[0] in hosts
+
+
+def test_a_trait_that_is_required_beside_the_class_finds_the_host(
+    cloud: Cloud, placement: Placement, schedule: Schedule
+) -> None:
+    cloud.compute(placement.compute_node(traits=(), shared={"CUSTOM_LLC_SHARED_WAYS2": True}))
+    able = cloud.compute(placement.compute_node(shared={"CUSTOM_LLC_SHARED_WAYS2": True}))
+    trait = resources.as_required({resources.L3_CAT})
+    assert schedule({**CAP, **resources.as_extra_specs({"CUSTOM_LLC_SHARED_WAYS2": 1}), **trait}) == [able]
+    # Without a resource Placement finds no host at all: 'vmqos flavor check' tells.
+    with pytest.raises(exception.NoValidHost):
+        schedule({**CAP, **trait})
+    assert "no host passes" in flavor_specs.problems({**CAP, **trait}, placement=True, vcpus=1)[0]
+
+
+def test_no_control_group_is_promised_twice_whatever_servers_come_together(
+    cloud: Cloud, placement: Placement, schedule: Schedule
+) -> None:
+    l3 = CacheResource("L3", 5, CapacityBitmask(0x7FF), 1, CapacityBitmask(), False, (0,))
+    found, empty = Capabilities({"L3": l3}), Layout((Group("", Owner.DEFAULT, {0: CapacityBitmask(0x7FF)}),))
+    cap, four = (CacheRequest(ways, CachePolicy.SHARED) for ways in (2, 4))
+    policy = Policy(shared_classes=(cap, four), other_classes=1)
+    room = capacity.of(ResctrlView((1, 1), found, empty, {}, {}), policy)
+    host = cloud.compute(
+        placement.compute_node(room.ways, room.classes, tuple(room.traits), shared=dict.fromkeys(room.offered, True))
+    )
+    # All are placed before the agent has seen one of them.
+    wanted = [TWO, CAP, {**CAP, "hw:cache_ways": "4"}, TWO, CAP, {**CAP, "hw:cache_ways": "3"}]
+    placed = []
+    for promise in wanted:
+        try:
+            assert schedule(set_by_command(promise)) == [host]
+            placed.append(promise)
+        except exception.NoValidHost:
+            continue
+    assert placed == [TWO, CAP, {**CAP, "hw:cache_ways": "4"}, CAP]
+    # One of a flavor that asks for nothing comes, too, and takes what is left for such classes.
+    other = {**CAP, "hw:cache_ways": "5"}
+    assert schedule(other) == [host]
+    for order in itertools.permutations([*placed, other]):
+        requests = [
+            Request(str(UUID(int=number)), extra_specs.parse_strict(specs) or CacheRequest(), frozenset({0}), number)
+            for number, specs in enumerate(order, 1)
+        ]
+        verdicts = plan(found, empty, requests, policy).verdicts.values()
+        assert {verdict.state for verdict in verdicts} == {PromiseState.KEPT}
+
+
+def test_a_flavor_that_asks_for_all_costs_no_question_but_the_weighers_and_reads_no_server(
+    cloud: Cloud, placement: Placement, schedule: Schedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = cloud.compute(placement.compute_node(shared={"CUSTOM_LLC_SHARED_WAYS2": True}))
+    cloud.compute(placement.compute_node(shared={"CUSTOM_LLC_SHARED_WAYS2": False}))
+    cloud.server(TWO, host=host)
+    queries: list[str] = []
+    ask = scheduler_placement.providers
+
+    def asked(client: Any, query: str) -> Any:
+        queries.append(query)
+        return ask(client, query)
+
+    def read(cell: str, uuids: list[str]) -> Any:
+        raise AssertionError(f"{uuids} are read from the database")
+
+    monkeypatch.setattr(scheduler_placement, "providers", asked)
+    monkeypatch.setattr(promises, "read_from_cell", read)
+    rooms.of_scheduler.cache_clear()
+    assert schedule(set_by_command(CAP)) == [host]
+    assert queries == []
+    assert len(schedule(set_by_command(TWO))) == 1
+    assert len(queries) == 1 and "limit=1000" in queries[0]
+    rooms.of_scheduler.cache_clear()
