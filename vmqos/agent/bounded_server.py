@@ -55,6 +55,9 @@ SHARE = 32
 BURST = 256
 """Connections that are accepted in a row, before those that are open have their turn."""
 
+_FIRST_BYTES = 4096
+"""Bytes that are looked at for the end of a request: ours and Prometheus's have some hundred."""
+
 REQUEST_TIME = 10.0
 """Seconds that a connection has for a whole request, from its beginning or its last answer on."""
 
@@ -274,9 +277,9 @@ class _Places:
     def _accepted(self) -> list[tuple[str, socket.socket, Any]]:
         """The connections that wait and their clients, oldest first, :data:`SHARE` at most.
 
-        Where there are more, the client that has the most of them loses its oldest ones. To close one here costs little.
-        So the queue is empty again, and others find room in it, also where one client connects and goes away as fast as
-        it can.
+        Where there are more, the client that has the most of them loses one: the oldest on which nothing is asked yet,
+        or else the newest. That costs little here. So the queue is empty again, and others find room in it, also where
+        one client connects and goes away as fast as it can.
         """
         kept: list[tuple[str, socket.socket, Any]] = []
         for _ in range(BURST):
@@ -289,8 +292,10 @@ class _Places:
                 break
             kept.append((_peer(*found), *found))
             if len(kept) > SHARE:
-                peers = [peer for peer, _, _ in kept]
-                _, dropped, _ = kept.pop(peers.index(Counter(peers).most_common(1)[0][0]))
+                most = Counter(peer for peer, _, _ in kept).most_common(1)[0][0]
+                theirs = [number for number, (peer, _, _) in enumerate(kept) if peer == most]
+                idle = (number for number in theirs if not _asks(kept[number][1]))
+                _, dropped, _ = kept.pop(next(idle, theirs[-1]))
                 dropped.close()
         return kept
 
@@ -317,13 +322,22 @@ def _make_room(channels: list[_Channel]) -> None:
     """Close one connection where there are too many of them, or of one client; the newest one is the last of the list.
 
     The client with the most connections gives one up: that which has waited longest for a whole request; the newest
-    one where all others are being answered.
+    one where all others are being answered, or about to be.
     """
     peer, most = Counter(channel.peer for channel in channels).most_common(1)[0]
     if most <= SHARE and len(channels) <= PLACES:
         return
     idle = [channel for channel in channels if channel.peer == peer and channel.waits_since != math.inf]
-    min(idle or channels[-1:], key=lambda channel: channel.waits_since).shut()
+    idle.sort(key=lambda channel: channel.waits_since)
+    next((channel for channel in idle if not _asks(channel.socket)), channels[-1]).shut()
+
+
+def _asks(connection: socket.socket) -> bool:
+    """Whether the end of a request's headers has come on the connection and was not read yet."""
+    try:
+        return b"\r\n\r\n" in connection.recv(_FIRST_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError:
+        return False
 
 
 def _peer(sock: socket.socket, address: Any) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 AUDIT = 1.0
 """Seconds between two audits, as shipped."""
-FULL_AUDIT = 2.0
+FULL_AUDIT = 1.0
 """Seconds between two full audits. As shipped it is a minute: here each input must be read while it is tried."""
 
 LOCK_TIMEOUT = 2.0

@@ -269,6 +269,26 @@ def test_one_who_connects_without_end_takes_no_place_of_another_client(
             server.stop()
 
 
+def test_a_request_that_waits_in_the_queue_is_answered_before_connections_without_one(
+    served: Served, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "socket")
+    server = BoundedServer(served.application, "t", unix_socket=path, unix_socket_perms="600")
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(6 * SHARE)]
+        for one in waiting:
+            one.settimeout(20)
+            one.connect(path)
+        asking = waiting[0], waiting[4 * SHARE]
+        for one in asking:
+            one.sendall(REQUEST)
+        server.start()
+        try:
+            assert [answer(one) for one in asking] == 2 * [(200, b"well")]
+        finally:
+            server.stop()
+
+
 def test_one_path_is_answered_whatever_holds_up_the_others(connect: Connect, served: Served) -> None:
     held = [connect() for _ in range(20)]
     for connection in held:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests.campaign.hostile.inputs import Attacker, Family, Hold, Input, Refused
+from tests.campaign.hostile.inputs import Attacker, Family, Harm, Hold, Input, Refused
 from tests.campaign.hostile.stage import Stage
 from tests.campaign.hostile.witness import group_of
+from tools.lab import processes
 
 TOP_WAY = "80000"
 """The mask of the highest of 20 ways, which the hardware shares: what a decent neighbour takes."""
@@ -105,6 +106,9 @@ def _all_rmids(stage: Stage) -> Hold:
             path.rmdir()
 
 
+TOLD_WITHIN = 3.0
+"""Seconds in which the agent must say that a promise is broken that it must not mend: two audits, and one to spare."""
+
 Touch = Callable[[Stage], None]
 
 
@@ -128,7 +132,7 @@ def _overlap(stage: Stage) -> None:
     """The class's mask is put over the exclusive VM's."""
     masks = stage.tree.masks(group_of(stage.witness.steady))
     text = ";".join(f"{cache}={mask:x}" for cache, mask in masks.items())
-    (stage.simulator.root / "vmqos.shared-ways2" / "schemata").write_text(f"L3:{text}\n")
+    _write("vmqos.shared-ways2/schemata", f"L3:{text}\n")(stage)
 
 
 def _move_tasks(where: str) -> Touch:
@@ -199,11 +203,25 @@ def _touched(stage: Stage, touch: Touch) -> Hold:
     yield
 
 
-def _made(stage: Stage, name: bytes) -> Hold:
-    """A foreign group, and a task of an innocent VM in it."""
-    with contextlib.contextmanager(_group)(stage, name):
-        _move_tasks(os.fsdecode(name))(stage)
-        yield
+def _taken(stage: Stage, name: str) -> Hold:
+    """The tasks of an innocent VM are put into a foreign group, which is removed after the agent has told of it.
+
+    As long as there is such a group, the agent leaves the tasks in it: groups of other programs are theirs.
+    """
+    path = f"/v1/vms/{stage.witness.steady.uuid}"
+    folder = stage.simulator.root / name
+    folder.mkdir()
+    try:
+        _move_tasks(name)(stage)
+        try:
+            processes.wait_until(lambda: stage.ask(path)["state"] == "degraded", "the agent telling of it", TOLD_WITHIN)
+        except TimeoutError as error:
+            raise Harm(str(error)) from error
+        if missing := stage.witness.steady.tasks().keys() - stage.tree.tasks(name):
+            raise Harm(f"the agent took {len(missing)} tasks out of another program's group")
+    finally:
+        folder.rmdir()
+    yield
 
 
 def _inputs() -> Iterator[Input]:
@@ -217,7 +235,7 @@ def _inputs() -> Iterator[Input]:
     for what, touch in TOUCHES.items():
         act = partial(_touched, touch=touch)
         yield Input(what, Attacker.NEIGHBOUR, act, "others' writes", may_touch_promises=True)
-    act = partial(_made, name=b"foreign")
+    act = partial(_taken, name="foreign")
     yield Input("an exclusive VM's tasks moved to a foreign group", Attacker.NEIGHBOUR, act, may_touch_promises=True)
 
 
