@@ -321,15 +321,15 @@ def _channels(sockets: dict[int, Any]) -> list[_Channel]:
 def _make_room(channels: list[_Channel]) -> None:
     """Close one connection where there are too many of them, or of one client; the newest one is the last of the list.
 
-    The client with the most connections gives one up: that which has waited longest for a whole request; the newest
-    one where all others are being answered, or about to be.
+    The client with the most connections gives one up: that which has waited longest for a whole request; its newest
+    one where all others of it are being answered, or about to be.
     """
     peer, most = Counter(channel.peer for channel in channels).most_common(1)[0]
     if most <= SHARE and len(channels) <= PLACES:
         return
-    idle = [channel for channel in channels if channel.peer == peer and channel.waits_since != math.inf]
-    idle.sort(key=lambda channel: channel.waits_since)
-    next((channel for channel in idle if not _asks(channel.socket)), channels[-1]).shut()
+    theirs = [channel for channel in channels if channel.peer == peer]
+    idle = sorted((one for one in theirs if one.waits_since != math.inf), key=lambda one: one.waits_since)
+    next((one for one in idle if not _asks(one.socket)), theirs[-1]).shut()
 
 
 def _asks(connection: socket.socket) -> bool:

@@ -44,12 +44,14 @@ class Campaign:
     """Tries inputs on one stage, and keeps what came of them.
 
     :ivar outcomes: of all inputs so far.
+    :ivar longest: the longest time of each operation of the witness in a trial without harm, in seconds.
     """
 
     def __init__(self, stage: Stage, witness: Witness) -> None:
         self.stage = stage
         self.witness = witness
         self.outcomes: list[Outcome] = []
+        self.longest: dict[str, float] = {}
         self._family: Family | None = None
 
     def try_batch(self, family: Family, inputs: Sequence[Input]) -> list[Outcome]:
@@ -108,6 +110,7 @@ class Campaign:
         gauges = self.witness.gauges()
         rounds = 0
         looks_on = not any(one.stops_service for one in inputs)
+        watch = None
         with contextlib.ExitStack() as stack:
             beside_starts = any(one.starts_vms for one in inputs)
             watch = stack.enter_context(self.witness.watching(beside_starts)) if looks_on else None
@@ -133,6 +136,9 @@ class Campaign:
         if not trial.is_harmless:
             LOG.info("harm: %s", [*trial.harmed.items(), *trial.sights])
             self._recover()
+        elif watch is not None:
+            for operation, seconds in watch.took.items():
+                self.longest[operation] = max(seconds, self.longest.get(operation, 0.0))
         return trial
 
     def _begin(self, one: Input, trial: _Trial) -> contextlib.AbstractContextManager[None] | None:
