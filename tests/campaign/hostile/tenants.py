@@ -115,7 +115,7 @@ class Tenants:
         self._kept = {role: kept for role, kept in self._kept.items() if kept is not tenant}
         vms.remove(self._host.connection(), tenant.vm.uuid)
 
-    def clear(self) -> None:
-        """End the VMs that were kept."""
-        for tenant in list(self._kept.values()):
-            self.remove(tenant)
+    def forget(self) -> list[str]:
+        """Keep none of them any longer; their UUIDs, for the caller to remove them."""
+        kept, self._kept = self._kept, {}
+        return [tenant.vm.uuid for tenant in kept.values()]
