@@ -170,21 +170,25 @@ class Stage:
             raise OSError(f"{path}: {answer.status} {text[:200]}")
         return text
 
-    def command(self, *arguments: str) -> bytes:
-        """What ``vmqos`` prints for the operator."""
-        output: bytes = outsider.attack(_run_command, ["--config-file", str(self.agent.config_file), *arguments], uid=0)
-        return output
+    def commands(self, *commands: Sequence[str]) -> list[bytes]:
+        """What ``vmqos`` prints for the operator, for each of these lists of arguments."""
+        config = ["--config-file", str(self.agent.config_file)]
+        outputs: list[bytes] = outsider.attack(_run_commands, [[*config, *command] for command in commands], uid=0)
+        return outputs
 
 
-def _run_command(line: outsider.Line, arguments: list[str]) -> None:
-    """Run ``vmqos`` in this process, which has its imports, and say what it printed."""
-    with tempfile.TemporaryFile() as output:
-        os.dup2(output.fileno(), 1)
-        with contextlib.suppress(SystemExit):
-            main(arguments)
-        sys.stdout.flush()
-        output.seek(0)
-        line.say(output.read())
+def _run_commands(line: outsider.Line, commands: list[list[str]]) -> None:
+    """Run ``vmqos`` in this process, which has its imports, and say what it printed each time."""
+    outputs = []
+    for arguments in commands:
+        with tempfile.TemporaryFile() as output:
+            os.dup2(output.fileno(), 1)
+            with contextlib.suppress(SystemExit):
+                main(arguments)
+            sys.stdout.flush()
+            output.seek(0)
+            outputs.append(output.read())
+    line.say(outputs)
 
 
 def _let_accounts_use_fuse(workspace: Workspace) -> None:
