@@ -135,7 +135,8 @@ class Membership:
             everybody = list(self._processes.tids())
             for tid in self._assigned.keys() - set(everybody):
                 self._forget(tid)
-            return [tid for tid in everybody if belongs(*self.of(tid))]
+            others = self._assigned.keys() - set(self._matching(belongs))
+            return [tid for tid in everybody if tid not in others]
         found = sorted(self._matching(belongs))
         if len(found) > _MANY:
             dead = set(found).difference(self._processes.tids())

@@ -16,7 +16,7 @@ from tests.campaign.hostile.witness import Sight, Witness
 
 LOG = logging.getLogger(__name__)
 
-DOUBTFUL = 2.0
+DOUBTFUL = 4.0
 """Seconds: what was late by less than that is tried once more, after a look at what takes how long now without it."""
 
 RECOVERY = 10.0
