@@ -113,7 +113,8 @@ class Campaign:
         watch = None
         with contextlib.ExitStack() as stack:
             beside_starts = any(one.starts_vms for one in inputs)
-            watch = stack.enter_context(self.witness.watching(beside_starts)) if looks_on else None
+            kernel_waits = max(one.kernel_waits for one in inputs)
+            watch = stack.enter_context(self.witness.watching(beside_starts, kernel_waits)) if looks_on else None
             held = [(one, begun) for one in inputs if (begun := self._begin(one, trial)) is not None]
             in_force_since = time.monotonic()
             if watch is not None:

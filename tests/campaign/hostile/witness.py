@@ -255,12 +255,13 @@ class Witness:
         return self.calm.limit("resize") + AUDIT
 
     @contextlib.contextmanager
-    def watching(self, beside_starts: bool) -> Iterator[Watch]:
+    def watching(self, beside_starts: bool, kernel_waits: float) -> Iterator[Watch]:
         """Look on for the duration of the block.
 
         :param beside_starts: whether other VMs are started meanwhile.
+        :param kernel_waits: seconds that the kernel lets a VM wait that starts meanwhile.
         """
-        watch = Watch(self, beside_starts)
+        watch = Watch(self, beside_starts, kernel_waits)
         watch.begin()
         try:
             yield watch
@@ -380,9 +381,10 @@ class Watch:
     :ivar took: the longest time of each operation, in seconds.
     """
 
-    def __init__(self, witness: Witness, beside_starts: bool) -> None:
+    def __init__(self, witness: Witness, beside_starts: bool, kernel_waits: float) -> None:
         self._witness = witness
         self._beside_starts = beside_starts
+        self._kernel_waits = kernel_waits
         self._over = threading.Event()
         self._threads = [
             threading.Thread(target=self._ask, name="witness-asks", daemon=True),
@@ -437,6 +439,8 @@ class Watch:
             return
         simulated = self._witness.simulated() - before if operation not in HEALTH else 0.0
         limit, calm = self._witness.calm.limit(compared_with, simulated), self._witness.calm.seconds[compared_with]
+        if operation == "start":
+            limit += self._kernel_waits
         self.took[compared_with] = max(took, self.took.get(compared_with, 0.0))
         if took > limit:
             text = f"{operation} took {took:.1f} s (calm: {calm:.1f} s; the simulator worked for {simulated:.1f} s)"

@@ -92,8 +92,15 @@ def _monitoring_group(stage: Stage, name: bytes) -> Hold:
 
 
 def _all_rmids(stage: Stage) -> Hold:
-    """Every RMID that is left is taken: a VM that needs a control group must have it none the less."""
-    made = []
+    """Every RMID that is left is taken: a VM that needs a control group must have it none the less.
+
+    The agent gives up a plain VM's monitoring group for it. How long that group's lines stay in the cache is the plain
+    VM's affair, so the kernel is told to count an RMID as drained whatever it has left there.
+    """
+    threshold = stage.simulator.root / "info" / "L3_MON" / "max_threshold_occupancy"
+    size = (stage.simulator.sysfs / "cpu0" / "cache" / "index3" / "size").read_text().strip()
+    before, made = threshold.read_text(), []
+    threshold.write_text(f"{int(size.removesuffix('K')) << 10}\n")
     try:
         with contextlib.suppress(OSError):
             for number in range(10_000):
@@ -104,7 +111,12 @@ def _all_rmids(stage: Stage) -> Hold:
     finally:
         for path in made:
             path.rmdir()
+        threshold.write_text(before)
 
+
+LIMBO = 1.0
+"""Seconds between two looks of the kernel at RMIDs that were given back (``CQM_LIMBOCHECK_INTERVAL``). The agent may
+ask for one just before such a look, and waits as long until it asks again."""
 
 TOLD_WITHIN = 3.0
 """Seconds in which the agent must say that a promise is broken that it must not mend: two audits, and one to spare."""
@@ -231,7 +243,7 @@ def _inputs() -> Iterator[Input]:
         )
         act = partial(_monitoring_group, name=name)
         yield Input(f"a monitoring group called {what}", Attacker.NEIGHBOUR, act, "monitoring groups")
-    yield Input("all RMIDs taken", Attacker.NEIGHBOUR, _all_rmids)
+    yield Input("all RMIDs taken", Attacker.NEIGHBOUR, _all_rmids, kernel_waits=2 * LIMBO)
     for what, touch in TOUCHES.items():
         act = partial(_touched, touch=touch)
         yield Input(what, Attacker.NEIGHBOUR, act, "others' writes", may_touch_promises=True)
