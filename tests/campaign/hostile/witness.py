@@ -86,11 +86,15 @@ class Calm:
 
 
 class Witness:
-    """Innocent VMs on the stage, and what happens to them."""
+    """Innocent VMs on the stage, and what happens to them.
+
+    :ivar moves: the starts and stops of attackers' VMs.
+    """
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         stage.witness = self
+        self.moves = stage.moves
         self._numbers = itertools.count(1)
         self._sizes = itertools.cycle((3, 2))
         self.steady = self._start({"hw:cache_ways": "2"})
@@ -430,14 +434,16 @@ class Watch:
             self._over.wait(0.1)
 
     def _judge(self, operation: str, carry_out: Callable[[], float]) -> None:
-        compared_with = BESIDE_OTHERS if self._beside_starts and operation == "resize" else operation
-        before = self._witness.simulated()
+        before, moves = self._witness.simulated(), self._witness.moves
+        begun, beside_others = moves.begun, self._beside_starts or moves.under_way > 0
         try:
             took = carry_out()
         except Exception as error:
             self.sights.append(Sight(f"{operation}: {type(error).__name__}: {error}"))
             return
         simulated = self._witness.simulated() - before if operation not in HEALTH else 0.0
+        beside_others |= moves.begun > begun
+        compared_with = BESIDE_OTHERS if beside_others and operation == "resize" else operation
         limit, calm = self._witness.calm.limit(compared_with, simulated), self._witness.calm.seconds[compared_with]
         if operation == "start":
             limit += self._kernel_waits
