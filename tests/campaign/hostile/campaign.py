@@ -132,7 +132,8 @@ class Campaign:
         if not self._is_alive():
             trial.sights.append(Sight("the agent has ended"))
         else:
-            trial.sights.extend(self.witness.excesses(gauges, rounds, len(inputs)))
+            threads = sum(one.threads for one in inputs)
+            trial.sights.extend(self.witness.excesses(gauges, rounds, len(inputs), threads))
         LOG.info("tried %s in %.1f s", ", ".join(one.name for one in inputs), time.monotonic() - began)
         if not trial.is_harmless:
             LOG.info("harm: %s", [*trial.harmed.items(), *trial.sights])

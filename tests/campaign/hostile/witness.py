@@ -41,6 +41,9 @@ COMPARED_ROUNDS = 3
 
 MEMORY_MARGIN = 32 << 20
 """Bytes that the agent's memory may grow by, at any moment."""
+MEMORY_PER_THREAD = 1024
+"""Bytes that it may take for each thread of an attacker's VM: it compares several sets of their ids. A VM may have
+16 384 threads (``MOST_THREADS`` of :mod:`vmqos.hypervisor.processes`), so this is bounded, too."""
 WRITTEN_PER_INPUT = 4 << 20
 """Bytes that the agent may write, wherever to."""
 LOG_PER_INPUT = 2048
@@ -278,11 +281,16 @@ class Witness:
         _reset_peak(pid)
         return Gauges(self._log_size(), _written(pid), time.monotonic())
 
-    def excesses(self, since: Gauges, rounds: int, inputs: int) -> list[Sight]:
-        """What the agent's process used too much of."""
+    def excesses(self, since: Gauges, rounds: int, inputs: int, threads: int) -> list[Sight]:
+        """What the agent's process used too much of.
+
+        :param rounds: how often the witness has resized a VM since then.
+        :param inputs: how many were tried.
+        :param threads: how many threads VMs have for them.
+        """
         pid, seen = self._stage.pid, list[Sight]()
         memory = peak_memory(pid) - self.calm.memory
-        if memory > MEMORY_MARGIN:
+        if memory > MEMORY_MARGIN + threads * MEMORY_PER_THREAD:
             seen.append(Sight(f"the agent took {memory >> 20} MiB more memory than when all is calm"))
         grown = self._log_size() - since.log
         seconds = time.monotonic() - since.at
