@@ -103,12 +103,12 @@ class Witness:
         self.steady = self._start({"hw:cache_ways": "2"})
         self.classmate = self._start({"hw:cache_ways": "2", "hw:cache_policy": "shared"})
         self.plain = self._start({})
-        self._resized, self._ways = self._start({"hw:cache_ways": "2"}), 2
+        self.resized, self._ways = self._start({"hw:cache_ways": "2"}), 2
         self.calm = Calm()
 
     def calibrate(self) -> None:
         """See how long everything takes while all is calm."""
-        for vm, ways in ((self.steady, 2), (self._resized, 2)):
+        for vm, ways in ((self.steady, 2), (self.resized, 2)):
             self._until(lambda vm=vm, ways=ways: self._is_served(vm, ways), f"{vm.name} being served")  # type: ignore[misc]
         self._stage.fetch("/metrics")
         _reset_peak(self._stage.pid)
@@ -195,10 +195,10 @@ class Witness:
         :param before: is called after the change, and before time counts.
         """
         self._ways = next(self._sizes)
-        self._resized.change_flavor(vms.Flavor("resized", {"hw:cache_ways": str(self._ways)}))
+        self.resized.change_flavor(vms.Flavor("resized", {"hw:cache_ways": str(self._ways)}))
         before()
         began = time.monotonic()
-        self._until(lambda: self._is_served(self._resized, self._ways), f"a VM having {self._ways} ways after a resize")
+        self._until(lambda: self._is_served(self.resized, self._ways), f"a VM having {self._ways} ways after a resize")
         return time.monotonic() - began
 
     def start_and_stop(self, before: Callable[[], None]) -> float:
@@ -228,7 +228,7 @@ class Witness:
         tree, found = self._stage.tree, list[str]()
         with contextlib.suppress(FileNotFoundError):
             # A group that went while it was looked at is looked at next time.
-            found = [text for text in tree.violations([group_of(self.steady), group_of(self._resized)])]
+            found = [text for text in tree.violations([group_of(self.steady), group_of(self.resized)])]
         places = (
             (self.steady, group_of(self.steady), 2),
             (self.classmate, "vmqos.shared-ways2", 2),
