@@ -68,7 +68,7 @@ class Calm:
     """What takes how long without any attack.
 
     :ivar seconds: the longest time of each operation, by its name.
-    :ivar simulated: the most CPU time that the simulator used during each operation, by its name.
+    :ivar simulated: the longest time that the simulator worked during each operation, by its name.
     :ivar log: bytes that the log grows by in one round of the witness.
     :ivar memory: bytes: the most that the agent ever had.
     """
@@ -81,8 +81,8 @@ class Calm:
     def limit(self, operation: str, simulated: float = 0.0) -> float:
         """Seconds that the operation may take during an attack.
 
-        :param simulated: seconds of CPU time that the simulator used meanwhile. It is a program in Python that asks
-            /proc for each new thread; where a kernel needs a millisecond, it may need a second. What it used more than
+        :param simulated: seconds that the simulator worked meanwhile. It is a program in Python that asks /proc for
+            each new thread; where a kernel needs a millisecond, it may need a second. What it worked longer than
             without an attack is no time of the agent's.
         """
         return self.seconds[operation] + GRACE + max(0.0, simulated - self.simulated.get(operation, 0.0))
@@ -304,10 +304,13 @@ class Witness:
         return seen
 
     def simulated(self) -> float:
-        """Seconds of CPU time that the simulator has used so far."""
-        pid = self._stage.simulator.pid
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Seconds that the simulator has worked so far, or would have if it had got a CPU (``/proc/PID/schedstat``)."""
+        total = 0
+        for thread in Path(f"/proc/{self._stage.simulator.pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                working, waiting, _ = (thread / "schedstat").read_text().split()
+                total += int(working) + int(waiting)
+        return total / 1e9
 
     def memory_is_lost(self) -> bool:
         """Whether the agent keeps memory that it took during an attack, so that the next input would be blamed."""
