@@ -43,12 +43,14 @@ class _Trial:
 class Campaign:
     """Tries inputs on one stage, and keeps what came of them.
 
+    :param doubtful: seconds by which something may be late to be tried once more, before it is called harm.
     :ivar outcomes: of all inputs so far.
     :ivar longest: the longest time of each operation of the witness in a trial without harm, in seconds.
     """
 
-    def __init__(self, stage: Stage, witness: Witness) -> None:
+    def __init__(self, stage: Stage, witness: Witness, doubtful: float = DOUBTFUL) -> None:
         self.stage = stage
+        self._doubtful = doubtful
         self.witness = witness
         self.outcomes: list[Outcome] = []
         self.longest: dict[str, float] = {}
@@ -82,14 +84,14 @@ class Campaign:
             middle = len(inputs) // 2
             for half in (inputs[:middle], inputs[middle:]):
                 self._search(half, refused, blamed)
-            certain = [sight for sight in trial.sights if sight.excess > DOUBTFUL]
+            certain = [sight for sight in trial.sights if sight.excess > self._doubtful]
             if certain and not any(blamed.get(one.name) for one in inputs):
                 for one in inputs:
                     blamed[one.name] = [Sight(f"only together with others: {certain[0].what}")]
 
     def _confirmed(self, one: Input, sights: list[Sight]) -> list[Sight]:
         """What harm an input does: if it was a little late, only what is late again."""
-        if any(sight.excess > DOUBTFUL for sight in sights):
+        if any(sight.excess > self._doubtful for sight in sights):
             return sights
         with self.witness.compared_with_now():
             again = self.trial([one])

@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Protocol
 
 import pytest
 
-from tests.campaign.hostile.campaign import Campaign
+from tests.campaign.hostile.campaign import DOUBTFUL, Campaign
 from tests.campaign.hostile.inputs import Attacker, Family, Hold, Input, Outcome, Result
 from tests.campaign.hostile.stage import Stage
 from tests.campaign.hostile.witness import MEMORY_MARGIN, group_of
@@ -22,19 +23,24 @@ STOPPED = 3.0
 """Seconds: what a VM may be late, and not much more."""
 
 
-@pytest.fixture
-def planted(campaign: Campaign) -> Callable[[Callable[[Stage], Hold]], Outcome]:
-    """Try an input that is none of the campaign's."""
-    aside = Campaign(campaign.stage, campaign.witness)
+class Plant(Protocol):
+    """Try an input that is none of the campaign's.
 
-    def plant(act: Callable[[Stage], Hold]) -> Outcome:
+    :param doubtful: seconds by which something may be late to be tried once more; planted harm needs no second look.
+    """
+
+    def __call__(self, act: Callable[[Stage], Hold], doubtful: float = 0.0) -> Outcome: ...
+
+
+@pytest.fixture
+def planted(campaign: Campaign) -> Plant:
+    """Tries such inputs, which do not count in the campaign's table."""
+
+    def plant(act: Callable[[Stage], Hold], doubtful: float = 0.0) -> Outcome:
         family = Family("planted", "planted", (Input("planted", Attacker.NEIGHBOUR, act),))
-        return aside.try_batch(family, family.inputs)[0]
+        return Campaign(campaign.stage, campaign.witness, doubtful).try_batch(family, family.inputs)[0]
 
     return plant
-
-
-Plant = Callable[[Callable[[Stage], Hold]], Outcome]
 
 
 @contextlib.contextmanager
@@ -104,7 +110,7 @@ def promise_shrinks(stage: Stage) -> None:
 
 
 def test_an_input_that_does_nothing_does_no_harm(planted: Plant) -> None:
-    outcome = planted(nothing)
+    outcome = planted(nothing, DOUBTFUL)
     assert outcome.result is Result.HARMLESS, outcome.evidence
 
 
