@@ -11,6 +11,8 @@ What waitress alone leaves open, and what is done here:
   Here, a connection has one request at a time; one with more behind it is answered and closed.
 * At its limit of connections it accepts no more, whoever has them. Here, the client that has the most connections
   makes room: the one that has waited longest without a whole request is closed.
+* It accepts one connection a round. A client that connects faster than that fills the kernel's queue, and every other
+  client is refused. Here, a round accepts many, and closes at once what is beyond one client's share.
 """
 
 from __future__ import annotations
@@ -49,6 +51,12 @@ PLACES = 64
 
 SHARE = 32
 """Connections of one client at a time: of a user on the Unix socket, of an address elsewhere."""
+
+BURST = 256
+"""Connections that are accepted in a row, before those that are open have their turn."""
+
+_FIRST_BYTES = 4096
+"""Bytes that are looked at for the end of a request: ours and Prometheus's have some hundred."""
 
 REQUEST_TIME = 10.0
 """Seconds that a connection has for a whole request, from its beginning or its last answer on."""
@@ -197,10 +205,10 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     request: Any
     will_close: bool
 
-    def __init__(self, server: Any, sock: socket.socket, addr: Any, adj: Any, map: dict[int, Any]) -> None:
+    def __init__(self, server: Any, sock: socket.socket, addr: Any, adj: Any, map: dict[int, Any], peer: str) -> None:
         self.is_shut = False
         self.waits_since = time.monotonic()
-        self.peer = _user(sock) if sock.family == socket.AF_UNIX else _client(str(addr[0]))
+        self.peer = peer
         super().__init__(server, sock, addr, adj, map=map)
 
     def received(self, data: bytes) -> bool:
@@ -251,15 +259,45 @@ class _Places:
     """What both kinds of listening sockets do beside waitress's own."""
 
     channel_class = _Channel
+    adj: Any
     _map: dict[int, Any]
+    accept: Callable[[], tuple[socket.socket, Any] | None]
+    set_socket_options: Callable[[socket.socket], None]
+    fix_addr: Callable[[Any], Any]
 
     def handle_accept(self) -> None:
-        """Accept a connection, and have another one of the same client make room where it takes too many."""
-        before = _channels(self._map)
-        super().handle_accept()  # type: ignore[misc]
-        now = _channels(self._map)
-        if len(now) > len(before):
-            _make_room([channel for channel in now if not channel.is_shut])
+        """Accept the connections that wait, and have others of the same client make room where it has too many."""
+        for peer, conn, addr in self._accepted():
+            with contextlib.suppress(OSError):
+                # The client of a TCP connection may be gone already.
+                self.set_socket_options(conn)
+            self.channel_class(self, conn, self.fix_addr(addr), self.adj, map=self._map, peer=peer)
+            _make_room([channel for channel in _channels(self._map) if not channel.is_shut])
+
+    def _accepted(self) -> list[tuple[str, socket.socket, Any]]:
+        """The connections that wait and their clients, oldest first, :data:`SHARE` at most.
+
+        Where there are more, the client that has the most of them loses one: the oldest on which nothing is asked yet,
+        or else the newest. That costs little here. So the queue is empty again, and others find room in it, also where
+        one client connects and goes away as fast as it can.
+        """
+        kept: list[tuple[str, socket.socket, Any]] = []
+        for _ in range(BURST):
+            try:
+                found = self.accept()
+            except OSError:
+                # Out of descriptors, or a connection that broke meanwhile: the next round tries again.
+                break
+            if found is None:
+                break
+            kept.append((_peer(*found), *found))
+            if len(kept) > SHARE:
+                most = Counter(peer for peer, _, _ in kept).most_common(1)[0][0]
+                theirs = [number for number, (peer, _, _) in enumerate(kept) if peer == most]
+                idle = (number for number in theirs if not _asks(kept[number][1]))
+                _, dropped, _ = kept.pop(next(idle, theirs[-1]))
+                dropped.close()
+        return kept
 
     def maintenance(self, now: float) -> None:
         """Close what is overdue; called about once a second by the thread that polls."""
@@ -283,14 +321,28 @@ def _channels(sockets: dict[int, Any]) -> list[_Channel]:
 def _make_room(channels: list[_Channel]) -> None:
     """Close one connection where there are too many of them, or of one client; the newest one is the last of the list.
 
-    The client with the most connections gives one up: that which has waited longest for a whole request; the newest
-    one where all others are being answered.
+    The client with the most connections gives one up: that which has waited longest for a whole request; its newest
+    one where all others of it are being answered, or about to be.
     """
     peer, most = Counter(channel.peer for channel in channels).most_common(1)[0]
     if most <= SHARE and len(channels) <= PLACES:
         return
-    idle = [channel for channel in channels if channel.peer == peer and channel.waits_since != math.inf]
-    min(idle or channels[-1:], key=lambda channel: channel.waits_since).shut()
+    theirs = [channel for channel in channels if channel.peer == peer]
+    idle = sorted((one for one in theirs if one.waits_since != math.inf), key=lambda one: one.waits_since)
+    next((one for one in idle if not _asks(one.socket)), theirs[-1]).shut()
+
+
+def _asks(connection: socket.socket) -> bool:
+    """Whether the end of a request's headers has come on the connection and was not read yet."""
+    try:
+        return b"\r\n\r\n" in connection.recv(_FIRST_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError:
+        return False
+
+
+def _peer(sock: socket.socket, address: Any) -> str:
+    """The client at the other end of a connection."""
+    return _user(sock) if sock.family == socket.AF_UNIX else _client(str(address[0]))
 
 
 def _user(sock: socket.socket) -> str:

@@ -107,6 +107,12 @@ class Inventory:
             self._number += 1
             self._urgent[uuid] = self._number
 
+    @property
+    def is_marked(self) -> bool:
+        """Whether a VM is marked that no look has been taken over for since."""
+        with self._lock:
+            return bool(self._urgent)
+
     def close(self) -> None:
         """End the threads, as soon as libvirt and the kernel let them go."""
         self._looks.close()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
@@ -37,7 +38,9 @@ class Observer:
     """Has the inventory refreshed by one thread, which lives until :meth:`close`.
 
     There is one question at a time. While it is not answered, :meth:`look` returns the last answer, less the VMs whose
-    process has ended since: that much /proc says by itself.
+    process has ended since: that much /proc says by itself. An answer that came late is returned by the next
+    :meth:`look`. It knows nothing of what libvirt told after it was made; if libvirt told something, another look is
+    due at once.
 
     :param inventory: what to refresh; nobody else may, from now on.
     :param running: tells the UUIDs of the VMs that libvirt listed last.
@@ -68,15 +71,20 @@ class Observer:
         """
         with self._condition:
             self._everything |= everything
-            if self._late:
+            was_late = self._late
+            if was_late:
                 # An answer that came late is as good as a new one: asking again might be too late for ever.
                 self._late = self._pending
             else:
                 self._ask()
                 self._late = not self._condition.wait_for(lambda: not self._pending, patience)
             answer, error, self._error = self._answer, self._error, None
+            is_stale = was_late and not self._late and (self._everything or self._inventory.is_marked)
         if error is not None:
             raise error
+        if is_stale:
+            # The word of what changed meanwhile may have woken the loop for this pass, and will not wake it again.
+            return replace(answer, due=time.monotonic())
         if self._late:
             return replace(answer, vms={uuid: seen for uuid, seen in answer.vms.items() if lives(seen.vm)}, due=None)
         return answer

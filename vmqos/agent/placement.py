@@ -134,9 +134,10 @@ def place(
             break
     if strangers:
         _give_back(filesystem, strangers)
-    return Placed(
-        target, frozenset(wanted), frozenset(wanted & there), frozenset(wanted & foreign), is_cut_short=not in_time
-    )
+    found = frozenset(wanted)
+    # Mostly all of them are: a second set of a VM's thousands of threads would take a megabyte.
+    in_place = found if found <= there else found & there
+    return Placed(target, found, in_place, found & foreign, is_cut_short=not in_time)
 
 
 def joined(chosen: Placed, rest: Placed) -> Placed:

@@ -27,6 +27,10 @@ LONGEST_ANSWER = 64 << 20
 DEEPEST_ANSWER = 32
 """Lists and objects within each other; the agent's own answers have eight at most."""
 
+BUSY_PAUSE = 0.01
+"""Seconds until a full queue of connections is tried again. A connect with a time limit is refused at once there, with
+``EAGAIN`` (``unix_stream_connect`` in net/unix/af_unix.c): Python has the socket not block."""
+
 _ABSENT = {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR, errno.ENOTSOCK}
 
 
@@ -111,20 +115,30 @@ class AgentClient:
             raise exceptions.NotOurApi(socket=self.socket, problem=problem)
 
     def _get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+        deadline = time.monotonic() + self.timeout
+        while True:
+            try:
+                return self._ask(path, parameters)
+            except httpx.TimeoutException as error:
+                raise exceptions.AgentTimeout(socket=self.socket, seconds=self.timeout) from error
+            except httpx.ConnectError as error:
+                if not any(isinstance(cause, BlockingIOError) for cause in _causes(error)):
+                    raise self._why_no_connection(error) from error
+                if time.monotonic() + BUSY_PAUSE > deadline:
+                    raise exceptions.AgentTimeout(socket=self.socket, seconds=self.timeout) from error
+            except httpx.HTTPError as error:
+                raise exceptions.NotOurApi(socket=self.socket, problem=str(error) or type(error).__name__) from error
+            # Others fill the agent's queue of connections at this moment.
+            time.sleep(BUSY_PAUSE)
+
+    def _ask(self, path: str, parameters: Iterable[tuple[str, str]]) -> dict[str, Any]:
         # There is no TLS on a Unix socket; verify=False spares the time of loading every authority's certificate.
         transport = httpx.HTTPTransport(uds=self.socket, verify=False)
-        try:
-            with (
-                httpx.Client(transport=transport, base_url="http://vmqos-agent", timeout=self.timeout) as http,
-                http.stream("GET", path, params=tuple(parameters), headers={"Accept-Encoding": "identity"}) as answer,
-            ):
-                return self._decode(path, answer, self._body(path, answer))
-        except httpx.TimeoutException as error:
-            raise exceptions.AgentTimeout(socket=self.socket, seconds=self.timeout) from error
-        except httpx.ConnectError as error:
-            raise self._why_no_connection(error) from error
-        except httpx.HTTPError as error:
-            raise exceptions.NotOurApi(socket=self.socket, problem=str(error) or type(error).__name__) from error
+        with (
+            httpx.Client(transport=transport, base_url="http://vmqos-agent", timeout=self.timeout) as http,
+            http.stream("GET", path, params=tuple(parameters), headers={"Accept-Encoding": "identity"}) as answer,
+        ):
+            return self._decode(path, answer, self._body(path, answer))
 
     def _body(self, path: str, answer: httpx.Response) -> bytes:
         """The answer's body; whoever listens on the socket may send without end, or a byte now and then."""

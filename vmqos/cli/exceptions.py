@@ -41,7 +41,7 @@ class SocketUnusable(CommandError):
 
 
 class AgentTimeout(CommandError):
-    """The agent accepted the question and did not answer."""
+    """The agent did not answer, or others filled its queue of connections all the time."""
 
     msg_fmt = "vmqos-agent did not answer within {seconds:g} seconds on {socket}; see 'journalctl -u vmqos-agent'"
 

@@ -57,14 +57,14 @@ class ProcFs:
             return []
         earliest = int(before * _TICKS)
         if now - before > _SILENCE and self._may_have_gone_round():
-            return self._in_order(known, lambda tid, start: start >= earliest)
+            return self._in_order(known, lambda tid: True, lambda start: start >= earliest)
         count = (last - previous) % self._pid_max
         if count <= _FEW:
             candidates = ((previous + step) % self._pid_max for step in range(1, count + 1))
             found = [newcomer for tid in candidates if (newcomer := self._newcomer(tid))]
             return [newcomer for newcomer in found if newcomer.task.start >= earliest]
         return self._in_order(
-            known, lambda tid, start: start >= earliest and 0 < (tid - previous) % self._pid_max <= count
+            known, lambda tid: 0 < (tid - previous) % self._pid_max <= count, lambda start: start >= earliest
         )
 
     def tids(self) -> list[int]:
@@ -108,22 +108,32 @@ class ProcFs:
         leader = int(status["Tgid"])
         return Newcomer(Task(tid, int(fields[_START])), leader if leader != tid else int(fields[_PARENT]))
 
-    def _in_order(self, known: Mapping[int, Assignment], is_new: Callable[[int, int], bool]) -> list[Newcomer]:
-        """The new tasks among all, told by id and start, that may have inherited something."""
+    def _in_order(
+        self, known: Mapping[int, Assignment], may_be_new: Callable[[int], bool], is_new: Callable[[int], bool]
+    ) -> list[Newcomer]:
+        """The new tasks among all that may have inherited something.
+
+        Only the start times of those that may be new are read: a process may have thousands of other threads.
+
+        :param may_be_new: whether a task of that id may be new, or another one than the known one of that id.
+        :param is_new: whether a task that may be new and started at that time, in ticks, is new.
+        """
         found: list[Newcomer] = []
         for pid, threads in self.processes().items():
-            leader = self._stat(_of_thread(pid))
-            if not leader:
-                continue
-            start = int(leader[_START])
-            new_process = is_new(pid, start) or _is_another(known, pid, start)
-            if new_process:
-                found.append(Newcomer(Task(pid, start), int(leader[_PARENT])))
+            new_process = False
+            if may_be_new(pid):
+                leader = self._stat(_of_thread(pid))
+                if not leader:
+                    continue
+                start = int(leader[_START])
+                new_process = is_new(start) or _is_another(known, pid, start)
+                if new_process:
+                    found.append(Newcomer(Task(pid, start), int(leader[_PARENT])))
             for tid in threads:
-                if tid == pid or not (new_process or pid in known or tid in known):
+                if tid == pid or not may_be_new(tid) or not (new_process or pid in known or tid in known):
                     continue
                 fields = self._stat(_of_thread(tid))
-                if fields and (is_new(tid, int(fields[_START])) or _is_another(known, tid, int(fields[_START]))):
+                if fields and (is_new(int(fields[_START])) or _is_another(known, tid, int(fields[_START]))):
                     found.append(Newcomer(Task(tid, int(fields[_START])), pid))
         return sorted(found, key=lambda newcomer: (newcomer.task.start, newcomer.task.tid))
 

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+_MANY = 1000
+"""Tasks of a group from which on it is faster to list every task of the host than to ask for each of them."""
+
 DEFAULT = (0, 0)
 """Class and RMID of a task that nobody has assigned."""
 
@@ -132,11 +135,15 @@ class Membership:
             everybody = list(self._processes.tids())
             for tid in self._assigned.keys() - set(everybody):
                 self._forget(tid)
-            return [tid for tid in everybody if belongs(*self.of(tid))]
+            others = self._assigned.keys() - set(self._matching(belongs))
+            return [tid for tid in everybody if tid not in others]
         found = sorted(self._matching(belongs))
-        for tid in found:
-            if not self._processes.alive(tid):
-                self._forget(tid)
+        if len(found) > _MANY:
+            dead = set(found).difference(self._processes.tids())
+        else:
+            dead = {tid for tid in found if not self._processes.alive(tid)}
+        for tid in dead:
+            self._forget(tid)
         return [tid for tid in found if tid in self._assigned]
 
     def move_all(self, belongs: Callable[[int, int], bool], closid: int, rmid: int) -> None:

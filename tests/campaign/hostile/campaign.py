@@ -16,7 +16,7 @@ from tests.campaign.hostile.witness import Sight, Witness
 
 LOG = logging.getLogger(__name__)
 
-DOUBTFUL = 2.0
+DOUBTFUL = 4.0
 """Seconds: what was late by less than that is tried once more, after a look at what takes how long now without it."""
 
 RECOVERY = 10.0
@@ -43,13 +43,17 @@ class _Trial:
 class Campaign:
     """Tries inputs on one stage, and keeps what came of them.
 
+    :param doubtful: seconds by which something may be late to be tried once more, before it is called harm.
     :ivar outcomes: of all inputs so far.
+    :ivar longest: the longest time of each operation of the witness in a trial without harm, in seconds.
     """
 
-    def __init__(self, stage: Stage, witness: Witness) -> None:
+    def __init__(self, stage: Stage, witness: Witness, doubtful: float = DOUBTFUL) -> None:
         self.stage = stage
+        self._doubtful = doubtful
         self.witness = witness
         self.outcomes: list[Outcome] = []
+        self.longest: dict[str, float] = {}
         self._family: Family | None = None
 
     def try_batch(self, family: Family, inputs: Sequence[Input]) -> list[Outcome]:
@@ -80,14 +84,14 @@ class Campaign:
             middle = len(inputs) // 2
             for half in (inputs[:middle], inputs[middle:]):
                 self._search(half, refused, blamed)
-            certain = [sight for sight in trial.sights if sight.excess > DOUBTFUL]
+            certain = [sight for sight in trial.sights if sight.excess > self._doubtful]
             if certain and not any(blamed.get(one.name) for one in inputs):
                 for one in inputs:
                     blamed[one.name] = [Sight(f"only together with others: {certain[0].what}")]
 
     def _confirmed(self, one: Input, sights: list[Sight]) -> list[Sight]:
         """What harm an input does: if it was a little late, only what is late again."""
-        if any(sight.excess > DOUBTFUL for sight in sights):
+        if any(sight.excess > self._doubtful for sight in sights):
             return sights
         with self.witness.compared_with_now():
             again = self.trial([one])
@@ -108,9 +112,11 @@ class Campaign:
         gauges = self.witness.gauges()
         rounds = 0
         looks_on = not any(one.stops_service for one in inputs)
+        watch = None
         with contextlib.ExitStack() as stack:
             beside_starts = any(one.starts_vms for one in inputs)
-            watch = stack.enter_context(self.witness.watching(beside_starts)) if looks_on else None
+            kernel_waits = max(one.kernel_waits for one in inputs)
+            watch = stack.enter_context(self.witness.watching(beside_starts, kernel_waits)) if looks_on else None
             held = [(one, begun) for one in inputs if (begun := self._begin(one, trial)) is not None]
             in_force_since = time.monotonic()
             if watch is not None:
@@ -128,11 +134,15 @@ class Campaign:
         if not self._is_alive():
             trial.sights.append(Sight("the agent has ended"))
         else:
-            trial.sights.extend(self.witness.excesses(gauges, rounds, len(inputs)))
+            threads = sum(one.threads for one in inputs)
+            trial.sights.extend(self.witness.excesses(gauges, rounds, len(inputs), threads))
         LOG.info("tried %s in %.1f s", ", ".join(one.name for one in inputs), time.monotonic() - began)
         if not trial.is_harmless:
             LOG.info("harm: %s", [*trial.harmed.items(), *trial.sights])
             self._recover()
+        elif watch is not None:
+            for operation, seconds in watch.took.items():
+                self.longest[operation] = max(seconds, self.longest.get(operation, 0.0))
         return trial
 
     def _begin(self, one: Input, trial: _Trial) -> contextlib.AbstractContextManager[None] | None:

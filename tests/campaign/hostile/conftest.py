@@ -50,7 +50,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if campaign is None:
         return
     terminalreporter.section("hostile input")
-    calm = ", ".join(f"{what} {seconds:.2f} s" for what, seconds in campaign.witness.calm.seconds.items())
-    terminalreporter.write_line(f"without any attack: {calm}")
+    for when, seconds in (
+        ("without any attack", campaign.witness.calm.seconds),
+        ("in the trials without harm", campaign.longest),
+    ):
+        longest = ", ".join(f"{what} {took:.2f} s" for what, took in seconds.items())
+        terminalreporter.write_line(f"longest {when}: {longest}")
     for line in table.lines(FAMILIES, campaign.outcomes):
         terminalreporter.write_line(line)

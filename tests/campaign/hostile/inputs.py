@@ -52,8 +52,10 @@ class Input:
         agent is to restore the promises in the time in which it serves a VM.
     :ivar stops_service: whether no VM can be served while the input is in force (root holds the lock on resctrl):
         the input then asks by itself whether VMs are served in time after it.
-    :ivar starts_vms: whether VMs are started for it. libvirt lists no VMs while it starts one, so what happens to
-        others meanwhile is compared with what it takes beside the start of an ordinary VM.
+    :ivar starts_vms: whether VMs are started for it. libvirt lists no VMs while it starts or stops one, so what happens
+        to others meanwhile is compared with what it takes beside the start and the stop of an ordinary VM.
+    :ivar threads: threads that VMs have for it; the agent needs some memory for each.
+    :ivar kernel_waits: seconds that the kernel itself lets a VM wait that starts while the input is in force.
     """
 
     name: str
@@ -63,6 +65,8 @@ class Input:
     may_touch_promises: bool = False
     stops_service: bool = False
     starts_vms: bool = False
+    threads: int = 0
+    kernel_waits: float = 0.0
 
 
 class Result(enum.Enum):

@@ -15,11 +15,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.campaign.hostile import outsider, shipped
-from tests.campaign.hostile.tenants import Tenants
+from tests.campaign.hostile.tenants import Moves, Tenants
 from tests.functional.agent.tree import Tree
 from tools.lab import vms
 from tools.lab.agent import Agent, Options
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 AUDIT = 1.0
 """Seconds between two audits, as shipped."""
-FULL_AUDIT = 2.0
+FULL_AUDIT = 1.0
 """Seconds between two full audits. As shipped it is a minute: here each input must be read while it is tried."""
 
 LOCK_TIMEOUT = 2.0
@@ -66,6 +67,7 @@ class Stage:
     """All that an input can act on.
 
     :ivar witness: who looks on, once there is one.
+    :ivar moves: the starts and stops of attackers' VMs.
     :ivar tree: resctrl, read from outside.
     :ivar port: the agent's TCP port on loopback.
     :ivar outside: a directory of the account :data:`outsider.READER`.
@@ -88,7 +90,8 @@ class Stage:
         for command in shipped.resctrl_commands(self.simulator.root):
             subprocess.run(command, check=True)
         self.tree = Tree(self.simulator.root)
-        self.tenants = Tenants(workspace, host)
+        self.moves = Moves()
+        self.tenants = Tenants(workspace, host, self.moves)
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.port = int(server.getsockname()[1])
         options: Options = {
@@ -135,7 +138,8 @@ class Stage:
     def cloud_vm(self, role: str) -> RunningVm:
         """An ordinary VM of a user of the cloud, started when it is first asked for."""
         if role not in self._cloud_vms:
-            self._cloud_vms[role] = vms.run(self.host, vms.Vm(self.new_name(), vms.Flavor("plain")))
+            with self.moves.one():
+                self._cloud_vms[role] = vms.run(self.host, vms.Vm(self.new_name(), vms.Flavor("plain")))
         return self._cloud_vms[role]
 
     def new_name(self) -> str:
@@ -144,10 +148,12 @@ class Stage:
 
     def clear(self) -> None:
         """End the VMs of attackers, which the next family's inputs do not need."""
-        self.tenants.clear()
-        for vm in self._cloud_vms.values():
-            vms.remove(self.host.connection(), vm.uuid)
+        uuids = [*self.tenants.forget(), *(vm.uuid for vm in self._cloud_vms.values())]
         self._cloud_vms = {}
+        connection = self.host.connection()
+        # The end of a VM takes a second of waiting, mostly for its cgroups.
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda uuid: vms.remove(connection, uuid), uuids))
 
     def ask(self, path: str, timeout: float = 10.0) -> Any:
         """``GET`` a path over TCP; the decoded JSON."""
@@ -167,21 +173,25 @@ class Stage:
             raise OSError(f"{path}: {answer.status} {text[:200]}")
         return text
 
-    def command(self, *arguments: str) -> bytes:
-        """What ``vmqos`` prints for the operator."""
-        output: bytes = outsider.attack(_run_command, ["--config-file", str(self.agent.config_file), *arguments], uid=0)
-        return output
+    def commands(self, *commands: Sequence[str]) -> list[bytes]:
+        """What ``vmqos`` prints for the operator, for each of these lists of arguments."""
+        config = ["--config-file", str(self.agent.config_file)]
+        outputs: list[bytes] = outsider.attack(_run_commands, [[*config, *command] for command in commands], uid=0)
+        return outputs
 
 
-def _run_command(line: outsider.Line, arguments: list[str]) -> None:
-    """Run ``vmqos`` in this process, which has its imports, and say what it printed."""
-    with tempfile.TemporaryFile() as output:
-        os.dup2(output.fileno(), 1)
-        with contextlib.suppress(SystemExit):
-            main(arguments)
-        sys.stdout.flush()
-        output.seek(0)
-        line.say(output.read())
+def _run_commands(line: outsider.Line, commands: list[list[str]]) -> None:
+    """Run ``vmqos`` in this process, which has its imports, and say what it printed each time."""
+    outputs = []
+    for arguments in commands:
+        with tempfile.TemporaryFile() as output:
+            os.dup2(output.fileno(), 1)
+            with contextlib.suppress(SystemExit):
+                main(arguments)
+            sys.stdout.flush()
+            output.seek(0)
+            outputs.append(output.read())
+    line.say(outputs)
 
 
 def _let_accounts_use_fuse(workspace: Workspace) -> None:

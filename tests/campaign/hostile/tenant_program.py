@@ -262,6 +262,8 @@ def _lose_main_thread() -> None:
 
 def main() -> None:
     """Be the emulator."""
+    # What sorts of trouble a tenant makes is the question, not how much of the CPU it can take.
+    os.nice(5)
     arguments = sys.argv[1:]
     here = Path(__file__).parent
     uuid = arguments[arguments.index("-uuid") + 1]

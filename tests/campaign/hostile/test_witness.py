@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Protocol
 
 import pytest
 
-from tests.campaign.hostile.campaign import Campaign
+from tests.campaign.hostile.campaign import DOUBTFUL, Campaign
 from tests.campaign.hostile.inputs import Attacker, Family, Hold, Input, Outcome, Result
 from tests.campaign.hostile.stage import Stage
 from tests.campaign.hostile.witness import MEMORY_MARGIN, group_of
@@ -22,19 +23,24 @@ STOPPED = 3.0
 """Seconds: what a VM may be late, and not much more."""
 
 
-@pytest.fixture
-def planted(campaign: Campaign) -> Callable[[Callable[[Stage], Hold]], Outcome]:
-    """Try an input that is none of the campaign's."""
-    aside = Campaign(campaign.stage, campaign.witness)
+class Plant(Protocol):
+    """Try an input that is none of the campaign's.
 
-    def plant(act: Callable[[Stage], Hold]) -> Outcome:
+    :param doubtful: seconds by which something may be late to be tried once more; planted harm needs no second look.
+    """
+
+    def __call__(self, act: Callable[[Stage], Hold], doubtful: float = 0.0) -> Outcome: ...
+
+
+@pytest.fixture
+def planted(campaign: Campaign) -> Plant:
+    """Tries such inputs, which do not count in the campaign's table."""
+
+    def plant(act: Callable[[Stage], Hold], doubtful: float = 0.0) -> Outcome:
         family = Family("planted", "planted", (Input("planted", Attacker.NEIGHBOUR, act),))
-        return aside.try_batch(family, family.inputs)[0]
+        return Campaign(campaign.stage, campaign.witness, doubtful).try_batch(family, family.inputs)[0]
 
     return plant
-
-
-Plant = Callable[[Callable[[Stage], Hold]], Outcome]
 
 
 @contextlib.contextmanager
@@ -76,25 +82,35 @@ def log_grows(text: bytes, stage: Stage) -> Hold:
     yield
 
 
-def task_strays(stage: Stage) -> Hold:
+def unmended(change: Callable[[Stage], None], stage: Stage) -> Hold:
+    """Something is changed while the agent is stopped, which would mend it within a moment."""
+    with stopped(stage.pid):
+        change(stage)
+        yield
+
+
+def tasks_stray(stage: Stage) -> None:
     for tid in stage.witness.steady.tasks():
         (stage.simulator.root / "tasks").write_text(f"{tid}\n")
-    yield
 
 
-def masks_overlap(stage: Stage) -> Hold:
+def masks_overlap(stage: Stage) -> None:
+    for group in (group_of(stage.witness.steady), group_of(stage.witness.resized)):
+        # The kernel refuses masks that overlap an exclusive group's.
+        (stage.simulator.root / group / "mode").write_text("shareable\n")
     whole = f"{stage.tree.every_way:x}"
     (stage.simulator.root / "schemata").write_text(f"L3:0={whole};1={whole}\n")
-    yield
 
 
-def promise_shrinks(stage: Stage) -> Hold:
-    (stage.simulator.root / group_of(stage.witness.steady) / "schemata").write_text("L3:0=1\n")
-    yield
+def promise_shrinks(stage: Stage) -> None:
+    # Of the group's own ways, which no other group may have: the lowest.
+    masks = stage.tree.masks(group_of(stage.witness.steady))
+    text = ";".join(f"{cache}={mask & -mask:x}" for cache, mask in masks.items())
+    (stage.simulator.root / group_of(stage.witness.steady) / "schemata").write_text(f"L3:{text}\n")
 
 
 def test_an_input_that_does_nothing_does_no_harm(planted: Plant) -> None:
-    outcome = planted(nothing)
+    outcome = planted(nothing, DOUBTFUL)
     assert outcome.result is Result.HARMLESS, outcome.evidence
 
 
@@ -106,9 +122,9 @@ def test_an_input_that_does_nothing_does_no_harm(planted: Plant) -> None:
         pytest.param(agent_dies, "the agent has ended", id="the agent dies"),
         pytest.param(partial(log_grows, b"again\n" * 20_000), "the log grew", id="the log is flooded"),
         pytest.param(partial(log_grows, b"\x1b[2J\n"), "control characters", id="the log moves the cursor"),
-        pytest.param(task_strays, "are not in", id="the tasks of a VM are moved away"),
-        pytest.param(masks_overlap, "shares ways", id="the default group gets the ways of a VM"),
-        pytest.param(promise_shrinks, "was promised 2 ways", id="a VM loses its ways"),
+        pytest.param(partial(unmended, tasks_stray), "are not in", id="the tasks of a VM are moved away"),
+        pytest.param(partial(unmended, masks_overlap), "shares ways", id="the default group gets the ways of a VM"),
+        pytest.param(partial(unmended, promise_shrinks), "was promised 2 ways", id="a VM loses its ways"),
     ],
 )
 def test_planted_harm_is_noticed(planted: Plant, act: Callable[[Stage], Hold], seen: str) -> None:

@@ -28,8 +28,12 @@ GRACE = 1.0
 GIVE_UP = 8.0
 """Seconds after which what did not happen is told as such."""
 
-BESIDE_START = "resize beside a start"
-"""The operation that is compared with where VMs are started during an attack."""
+BESIDE_OTHERS = "resize beside a start and a stop"
+"""The operation that is compared with where VMs are started and stopped during an attack: libvirt lists no VMs while it
+starts or stops one, which takes it a second and more."""
+
+HEALTH = ("health on the socket", "health on the port")
+"""The operations that ask the agent, and have nothing to do with resctrl."""
 
 POLL = 0.03
 CALM_ROUNDS = 5
@@ -37,6 +41,9 @@ COMPARED_ROUNDS = 3
 
 MEMORY_MARGIN = 32 << 20
 """Bytes that the agent's memory may grow by, at any moment."""
+MEMORY_PER_THREAD = 1024
+"""Bytes that it may take for each thread of an attacker's VM: it compares several sets of their ids. A VM may have
+16 384 threads (``MOST_THREADS`` of :mod:`vmqos.hypervisor.processes`), so this is bounded, too."""
 WRITTEN_PER_INPUT = 4 << 20
 """Bytes that the agent may write, wherever to."""
 LOG_PER_INPUT = 2048
@@ -61,36 +68,47 @@ class Calm:
     """What takes how long without any attack.
 
     :ivar seconds: the longest time of each operation, by its name.
+    :ivar simulated: the longest time that the simulator worked during each operation, by its name.
     :ivar log: bytes that the log grows by in one round of the witness.
     :ivar memory: bytes: the most that the agent ever had.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
+    simulated: dict[str, float] = field(default_factory=dict)
     log: float = 0.0
     memory: int = 0
 
-    def limit(self, operation: str) -> float:
-        """Seconds that the operation may take during an attack."""
-        return self.seconds[operation] + GRACE
+    def limit(self, operation: str, simulated: float = 0.0) -> float:
+        """Seconds that the operation may take during an attack.
+
+        :param simulated: seconds that the simulator worked meanwhile. It is a program in Python that asks /proc for
+            each new thread; where a kernel needs a millisecond, it may need a second. What it worked longer than
+            without an attack is no time of the agent's.
+        """
+        return self.seconds[operation] + GRACE + max(0.0, simulated - self.simulated.get(operation, 0.0))
 
 
 class Witness:
-    """Innocent VMs on the stage, and what happens to them."""
+    """Innocent VMs on the stage, and what happens to them.
+
+    :ivar moves: the starts and stops of attackers' VMs.
+    """
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         stage.witness = self
+        self.moves = stage.moves
         self._numbers = itertools.count(1)
         self._sizes = itertools.cycle((3, 2))
         self.steady = self._start({"hw:cache_ways": "2"})
         self.classmate = self._start({"hw:cache_ways": "2", "hw:cache_policy": "shared"})
         self.plain = self._start({})
-        self._resized, self._ways = self._start({"hw:cache_ways": "2"}), 2
+        self.resized, self._ways = self._start({"hw:cache_ways": "2"}), 2
         self.calm = Calm()
 
     def calibrate(self) -> None:
         """See how long everything takes while all is calm."""
-        for vm, ways in ((self.steady, 2), (self._resized, 2)):
+        for vm, ways in ((self.steady, 2), (self.resized, 2)):
             self._until(lambda vm=vm, ways=ways: self._is_served(vm, ways), f"{vm.name} being served")  # type: ignore[misc]
         self._stage.fetch("/metrics")
         _reset_peak(self._stage.pid)
@@ -104,8 +122,11 @@ class Witness:
         longest: dict[str, float] = {}
         for _ in range(rounds):
             for operation, carry_out in self.operations().items():
+                before = self.simulated()
                 took = carry_out()
                 LOG.info("without an attack: %s took %.2f s", operation, took)
+                used = self.simulated() - before
+                self.calm.simulated[operation] = max(used, self.calm.simulated.get(operation, 0.0))
                 longest[operation] = max(took, longest.get(operation, 0.0))
         return longest
 
@@ -145,24 +166,27 @@ class Witness:
             return time.monotonic() - began
 
         return {
-            "health on the socket": self._health_on_socket,
-            "health on the port": self._health_on_port,
+            **dict(zip(HEALTH, (self._health_on_socket, self._health_on_port), strict=True)),
             "resize": self.resize,
-            BESIDE_START: self._resize_beside_start,
+            BESIDE_OTHERS: self._resize_beside_others,
             "start": start,
             "stop": stop,
         }
 
-    def _resize_beside_start(self) -> float:
-        """Resize the VM all the time while another one starts; the longest time that it took."""
+    def _resize_beside_others(self) -> float:
+        """Resize the VM all the time while another one starts and stops; the longest time that it took."""
         vm = vms.Vm(f"innocent-{next(self._numbers)}", vms.Flavor("innocent"))
-        start = threading.Thread(target=vms.run, args=(self._stage.host, vm))
+
+        def come_and_go() -> None:
+            vms.run(self._stage.host, vm)
+            vms.remove(self._stage.host.connection(), vm.uuid)
+
+        other = threading.Thread(target=come_and_go)
         longest = 0.0
-        start.start()
-        while start.is_alive():
+        other.start()
+        while other.is_alive():
             longest = max(longest, self.resize())
-        start.join()
-        vms.remove(self._stage.host.connection(), vm.uuid)
+        other.join()
         return longest
 
     def resize(self, before: Callable[[], None] = lambda: None) -> float:
@@ -171,10 +195,10 @@ class Witness:
         :param before: is called after the change, and before time counts.
         """
         self._ways = next(self._sizes)
-        self._resized.change_flavor(vms.Flavor("resized", {"hw:cache_ways": str(self._ways)}))
+        self.resized.change_flavor(vms.Flavor("resized", {"hw:cache_ways": str(self._ways)}))
         before()
         began = time.monotonic()
-        self._until(lambda: self._is_served(self._resized, self._ways), f"a VM having {self._ways} ways after a resize")
+        self._until(lambda: self._is_served(self.resized, self._ways), f"a VM having {self._ways} ways after a resize")
         return time.monotonic() - began
 
     def start_and_stop(self, before: Callable[[], None]) -> float:
@@ -204,7 +228,7 @@ class Witness:
         tree, found = self._stage.tree, list[str]()
         with contextlib.suppress(FileNotFoundError):
             # A group that went while it was looked at is looked at next time.
-            found = [text for text in tree.violations([group_of(self.steady), group_of(self._resized)])]
+            found = [text for text in tree.violations([group_of(self.steady), group_of(self.resized)])]
         places = (
             (self.steady, group_of(self.steady), 2),
             (self.classmate, "vmqos.shared-ways2", 2),
@@ -238,12 +262,13 @@ class Witness:
         return self.calm.limit("resize") + AUDIT
 
     @contextlib.contextmanager
-    def watching(self, beside_starts: bool) -> Iterator[Watch]:
+    def watching(self, beside_starts: bool, kernel_waits: float) -> Iterator[Watch]:
         """Look on for the duration of the block.
 
         :param beside_starts: whether other VMs are started meanwhile.
+        :param kernel_waits: seconds that the kernel lets a VM wait that starts meanwhile.
         """
-        watch = Watch(self, beside_starts)
+        watch = Watch(self, beside_starts, kernel_waits)
         watch.begin()
         try:
             yield watch
@@ -256,11 +281,16 @@ class Witness:
         _reset_peak(pid)
         return Gauges(self._log_size(), _written(pid), time.monotonic())
 
-    def excesses(self, since: Gauges, rounds: int, inputs: int) -> list[Sight]:
-        """What the agent's process used too much of."""
+    def excesses(self, since: Gauges, rounds: int, inputs: int, threads: int) -> list[Sight]:
+        """What the agent's process used too much of.
+
+        :param rounds: how often the witness has resized a VM since then.
+        :param inputs: how many were tried.
+        :param threads: how many threads VMs have for them.
+        """
         pid, seen = self._stage.pid, list[Sight]()
         memory = peak_memory(pid) - self.calm.memory
-        if memory > MEMORY_MARGIN:
+        if memory > MEMORY_MARGIN + threads * MEMORY_PER_THREAD:
             seen.append(Sight(f"the agent took {memory >> 20} MiB more memory than when all is calm"))
         grown = self._log_size() - since.log
         seconds = time.monotonic() - since.at
@@ -272,6 +302,15 @@ class Witness:
             seen.append(Sight(f"the agent wrote {written >> 20} MiB"))
         seen.extend(self._raw_characters(since.log))
         return seen
+
+    def simulated(self) -> float:
+        """Seconds that the simulator has worked so far, or would have if it had got a CPU (``/proc/PID/schedstat``)."""
+        total = 0
+        for thread in Path(f"/proc/{self._stage.simulator.pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                working, waiting, _ = (thread / "schedstat").read_text().split()
+                total += int(working) + int(waiting)
+        return total / 1e9
 
     def memory_is_lost(self) -> bool:
         """Whether the agent keeps memory that it took during an attack, so that the next input would be blamed."""
@@ -354,11 +393,13 @@ class Watch:
 
     :ivar sights: what must not be.
     :ivar rounds: how often a VM was resized.
+    :ivar took: the longest time of each operation, in seconds.
     """
 
-    def __init__(self, witness: Witness, beside_starts: bool) -> None:
+    def __init__(self, witness: Witness, beside_starts: bool, kernel_waits: float) -> None:
         self._witness = witness
         self._beside_starts = beside_starts
+        self._kernel_waits = kernel_waits
         self._over = threading.Event()
         self._threads = [
             threading.Thread(target=self._ask, name="witness-asks", daemon=True),
@@ -366,6 +407,7 @@ class Watch:
         ]
         self._wanted, self._started = threading.Event(), threading.Event()
         self.sights: list[Sight] = []
+        self.took: dict[str, float] = {}
         self.rounds = 0
 
     def begin(self) -> None:
@@ -387,7 +429,7 @@ class Watch:
     def _ask(self) -> None:
         operations = self._witness.operations()
         while not self._over.is_set():
-            for operation in ("health on the socket", "health on the port"):
+            for operation in HEALTH:
                 self._judge(operation, operations[operation])
             self._over.wait(0.2)
 
@@ -403,16 +445,23 @@ class Watch:
             self._over.wait(0.1)
 
     def _judge(self, operation: str, carry_out: Callable[[], float]) -> None:
-        compared_with = BESIDE_START if self._beside_starts and operation == "resize" else operation
-        limit = self._witness.calm.limit(compared_with)
+        before, moves = self._witness.simulated(), self._witness.moves
+        begun, beside_others = moves.begun, self._beside_starts or moves.under_way > 0
         try:
             took = carry_out()
         except Exception as error:
             self.sights.append(Sight(f"{operation}: {type(error).__name__}: {error}"))
             return
+        simulated = self._witness.simulated() - before if operation not in HEALTH else 0.0
+        beside_others |= moves.begun > begun
+        compared_with = BESIDE_OTHERS if beside_others and operation == "resize" else operation
+        limit, calm = self._witness.calm.limit(compared_with, simulated), self._witness.calm.seconds[compared_with]
+        if operation == "start":
+            limit += self._kernel_waits
+        self.took[compared_with] = max(took, self.took.get(compared_with, 0.0))
         if took > limit:
-            calm = self._witness.calm.seconds[compared_with]
-            self.sights.append(Sight(f"{operation} took {took:.1f} s (calm: {calm:.1f} s)", took - limit))
+            text = f"{operation} took {took:.1f} s (calm: {calm:.1f} s; the simulator worked for {simulated:.1f} s)"
+            self.sights.append(Sight(text, took - limit))
 
 
 def group_of(vm: RunningVm) -> str:

@@ -101,6 +101,16 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
+def is_at_its_end(connection: socket.socket) -> bool:
+    """Whether the server has closed the connection, which does not block."""
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
 def open_files() -> set[str]:
     """The files that this process has open, those without a name included."""
     found = set()
@@ -218,6 +228,65 @@ def test_130_connections_on_which_nothing_is_asked_keep_nobody_out(connect: Conn
         with contextlib.suppress(BlockingIOError, ConnectionError):
             closed += connection.recv(1) == b""
     assert 130 - SHARE <= closed < 130
+
+
+def test_a_round_empties_the_queue_of_one_who_connects_without_end_and_keeps_the_newest(
+    served: Served, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "socket")
+    # Not started: the connections stay in the kernel's queue until the round of this test.
+    server = BoundedServer(served.application, "t", unix_socket=path, unix_socket_perms="600")
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3 * SHARE)]
+        for one in waiting:
+            one.connect(path)
+            one.setblocking(False)
+        try:
+            server._listeners[0].handle_accept()
+            closed = [one for one in waiting if is_at_its_end(one)]
+        finally:
+            server.stop()
+    assert closed == waiting[: 2 * SHARE]
+
+
+def test_one_who_connects_without_end_takes_no_place_of_another_client(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "socket")
+    # Connections of other users are not to be had in a unit test.
+    users = itertools.chain(["another"], itertools.repeat("one who floods"))
+    monkeypatch.setattr(bounded_server, "_user", lambda _: next(users))
+    server = BoundedServer(served.application, "t", unix_socket=path, unix_socket_perms="600")
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3 * SHARE)]
+        for one in waiting:
+            one.connect(path)
+            one.setblocking(False)
+        try:
+            server._listeners[0].handle_accept()
+            assert not is_at_its_end(waiting[0])
+        finally:
+            server.stop()
+
+
+def test_a_request_that_waits_in_the_queue_is_answered_before_connections_without_one(
+    served: Served, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "socket")
+    server = BoundedServer(served.application, "t", unix_socket=path, unix_socket_perms="600")
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(6 * SHARE)]
+        for one in waiting:
+            one.settimeout(20)
+            one.connect(path)
+        asking = waiting[0], waiting[4 * SHARE]
+        for one in asking:
+            one.sendall(REQUEST)
+        server.start()
+        try:
+            assert [answer(one) for one in asking] == 2 * [(200, b"well")]
+        finally:
+            server.stop()
 
 
 def test_one_path_is_answered_whatever_holds_up_the_others(connect: Connect, served: Served) -> None:

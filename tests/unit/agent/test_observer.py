@@ -33,6 +33,7 @@ class SlowInventory:
         self.looked_at: float | None = None
         self.due: float | None = None
         self.is_closed = False
+        self.is_marked = False
         self.asked: list[bool] = []
         self.may_answer = threading.Event()
         self.then: Callable[[], None] = lambda: None
@@ -139,9 +140,34 @@ def test_a_wish_to_look_at_everything_is_not_lost_on_a_late_answer(
     observer.look(True, PATIENCE)
     inventory.may_answer.set()
     assert told.wait(LONG)
-    observer.look(False, LONG)
-    observer.look(False, LONG)
+    due = observer.look(False, LONG).due
+    assert due is not None and due <= time.monotonic(), "nothing else wakes the loop for it"
+    assert observer.look(False, LONG).due is None
     assert inventory.asked == [False, True]
+
+
+def test_a_vm_that_is_marked_after_a_late_answer_was_made_is_looked_at_at_once(
+    observer: Observer, inventory: SlowInventory, told: threading.Event
+) -> None:
+    observer.look(False, PATIENCE)
+    inventory.may_answer.set()
+    assert told.wait(LONG)
+    # The event wakes the loop together with the late answer, so one look follows for both.
+    inventory.is_marked = True
+    inventory.then = lambda: setattr(inventory, "is_marked", False)
+    due = observer.look(False, LONG).due
+    assert due is not None and due <= time.monotonic(), "nothing else wakes the loop for it"
+    assert observer.look(False, LONG).due is None
+    assert inventory.asked == [False, False]
+
+
+def test_a_late_answer_after_which_nothing_was_told_calls_for_no_further_look(
+    observer: Observer, inventory: SlowInventory, told: threading.Event
+) -> None:
+    observer.look(False, PATIENCE)
+    inventory.may_answer.set()
+    assert told.wait(LONG)
+    assert observer.look(False, LONG).due is None, "a libvirt that is slow would be asked without a pause"
 
 
 def test_a_vm_whose_process_ends_is_gone_without_an_answer_and_one_that_lives_is_not(

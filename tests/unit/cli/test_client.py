@@ -81,6 +81,54 @@ def test_an_answer_without_end_is_not_kept(agent: FakeAgent, socket: str, monkey
         AgentClient(socket).vms()
 
 
+def _fill_queue(stack: contextlib.ExitStack, socket: str) -> None:
+    """Connect until the kernel refuses one more."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            one = stack.enter_context(sockets.socket(sockets.AF_UNIX))
+            one.setblocking(False)
+            one.connect(socket)
+
+
+def test_a_full_queue_of_connections_is_waited_for(socket: str) -> None:
+    body = json.dumps(examples.health()).encode()
+
+    def serve(listening: sockets.socket) -> None:
+        time.sleep(0.3)
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                with connection:
+                    if connection.recv(65536):
+                        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(sockets.socket(sockets.AF_UNIX))
+        listening.bind(socket)
+        listening.listen(1)
+        with contextlib.ExitStack() as others:
+            _fill_queue(others, socket)
+        thread = threading.Thread(target=serve, args=(listening,))
+        thread.start()
+        try:
+            assert AgentClient(socket).health() == examples.health()
+        finally:
+            listening.shutdown(sockets.SHUT_RDWR)
+            thread.join()
+
+
+def test_a_queue_of_connections_that_stays_full_is_not_waited_for_for_ever(socket: str) -> None:
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(sockets.socket(sockets.AF_UNIX))
+        listening.bind(socket)
+        listening.listen(1)
+        _fill_queue(stack, socket)
+        began = time.monotonic()
+        with pytest.raises(exceptions.AgentTimeout):
+            AgentClient(socket, timeout=0.3).health()
+        assert time.monotonic() - began >= 0.2
+
+
 def test_an_answer_that_comes_a_byte_now_and_then_is_not_waited_for_for_ever(socket: str) -> None:
     with sockets.socket(sockets.AF_UNIX) as listening:
         listening.bind(socket)

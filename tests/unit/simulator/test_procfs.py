@@ -76,6 +76,32 @@ def test_many_new_tasks_are_found_too() -> None:
         child.wait()
 
 
+def test_threads_that_are_not_new_are_not_asked_for_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = threading.Event()
+    old = [threading.Thread(target=event.wait) for _ in range(300)]
+    for thread in old:
+        thread.start()
+    processes = ProcFs()
+    new = [threading.Thread(target=event.wait) for _ in range(100)]
+    for thread in new:
+        thread.start()
+    asked, stat = [], processes._stat
+
+    def counted(path: str) -> list[str]:
+        asked.append(path)
+        return stat(path)
+
+    monkeypatch.setattr(processes, "_stat", counted)
+    try:
+        found = {newcomer.task.tid for newcomer in processes.newcomers(HERE)}
+        assert {thread.native_id for thread in new} <= found
+        assert not {f"{thread.native_id}/task/{thread.native_id}" for thread in old} & set(asked)
+    finally:
+        event.set()
+        for thread in old + new:
+            thread.join()
+
+
 def test_nobody_is_new_where_nobody_has_anything_to_pass_on(child: subprocess.Popen[bytes]) -> None:
     processes = ProcFs()
     later = subprocess.Popen(["sleep", "1000"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,6 +77,21 @@ def test_a_dead_task_is_forgotten() -> None:
     table.end(11)
     assert members.members(lambda closid, rmid: closid == 0) == []
     assert not members.assignments()
+
+
+def test_the_dead_of_a_large_group_are_forgotten_without_asking_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = ProcessTable()
+    members = Membership(table)
+    for tid in range(10, 2000):
+        task = table.start(tid)
+        members.settle()
+        members.assign(task, 1, 5)
+    for tid in range(20, 2000, 2):
+        table.end(tid)
+    monkeypatch.setattr(table, "alive", lambda tid: pytest.fail("asked for one"))
+    expected = [*range(10, 20), *range(21, 2000, 2)]
+    assert members.members(lambda closid, rmid: closid == 1) == expected
+    assert sorted(members.assignments()) == expected
 
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3)), max_size=30))

@@ -151,6 +151,10 @@ KEYS = (WAYS, POLICY, CODE_WAYS, DATA_WAYS, L2_WAYS, BANDWIDTH_PERCENT, BANDWIDT
 
 _NAMES = tuple(key.name for key in KEYS)
 
+_MOST_NAMED = 8
+"""Misspelt keys of a flavor of which each gets a text of its own. A flavor is read in each pass, and what is wrong with
+it is told in the log, the API and the metrics: a flavor of thousands must cost no more than that."""
+
 
 def parse(specs: Mapping[str, str]) -> ParsedSpecs:
     """Read a flavor's extra specs; never fails, whatever they say.
@@ -173,9 +177,11 @@ def parse(specs: Mapping[str, str]) -> ParsedSpecs:
         misplaced = _misplaced(key, specs)
         if misplaced:
             errors.append(SpecError(key.name, text, misplaced))
-    for name, text in specs.items():
-        if misspelt.is_suspect(name, _NAMES):
-            errors.append(unknown(name, text))
+    suspects = misspelt.suspects(specs, _NAMES)
+    errors += [unknown(name, specs[name]) for name in suspects[:_MOST_NAMED]]
+    if further := suspects[_MOST_NAMED:]:
+        text = f"there is no such extra spec, and {len(further) - 1} more of this flavor are none either"
+        errors.append(SpecError(further[0], specs[further[0]], text))
     if errors or not values:
         return ParsedSpecs(None, tuple(errors))
     return ParsedSpecs(replace(CacheRequest(), **values))

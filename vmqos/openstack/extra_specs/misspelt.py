@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
+from collections.abc import Iterable
 
 # "hw_cache_ways" is how an image's property is written, and Nova's API takes blanks and capitals in keys.
 _SEPARATOR = r"[\s_.\x3a-]"
@@ -37,6 +38,10 @@ _LONGEST_OF_NOVA = 255
 _LONGEST = 64
 """Characters of a key that is still compared with ours: the time it takes grows with the square."""
 
+_MOST_COMPARED = 256
+"""Keys of a flavor that are compared with ours by similarity, which takes some tenths of a millisecond each. A
+flavor has some dozen; of a flavor with more, the other keys are told by :data:`FAMILY` alone."""
+
 _CLOSE = 0.8
 """How much alike two keys are, as :mod:`difflib` has it, of which one stands for the other.
 
@@ -47,12 +52,18 @@ _VAGUE = 0.4
 """How much alike they are at least where the key is of our family, and the value one that the other takes."""
 
 
-def is_suspect(name: str, ours: tuple[str, ...]) -> bool:
-    """Whether a key looks like one of ours and is none.
+def suspects(names: Iterable[str], ours: tuple[str, ...]) -> list[str]:
+    """The keys that look like one of ours and are none, in their order.
 
+    :param names: all keys of a flavor.
     :param ours: the keys of the grammar.
     """
-    return _is_suspect(name[:_LONGEST_OF_NOVA], ours)
+    found = []
+    for number, name in enumerate(names):
+        key = name[:_LONGEST_OF_NOVA]
+        if key not in ours and (_FAMILY.fullmatch(key) or (number < _MOST_COMPARED and _is_near(key, ours))):
+            found.append(name)
+    return found
 
 
 def meant(name: str, ours: tuple[str, ...], fitting: tuple[str, ...]) -> str:
@@ -66,10 +77,8 @@ def meant(name: str, ours: tuple[str, ...], fitting: tuple[str, ...]) -> str:
 
 # Each VM's flavor is read in each pass, and the keys are few.
 @functools.lru_cache(maxsize=1024)
-def _is_suspect(name: str, ours: tuple[str, ...]) -> bool:
-    if name in ours:
-        return False
-    return _FAMILY.fullmatch(name) is not None or bool(_nearest(name, ours, _CLOSE))
+def _is_near(name: str, ours: tuple[str, ...]) -> bool:
+    return bool(_nearest(name, ours, _CLOSE))
 
 
 def _nearest(name: str, ours: tuple[str, ...], least: float) -> str:

@@ -105,7 +105,8 @@ ELEMENTS: dict[str, str] = {
     "two flavors": instance('<n:flavor name="a"/><n:flavor name="b"/>'),
     "no flavor": instance(""),
     "a flavor of 1 MiB": instance(f'<n:flavor name="{"f" * (1 << 20)}"/>'),
-    "20 000 attributes": instance(f"<n:flavor {' '.join(f'a{number}=' + repr('1') for number in range(20_000))}/>"),
+    # Of 20 000, libvirt itself takes more than a second to read them, and lists no VMs meanwhile.
+    "4 000 attributes": instance(f"<n:flavor {' '.join(f'a{number}=' + repr('1') for number in range(4000))}/>"),
     "text in every place": instance("x<n:flavor>y<n:extraSpecs>z</n:extraSpecs>w</n:flavor>v"),
     "a namespace of the future": instance('<n:flavor name="x"/>', "http://openstack.org/xmlns/libvirt/nova/9.9"),
     "a namespace of 60 000 characters": instance("", "http://openstack.org/" + "x" * 60_000),

@@ -78,10 +78,10 @@ def check_shown(stage: Stage, uuid: str, name: str = "") -> None:
         raise Harm(f"the metrics can't be parsed: {error}") from error
     if not any(sample.labels.get("uuid") == uuid for sample in samples):
         raise Harm("the VM is not among the metrics")
-    for arguments in (["vm", "list"], ["vm", "show", uuid]):
-        _check_text(stage.command(*arguments), arguments)
-    answer = stage.command("vm", "list", "-f", "json")
-    _check_text(answer, ["vm", "list", "-f", "json"])
+    commands = (["vm", "list"], ["vm", "show", uuid], ["vm", "list", "-f", "json"])
+    *_, answer = outputs = stage.commands(*commands)
+    for arguments, output in zip(commands, outputs, strict=True):
+        _check_text(output, arguments)
     try:
         json.loads(answer)
     except ValueError as error:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests.campaign.hostile.inputs import Attacker, Family, Hold, Input, Refused
+from tests.campaign.hostile.inputs import Attacker, Family, Harm, Hold, Input, Refused
 from tests.campaign.hostile.stage import Stage
 from tests.campaign.hostile.witness import group_of
+from tools.lab import processes
 
 TOP_WAY = "80000"
 """The mask of the highest of 20 ways, which the hardware shares: what a decent neighbour takes."""
@@ -91,8 +92,15 @@ def _monitoring_group(stage: Stage, name: bytes) -> Hold:
 
 
 def _all_rmids(stage: Stage) -> Hold:
-    """Every RMID that is left is taken: a VM that needs a control group must have it none the less."""
-    made = []
+    """Every RMID that is left is taken: a VM that needs a control group must have it none the less.
+
+    The agent gives up a plain VM's monitoring group for it. How long that group's lines stay in the cache is the plain
+    VM's affair, so the kernel is told to count an RMID as drained whatever it has left there.
+    """
+    threshold = stage.simulator.root / "info" / "L3_MON" / "max_threshold_occupancy"
+    size = (stage.simulator.sysfs / "cpu0" / "cache" / "index3" / "size").read_text().strip()
+    before, made = threshold.read_text(), []
+    threshold.write_text(f"{int(size.removesuffix('K')) << 10}\n")
     try:
         with contextlib.suppress(OSError):
             for number in range(10_000):
@@ -103,7 +111,15 @@ def _all_rmids(stage: Stage) -> Hold:
     finally:
         for path in made:
             path.rmdir()
+        threshold.write_text(before)
 
+
+LIMBO = 1.0
+"""Seconds between two looks of the kernel at RMIDs that were given back (``CQM_LIMBOCHECK_INTERVAL``). The agent may
+ask for one just before such a look, and waits as long until it asks again."""
+
+TOLD_WITHIN = 3.0
+"""Seconds in which the agent must say that a promise is broken that it must not mend: two audits, and one to spare."""
 
 Touch = Callable[[Stage], None]
 
@@ -128,7 +144,7 @@ def _overlap(stage: Stage) -> None:
     """The class's mask is put over the exclusive VM's."""
     masks = stage.tree.masks(group_of(stage.witness.steady))
     text = ";".join(f"{cache}={mask:x}" for cache, mask in masks.items())
-    (stage.simulator.root / "vmqos.shared-ways2" / "schemata").write_text(f"L3:{text}\n")
+    _write("vmqos.shared-ways2/schemata", f"L3:{text}\n")(stage)
 
 
 def _move_tasks(where: str) -> Touch:
@@ -199,11 +215,25 @@ def _touched(stage: Stage, touch: Touch) -> Hold:
     yield
 
 
-def _made(stage: Stage, name: bytes) -> Hold:
-    """A foreign group, and a task of an innocent VM in it."""
-    with contextlib.contextmanager(_group)(stage, name):
-        _move_tasks(os.fsdecode(name))(stage)
-        yield
+def _taken(stage: Stage, name: str) -> Hold:
+    """The tasks of an innocent VM are put into a foreign group, which is removed after the agent has told of it.
+
+    As long as there is such a group, the agent leaves the tasks in it: groups of other programs are theirs.
+    """
+    path = f"/v1/vms/{stage.witness.steady.uuid}"
+    folder = stage.simulator.root / name
+    folder.mkdir()
+    try:
+        _move_tasks(name)(stage)
+        try:
+            processes.wait_until(lambda: stage.ask(path)["state"] == "degraded", "the agent telling of it", TOLD_WITHIN)
+        except TimeoutError as error:
+            raise Harm(str(error)) from error
+        if missing := stage.witness.steady.tasks().keys() - stage.tree.tasks(name):
+            raise Harm(f"the agent took {len(missing)} tasks out of another program's group")
+    finally:
+        folder.rmdir()
+    yield
 
 
 def _inputs() -> Iterator[Input]:
@@ -213,11 +243,11 @@ def _inputs() -> Iterator[Input]:
         )
         act = partial(_monitoring_group, name=name)
         yield Input(f"a monitoring group called {what}", Attacker.NEIGHBOUR, act, "monitoring groups")
-    yield Input("all RMIDs taken", Attacker.NEIGHBOUR, _all_rmids)
+    yield Input("all RMIDs taken", Attacker.NEIGHBOUR, _all_rmids, kernel_waits=2 * LIMBO)
     for what, touch in TOUCHES.items():
         act = partial(_touched, touch=touch)
         yield Input(what, Attacker.NEIGHBOUR, act, "others' writes", may_touch_promises=True)
-    act = partial(_made, name=b"foreign")
+    act = partial(_taken, name="foreign")
     yield Input("an exclusive VM's tasks moved to a foreign group", Attacker.NEIGHBOUR, act, may_touch_promises=True)
 
 

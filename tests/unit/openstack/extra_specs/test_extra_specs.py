@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import difflib
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -322,3 +324,26 @@ def test_no_slip_of_a_finger_drops_a_promise_silently(name: str, data: st.DataOb
     }[slip]
     if changed != name:
         assert [error.key for error in extra_specs.parse({changed: "2"}).errors] == [changed]
+
+
+@pytest.mark.parametrize("begin", ["hw:cache_", "hw:caches_way", "hw:mem_bandwith_percent", "hw:other_"])
+def test_a_flavor_of_thousands_of_misspelt_keys_is_read_fast_and_told_in_brief(
+    begin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared, compare = [], difflib.get_close_matches
+
+    def counted(word: str, *arguments: Any, **named: Any) -> list[str]:
+        compared.append(word)
+        return compare(word, *arguments, **named)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    parsed = extra_specs.parse({f"{begin}{number}": "1" for number in range(5000)} | {"hw:cache_ways": "2"})
+    assert len(compared) < 300
+    assert len(parsed.errors) < 10
+    assert len("; ".join(map(str, parsed.errors))) < 2000
+
+
+def test_all_misspelt_keys_beyond_those_that_are_named_are_counted() -> None:
+    *named, last = extra_specs.parse({f"hw:cache_{number}": "1" for number in range(5000)}).errors
+    assert [error.key for error in named] == [f"hw:cache_{number}" for number in range(8)]
+    assert last.allowed == "there is no such extra spec, and 4991 more of this flavor are none either"
