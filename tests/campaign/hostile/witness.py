@@ -7,6 +7,7 @@ Nothing here is the agent's word, except what is asked of its API to see whether
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import logging
 import os
@@ -226,7 +227,7 @@ class Witness:
 
     def _broken(self) -> list[str]:
         tree, found = self._stage.tree, list[str]()
-        with contextlib.suppress(FileNotFoundError):
+        with _group_may_go():
             # A group that went while it was looked at is looked at next time.
             found = [text for text in tree.violations([group_of(self.steady), group_of(self.resized)])]
         places = (
@@ -333,17 +334,16 @@ class Witness:
 
     def _is_served(self, vm: RunningVm, ways: int) -> bool:
         """Whether an exclusive VM has its ways alone, and all its tasks are in its group."""
-        tree, group = self._stage.tree, group_of(vm)
-        try:
+        tree, group, is_served = self._stage.tree, group_of(vm), False
+        with _group_may_go():
             masks = tree.masks(group)
             if {mask.bit_count() for mask in masks.values()} != {ways}:
                 return False
             if list(tree.violations([group])):
                 return False
             tasks = vm.tasks().keys()
-            return bool(tasks) and not (tasks - tree.tasks(group)) & vm.tasks().keys()
-        except FileNotFoundError:
-            return False
+            is_served = bool(tasks) and not (tasks - tree.tasks(group)) & vm.tasks().keys()
+        return is_served
 
     def _health_on_socket(self) -> float:
         began = time.monotonic()
@@ -462,6 +462,16 @@ class Watch:
         if took > limit:
             text = f"{operation} took {took:.1f} s (calm: {calm:.1f} s; the simulator worked for {simulated:.1f} s)"
             self.sights.append(Sight(text, took - limit))
+
+
+@contextlib.contextmanager
+def _group_may_go() -> Iterator[None]:
+    """A control group that is removed while it is read is no harm: ``ENOENT``, or ``ENODEV`` of an open file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENODEV):
+            raise
 
 
 def group_of(vm: RunningVm) -> str:
