@@ -240,6 +240,9 @@ class Placer:
     def _read_foreign(self, directory: str) -> set[int]:
         try:
             return tasks.read_tasks(self._filesystem, directory)
+        except exceptions.Vanished:
+            # Others may make and remove hundreds of theirs a second.
+            return set()
         except exceptions.ResctrlError as error:
             LOG.info("the tasks of the foreign group %s can't be read: %s", directory, error)
             return set()

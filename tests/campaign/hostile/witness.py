@@ -227,7 +227,7 @@ class Witness:
 
     def _broken(self) -> list[str]:
         tree, found = self._stage.tree, list[str]()
-        with _group_may_go():
+        with group_may_go():
             # A group that went while it was looked at is looked at next time.
             found = [text for text in tree.violations([group_of(self.steady), group_of(self.resized)])]
         places = (
@@ -335,7 +335,7 @@ class Witness:
     def _is_served(self, vm: RunningVm, ways: int) -> bool:
         """Whether an exclusive VM has its ways alone, and all its tasks are in its group."""
         tree, group, is_served = self._stage.tree, group_of(vm), False
-        with _group_may_go():
+        with group_may_go():
             masks = tree.masks(group)
             if {mask.bit_count() for mask in masks.values()} != {ways}:
                 return False
@@ -465,7 +465,7 @@ class Watch:
 
 
 @contextlib.contextmanager
-def _group_may_go() -> Iterator[None]:
+def group_may_go() -> Iterator[None]:
     """A control group that is removed while it is read is no harm: ``ENOENT``, or ``ENODEV`` of an open file."""
     try:
         yield

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -80,3 +82,18 @@ def test_a_task_that_somebody_takes_during_the_pass_is_left_to_them(
     assert (root / "foreign" / "tasks").read_text() == f"{tid}\n"
     assert not os.path.getsize(root / GROUP / "tasks")
     assert placer.placed[UUID].foreign == {tid} and not placer.placed[UUID].in_place
+
+
+def test_a_foreign_group_that_goes_during_the_pass_is_no_news(
+    filesystem: Meddled, vm: ObservedVm, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    root, tid = Path(filesystem.root), vm.vm.process.pid
+    make_group(root / GROUP, tid)
+    make_group(root / "foreign")
+    now = view.look(filesystem)
+    filesystem.before["foreign", "tasks"] = lambda: shutil.rmtree(root / "foreign")
+    placer = Placer(filesystem, Backoff(1, 60))
+    placer.place(now, {UUID: Aim(Target(GROUP))}, {UUID}, {UUID: vm}, frozenset(), LockShare())
+    assert not (root / "foreign").exists() and placer.placed[UUID].in_place == {tid}
+    assert "foreign" not in caplog.text

@@ -17,6 +17,7 @@ from tests.campaign.hostile.inputs import Attacker, Family, Harm, Hold, Input
 from tests.campaign.hostile.outsider import Line
 from tests.campaign.hostile.stage import FULL_AUDIT, Stage
 from tests.campaign.hostile.tenant_program import Arguments
+from tests.campaign.hostile.witness import group_may_go
 
 NAMES: dict[str, str] = {
     "a VM's scope of systemd": "machine-qemu\\x2d1\\x2dinnocent.scope",
@@ -95,9 +96,11 @@ def _living(stage: Stage, name: str, of: str, wide: int = 0) -> Hold:
             if tenant:
                 # The agent may take it for the VM's process at the next audit only.
                 time.sleep(FULL_AUDIT)
-            inside = [group for group in stage.tree.groups() if stage.tree.tasks(group) & set(impostors)]
-            if inside:
-                raise Harm(f"an impostor's process is in {inside[0]}")
+            for group in stage.tree.groups():
+                # The witness's VMs come and go, and their groups with them.
+                with group_may_go():
+                    if stage.tree.tasks(group) & set(impostors):
+                        raise Harm(f"an impostor's process is in {group}")
     finally:
         for folder, _, _ in os.walk(delegated, topdown=False):
             for _ in range(50):

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.campaign.hostile.inputs import Act, Attacker, Family, Harm, Hold, Input
 from tests.campaign.hostile.stage import Stage
+from tests.campaign.hostile.witness import group_of
 
 ESC = "\x1b"
 MEBIBYTE = 1 << 20
@@ -48,12 +49,11 @@ def argv(begin: str = "", size: int = 0, end: str = "", role: str = "first") -> 
 def _innocent_argv(stage: Stage) -> Hold:
     """The tenant says on its command line that it is an innocent VM's process, and must not get into its group."""
     tenant = stage.tenants.get("first")
-    innocent = [name for name in stage.tree.groups() if name.startswith("vmqos.") and name != tenant.group]
-    uuid = innocent[0].removeprefix("vmqos.")
+    uuid, group = stage.witness.steady.uuid, group_of(stage.witness.steady)
     begin = f"qemu-system-x86_64\0-uuid\0{uuid}\0"
     with tenant.doing("argv", begin=begin, size=len(begin)):
         yield
-        if tenant.pid in stage.tree.tasks(innocent[0]):
+        if tenant.pid in stage.tree.tasks(group):
             raise Harm("the tenant's process is in another VM's group")
 
 
