@@ -36,6 +36,7 @@ class StepFailed(Exception):
         super().__init__(str(error))
         self.step = step
         self.error = error
+        self.code = error.code
 
 
 def describe(step: Step) -> str:

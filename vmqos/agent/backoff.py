@@ -8,17 +8,19 @@ import time
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 
+from vmqos.reason import Reason
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """What failed last under a key.
 
-    :ivar error: the failure in words.
+    :ivar reason: what failed.
     :ivar delay: seconds between the failure and the next try.
     :ivar due: the monotonic time of the next try, in seconds.
     """
 
-    error: str
+    reason: Reason
     delay: float
     due: float
 
@@ -37,14 +39,15 @@ class Backoff:
         self._clock = clock
         self._failures: dict[Hashable, Failure] = {}
 
-    def fail(self, key: Hashable, error: str, at_most: float = math.inf) -> None:
+    def fail(self, key: Hashable, reason: Reason, at_most: float = math.inf) -> None:
         """Note a failure; the same key waits twice as long as the last time.
 
+        :param reason: what failed.
         :param at_most: the most seconds to wait for something that is known to be over soon.
         """
         last = self._failures.get(key)
         delay = min(self.longest, at_most, last.delay * 2 if last else self.shortest)
-        self._failures[key] = Failure(error, delay, self._clock() + delay)
+        self._failures[key] = Failure(reason, delay, self._clock() + delay)
 
     def succeed(self, key: Hashable) -> None:
         """Forget the key's failures."""

@@ -25,6 +25,7 @@ from vmqos.cloud.service import Service
 from vmqos.conf import keystone
 from vmqos.hypervisor.exceptions import HypervisorError
 from vmqos.hypervisor.model import Process, VirtualMachine
+from vmqos.reason import Reason, of_error
 
 LOG = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class FlavorLookup:
         """Why Nova tells nothing at all; empty where it does, or was not asked yet."""
         with self._worker.condition:
             failure = self._backoff.get(_ALL)
-        return failure.error if failure else ""
+        return failure.reason.text if failure else ""
 
     def start(self) -> None:
         """Ask from now on."""
@@ -127,7 +128,7 @@ class FlavorLookup:
 
     def _error_of(self, uuid: str) -> str:
         failure = self._backoff.get(uuid) or self._backoff.get(_ALL)
-        return failure.error if failure else ""
+        return failure.reason.text if failure else ""
 
     def _run(self, api: Nova) -> None:
         while wanted := self._wait():
@@ -136,7 +137,7 @@ class FlavorLookup:
                 self._ask(api, wanted)
             except (CloudError, HypervisorError) as error:
                 failed = True
-                self._failed(_ALL, str(error))
+                self._failed(_ALL, of_error(error))
             except Exception as error:
                 failed = True
                 self._failed(_ALL, unexpected("asking Nova for flavors", error), error)
@@ -181,7 +182,7 @@ class FlavorLookup:
             except (ServerUnknown, Refused) as refusal:
                 if isinstance(refusal, ServerUnknown):
                     self._reached()
-                self._failed(uuid, str(refusal))
+                self._failed(uuid, of_error(refusal))
             except (CloudError, HypervisorError):
                 raise
             except Exception as error:  # of this server's alone
@@ -215,7 +216,7 @@ class FlavorLookup:
             if self._entries.get(uuid) == entry:
                 self._entries[uuid] = _Entry(entry.process, extra_specs)
 
-    def _failed(self, key: str, reason: str, error: Exception | None = None) -> None:
+    def _failed(self, key: str, reason: Reason, error: Exception | None = None) -> None:
         """Note a failure.
 
         :param error: the exception whose traceback is worth logging.

@@ -16,6 +16,7 @@ from vmqos.hypervisor import exceptions, processes, vm_tasks
 from vmqos.hypervisor.connection import Connection
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.hypervisor.new_threads import NewThreads
+from vmqos.reason import Code, Reason, of_error
 
 LOG = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ RETRY_DELAYS = (1.0, 10.0)
 ERROR_LENGTH = 300
 """Characters of an error that a reason repeats: a VM may have its part in them."""
 
-STARTING = "libvirt lists it, and its QEMU process is not found yet"
+STARTING = Reason(Code.OTHER, "libvirt lists it, and its QEMU process is not found yet")
 WAITING = "it is about to be looked at"
 SLOW = (
     f"looking at it takes longer than {SLOW_AFTER:g} s, so all other VMs go first: either libvirt does not describe "
@@ -224,7 +225,8 @@ class Inventory:
 
     def _fail(self, uuid: str, error: Exception) -> None:
         if isinstance(error, exceptions.HypervisorError | OSError):
-            reason = str(error)[:ERROR_LENGTH]
+            reason = of_error(error)
+            reason = reason.told_as(reason.text[:ERROR_LENGTH])
             self._once.log(logging.INFO, ("look", uuid), "VM %s can't be looked at now: %s", uuid, reason)
         else:
             reason = unexpected("looking at it", error)
@@ -277,7 +279,7 @@ class Inventory:
             else:
                 due.append(failure.due if failure is not None else now)
             if failure is not None:
-                troubles[uuid] = failure.error
+                troubles[uuid] = failure.reason.text
             elif uuid in urgent or uuid not in self._vms:
                 troubles[uuid] = WAITING
         self.troubles, self.due = troubles, min(due, default=None)
@@ -285,12 +287,12 @@ class Inventory:
             self.looked_at = now
 
 
-def unexpected(doing: str, error: Exception) -> str:
+def unexpected(doing: str, error: Exception) -> Reason:
     """What is told of an exception that no VM should be able to cause.
 
     :param doing: what was being done, such as ``looking at it``.
     """
-    return f"{doing} failed unexpectedly: {type(error).__name__}: {error}"[:ERROR_LENGTH]
+    return Reason(Code.AGENT_FAULT, f"{doing} failed unexpectedly: {type(error).__name__}: {error}"[:ERROR_LENGTH])
 
 
 def lives(vm: VirtualMachine) -> bool:

@@ -29,6 +29,7 @@ from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.hypervisor.connection import Call, Connection
 from vmqos.openstack.extra_specs import resources
+from vmqos.reason import NO_REASON, Code, Reason, of_error
 from vmqos.resctrl import exceptions, mount, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
@@ -211,13 +212,13 @@ class Agent:
             if not self._run_pass():
                 self._breath.succeed(_PASS)
                 return
-        self._breath.fail(_PASS, "")
+        self._breath.fail(_PASS, NO_REASON)
 
     def _run_passes_whatever_happens(self) -> None:
         try:
             self.run_passes()
         except Exception as error:  # a pass catches its own; this one came from what follows a failure
-            self._retry.fail(_PASS, str(error))
+            self._retry.fail(_PASS, of_error(error))
             self._once.log(logging.ERROR, "passes", "a pass failed unexpectedly: %s", error, error=error)
 
     def _run_pass(self) -> bool:
@@ -234,7 +235,7 @@ class Agent:
             self._once.log(logging.ERROR, _PASS, "%s", error)
             self.health = replace(self.health, resctrl_error=error, last_error=error)
             if isinstance(cause, exceptions.MountError):
-                self.reconciler.lose(error, self._sight.vms)
+                self.reconciler.lose(of_error(cause), self._sight.vms)
             elif not isinstance(cause, exceptions.LockTimeout):
                 self.reconciler.forget()
         except Exception as found:
@@ -246,7 +247,7 @@ class Agent:
         else:
             self._ended_well(claim)
         if error:
-            self._retry.fail(_PASS, error)
+            self._retry.fail(_PASS, Reason(Code.OTHER, error))
         self._offer_to_placement()
         took = time.monotonic() - began
         self.pass_times.add(took, bool(error))
@@ -288,7 +289,7 @@ class Agent:
         :param error: why the pass failed; empty where it did not.
         """
         sight, wishes = self._sight, self.snapshot.wishes
-        found = {uuid: wish.unknown for uuid, wish in wishes.items() if wish.unknown and uuid in sight.vms}
+        found = {uuid: wish.unknown.text for uuid, wish in wishes.items() if wish.unknown and uuid in sight.vms}
         for uuid in self._owed.changed(sight.vms) & sight.vms.keys():
             found[uuid] = f"what changed of it is not acted on yet: {error}" if error else WAITING
         found |= {uuid: WAITING for uuid in sight.unseen}

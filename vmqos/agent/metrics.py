@@ -20,7 +20,6 @@ from vmqos.agent.flavor_lookup import FlavorLookup
 from vmqos.agent.health_report import ages
 from vmqos.agent.loop import Agent
 from vmqos.agent.placement_sync import Told
-from vmqos.agent.reason_codes import code_of
 from vmqos.agent.snapshot import Snapshot as AgentSnapshot
 from vmqos.agent.telemetry import OLD_AFTER, Telemetry
 from vmqos.agent.view import ResctrlView
@@ -94,7 +93,7 @@ def published(agent: Agent, telemetry: Telemetry) -> AgentState:
                 project=metadata.project if metadata else "",
                 flavor=metadata.flavor if metadata else "",
                 state=outcome.state.value,
-                reason=code_of(outcome.reason),
+                reason=outcome.reason.label,
                 ways={cache: mask.count for cache, mask in of_level(3, outcome.masks).items()},
                 l2_ways={cache: mask.count for cache, mask in of_level(2, outcome.masks).items()},
                 **_of_bandwidth(view, outcome.throttles),

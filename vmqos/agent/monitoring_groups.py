@@ -13,6 +13,7 @@ from vmqos.agent.lock_share import LockShare
 from vmqos.agent.placement import Aim, Target
 from vmqos.agent.view import ResctrlView
 from vmqos.allocation import Owner, owner_of, vm_group
+from vmqos.reason import of_error
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -155,14 +156,14 @@ class MonitoringGroups:
         key = ("monitoring", _uuid_of(step))
         failure = self._backoff.get(key)
         if failure is not None and self._backoff.waits(key):
-            return failure.error
+            return failure.reason.text
         try:
             act.change_monitoring(self._filesystem, step)
         except exceptions.ResctrlError as error:
             if isinstance(step, monitoring.Move) and getattr(error, "errno_name", "") == "EPERM":
                 LOG.info("this kernel does not rename monitoring groups; Linux does from 6.5 on")
                 self._can_rename = False
-            self._backoff.fail(key, str(error))
+            self._backoff.fail(key, of_error(error))
             return str(error)
         self._backoff.succeed(key)
         return ""

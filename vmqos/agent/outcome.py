@@ -10,11 +10,12 @@ from vmqos.agent.backoff import Backoff, Failure
 from vmqos.agent.placement import Placed
 from vmqos.agent.wish import Wish
 from vmqos.allocation import DEFAULT_GROUP, Group, Layout, Owner, PromiseState, Split, Verdict, caches, owner_of
+from vmqos.reason import NO_REASON, Code, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 _MENDED = "the next pass corrects that"
 
-NOT_MOVED = "its tasks are not in place yet: this VM waits for its turn"
+NOT_MOVED = Reason(Code.TASKS_MISSING, "its tasks are not in place yet: this VM waits for its turn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Outcome:
     """
 
     state: PromiseState
-    reason: str = ""
+    reason: Reason = NO_REASON
     group: str = DEFAULT_GROUP
     masks: Mapping[int, CapacityBitmask] = field(default_factory=dict)
     since: float = 0.0
@@ -51,7 +52,7 @@ def borne_out(verdict: Verdict, layout: Layout) -> Verdict:
         return verdict
     group = next((group for group in layout.groups if group.name == verdict.group), None)
     if group is None:
-        reason = f"another program removed the control group {verdict.group}; {_MENDED}"
+        reason = _changed(f"another program removed the control group {verdict.group}")
         return Verdict(verdict.uuid, PromiseState.PENDING, reason=reason)
     verdict = _of_online(verdict, layout)
     if changes := [*_changed_masks(verdict, group), *_changed_limits(verdict, group)]:
@@ -61,7 +62,7 @@ def borne_out(verdict: Verdict, layout: Layout) -> Verdict:
             masks={cache: group.masks[cache] for cache in verdict.masks if cache in group.masks},
             splits={cache: group.splits[cache] for cache in verdict.splits if cache in group.splits},
             throttles={cache: group.throttles[cache] for cache in verdict.throttles if cache in group.throttles},
-            reason=f"another program changed the control group {verdict.group}: {', '.join(changes)}; {_MENDED}",
+            reason=_changed(f"another program changed the control group {verdict.group}: {', '.join(changes)}"),
         )
     # Of a verdict that is not kept, the plan itself knows who shares the ways.
     if verdict.state is not PromiseState.KEPT or owner_of(verdict.group) is not Owner.VM:
@@ -74,8 +75,12 @@ def borne_out(verdict: Verdict, layout: Layout) -> Verdict:
     )
     if not intruders:
         return verdict
-    reason = f"another program gave ways of this VM to {', '.join(intruders)} too; {_MENDED}"
+    reason = Reason(Code.OVERLAPPED, f"another program gave ways of this VM to {', '.join(intruders)} too; {_MENDED}")
     return replace(verdict, state=PromiseState.DEGRADED, reason=reason)
+
+
+def _changed(what: str) -> Reason:
+    return Reason(Code.CHANGED_OUTSIDE, f"{what}; {_MENDED}")
 
 
 def _of_online(verdict: Verdict, layout: Layout) -> Verdict:
@@ -142,23 +147,22 @@ def judge(wish: Wish, verdict: Verdict | None, placed: Placed | None, failure: F
     trouble = _trouble(wish, placed, failure)
     elsewhere = verdict.group != DEFAULT_GROUP and (placed is None or placed.target.control != verdict.group)
     if elsewhere and failure is None and wish.request is not None:
-        trouble = "; ".join(filter(None, (trouble, NOT_MOVED)))
+        trouble = joined(trouble, NOT_MOVED)
     if not trouble:
         return outcome
     state = PromiseState.DEGRADED if outcome.state is PromiseState.KEPT else outcome.state
-    return replace(outcome, state=state, reason="; ".join(filter(None, (outcome.reason, trouble))))
+    return replace(outcome, state=state, reason=joined(outcome.reason, trouble))
 
 
-def _trouble(wish: Wish, placed: Placed | None, failure: Failure | None) -> str:
+def _trouble(wish: Wish, placed: Placed | None, failure: Failure | None) -> Reason:
     parts = [wish.unknown, wish.problem]
     if failure is not None:
-        parts.append(failure.error)
+        parts.append(failure.reason)
     if placed is not None and wish.request is not None:
         if placed.foreign:
-            parts.append(
-                f"{len(placed.foreign)} of {len(placed.tasks)} tasks are in a control group that somebody else made, "
-                "and are left there"
-            )
+            text = "tasks are in a control group that somebody else made, and are left there"
+            parts.append(Reason(Code.FOREIGN_TASKS, f"{len(placed.foreign)} of {len(placed.tasks)} {text}"))
         elif placed.in_place != placed.tasks and failure is None:
-            parts.append(f"{len(placed.tasks - placed.in_place)} of {len(placed.tasks)} tasks are not in place yet")
-    return "; ".join(filter(None, parts))
+            text = f"{len(placed.tasks - placed.in_place)} of {len(placed.tasks)} tasks are not in place yet"
+            parts.append(Reason(Code.TASKS_MISSING, text))
+    return joined(*parts)

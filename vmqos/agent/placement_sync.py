@@ -30,6 +30,7 @@ from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.hypervisor.exceptions import HypervisorError
 from vmqos.openstack.extra_specs import resources
+from vmqos.reason import Code, Reason
 
 LOG = logging.getLogger(__name__)
 
@@ -251,7 +252,7 @@ class PlacementSync:
         if error:
             if error != before.error:
                 LOG.warning("%s can't be told what this host can promise: %s", target.where, error)
-            self._backoff.fail(_KEY, error)
+            self._backoff.fail(_KEY, Reason(Code.OTHER, error))
             self.state = replace(before, where=target.where, error=error, failures=before.failures + 1)
             return
         if before.error:

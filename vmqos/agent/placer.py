@@ -24,6 +24,7 @@ from vmqos.agent.view import ResctrlView
 from vmqos.allocation import Owner, owner_of
 from vmqos.hypervisor import vcpu_threads, vm_tasks
 from vmqos.hypervisor.exceptions import HypervisorError, ProcessVanished
+from vmqos.reason import Code, Reason, of_error
 from vmqos.resctrl import exceptions, groups, pseudo_lock, tasks
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -208,10 +209,11 @@ class Placer:
         except ProcessVanished:
             LOG.debug("VM %s has ended", vm.uuid)
         except (HypervisorError, OSError) as error:
-            self._backoff.fail(("tasks", vm.uuid), f"its tasks can't be listed now: {error}"[:ERROR_LENGTH])
+            text = f"its tasks can't be listed now: {error}"[:ERROR_LENGTH]
+            self._backoff.fail(("tasks", vm.uuid), Reason(Code.NOT_READABLE, text))
             LOG.info("the tasks of VM %s can't be listed now: %s", vm.uuid, error)
         except exceptions.ResctrlError as error:
-            self._backoff.fail(("tasks", vm.uuid), str(error))
+            self._backoff.fail(("tasks", vm.uuid), of_error(error))
             LOG.error("tasks of VM %s can't be moved to %s: %s", vm.uuid, aim.target.directory or "/", error)
         except Exception as error:
             reason = unexpected("moving its tasks", error)

@@ -26,6 +26,7 @@ from vmqos.agent.wish import Wish
 from vmqos.allocation import Owner, PromiseState, Request, SetExclusive, Verdict, caches, owner_of
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.openstack import extra_specs
+from vmqos.reason import Reason, of_error
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -87,7 +88,7 @@ class Reconciler:
         self._settled = self._unfinished = False
         self.snapshot = replace(self.snapshot, view=None)
 
-    def lose(self, reason: str, vms: Mapping[str, ObservedVm]) -> None:
+    def lose(self, reason: Reason, vms: Mapping[str, ObservedVm]) -> None:
         """Without resctrl no group is left: no promise is kept until it is back."""
         self.forget()
         wishes = self._wishes(vms)
@@ -96,7 +97,7 @@ class Reconciler:
             for uuid in vms
             if wishes[uuid].request is not None and not wishes[uuid].hands_off
         }
-        unmonitored = dict.fromkeys(vms, reason)
+        unmonitored = dict.fromkeys(vms, reason.text)
         outcomes = self._judge(vms, wishes, verdicts)
         self.snapshot = replace(
             self.snapshot, vms=dict(vms), wishes=wishes, outcomes=outcomes, placed={}, unmonitored=unmonitored
@@ -332,7 +333,7 @@ class Reconciler:
         ]
         at_most = LIMBO if isinstance(failure.error, exceptions.RmidsInLimbo) else math.inf
         for uuid in blamed:
-            self._backoff.fail(uuid, str(failure), at_most)
+            self._backoff.fail(uuid, of_error(failure), at_most)
         return bool(concerned and blamed)
 
     def _retire(self, plan: allocation.Plan, verdicts: Mapping[str, Verdict]) -> bool:
@@ -388,7 +389,7 @@ def _in_force(now: ResctrlView, plan: allocation.Plan, verdict: Verdict) -> Verd
 def _announce(observed: ObservedVm, told: Outcome) -> None:
     level = logging.WARNING if told.state in (PromiseState.PENDING, PromiseState.DEGRADED) else logging.INFO
     LOG.log(level, "VM %s (%s): %s%s", observed.vm.uuid, observed.vm.name, told.state.value,
-            f": {told.reason}" if told.reason else "")  # fmt: skip
+            f": {told.reason.text}" if told.reason else "")  # fmt: skip
 
 
 def _created(plan: allocation.Plan) -> set[str]:

@@ -51,7 +51,8 @@ def vm(snapshot: Snapshot, backoff: Backoff, uuid: str) -> Json:
         "flavor": metadata.flavor if metadata else "",
         "project": metadata.project if metadata else "",
         "state": outcome.state.value,
-        "reason": outcome.reason,
+        "reason": outcome.reason.text,
+        "reason_code": outcome.reason.label,
         "policy": asked.policy.value if asked and (_ways(asked) or asked.l2_ways) else None,
         "ways_requested": asked and _ways(asked),
         "code_ways_requested": asked and asked.code_ways,
@@ -74,7 +75,7 @@ def vm(snapshot: Snapshot, backoff: Backoff, uuid: str) -> Json:
         "pid": observed.vm.process.pid,
         "caches": sorted(snapshot.topology.caches_of(limit.cpus if limit else observed.cpus)),
         "since": outcome.since,
-        "last_error": failure.error if failure else None,
+        "last_error": failure.reason.text if failure else None,
         "retry_in": backoff.seconds_until(failure) if failure else None,
     }
 
@@ -204,7 +205,8 @@ def _verdict(view: ResctrlView, verdict: Verdict) -> Json:
     group = verdict.group if verdict.group != DEFAULT_GROUP else ""
     return {
         "state": verdict.state.value,
-        "reason": verdict.reason,
+        "reason": verdict.reason.text,
+        "reason_code": verdict.reason.label,
         "group": group,
         "masks": _masks(caches_of(3, verdict.masks)),
         "l2_masks": _masks(caches_of(2, verdict.masks)),

@@ -15,10 +15,12 @@ from vmqos.hypervisor import processes, vcpu_threads
 from vmqos.hypervisor.exceptions import HypervisorError
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.openstack.extra_specs import VCPUS, cpu_spec
+from vmqos.reason import NO_REASON, Code, Reason
 
-UNNAMED = (
+UNNAMED = Reason(
+    Code.NO_VCPU,
     f"{VCPUS.name} can't be followed: no thread of QEMU bears the name of a vCPU; either the VM is only just starting, "
-    "or software emulation has one thread for all vCPUs"
+    "or software emulation has one thread for all vCPUs",
 )
 
 
@@ -37,7 +39,7 @@ class VcpuLimit:
     asked: frozenset[int]
     present: frozenset[int]
     affinities: tuple[frozenset[int], ...]
-    problem: str = ""
+    problem: Reason = NO_REASON
     threads: frozenset[int] = frozenset()
     seen: frozenset[int] = frozenset()
 
@@ -66,7 +68,7 @@ class Vcpus:
 
     limits: Mapping[str, VcpuLimit] = field(default_factory=dict)
     affinities: Mapping[str, Sequence[frozenset[int]]] = field(default_factory=dict)
-    unknown: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, Reason] = field(default_factory=dict)
 
     def applied(self, uuid: str, wish: Wish) -> Wish:
         """What can be done of a VM's wish, now that its vCPUs were looked at."""
@@ -88,18 +90,18 @@ def look_at_all(
     :param backoff: has the looks that failed tried again, by ``("vcpus", uuid)``.
     :param once: knows what was logged already.
     """
-    limits, affinities, unknown = dict[str, VcpuLimit](), dict[str, Sequence[frozenset[int]]](), dict[str, str]()
+    limits, affinities, unknown = dict[str, VcpuLimit](), dict[str, Sequence[frozenset[int]]](), dict[str, Reason]()
     for uuid, wish in wishes.items():
         if wish.request is None or wish.hands_off:
             continue
-        key, trouble = ("vcpus", uuid), ""
+        key, trouble = ("vcpus", uuid), NO_REASON
         try:
             if wish.request.vcpus is not None:
                 limits[uuid] = look(vms[uuid].vm, wish.request.vcpus)
             elif wish.request.l2_ways is not None:
                 affinities[uuid] = processes.vcpu_affinities(vms[uuid].vm.process.pid)
         except (HypervisorError, OSError) as error:
-            trouble = f"its vCPUs can't be looked at now: {error}"[:ERROR_LENGTH]
+            trouble = Reason(Code.NOT_READABLE, f"its vCPUs can't be looked at now: {error}"[:ERROR_LENGTH])
             once.log(logging.INFO, key, "VM %s: %s", uuid, trouble)
         except Exception as error:
             trouble = unexpected("looking at its vCPUs", error)
@@ -131,14 +133,15 @@ def look(vm: VirtualMachine, asked: frozenset[int]) -> VcpuLimit:
     return VcpuLimit(asked, present, affinities, problem(asked, found.keys()), threads, seen)
 
 
-def problem(asked: frozenset[int], there: Collection[int]) -> str:
+def problem(asked: frozenset[int], there: Collection[int]) -> Reason:
     """What is wrong with naming these vCPUs of a VM that has those; pure."""
     if not there:
         return UNNAMED
     missing = asked.difference(there)
     if not missing:
-        return ""
-    return (
+        return NO_REASON
+    return Reason(
+        Code.NO_VCPU,
         f"{VCPUS.name} names {cpu_spec.show(asked)}, and the VM has no vCPU {cpu_spec.show(missing)}: "
-        f"its vCPUs are {cpu_spec.show(there)}"
+        f"its vCPUs are {cpu_spec.show(there)}",
     )

@@ -11,6 +11,14 @@ from vmqos.agent.inventory import unexpected
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.openstack import extra_specs
 from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.reason import NO_REASON, Code, Reason, joined
+
+NO_EXTRA_SPECS = Reason(
+    Code.NO_EXTRA_SPECS,
+    "Nova wrote no extra specs into the domain XML, as it does from 2025.2 on: hard-reboot the VM after the upgrade, "
+    "or set [nova] to have its API asked",
+)
+CACHETUNE = Reason(Code.CACHETUNE, "libvirt placed this VM by cachetune or memorytune: vmqos leaves it alone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +35,14 @@ class Wish:
 
     request: CacheRequest | None = None
     asked: CacheRequest | None = None
-    problem: str = ""
-    unknown: str = ""
-    remark: str = ""
+    problem: Reason = NO_REASON
+    unknown: Reason = NO_REASON
+    remark: Reason = NO_REASON
     hands_off: bool = False
 
-    def but(self, problem: str) -> Wish:
-        """The same with one more problem; empty: the very same."""
-        return replace(self, problem="; ".join(filter(None, (self.problem, problem)))) if problem else self
+    def but(self, problem: Reason) -> Wish:
+        """The wish with one more problem, if there is one."""
+        return replace(self, problem=joined(self.problem, problem)) if problem else self
 
 
 def unreadable(error: Exception) -> Wish:
@@ -53,26 +61,26 @@ def read(vm: VirtualMachine, found: Found | None = None) -> Wish:
     :param found: what Nova's API says of the flavor, where the metadata lack the extra specs; ``None`` where nobody
         asks it.
     """
+    bad_metadata = Reason(Code.BAD_METADATA, vm.metadata_error) if vm.metadata_error else NO_REASON
     if vm.metadata is None:
-        wish = Wish(problem=vm.metadata_error)
+        wish = Wish(problem=bad_metadata)
     elif vm.metadata.extra_specs is not None:
         wish = _of_specs(vm, vm.metadata.flavor, vm.metadata.extra_specs)
     elif found is None:
         wish = Wish(
-            problem=vm.metadata_error,
-            remark="Nova wrote no extra specs into the domain XML, as it does from 2025.2 on: "
-            "hard-reboot the VM after the upgrade, or set [nova] to have its API asked",
+            problem=bad_metadata,
+            remark=NO_EXTRA_SPECS,
         )
     elif found.extra_specs is not None:
         wish = _of_specs(vm, vm.metadata.flavor, found.extra_specs)
     else:
         missing = "Nova's API has not told what the flavor asks for, and the domain XML does not say"
-        wish = Wish(problem=vm.metadata_error, unknown=f"{missing}: {found.error}" if found.error else missing)
+        text = f"{missing}: {found.error}" if found.error else missing
+        wish = Wish(problem=bad_metadata, unknown=Reason(Code.FLAVOR_UNKNOWN, text))
     if vm.has_cachetune:
-        placed = "libvirt placed this VM by cachetune or memorytune: vmqos leaves it alone"
         if wish.asked is None and not wish.problem:
-            return Wish(remark=placed, hands_off=True)
-        return Wish(asked=wish.asked, problem=f"{placed}; {wish.problem}".rstrip("; "), hands_off=True)
+            return Wish(remark=CACHETUNE, hands_off=True)
+        return Wish(asked=wish.asked, problem=joined(CACHETUNE, wish.problem), hands_off=True)
     return wish
 
 
@@ -81,5 +89,6 @@ def _of_specs(vm: VirtualMachine, flavor: str, specs: Mapping[str, str]) -> Wish
     problems = [vm.metadata_error] if vm.metadata_error else []
     problems += [str(error) for error in parsed.errors]
     if problems:
-        return Wish(asked=parsed.request, problem=f"flavor {flavor}: {'; '.join(problems)}")
+        problem = Reason(Code.BAD_FLAVOR, f"flavor {flavor}: {'; '.join(problems)}")
+        return Wish(asked=parsed.request, problem=problem)
     return Wish(request=parsed.request, asked=parsed.request)

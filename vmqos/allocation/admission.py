@@ -21,6 +21,7 @@ from vmqos.allocation.names import Grant, class_grant
 from vmqos.allocation.packing import Piece
 from vmqos.allocation.room import Room, furnish
 from vmqos.allocation.world import World
+from vmqos.reason import NO_REASON, Reason
 
 Question = tuple[type, tuple[int, ...], int, int]
 """Whether so many ways on these caches can be had, for a claim of that kind."""
@@ -73,14 +74,14 @@ class Admission:
     served: dict[str, ExclusiveClaim] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
     members: dict[str, str] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, Reason] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     sharing: set[str] = field(default_factory=set)
     closids: int = 0
     listed: frozenset[str] = frozenset()
     kept: set[str] = field(default_factory=set)
     freed: int = 0
-    answered: dict[Question, str] = field(default_factory=dict)
+    answered: dict[Question, Reason] = field(default_factory=dict)
     fitting: set[Question] = field(default_factory=set)
 
 
@@ -260,7 +261,7 @@ def _join(world: World, result: Admission, claim: SharedClaim, barred: Collectio
     question = (SharedClaim, claim.caches, claim.ways, claim.l2)
     if (claim.group, False) in barred or question in result.answered:
         return
-    result.answered[question] = ""
+    result.answered[question] = NO_REASON
     result.fitting.clear()
     before = {cache: result.rooms[cache].need.width for cache in claim.caches}
     for cache in claim.caches:

@@ -11,6 +11,7 @@ from vmqos.allocation.model import DEFAULT_GROUP, Request
 from vmqos.allocation.names import Grant, class_group, vm_group
 from vmqos.allocation.world import World
 from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+from vmqos.reason import Reason, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,7 @@ def _ways_of(world: World, wants: CacheRequest) -> int:
     return wants.code_ways + wants.data_ways if world.capabilities.cdp else 0
 
 
-def unmet(world: World, request: Request) -> str:
+def unmet(world: World, request: Request) -> Reason:
     """What of the request this machine, mounted as it is, can give to nobody; empty where there is no such thing."""
     faults = []
     if request.wants.ways is not None or request.wants.code_ways is not None:
@@ -211,10 +212,10 @@ def unmet(world: World, request: Request) -> str:
     resource = world.capabilities.memory_bandwidth
     if bandwidth.value is not None and resource is not None and not request.caches & set(resource.cache_ids):
         faults.append(reasons.NO_CACHE)
-    return "; ".join(dict.fromkeys(filter(None, faults)))
+    return joined(*faults)
 
 
-def remarks(world: World, request: Request) -> str:
+def remarks(world: World, request: Request) -> Reason:
     """What the request comes to on this machine where that is not exactly what it says."""
     return throttle.read(world.capabilities, request.wants).remark
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.reason import NO_REASON, Reason
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 DEFAULT_GROUP = ""
@@ -156,7 +157,7 @@ class Verdict:
     state: PromiseState
     group: str = DEFAULT_GROUP
     masks: Mapping[int, CapacityBitmask] = field(default_factory=dict)
-    reason: str = ""
+    reason: Reason = NO_REASON
     throttles: Mapping[int, int] = field(default_factory=dict)
     splits: Mapping[int, Split] = field(default_factory=dict)
 

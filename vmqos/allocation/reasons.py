@@ -11,70 +11,84 @@ from vmqos.allocation.line import Line, Need
 from vmqos.allocation.model import Owner, WhenFull
 from vmqos.allocation.room import Room
 from vmqos.allocation.world import World
+from vmqos.reason import Code, Reason
 from vmqos.resctrl.capabilities import BandwidthResource, Capabilities
 
-NO_L3 = (
+NO_L3 = Reason(
+    Code.NO_L3,
     "this host's L3 cache can't be partitioned by resctrl: hw:cache_ways needs L3 CAT in the CPU and in the kernel "
-    "(info/L3 in resctrl); `vmqos doctor` tells what is missing"
+    "(info/L3 in resctrl); `vmqos doctor` tells what is missing",
 )
-NO_CACHE = "none of the L3 caches that the VM can run on is online in resctrl"
-NO_L2_CACHE = "none of the L2 caches of the cores that the VM is pinned to is online in resctrl"
-NO_L2 = (
+NO_CACHE = Reason(Code.NO_CACHE, "none of the L3 caches that the VM can run on is online in resctrl")
+NO_L2_CACHE = Reason(Code.NO_CACHE, "none of the L2 caches of the cores that the VM is pinned to is online in resctrl")
+NO_L2 = Reason(
+    Code.NO_L2,
     "this host's L2 caches can't be partitioned by resctrl: hw:l2_cache_ways needs L2 CAT in the CPU and in the kernel "
-    "(info/L2 in resctrl)"
+    "(info/L2 in resctrl)",
 )
-NOT_PINNED = (
-    "hw:l2_cache_ways needs each vCPU to be pinned to one core, whose L2 it then fills: set hw:cpu_policy=dedicated"
+NOT_PINNED = Reason(
+    Code.NOT_PINNED,
+    "hw:l2_cache_ways needs each vCPU to be pinned to one core, whose L2 it then fills: set hw:cpu_policy=dedicated",
 )
-NO_BANDWIDTH = (
+NO_BANDWIDTH = Reason(
+    Code.NO_BANDWIDTH,
     "this host's memory bandwidth can't be throttled by resctrl: hw:mem_bandwidth_percent and hw:mem_bandwidth_mbps "
-    "need MBA in the CPU and in the kernel (info/MB in resctrl)"
+    "need MBA in the CPU and in the kernel (info/MB in resctrl)",
 )
-NO_PERCENT_OF_GBPS = (
+NO_PERCENT_OF_GBPS = Reason(
+    Code.BANDWIDTH_UNIT,
     "this host's memory bandwidth is throttled in steps of 1/8 GB/s, and hw:mem_bandwidth_percent would be per cent of "
-    "nobody knows what: ask for hw:mem_bandwidth_mbps"
+    "nobody knows what: ask for hw:mem_bandwidth_mbps",
 )
-NO_CDP = (
+NO_CDP = Reason(
+    Code.CDP,
     "hw:cache_code_ways and hw:cache_data_ways need resctrl to be mounted with cdp, and a CPU that has it: "
-    "'sudo vmqos doctor' tells how; or ask for hw:cache_ways"
+    "'sudo vmqos doctor' tells how; or ask for hw:cache_ways",
 )
-NO_PERCENT = (
+NO_PERCENT = Reason(
+    Code.BANDWIDTH_UNIT,
     "hw:mem_bandwidth_percent needs resctrl to be mounted without mba_MBps: 'sudo vmqos doctor' tells how; or "
-    "ask for hw:mem_bandwidth_mbps"
+    "ask for hw:mem_bandwidth_mbps",
 )
-WAITS_FOR_CLOSID = "waits for a class of service (CLOSID) that is just being freed"
-NO_SAFE_ORDER = (
+WAITS_FOR_CLOSID = Reason(Code.WAITS_FOR_CLOSID, "waits for a class of service (CLOSID) that is just being freed")
+NO_SAFE_ORDER = Reason(
+    Code.NO_SAFE_ORDER,
     "the ways are free, but the other VMs' masks can't be moved to make room without an overlap on the way; it is "
-    "tried again when something changes"
+    "tried again when something changes",
 )
 
 
-def no_mbps(capabilities: Capabilities) -> str:
+def no_mbps(capabilities: Capabilities) -> Reason:
     """Bandwidth in MB/s is asked for where resctrl is not mounted for it."""
     why = "hw:mem_bandwidth_mbps needs resctrl to be mounted with mba_MBps"
     events = capabilities.monitoring.events if capabilities.monitoring else ()
     if not any(event.startswith("mbm_") for event in events):
-        return f"{why}, which this host can't be without counters of bandwidth: ask for hw:mem_bandwidth_percent"
-    return f"{why}: 'sudo vmqos doctor' tells how; or ask for hw:mem_bandwidth_percent"
+        return Reason(
+            Code.BANDWIDTH_UNIT,
+            f"{why}, which this host can't be without counters of bandwidth: ask for hw:mem_bandwidth_percent",
+        )
+    return Reason(Code.BANDWIDTH_UNIT, f"{why}: 'sudo vmqos doctor' tells how; or ask for hw:mem_bandwidth_percent")
 
 
-def percent_raised(asked: int, value: int, resource: BandwidthResource) -> str:
+def percent_raised(asked: int, value: int, resource: BandwidthResource) -> Reason:
     """A percentage was rounded up."""
-    return (
+    return Reason(
+        Code.ROUNDED_UP,
         f"gets {value} % of the memory bandwidth for the {asked} % asked for: this machine throttles in steps of "
-        f"{resource.bandwidth_gran} %, from {resource.min_bandwidth} % up"
+        f"{resource.bandwidth_gran} %, from {resource.min_bandwidth} % up",
     )
 
 
-def mbps_changed(asked: int, value: int) -> str:
+def mbps_changed(asked: int, value: int) -> Reason:
     """An amount of bandwidth is not one of the hardware's steps, or more than it knows."""
-    return (
+    return Reason(
+        Code.ROUNDED_UP,
         f"gets {value} MB/s of memory bandwidth for the {asked} MB/s asked for: this machine throttles in steps of "
-        "125 MB/s"
+        "125 MB/s",
     )
 
 
-def shortage(world: World, rooms: Mapping[int, Room], asked_on: Mapping[int, int], uuid: str) -> str:
+def shortage(world: World, rooms: Mapping[int, Room], asked_on: Mapping[int, int], uuid: str) -> Reason:
     """Why a VM can't have its ways on these caches; tells of the first one in full.
 
     Where masks can't be moved, that is the reason only if there were room after a move.
@@ -101,69 +115,81 @@ def shortage(world: World, rooms: Mapping[int, Room], asked_on: Mapping[int, int
         parts.append(f"with no other VM there it would be {ever}")
     if len(short) > 1:
         parts.append(f"the same on {', '.join(_cache(other) for other in short[1:])}")
-    return "; ".join(parts)
+    return Reason(Code.NO_WAYS, "; ".join(parts))
 
 
-def grown(has: Mapping[int, int], asked: Mapping[int, int], why: str) -> str:
+def grown(has: Mapping[int, int], asked: Mapping[int, int], why: Reason) -> Reason:
     """What a VM that could not grow has, by cache."""
     least = min(has, key=lambda cache: (has[cache] - asked[cache], cache))
-    return f"has {has[least]} of {asked[least]} ways on {_cache(least)}: {why}"
+    return why.told_as(f"has {has[least]} of {asked[least]} ways on {_cache(least)}: {why.text}")
 
 
-def capped(got: Mapping[int, int], asked: Mapping[int, int]) -> str:
+def capped(got: Mapping[int, int], asked: Mapping[int, int]) -> Reason:
     """The pool is smaller than a class's cap."""
     least = min(got, key=lambda cache: (got[cache] - asked[cache], cache))
-    return (
+    return Reason(
+        Code.POOL_TOO_SMALL,
         f"has {got[least]} of {asked[least]} ways on {_cache(least)}: that is all there is in the pool of the "
-        "default group, the others are exclusive, reserved or taken by others"
+        "default group, the others are exclusive, reserved or taken by others",
     )
 
 
-def overlapped(cache: int, mask: int, others: Iterable[str]) -> str:
+def overlapped(cache: int, mask: int, others: Iterable[str]) -> Reason:
     """Somebody else has ways of an exclusive mask, and there is no room to move."""
     names = sorted(others)
     whose = "the default group" if names == [""] else f"the control group{'s' * (len(names) > 1)} {', '.join(names)}"
-    return (
+    return Reason(
+        Code.OVERLAPPED,
         f"{whose} {'have' if len(names) > 1 else 'has'} ways of this VM's mask {mask:x} on {_cache(cache)}, too, and "
-        "there is no room to move it to: make room there, or remove the other group"
+        "there is no room to move it to: make room there, or remove the other group",
     )
 
 
-def on_io_ways(line: Line, cache: int, mask: int) -> str:
+def on_io_ways(line: Line, cache: int, mask: int) -> Reason:
     """An exclusive mask lies on I/O ways though the operator does not want that."""
-    return (
+    return Reason(
+        Code.IO_WAYS,
         f"I/O fills ways {mask & line.shareable:x} of this VM's mask {mask:x} on {_cache(cache)}, too, and there is no "
-        "room to move it to"
+        "room to move it to",
     )
 
 
-def on_reserved_ways(cache: int, mask: int) -> str:
+def on_reserved_ways(cache: int, mask: int) -> Reason:
     """An exclusive mask lies on ways that the operator reserved since."""
-    return f"its mask {mask:x} on {_cache(cache)} has reserved ways ([allocation] reserved_ways): no room to move it"
+    return Reason(
+        Code.RESERVED_WAYS,
+        f"its mask {mask:x} on {_cache(cache)} has reserved ways ([allocation] reserved_ways): no room to move it",
+    )
 
 
-def raised(asked: int, ways: int, fewest: int, level: int = 3) -> str:
+def raised(asked: int, ways: int, fewest: int, level: int = 3) -> Reason:
     """A request was rounded up."""
     kind = "ways" if level == 3 else f"L{level} ways"
-    return f"gets {ways} {kind} for the {asked} asked for: a mask has at least {fewest} ways on this machine"
+    return Reason(
+        Code.ROUNDED_UP,
+        f"gets {ways} {kind} for the {asked} asked for: a mask has at least {fewest} ways on this machine",
+    )
 
 
-def parts_in_common(common: Mapping[int, int]) -> str:
+def parts_in_common(common: Mapping[int, int]) -> Reason:
     """Code and data share ways, because their mask has fewer ways than the two parts need together.
 
     :param common: how many ways both fill, by cache, 1 or more.
     """
     most = max(common, key=lambda cache: (common[cache], -cache))
     count = common[most]
-    return f"code and data both fill {count} {_ways(count)} on {_cache(most)}: its mask is too small to keep them apart"
+    return Reason(
+        Code.PARTS_OVERLAP,
+        f"code and data both fill {count} {_ways(count)} on {_cache(most)}: its mask is too small to keep them apart",
+    )
 
 
-def more_than_all(asked: int, most: int, level: int = 3) -> str:
+def more_than_all(asked: int, most: int, level: int = 3) -> Reason:
     """A cap is larger than the cache."""
-    return f"{asked} ways are asked for and an L{level} cache of this host has {most}"
+    return Reason(Code.MORE_THAN_ALL, f"{asked} ways are asked for and an L{level} cache of this host has {most}")
 
 
-def no_closid(world: World, nearest: str | None, kept: int = 0) -> str:
+def no_closid(world: World, nearest: str | None, kept: int = 0) -> Reason:
     """No CLOSID is left; what is done about it.
 
     :param kept: how many are kept for shared classes that do not exist yet.
@@ -180,7 +206,7 @@ def no_closid(world: World, nearest: str | None, kept: int = 0) -> str:
     return _with_what_is_done(world, why, nearest)
 
 
-def too_many_classes(world: World, most: int | None, nearest: str | None) -> str:
+def too_many_classes(world: World, most: int | None, nearest: str | None) -> Reason:
     """There are as many shared classes as the operator allows beside those that are listed; what is done about it."""
     why = (
         f"no class of service (CLOSID) is left for one more shared class: [allocation] other_classes allows "
@@ -190,12 +216,15 @@ def too_many_classes(world: World, most: int | None, nearest: str | None) -> str
     return _with_what_is_done(world, why, nearest)
 
 
-def _with_what_is_done(world: World, why: str, nearest: str | None) -> str:
+def _with_what_is_done(world: World, why: str, nearest: str | None) -> Reason:
     if world.policy.when_full is WhenFull.PEND:
-        return f"{why}; with [allocation] when_full = share it would share the class next to what it asks for"
+        return Reason(
+            Code.NO_CLOSID,
+            f"{why}; with [allocation] when_full = share it would share the class next to what it asks for",
+        )
     if nearest is None:
-        return f"{why}, and there is no class to share: it runs in the default group"
-    return f"{why}: it shares {nearest} instead"
+        return Reason(Code.NO_CLOSID, f"{why}, and there is no class to share: it runs in the default group")
+    return Reason(Code.NO_CLOSID, f"{why}: it shares {nearest} instead")
 
 
 def _confines_devices(world: World) -> bool:

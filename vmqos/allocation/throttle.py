@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from vmqos.allocation import reasons
 from vmqos.allocation.names import Grant
 from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.reason import NO_REASON, Reason
 from vmqos.resctrl.capabilities import EIGHTH_GBPS_IN_MBPS, BandwidthResource, BandwidthUnit, Capabilities
 
 """1/8 GB/s in MB/s."""
@@ -26,8 +27,8 @@ class Throttle:
     """
 
     value: int | None = None
-    fault: str = ""
-    remark: str = ""
+    fault: Reason = NO_REASON
+    remark: Reason = NO_REASON
 
 
 def read(capabilities: Capabilities, wants: CacheRequest) -> Throttle:
@@ -45,14 +46,14 @@ def read(capabilities: Capabilities, wants: CacheRequest) -> Throttle:
     match resource.unit:
         case BandwidthUnit.PERCENT if percent is not None:
             value = min(_rounded(resource, percent), resource.unit.unlimited)
-            remark = reasons.percent_raised(percent, value, resource) if value != percent else ""
+            remark = reasons.percent_raised(percent, value, resource) if value != percent else NO_REASON
             return Throttle(value, remark=remark)
         case BandwidthUnit.MBPS if mbps is not None:
             return Throttle(mbps)
         case BandwidthUnit.EIGHTH_GBPS if mbps is not None:
             value = min(_rounded(resource, -(-mbps // EIGHTH_GBPS_IN_MBPS)), resource.unit.unlimited)
             real = resource.unit.told(value)
-            return Throttle(value, remark=reasons.mbps_changed(mbps, real) if real != mbps else "")
+            return Throttle(value, remark=reasons.mbps_changed(mbps, real) if real != mbps else NO_REASON)
         case BandwidthUnit.PERCENT:
             return Throttle(fault=reasons.no_mbps(capabilities))
         case BandwidthUnit.MBPS:

@@ -12,6 +12,7 @@ from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
 from vmqos.allocation.model import DEFAULT_GROUP, PromiseState, Split, Verdict
 from vmqos.allocation.target import Target
 from vmqos.allocation.world import World
+from vmqos.reason import NO_REASON, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 
@@ -37,7 +38,7 @@ def give(world: World, claims: Sequence[Claim], admission: Admission, target: Ta
     return verdicts
 
 
-def with_the_rest(verdict: Verdict, unmet: str, remarks: str) -> Verdict:
+def with_the_rest(verdict: Verdict, unmet: Reason, remarks: Reason) -> Verdict:
     """The verdict on all of a request, from that on what the machine can give.
 
     :param unmet: what it can't give; empty where it can give everything.
@@ -45,7 +46,7 @@ def with_the_rest(verdict: Verdict, unmet: str, remarks: str) -> Verdict:
     """
     state = PromiseState.DEGRADED if unmet and verdict.state is PromiseState.KEPT else verdict.state
     in_force = state is not PromiseState.PENDING
-    reason = "; ".join(filter(None, (unmet, verdict.reason, remarks if in_force else "")))
+    reason = joined(unmet, verdict.reason, remarks if in_force else NO_REASON)
     return replace(verdict, state=state, reason=reason)
 
 
@@ -59,7 +60,7 @@ def _exclusive(
     """A VM with ways of its own: whether it has all of them, and whether they are its own."""
     mine = [cache for cache in claim.caches if (claim.group, cache) in target.own]
     got = {cache: target.masks[claim.group][cache] if cache in mine else 0 for cache in claim.caches}
-    faults, remarks = [], []
+    faults, remarks = list[Reason](), list[Reason]()
     has = {cache: mask.bit_count() for cache, mask in got.items()}
     asked = {cache: claim.ways_on(cache) for cache in has}
     if any(has[cache] < asked[cache] for cache in has):
@@ -76,7 +77,7 @@ def _exclusive(
     splits = _splits(world, target, claim, masks)
     remarks += (*_raised(world, claim), *_common(splits))
     state = PromiseState.DEGRADED if faults else PromiseState.KEPT
-    reason = "; ".join((*faults, *remarks))
+    reason = joined(*faults, *remarks)
     return Verdict(claim.uuid, state, claim.group, masks, reason, claim.throttles, splits)
 
 
@@ -95,18 +96,18 @@ def _shared(world: World, claim: SharedClaim, target: Target) -> Verdict:
     splits = _splits(world, target, claim, masks)
     remarks = (*_raised(world, claim), *_common(splits))
     state = PromiseState.DEGRADED if faults else PromiseState.KEPT
-    reason = "; ".join((*faults, *remarks))
+    reason = joined(*faults, *remarks)
     return Verdict(claim.uuid, state, claim.group, masks, reason, claim.throttles, splits)
 
 
-def _common(splits: Mapping[int, Split]) -> Iterator[str]:
+def _common(splits: Mapping[int, Split]) -> Iterator[Reason]:
     """The ways that both code and data fill, although the VM asked for them apart: the mask is too small for both."""
     common = {cache: parts.code & parts.data for cache, parts in splits.items() if not parts.is_apart}
     if common:
         yield reasons.parts_in_common({cache: ways.count for cache, ways in common.items()})
 
 
-def _raised(world: World, claim: Claim) -> Iterator[str]:
+def _raised(world: World, claim: Claim) -> Iterator[Reason]:
     """What was rounded up to the smallest mask."""
     for asked, ways, level in ((claim.asked, claim.ways, 3), (claim.asked_l2, claim.l2, 2)):
         if asked < ways:

@@ -30,6 +30,7 @@ class Vm(TypedDict):
     project: str
     state: State
     reason: str
+    reason_code: NotRequired[str]
     policy: str | None
     ways_requested: int | None
     code_ways_requested: NotRequired[int | None]
@@ -121,6 +122,7 @@ class Verdict(TypedDict):
 
     state: State
     reason: str
+    reason_code: NotRequired[str]
     group: str
     masks: dict[str, str]
     code_masks: NotRequired[dict[str, str]]

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+from vmqos.reason import Code
+
 
 class HypervisorError(Exception):
     """The root of this package's errors; each subclass fills ``msg_fmt`` from its keyword arguments."""
 
     msg_fmt = "the hypervisor failed"
+    code = Code.OTHER
+    """What it is to a VM: see :class:`vmqos.reason.Reason`."""
 
     def __init__(self, **values: object) -> None:
         self.values = values
@@ -33,6 +37,7 @@ class UnreadableDescription(HypervisorError):
     """A domain XML that no libvirt would write."""
 
     msg_fmt = "the domain XML can't be read: {error}"
+    code = Code.UNREADABLE
 
 
 class ProcessVanished(HypervisorError):
@@ -50,6 +55,7 @@ class ProcessUnreadable(HypervisorError):
 class ProcessTooLong(ProcessUnreadable):
     """A process has a file in /proc that is longer than any honest process's."""
 
+    code = Code.UNREADABLE
     msg_fmt = (
         "/proc/{pid}/{name} is longer than {most} bytes, which is more than the kernel lets a program begin with: "
         "process {pid} has changed it itself. Look at what runs there; if it is a VM's QEMU, end the VM"
@@ -59,6 +65,7 @@ class ProcessTooLong(ProcessUnreadable):
 class TooManyThreads(ProcessUnreadable):
     """A process, or all processes of a VM, have more threads than are looked at."""
 
+    code = Code.UNREADABLE
     msg_fmt = (
         "process {pid} and what belongs to it have {count} threads, more than the {most} that a VM may have. "
         "Look at what runs there; if the guest or a helper process made them, end the VM"
@@ -68,6 +75,7 @@ class TooManyThreads(ProcessUnreadable):
 class NoProcess(HypervisorError):
     """No process is the QEMU of a VM that libvirt lists."""
 
+    code = Code.UNREADABLE
     msg_fmt = (
         "the QEMU process of VM {uuid} was not found: libvirt's PID file leads to none, and no process says "
         "'-uuid {uuid}'. It has ended just now, or has changed what it says; or [libvirt] run_dir is not where libvirt "
@@ -87,6 +95,7 @@ class SearchTooLong(NoProcess):
 class CgroupTooLarge(HypervisorError):
     """A VM's cgroup holds more than is looked at."""
 
+    code = Code.UNREADABLE
     msg_fmt = (
         "{path} holds more than {most} {what}. Look at what made them; if a helper process of the VM did, end the VM"
     )

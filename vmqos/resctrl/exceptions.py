@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Self
 
+from vmqos.reason import Code
+
 _SHOWN_DATA = 60
 """Characters of a refused write that a message repeats: a list of tasks has up to 4095."""
 
@@ -13,6 +15,8 @@ class ResctrlError(Exception):
     """The root of this package's errors; each subclass fills ``msg_fmt`` from its keyword arguments."""
 
     msg_fmt = "resctrl failed"
+    code = Code.OTHER
+    """What it is to a VM: see :class:`vmqos.reason.Reason`."""
 
     def __init__(self, **values: object) -> None:
         self.values = values
@@ -53,6 +57,7 @@ class MountError(ResctrlError):
     """resctrl is not there in a usable form; each subclass says why and gives the command that mends it."""
 
     msg_fmt = "resctrl can't be used at {path}"
+    code = Code.NO_RESCTRL
 
 
 class NotSupported(MountError):
@@ -130,6 +135,7 @@ class CommandFailed(ResctrlError):
     """
 
     msg_fmt = "{action} {path}{shown} failed with {errno_name}: {reason}"
+    code = Code.REFUSED
 
     def __init__(self, *, action: str, path: str, data: str, errno_name: str, last_cmd_status: str) -> None:
         self.action = action

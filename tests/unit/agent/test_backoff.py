@@ -4,6 +4,9 @@ from __future__ import annotations
 import pytest
 
 from vmqos.agent.backoff import Backoff
+from vmqos.reason import Code, Reason
+
+REFUSED, AGAIN = Reason(Code.REFUSED, "refused"), Reason(Code.REFUSED, "refused again")
 
 
 class Clock:
@@ -27,7 +30,7 @@ def backoff(clock: Clock) -> Backoff:
 def test_each_failure_doubles_the_delay_up_to_the_limit(backoff: Backoff) -> None:
     delays = []
     for _ in range(6):
-        backoff.fail("vm", "refused")
+        backoff.fail("vm", REFUSED)
         failure = backoff.get("vm")
         assert failure is not None
         delays.append(failure.delay)
@@ -36,13 +39,13 @@ def test_each_failure_doubles_the_delay_up_to_the_limit(backoff: Backoff) -> Non
 
 def test_what_is_known_to_be_over_soon_is_tried_as_often(backoff: Backoff) -> None:
     for _ in range(4):
-        backoff.fail("vm", "not yet", at_most=1.5)
+        backoff.fail("vm", REFUSED, at_most=1.5)
     failure = backoff.get("vm")
     assert failure is not None and failure.delay == 1.5
 
 
 def test_a_key_waits_until_its_time_has_come(backoff: Backoff, clock: Clock) -> None:
-    backoff.fail("vm", "refused")
+    backoff.fail("vm", REFUSED)
     assert backoff.waits("vm") and not backoff.any_due()
     failure = backoff.get("vm")
     assert failure is not None and backoff.seconds_until(failure) == backoff.next_due() == 1.0
@@ -52,18 +55,18 @@ def test_a_key_waits_until_its_time_has_come(backoff: Backoff, clock: Clock) -> 
 
 
 def test_success_starts_over(backoff: Backoff) -> None:
-    backoff.fail("vm", "refused")
-    backoff.fail("vm", "refused")
+    backoff.fail("vm", REFUSED)
+    backoff.fail("vm", REFUSED)
     backoff.succeed("vm")
     assert backoff.get("vm") is None and backoff.next_due() is None
-    backoff.fail("vm", "refused again")
+    backoff.fail("vm", AGAIN)
     failure = backoff.get("vm")
-    assert failure is not None and failure.delay == 1.0 and failure.error == "refused again"
+    assert failure is not None and failure.delay == 1.0 and failure.reason is AGAIN
 
 
 def test_keys_that_are_gone_are_forgotten(backoff: Backoff) -> None:
-    backoff.fail("gone", "x")
-    backoff.fail(("monitoring", "here"), "y")
+    backoff.fail("gone", REFUSED)
+    backoff.fail(("monitoring", "here"), REFUSED)
     backoff.keep_only({("monitoring", "here")})
     assert backoff.get("gone") is None
     assert backoff.get(("monitoring", "here")) is not None

@@ -157,7 +157,7 @@ def test_a_vm_whose_process_is_not_there_yet_is_told_and_looked_at_again(
 ) -> None:
     vm, libvirt.vm = libvirt.vm, replace(libvirt.vm, process=Process(99999999, 1))
     inventory.refresh(everything=False)
-    assert inventory.troubles == {"a": module.STARTING} and not inventory.vms
+    assert inventory.troubles == {"a": module.STARTING.text} and not inventory.vms
     libvirt.vm = vm
     inventory.mark("a")
     inventory.refresh(everything=False)

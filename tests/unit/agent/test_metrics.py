@@ -18,6 +18,7 @@ from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.placement_sync import Told
 from vmqos.agent.snapshot import Health
 from vmqos.allocation import PromiseState
+from vmqos.allocation.reasons import NO_CACHE
 from vmqos.openstack.extra_specs.resources import LLC_CLASSES, LLC_WAYS
 from vmqos.resctrl import exceptions
 from vmqos.telemetry import Snapshot, VmReading
@@ -70,7 +71,7 @@ def test_what_the_agent_knows_is_published_as_plain_values(agent: Any) -> None:
 
 
 def test_a_reason_is_one_word(agent: Any) -> None:
-    pending = Outcome(PromiseState.PENDING, "none of the L3 caches that the VM can run on is online in resctrl")
+    pending = Outcome(PromiseState.PENDING, NO_CACHE)
     agent.snapshot = replace(agent.snapshot, outcomes={UUID: pending})
     assert published(agent, Counters(None)).vms[UUID].reason == "no-cache"
     assert published(agent, Counters(None)).vms[UUID].ways == {}

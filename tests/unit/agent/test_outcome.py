@@ -8,11 +8,16 @@ import pytest
 from vmqos.agent.backoff import Failure
 from vmqos.agent.outcome import Outcome, borne_out, judge
 from vmqos.agent.placement import Placed, Target
-from vmqos.agent.reason_codes import code_of
 from vmqos.agent.wish import Wish
 from vmqos.allocation import DEFAULT_GROUP, Group, Layout, Owner, PromiseState, Split, Verdict
 from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.reason import NO_REASON, Code, Reason
 from vmqos.resctrl.bitmask import CapacityBitmask
+
+NO_ROOM, REFUSED = Reason(Code.NO_WAYS, "no room"), Reason(Code.REFUSED, "the kernel refused")
+NO_VCPU = Reason(Code.NO_VCPU, "the VM has no vCPU 5")
+MADE_BY_HAND = Reason(Code.NO_EXTRA_SPECS, "made by hand")
+NOT_TOLD = Reason(Code.FLAVOR_UNKNOWN, "Nova's API has not told")
 
 ASKS = Wish(request=CacheRequest(ways=2), asked=CacheRequest(ways=2))
 KEPT = Verdict("u", PromiseState.KEPT, "vmqos.u", {0: CapacityBitmask(3)})
@@ -25,35 +30,35 @@ def placed(tasks: set[int], in_place: set[int], foreign: set[int] = frozenset())
 
 def test_a_kept_promise_with_all_tasks_in_place_is_kept() -> None:
     outcome = judge(ASKS, KEPT, placed({1, 2}, {1, 2}), None)
-    assert (outcome.state, outcome.reason, outcome.masks) == (PromiseState.KEPT, "", KEPT.masks)
+    assert (outcome.state, outcome.reason, outcome.masks) == (PromiseState.KEPT, NO_REASON, KEPT.masks)
 
 
 def test_tasks_in_a_foreign_group_degrade_the_promise() -> None:
     outcome = judge(ASKS, KEPT, placed({1, 2}, {1}, {2}), None)
-    assert outcome.state is PromiseState.DEGRADED and "1 of 2 tasks" in outcome.reason
+    assert outcome.state is PromiseState.DEGRADED and "1 of 2 tasks" in outcome.reason.text
 
 
 def test_tasks_that_are_not_in_place_degrade_the_promise() -> None:
     outcome = judge(ASKS, KEPT, placed({1, 2}, {1}), None)
-    assert outcome.state is PromiseState.DEGRADED and "1 of 2 tasks" in outcome.reason
+    assert outcome.state is PromiseState.DEGRADED and "1 of 2 tasks" in outcome.reason.text
 
 
 def test_a_pending_vm_stays_pending_and_both_reasons_are_told() -> None:
-    pending = Verdict("u", PromiseState.PENDING, reason="no room")
-    outcome = judge(ASKS, pending, None, Failure("the kernel refused", 1.0, 0.0))
-    assert outcome.state is PromiseState.PENDING and outcome.reason == "no room; the kernel refused"
+    pending = Verdict("u", PromiseState.PENDING, reason=NO_ROOM)
+    outcome = judge(ASKS, pending, None, Failure(REFUSED, 1.0, 0.0))
+    assert outcome.state is PromiseState.PENDING and outcome.reason.text == "no room; the kernel refused"
 
 
 def test_a_problem_degrades_what_is_kept() -> None:
-    wish = Wish(request=CacheRequest(ways=2), problem="the VM has no vCPU 5")
+    wish = Wish(request=CacheRequest(ways=2), problem=NO_VCPU)
     outcome = judge(wish, KEPT, placed({1}, {1}), None)
     assert outcome.state is PromiseState.DEGRADED and outcome.reason == wish.problem and outcome.masks == KEPT.masks
 
 
 def test_a_bad_flavor_is_degraded_and_a_silent_one_is_nothing() -> None:
-    assert judge(Wish(problem="hw:cache_ways=two"), None, None, None).state is PromiseState.DEGRADED
-    assert judge(Wish(remark="made by hand"), None, None, None).state is PromiseState.NONE
-    assert judge(Wish(remark="made by hand"), None, None, None).reason == "made by hand"
+    assert judge(Wish(problem=NO_VCPU), None, None, None).state is PromiseState.DEGRADED
+    assert judge(Wish(remark=MADE_BY_HAND), None, None, None).state is PromiseState.NONE
+    assert judge(Wish(remark=MADE_BY_HAND), None, None, None).reason is MADE_BY_HAND
 
 
 def layout(**masks: int) -> Layout:
@@ -77,7 +82,7 @@ def test_ways_that_nobody_took_meanwhile_are_kept() -> None:
 
 def test_ways_that_somebody_took_meanwhile_degrade_the_promise() -> None:
     told = borne_out(OWN, layout(default=0x7C, vm=3, other=0x2))
-    assert told.state is PromiseState.DEGRADED and "other" in told.reason and told.masks == OWN.masks
+    assert told.state is PromiseState.DEGRADED and "other" in told.reason.text and told.masks == OWN.masks
 
 
 def test_ways_on_other_caches_are_nobodys_business() -> None:
@@ -97,8 +102,8 @@ def test_a_mask_that_is_not_what_was_granted_is_told_as_it_is(name: str, mask: i
     found = layout(default=0x70, **{"vm" if name == VM else "shared": mask})
     told = borne_out(granted, found)
     assert told.state is PromiseState.DEGRADED and told.masks == {0: CapacityBitmask(mask)}
-    assert f"L3 cache 0 has the mask {mask:x} instead of 3" in told.reason
-    assert code_of(told.reason) == "changed-outside"
+    assert f"L3 cache 0 has the mask {mask:x} instead of 3" in told.reason.text
+    assert told.reason.code is Code.CHANGED_OUTSIDE
 
 
 def test_a_cache_that_went_offline_meanwhile_is_told_no_more() -> None:
@@ -113,7 +118,7 @@ def test_parts_for_code_and_data_that_are_not_what_was_granted_are_told() -> Non
     granted = replace(OWN, splits={0: mine})
     group = Group(VM, Owner.VM, OWN.masks, splits={0: swapped})
     told = borne_out(granted, Layout((group,)))
-    assert told.state is PromiseState.DEGRADED and "2 for code and 1 for data instead of 1 and 2" in told.reason
+    assert told.state is PromiseState.DEGRADED and "2 for code and 1 for data instead of 1 and 2" in told.reason.text
     assert told.splits == {0: swapped}
     assert borne_out(granted, Layout((replace(group, splits={0: mine}),))) is granted
 
@@ -122,29 +127,29 @@ def test_parts_for_code_and_data_that_are_not_what_was_granted_are_told() -> Non
 def test_a_limit_of_bandwidth_that_is_not_what_was_granted_is_told(limits: dict[int, int]) -> None:
     granted = Verdict("u", PromiseState.KEPT, CLASS, throttles={0: 50})
     told = borne_out(granted, Layout((Group(CLASS, Owner.CLASS, {}, throttles=limits),)))
-    assert told.state is PromiseState.DEGRADED and told.throttles == limits and "instead of 50" in told.reason
+    assert told.state is PromiseState.DEGRADED and told.throttles == limits and "instead of 50" in told.reason.text
 
 
 def test_a_part_of_a_promise_is_told_as_it_is_too() -> None:
-    granted = replace(OWN, state=PromiseState.DEGRADED, reason="one cache has no room")
+    granted = replace(OWN, state=PromiseState.DEGRADED, reason=NO_ROOM)
     told = borne_out(granted, layout(default=0x70, vm=0x1))
-    assert told.masks == {0: CapacityBitmask(1)} and "instead of 3" in told.reason
+    assert told.masks == {0: CapacityBitmask(1)} and "instead of 3" in told.reason.text
     assert borne_out(granted, layout(default=0x7F, vm=3)) is granted, "the plan has told of the overlap"
 
 
 def test_a_group_that_is_gone_keeps_nothing() -> None:
     told = borne_out(OWN, layout(default=0x7F))
-    assert told.state is PromiseState.PENDING and not told.masks and code_of(told.reason) == "changed-outside"
+    assert told.state is PromiseState.PENDING and not told.masks and told.reason.code is Code.CHANGED_OUTSIDE
 
 
 @pytest.mark.parametrize("found", [None, Placed(Target(""), frozenset({1}), frozenset({1}))])
 def test_a_vm_whose_tasks_were_not_put_into_its_group_yet_is_not_kept(found: Placed | None) -> None:
     told = judge(ASKS, KEPT, found, None)
-    assert told.state is PromiseState.DEGRADED and code_of(told.reason) == "tasks-missing"
+    assert told.state is PromiseState.DEGRADED and told.reason.code is Code.TASKS_MISSING
 
 
 def test_a_flavor_that_nobody_knows_yet_is_pending_and_what_the_vm_has_from_before_is_degraded() -> None:
-    unknown = Wish(unknown="Nova's API has not told")
-    assert judge(unknown, None, None, None) == Outcome(PromiseState.PENDING, "Nova's API has not told")
+    unknown = Wish(unknown=NOT_TOLD)
+    assert judge(unknown, None, None, None) == Outcome(PromiseState.PENDING, NOT_TOLD)
     kept = judge(unknown, KEPT, placed({1, 2}, {1, 2}), None)
-    assert (kept.state, kept.reason, kept.masks) == (PromiseState.DEGRADED, "Nova's API has not told", KEPT.masks)
+    assert (kept.state, kept.reason, kept.masks) == (PromiseState.DEGRADED, NOT_TOLD, KEPT.masks)

@@ -23,12 +23,12 @@ from vmqos.agent.flavor_lookup import FlavorLookup, Found
 from vmqos.agent.inventory import ObservedVm
 from vmqos.agent.lock_share import LockShare
 from vmqos.agent.outcome import Outcome
-from vmqos.agent.reason_codes import code_of
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology
 from vmqos.allocation import Policy, PromiseState
 from vmqos.hypervisor import processes
 from vmqos.hypervisor.model import NovaMetadata, VirtualMachine
+from vmqos.reason import Code
 from vmqos.resctrl import tasks
 
 NOT_GUARDED = Policy(kernel_exclusive=False)
@@ -193,7 +193,7 @@ def test_a_mask_that_another_program_writes_during_a_pass_is_told_and_mended_by_
     host.libvirt.resize(vm, {**specs, "hw:other": "1"})
     assert host.run(), "another pass is asked for at once"
     assert host.mask(group) == mask and host.told(vm).state is DEGRADED
-    assert str(host.told(vm).masks[0]) == mask and code_of(host.told(vm).reason) == "changed-outside"
+    assert str(host.told(vm).masks[0]) == mask and host.told(vm).reason.code is Code.CHANGED_OUTSIDE
     host.settle()
     assert host.mask(group) == granted and host.told(vm).state is KEPT
 
@@ -212,7 +212,7 @@ def test_a_limit_of_bandwidth_that_another_program_writes_during_a_pass_is_told_
     host.resctrl.before = meddle
     host.libvirt.resize(vm, {"hw:mem_bandwidth_percent": "50", "hw:other": "1"})
     assert host.run()
-    assert host.told(vm).state is DEGRADED and "instead of 50" in host.told(vm).reason
+    assert host.told(vm).state is DEGRADED and "instead of 50" in host.told(vm).reason.text
     host.settle()
     assert host.told(vm).state is KEPT and host.told(vm).throttles[0] == 50
 
@@ -362,7 +362,7 @@ def test_the_rest_of_a_vms_threads_is_owed_and_told(host: Host, specs: dict[str,
         passes += 1
         told = host.told(vm)
         if specs and 0 < host.inside(vm, told.group) < 301 and not host.reconciler.snapshot.unmonitored:
-            assert told.state is DEGRADED and code_of(told.reason) == "tasks-missing"
+            assert told.state is DEGRADED and told.reason.code is Code.TASKS_MISSING
         assert host.reconciler.is_unfinished and passes < 200
     assert passes >= 3 and not host.reconciler.is_unfinished
     where = host.reconciler.snapshot.placed[vm].target.directory

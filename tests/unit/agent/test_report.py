@@ -17,6 +17,7 @@ from vmqos.agent.wish import Wish
 from vmqos.allocation import Group, Layout, Owner, Policy, PromiseState, Request
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.reason import NO_REASON, Code, Reason
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit, CacheResource, Capabilities, Monitoring
 
@@ -43,7 +44,7 @@ def snapshot() -> Snapshot:
         policy=Policy(),
         vms={UUID: ObservedVm(vm, frozenset({1}))},
         wishes={UUID: Wish(request=wants, asked=wants)},
-        outcomes={UUID: Outcome(PromiseState.KEPT, "", GROUP, {0: ways}, 1000.0)},
+        outcomes={UUID: Outcome(PromiseState.KEPT, NO_REASON, GROUP, {0: ways}, 1000.0)},
         placed={UUID: Placed(Target(GROUP), frozenset({100, 101}), frozenset({100}))},
         requests=(Request(UUID, wants, frozenset({0}), 5),),
     )
@@ -51,12 +52,13 @@ def snapshot() -> Snapshot:
 
 def test_a_vm_is_told_with_all_that_the_contract_names() -> None:
     backoff = Backoff(1.0, 10.0)
-    backoff.fail(UUID, "refused")
+    backoff.fail(UUID, Reason(Code.REFUSED, "refused"))
     told = report.vm(snapshot(), backoff, UUID)
     assert 0 < told.pop("retry_in") <= 1.0
     assert told == {
         "uuid": UUID, "name": "instance-1", "instance_name": "gold", "flavor": "c4", "project": "p",
-        "state": "kept", "reason": "", "policy": "exclusive", "ways_requested": 4, "masks": {"0": "f"},
+        "state": "kept", "reason": "", "reason_code": "", "policy": "exclusive", "ways_requested": 4,
+        "masks": {"0": "f"},
         "code_masks": {}, "data_masks": {}, "l2_masks": {}, "l2_ways_requested": None,
         "code_ways_requested": None, "data_ways_requested": None,
         "bandwidth": {}, "bandwidth_requested": None, "bandwidth_requested_unit": None, "bandwidth_unit": None,

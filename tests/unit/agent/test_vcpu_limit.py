@@ -18,6 +18,7 @@ from vmqos.agent.wish import Wish
 from vmqos.hypervisor import processes
 from vmqos.hypervisor.model import Process, VirtualMachine
 from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.reason import NO_REASON, Code, Reason
 
 ASKED = frozenset({0, 1})
 
@@ -31,11 +32,11 @@ GONE = ObservedVm(VirtualMachine("a", "a", 1, Process(99999999, 1), None, False,
 
 @pytest.mark.parametrize("there", [{0, 1}, {0, 1, 2}])
 def test_vcpus_that_are_there_are_no_problem(there: set[int]) -> None:
-    assert problem(ASKED, there) == ""
+    assert not problem(ASKED, there)
 
 
 def test_vcpus_that_are_not_there_are_named_with_those_that_are() -> None:
-    told = problem(frozenset({0, 4, 5}), {0, 1})
+    told = problem(frozenset({0, 4, 5}), {0, 1}).text
     assert "names 0,4-5" in told and "no vCPU 4-5" in told and "its vCPUs are 0-1" in told
 
 
@@ -56,10 +57,10 @@ def test_a_vm_that_can_not_be_looked_at_keeps_what_was_known_of_it() -> None:
     wishes = {"a": Wish(request=CacheRequest(ways=2, vcpus=ASKED))}
     known = VcpuLimit(ASKED, ASKED, (frozenset({3}),))
     found = looked({"a": GONE}, wishes, {"a": known})
-    assert "has ended" in found.limits["a"].problem
-    assert replace(found.limits["a"], problem="") == known and not found.unknown
+    assert "has ended" in found.limits["a"].problem.text
+    assert replace(found.limits["a"], problem=NO_REASON) == known and not found.unknown
     unknown = looked({"a": GONE}, wishes, {})
-    assert not unknown.limits and "has ended" in unknown.unknown["a"]
+    assert not unknown.limits and "has ended" in unknown.unknown["a"].text
     wish = unknown.applied("a", wishes["a"])
     assert wish.request is None and wish.unknown == unknown.unknown["a"], "what it has is kept"
 
@@ -77,12 +78,15 @@ def test_a_fault_in_looking_at_one_vm_is_its_reason_and_is_logged_once(
     backoff, once = Backoff(1.0, 2.0), LogOnce(logging.getLogger(__name__))
     for _ in range(3):
         found = look_at_all({"a": GONE, "b": GONE}, wishes, {}, backoff, once)
-        assert found.unknown.keys() == {"a"} and "a fault of ours" in found.unknown["a"]
+        assert found.unknown.keys() == {"a"} and "a fault of ours" in found.unknown["a"].text
     assert backoff.get(("vcpus", "a")) is not None, "it is tried again"
     assert len(caplog.records) == 1 and caplog.records[0].exc_info
 
 
+ONE, TWO = Reason(Code.BAD_FLAVOR, "one"), Reason(Code.NO_VCPU, "two")
+
+
 def test_a_problem_is_put_behind_those_that_are_there() -> None:
-    assert Wish(problem="one").but("two") == Wish(problem="one; two")
-    wish = Wish(problem="one")
-    assert wish.but("") is wish
+    assert Wish(problem=ONE).but(TWO).problem.text == "one; two"
+    wish = Wish(problem=ONE)
+    assert wish.but(NO_REASON) is wish

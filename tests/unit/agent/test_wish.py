@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from vmqos.agent import reason_codes, wish
+from vmqos.agent import wish
 from vmqos.agent.flavor_lookup import Found
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+from vmqos.reason import Code
 
 
 def vm(specs: dict[str, str] | None, **changes: object) -> VirtualMachine:
@@ -30,7 +31,7 @@ def test_ways_and_policy_are_acted_on() -> None:
 def test_a_bad_value_is_a_problem_that_names_flavor_key_and_value() -> None:
     read = wish.read(vm({"hw:cache_ways": "two"}))
     assert read.request is None
-    assert "w2" in read.problem and "hw:cache_ways" in read.problem and "two" in read.problem
+    assert "w2" in read.problem.text and "hw:cache_ways" in read.problem.text and "two" in read.problem.text
 
 
 @pytest.mark.parametrize(
@@ -48,8 +49,8 @@ def test_a_key_that_looks_like_one_of_ours_is_a_problem_that_names_it_and_what_i
 ) -> None:
     read = wish.read(vm({**beside, key: value}))
     assert read.request is None
-    assert read.problem == f"flavor w2: {key}={value!r}: there is no such extra spec, did you mean {meant}?"
-    assert reason_codes.code_of(read.problem) == "bad-flavor"
+    assert read.problem.text == f"flavor w2: {key}={value!r}: there is no such extra spec, did you mean {meant}?"
+    assert read.problem.code is Code.BAD_FLAVOR
 
 
 def test_every_key_of_the_grammar_is_acted_on() -> None:
@@ -71,7 +72,7 @@ def test_l2_ways_alone_are_a_request() -> None:
 
 def test_an_older_nova_is_a_remark() -> None:
     read = wish.read(vm(None))
-    assert read.request is None and not read.problem and "2025.2" in read.remark
+    assert read.request is None and not read.problem and "2025.2" in read.remark.text
 
 
 def test_what_nova_s_api_says_stands_for_what_the_metadata_lack() -> None:
@@ -79,7 +80,7 @@ def test_what_nova_s_api_says_stands_for_what_the_metadata_lack() -> None:
     assert read.request == CacheRequest(ways=2) and not (read.unknown or read.problem or read.remark)
     assert wish.read(vm(None), Found({})) == wish.Wish()
     bad = wish.read(vm(None), Found({"hw:cache_ways": "two"}))
-    assert bad.request is None and "flavor w2" in bad.problem
+    assert bad.request is None and "flavor w2" in bad.problem.text
 
 
 def test_what_the_metadata_say_counts_whatever_nova_s_api_says() -> None:
@@ -91,7 +92,7 @@ def test_what_the_metadata_say_counts_whatever_nova_s_api_says() -> None:
 def test_a_flavor_that_nova_s_api_has_not_told_is_unknown(error: str) -> None:
     read = wish.read(vm(None), Found(None, error))
     assert read.request is None and read.asked is None
-    assert "Nova's API has not told" in read.unknown and read.unknown.endswith(error)
+    assert "Nova's API has not told" in read.unknown.text and read.unknown.text.endswith(error)
 
 
 def test_a_vm_that_libvirt_placed_needs_no_flavor() -> None:
@@ -105,14 +106,14 @@ def test_a_vm_that_nova_did_not_make_asks_for_nothing() -> None:
 
 def test_broken_metadata_is_a_problem() -> None:
     read = wish.read(vm({"hw:cache_ways": "2"}, metadata_error="the extra spec has no name"))
-    assert read.request is None and "the extra spec has no name" in read.problem
+    assert read.request is None and "the extra spec has no name" in read.problem.text
 
 
 def test_a_vm_that_libvirt_placed_is_left_alone() -> None:
     read = wish.read(vm({}, has_cachetune=True))
-    assert read.hands_off and "cachetune" in read.remark and not read.problem
+    assert read.hands_off and "cachetune" in read.remark.text and not read.problem
 
 
 def test_a_vm_that_libvirt_placed_and_that_asks_for_ways_has_a_problem() -> None:
     read = wish.read(vm({"hw:cache_ways": "2"}, has_cachetune=True))
-    assert read.hands_off and read.request is None and "cachetune" in read.problem
+    assert read.hands_off and read.request is None and "cachetune" in read.problem.text

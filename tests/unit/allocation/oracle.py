@@ -487,7 +487,7 @@ class Oracle:
             least, apart = host.least(cache), not parts.code & parts.data
             have_room = len(ways) >= max(wants.code_ways, least) + max(wants.data_ways, least)
             expect(apart or not have_room, 16, f"{verdict}: code and data are one")
-            expect(apart or "both fill" in verdict.reason, 16, f"{verdict}: code and data are one without a remark")
+            expect(apart or "both fill" in verdict.reason.text, 16, f"{verdict}: code and data are one, unsaid")
             expect(len(parts.code) >= wants.code_ways or not apart, 16, f"{verdict}: code")
             expect(len(parts.data) >= wants.data_ways or not apart, 16, f"{verdict}: data")
         if cache >= 0 and cache in request.caches and (wants.bandwidth_percent or wants.bandwidth_mbps):
@@ -502,7 +502,7 @@ class Oracle:
         for request in self.requests:
             verdict, wanted = found.verdicts[request.uuid], promised(self.host, request)
             name = own_group(request.uuid)
-            if not wanted or not is_exclusive(request) or "CLOSID" in verdict.reason:
+            if not wanted or not is_exclusive(request) or "CLOSID" in verdict.reason.text:
                 continue
             if name not in self.host.groups and len(self.host.groups) >= self.host.machine.num_closids:
                 continue

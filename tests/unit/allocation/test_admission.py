@@ -115,5 +115,5 @@ def test_a_pseudo_locked_group_takes_ways_and_no_closid() -> None:
     assert not found.verdicts[uuid(1)].masks[0].overlaps(CapacityBitmask(0x3))
     assert (
         "realtime"
-        not in plan(kernel.capabilities, layout, [request(1, 1), request(2, 1)], Policy()).verdicts[uuid(2)].reason
+        not in plan(kernel.capabilities, layout, [request(1, 1), request(2, 1)], Policy()).verdicts[uuid(2)].reason.text
     ), "who holds no CLOSID is not to blame for there being none"

@@ -35,7 +35,7 @@ def states(kernel: Kernel, policy: Policy, vms: Sequence[Request]) -> list[Promi
 
 
 def reason(kernel: Kernel, policy: Policy, vms: Sequence[Request], number: int) -> str:
-    return plan(kernel.capabilities, kernel.layout(), vms, policy).verdicts[vms[number].uuid].reason
+    return plan(kernel.capabilities, kernel.layout(), vms, policy).verdicts[vms[number].uuid].reason.text
 
 
 def test_where_nothing_is_listed_all_are_for_exclusive_vms_and_classes_alike() -> None:
@@ -196,4 +196,4 @@ def test_a_vm_that_placement_claimed_for_is_never_pending_for_want_of_a_closid(
             for vm in cloud.running
             if vm in cloud.claimed and (vm.wants.policy is SHARED or not uncounted)
         ]
-        assert all("CLOSID" not in verdict.reason for verdict in claimed), claimed
+        assert all("CLOSID" not in verdict.reason.text for verdict in claimed), claimed

@@ -21,7 +21,7 @@ from tests.unit.allocation import brute_force, oracle
 from tests.unit.allocation.oracle import Broken, Host, Oracle, Parts, follow
 from tests.unit.allocation.story import Story
 from tests.unit.allocation.worlds import machine, request, uuid
-from vmqos.allocation import Plan, Policy, PromiseState, Verdict, WriteMasks, vm_group
+from vmqos.allocation import Plan, Policy, PromiseState, Verdict, WriteMasks, reasons, vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 STORIES = int(os.environ.get("VMQOS_ORACLE_STORIES", "300"))
@@ -128,4 +128,4 @@ def test_a_verdict_that_is_not_true_is_found_out(verdict: Verdict, rule: int) ->
 def test_who_waits_though_there_are_ways_is_found_out() -> None:
     watch = Oracle(host(default={0: {5, 6, 7}}), [request(1, 3)], Policy(), calm=True)
     with pytest.raises(Broken, match="rule 5"):
-        watch.rest(Plan(verdicts={uuid(1): Verdict(uuid(1), PromiseState.PENDING, reason="no")}))
+        watch.rest(Plan(verdicts={uuid(1): Verdict(uuid(1), PromiseState.PENDING, reason=reasons.NO_SAFE_ORDER)}))

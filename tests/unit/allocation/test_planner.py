@@ -43,7 +43,7 @@ def test_a_vm_is_placed_on_all_of_its_caches_or_nowhere() -> None:
     kernel = Kernel(machine(11, (0, 1)))
     found = carry_out(kernel, [request(1, 6, caches=[1]), request(2, 6, caches=[0, 1])])
     assert found[2].state is PENDING and found[2].group == "" and not found[2].masks
-    assert found[2].reason.startswith("L3 cache 1 has 3 ways to give in one piece and 6 are asked for")
+    assert found[2].reason.text.startswith("L3 cache 1 has 3 ways to give in one piece and 6 are asked for")
     assert masks(kernel, 0) == {"": 0x7FF, 1: 0x7FF}
 
 
@@ -65,7 +65,9 @@ def test_a_request_below_the_smallest_mask_is_rounded_up_with_a_remark() -> None
     found = carry_out(Kernel(machine(20, fewest=2)), [request(1, 1), request(2, 1, SHARED)])
     for number in (1, 2):
         assert found[number].state is KEPT and found[number].masks[0].count == 2
-        assert found[number].reason == "gets 2 ways for the 1 asked for: a mask has at least 2 ways on this machine"
+        assert (
+            found[number].reason.text == "gets 2 ways for the 1 asked for: a mask has at least 2 ways on this machine"
+        )
     assert found[2].group == class_group(Grant(2))
 
 
@@ -126,7 +128,7 @@ class TestRoom:
         kernel.masks["qemu-1-a"] = {0: 0x4}
         policy = Policy(reserved_ways=CapacityBitmask(0x1))
         found = carry_out(kernel, [request(1, 2), request(2, 6)], policy)
-        assert found[2].reason == (
+        assert found[2].reason.text == (
             "L3 cache 0 has 4 ways to give in one piece and 6 are asked for: of its 11 ways 2 are other VMs', "
             "2 stay with the default group ([allocation] default_ways_min = 2), "
             "2 are I/O's ([allocation] use_shareable_ways = true would give them out), "
@@ -135,7 +137,7 @@ class TestRoom:
 
     def test_the_reason_tells_what_no_host_of_this_kind_can_give(self) -> None:
         found = carry_out(Kernel(machine(11, (0, 1))), [request(1, 12, caches=(0, 1))])
-        assert found[1].reason == (
+        assert found[1].reason.text == (
             "L3 cache 0 has 9 ways to give in one piece and 12 are asked for: of its 11 ways "
             "2 stay with the default group ([allocation] default_ways_min = 2); "
             "with no other VM there it would be 9; the same on L3 cache 1"
@@ -166,7 +168,7 @@ class TestResize:
         before = masks(kernel)
         found = carry_out(kernel, [request(1, 4), request(2, 6)])
         assert found[1].state is DEGRADED and found[1].masks == ways({0: before[1]})
-        assert found[1].reason.startswith("has 2 of 4 ways on L3 cache 0: L3 cache 0 has 3 ways to give in one piece")
+        assert found[1].reason.text.startswith("has 2 of 4 ways on L3 cache 0: L3 cache 0 has 3 ways to give")
         assert masks(kernel) == before
 
     def test_a_vm_always_shrinks(self) -> None:
@@ -178,7 +180,7 @@ class TestResize:
         kernel = host(request(1, 3, caches=[0]), request(2, 7, caches=[1]), on=machine(11, (0, 1)))
         found = carry_out(kernel, [request(1, 3, caches=[0, 1]), request(2, 7, caches=[1])])
         assert found[1].state is DEGRADED and found[1].masks == ways({0: 0x7})
-        assert found[1].reason.startswith("has 0 of 3 ways on L3 cache 1")
+        assert found[1].reason.text.startswith("has 0 of 3 ways on L3 cache 1")
         found = carry_out(kernel, [request(1, 3, caches=[0, 1])])
         assert found[1].state is KEPT and found[1].masks[1].count == 3
 

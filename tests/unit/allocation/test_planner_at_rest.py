@@ -100,11 +100,11 @@ class TestUnfit:
         found = plan(capabilities, Kernel(machine(11)).layout(), vms, DEFAULT)
         assert found.prepare == found.retire == ()
         for verdict in found.verdicts.values():
-            assert verdict.state is PENDING and words in verdict.reason
+            assert verdict.state is PENDING and words in verdict.reason.text
 
     def test_a_vm_on_caches_that_are_offline_waits(self) -> None:
         found = carry_out(Kernel(machine(11)), [request(1, 2, caches=[7])])
-        assert found[1].state is PENDING and "online" in found[1].reason
+        assert found[1].state is PENDING and "online" in found[1].reason.text
 
     def test_a_vm_that_asks_for_no_ways_gets_none(self) -> None:
         nothing = Request(uuid(1), CacheRequest(), frozenset({0}), 1)

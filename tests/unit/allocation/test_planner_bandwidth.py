@@ -31,7 +31,7 @@ def test_ways_of_its_own_come_with_a_limit_where_the_vm_can_run() -> None:
     kernel = Kernel(machine(caches=(0, 1)))
     found = carry_out(kernel, [request(1, 3, caches=[1], percent=45)])[1]
     assert (found.state, found.throttles) == (KEPT, {1: 50})
-    assert found.reason.startswith("gets 50 % of the memory bandwidth for the 45 % asked for")
+    assert found.reason.text.startswith("gets 50 % of the memory bandwidth for the 45 % asked for")
     assert kernel.limits(vm_group(uuid(1))) == {0: 100, 1: 50}
     assert kernel.limits("") == {0: 100, 1: 100}
 
@@ -108,7 +108,7 @@ def test_what_the_machine_does_not_throttle_is_pending_or_degraded_with_the_reas
     kernel = Kernel(machine(unit=EIGHTHS))
     found = carry_out(kernel, [request(1, percent=20), request(2, 3, percent=20), request(3, 3, SHARED, percent=20)])
     assert [found[n].state for n in (1, 2, 3)] == [PENDING, DEGRADED, DEGRADED]
-    assert all("ask for hw:mem_bandwidth_mbps" in found[n].reason for n in (1, 2, 3))
+    assert all("ask for hw:mem_bandwidth_mbps" in found[n].reason.text for n in (1, 2, 3))
     assert found[1].group == "" and found[2].masks[0].count == 3 and not found[2].throttles
     assert found[3].group == "vmqos.shared-ways3"
 
@@ -121,14 +121,14 @@ def test_bandwidth_is_limited_where_no_ways_can_be_given_out() -> None:
     assert found.prepare == (CreateGroup(name), WriteThrottles(name, {0: 20}))
     one, two, three = (found.verdicts[uuid(n)] for n in (1, 2, 3))
     assert (one.state, one.group, one.throttles) == (KEPT, name, {0: 20})
-    assert (two.state, two.group) == (DEGRADED, name) and "can't be partitioned" in two.reason
-    assert three.state is PENDING and "can't be partitioned" in three.reason
+    assert (two.state, two.group) == (DEGRADED, name) and "can't be partitioned" in two.reason.text
+    assert three.state is PENDING and "can't be partitioned" in three.reason.text
 
 
 def test_the_classes_of_bandwidth_count_among_those_of_service() -> None:
     kernel = Kernel(machine(closids=3))
     found = carry_out(kernel, [request(1, percent=20), request(2, percent=40), request(3, percent=60)])
-    assert [found[n].state for n in (1, 2, 3)] == [KEPT, KEPT, PENDING] and "CLOSID" in found[3].reason
+    assert [found[n].state for n in (1, 2, 3)] == [KEPT, KEPT, PENDING] and "CLOSID" in found[3].reason.text
 
 
 @pytest.mark.parametrize(

@@ -35,13 +35,13 @@ def test_code_and_data_get_ways_of_their_own_side_by_side() -> None:
 def test_they_are_counted_together_and_do_not_fit_beside_too_many_others() -> None:
     found = carry_out(cdp(), [request(1, 5), request(2, parts=(2, 3)), request(3, parts=(1, 3))])
     assert [found[n].state for n in (1, 2, 3)] == [KEPT, PENDING, KEPT]
-    assert "5 are asked for" in found[2].reason
+    assert "5 are asked for" in found[2].reason.text
 
 
 def test_each_part_has_as_many_ways_as_a_mask_must_have() -> None:
     found = carry_out(cdp(fewest=2), [request(1, parts=(1, 4))])[1]
     assert (found.splits[0].code.count, found.splits[0].data.count) == (2, 4)
-    assert found.reason == "gets 6 ways for the 5 asked for: a mask has at least 2 ways on this machine"
+    assert found.reason.text == "gets 6 ways for the 5 asked for: a mask has at least 2 ways on this machine"
 
 
 def test_other_parts_of_as_many_ways_are_one_write_and_nothing_moves() -> None:
@@ -80,16 +80,16 @@ def test_parts_that_were_rounded_up_and_overlap_are_kept_with_a_remark() -> None
     kernel = cdp(fewest=2)
     found = carry_out(kernel, [request(1, policy=SHARED, parts=(1, 10))])[1]
     assert found.state is KEPT and not found.splits[0].is_apart
-    assert found.reason == "code and data both fill 1 way on L3 cache 0: its mask is too small to keep them apart"
+    assert found.reason.text == "code and data both fill 1 way on L3 cache 0: its mask is too small to keep them apart"
     wide = carry_out(cdp(fewest=2), [request(1, policy=SHARED, parts=(1, 4))])[1]
-    assert wide.splits[0].is_apart and "both fill" not in wide.reason
+    assert wide.splits[0].is_apart and "both fill" not in wide.reason.text
 
 
 def test_a_vm_that_has_fewer_ways_than_its_parts_need_is_told_which_it_fills_with_both() -> None:
     kernel = host(request(1, 3), request(2, 6), on=machine(cdp=True))
     found = carry_out(kernel, [request(1, parts=(3, 2)), request(2, 6)])[1]
     assert found.state is DEGRADED and found.masks[0].count == 3
-    assert found.reason.endswith(
+    assert found.reason.text.endswith(
         "; code and data both fill 2 ways on L3 cache 0: its mask is too small to keep them apart"
     )
 
@@ -99,7 +99,7 @@ def test_without_cdp_they_are_pending_with_what_helps() -> None:
     found = carry_out(Kernel(machine()), vms)
     assert [found[n].state for n in (1, 2, 3)] == [PENDING, PENDING, DEGRADED]
     for n in (1, 2, 3):
-        assert "to be mounted with cdp, and a CPU that has it: 'sudo vmqos doctor' tells how" in found[n].reason
+        assert "to be mounted with cdp, and a CPU that has it: 'sudo vmqos doctor' tells how" in found[n].reason.text
     assert found[3].throttles == {0: 20}
 
 

@@ -37,13 +37,13 @@ class TestClasses:
         kernel = host(request(1, 6, SHARED))
         found = carry_out(kernel, [request(1, 6, SHARED), request(2, 6)])
         assert (found[1].state, found[2].state) == (KEPT, PENDING)
-        assert "6 stay with the default group and the classes that share it" in found[2].reason
+        assert "6 stay with the default group and the classes that share it" in found[2].reason.text
 
     def test_a_class_that_came_later_takes_what_is_left_and_grows_when_it_can(self) -> None:
         kernel = host(request(1, 7))
         found = carry_out(kernel, [request(1, 7), request(2, 6, SHARED)])
         assert found[2].state is DEGRADED and found[2].masks[0].count == 4
-        assert found[2].reason.startswith("has 4 of 6 ways on L3 cache 0: that is all there is in the pool")
+        assert found[2].reason.text.startswith("has 4 of 6 ways on L3 cache 0: that is all there is in the pool")
         assert carry_out(kernel, [request(2, 6, SHARED)])[2].state is KEPT
 
     def test_masks_move_for_a_class_too(self) -> None:
@@ -60,7 +60,7 @@ class TestClasses:
     def test_a_cap_above_the_cache_is_the_whole_pool_and_said_so(self) -> None:
         found = carry_out(Kernel(machine(11)), [request(1, 99, SHARED)])
         assert (found[1].state, found[1].group) == (DEGRADED, class_group(Grant(11)))
-        assert found[1].reason == "99 ways are asked for and an L3 cache of this host has 11"
+        assert found[1].reason.text == "99 ways are asked for and an L3 cache of this host has 11"
 
 
 class TestForeignGroups:
@@ -77,7 +77,7 @@ class TestForeignGroups:
         before = masks(kernel)
         found = carry_out(kernel, [request(1, 7)], policy)
         assert found[1].state is DEGRADED and found[1].masks == ways({0: 0x7F})
-        assert found[1].reason == (
+        assert found[1].reason.text == (
             "the control group pqos has ways of this VM's mask 7f on L3 cache 0, too, and there is no room to move it "
             "to: make room there, or remove the other group"
         )
@@ -120,7 +120,7 @@ class TestClosids:
         kernel.masks["pqos"] = {0: 0x400}
         found = carry_out(kernel, [request(1, 1), request(2, 2), request(3, 2, SHARED)])
         assert [found[number].state for number in (1, 2, 3)] == [KEPT, PENDING, PENDING]
-        assert carry_out(kernel, [request(1, 1), request(2, 2)])[2].reason == (
+        assert carry_out(kernel, [request(1, 1), request(2, 2)])[2].reason.text == (
             "no class of service (CLOSID) is left: of 3 one is the default group's, 1 vmqos uses, and 1 others do "
             "(pqos); with [allocation] when_full = share it would share the class next to what it asks for"
         )
@@ -141,13 +141,13 @@ class TestClosids:
         found = carry_out(kernel, [*vms, request(3, asked)], policy)[3]
         assert (found.state, found.group) == (DEGRADED, group)
         assert found.masks == ways({0: masks(kernel)[group]})
-        assert found.reason.endswith(f"it shares {group} instead")
+        assert found.reason.text.endswith(f"it shares {group} instead")
 
     def test_or_stays_in_the_default_group_where_there_is_no_class(self) -> None:
         policy = Policy(when_full=WhenFull.SHARE)
         found = carry_out(Kernel(machine(11, closids=2)), [request(1, 2), request(2, 2)], policy)[2]
         assert (found.state, found.group, found.masks) == (DEGRADED, "", {})
-        assert found.reason.endswith("there is no class to share: it runs in the default group")
+        assert found.reason.text.endswith("there is no class to share: it runs in the default group")
 
     def test_a_closid_that_is_being_freed_is_waited_for(self) -> None:
         policy = Policy(when_full=WhenFull.SHARE)
@@ -155,11 +155,11 @@ class TestClosids:
         vms = [request(2, 2), request(3, 2), request(4, 2)]
         found = carry_out(kernel, vms, policy)
         assert found[3].state is PENDING
-        assert found[3].reason == "waits for a class of service (CLOSID) that is just being freed"
+        assert found[3].reason.text == "waits for a class of service (CLOSID) that is just being freed"
         assert found[4].state is DEGRADED
         assert carry_out(kernel, vms, policy)[3].state is KEPT
 
     def test_a_lack_of_ways_is_told_before_a_lack_of_closids(self) -> None:
         policy = Policy(when_full=WhenFull.SHARE)
         found = carry_out(Kernel(machine(11, closids=2)), [request(1, 2), request(2, 8)], policy)[2]
-        assert found.state is PENDING and "8 are asked for" in found.reason
+        assert found.state is PENDING and "8 are asked for" in found.reason.text

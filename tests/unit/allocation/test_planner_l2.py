@@ -34,7 +34,7 @@ def test_two_vms_on_one_core_do_not_meet_and_the_floor_stays() -> None:
     vms = [request(n, l2=3, cores=[1]) for n in (1, 2, 3)]
     found = carry_out(kernel, vms)
     assert [found[n].state for n in (1, 2, 3)] == [KEPT, KEPT, PENDING]
-    assert found[3].reason.startswith("L2 cache 1 has no ways to give in one piece and 3 are asked for: of its 8 ways")
+    assert found[3].reason.text.startswith("L2 cache 1 has no ways to give in one piece and 3 are asked for: of its 8")
     assert masks(kernel, L2[1])[""].bit_count() == 2
 
 
@@ -43,21 +43,21 @@ def test_l3_and_l2_ways_are_one_promise() -> None:
     vms = [request(1, 4, l2=4, cores=[0]), request(2, 4, l2=4, cores=[0]), request(3, 4, l2=4, cores=[1])]
     found = carry_out(kernel, vms)
     assert [found[n].state for n in (1, 2, 3)] == [KEPT, PENDING, KEPT]
-    assert "L2 cache 0" in found[2].reason and found[2].group == ""
+    assert "L2 cache 0" in found[2].reason.text and found[2].group == ""
     assert {cache: mask.count for cache, mask in found[3].masks.items()} == {0: 4, L2[1]: 4}
 
 
 def test_who_is_not_pinned_waits_or_gets_the_rest() -> None:
     found = carry_out(with_l2(), [request(1, l2=3), request(2, 3, l2=3), request(3, 3, SHARED, l2=3)])
     assert [found[n].state for n in (1, 2, 3)] == [PENDING, DEGRADED, DEGRADED]
-    assert all("hw:l2_cache_ways needs each vCPU to be pinned" in found[n].reason for n in (1, 2, 3))
+    assert all("hw:l2_cache_ways needs each vCPU to be pinned" in found[n].reason.text for n in (1, 2, 3))
     assert found[2].masks[0].count == 3 and found[3].group == "vmqos.shared-ways3"
 
 
 def test_without_l2_cat_the_reason_says_so() -> None:
     found = carry_out(Kernel(machine()), [request(1, l2=3), request(2, 3, l2=3)])
     assert [found[n].state for n in (1, 2)] == [PENDING, DEGRADED]
-    assert all("this host's L2 caches can't be partitioned" in found[n].reason for n in (1, 2))
+    assert all("this host's L2 caches can't be partitioned" in found[n].reason.text for n in (1, 2))
 
 
 def test_a_class_caps_l2_too_and_is_named_so() -> None:
@@ -90,14 +90,14 @@ def test_what_a_foreign_group_has_of_an_l2_is_taken() -> None:
     kernel = with_l2()
     kernel.masks |= {"": {0: 0x7FF, **dict.fromkeys(L2, 0xF0)}, "pqos": {0: 0x7FF, **dict.fromkeys(L2, 0x0F)}}
     found = carry_out(kernel, [request(1, l2=2, cores=[0]), request(2, l2=3, cores=[0])])
-    assert [found[n].state for n in (1, 2)] == [KEPT, PENDING] and "4 are taken by pqos" in found[2].reason
+    assert [found[n].state for n in (1, 2)] == [KEPT, PENDING] and "4 are taken by pqos" in found[2].reason.text
     assert found[1].masks[L2[0]].bits & 0xF == 0
 
 
 def test_the_reserve_is_of_l3_alone() -> None:
     policy = Policy(reserved_ways=CapacityBitmask(0xF))
     found = carry_out(with_l2(), [request(1, l2=6, cores=[0])], policy)[1]
-    assert found.state is KEPT and found.reason == ""
+    assert found.state is KEPT and found.reason.text == ""
 
 
 def test_code_and_data_fill_the_same_l2_ways() -> None:
@@ -121,4 +121,4 @@ def test_a_machine_with_nothing_but_l2_gives_l2_ways() -> None:
     found = plan(Capabilities({"L2": l2}), Layout((Group("", Owner.DEFAULT, whole),)), vms, Policy())
     one, two = (found.verdicts[uuid(n)] for n in (1, 2))
     assert one.state is KEPT and one.masks.keys() == {L2[0]}
-    assert two.state is DEGRADED and "L3 cache can't be partitioned" in two.reason and two.masks.keys() == {L2[1]}
+    assert two.state is DEGRADED and "L3 cache can't be partitioned" in two.reason.text and two.masks.keys() == {L2[1]}

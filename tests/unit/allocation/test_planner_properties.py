@@ -109,12 +109,12 @@ def test_who_waits_for_ways_could_not_have_them_anywhere(host: Host) -> None:
         verdict, ways = found[request.uuid], ways_of(kernel, request)
         if not ways:
             assert verdict.state is not PromiseState.PENDING or any(
-                words in verdict.reason for words in ("CLOSID", "hw:mem", "mounted with cdp", "hw:l2_cache_ways")
+                words in verdict.reason.text for words in ("CLOSID", "hw:mem", "mounted with cdp", "hw:l2_cache_ways")
             )
             continue
         waits = verdict.state is PromiseState.PENDING or re.search("(^|; )has ", verdict.reason)
-        if request.wants.policy is CachePolicy.EXCLUSIVE and waits and "CLOSID" not in verdict.reason:
-            if reasons.NO_SAFE_ORDER in verdict.reason:
+        if request.wants.policy is CachePolicy.EXCLUSIVE and waits and "CLOSID" not in verdict.reason.text:
+            if reasons.NO_SAFE_ORDER.text in verdict.reason.text:
                 # Masks that can't pass each other can be pushed together, unless somebody is in between.
                 assert any(len(list(runs(every_place.line_of(kernel, host.policy, cache).pool))) > 1 for cache in ways)
                 continue

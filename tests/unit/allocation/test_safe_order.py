@@ -104,7 +104,7 @@ def judge(case: Case) -> str:
         return "others harmed"
     if verdict.state is PromiseState.KEPT:
         return "kept"
-    if reasons.NO_SAFE_ORDER not in verdict.reason:
+    if reasons.NO_SAFE_ORDER.text not in verdict.reason.text:
         return "no room"
     missed = can_be_reached(case.cache, default, case.now, case.goals, case.newcomers)
     return "order missed" if missed else "no safe order"

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.allocation.worlds import machine
 from vmqos.allocation import Grant, grant, throttle
 from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.reason import NO_REASON
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities, Monitoring
 
 PERCENT, MBPS, EIGHTHS = BandwidthUnit.PERCENT, BandwidthUnit.MBPS, BandwidthUnit.EIGHTH_GBPS
@@ -34,7 +35,7 @@ def test_a_request_is_rounded_up_to_what_the_machine_knows(
 ) -> None:
     wants = CacheRequest(bandwidth_percent=percent, bandwidth_mbps=mbps)
     found = throttle.read(machine(unit=unit), wants)
-    assert (found.value, found.fault) == (value, "")
+    assert (found.value, found.fault) == (value, NO_REASON)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_a_request_is_rounded_up_to_what_the_machine_knows(
 def test_what_it_comes_to_is_said_where_it_is_something_else(unit: BandwidthUnit, asked: int, remark: str) -> None:
     wants = CacheRequest(bandwidth_percent=asked) if unit is PERCENT else CacheRequest(bandwidth_mbps=asked)
     found = throttle.read(machine(unit=unit), wants).remark
-    assert found.startswith(remark) and bool(found) == bool(remark)
+    assert found.text.startswith(remark) and bool(found) == bool(remark)
 
 
 def test_what_the_machine_does_not_know_is_refused_with_what_helps() -> None:
@@ -67,7 +68,7 @@ def test_what_the_machine_does_not_know_is_refused_with_what_helps() -> None:
         (Capabilities(), percent, "can't be throttled by resctrl"),
     ):
         found = throttle.read(capabilities, wants)
-        assert found.value is None and words in found.fault
+        assert found.value is None and words in found.fault.text
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ def test_a_vm_on_ways_that_were_reserved_since_is_kept_with_a_remark() -> None:
     found = verdict(kernel, request(1, 9), Policy(reserved_ways=CapacityBitmask(0x3)))
     assert found.state is PromiseState.KEPT
     assert (
-        found.reason == "its mask 1ff on L3 cache 0 has reserved ways ([allocation] reserved_ways): no room to move it"
+        found.reason.text
+        == "its mask 1ff on L3 cache 0 has reserved ways ([allocation] reserved_ways): no room to move it"
     )
 
 
@@ -34,7 +35,7 @@ def test_a_vm_on_ways_of_io_that_should_not_be_is_degraded() -> None:
     kernel.masks["pqos"] = {0: 0xC}
     found = verdict(kernel, request(1, 7), Policy())
     assert (found.state, found.masks[0].bits) == (PromiseState.DEGRADED, 0x7F0)
-    assert found.reason.startswith("I/O fills ways 600 of this VM's mask 7f0 on L3 cache 0, too")
+    assert found.reason.text.startswith("I/O fills ways 600 of this VM's mask 7f0 on L3 cache 0, too")
 
 
 def test_two_faults_are_both_told() -> None:
@@ -42,4 +43,4 @@ def test_two_faults_are_both_told() -> None:
     kernel.masks["pqos"] = {0: 0x7F8}
     found = verdict(kernel, request(1, 7), Policy())
     assert found.state is PromiseState.DEGRADED and found.masks[0].count == 5
-    assert "has 5 of 7 ways" in found.reason and "pqos has ways of this VM's mask 1f" in found.reason
+    assert "has 5 of 7 ways" in found.reason.text and "pqos has ways of this VM's mask 1f" in found.reason.text

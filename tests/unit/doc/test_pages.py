@@ -75,7 +75,7 @@ def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -
 
     from tests.unit.telemetry.test_exposition import IN_BYTES, STATE
     from tests.unit.telemetry.values import HOST, snapshot, vm
-    from vmqos.agent.reason_codes import CODES
+    from vmqos.reason import Code
     from vmqos.telemetry import Missing, Reading
     from vmqos.telemetry.exposition import HostCollector
 
@@ -91,5 +91,21 @@ def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -
     told = set(re.findall(r"``([a-z0-9_-]+)``", text_of("reference", "metrics.rst")))
     assert made <= told
     assert {name for name in told if name.startswith("vmqos_")} <= made | {"vmqos_vm_counter_missing"}
-    assert set(CODES) - {""} <= told
+    assert {code.value for code in Code} <= told
     assert {missing.value for missing in Missing} - {"no-previous", "went-back"} <= told
+
+
+def test_every_reason_that_the_guide_explains_is_one_that_the_agent_gives() -> None:
+    told = re.findall(r"^   \* - ``([^`]{12,})``$", text_of("operator", "states.rst"), re.MULTILINE)
+    assert len(told) > 15
+    code = " ".join(path.read_text(encoding="utf-8") for path in (CHECKOUT / "vmqos").rglob("*.py"))
+    # A sentence goes over several literals.
+    code = re.sub(r'"\s*\n\s*f?"', "", code)
+
+    def is_given(reason: str) -> bool:
+        words = reason.split()
+        return any(" ".join(words[at : at + 3]) in code for at in range(len(words) - 2))
+
+    # These two have no three words in a row that are always the same.
+    variable = {"has 2 of 4 ways ...", "write ... failed with EINVAL: ..."}
+    assert {reason for reason in told if not is_given(reason)} == variable
