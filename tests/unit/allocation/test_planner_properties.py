@@ -112,7 +112,7 @@ def test_who_waits_for_ways_could_not_have_them_anywhere(host: Host) -> None:
                 words in verdict.reason.text for words in ("CLOSID", "hw:mem", "mounted with cdp", "hw:l2_cache_ways")
             )
             continue
-        waits = verdict.state is PromiseState.PENDING or re.search("(^|; )has ", verdict.reason)
+        waits = verdict.state is PromiseState.PENDING or re.search("(^|; )has ", verdict.reason.text)
         if request.wants.policy is CachePolicy.EXCLUSIVE and waits and "CLOSID" not in verdict.reason.text:
             if reasons.NO_SAFE_ORDER.text in verdict.reason.text:
                 # Masks that can't pass each other can be pushed together, unless somebody is in between.
