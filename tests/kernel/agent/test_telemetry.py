@@ -85,6 +85,7 @@ def test_counters_tell_the_vm_that_works_from_the_idle_one_and_a_word_is_never_a
     assert not found.find(LOST, uuid=idle.uuid)
 
     wait_for(lambda: None not in told(agent, busy)["rates"].values(), "rates again")
+    wait_for(lambda: not scrape(agent.socket).find(LOST, uuid=busy.uuid), "metrics of that")
     assert 0 <= traffic(scrape(agent.socket), busy) - traffic(after, busy) < SPIKE
     past = agent.get(f"/v1/telemetry/history?seconds=600&vm={busy.uuid}")["vms"][busy.uuid]
     assert any(value is None for value in past["total"][1:])
