@@ -8,6 +8,7 @@ from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import settle
 from tests.unit.allocation.worlds import SHARED, machine, request
 from vmqos.allocation import FreeRoom, Grant, Layout, Policy, PromiseState, class_group, free_ways, plan, whatif
+from vmqos.allocation.closids import kept_classes
 from vmqos.allocation.reasons import NO_SAFE_ORDER
 from vmqos.openstack.extra_specs import CacheRequest
 from vmqos.resctrl.capabilities import Capabilities
@@ -69,7 +70,8 @@ def test_a_newcomer_gets_the_largest_free_run_and_no_more(host: Host) -> None:
     found = plan(kernel.capabilities, kernel.layout(), host.requests, host.policy).verdicts
     # Those who wait for something are served before a newcomer is.
     assume(all(verdict.state is not PromiseState.DEGRADED for verdict in found.values()))
-    assume(len(kernel.masks) < kernel.capabilities.num_closids)
+    kept = kept_classes(kernel.capabilities, host.policy)
+    assume(len(kernel.masks.keys() | kept.keys()) < kernel.capabilities.num_closids)
     served = [vm for vm in host.requests if found[vm.uuid].state is PromiseState.KEPT]
     rooms = free_ways(kernel.capabilities, kernel.layout(), host.policy, served)
     for cache, free in rooms.items():
