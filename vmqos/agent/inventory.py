@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from vmqos.agent.backoff import Backoff
+from vmqos.agent.listing import Listing
 from vmqos.agent.log_once import LogOnce
 from vmqos.agent.looks import Done, Looks
 from vmqos.hypervisor import exceptions, processes, vm_tasks
@@ -66,7 +68,7 @@ class Inventory:
     what was known of it, and delays no other one.
 
     :param connection: the way to libvirt.
-    :param on_late_look: called from a thread once a look has ended that no round waits for any more.
+    :param on_late_look: called from a thread once a look, or libvirt's list, has come that no round waits for any more.
     """
 
     def __init__(self, connection: Connection, on_late_look: Callable[[], None] = lambda: None) -> None:
@@ -75,10 +77,12 @@ class Inventory:
         self._number = 0
         """How many looks were ordered so far: tells whether an order came before a look began."""
         self._urgent: dict[str, int] = {}
+        self._marked_at = -math.inf
         self._in_turn: dict[str, int] = {}
         self._tried: dict[str, int] = {}
         self._everything = False
         self._looks = Looks(self._look_at, on_late_look)
+        self._listing = Listing(connection.list_running, on_late_look)
         self._slow: set[str] = set()
         self._backoff = Backoff(*RETRY_DELAYS)
         self._once = LogOnce(LOG)
@@ -107,6 +111,8 @@ class Inventory:
         with self._lock:
             self._number += 1
             self._urgent[uuid] = self._number
+            self._marked_at = time.monotonic()
+        self._listing.wake()
 
     @property
     def is_marked(self) -> bool:
@@ -117,26 +123,33 @@ class Inventory:
     def close(self) -> None:
         """End the threads, as soon as libvirt and the kernel let them go."""
         self._looks.close()
+        self._listing.close()
 
     def refresh(self, everything: bool) -> None:
         """Ask libvirt which VMs run, and look at those that are new, marked, or at all of them.
 
         Where libvirt does not answer, or leaves out a VM whose process lives on (it may just have been restarted), the
-        VM stays: its promise is the process's, not libvirt's.
+        VM stays: its promise is the process's, not libvirt's. Where libvirt answers late, the VMs that are marked are
+        looked at meanwhile; the rest is for a later round.
 
         :raises Exception: what goes wrong in asking libvirt for the list, except that it can't be reached or refuses.
         """
         self._everything |= everything
         self.due = None
-        try:
-            running = self._connection.list_running()
-        except exceptions.HypervisorError:
+        listed = self._listing.fetch(self._has_marked)
+        if listed is None:
+            self._look_at_marked()
+            return
+        if listed.error is not None:
+            if not isinstance(listed.error, exceptions.HypervisorError):
+                raise listed.error
             self.gone |= self._forget_dead(set(self._vms))
             return
+        running = listed.running or {}
         self.answered = True
         self._forget_dead(self._vms.keys() - running.keys())
         self.dying = frozenset(self._vms.keys() - running.keys())
-        self._order(running)
+        self._order(running, listed.since)
         wanted = self._wanted(running)
         for done in self._looks.run(wanted, LOOK_DEADLINE, ROUND_BUDGET):
             if done.key in running:
@@ -147,17 +160,43 @@ class Inventory:
         # libvirtd may list a VM for a while whose QEMU died while it was being restarted.
         self.gone = frozenset(self._forget_dead(owed & self._vms.keys()))
         self._sum_up(owed - self.gone)
+        with self._lock:
+            if self._urgent.keys() - running.keys() - self._vms.keys():
+                # They were marked since libvirt was asked, and the next list may have them.
+                self.due = time.monotonic()
 
-    def _order(self, running: Mapping[str, int]) -> None:
-        """Order the looks that libvirt's list asks for, and forget the orders of VMs that are gone."""
+    def _has_marked(self) -> bool:
+        """Whether a VM is marked that was not looked at since."""
+        with self._lock:
+            return any(number > self._tried.get(uuid, 0) for uuid, number in self._urgent.items())
+
+    def _look_at_marked(self) -> None:
+        """Look at the VMs that are marked, also at those that libvirt has not listed yet."""
+        with self._lock:
+            number, urgent = self._number, dict(self._urgent)
+        wanted = [uuid for uuid in sorted(urgent, key=lambda uuid: urgent[uuid]) if uuid not in self._looks.under_way]
+        self._tried |= dict.fromkeys(wanted, number)
+        for done in self._looks.run(wanted, LOOK_DEADLINE, ROUND_BUDGET):
+            # What is not found is for the list to tell: it has ended, or is only being started.
+            if done.error is not None or done.value is not None:
+                self._take(done, None)
+
+    def _order(self, running: Mapping[str, int], since: float) -> None:
+        """Order the looks that libvirt's list asks for, and forget the orders of VMs that are gone.
+
+        :param since: when libvirt was asked for the list.
+        """
         for uuid, libvirt_id in running.items():
             known = self._vms.get(uuid)
             if known is not None and known.vm.libvirt_id != libvirt_id:
-                self.mark(uuid)
+                with self._lock:
+                    self._number += 1
+                    self._urgent[uuid] = self._number
         with self._lock:
             there = running.keys() | self._vms.keys()
             # An event may come before libvirt lists its VM: that is new then, and looked at anyway.
-            self._urgent = {uuid: number for uuid, number in self._urgent.items() if uuid in there}
+            if self._marked_at <= since:
+                self._urgent = {uuid: number for uuid, number in self._urgent.items() if uuid in there}
             if self._everything:
                 self._number += 1
                 self._in_turn = dict.fromkeys(running, self._number)
@@ -199,10 +238,10 @@ class Inventory:
         tasks = vm_tasks.all_tasks(vm)
         return ObservedVm(vm, processes.cpu_affinity(tasks)), tasks
 
-    def _take(self, done: Done[tuple[ObservedVm, Set[int]] | None], libvirt_id: int) -> None:
+    def _take(self, done: Done[tuple[ObservedVm, Set[int]] | None], libvirt_id: int | None) -> None:
         """Take over what a look has found.
 
-        :param libvirt_id: libvirt's number for the run of the VM that it lists now.
+        :param libvirt_id: libvirt's number for the run of the VM that it lists now; ``None`` where it has not answered.
         """
         uuid = done.key
         (self._slow.add if done.seconds > QUICK_LOOK else self._slow.discard)(uuid)
@@ -210,7 +249,7 @@ class Inventory:
             self._fail(uuid, done.error)
         elif done.value is None:
             self._backoff.fail(uuid, STARTING)
-        elif done.value[0].vm.libvirt_id == libvirt_id:
+        elif libvirt_id is None or done.value[0].vm.libvirt_id == libvirt_id:
             observed, tasks = done.value
             self._vms[uuid] = observed
             watched = self._new_threads.get(uuid)

@@ -66,6 +66,9 @@ class Connection:
 
     A call may take for ever. The keep-alive messages end it where the whole of libvirtd hangs, but a libvirtd all of
     whose workers hang still answers them, by its main thread (``virKeepAliveCheckMessage`` in virnetserverclient.c).
+    Calls are made side by side, so that one about a VM need not wait for one about another: libvirt locks a VM while it
+    starts or ends it, and a list of all VMs waits for that (``virDomainObjListFilter`` in virdomainobjlist.c). It takes
+    up to five calls of one client at a time (``max_client_requests`` in libvirtd.conf).
 
     :param uri: libvirt's connection URI, such as ``qemu:///system``.
     :param on_change: called with a VM's UUID when something of it changed, and with ``None`` when anything may have:
@@ -90,9 +93,10 @@ class Connection:
         self._keepalive = keepalive
         self._retry_delays = retry_delays
         self._last_error = "not connected yet"
-        self._under_way: Call | None = None
-        # libvirt-python frees a connection under a call that still uses it, so calls and the close take turns.
-        self._lock = threading.Lock()
+        self._under_way: list[Call] = []
+        # libvirt-python frees a connection under a call that still uses it, so the close waits for all calls.
+        self._condition = threading.Condition()
+        self._calls = 0
         self._libvirt: Any = None
         self._domains: dict[str, Any] = {}
         self._running: frozenset[str] = frozenset()
@@ -141,8 +145,8 @@ class Connection:
 
     @property
     def under_way(self) -> Call | None:
-        """The call that libvirt has not answered yet, if there is one."""
-        return self._under_way
+        """The oldest call that libvirt has not answered yet, if there is one; those about one VM are left out."""
+        return next(iter(self._under_way), None)
 
     @property
     def running(self) -> frozenset[str]:
@@ -180,7 +184,7 @@ class Connection:
         :raises vmqos.hypervisor.exceptions.NoProcess: if no process of this host is its QEMU, as far as can be told.
         :raises vmqos.hypervisor.exceptions.HypervisorError: if libvirt refuses, or /proc can't be read.
         """
-        xml = self._ask_about(uuid, "virDomainGetXMLDesc", lambda domain: str(domain.XMLDesc(0)))
+        xml = self._ask_about(uuid, lambda domain: str(domain.XMLDesc(0)))
         domain = None if xml is None else domain_xml.parse(xml)
         if domain is None or domain.libvirt_id is None:
             return None
@@ -208,10 +212,10 @@ class Connection:
     def _is_starting(self, uuid: str) -> bool:
         """Whether libvirt is just starting the VM, so that a missing QEMU process is no surprise."""
         starting = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP]
-        is_starting = self._ask_about(uuid, "virDomainGetState", lambda domain: bool(domain.state() == starting))
+        is_starting = self._ask_about(uuid, lambda domain: bool(domain.state() == starting))
         return is_starting is not False
 
-    def _ask_about(self, uuid: str, name: str, question: Callable[[Any], _T]) -> _T | None:
+    def _ask_about(self, uuid: str, question: Callable[[Any], _T]) -> _T | None:
         """Ask libvirt about one VM; ``None`` where it knows no such VM."""
 
         def ask(connection: Any) -> _T | None:
@@ -222,28 +226,39 @@ class Connection:
                     return None
                 raise
 
-        return self._call(f"{name} of VM {uuid}", ask)
+        return self._call("", ask)
 
     def _call(self, name: str, ask: Callable[[Any], _T]) -> _T:
-        with self._lock:
-            if self._libvirt is None:
+        """Ask libvirt something.
+
+        :param name: the call, for :attr:`under_way`; empty where it is about one VM.
+        """
+        with self._condition:
+            connection = self._libvirt
+            if connection is None:
                 raise exceptions.HypervisorUnreachable(uri=self._uri, error=self._last_error)
-            try:
-                with self._noted(name):
-                    return ask(self._libvirt)
-            except libvirt.libvirtError as error:
-                if self._libvirt.isAlive():
-                    raise exceptions.HypervisorFailed(uri=self._uri, error=error) from error
-                self._lose(str(error))
-                raise exceptions.HypervisorUnreachable(uri=self._uri, error=error) from error
+            self._calls += 1
+        try:
+            with self._noted(name) if name else contextlib.nullcontext():
+                return ask(connection)
+        except libvirt.libvirtError as error:
+            if connection.isAlive():
+                raise exceptions.HypervisorFailed(uri=self._uri, error=error) from error
+            self._lose(str(error))
+            raise exceptions.HypervisorUnreachable(uri=self._uri, error=error) from error
+        finally:
+            with self._condition:
+                self._calls -= 1
+                self._condition.notify_all()
 
     @contextlib.contextmanager
     def _noted(self, name: str) -> Iterator[None]:
-        self._under_way = Call(name, time.monotonic())
+        call = Call(name, time.monotonic())
+        self._under_way.append(call)
         try:
             yield
         finally:
-            self._under_way = None
+            self._under_way.remove(call)
 
     def _keep_connected(self) -> None:
         """The life of the connection's thread."""
@@ -286,15 +301,16 @@ class Connection:
         except libvirt.libvirtError:
             self._shut(connection)
             raise
-        with self._lock:
+        with self._condition:
             self._last_error = ""
             self._libvirt = connection
 
     def _disconnect(self) -> None:
-        with self._lock:
+        with self._condition:
             connection, self._libvirt = self._libvirt, None
+            self._condition.wait_for(lambda: not self._calls)
             self._domains = {}
-            self._shut(connection)
+        self._shut(connection)
 
     def _shut(self, connection: Any) -> None:
         for callback in self._callbacks:

@@ -129,6 +129,7 @@ class PlayedLibvirt:
     :ivar is_connected: whether libvirt can be reached.
     :ivar hung: the UUIDs of VMs whose descriptions hang until the event is set.
     :ivar broken: what describing a VM raises, by UUID.
+    :ivar listing: where it is set to an event, the list of all VMs hangs until that event is set.
     :ivar described: the UUIDs that were asked for, in order.
     """
 
@@ -136,6 +137,7 @@ class PlayedLibvirt:
         self.vms: dict[str, VirtualMachine] = {}
         self.hung: dict[str, threading.Event] = {}
         self.broken: dict[str, Exception] = {}
+        self.listing: threading.Event | None = None
         self.described: list[str] = []
         self.is_connected = True
         self.was_tried = True
@@ -155,6 +157,8 @@ class PlayedLibvirt:
         return "compute"
 
     def list_running(self) -> dict[str, int]:
+        if self.listing is not None:
+            self.listing.wait()
         if not self.is_connected:
             raise hypervisor_exceptions.HypervisorUnreachable(uri="test:///", error="it is down")
         self.running = frozenset(self.vms)
@@ -192,7 +196,7 @@ class PlayedLibvirt:
 
     def end(self) -> None:
         """End all VMs, and let go what hangs."""
-        for event in self.hung.values():
+        for event in (*self.hung.values(), *([self.listing] if self.listing is not None else [])):
             event.set()
         for process in self._processes.values():
             process.kill()

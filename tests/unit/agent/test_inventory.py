@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -25,8 +26,10 @@ class Libvirt:
         self.reached = True
         self.described = 0
         self.on_describe: Callable[[], None] = lambda: None
+        self.on_list: Callable[[], object] = lambda: None
 
     def list_running(self) -> dict[str, int]:
+        self.on_list()
         if not self.reached:
             raise exceptions.HypervisorError
         return self.listed
@@ -162,3 +165,42 @@ def test_a_vm_whose_process_is_not_there_yet_is_told_and_looked_at_again(
     inventory.mark("a")
     inventory.refresh(everything=False)
     assert inventory.vms.keys() == {"a"} and not inventory.troubles
+
+
+def test_a_marked_vm_is_looked_at_while_libvirt_does_not_list(libvirt: Libvirt) -> None:
+    late, answers = threading.Event(), threading.Event()
+    inventory = Inventory(libvirt, late.set)  # type: ignore[arg-type]
+    try:
+        inventory.refresh(everything=True)
+        libvirt.on_list = lambda: answers.wait(10)
+        inventory.mark("a")
+        inventory.refresh(everything=False)
+        assert libvirt.described == 2 and not answers.is_set()
+        # A VM that libvirt has not listed yet is found, too.
+        libvirt.vm = replace(libvirt.vm, uuid="b")
+        inventory.mark("b")
+        inventory.refresh(everything=False)
+        assert inventory.vms.keys() == {"a", "b"}
+        answers.set()
+        assert late.wait(10), "the loop is woken for the list"
+        inventory.refresh(everything=False)
+        assert inventory.dying == {"b"}, "the list is from before that"
+        libvirt.listed = {"a": 1, "b": 1}
+        inventory.refresh(everything=False)
+        assert inventory.vms.keys() == {"a", "b"} and not inventory.dying
+    finally:
+        answers.set()
+        inventory.close()
+
+
+def test_a_new_vm_that_was_marked_after_libvirt_was_asked_is_looked_for_again(libvirt: Libvirt) -> None:
+    inventory = Inventory(libvirt)  # type: ignore[arg-type]
+    try:
+        libvirt.on_list = lambda: inventory.mark("b")
+        inventory.refresh(everything=True)
+        assert inventory.due is not None and inventory.due <= time.monotonic()
+        libvirt.on_list = lambda: None
+        inventory.refresh(everything=False)
+        assert inventory.due is None, "libvirt has no such VM"
+    finally:
+        inventory.close()

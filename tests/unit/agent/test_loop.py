@@ -423,6 +423,24 @@ def test_a_vm_whose_flavor_can_not_be_read_for_a_fault_of_ours_keeps_what_it_has
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
+def test_vms_that_start_or_change_are_served_while_libvirt_does_not_list_them(host: Host) -> None:
+    known = host.libvirt.boot(TWO)
+    with host.running():
+        wait_for(lambda: host.ways(known) == 2)
+        # It locks each VM for the list, and keeps a VM locked that it starts or ends.
+        host.libvirt.listing = threading.Event()
+        host.agent._on_change(None)
+        for ways, specs in ((3, THREE), (4, FOUR), (2, TWO)):
+            host.libvirt.resize(known, specs)
+            host.agent._on_change(known)
+            assert wait_for(lambda ways=ways: host.ways(known) == ways) < SOON  # type: ignore[misc]
+        new = host.libvirt.boot(THREE)
+        host.agent._on_change(new)
+        assert wait_for(lambda: host.ways(new) == 3) < SOON
+        host.libvirt.listing.set()
+        wait_for(lambda: not host.agent.health.unserved and host.ways(new) == 3)
+
+
 @pytest.mark.parametrize("others", [0, 5, 20])
 def test_a_vm_whose_look_hangs_keeps_no_other_vm_waiting_for_a_second(host: Host, others: int) -> None:
     known = host.libvirt.boot(TWO)
