@@ -15,8 +15,8 @@ from nova_plugin.scheduler.demand import Amount, Demand
 from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.placement import Provider
 from nova_plugin.scheduler.promises import Promised, Promises
-from vmqos.openstack.extra_specs import CacheRequest
-from vmqos.openstack.extra_specs.resources import SHARED_FULL, SHARED_ROOM
+from vmqos.extra_specs import CacheRequest
+from vmqos.extra_specs.resources import SHARED_FULL, SHARED_ROOM
 
 _GROUP = Amount(classes=1)
 _NONE_PROMISED = Promised()

@@ -17,8 +17,8 @@ from tests.benchmarks.arena import Arena
 from tests.benchmarks.contest import compare
 from tests.benchmarks.figures import Comparison, Effort, Figure, spread, timed
 from tests.benchmarks.programs import sleeping
-from vmqos.agent.backoff import Backoff
-from vmqos.agent.inventory import ObservedVm
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology
 from vmqos.allocation import Policy

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmqos import allocation
-from vmqos.agent.view import ResctrlView
 from vmqos.allocation import Layout, Owner, Policy, Request
-from vmqos.cloud.placement import Inventory
-from vmqos.openstack.extra_specs import resources
+from vmqos.extra_specs import resources
+from vmqos.host.resctrl_state import ResctrlView
+from vmqos.openstack.placement import Inventory
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities
 
 MEMBERS = 1_000_000

@@ -11,24 +11,24 @@ from dataclasses import replace
 from oslo_config import cfg
 
 from vmqos import allocation
-from vmqos.agent import notify
-from vmqos.agent.assign_counters import assign_counters
-from vmqos.agent.backoff import Backoff
+from vmqos.agent.act.mbm_counters import assign_counters
 from vmqos.agent.flavor_lookup import FlavorLookup
-from vmqos.agent.inventory import WAITING, Inventory
-from vmqos.agent.log_once import LogOnce
-from vmqos.agent.observer import Observer, Sight
-from vmqos.agent.owed import Claim, Owed
-from vmqos.agent.pass_times import PassTimes
+from vmqos.agent.life import notify
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.life.log_once import LogOnce
+from vmqos.agent.life.pass_times import PassTimes
+from vmqos.agent.life.wakeup import Wakeup
+from vmqos.agent.observe.owed import Claim, Owed
+from vmqos.agent.observe.running_vms import WAITING, Inventory
+from vmqos.agent.observe.vm_watcher import Observer, Sight
 from vmqos.agent.placement_sync import PlacementSync
 from vmqos.agent.reconcile import Change, Reconciler
-from vmqos.agent.resctrl_access import Closer
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
-from vmqos.agent.wakeup import Wakeup
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.extra_specs import resources
+from vmqos.host.resctrl_access import Closer
 from vmqos.hypervisor.connection import Call, Connection
-from vmqos.openstack.extra_specs import resources
 from vmqos.reason import NO_REASON, Code, Reason, of_error
 from vmqos.resctrl import exceptions, mount, topology
 from vmqos.resctrl.bitmask import CapacityBitmask

@@ -17,13 +17,13 @@ from prometheus_client.registry import CollectorRegistry
 
 from vmqos import allocation
 from vmqos.agent.flavor_lookup import FlavorLookup
-from vmqos.agent.health_report import ages
 from vmqos.agent.loop import Agent
 from vmqos.agent.placement_sync import Told
+from vmqos.agent.sample.sampler import OLD_AFTER, Telemetry
+from vmqos.agent.serve.health_report import ages
 from vmqos.agent.snapshot import Snapshot as AgentSnapshot
-from vmqos.agent.telemetry import OLD_AFTER, Telemetry
-from vmqos.agent.view import ResctrlView
 from vmqos.allocation.caches import of_level
+from vmqos.host.resctrl_state import ResctrlView
 from vmqos.resctrl.capabilities import BandwidthUnit
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.telemetry import Snapshot

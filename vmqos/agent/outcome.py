@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from vmqos.agent.backoff import Backoff, Failure
-from vmqos.agent.placement import Placed
-from vmqos.agent.wish import Wish
+from vmqos.agent.act.move_tasks import Placed
+from vmqos.agent.life.backoff import Backoff, Failure
+from vmqos.agent.observe.flavor_request import Wish
 from vmqos.allocation import DEFAULT_GROUP, Group, Layout, Owner, PromiseState, Split, Verdict, caches, owner_of
 from vmqos.reason import NO_REASON, Code, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask

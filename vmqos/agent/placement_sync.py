@@ -17,19 +17,19 @@ from typing import Protocol
 from oslo_config import cfg
 
 from vmqos.agent import capacity, provider_yaml
-from vmqos.agent.backoff import Backoff
 from vmqos.agent.capacity import Capacity
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.life.worker import Worker
 from vmqos.agent.snapshot import Snapshot
-from vmqos.agent.worker import Worker
-from vmqos.cloud.exceptions import CloudError
-from vmqos.cloud.placement import Placement
-from vmqos.cloud.provider_sync import Synced, Wanted, synchronize
-from vmqos.cloud.service import Service
-from vmqos.cloud.withdrawal import withdraw
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.extra_specs import resources
 from vmqos.hypervisor.exceptions import HypervisorError
-from vmqos.openstack.extra_specs import resources
+from vmqos.openstack.exceptions import CloudError
+from vmqos.openstack.placement import Placement
+from vmqos.openstack.provider_sync import Synced, Wanted, synchronize
+from vmqos.openstack.service import Service
+from vmqos.openstack.withdrawal import withdraw
 from vmqos.reason import Code, Reason
 
 LOG = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Target(Protocol):
     def tell(self, found: Capacity) -> bool:
         """Tell it, and say whether anything had to be changed.
 
-        :raises vmqos.cloud.exceptions.CloudError: if that can't be done now.
+        :raises vmqos.openstack.exceptions.CloudError: if that can't be done now.
         :raises OSError: likewise.
         """
 

@@ -9,23 +9,25 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vmqos import allocation
-from vmqos.agent import act, outcome, unseen, vcpu_limit, view, wish
-from vmqos.agent.backoff import Backoff
+from vmqos import allocation, extra_specs
+from vmqos.agent import keep_current, outcome
+from vmqos.agent.act import plan_steps
+from vmqos.agent.act.lock_share import LockShare
+from vmqos.agent.act.monitoring_groups import MonitoringGroups
+from vmqos.agent.act.task_placer import Placer
 from vmqos.agent.flavor_lookup import FlavorLookup, Found
-from vmqos.agent.inventory import ObservedVm
-from vmqos.agent.lock_share import LockShare
-from vmqos.agent.log_once import LogOnce
-from vmqos.agent.monitoring_groups import MonitoringGroups
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.life.log_once import LogOnce
+from vmqos.agent.observe import cache_vcpus, flavor_request
+from vmqos.agent.observe.cache_vcpus import Vcpus
+from vmqos.agent.observe.flavor_request import Wish
+from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.outcome import Outcome
-from vmqos.agent.placer import Placer
 from vmqos.agent.snapshot import CacheTopology, Snapshot
-from vmqos.agent.vcpu_limit import Vcpus
-from vmqos.agent.view import ResctrlView
-from vmqos.agent.wish import Wish
 from vmqos.allocation import Owner, PromiseState, Request, SetExclusive, Verdict, caches, owner_of
+from vmqos.host import resctrl_state
+from vmqos.host.resctrl_state import ResctrlView
 from vmqos.hypervisor.model import VirtualMachine
-from vmqos.openstack import extra_specs
 from vmqos.reason import Reason, of_error
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.filesystem import Filesystem
@@ -108,7 +110,7 @@ class Reconciler:
 
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
-        now = view.look(self._filesystem, self.snapshot.view)
+        now = resctrl_state.look(self._filesystem, self.snapshot.view)
         self.snapshot = replace(self.snapshot, view=now, topology=topology)
 
     def run(
@@ -116,7 +118,7 @@ class Reconciler:
     ) -> bool:
         """One pass; the caller has just taken the exclusive lock on resctrl.
 
-        Others wait for the lock, so what does not fit into :data:`vmqos.agent.lock_share.SHARE` is left to the next
+        Others wait for the lock, so what does not fit into :data:`vmqos.agent.act.lock_share.SHARE` is left to the next
         pass. Promises are right at that point, too: ways are given out before tasks are moved, and to no two VMs.
 
         :returns: whether another pass right away gets further: where time ran out, where another program meddled, where
@@ -126,7 +128,7 @@ class Reconciler:
         share = LockShare()
         self._unfinished = False
         before = self.snapshot.view
-        now = view.look(self._filesystem, None if change.everything else before)
+        now = resctrl_state.look(self._filesystem, None if change.everything else before)
         if before is None or now.mounted_as != before.mounted_as:
             self.forget()
         elif change.everything:
@@ -163,23 +165,23 @@ class Reconciler:
             {key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid), ("vcpus", uuid))}
         )
         wishes = self._wishes(vms)
-        vcpus_of_all = vcpu_limit.look_at_all(vms, wishes, self.snapshot.limits, self._backoff, self._once)
+        vcpus_of_all = cache_vcpus.look_at_all(vms, wishes, self.snapshot.limits, self._backoff, self._once)
         wishes = {uuid: vcpus_of_all.applied(uuid, found) for uuid, found in wishes.items()}
         limits = vcpus_of_all.limits
         unknown = {uuid for uuid, found in wishes.items() if found.unknown and not found.hands_off}
-        members = unseen.find_members(self._filesystem, now, self._unseen, unknown, vms)
-        kept = unseen.requests(now, self._unseen | unknown, members, self._granted)
+        members = keep_current.find_members(self._filesystem, now, self._unseen, unknown, vms)
+        kept = keep_current.requests(now, self._unseen | unknown, members, self._granted)
         requests = (*self._requests(now, vms, wishes, vcpus_of_all, topology), *kept)
         plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy, self._granted))
         order = sorted(vms, key=lambda uuid: (vms[uuid].vm.process.start_time, uuid))
         if self._monitoring.make_room(now, sorted(_created(plan)), self._graphs(now, plan, order, wishes)):
-            now = view.look(self._filesystem, now)
+            now = resctrl_state.look(self._filesystem, now)
         failure, alone = self._prepare(plan), False
         if failure is None:
             self._granted = self._remembered(plan, unknown | {uuid for uuid in vms if self._backoff.waits(uuid)})
-            now = replace(now, layout=act.predict(now.layout, plan.prepare))
+            now = replace(now, layout=plan_steps.predict(now.layout, plan.prepare))
         else:
-            now = view.look(self._filesystem, now)
+            now = resctrl_state.look(self._filesystem, now)
             alone = self._blame(now, plan, failure)
         completed = failure is None
         verdicts = {uuid: _in_force(now, plan, verdict) for uuid, verdict in plan.verdicts.items()}
@@ -204,7 +206,7 @@ class Reconciler:
         if completed:
             completed = self._retire(plan, verdicts)
         # As many links as before need not be the same monitoring groups.
-        now = view.look(self._filesystem, replace(now, links=()))
+        now = resctrl_state.look(self._filesystem, replace(now, links=()))
         planned, verdicts = verdicts, {uuid: outcome.borne_out(each, now.layout) for uuid, each in verdicts.items()}
         meddled = any(verdicts[uuid] is not planned[uuid] for uuid in verdicts)
         left_over = bool(plan.prepare or plan.retire or arranged.later)
@@ -246,15 +248,15 @@ class Reconciler:
         return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
 
     def _wishes(self, vms: Mapping[str, ObservedVm]) -> dict[str, Wish]:
-        lacking = [observed.vm for observed in vms.values() if wish.lacks_extra_specs(observed.vm)]
+        lacking = [observed.vm for observed in vms.values() if flavor_request.lacks_extra_specs(observed.vm)]
         found = self._flavors.look_up(lacking) if self._flavors is not None else {}
         return {uuid: self._wish(observed.vm, found.get(uuid)) for uuid, observed in vms.items()}
 
     def _wish(self, vm: VirtualMachine, found: Found | None) -> Wish:
         try:
-            return wish.read(vm, found)
+            return flavor_request.read(vm, found)
         except Exception as error:
-            unknown = wish.unreadable(error)
+            unknown = flavor_request.unreadable(error)
             self._once.log(logging.ERROR, ("wish", vm.uuid), "VM %s: %s", vm.uuid, unknown.unknown, error=error)
             return unknown
 
@@ -287,12 +289,12 @@ class Reconciler:
                     has_l3 = wanted.ways is not None or wanted.code_ways is not None
                     has_l2 = wanted.l2_ways is not None
                     there = reach & group.masks.keys()
-                    held = unseen.ways_of(
+                    held = keep_current.ways_of(
                         group,
                         caches.among(3, there) if has_l3 else frozenset(),
                         caches.among(2, there) if has_l2 else frozenset(),
                     )
-                    wanted = unseen.with_limits_of(now, group, replace(held, policy=wanted.policy))
+                    wanted = keep_current.with_limits_of(now, group, replace(held, policy=wanted.policy))
                     if not extra_specs.asks_for(wanted):
                         continue
                 elif placed is None or owner_of(placed.target.control) is not Owner.CLASS:
@@ -311,16 +313,16 @@ class Reconciler:
             ),
         )
 
-    def _prepare(self, plan: allocation.Plan) -> act.StepFailed | None:
+    def _prepare(self, plan: allocation.Plan) -> plan_steps.StepFailed | None:
         """Carry out the plan's first part; the step that failed, if one did."""
         try:
-            self._unguarded |= act.execute(self._filesystem, plan.prepare)
-        except act.StepFailed as failure:
-            LOG.error("%s: %s", act.describe(failure.step), failure)
+            self._unguarded |= plan_steps.execute(self._filesystem, plan.prepare)
+        except plan_steps.StepFailed as failure:
+            LOG.error("%s: %s", plan_steps.describe(failure.step), failure)
             return failure
         return None
 
-    def _blame(self, now: ResctrlView, plan: allocation.Plan, failure: act.StepFailed) -> bool:
+    def _blame(self, now: ResctrlView, plan: allocation.Plan, failure: plan_steps.StepFailed) -> bool:
         """Note the failure for the VMs that it concerns: those of the group, or else all that miss something now.
 
         :returns: whether it concerns some VMs only, so that a pass without them gets further.
@@ -341,9 +343,9 @@ class Reconciler:
         if any(verdict.group != plan.verdicts[uuid].group for uuid, verdict in verdicts.items()):
             return False
         try:
-            act.execute(self._filesystem, plan.retire)
-        except act.StepFailed as failure:
-            LOG.error("%s: %s", act.describe(failure.step), failure)
+            plan_steps.execute(self._filesystem, plan.retire)
+        except plan_steps.StepFailed as failure:
+            LOG.error("%s: %s", plan_steps.describe(failure.step), failure)
             return False
         return True
 

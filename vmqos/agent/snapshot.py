@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from vmqos.agent.inventory import ObservedVm
+from vmqos.agent.act.move_tasks import Placed
+from vmqos.agent.observe.cache_vcpus import VcpuLimit
+from vmqos.agent.observe.flavor_request import Wish
+from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.outcome import Outcome
-from vmqos.agent.placement import Placed
-from vmqos.agent.vcpu_limit import VcpuLimit
-from vmqos.agent.view import ResctrlView
-from vmqos.agent.wish import Wish
 from vmqos.allocation import Policy, Request
+from vmqos.host.resctrl_state import ResctrlView
 from vmqos.resctrl import topology
 
 

@@ -23,9 +23,9 @@ from vmqos.allocation.model import (
     WriteMasks,
     WriteThrottles,
 )
-from vmqos.allocation.names import Grant, class_grant, class_group, owner_of, vm_group
 from vmqos.allocation.planner import plan, whatif
 from vmqos.allocation.throttle import grant
+from vmqos.group_names import Grant, class_grant, class_group, owner_of, vm_group
 
 __all__ = [
     "DEFAULT_GROUP",

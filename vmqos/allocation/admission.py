@@ -17,10 +17,10 @@ from vmqos.allocation import earlier, reasons, throttle
 from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
 from vmqos.allocation.closids import kept_classes, most_others
 from vmqos.allocation.model import DEFAULT_GROUP, Owner, WhenFull
-from vmqos.allocation.names import Grant, class_grant
 from vmqos.allocation.packing import Piece
 from vmqos.allocation.room import Room, furnish
 from vmqos.allocation.world import World
+from vmqos.group_names import Grant, class_grant
 from vmqos.reason import NO_REASON, Reason
 
 Question = tuple[type, tuple[int, ...], int, int]

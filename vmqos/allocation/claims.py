@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from vmqos.allocation import caches, earlier, reasons, throttle
 from vmqos.allocation.model import DEFAULT_GROUP, Request
-from vmqos.allocation.names import Grant, class_group, vm_group
 from vmqos.allocation.world import World
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.group_names import Grant, class_group, vm_group
 from vmqos.reason import Reason, joined
 
 

@@ -10,10 +10,10 @@ from vmqos.allocation import caches
 from vmqos.allocation.claims import in_order, read
 from vmqos.allocation.fitting import unpromised
 from vmqos.allocation.model import DEFAULT_GROUP, Layout, Owner, Policy, Request
-from vmqos.allocation.names import class_grant
 from vmqos.allocation.packing import Piece
 from vmqos.allocation.room import furnish
 from vmqos.allocation.world import look
+from vmqos.group_names import class_grant
 from vmqos.resctrl.capabilities import Capabilities
 
 

@@ -12,7 +12,7 @@ from vmqos.allocation.model import Layout, Owner, Plan, Policy, PromiseState, Re
 from vmqos.allocation.route import Route
 from vmqos.allocation.target import Target, build, route
 from vmqos.allocation.world import World, look
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
 
 _NOBODY = "00000000-0000-0000-0000-000000000000"

@@ -11,12 +11,12 @@ from vmqos.allocation.admission import Admission
 from vmqos.allocation.claims import Claim
 from vmqos.allocation.line import union
 from vmqos.allocation.model import DEFAULT_GROUP, Owner, Split
-from vmqos.allocation.names import class_grant
 from vmqos.allocation.packing import Packing, Piece, pack
 from vmqos.allocation.room import Room
 from vmqos.allocation.route import Route, find
 from vmqos.allocation.split import split
 from vmqos.allocation.world import World
+from vmqos.group_names import class_grant
 
 
 @dataclass(frozen=True, slots=True)

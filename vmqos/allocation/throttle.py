@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from vmqos.allocation import reasons
-from vmqos.allocation.names import Grant
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import Grant
 from vmqos.reason import NO_REASON, Reason
 from vmqos.resctrl.capabilities import EIGHTH_GBPS_IN_MBPS, BandwidthResource, BandwidthUnit, Capabilities
 

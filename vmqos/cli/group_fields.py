@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from vmqos.cli import contract
 from vmqos.cli.safe_text import neutralise
+from vmqos.local_api import contract
 
 _UNLIMITED_MBPS = "4294967295"
 """What schemata says of a group without a limit where resctrl is mounted with ``mba_MBps``."""

@@ -8,8 +8,9 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vmqos.cli import contract, marks, units
+from vmqos.cli import marks, units
 from vmqos.cli.safe_text import distinct_names, neutralise
+from vmqos.local_api import contract
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase.replace("x", "")
 """Of VMs: the capital ones first. An x is pseudo-locked memory."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a group is, by its name alone: the reader's half of :mod:`vmqos.allocation.names`."""
+"""Whose a group is, by its name alone: the reader's half of :mod:`vmqos.group_names`."""
 
 from __future__ import annotations
 

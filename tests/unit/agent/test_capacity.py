@@ -10,11 +10,9 @@ from tests.unit.allocation.worlds import SHARED, machine, request, uuid
 from vmqos import allocation
 from vmqos.agent import capacity
 from vmqos.agent.capacity import NOTHING, Capacity
-from vmqos.agent.view import ResctrlView
 from vmqos.allocation import Group, Layout, Policy, owner_of
-from vmqos.cloud.placement import Inventory
-from vmqos.openstack.extra_specs import CacheRequest
-from vmqos.openstack.extra_specs.resources import (
+from vmqos.extra_specs import CacheRequest
+from vmqos.extra_specs.resources import (
     CMT,
     L2_CAT,
     L3_CAT,
@@ -28,6 +26,8 @@ from vmqos.openstack.extra_specs.resources import (
     SHARED_FULL,
     SHARED_ROOM,
 )
+from vmqos.host.resctrl_state import ResctrlView
+from vmqos.openstack.placement import Inventory
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities, Monitoring
 

@@ -20,16 +20,17 @@ import pytest
 from oslo_config import cfg
 
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
-from vmqos.agent import inventory, loop
-from vmqos.agent import wish as wishes
+from vmqos.agent import loop
 from vmqos.agent.flavor_lookup import Found
 from vmqos.agent.loop import Agent, policy_from
+from vmqos.agent.observe import flavor_request as wishes
+from vmqos.agent.observe import running_vms
 from vmqos.allocation import Policy, PromiseState
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.model import VirtualMachine
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
 from vmqos.resctrl import exceptions, mount, topology
 
 LOCK_TIMEOUT = 0.1
@@ -458,7 +459,7 @@ def test_a_vm_whose_look_hangs_keeps_no_other_vm_waiting_for_a_second(host: Host
         assert max(served) < SOON
         assert host.ways(known) == 2, "what it has is kept"
         wait_for(lambda: host.agent.health.unserved.keys() == set(hung))
-        wait_for(lambda: set(host.agent.health.unserved.values()) == {inventory.SLOW})
+        wait_for(lambda: set(host.agent.health.unserved.values()) == {running_vms.SLOW})
         assert len([thread for thread in threading.enumerate() if thread.name == "look"]) <= len(hung) + 2
         host.libvirt.resize(known, FOUR)
         for event in host.libvirt.hung.values():
@@ -468,7 +469,7 @@ def test_a_vm_whose_look_hangs_keeps_no_other_vm_waiting_for_a_second(host: Host
 
 
 def test_looks_that_take_long_come_after_the_others(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory, "QUICK_LOOK", 0.02)
+    monkeypatch.setattr(running_vms, "QUICK_LOOK", 0.02)
     slow, quick = host.libvirt.boot(TWO), host.libvirt.boot(TWO)
     describe = host.libvirt.describe
 
@@ -501,7 +502,7 @@ def test_a_round_of_many_slow_looks_ends_in_time_and_the_rest_follows_at_once(
     vms = [host.libvirt.boot({}) for _ in range(8)]
     with host.running():
         wait_for(lambda: bool(host.agent.health.passes))
-        assert len(host.agent.snapshot.vms) < len(vms) and inventory.WAITING in host.agent.health.unserved.values()
+        assert len(host.agent.snapshot.vms) < len(vms) and running_vms.WAITING in host.agent.health.unserved.values()
         good = host.libvirt.boot(TWO)
         host.agent._on_change(good)
         assert wait_for(lambda: host.ways(good) == 2) < SOON

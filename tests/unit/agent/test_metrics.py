@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.unit.agent.test_report import UUID, snapshot
+from tests.unit.agent.serve.test_vms import UUID, snapshot
 from tests.unit.telemetry.values import snapshot as counted
 from tests.unit.telemetry.values import vm
 from vmqos.agent.capacity import Capacity
+from vmqos.agent.life.pass_times import PassTimes
 from vmqos.agent.metrics import Metrics, published
 from vmqos.agent.outcome import Outcome
-from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.placement_sync import Told
 from vmqos.agent.snapshot import Health
 from vmqos.allocation import PromiseState
 from vmqos.allocation.reasons import NO_CACHE
-from vmqos.openstack.extra_specs.resources import LLC_CLASSES, LLC_WAYS
+from vmqos.extra_specs.resources import LLC_CLASSES, LLC_WAYS
 from vmqos.resctrl import exceptions
 from vmqos.telemetry import Snapshot, VmReading
 from vmqos.telemetry.published import CacheState, VmState

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from vmqos.agent.backoff import Failure
+from vmqos.agent.act.move_tasks import Placed, Target
+from vmqos.agent.life.backoff import Failure
+from vmqos.agent.observe.flavor_request import Wish
 from vmqos.agent.outcome import Outcome, borne_out, judge
-from vmqos.agent.placement import Placed, Target
-from vmqos.agent.wish import Wish
 from vmqos.allocation import DEFAULT_GROUP, Group, Layout, Owner, PromiseState, Split, Verdict
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
 from vmqos.reason import NO_REASON, Code, Reason
 from vmqos.resctrl.bitmask import CapacityBitmask
 

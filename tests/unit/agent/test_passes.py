@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
-from vmqos.agent import lock_share, monitoring_groups
-from vmqos.agent.backoff import Backoff
+from vmqos.agent.act import lock_share, monitoring_groups
+from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.flavor_lookup import FlavorLookup, Found
-from vmqos.agent.inventory import ObservedVm
-from vmqos.agent.lock_share import LockShare
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.outcome import Outcome
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology
@@ -350,7 +350,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass has no time: it does what each pass does at least."""
     monkeypatch.setattr(lock_share, "SHARE", 1e-9)
     monkeypatch.setattr(LockShare, "is_over", lambda self, part=1.0: True)
-    monkeypatch.setattr("vmqos.agent.placer.TURN", 0.0)
+    monkeypatch.setattr("vmqos.agent.act.task_placer.TURN", 0.0)
 
 
 @pytest.mark.usefixtures("short")
@@ -413,7 +413,7 @@ def test_threads_that_were_moved_away_come_back_in_turns_too(host: Host, monkeyp
     host.settle()
     tasks.move(host.resctrl, "", host.threads(vm))
     monkeypatch.setattr(LockShare, "is_over", lambda self, part=1.0: True)
-    monkeypatch.setattr("vmqos.agent.placer.TURN", 0.0)
+    monkeypatch.setattr("vmqos.agent.act.task_placer.TURN", 0.0)
     assert host.run() and host.told(vm).state is DEGRADED
     host.settle()
     assert host.told(vm).state is KEPT and host.inside(vm, f"vmqos.{vm}") == 301

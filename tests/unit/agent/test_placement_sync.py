@@ -15,16 +15,16 @@ import pytest
 import yaml
 from oslo_config import cfg
 
-from tests.unit.agent.test_report import snapshot
+from tests.unit.agent.serve.test_vms import snapshot
 from vmqos.agent import capacity, placement_sync
-from vmqos.agent.backoff import Backoff
 from vmqos.agent.capacity import Capacity
+from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.placement_sync import PlacementSync, Told
 from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Policy
-from vmqos.cloud.exceptions import Unreachable
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.openstack.exceptions import Unreachable
 
 CREDENTIALS = "auth_type = password\nauth_url = http://127.0.0.1:1/v3\nusername = vmqos\npassword = x\n"
 

@@ -31,7 +31,7 @@ from vmqos.allocation import (
     WriteMasks,
     WriteThrottles,
 )
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit, CacheResource, Capabilities
 

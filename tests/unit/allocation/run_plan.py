@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tests.unit.allocation.kernel import Kernel
 from vmqos.allocation import Owner, Plan, Policy, PromiseState, Request, WriteMasks, caches, owner_of, plan, vm_group
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+from vmqos.extra_specs import CachePolicy, CacheRequest
 
 
 def asked(wants: CacheRequest, cache: int) -> int:

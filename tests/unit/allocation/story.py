@@ -28,7 +28,7 @@ from tests.unit.allocation.oracle import (
 )
 from tests.unit.allocation.worlds import EXCLUSIVE, SHARED, machine, uuid
 from vmqos.allocation import Owner, Plan, Policy, Request, Split, WhenFull, plan
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities
 

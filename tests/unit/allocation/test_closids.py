@@ -16,7 +16,7 @@ from tests.unit.allocation.run_plan import settle
 from tests.unit.allocation.worlds import SHARED, machine, request
 from vmqos import allocation
 from vmqos.allocation import Closids, Policy, PromiseState, Request, WhenFull, plan
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities
 
 KEPT, PENDING, DEGRADED = PromiseState.KEPT, PromiseState.PENDING, PromiseState.DEGRADED

@@ -10,7 +10,7 @@ from tests.unit.allocation.worlds import SHARED, machine, request
 from vmqos.allocation import FreeRoom, Grant, Layout, Policy, PromiseState, class_group, free_ways, plan, whatif
 from vmqos.allocation.closids import kept_classes
 from vmqos.allocation.reasons import NO_SAFE_ORDER
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
 from vmqos.resctrl.capabilities import Capabilities
 
 

@@ -22,7 +22,7 @@ from vmqos.allocation import (
     vm_group,
     whatif,
 )
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
 

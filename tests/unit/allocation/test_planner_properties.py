@@ -29,7 +29,7 @@ from vmqos.allocation import (
     vm_group,
 )
 from vmqos.allocation.line import runs
-from vmqos.openstack.extra_specs import CachePolicy
+from vmqos.extra_specs import CachePolicy
 
 
 def verdicts(host: Host, kernel: Kernel) -> dict[str, Verdict]:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.allocation.worlds import machine
 from vmqos.allocation import Grant, grant, throttle
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
 from vmqos.reason import NO_REASON
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities, Monitoring
 

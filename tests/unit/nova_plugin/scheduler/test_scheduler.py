@@ -17,12 +17,12 @@ from oslo_messaging import ExpectedException
 from nova_plugin.scheduler import placement as scheduler_placement
 from nova_plugin.scheduler import promises, rooms
 from tests.unit.nova_plugin.clouds import Cloud, Placement, flavor
+from vmqos import extra_specs
 from vmqos.agent import capacity
-from vmqos.agent.view import ResctrlView
 from vmqos.allocation import Group, Layout, Owner, Policy, PromiseState, Request, plan
 from vmqos.cli import flavor_specs
-from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest, resources
+from vmqos.extra_specs import CachePolicy, CacheRequest, resources
+from vmqos.host.resctrl_state import ResctrlView
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
 

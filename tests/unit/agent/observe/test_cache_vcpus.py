@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said of a flavor that names vCPUs; the threads themselves are looked at among the functional tests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.life.log_once import LogOnce
+from vmqos.agent.observe import cache_vcpus
+from vmqos.agent.observe.cache_vcpus import UNNAMED, VcpuLimit, Vcpus, look_at_all, problem
+from vmqos.agent.observe.flavor_request import Wish
+from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.extra_specs import CacheRequest
+from vmqos.hypervisor import processes
+from vmqos.hypervisor.model import Process, VirtualMachine
+from vmqos.reason import NO_REASON, Code, Reason
+
+ASKED = frozenset({0, 1})
+
+
+def looked(vms: Mapping[str, ObservedVm], wishes: Mapping[str, Wish], before: Mapping[str, VcpuLimit]) -> Vcpus:
+    return look_at_all(vms, wishes, before, Backoff(1.0, 2.0), LogOnce(logging.getLogger(__name__)))
+
+
+GONE = ObservedVm(VirtualMachine("a", "a", 1, Process(99999999, 1), None, False, None), frozenset({0}))
+
+
+@pytest.mark.parametrize("there", [{0, 1}, {0, 1, 2}])
+def test_vcpus_that_are_there_are_no_problem(there: set[int]) -> None:
+    assert not problem(ASKED, there)
+
+
+def test_vcpus_that_are_not_there_are_named_with_those_that_are() -> None:
+    told = problem(frozenset({0, 4, 5}), {0, 1}).text
+    assert "names 0,4-5" in told and "no vCPU 4-5" in told and "its vCPUs are 0-1" in told
+
+
+def test_a_vm_none_of_whose_threads_bears_a_vcpus_name_says_so() -> None:
+    assert problem(ASKED, ()) == UNNAMED
+
+
+def test_vms_whose_flavors_name_no_vcpus_are_not_looked_at() -> None:
+    wishes = {
+        "a": Wish(request=CacheRequest(ways=2)),
+        "b": Wish(),
+        "c": Wish(request=CacheRequest(ways=2, vcpus=ASKED), hands_off=True),
+    }
+    assert looked({}, wishes, {}) == Vcpus()
+
+
+def test_a_vm_that_can_not_be_looked_at_keeps_what_was_known_of_it() -> None:
+    wishes = {"a": Wish(request=CacheRequest(ways=2, vcpus=ASKED))}
+    known = VcpuLimit(ASKED, ASKED, (frozenset({3}),))
+    found = looked({"a": GONE}, wishes, {"a": known})
+    assert "has ended" in found.limits["a"].problem.text
+    assert replace(found.limits["a"], problem=NO_REASON) == known and not found.unknown
+    unknown = looked({"a": GONE}, wishes, {})
+    assert not unknown.limits and "has ended" in unknown.unknown["a"].text
+    wish = unknown.applied("a", wishes["a"])
+    assert wish.request is None and wish.unknown == unknown.unknown["a"], "what it has is kept"
+
+
+@pytest.mark.parametrize("asked", [CacheRequest(ways=2, vcpus=ASKED), CacheRequest(l2_ways=2)])
+def test_a_fault_in_looking_at_one_vm_is_its_reason_and_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: CacheRequest
+) -> None:
+    def fail(*_: object) -> list[frozenset[int]]:
+        raise RuntimeError("a fault of ours")
+
+    wishes = {"a": Wish(request=asked), "b": Wish(request=CacheRequest(ways=1))}
+    monkeypatch.setattr(cache_vcpus, "look", fail)
+    monkeypatch.setattr(processes, "vcpu_affinities", fail)
+    backoff, once = Backoff(1.0, 2.0), LogOnce(logging.getLogger(__name__))
+    for _ in range(3):
+        found = look_at_all({"a": GONE, "b": GONE}, wishes, {}, backoff, once)
+        assert found.unknown.keys() == {"a"} and "a fault of ours" in found.unknown["a"].text
+    assert backoff.get(("vcpus", "a")) is not None, "it is tried again"
+    assert len(caplog.records) == 1 and caplog.records[0].exc_info
+
+
+ONE, TWO = Reason(Code.BAD_FLAVOR, "one"), Reason(Code.NO_VCPU, "two")
+
+
+def test_a_problem_is_put_behind_those_that_are_there() -> None:
+    assert Wish(problem=ONE).but(TWO).problem.text == "one; two"
+    wish = Wish(problem=ONE)
+    assert wish.but(NO_REASON) is wish

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What those VMs have that run but could not be looked at, and those whose flavor is not known now: they keep it.
+
+A VM's own group bears its name, and so does its monitoring group in a class. Where no RMID was left for that one, the
+tasks themselves tell which class the VM is in. The tasks of a VM that could not be looked at are not known: it may be
+in any class that has tasks of no known VM, so none of these is retired.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from vmqos import allocation
+from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.allocation import DEFAULT_GROUP, Group, Owner, Request, caches
+from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.host.resctrl_state import ResctrlView
+from vmqos.hypervisor import vm_tasks
+from vmqos.hypervisor.exceptions import HypervisorError
+from vmqos.resctrl import exceptions, tasks
+from vmqos.resctrl.filesystem import Filesystem
+
+LOG = logging.getLogger(__name__)
+
+_FIRST = 0
+"""They have what they have, so they came before those that want something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Who is in which class, as far as the tasks themselves tell.
+
+    :ivar classes: the class that has tasks of a VM, by the VM's UUID.
+    :ivar parted: UUIDs of those VMs whose first thread is not in their class: the class has some vCPUs' threads alone.
+    :ivar claimed: the classes that have tasks of no known VM.
+    """
+
+    classes: Mapping[str, str] = field(default_factory=dict)
+    parted: frozenset[str] = frozenset()
+    claimed: frozenset[str] = frozenset()
+
+
+def find_members(
+    filesystem: Filesystem, view: ResctrlView, unseen: Set[str], unknown: Set[str], vms: Mapping[str, ObservedVm]
+) -> Members:
+    """Look for the classes of VMs that no group's name tells of; where names tell of all of them, no file is read.
+
+    :param unseen: UUIDs of VMs that run and could not be looked at.
+    :param unknown: UUIDs of VMs that were looked at, and whose flavors are not known now.
+    :param vms: the VMs that were looked at, by UUID.
+    """
+    names = [group.name for group in view.layout.groups if group.owner is Owner.CLASS]
+    nameless = {uuid for uuid in unseen | unknown if _own(view, uuid) is None and _class_of(view, uuid) is None}
+    if not names or not nameless:
+        return Members()
+    inside = {name: _tasks_in(filesystem, name) for name in names}
+    classes, parted, unlisted = dict[str, str](), set[str](), set[str]()
+    for uuid in sorted(nameless - unseen):
+        own = _tasks_of(vms[uuid])
+        if own is None:
+            unlisted.add(uuid)
+            continue
+        name = max(names, key=lambda name: len(own & inside[name]))
+        if own & inside[name]:
+            classes[uuid] = name
+            if vms[uuid].vm.process.pid not in inside[name]:
+                parted.add(uuid)
+    if not nameless & (unseen | unlisted):
+        return Members(classes, frozenset(parted))
+    known = set[int]().union(*(_tasks_of(observed) or () for uuid, observed in vms.items() if uuid not in unlisted))
+    return Members(classes, frozenset(parted), frozenset(name for name in names if inside[name] - known))
+
+
+def requests(
+    view: ResctrlView,
+    unseen: Set[str],
+    members: Members | None = None,
+    granted: Mapping[str, Mapping[int, int]] | None = None,
+) -> Iterator[Request]:
+    """What the planner has to be asked for, so that the VMs keep their groups as they are.
+
+    :param unseen: UUIDs of the VMs.
+    :param members: the classes of VMs that no group's name tells of.
+    :param granted: how many ways earlier plans granted to each group, by cache: a mask that an outsider wrote may not
+        tell it any more.
+    """
+    members, granted = members or Members(), granted or {}
+    default = view.group(DEFAULT_GROUP)
+    for uuid in sorted(unseen):
+        own = _own(view, uuid)
+        if (
+            own is not None
+            and default is not None
+            and (kept := of_its_own(view, own, default, granted.get(own.name, {})))
+        ):
+            yield Request(uuid, *kept, _FIRST)
+            continue
+        shared = _class_of(view, uuid)
+        if shared is None and uuid in members.classes:
+            shared = view.group(members.classes[uuid])
+        if shared is not None:
+            yield from _of_class(view, uuid, shared)
+    for name in sorted(members.claimed):
+        # Whose class it is can't be told, so it is asked for in the class's own name.
+        group = view.group(name)
+        if group is not None:
+            yield from _of_class(view, name, group)
+
+
+def _of_class(view: ResctrlView, key: str, shared: Group) -> Iterator[Request]:
+    """What has to be asked for so that a class stays as it is.
+
+    :param key: who asks: a VM's UUID, or the name of the class.
+    """
+    grant = allocation.class_grant(shared.name)
+    if grant is None:
+        return
+    wants = CacheRequest(
+        ways=grant.ways or None,
+        code_ways=grant.code or None,
+        data_ways=grant.data or None,
+        l2_ways=grant.l2 or None,
+        policy=CachePolicy.SHARED,
+        bandwidth_percent=grant.percent or None,
+        bandwidth_mbps=grant.mbps or None,
+    )
+    limited = [cache for cache, value in shared.throttles.items() if value < _unlimited(view)]
+    reach = (*limited, *caches.among(2, shared.masks)) if limited else shared.masks
+    yield Request(key, wants, frozenset(reach), _FIRST)
+
+
+def _own(view: ResctrlView, uuid: str) -> Group | None:
+    """The VM's own control group."""
+    return view.group(allocation.vm_group(uuid))
+
+
+def _class_of(view: ResctrlView, uuid: str) -> Group | None:
+    """The class in which the VM has its monitoring group.
+
+    The tasks of a VM that do without its promise are counted in the default group, too.
+    """
+    classes = (group for group in view.layout.groups if group.name != DEFAULT_GROUP)
+    return next((group for group in classes if _is_monitored_in(view, uuid, group)), None)
+
+
+def _tasks_in(filesystem: Filesystem, name: str) -> set[int]:
+    try:
+        return tasks.read_tasks(filesystem, name)
+    except exceptions.ResctrlError as error:
+        LOG.info("the tasks of the class %s can't be read: %s", name, error)
+        return set()
+
+
+def _tasks_of(observed: ObservedVm) -> set[int] | None:
+    """The tasks of a VM; ``None`` where they can't be listed now."""
+    try:
+        return vm_tasks.all_tasks(observed.vm)
+    except (HypervisorError, OSError) as error:
+        LOG.debug("the tasks of VM %s can't be listed now: %s", observed.vm.uuid, error)
+        return None
+
+
+def of_its_own(
+    view: ResctrlView, own: Group, default: Group, granted: Mapping[int, int] = MappingProxyType({})
+) -> tuple[CacheRequest, frozenset[int]] | None:
+    """What a VM's own group grants it, as a request, and on which caches; ``None`` where that is nothing.
+
+    :param granted: how many ways earlier plans granted to it, by cache.
+    """
+    held = {
+        cache: mask
+        for cache, mask in own.masks.items()
+        if cache in default.masks and (granted.get(cache) or not mask.overlaps(default.masks[cache]))
+    }
+    limits = {cache: value for cache, value in own.throttles.items() if value < _unlimited(view)}
+    if not held and not limits:
+        return None
+    of_l3 = caches.among(3, held)
+    wants = ways_of(own, of_l3, caches.among(2, held), granted)
+    return with_limits_of(view, own, wants), frozenset(held) if of_l3 else frozenset((*held, *limits))
+
+
+def ways_of(
+    group: Group, of_l3: Set[int], of_l2: Set[int], granted: Mapping[int, int] = MappingProxyType({})
+) -> CacheRequest:
+    """The ways that a VM's own group has on all of these caches, as a request; of no caches it asks for none.
+
+    :param of_l3: L3s that the group has a mask on.
+    :param of_l2: L2s that the group has a mask on.
+    :param granted: how many ways earlier plans granted to it, by cache; they go before the mask's length.
+    """
+
+    def count(cache: int) -> int:
+        return granted.get(cache) or max(1, group.masks[cache].count)
+
+    wants = CacheRequest(l2_ways=min(map(count, of_l2), default=None))
+    least = min(of_l3, key=count, default=None)
+    if least is None:
+        return wants
+    parts = group.splits.get(least)
+    if parts is not None and parts.is_apart:
+        return replace(wants, code_ways=parts.code.count, data_ways=parts.data.count)
+    return replace(wants, ways=count(least))
+
+
+def with_limits_of(view: ResctrlView, own: Group, wants: CacheRequest) -> CacheRequest:
+    """The request with the bandwidth that the VM's own group limits it to, whatever was asked for."""
+    limits = (value for value in own.throttles.values() if value < _unlimited(view))
+    grant = allocation.grant(view.capabilities.memory_bandwidth, min(limits, default=None))
+    return replace(wants, bandwidth_percent=grant.percent or None, bandwidth_mbps=grant.mbps or None)
+
+
+def _unlimited(view: ResctrlView) -> int:
+    bandwidth = view.capabilities.memory_bandwidth
+    return bandwidth.unit.unlimited if bandwidth is not None else 0
+
+
+def _is_monitored_in(view: ResctrlView, uuid: str, group: Group) -> bool:
+    return allocation.vm_group(uuid) in view.monitoring_groups.get(group.name, ())

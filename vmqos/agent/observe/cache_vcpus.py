@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The vCPUs that a flavor's ``hw:cache_vcpus`` names, as the VM has them: whose threads get the ways."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.life.log_once import LogOnce
+from vmqos.agent.observe.flavor_request import Wish
+from vmqos.agent.observe.running_vms import ERROR_LENGTH, ObservedVm, unexpected
+from vmqos.extra_specs import VCPUS, cpu_spec
+from vmqos.hypervisor import processes, vcpu_threads
+from vmqos.hypervisor.exceptions import HypervisorError
+from vmqos.hypervisor.model import VirtualMachine
+from vmqos.reason import NO_REASON, Code, Reason
+
+UNNAMED = Reason(
+    Code.NO_VCPU,
+    f"{VCPUS.name} can't be followed: no thread of QEMU bears the name of a vCPU; either the VM is only just starting, "
+    "or software emulation has one thread for all vCPUs",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VcpuLimit:
+    """Some vCPUs of one VM.
+
+    :ivar asked: the vCPUs that the flavor names.
+    :ivar present: those of them that the VM has now.
+    :ivar affinities: the CPUs that each of these may run on.
+    :ivar problem: why not all of them get the ways; empty where they do.
+    :ivar threads: the ids of the present ones' threads.
+    :ivar seen: the ids of all threads of QEMU's that were there before the vCPUs' were told.
+    """
+
+    asked: frozenset[int]
+    present: frozenset[int]
+    affinities: tuple[frozenset[int], ...]
+    problem: Reason = NO_REASON
+    threads: frozenset[int] = frozenset()
+    seen: frozenset[int] = frozenset()
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        """The CPUs that at least one of the present ones may run on."""
+        return frozenset().union(*self.affinities)
+
+    def is_outdated(self, vm: VirtualMachine) -> bool:
+        """Whether QEMU has threads that were not seen, or not all of those that get the ways."""
+        try:
+            now = processes.tasks(vm.process.pid)
+        except Exception:  # whatever it is, the next look at the VM meets it, and tells it
+            return False
+        return not (now <= self.seen and self.threads <= now)
+
+
+@dataclass(frozen=True, slots=True)
+class Vcpus:
+    """What was found of the vCPUs of all VMs where they matter, by the VMs' UUIDs.
+
+    :ivar limits: the vCPUs that get the ways, of VMs whose flavors name some.
+    :ivar affinities: the CPUs that each vCPU may run on, of VMs that ask for ways of the L2 with all their vCPUs.
+    :ivar unknown: why the vCPUs of a VM that needs either could not be looked at: what such a VM has, it keeps.
+    """
+
+    limits: Mapping[str, VcpuLimit] = field(default_factory=dict)
+    affinities: Mapping[str, Sequence[frozenset[int]]] = field(default_factory=dict)
+    unknown: Mapping[str, Reason] = field(default_factory=dict)
+
+    def applied(self, uuid: str, wish: Wish) -> Wish:
+        """What can be done of a VM's wish, now that its vCPUs were looked at."""
+        if uuid in self.unknown:
+            return replace(wish, request=None, unknown=self.unknown[uuid])
+        return wish.but(self.limits[uuid].problem) if uuid in self.limits else wish
+
+
+def look_at_all(
+    vms: Mapping[str, ObservedVm],
+    wishes: Mapping[str, Wish],
+    before: Mapping[str, VcpuLimit],
+    backoff: Backoff,
+    once: LogOnce,
+) -> Vcpus:
+    """Look at the vCPUs of all VMs whose flavors name some, or that ask for ways of the L2.
+
+    :param before: the limits that were found the last time, for VMs that can't be looked at now.
+    :param backoff: has the looks that failed tried again, by ``("vcpus", uuid)``.
+    :param once: knows what was logged already.
+    """
+    limits, affinities, unknown = dict[str, VcpuLimit](), dict[str, Sequence[frozenset[int]]](), dict[str, Reason]()
+    for uuid, wish in wishes.items():
+        if wish.request is None or wish.hands_off:
+            continue
+        key, trouble = ("vcpus", uuid), NO_REASON
+        try:
+            if wish.request.vcpus is not None:
+                limits[uuid] = look(vms[uuid].vm, wish.request.vcpus)
+            elif wish.request.l2_ways is not None:
+                affinities[uuid] = processes.vcpu_affinities(vms[uuid].vm.process.pid)
+        except (HypervisorError, OSError) as error:
+            trouble = Reason(Code.NOT_READABLE, f"its vCPUs can't be looked at now: {error}"[:ERROR_LENGTH])
+            once.log(logging.INFO, key, "VM %s: %s", uuid, trouble)
+        except Exception as error:
+            trouble = unexpected("looking at its vCPUs", error)
+            once.log(logging.ERROR, key, "VM %s: %s", uuid, trouble, error=error)
+        if not trouble:
+            backoff.succeed(key)
+            once.end(key)
+            continue
+        if not backoff.waits(key):
+            backoff.fail(key, trouble)
+        if uuid in before and wish.request.vcpus is not None:
+            limits[uuid] = replace(before[uuid], problem=trouble)
+        else:
+            unknown[uuid] = trouble
+    return Vcpus(limits, affinities, unknown)
+
+
+def look(vm: VirtualMachine, asked: frozenset[int]) -> VcpuLimit:
+    """Look at a VM's vCPUs.
+
+    :param asked: those that the flavor names.
+    :raises vmqos.hypervisor.exceptions.ProcessVanished: if the VM's QEMU process has ended.
+    """
+    seen = frozenset(processes.tasks(vm.process.pid))
+    found = vcpu_threads.find(vm)
+    present = asked & found.keys()
+    threads = frozenset(found[number] for number in present)
+    affinities = tuple(processes.affinities(sorted(threads)))
+    return VcpuLimit(asked, present, affinities, problem(asked, found.keys()), threads, seen)
+
+
+def problem(asked: frozenset[int], there: Collection[int]) -> Reason:
+    """What is wrong with naming these vCPUs of a VM that has those; pure."""
+    if not there:
+        return UNNAMED
+    missing = asked.difference(there)
+    if not missing:
+        return NO_REASON
+    return Reason(
+        Code.NO_VCPU,
+        f"{VCPUS.name} names {cpu_spec.show(asked)}, and the VM has no vCPU {cpu_spec.show(missing)}: "
+        f"its vCPUs are {cpu_spec.show(there)}",
+    )

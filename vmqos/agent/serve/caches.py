@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The caches as the JSON values that the API answers with: who may fill which ways; pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vmqos import allocation
+from vmqos.agent.snapshot import Snapshot
+from vmqos.allocation import FreeRoom, Group, Owner
+from vmqos.allocation.caches import l2
+from vmqos.extra_specs import cpu_spec
+from vmqos.host.resctrl_state import ResctrlView
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import CacheResource
+
+Json = dict[str, Any]
+
+
+def caches(snapshot: Snapshot) -> list[Json]:
+    """Every L3 that can be partitioned, with the ways of every control group in it."""
+    return _of_level(3, snapshot)
+
+
+def l2_caches(snapshot: Snapshot) -> list[Json]:
+    """The same of every L2."""
+    return _of_level(2, snapshot)
+
+
+def _of_level(level: int, snapshot: Snapshot) -> list[Json]:
+    view = snapshot.view
+    if view is None:
+        return []
+    resource = view.capabilities.l3 if level == 3 else view.capabilities.l2
+    if resource is None:
+        return []
+    room = allocation.free_ways(view.capabilities, view.layout, snapshot.policy, level=level)
+    return [_cache(snapshot, view, resource, cache, room[cache]) for cache in resource.cache_ids]
+
+
+def _cache(snapshot: Snapshot, view: ResctrlView, resource: CacheResource, cache: int, room: FreeRoom) -> Json:
+    of_l3, topology = resource.level == 3, snapshot.topology
+    size = (topology.sizes if of_l3 else topology.l2_sizes).get(cache)
+    cpus = (topology.cpus if of_l3 else topology.l2).get(cache, frozenset())
+    reserved = snapshot.policy.reserved_ways & resource.cbm_mask if of_l3 else CapacityBitmask()
+    key, throttle = cache if of_l3 else l2(cache), view.capabilities.memory_bandwidth
+    return {
+        "resource": resource.name,
+        "id": cache,
+        "cbm_mask": str(resource.cbm_mask),
+        "ways": resource.way_count,
+        "size_bytes": size,
+        "way_bytes": None if size is None else size // resource.way_count,
+        "shareable_bits": str(resource.filled_by_devices(cache)),
+        "reserved": str(reserved),
+        "cpus": cpu_spec.show(cpus),
+        "free_ways": room.free_ways,
+        "largest_free_run": room.largest_free_run,
+        "bandwidth_unit": throttle.unit.told_in if throttle is not None and of_l3 else None,
+        "groups": [_group(snapshot, view, group, key) for group in view.layout.groups if key in group.masks],
+    }
+
+
+def _group(snapshot: Snapshot, view: ResctrlView, group: Group, cache: int) -> Json:
+    uuid = group.name.removeprefix(allocation.vm_group("")) if group.owner is Owner.VM else None
+    observed = snapshot.vms.get(uuid) if uuid else None
+    name, parts, throttle = None, group.splits.get(cache), view.capabilities.memory_bandwidth
+    if observed is not None:
+        name = observed.vm.metadata.instance_name if observed.vm.metadata else observed.vm.name
+    return {
+        "name": group.name,
+        "owner": group.owner.value,
+        "mask": str(group.masks[cache]),
+        "code_mask": str(parts.code) if parts else None,
+        "data_mask": str(parts.data) if parts else None,
+        # The caches whose traffic is limited are the L3s.
+        "bandwidth": throttle.unit.limit(group.throttles.get(cache)) if throttle is not None else None,
+        "mode": view.modes.get(group.name, ""),
+        "vm": uuid,
+        "vm_name": name,
+    }

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's knowledge as the JSON values that its API answers with; pure but for the tasks of one VM."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from vmqos import allocation
+from vmqos.agent.act import plan_steps
+from vmqos.agent.flavor_lookup import FlavorLookup
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.outcome import failure_of
+from vmqos.agent.placement_sync import Told
+from vmqos.agent.snapshot import Snapshot
+from vmqos.allocation import DEFAULT_GROUP, Plan, PromiseState, Split, Verdict, WriteMasks
+from vmqos.allocation.caches import of_level as caches_of
+from vmqos.extra_specs import CacheRequest, cpu_spec
+from vmqos.host.resctrl_state import ResctrlView
+from vmqos.hypervisor import exceptions as hypervisor_exceptions
+from vmqos.hypervisor import processes, vm_tasks
+from vmqos.resctrl import exceptions as resctrl_exceptions
+from vmqos.resctrl import tasks
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.filesystem import Filesystem
+
+Json = dict[str, Any]
+
+
+def vms(snapshot: Snapshot, backoff: Backoff) -> list[Json]:
+    """Every VM, those that came first in front."""
+    order = sorted(snapshot.vms.values(), key=lambda observed: (observed.vm.process.start_time, observed.vm.uuid))
+    return [vm(snapshot, backoff, observed.vm.uuid) for observed in order if observed.vm.uuid in snapshot.outcomes]
+
+
+def vm(snapshot: Snapshot, backoff: Backoff, uuid: str) -> Json:
+    """One VM. :raises KeyError: if there is none of that UUID."""
+    observed = snapshot.vms[uuid]
+    outcome = snapshot.outcomes[uuid]
+    asked = snapshot.wishes[uuid].asked
+    placed = snapshot.placed.get(uuid)
+    failure = failure_of(backoff, uuid)
+    metadata = observed.vm.metadata
+    limit = snapshot.limits.get(uuid)
+    return {
+        "uuid": uuid,
+        "name": observed.vm.name,
+        "instance_name": metadata.instance_name if metadata else "",
+        "flavor": metadata.flavor if metadata else "",
+        "project": metadata.project if metadata else "",
+        "state": outcome.state.value,
+        "reason": outcome.reason.text,
+        "reason_code": outcome.reason.label,
+        "policy": asked.policy.value if asked and (_ways(asked) or asked.l2_ways) else None,
+        "ways_requested": asked and _ways(asked),
+        "code_ways_requested": asked and asked.code_ways,
+        "data_ways_requested": asked and asked.data_ways,
+        "vcpus_requested": cpu_spec.show(limit.asked) if limit else None,
+        "vcpus": cpu_spec.show(limit.present) if limit else None,
+        "masks": _masks(caches_of(3, outcome.masks)),
+        "l2_ways_requested": asked and asked.l2_ways,
+        "l2_masks": _masks(caches_of(2, outcome.masks)),
+        **_parts(outcome.splits),
+        "bandwidth_requested": asked and (asked.bandwidth_percent or asked.bandwidth_mbps),
+        "bandwidth_requested_unit": asked and _unit_asked(asked),
+        **_bandwidth(snapshot.view, outcome.throttles),
+        "group": outcome.group,
+        "monitoring_group": placed.target.directory if placed and placed.target.monitoring else None,
+        "rest_monitoring_group": placed.rest.directory if placed and placed.rest and placed.rest.monitoring else None,
+        "unmonitored_reason": snapshot.unmonitored.get(uuid, ""),
+        "tasks": len(placed.tasks) if placed else 0,
+        "tasks_in_place": len(placed.in_place) if placed else 0,
+        "pid": observed.vm.process.pid,
+        "caches": sorted(snapshot.topology.caches_of(limit.cpus if limit else observed.cpus)),
+        "since": outcome.since,
+        "last_error": failure.reason.text if failure else None,
+        "retry_in": backoff.seconds_until(failure) if failure else None,
+    }
+
+
+def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str, patience: float) -> list[Json]:
+    """Where each task of a VM is now, read from resctrl.
+
+    :param patience: seconds to wait for resctrl's lock.
+    :raises KeyError: if there is no VM of that UUID.
+    :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
+    """
+    observed = snapshot.vms[uuid]
+    placed = snapshot.placed.get(uuid)
+    try:
+        tids = vm_tasks.all_tasks(observed.vm) | (placed.tasks if placed else set())
+    except hypervisor_exceptions.HypervisorError:
+        tids = set()
+    where: dict[int, str] = {}
+    with filesystem.lock(exclusive=False, timeout=patience):
+        for group in snapshot.view.layout.groups if snapshot.view else ():
+            if len(where) == len(tids):
+                break
+            # A pseudo-locked group has no tasks to read, and a group may be removed at any moment.
+            with contextlib.suppress(resctrl_exceptions.Unreadable, resctrl_exceptions.Vanished):
+                where.update(dict.fromkeys(tids & tasks.read_tasks(filesystem, group.name), group.name))
+    rows = []
+    for tid in sorted(tids):
+        try:
+            comm = processes.identify(tid).comm
+        except hypervisor_exceptions.HypervisorError:
+            continue
+        group_name = where.get(tid)
+        in_place = placed is not None and group_name == placed.control_of(tid)
+        pid = observed.vm.process.pid
+        rows.append({"tid": tid, "pid": pid, "comm": comm, "group": group_name, "in_place": in_place})
+    return rows
+
+
+def counts(snapshot: Snapshot) -> dict[str, int]:
+    """How many VMs are in each state."""
+    result = {state.value: 0 for state in PromiseState}
+    for outcome in snapshot.outcomes.values():
+        result[outcome.state.value] += 1
+    return result
+
+
+def placement(state: Told) -> Json | None:
+    """What OpenStack was told of this host; ``None`` where it is told nothing."""
+    if not state.where:
+        return None
+    inventories = state.told.inventories if state.told else {}
+    return {
+        "where": state.where,
+        "error": state.error or None,
+        "told_at": state.at or None,
+        "inventories": {name: inventory.capacity for name, inventory in inventories.items()},
+        "traits": sorted(state.told.traits) if state.told else [],
+        "changes": state.changes,
+        "failures": state.failures,
+    }
+
+
+def nova(flavors: FlavorLookup) -> Json | None:
+    """How asking Nova for flavors stands; ``None`` where nobody does."""
+    return {"error": flavors.error or None, "waiting": flavors.waiting} if flavors.is_on else None
+
+
+def what_if(snapshot: Snapshot, wants: CacheRequest) -> Json:
+    """What one more VM that wants this would get, and what would be done for it.
+
+    :raises LookupError: while resctrl can't be read.
+    """
+    if snapshot.view is None:
+        raise LookupError("resctrl can't be read now")
+    now = snapshot.view
+    every_cache = frozenset(now.capabilities.l3_caches) or frozenset({0})
+    verdict, plan = allocation.whatif(
+        now.capabilities, now.layout, snapshot.requests, snapshot.policy, wants, every_cache
+    )
+    return {
+        "verdict": _verdict(now, verdict),
+        "steps": [plan_steps.describe(step) for step in (*plan.prepare, *plan.retire)],
+        "moves": sorted(_moved(snapshot, plan)),
+    }
+
+
+def _verdict(view: ResctrlView, verdict: Verdict) -> Json:
+    group = verdict.group if verdict.group != DEFAULT_GROUP else ""
+    return {
+        "state": verdict.state.value,
+        "reason": verdict.reason.text,
+        "reason_code": verdict.reason.label,
+        "group": group,
+        "masks": _masks(caches_of(3, verdict.masks)),
+        "l2_masks": _masks(caches_of(2, verdict.masks)),
+        **_parts(verdict.splits),
+        **_bandwidth(view, verdict.throttles),
+    }
+
+
+def _bandwidth(view: ResctrlView | None, throttles: Mapping[int, int]) -> Json:
+    """Limits of memory bandwidth by cache id, in ``%`` or ``MB/s``: whatever the unit of schemata is."""
+    resource = view.capabilities.memory_bandwidth if view else None
+    if resource is None:
+        return {"bandwidth": {}, "bandwidth_unit": None}
+    limits = sorted(resource.unit.limits(throttles).items())
+    return {"bandwidth": {str(cache): limit for cache, limit in limits}, "bandwidth_unit": resource.unit.told_in}
+
+
+def _moved(snapshot: Snapshot, plan: Plan) -> set[str]:
+    """UUIDs of the VMs whose promised ways the plan would change.
+
+    On caches where a VM can't run its group follows the default group; that is no change for the VM.
+    """
+    prefix = allocation.vm_group("")
+    changed = {
+        (step.group.removeprefix(prefix), cache)
+        for step in plan.prepare
+        if isinstance(step, WriteMasks)
+        for cache in step.masks
+    }
+    return {
+        uuid for uuid, outcome in snapshot.outcomes.items() if any((uuid, cache) in changed for cache in outcome.masks)
+    }
+
+
+def _masks(masks: Mapping[int, CapacityBitmask]) -> dict[str, str]:
+    return {str(cache): str(mask) for cache, mask in sorted(masks.items())}
+
+
+def _ways(asked: CacheRequest) -> int | None:
+    """How many L3 ways a flavor asks for, those for code and for data together."""
+    if asked.code_ways is None or asked.data_ways is None:
+        return asked.ways
+    return asked.code_ways + asked.data_ways
+
+
+def _unit_asked(asked: CacheRequest) -> str | None:
+    """What the limit of memory bandwidth is asked for in."""
+    if asked.bandwidth_percent is not None:
+        return "%"
+    return None if asked.bandwidth_mbps is None else "MB/s"
+
+
+def _parts(splits: Mapping[int, Split]) -> Json:
+    """The L3 masks for code and for data."""
+    of_l3 = caches_of(3, splits)
+    return {
+        "code_masks": _masks({cache: parts.code for cache, parts in of_l3.items()}),
+        "data_masks": _masks({cache: parts.data for cache, parts in of_l3.items()}),
+    }
