@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import enum
 import re
+from typing import Any
 
-from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.extra_specs import CachePolicy, CacheRequest, resources
 
 DEFAULT_GROUP = ""
 """The name of the default control group: the root of resctrl itself."""
@@ -29,16 +30,6 @@ LOCK_PREFIX = f"{PREFIX}lock-"
 BENCH_PREFIX = f"{PREFIX}bench-"
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_FIELDS = {
-    "ways": "ways",
-    "code": "code_ways",
-    "data": "data_ways",
-    "l2ways": "l2_ways",
-    "mb": "bandwidth_percent",
-    "mbps": "bandwidth_mbps",
-}
-"""The words of a class's name, in their order, and the fields of a request that they stand for."""
-_PART = re.compile(rf"({'|'.join(_FIELDS)})([1-9][0-9]*)")
 
 
 class Owner(enum.Enum):
@@ -68,17 +59,16 @@ def vm_of(name: str) -> str | None:
 
 def class_group(grants: CacheRequest) -> str:
     """The control group of the VMs that share what is granted."""
-    parts = ((word, getattr(grants, field)) for word, field in _FIELDS.items())
-    return CLASS_PREFIX + "-".join(f"{word}{number}" for word, number in parts if number)
+    return CLASS_PREFIX + resources.class_name(grants)
 
 
 def class_request(name: str) -> CacheRequest | None:
     """What the class of that name grants; ``None`` if this is no such class."""
-    parts = [_PART.fullmatch(part) for part in name.removeprefix(CLASS_PREFIX).split("-")]
-    found = {_FIELDS[part[1]]: int(part[2]) for part in parts if part}
-    if not found:
+    amounts = resources.class_parts(name.removeprefix(CLASS_PREFIX))
+    if amounts is None:
         return None
-    grants = CacheRequest(policy=CachePolicy.SHARED, **found)
+    fields: dict[str, Any] = {**amounts, "policy": CachePolicy.SHARED}
+    grants = CacheRequest(**fields)
     return grants if class_group(grants) == name else None
 
 

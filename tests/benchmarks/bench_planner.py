@@ -13,7 +13,6 @@ from vmqos.allocation import (
     CreateGroup,
     Group,
     Layout,
-    Owner,
     Plan,
     Policy,
     RemoveGroup,
@@ -21,10 +20,10 @@ from vmqos.allocation import (
     SetExclusive,
     WhenFull,
     WriteMasks,
-    owner_of,
     plan,
 )
 from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.group_names import Owner, owner_of
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmqos import allocation
-from vmqos.allocation import Layout, Owner, Policy, Request
+from vmqos.allocation import Layout, Policy, Request
 from vmqos.extra_specs import resources
+from vmqos.group_names import Owner
 from vmqos.host.resctrl_state import ResctrlView
 from vmqos.openstack.placement import Inventory
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities

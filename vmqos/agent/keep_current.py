@@ -13,10 +13,12 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from vmqos import allocation
+from vmqos import group_names
 from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.allocation import DEFAULT_GROUP, Group, Owner, Request, caches
-from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.allocation import Group, Request, caches
+from vmqos.allocation.throttle import with_limit
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.host.resctrl_state import ResctrlView
 from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.exceptions import HypervisorError
@@ -115,18 +117,9 @@ def _of_class(view: ResctrlView, key: str, shared: Group) -> Iterator[Request]:
 
     :param key: who asks: a VM's UUID, or the name of the class.
     """
-    grant = allocation.class_grant(shared.name)
-    if grant is None:
+    wants = group_names.class_request(shared.name)
+    if wants is None:
         return
-    wants = CacheRequest(
-        ways=grant.ways or None,
-        code_ways=grant.code or None,
-        data_ways=grant.data or None,
-        l2_ways=grant.l2 or None,
-        policy=CachePolicy.SHARED,
-        bandwidth_percent=grant.percent or None,
-        bandwidth_mbps=grant.mbps or None,
-    )
     limited = [cache for cache, value in shared.throttles.items() if value < _unlimited(view)]
     reach = (*limited, *caches.among(2, shared.masks)) if limited else shared.masks
     yield Request(key, wants, frozenset(reach), _FIRST)
@@ -134,7 +127,7 @@ def _of_class(view: ResctrlView, key: str, shared: Group) -> Iterator[Request]:
 
 def _own(view: ResctrlView, uuid: str) -> Group | None:
     """The VM's own control group."""
-    return view.group(allocation.vm_group(uuid))
+    return view.group(group_names.vm_group(uuid))
 
 
 def _class_of(view: ResctrlView, uuid: str) -> Group | None:
@@ -209,8 +202,8 @@ def ways_of(
 def with_limits_of(view: ResctrlView, own: Group, wants: CacheRequest) -> CacheRequest:
     """The request with the bandwidth that the VM's own group limits it to, whatever was asked for."""
     limits = (value for value in own.throttles.values() if value < _unlimited(view))
-    grant = allocation.grant(view.capabilities.memory_bandwidth, min(limits, default=None))
-    return replace(wants, bandwidth_percent=grant.percent or None, bandwidth_mbps=grant.mbps or None)
+    unlimited = replace(wants, bandwidth_percent=None, bandwidth_mbps=None)
+    return with_limit(unlimited, view.capabilities.memory_bandwidth, min(limits, default=None))
 
 
 def _unlimited(view: ResctrlView) -> int:
@@ -219,4 +212,4 @@ def _unlimited(view: ResctrlView) -> int:
 
 
 def _is_monitored_in(view: ResctrlView, uuid: str, group: Group) -> bool:
-    return allocation.vm_group(uuid) in view.monitoring_groups.get(group.name, ())
+    return group_names.vm_group(uuid) in view.monitoring_groups.get(group.name, ())

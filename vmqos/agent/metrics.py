@@ -15,7 +15,7 @@ from prometheus_client import ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 
-from vmqos import allocation
+from vmqos import allocation, group_names
 from vmqos.agent.flavor_lookup import FlavorLookup
 from vmqos.agent.loop import Agent
 from vmqos.agent.placement_sync import Told
@@ -144,7 +144,7 @@ def _of_resctrl(view: ResctrlView, snapshot: AgentSnapshot) -> dict[str, Any]:
     owners = Counter(group.owner.value for group in view.layout.groups)
     return {
         "caches": caches,
-        "groups": {owner.value: owners[owner.value] for owner in allocation.Owner},
+        "groups": {owner.value: owners[owner.value] for owner in group_names.Owner},
         "closids": capabilities.num_closids,
         "closids_used": len(view.layout.groups),
         "rmids": capabilities.monitoring.num_rmids if capabilities.monitoring else 0,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from vmqos.agent.act.move_tasks import Placed
 from vmqos.agent.life.backoff import Backoff, Failure
 from vmqos.agent.observe.flavor_request import Wish
-from vmqos.allocation import DEFAULT_GROUP, Group, Layout, Owner, PromiseState, Split, Verdict, caches, owner_of
+from vmqos.allocation import Group, Layout, PromiseState, Split, Verdict, caches
+from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of
 from vmqos.reason import NO_REASON, Code, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask
 

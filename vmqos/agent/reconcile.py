@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vmqos import allocation, extra_specs
+from vmqos import allocation, extra_specs, group_names
 from vmqos.agent import keep_current, outcome
 from vmqos.agent.act import plan_steps
 from vmqos.agent.act.lock_share import LockShare
@@ -24,7 +24,8 @@ from vmqos.agent.observe.flavor_request import Wish
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.outcome import Outcome
 from vmqos.agent.snapshot import CacheTopology, Snapshot
-from vmqos.allocation import Owner, PromiseState, Request, SetExclusive, Verdict, caches, owner_of
+from vmqos.allocation import PromiseState, Request, SetExclusive, Verdict, caches
+from vmqos.group_names import Owner, owner_of
 from vmqos.host import resctrl_state
 from vmqos.host.resctrl_state import ResctrlView
 from vmqos.hypervisor.model import VirtualMachine
@@ -244,7 +245,7 @@ class Reconciler:
         :param stand_ins: UUIDs of VMs for which the planner was asked for what they have now, and not for what their
             flavor says. What they were granted before stays known. Those that could not be looked at are such, too.
         """
-        before = {allocation.vm_group(uuid) for uuid in stand_ins | self._unseen}
+        before = {group_names.vm_group(uuid) for uuid in stand_ins | self._unseen}
         return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
 
     def _wishes(self, vms: Mapping[str, ObservedVm]) -> dict[str, Wish]:
@@ -283,7 +284,7 @@ class Reconciler:
                 reach |= {caches.l2(core) for core in topology.cores_of(affinities)}
             if self._backoff.waits(uuid):
                 # What failed is not tried again yet; what the VM has, it keeps.
-                group = now.group(allocation.vm_group(uuid))
+                group = now.group(group_names.vm_group(uuid))
                 placed = self._placer.placed.get(uuid)
                 if group is not None:
                     has_l3 = wanted.ways is not None or wanted.code_ways is not None
@@ -369,7 +370,7 @@ class Reconciler:
 
 def _in_force(now: ResctrlView, plan: allocation.Plan, verdict: Verdict) -> Verdict:
     """The verdict if resctrl bears it out; else what is left of it."""
-    group, default = now.group(verdict.group), now.group(allocation.DEFAULT_GROUP)
+    group, default = now.group(verdict.group), now.group(group_names.DEFAULT_GROUP)
     if not verdict.group or group is None or default is None:
         return verdict if not verdict.group else Verdict(verdict.uuid, PromiseState.PENDING, reason=verdict.reason)
     limits = {cache: value for cache, value in verdict.throttles.items() if group.throttles.get(cache) == value}

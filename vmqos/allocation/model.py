@@ -8,23 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.reason import NO_REASON, Reason
 from vmqos.resctrl.bitmask import CapacityBitmask
-
-DEFAULT_GROUP = ""
-"""The name of the default control group: the root of resctrl itself."""
-
-
-class Owner(enum.Enum):
-    """Whose a control group is."""
-
-    DEFAULT = "default"
-    VM = "vm"
-    """``vmqos.<uuid>``: one VM's exclusive ways."""
-    CLASS = "class"
-    """``vmqos.shared-<what it grants>``: several VMs' cap."""
-    FOREIGN = "foreign"
-    """Somebody else's: its ways are taken, its files are never written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +34,7 @@ class Split:
 class Group:
     """A control group as it is in resctrl now.
 
-    :ivar name: its directory below the root of resctrl; :data:`DEFAULT_GROUP` for the default group.
+    :ivar name: its directory below the root of resctrl; :data:`vmqos.group_names.DEFAULT_GROUP` for the default group.
     :ivar owner: whose it is.
     :ivar masks: its ways by cache (:mod:`vmqos.allocation.caches`), for code and data together; a cache that is missing
         takes no part (offline, or not yet set up).
@@ -145,7 +131,7 @@ class Verdict:
     """What the plan gives one VM.
 
     :ivar state: how the promise stands once the plan is carried out.
-    :ivar group: the control group its tasks belong in; :data:`DEFAULT_GROUP` while pending.
+    :ivar group: the control group its tasks belong in; :data:`vmqos.group_names.DEFAULT_GROUP` while pending.
     :ivar masks: the ways its promise gives it, by cache (:mod:`vmqos.allocation.caches`); empty while pending.
     :ivar reason: why it is not kept, naming the missing thing and what would help; empty where it is kept
         (or a remark, such as a request that was rounded up to ``min_cbm_bits``).

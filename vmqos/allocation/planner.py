@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from vmqos.allocation import caches, earlier, steps, verdicts
 from vmqos.allocation.admission import Admission, Bar, admit
 from vmqos.allocation.claims import Claim, SharedClaim, in_order, read, remarks, unmet
-from vmqos.allocation.model import Layout, Owner, Plan, Policy, PromiseState, Request, Step, Verdict
+from vmqos.allocation.model import Layout, Plan, Policy, PromiseState, Request, Step, Verdict
 from vmqos.allocation.route import Route
 from vmqos.allocation.target import Target, build, route
 from vmqos.allocation.world import World, look
 from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import Owner
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
 
 _NOBODY = "00000000-0000-0000-0000-000000000000"

@@ -9,9 +9,10 @@ from dataclasses import replace
 from vmqos.allocation import reasons
 from vmqos.allocation.admission import Admission
 from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
-from vmqos.allocation.model import DEFAULT_GROUP, PromiseState, Split, Verdict
+from vmqos.allocation.model import PromiseState, Split, Verdict
 from vmqos.allocation.target import Target
 from vmqos.allocation.world import World
+from vmqos.group_names import DEFAULT_GROUP
 from vmqos.reason import NO_REASON, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask
 

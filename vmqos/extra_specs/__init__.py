@@ -42,6 +42,11 @@ class CacheRequest:
     bandwidth_mbps: int | None = None
     vcpus: frozenset[int] | None = None
 
+    @property
+    def l3_ways(self) -> int:
+        """How many L3 ways are asked for, those for code and for data together; 0 for none."""
+        return (self.ways or 0) + (self.code_ways or 0) + (self.data_ways or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class SpecError:

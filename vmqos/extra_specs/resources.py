@@ -111,7 +111,7 @@ def requested(request: CacheRequest | None) -> dict[str, int]:
     shared = shared_resource(request)
     if shared is not None:
         return {shared: 1}
-    ways = (request.ways or 0) + (request.code_ways or 0) + (request.data_ways or 0)
+    ways = request.l3_ways
     return {LLC_WAYS: ways, LLC_CLASSES: 1} if ways else {LLC_CLASSES: 1}
 
 
@@ -138,19 +138,31 @@ def class_name(shared: CacheRequest) -> str:
     return "-".join(f"{word}{amount}" for word, amount in amounts if amount is not None)
 
 
+def class_parts(name: str) -> dict[str, int] | None:
+    """The amounts that a shared class's name tells, by field of :class:`~vmqos.extra_specs.CacheRequest`.
+
+    :returns: ``None`` if a part of the name is none of ours, or is there twice.
+    """
+    amounts: dict[str, int] = {}
+    for part in name.split("-"):
+        found = _PART.fullmatch(part)
+        if found is None or _WORDS[found[1]].field in amounts:
+            return None
+        amounts[_WORDS[found[1]].field] = int(found[2])
+    return amounts
+
+
 def class_of(name: str) -> CacheRequest:
     """What the shared class of that name grants.
 
     :param name: such as ``ways4``, ``code1-data3``, ``ways4-mb50`` or ``mb50``.
     :raises ValueError: if there is no such class; the message tells why.
     """
-    specs: dict[str, str] = {}
-    for part in name.split("-"):
-        found = _PART.fullmatch(part)
-        if found is None or _WORDS[found[1]].name in specs:
-            words = ", ".join(f"{word}NUMBER" for word in _WORDS)
-            raise ValueError(f"{name!r} names no shared class: its parts are {words}, each once, joined by '-'")
-        specs[_WORDS[found[1]].name] = found[2]
+    amounts = class_parts(name)
+    if amounts is None:
+        words = ", ".join(f"{word}NUMBER" for word in _WORDS)
+        raise ValueError(f"{name!r} names no shared class: its parts are {words}, each once, joined by '-'")
+    specs = {key.name: str(amounts[key.field]) for key in _WORDS.values() if key.field in amounts}
     if extra_specs.WAYS.name in specs or extra_specs.CODE_WAYS.name in specs:
         specs[extra_specs.POLICY.name] = CachePolicy.SHARED.value
     try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from vmqos.allocation import Owner, owner_of, vm_group
+from vmqos.group_names import Owner, owner_of, vm_of
 from vmqos.host.finding import read
 from vmqos.resctrl import exceptions, groups, info, monitoring, mount, pseudo_lock, tasks
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -198,7 +198,7 @@ def _group(filesystem: Filesystem, group: ControlGroup) -> Json:
         # Only a kernel that is mounted with "debug" tells.
         "closid": _hardware_id(filesystem, group.name, "ctrl_hw_id"),
         "monitoring_groups": inside,
-        "vms": sorted({name.removeprefix(vm_group("")) for name in names if owner_of(name) is Owner.VM}),
+        "vms": sorted(set(filter(None, map(vm_of, names)))),
     }
 
 

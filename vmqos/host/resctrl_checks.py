@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from oslo_config import cfg
 
-from vmqos.allocation import Owner
 from vmqos.allocation.caches import of_level
+from vmqos.group_names import BENCH_PREFIX, LOCK_PREFIX, Owner
 from vmqos.host import host_checks, mount_commands, resctrl_access, reset
 from vmqos.host.finding import Finding, Status
 from vmqos.host.resctrl_state import LEFT_LOCKED, ResctrlView, look
@@ -26,10 +26,6 @@ LOCK_PATIENCE = 2.0
 
 THRESHOLD = 1 << 20
 """Bytes: more than any processor's unit of occupancy, and less than any L3."""
-BENCH = "vmqos.bench-"
-"""What the names of the groups begin with in which ``vmqos bench`` has ways."""
-LOCKS = "vmqos.lock-"
-"""The same of those that ``vmqos lock`` made."""
 POLLSTER = "ceilometer"
 """The user that Ceilometer's services run as, in the packages of Debian, Ubuntu and RDO."""
 
@@ -156,7 +152,7 @@ def _switch(title: str, detail: str, view: ResctrlView, found: mount.Mount, opti
     if found.simulated:
         wanted = f"--mount-options {','.join(sorted(options))}" if options else "no --mount-options"
         return Finding(title, Status.OK, f"{detail}. To change it, start the simulator again with {wanted}")
-    if any(group.name.startswith(LOCKS) for group in view.layout.groups):
+    if any(group.name.startswith(LOCK_PREFIX) for group in view.layout.groups):
         # From Linux 6.15 on, umount never ends while a region is locked (pseudo_lock_devnode).
         return Finding(title, Status.OK, f"{detail}. To change it, remove all locked regions first", "vmqos lock list")
     detail += ". The command changes it; every group on the host goes by that, and vmqos makes its own again"
@@ -281,7 +277,7 @@ def limbo(view: ResctrlView, path: str, sysfs: str) -> Iterator[Finding]:
 def bench_groups(view: ResctrlView, control: Sequence[groups.ControlGroup], conf: cfg.ConfigOpts) -> Iterator[Finding]:
     """Ways that an experiment has, or had when it was killed."""
     path = conf.resctrl.path
-    names = [group.name for group in view.layout.groups if group.name.startswith(BENCH)]
+    names = [group.name for group in view.layout.groups if group.name.startswith(BENCH_PREFIX)]
     if not names:
         return
     title = "Groups of 'vmqos bench'"
@@ -300,7 +296,7 @@ def bench_groups(view: ResctrlView, control: Sequence[groups.ControlGroup], conf
 
 def locks(view: ResctrlView) -> Iterator[Finding]:
     """What 'vmqos lock' made: nobody else's, but the operator's own."""
-    names = [group.name.removeprefix(LOCKS) for group in view.layout.groups if group.name.startswith(LOCKS)]
+    names = [group.name.removeprefix(LOCK_PREFIX) for group in view.layout.groups if group.name.startswith(LOCK_PREFIX)]
     if names:
         yield Finding("Locked memory", Status.OK, f"{', '.join(names)}: see 'vmqos lock list'")
 
@@ -308,7 +304,7 @@ def locks(view: ResctrlView) -> Iterator[Finding]:
 def foreign_groups(view: ResctrlView) -> Finding:
     """Groups of other owners: their ways count as taken."""
     foreign = (group for group in view.layout.groups if group.owner is Owner.FOREIGN)
-    others = [group for group in foreign if not group.name.startswith((BENCH, LOCKS))]
+    others = [group for group in foreign if not group.name.startswith((BENCH_PREFIX, LOCK_PREFIX))]
     if not others:
         return Finding("Groups of others", Status.OK, "none")
     names = ", ".join(

@@ -8,7 +8,8 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from vmqos.allocation import DEFAULT_GROUP, Group, Layout, Owner, Split, caches, owner_of, vm_group
+from vmqos.allocation import Group, Layout, Split, caches
+from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of, vm_group, vm_of
 from vmqos.resctrl import bit_usage, exceptions, groups, info, mount, pseudo_lock, schemata
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
@@ -50,10 +51,11 @@ class ResctrlView:
     def monitored(self) -> frozenset[str]:
         """UUIDs of the VMs that have a monitoring group, in whichever control group of ours."""
         return frozenset(
-            name.removeprefix(vm_group(""))
+            uuid
             for control, names in self.monitoring_groups.items()
-            for name in names
-            if owner_of(name) is Owner.VM and owner_of(control) is not Owner.FOREIGN
+            if owner_of(control) is not Owner.FOREIGN
+            for uuid in map(vm_of, names)
+            if uuid is not None
         )
 
     def counts_apart(self, uuid: str) -> bool:

@@ -7,17 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from vmqos.group_names import DEFAULT_GROUP, PREFIX
 from vmqos.resctrl import bit_usage, groups, info, mount, pseudo_lock, schemata, tasks
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource
 from vmqos.resctrl.filesystem import Filesystem
 from vmqos.resctrl.groups import ControlGroup
-
-PREFIX = "vmqos."
-"""What the names of all our groups begin with; whatever else there is, is somebody else's."""
-
-DEFAULT = ""
-"""The name of the default control group."""
 
 Masks = Mapping[int, CapacityBitmask]
 
@@ -81,9 +76,9 @@ def perform(path: str, reserved: str = "0", timeout: float | None = None) -> Res
         for name in reset.control_groups:
             groups.remove(filesystem, name)
         for name in reset.monitoring_groups:
-            groups.remove_monitoring_group(filesystem, DEFAULT, name)
+            groups.remove_monitoring_group(filesystem, DEFAULT_GROUP, name)
         for resource, masks in reset.grown.items():
-            groups.write_values(filesystem, DEFAULT, resource, masks)
+            groups.write_values(filesystem, DEFAULT_GROUP, resource, masks)
         return reset
 
 
@@ -103,7 +98,7 @@ def _look(filesystem: Filesystem, reserved: CapacityBitmask) -> Reset:
         control_groups={name: len(tasks.read_tasks(filesystem, name)) for name in ours},
         monitoring_groups=tuple(
             name
-            for name in (sorted(groups.list_monitoring_groups(filesystem, DEFAULT)) if monitored else ())
+            for name in (sorted(groups.list_monitoring_groups(filesystem, DEFAULT_GROUP)) if monitored else ())
             if name.startswith(PREFIX)
         ),
         grown=grown,
@@ -127,14 +122,14 @@ def grow_default(
     :param locked: the pseudo-locked ways by cache id, which the kernel gives to nobody.
     """
     groups_now = list(found)
-    default = next((group for group in groups_now if group.name == DEFAULT), None)
+    default = next((group for group in groups_now if group.name == DEFAULT_GROUP), None)
     if default is None:
         return {}
     holders = [
         masks
         for group in groups_now
         for masks in (group.masks(name) for name in (f"L{cache.level}", f"L{cache.level}CODE", f"L{cache.level}DATA"))
-        if group.name != DEFAULT and (keep_ours or not group.name.startswith(PREFIX))
+        if group.name != DEFAULT_GROUP and (keep_ours or not group.name.startswith(PREFIX))
     ]
     result = {}
     for cache_id, now in default.masks(cache.name).items():

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vmqos.allocation.line import Line, longest_run, union
-from vmqos.allocation.model import DEFAULT_GROUP
+from vmqos.group_names import DEFAULT_GROUP
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource
 

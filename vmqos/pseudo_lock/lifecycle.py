@@ -14,11 +14,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vmqos.allocation import DEFAULT_GROUP, Owner, owner_of
+from vmqos.group_names import DEFAULT_GROUP, LOCK_PREFIX, Owner, owner_of
 from vmqos.host import reset
 from vmqos.pseudo_lock import exceptions, region_users
 from vmqos.pseudo_lock.choose_ways import Choice, Holders, choose, most
-from vmqos.pseudo_lock.regions import PREFIX, Host, Lock, find, named, read
+from vmqos.pseudo_lock.regions import Host, Lock, find, named, read
 from vmqos.resctrl import bit_usage, groups, info, mount, pseudo_lock, topology
 from vmqos.resctrl import exceptions as resctrl_exceptions
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -46,7 +46,7 @@ class Wanted:
     @property
     def group(self) -> str:
         """The control group's name, which is the device's."""
-        return PREFIX + self.name
+        return LOCK_PREFIX + self.name
 
     @property
     def cache(self) -> str:

@@ -6,15 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from vmqos.host import resctrl_state, reset
+from vmqos.group_names import LOCK_PREFIX
+from vmqos.host import resctrl_state
 from vmqos.pseudo_lock import exceptions
 from vmqos.resctrl import bit_usage, groups, info, mount, pseudo_lock, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
 from vmqos.resctrl.groups import ControlGroup
-
-PREFIX = f"{reset.PREFIX}lock-"
-"""What the names of our locks' groups begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +94,8 @@ def read(filesystem: Filesystem, found: Iterable[ControlGroup]) -> list[Lock]:
 
 
 def _lock(filesystem: Filesystem, group: ControlGroup) -> Lock:
-    ours = group.name.startswith(PREFIX)
-    name = group.name.removeprefix(PREFIX)
+    ours = group.name.startswith(LOCK_PREFIX)
+    name = group.name.removeprefix(LOCK_PREFIX)
     where = [(resource, cache_id) for resource, masks in group.schemata.items() for cache_id in masks]
     if group.mode != pseudo_lock.LOCKED or not where:
         return Lock(name, group.name, ours, group.mode)

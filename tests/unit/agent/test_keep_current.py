@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from vmqos.agent import keep_current
-from vmqos.allocation import Group, Layout, Split, owner_of
+from vmqos.allocation import Group, Layout, Split
 from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.group_names import owner_of
 from vmqos.host.resctrl_state import ResctrlView
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthResource, Capabilities

@@ -9,8 +9,9 @@ from vmqos.agent.act.move_tasks import Placed, Target
 from vmqos.agent.life.backoff import Failure
 from vmqos.agent.observe.flavor_request import Wish
 from vmqos.agent.outcome import Outcome, borne_out, judge
-from vmqos.allocation import DEFAULT_GROUP, Group, Layout, Owner, PromiseState, Split, Verdict
+from vmqos.allocation import Group, Layout, PromiseState, Split, Verdict
 from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.reason import NO_REASON, Code, Reason
 from vmqos.resctrl.bitmask import CapacityBitmask
 

@@ -18,7 +18,6 @@ from vmqos.allocation import (
     CreateGroup,
     Group,
     Layout,
-    Owner,
     Plan,
     Policy,
     PromiseState,
@@ -32,6 +31,7 @@ from vmqos.allocation import (
     WriteThrottles,
 )
 from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.group_names import Owner
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit, CacheResource, Capabilities
 

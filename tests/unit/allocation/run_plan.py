@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.unit.allocation.kernel import Kernel
-from vmqos.allocation import Owner, Plan, Policy, PromiseState, Request, WriteMasks, caches, owner_of, plan, vm_group
+from vmqos.allocation import Plan, Policy, PromiseState, Request, WriteMasks, caches, plan
 from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.group_names import Owner, owner_of, vm_group
 
 
 def asked(wants: CacheRequest, cache: int) -> int:

@@ -27,8 +27,9 @@ from tests.unit.allocation.oracle import (
     promised,
 )
 from tests.unit.allocation.worlds import EXCLUSIVE, SHARED, machine, uuid
-from vmqos.allocation import Owner, Plan, Policy, Request, Split, WhenFull, plan
+from vmqos.allocation import Plan, Policy, Request, Split, WhenFull, plan
 from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import Owner
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities
 

@@ -21,7 +21,8 @@ from tests.unit.allocation import brute_force, oracle
 from tests.unit.allocation.oracle import Broken, Host, Oracle, Parts, follow
 from tests.unit.allocation.story import Story
 from tests.unit.allocation.worlds import machine, request, uuid
-from vmqos.allocation import Plan, Policy, PromiseState, Verdict, WriteMasks, reasons, vm_group
+from vmqos.allocation import Plan, Policy, PromiseState, Verdict, WriteMasks, reasons
+from vmqos.group_names import vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 STORIES = int(os.environ.get("VMQOS_ORACLE_STORIES", "300"))

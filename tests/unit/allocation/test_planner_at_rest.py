@@ -19,10 +19,10 @@ from vmqos.allocation import (
     Verdict,
     WriteMasks,
     plan,
-    vm_group,
     whatif,
 )
 from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
 

@@ -14,22 +14,10 @@ from tests.unit.allocation import every_place
 from tests.unit.allocation.hosts import EVERYTHING, Host, happens, hosts
 from tests.unit.allocation.kernel import Kernel, Refused
 from tests.unit.allocation.run_plan import follow, settle
-from vmqos.allocation import (
-    CreateGroup,
-    Layout,
-    Owner,
-    PromiseState,
-    Request,
-    Step,
-    Verdict,
-    WriteMasks,
-    owner_of,
-    plan,
-    reasons,
-    vm_group,
-)
+from vmqos.allocation import CreateGroup, Layout, PromiseState, Request, Step, Verdict, WriteMasks, plan, reasons
 from vmqos.allocation.line import runs
 from vmqos.extra_specs import CachePolicy
+from vmqos.group_names import Owner, owner_of, vm_group
 
 
 def verdicts(host: Host, kernel: Kernel) -> dict[str, Verdict]:

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.worlds import machine, request, uuid
-from vmqos.allocation import Policy, PromiseState, Request, Verdict, plan, vm_group
+from vmqos.allocation import Policy, PromiseState, Request, Verdict, plan
+from vmqos.group_names import vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from vmqos import extra_specs
-from vmqos.allocation import class_grant
 from vmqos.extra_specs import CacheRequest, resources
 from vmqos.extra_specs.resources import LLC_CLASSES, LLC_WAYS
+from vmqos.group_names import class_request
 
 TAKEN: list[tuple[dict[str, str], dict[str, int]]] = [
     ({}, {}),
@@ -88,7 +88,7 @@ def test_a_shared_class_is_named_by_what_it_grants(name: str) -> None:
     assert resources.class_name(granted) == name
     assert resources.shared_class(granted) == granted
     # The control group of that class has the same name.
-    assert class_grant(f"vmqos.shared-{name}") is not None
+    assert class_request(f"vmqos.shared-{name}") is not None
 
 
 def test_the_parts_of_a_class_s_name_may_stand_in_any_order() -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from vmqos.allocation import Group, Layout, Owner
+from vmqos.allocation import Group, Layout
 from vmqos.conf import loader
+from vmqos.group_names import Owner
 from vmqos.host import resctrl_checks
 from vmqos.host.finding import Status
 from vmqos.host.resctrl_state import LEFT_LOCKED, ResctrlView

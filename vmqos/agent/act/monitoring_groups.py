@@ -11,7 +11,7 @@ from vmqos.agent.act import monitoring_plan, plan_steps
 from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.move_tasks import Aim, Target
 from vmqos.agent.life.backoff import Backoff
-from vmqos.allocation import Owner, owner_of, vm_group
+from vmqos.group_names import vm_group, vm_of
 from vmqos.host.resctrl_state import ResctrlView
 from vmqos.reason import of_error
 from vmqos.resctrl import exceptions
@@ -148,7 +148,8 @@ class MonitoringGroups:
         group = self._given_up.get(uuid)
         if group is None:
             return reason
-        whom = f"VM {group.removeprefix(vm_group(''))}" if owner_of(group) is Owner.VM else f"the class {group}"
+        owner = vm_of(group)
+        whom = f"the class {group}" if owner is None else f"VM {owner}"
         return monitoring_plan.GIVEN_UP.format(whom=whom, rest=reason)
 
     def _try(self, step: monitoring_plan.Move | monitoring_plan.Create | monitoring_plan.Remove) -> str:
@@ -170,4 +171,4 @@ class MonitoringGroups:
 
 
 def _uuid_of(step: monitoring_plan.Move | monitoring_plan.Create | monitoring_plan.Remove) -> str:
-    return step.name.removeprefix(vm_group(""))
+    return vm_of(step.name) or step.name

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vmqos.allocation import Owner, owner_of, vm_group
+from vmqos.group_names import Owner, owner_of, vm_group
 from vmqos.host.resctrl_state import ResctrlView
 
 OUT_OF_RMIDS = "no RMID is left: the machine has {total}, and {reserved} are kept for VMs with a promise"

@@ -18,8 +18,8 @@ from vmqos.allocation import (
     WriteMasks,
     WriteThrottles,
     caches,
-    owner_of,
 )
+from vmqos.group_names import owner_of
 from vmqos.resctrl import exceptions, groups, schemata
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem

@@ -20,7 +20,7 @@ from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.observe.cache_vcpus import VcpuLimit
 from vmqos.agent.observe.running_vms import ERROR_LENGTH, ObservedVm, unexpected
 from vmqos.agent.observe.stray_tasks import StrayWatch
-from vmqos.allocation import Owner, owner_of
+from vmqos.group_names import Owner, owner_of
 from vmqos.host.resctrl_state import ResctrlView
 from vmqos.hypervisor import vcpu_threads, vm_tasks
 from vmqos.hypervisor.exceptions import HypervisorError, ProcessVanished

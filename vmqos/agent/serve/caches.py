@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from vmqos import allocation
+from vmqos import allocation, group_names
 from vmqos.agent.snapshot import Snapshot
-from vmqos.allocation import FreeRoom, Group, Owner
+from vmqos.allocation import FreeRoom, Group
 from vmqos.allocation.caches import l2
 from vmqos.extra_specs import cpu_spec
 from vmqos.host.resctrl_state import ResctrlView
@@ -62,7 +62,7 @@ def _cache(snapshot: Snapshot, view: ResctrlView, resource: CacheResource, cache
 
 
 def _group(snapshot: Snapshot, view: ResctrlView, group: Group, cache: int) -> Json:
-    uuid = group.name.removeprefix(allocation.vm_group("")) if group.owner is Owner.VM else None
+    uuid = group_names.vm_of(group.name)
     observed = snapshot.vms.get(uuid) if uuid else None
     name, parts, throttle = None, group.splits.get(cache), view.capabilities.memory_bandwidth
     if observed is not None:

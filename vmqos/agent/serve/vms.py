@@ -7,16 +7,17 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from vmqos import allocation
+from vmqos import allocation, group_names
 from vmqos.agent.act import plan_steps
 from vmqos.agent.flavor_lookup import FlavorLookup
 from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.outcome import failure_of
 from vmqos.agent.placement_sync import Told
 from vmqos.agent.snapshot import Snapshot
-from vmqos.allocation import DEFAULT_GROUP, Plan, PromiseState, Split, Verdict, WriteMasks
+from vmqos.allocation import Plan, PromiseState, Split, Verdict, WriteMasks
 from vmqos.allocation.caches import of_level as caches_of
 from vmqos.extra_specs import CacheRequest, cpu_spec
+from vmqos.group_names import DEFAULT_GROUP
 from vmqos.host.resctrl_state import ResctrlView
 from vmqos.hypervisor import exceptions as hypervisor_exceptions
 from vmqos.hypervisor import processes, vm_tasks
@@ -52,8 +53,8 @@ def vm(snapshot: Snapshot, backoff: Backoff, uuid: str) -> Json:
         "state": outcome.state.value,
         "reason": outcome.reason.text,
         "reason_code": outcome.reason.label,
-        "policy": asked.policy.value if asked and (_ways(asked) or asked.l2_ways) else None,
-        "ways_requested": asked and _ways(asked),
+        "policy": asked.policy.value if asked and (asked.l3_ways or asked.l2_ways) else None,
+        "ways_requested": asked and (asked.l3_ways or None),
         "code_ways_requested": asked and asked.code_ways,
         "data_ways_requested": asked and asked.data_ways,
         "vcpus_requested": cpu_spec.show(limit.asked) if limit else None,
@@ -189,9 +190,8 @@ def _moved(snapshot: Snapshot, plan: Plan) -> set[str]:
 
     On caches where a VM can't run its group follows the default group; that is no change for the VM.
     """
-    prefix = allocation.vm_group("")
     changed = {
-        (step.group.removeprefix(prefix), cache)
+        (group_names.vm_of(step.group), cache)
         for step in plan.prepare
         if isinstance(step, WriteMasks)
         for cache in step.masks
@@ -203,13 +203,6 @@ def _moved(snapshot: Snapshot, plan: Plan) -> set[str]:
 
 def _masks(masks: Mapping[int, CapacityBitmask]) -> dict[str, str]:
     return {str(cache): str(mask) for cache, mask in sorted(masks.items())}
-
-
-def _ways(asked: CacheRequest) -> int | None:
-    """How many L3 ways a flavor asks for, those for code and for data together."""
-    if asked.code_ways is None or asked.data_ways is None:
-        return asked.ways
-    return asked.code_ways + asked.data_ways
 
 
 def _unit_asked(asked: CacheRequest) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 import pytest
 
 from vmqos.agent.act.monitoring_plan import Create, Move, Remove, give_up, plan
-from vmqos.allocation import Group, Layout, owner_of
+from vmqos.allocation import Group, Layout
+from vmqos.group_names import owner_of
 from vmqos.host.resctrl_state import ResctrlView
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource, Capabilities, Monitoring

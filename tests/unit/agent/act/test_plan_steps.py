@@ -4,7 +4,8 @@ from __future__ import annotations
 import pytest
 
 from vmqos.agent.act import plan_steps
-from vmqos.allocation import CreateGroup, Group, Layout, Owner, Split, Step, WriteMasks, WriteThrottles, caches
+from vmqos.allocation import CreateGroup, Group, Layout, Split, Step, WriteMasks, WriteThrottles, caches
+from vmqos.group_names import Owner
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 WHOLE, CODE, DATA = CapacityBitmask(0x3F), CapacityBitmask(0x3), CapacityBitmask(0x3C)

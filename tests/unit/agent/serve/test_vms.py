@@ -13,8 +13,9 @@ from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.outcome import Outcome
 from vmqos.agent.serve import vms
 from vmqos.agent.snapshot import CacheTopology, Snapshot
-from vmqos.allocation import Group, Layout, Owner, Policy, PromiseState, Request
+from vmqos.allocation import Group, Layout, Policy, PromiseState, Request
 from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import Owner
 from vmqos.host.resctrl_state import ResctrlView
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.reason import NO_REASON, Code, Reason

@@ -19,9 +19,10 @@ from nova_plugin.scheduler import promises, rooms
 from tests.unit.nova_plugin.clouds import Cloud, Placement, flavor
 from vmqos import extra_specs
 from vmqos.agent import capacity
-from vmqos.allocation import Group, Layout, Owner, Policy, PromiseState, Request, plan
+from vmqos.allocation import Group, Layout, Policy, PromiseState, Request, plan
 from vmqos.cli import flavor_specs
 from vmqos.extra_specs import CachePolicy, CacheRequest, resources
+from vmqos.group_names import Owner
 from vmqos.host.resctrl_state import ResctrlView
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
