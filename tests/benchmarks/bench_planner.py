@@ -97,7 +97,7 @@ def _samples(machine: Machine, count: int, shared: float) -> Iterator[float]:
         found = plan(capabilities, layout, vms, POLICY)
         yield (time.process_time() - start) * 1e3
         layout = _after(layout, found, every)
-        served = [request for request in vms if found.verdicts[request.uuid].group]
+        served = [request for request in vms if found.allocations[request.uuid].group]
         vms.remove(luck.choice(served if luck.random() < 0.5 else vms))
         vms.append(_vm(luck, count + number, caches, shared))
 

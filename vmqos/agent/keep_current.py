@@ -19,7 +19,7 @@ from vmqos.allocation import Group, Request, caches
 from vmqos.allocation.throttle import with_limit
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import DEFAULT_GROUP, Owner
-from vmqos.host.resctrl_state import ResctrlView
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.exceptions import HypervisorError
 from vmqos.resctrl import exceptions, tasks
@@ -46,7 +46,7 @@ class Members:
 
 
 def find_members(
-    filesystem: Filesystem, view: ResctrlView, unseen: Set[str], unknown: Set[str], vms: Mapping[str, ObservedVm]
+    filesystem: Filesystem, resctrl: ResctrlState, unseen: Set[str], unknown: Set[str], vms: Mapping[str, ObservedVm]
 ) -> Members:
     """Look for the classes of VMs that no group's name tells of; where names tell of all of them, no file is read.
 
@@ -54,8 +54,8 @@ def find_members(
     :param unknown: UUIDs of VMs that were looked at, and whose flavors are not known now.
     :param vms: the VMs that were looked at, by UUID.
     """
-    names = [group.name for group in view.layout.groups if group.owner is Owner.CLASS]
-    nameless = {uuid for uuid in unseen | unknown if _own(view, uuid) is None and _class_of(view, uuid) is None}
+    names = [group.name for group in resctrl.layout.groups if group.owner is Owner.CLASS]
+    nameless = {uuid for uuid in unseen | unknown if _own(resctrl, uuid) is None and _class_of(resctrl, uuid) is None}
     if not names or not nameless:
         return Members()
     inside = {name: _tasks_in(filesystem, name) for name in names}
@@ -77,7 +77,7 @@ def find_members(
 
 
 def requests(
-    view: ResctrlView,
+    resctrl: ResctrlState,
     unseen: Set[str],
     members: Members | None = None,
     granted: Mapping[str, Mapping[int, int]] | None = None,
@@ -90,29 +90,29 @@ def requests(
         tell it any more.
     """
     members, granted = members or Members(), granted or {}
-    default = view.group(DEFAULT_GROUP)
+    default = resctrl.group(DEFAULT_GROUP)
     for uuid in sorted(unseen):
-        own = _own(view, uuid)
+        own = _own(resctrl, uuid)
         if (
             own is not None
             and default is not None
-            and (kept := of_its_own(view, own, default, granted.get(own.name, {})))
+            and (kept := of_its_own(resctrl, own, default, granted.get(own.name, {})))
         ):
             yield Request(uuid, *kept, _FIRST)
             continue
-        shared = _class_of(view, uuid)
+        shared = _class_of(resctrl, uuid)
         if shared is None and uuid in members.classes:
-            shared = view.group(members.classes[uuid])
+            shared = resctrl.group(members.classes[uuid])
         if shared is not None:
-            yield from _of_class(view, uuid, shared)
+            yield from _of_class(resctrl, uuid, shared)
     for name in sorted(members.claimed):
         # Whose class it is can't be told, so it is asked for in the class's own name.
-        group = view.group(name)
+        group = resctrl.group(name)
         if group is not None:
-            yield from _of_class(view, name, group)
+            yield from _of_class(resctrl, name, group)
 
 
-def _of_class(view: ResctrlView, key: str, shared: Group) -> Iterator[Request]:
+def _of_class(resctrl: ResctrlState, key: str, shared: Group) -> Iterator[Request]:
     """What has to be asked for so that a class stays as it is.
 
     :param key: who asks: a VM's UUID, or the name of the class.
@@ -120,23 +120,23 @@ def _of_class(view: ResctrlView, key: str, shared: Group) -> Iterator[Request]:
     wants = group_names.class_request(shared.name)
     if wants is None:
         return
-    limited = [cache for cache, value in shared.throttles.items() if value < _unlimited(view)]
+    limited = [cache for cache, value in shared.throttles.items() if value < _unlimited(resctrl)]
     reach = (*limited, *caches.among(2, shared.masks)) if limited else shared.masks
     yield Request(key, wants, frozenset(reach), _FIRST)
 
 
-def _own(view: ResctrlView, uuid: str) -> Group | None:
+def _own(resctrl: ResctrlState, uuid: str) -> Group | None:
     """The VM's own control group."""
-    return view.group(group_names.vm_group(uuid))
+    return resctrl.group(group_names.vm_group(uuid))
 
 
-def _class_of(view: ResctrlView, uuid: str) -> Group | None:
+def _class_of(resctrl: ResctrlState, uuid: str) -> Group | None:
     """The class in which the VM has its monitoring group.
 
     The tasks of a VM that do without its promise are counted in the default group, too.
     """
-    classes = (group for group in view.layout.groups if group.name != DEFAULT_GROUP)
-    return next((group for group in classes if _is_monitored_in(view, uuid, group)), None)
+    classes = (group for group in resctrl.layout.groups if group.name != DEFAULT_GROUP)
+    return next((group for group in classes if _is_monitored_in(resctrl, uuid, group)), None)
 
 
 def _tasks_in(filesystem: Filesystem, name: str) -> set[int]:
@@ -157,7 +157,7 @@ def _tasks_of(observed: ObservedVm) -> set[int] | None:
 
 
 def of_its_own(
-    view: ResctrlView, own: Group, default: Group, granted: Mapping[int, int] = MappingProxyType({})
+    resctrl: ResctrlState, own: Group, default: Group, granted: Mapping[int, int] = MappingProxyType({})
 ) -> tuple[CacheRequest, frozenset[int]] | None:
     """What a VM's own group grants it, as a request, and on which caches; ``None`` where that is nothing.
 
@@ -168,12 +168,12 @@ def of_its_own(
         for cache, mask in own.masks.items()
         if cache in default.masks and (granted.get(cache) or not mask.overlaps(default.masks[cache]))
     }
-    limits = {cache: value for cache, value in own.throttles.items() if value < _unlimited(view)}
+    limits = {cache: value for cache, value in own.throttles.items() if value < _unlimited(resctrl)}
     if not held and not limits:
         return None
     of_l3 = caches.among(3, held)
     wants = ways_of(own, of_l3, caches.among(2, held), granted)
-    return with_limits_of(view, own, wants), frozenset(held) if of_l3 else frozenset((*held, *limits))
+    return with_limits_of(resctrl, own, wants), frozenset(held) if of_l3 else frozenset((*held, *limits))
 
 
 def ways_of(
@@ -199,17 +199,17 @@ def ways_of(
     return replace(wants, ways=count(least))
 
 
-def with_limits_of(view: ResctrlView, own: Group, wants: CacheRequest) -> CacheRequest:
+def with_limits_of(resctrl: ResctrlState, own: Group, wants: CacheRequest) -> CacheRequest:
     """The request with the bandwidth that the VM's own group limits it to, whatever was asked for."""
-    limits = (value for value in own.throttles.values() if value < _unlimited(view))
+    limits = (value for value in own.throttles.values() if value < _unlimited(resctrl))
     unlimited = replace(wants, bandwidth_percent=None, bandwidth_mbps=None)
-    return with_limit(unlimited, view.capabilities.memory_bandwidth, min(limits, default=None))
+    return with_limit(unlimited, resctrl.capabilities.memory_bandwidth, min(limits, default=None))
 
 
-def _unlimited(view: ResctrlView) -> int:
-    bandwidth = view.capabilities.memory_bandwidth
+def _unlimited(resctrl: ResctrlState) -> int:
+    bandwidth = resctrl.capabilities.memory_bandwidth
     return bandwidth.unit.unlimited if bandwidth is not None else 0
 
 
-def _is_monitored_in(view: ResctrlView, uuid: str, group: Group) -> bool:
-    return group_names.vm_group(uuid) in view.monitoring_groups.get(group.name, ())
+def _is_monitored_in(resctrl: ResctrlState, uuid: str, group: Group) -> bool:
+    return group_names.vm_group(uuid) in resctrl.monitoring_groups.get(group.name, ())

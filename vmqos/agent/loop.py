@@ -19,8 +19,8 @@ from vmqos.agent.life.log_once import LogOnce
 from vmqos.agent.life.pass_times import PassTimes
 from vmqos.agent.life.wakeup import Wakeup
 from vmqos.agent.observe.owed import Claim, Owed
-from vmqos.agent.observe.running_vms import WAITING, Inventory
-from vmqos.agent.observe.vm_watcher import Observer, Sight
+from vmqos.agent.observe.running_vms import WAITING, RunningVms
+from vmqos.agent.observe.vm_watcher import VmList, VmWatcher
 from vmqos.agent.placement_sync import PlacementSync
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
@@ -122,9 +122,9 @@ class Agent:
         self._owed = Owed()
         self._retry = Backoff(*RETRY_DELAYS)
         self._breath = Backoff(*BREATHS)
-        self._inventory = Inventory(self.connection, self._wakeup.set)
-        self._observer = Observer(self._inventory, lambda: self.connection.running, self._wakeup.set)
-        self._sight = Sight()
+        self._inventory = RunningVms(self.connection, self._wakeup.set)
+        self._observer = VmWatcher(self._inventory, lambda: self.connection.running, self._wakeup.set)
+        self._sight = VmList()
         self._patience = ANSWER_PATIENCE
         self._hangs = False
         self._policy = policy_from(conf)
@@ -304,9 +304,9 @@ class Agent:
 
     def _caches_changed(self) -> bool:
         """Whether the last pass saw other caches than the one before it: then nothing is where it was."""
-        if self.snapshot.view is None:
+        if self.snapshot.resctrl is None:
             return False
-        before, self._caches = self._caches, self.snapshot.view.capabilities.l3_caches
+        before, self._caches = self._caches, self.snapshot.resctrl.capabilities.l3_caches
         return before is not None and before != self._caches
 
     def _lock_patience(self) -> float:

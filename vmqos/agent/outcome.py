@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from vmqos.agent.act.move_tasks import Placed
+from vmqos.agent.act.move_tasks import TaskPlacement
 from vmqos.agent.life.backoff import Backoff, Failure
-from vmqos.agent.observe.flavor_request import Wish
-from vmqos.allocation import Group, Layout, PromiseState, Split, Verdict, caches
+from vmqos.agent.observe.flavor_request import FlavorRequest
+from vmqos.allocation import Allocation, Group, Layout, PromiseState, Split, caches
 from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of
 from vmqos.reason import NO_REASON, Code, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -41,7 +41,7 @@ class Outcome:
     splits: Mapping[int, Split] = field(default_factory=dict)
 
 
-def borne_out(verdict: Verdict, layout: Layout) -> Verdict:
+def borne_out(verdict: Allocation, layout: Layout) -> Allocation:
     """What a verdict is worth at the end of its pass: others may have changed groups since the plan was made; pure.
 
     The group must have what the plan gave it: masks, parts and limits. The ways of an exclusive VM must be in no other
@@ -54,7 +54,7 @@ def borne_out(verdict: Verdict, layout: Layout) -> Verdict:
     group = next((group for group in layout.groups if group.name == verdict.group), None)
     if group is None:
         reason = _changed(f"another program removed the control group {verdict.group}")
-        return Verdict(verdict.uuid, PromiseState.PENDING, reason=reason)
+        return Allocation(PromiseState.PENDING, reason=reason)
     verdict = _of_online(verdict, layout)
     if changes := [*_changed_masks(verdict, group), *_changed_limits(verdict, group)]:
         return replace(
@@ -84,7 +84,7 @@ def _changed(what: str) -> Reason:
     return Reason(Code.CHANGED_OUTSIDE, f"{what}; {_MENDED}")
 
 
-def _of_online(verdict: Verdict, layout: Layout) -> Verdict:
+def _of_online(verdict: Allocation, layout: Layout) -> Allocation:
     """The verdict without the caches that went offline: the default group has a mask on every cache that is online."""
     default = next((group for group in layout.groups if group.name == DEFAULT_GROUP), None)
     if default is None or (
@@ -99,7 +99,7 @@ def _of_online(verdict: Verdict, layout: Layout) -> Verdict:
     )
 
 
-def _changed_masks(verdict: Verdict, group: Group) -> Iterator[str]:
+def _changed_masks(verdict: Allocation, group: Group) -> Iterator[str]:
     """The masks, and the parts of masks, that are not what the verdict says."""
     for cache, mask in sorted(verdict.masks.items()):
         name = f"L{caches.level(cache)} cache {caches.id_of(cache)}"
@@ -112,7 +112,7 @@ def _changed_masks(verdict: Verdict, group: Group) -> Iterator[str]:
             yield f"{name} has {found} instead of {parts.code} and {parts.data}"
 
 
-def _changed_limits(verdict: Verdict, group: Group) -> Iterator[str]:
+def _changed_limits(verdict: Allocation, group: Group) -> Iterator[str]:
     """The limits of memory bandwidth that are not what the verdict says."""
     for cache, limit in sorted(verdict.throttles.items()):
         now = group.throttles.get(cache)
@@ -125,7 +125,9 @@ def failure_of(backoff: Backoff, uuid: str) -> Failure | None:
     return backoff.get(uuid) or backoff.get(("tasks", uuid))
 
 
-def judge(wish: Wish, verdict: Verdict | None, placed: Placed | None, failure: Failure | None) -> Outcome:
+def judge(
+    wish: FlavorRequest, verdict: Allocation | None, placed: TaskPlacement | None, failure: Failure | None
+) -> Outcome:
     """Put together what is known of one VM; pure.
 
     :param verdict: what is in force for it; ``None`` where the planner was not asked.
@@ -155,7 +157,7 @@ def judge(wish: Wish, verdict: Verdict | None, placed: Placed | None, failure: F
     return replace(outcome, state=state, reason=joined(outcome.reason, trouble))
 
 
-def _trouble(wish: Wish, placed: Placed | None, failure: Failure | None) -> Reason:
+def _trouble(wish: FlavorRequest, placed: TaskPlacement | None, failure: Failure | None) -> Reason:
     parts = [wish.unknown, wish.problem]
     if failure is not None:
         parts.append(failure.reason)

@@ -196,10 +196,10 @@ class PlacementSync:
             return
         with self._worker.condition:
             before = self._known.snapshot
-            same = before.view is snapshot.view and before.policy == snapshot.policy
+            same = before.resctrl is snapshot.resctrl and before.policy == snapshot.policy
             if same and before.requests is snapshot.requests:
                 return
-            lost_at = time.monotonic() if before.view is not None else self._known.lost_at
+            lost_at = time.monotonic() if before.resctrl is not None else self._known.lost_at
             self._known, self._fresh = _Known(snapshot, lost_at), True
             self._worker.condition.notify_all()
 
@@ -228,7 +228,7 @@ class PlacementSync:
         if due is not None:
             return due
         pauses = [self._check_at - time.monotonic()] if self.state.told is not None else []
-        if self._known.snapshot.view is None and self.state.told != capacity.NOTHING:
+        if self._known.snapshot.resctrl is None and self.state.told != capacity.NOTHING:
             pauses.append(self._known.lost_at + WITHOUT_RESCTRL - time.monotonic())
         return min(pauses, default=self._check_interval)
 
@@ -268,6 +268,6 @@ class PlacementSync:
 def _capacity(known: _Known) -> Capacity | None:
     """What to tell; ``None`` while that is not known."""
     snapshot = known.snapshot
-    if snapshot.view is not None:
-        return capacity.of(snapshot.view, snapshot.policy, snapshot.requests)
+    if snapshot.resctrl is not None:
+        return capacity.of(snapshot.resctrl, snapshot.policy, snapshot.requests)
     return capacity.NOTHING if time.monotonic() >= known.lost_at + WITHOUT_RESCTRL else None

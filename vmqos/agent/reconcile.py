@@ -20,14 +20,14 @@ from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.life.log_once import LogOnce
 from vmqos.agent.observe import cache_vcpus, flavor_request
 from vmqos.agent.observe.cache_vcpus import Vcpus
-from vmqos.agent.observe.flavor_request import Wish
+from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.outcome import Outcome
 from vmqos.agent.snapshot import CacheTopology, Snapshot
-from vmqos.allocation import PromiseState, Request, SetExclusive, Verdict, caches
+from vmqos.allocation import Allocation, PromiseState, Request, SetExclusive, caches
 from vmqos.group_names import Owner, owner_of
 from vmqos.host import resctrl_state
-from vmqos.host.resctrl_state import ResctrlView
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.reason import Reason, of_error
 from vmqos.resctrl import exceptions
@@ -89,14 +89,14 @@ class Reconciler:
         self._placer.forget()
         self._unguarded.clear()
         self._settled = self._unfinished = False
-        self.snapshot = replace(self.snapshot, view=None)
+        self.snapshot = replace(self.snapshot, resctrl=None)
 
     def lose(self, reason: Reason, vms: Mapping[str, ObservedVm]) -> None:
         """Without resctrl no group is left: no promise is kept until it is back."""
         self.forget()
         wishes = self._wishes(vms)
         verdicts = {
-            uuid: Verdict(uuid, PromiseState.PENDING, reason=reason)
+            uuid: Allocation(PromiseState.PENDING, reason=reason)
             for uuid in vms
             if wishes[uuid].request is not None and not wishes[uuid].hands_off
         }
@@ -111,8 +111,8 @@ class Reconciler:
 
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
-        now = resctrl_state.look(self._filesystem, self.snapshot.view)
-        self.snapshot = replace(self.snapshot, view=now, topology=topology)
+        now = resctrl_state.read(self._filesystem, self.snapshot.resctrl)
+        self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
 
     def run(
         self, change: Change, vms: Mapping[str, ObservedVm], topology: CacheTopology, policy: allocation.Policy
@@ -128,8 +128,8 @@ class Reconciler:
         """
         share = LockShare()
         self._unfinished = False
-        before = self.snapshot.view
-        now = resctrl_state.look(self._filesystem, None if change.everything else before)
+        before = self.snapshot.resctrl
+        now = resctrl_state.read(self._filesystem, None if change.everything else before)
         if before is None or now.mounted_as != before.mounted_as:
             self.forget()
         elif change.everything:
@@ -137,10 +137,10 @@ class Reconciler:
         elif before.capabilities.l3_caches != now.capabilities.l3_caches:
             # Where VMs can run has to be looked at anew before anything is planned for the caches that came or went.
             self._settled = False
-            self.snapshot = replace(self.snapshot, view=now)
+            self.snapshot = replace(self.snapshot, resctrl=now)
             return True
         strays = self._placer.strays(vms, self.snapshot.limits, share)
-        self.snapshot = replace(self.snapshot, view=now, topology=topology)
+        self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
         if (
             self._settled
             and now == before
@@ -155,7 +155,7 @@ class Reconciler:
 
     def _change(
         self,
-        now: ResctrlView,
+        now: ResctrlState,
         look_at: set[str],
         vms: Mapping[str, ObservedVm],
         topology: CacheTopology,
@@ -176,18 +176,18 @@ class Reconciler:
         plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy, self._granted))
         order = sorted(vms, key=lambda uuid: (vms[uuid].vm.process.start_time, uuid))
         if self._monitoring.make_room(now, sorted(_created(plan)), self._graphs(now, plan, order, wishes)):
-            now = resctrl_state.look(self._filesystem, now)
+            now = resctrl_state.read(self._filesystem, now)
         failure, alone = self._prepare(plan), False
         if failure is None:
             self._granted = self._remembered(plan, unknown | {uuid for uuid in vms if self._backoff.waits(uuid)})
             now = replace(now, layout=plan_steps.predict(now.layout, plan.prepare))
         else:
-            now = resctrl_state.look(self._filesystem, now)
+            now = resctrl_state.read(self._filesystem, now)
             alone = self._blame(now, plan, failure)
         completed = failure is None
-        verdicts = {uuid: _in_force(now, plan, verdict) for uuid, verdict in plan.verdicts.items()}
+        verdicts = {uuid: _in_force(now, plan, verdict) for uuid, verdict in plan.allocations.items()}
         for uuid, observed_wish in wishes.items():
-            in_force = uuid in verdicts and verdicts[uuid] is plan.verdicts[uuid] and not self._backoff.waits(uuid)
+            in_force = uuid in verdicts and verdicts[uuid] is plan.allocations[uuid] and not self._backoff.waits(uuid)
             if in_force or observed_wish.request is None:
                 self._backoff.succeed(uuid)
         ours = [uuid for uuid in order if not wishes[uuid].hands_off]
@@ -207,7 +207,7 @@ class Reconciler:
         if completed:
             completed = self._retire(plan, verdicts)
         # As many links as before need not be the same monitoring groups.
-        now = resctrl_state.look(self._filesystem, replace(now, links=()))
+        now = resctrl_state.read(self._filesystem, replace(now, links=()))
         planned, verdicts = verdicts, {uuid: outcome.borne_out(each, now.layout) for uuid, each in verdicts.items()}
         meddled = any(verdicts[uuid] is not planned[uuid] for uuid in verdicts)
         left_over = bool(plan.prepare or plan.retire or arranged.later)
@@ -221,7 +221,7 @@ class Reconciler:
         return meddled or alone or self._unfinished or (completed and bool(plan.retire) and waiting)
 
     def _graphs(
-        self, now: ResctrlView, plan: allocation.Plan, order: Sequence[str], wishes: Mapping[str, Wish]
+        self, now: ResctrlState, plan: allocation.Plan, order: Sequence[str], wishes: Mapping[str, FlavorRequest]
     ) -> list[str]:
         """The VMs whose monitoring groups may be given up for a promise, the first to do so in front.
 
@@ -231,7 +231,7 @@ class Reconciler:
         created = _created(plan)
 
         def rank(uuid: str) -> int:
-            verdict = plan.verdicts.get(uuid)
+            verdict = plan.allocations.get(uuid)
             if verdict is not None and verdict.group in created and owner_of(verdict.group) is Owner.VM:
                 return 0
             return 1 if verdict is None and wishes[uuid].request is None else 2
@@ -248,12 +248,12 @@ class Reconciler:
         before = {group_names.vm_group(uuid) for uuid in stand_ins | self._unseen}
         return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
 
-    def _wishes(self, vms: Mapping[str, ObservedVm]) -> dict[str, Wish]:
+    def _wishes(self, vms: Mapping[str, ObservedVm]) -> dict[str, FlavorRequest]:
         lacking = [observed.vm for observed in vms.values() if flavor_request.lacks_extra_specs(observed.vm)]
         found = self._flavors.look_up(lacking) if self._flavors is not None else {}
         return {uuid: self._wish(observed.vm, found.get(uuid)) for uuid, observed in vms.items()}
 
-    def _wish(self, vm: VirtualMachine, found: Found | None) -> Wish:
+    def _wish(self, vm: VirtualMachine, found: Found | None) -> FlavorRequest:
         try:
             return flavor_request.read(vm, found)
         except Exception as error:
@@ -263,9 +263,9 @@ class Reconciler:
 
     def _requests(
         self,
-        now: ResctrlView,
+        now: ResctrlState,
         vms: Mapping[str, ObservedVm],
-        wishes: Mapping[str, Wish],
+        wishes: Mapping[str, FlavorRequest],
         vcpus: Vcpus,
         topology: CacheTopology,
     ) -> list[Request]:
@@ -323,25 +323,25 @@ class Reconciler:
             return failure
         return None
 
-    def _blame(self, now: ResctrlView, plan: allocation.Plan, failure: plan_steps.StepFailed) -> bool:
+    def _blame(self, now: ResctrlState, plan: allocation.Plan, failure: plan_steps.StepFailed) -> bool:
         """Note the failure for the VMs that it concerns: those of the group, or else all that miss something now.
 
         :returns: whether it concerns some VMs only, so that a pass without them gets further.
         """
-        concerned = [uuid for uuid, verdict in plan.verdicts.items() if verdict.group == failure.step.group != ""]
+        concerned = [uuid for uuid, verdict in plan.allocations.items() if verdict.group == failure.step.group != ""]
         blamed = [
             uuid
-            for uuid in concerned or plan.verdicts
-            if _in_force(now, plan, plan.verdicts[uuid]) is not plan.verdicts[uuid]
+            for uuid in concerned or plan.allocations
+            if _in_force(now, plan, plan.allocations[uuid]) is not plan.allocations[uuid]
         ]
         at_most = LIMBO if isinstance(failure.error, exceptions.RmidsInLimbo) else math.inf
         for uuid in blamed:
             self._backoff.fail(uuid, of_error(failure), at_most)
         return bool(concerned and blamed)
 
-    def _retire(self, plan: allocation.Plan, verdicts: Mapping[str, Verdict]) -> bool:
+    def _retire(self, plan: allocation.Plan, verdicts: Mapping[str, Allocation]) -> bool:
         """Take down what no VM needs, unless the plan turned out differently; whether all of it succeeded."""
-        if any(verdict.group != plan.verdicts[uuid].group for uuid, verdict in verdicts.items()):
+        if any(verdict.group != plan.allocations[uuid].group for uuid, verdict in verdicts.items()):
             return False
         try:
             plan_steps.execute(self._filesystem, plan.retire)
@@ -351,13 +351,13 @@ class Reconciler:
         return True
 
     def _judge(
-        self, vms: Mapping[str, ObservedVm], wishes: Mapping[str, Wish], verdicts: Mapping[str, Verdict]
+        self, vms: Mapping[str, ObservedVm], wishes: Mapping[str, FlavorRequest], verdicts: Mapping[str, Allocation]
     ) -> dict[str, Outcome]:
         outcomes = {}
         for uuid in vms:
             verdict = verdicts.get(uuid)
             if verdict is None and wishes[uuid].request is not None and not wishes[uuid].hands_off:
-                verdict = Verdict(uuid, PromiseState.PENDING)
+                verdict = Allocation(PromiseState.PENDING)
             failure = outcome.failure_of(self._backoff, uuid)
             fresh = outcome.judge(wishes[uuid], verdict, self._placer.placed.get(uuid), failure)
             last = self.snapshot.outcomes.get(uuid)
@@ -368,11 +368,11 @@ class Reconciler:
         return outcomes
 
 
-def _in_force(now: ResctrlView, plan: allocation.Plan, verdict: Verdict) -> Verdict:
+def _in_force(now: ResctrlState, plan: allocation.Plan, verdict: Allocation) -> Allocation:
     """The verdict if resctrl bears it out; else what is left of it."""
     group, default = now.group(verdict.group), now.group(group_names.DEFAULT_GROUP)
     if not verdict.group or group is None or default is None:
-        return verdict if not verdict.group else Verdict(verdict.uuid, PromiseState.PENDING, reason=verdict.reason)
+        return verdict if not verdict.group else Allocation(PromiseState.PENDING, reason=verdict.reason)
     limits = {cache: value for cache, value in verdict.throttles.items() if group.throttles.get(cache) == value}
     divided = all(group.splits.get(cache) == parts for cache, parts in verdict.splits.items())
     placed = all(group.masks.get(cache) == mask for cache, mask in verdict.masks.items())
@@ -386,7 +386,7 @@ def _in_force(now: ResctrlView, plan: allocation.Plan, verdict: Verdict) -> Verd
     if held and own and verdict.group not in _created(plan):
         splits = {cache: group.splits[cache] for cache in verdict.splits if cache in group.splits}
         return replace(verdict, state=PromiseState.DEGRADED, masks=held, throttles=limits, splits=splits)
-    return Verdict(verdict.uuid, PromiseState.PENDING, reason=verdict.reason)
+    return Allocation(PromiseState.PENDING, reason=verdict.reason)
 
 
 def _announce(observed: ObservedVm, told: Outcome) -> None:

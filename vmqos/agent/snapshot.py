@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from vmqos.agent.act.move_tasks import Placed
-from vmqos.agent.observe.cache_vcpus import VcpuLimit
-from vmqos.agent.observe.flavor_request import Wish
+from vmqos.agent.act.move_tasks import TaskPlacement
+from vmqos.agent.observe.cache_vcpus import CacheVcpus
+from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.outcome import Outcome
 from vmqos.allocation import Policy, Request
-from vmqos.host.resctrl_state import ResctrlView
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.resctrl import topology
 
 
@@ -59,22 +59,22 @@ class CacheTopology:
 class Snapshot:
     """The agent's knowledge; every mapping is by VM UUID.
 
-    :ivar view: resctrl as it was left; ``None`` while it can't be read.
+    :ivar resctrl: resctrl as it was left; ``None`` while it can't be read.
     :ivar unmonitored: why a VM has no monitoring group.
     :ivar requests: what the planner was last asked for.
     :ivar limits: the vCPUs that get the ways, of VMs whose flavors name some.
     """
 
-    view: ResctrlView | None = None
+    resctrl: ResctrlState | None = None
     topology: CacheTopology = field(default_factory=CacheTopology)
     policy: Policy = field(default_factory=Policy)
     vms: Mapping[str, ObservedVm] = field(default_factory=dict)
-    wishes: Mapping[str, Wish] = field(default_factory=dict)
+    wishes: Mapping[str, FlavorRequest] = field(default_factory=dict)
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
-    placed: Mapping[str, Placed] = field(default_factory=dict)
+    placed: Mapping[str, TaskPlacement] = field(default_factory=dict)
     unmonitored: Mapping[str, str] = field(default_factory=dict)
     requests: tuple[Request, ...] = ()
-    limits: Mapping[str, VcpuLimit] = field(default_factory=dict)
+    limits: Mapping[str, CacheVcpus] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from vmqos.allocation import caches
 from vmqos.allocation.closids import Closids, divide_closids
 from vmqos.allocation.free_room import FreeRoom, free_ways
 from vmqos.allocation.model import (
+    Allocation,
     CreateGroup,
     Group,
     Layout,
@@ -16,7 +17,6 @@ from vmqos.allocation.model import (
     SetExclusive,
     Split,
     Step,
-    Verdict,
     WhenFull,
     WriteMasks,
     WriteThrottles,
@@ -24,6 +24,7 @@ from vmqos.allocation.model import (
 from vmqos.allocation.planner import plan, whatif
 
 __all__ = [
+    "Allocation",
     "Closids",
     "CreateGroup",
     "FreeRoom",
@@ -37,7 +38,6 @@ __all__ = [
     "SetExclusive",
     "Split",
     "Step",
-    "Verdict",
     "WhenFull",
     "WriteMasks",
     "WriteThrottles",

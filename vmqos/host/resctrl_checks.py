@@ -12,9 +12,9 @@ from oslo_config import cfg
 
 from vmqos.allocation.caches import of_level
 from vmqos.group_names import BENCH_PREFIX, LOCK_PREFIX, Owner
-from vmqos.host import host_checks, mount_commands, resctrl_access, reset
+from vmqos.host import host_checks, mount_commands, resctrl_access, resctrl_state, reset
 from vmqos.host.finding import Finding, Status
-from vmqos.host.resctrl_state import LEFT_LOCKED, ResctrlView, look
+from vmqos.host.resctrl_state import LEFT_LOCKED, ResctrlState
 from vmqos.host.single_instance import is_running
 from vmqos.resctrl import exceptions, groups, mount, schemata, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -68,7 +68,7 @@ def resctrl(conf: cfg.ConfigOpts, found: mount.Mount, cpuinfo: str) -> Iterator[
     yield access(conf.resctrl.path, conf.resctrl.readers_group)
     try:
         with filesystem.lock(exclusive=False, timeout=LOCK_PATIENCE):
-            view, control = look(filesystem), groups.list_control_groups(filesystem)
+            view, control = resctrl_state.read(filesystem), groups.list_control_groups(filesystem)
     except exceptions.LockTimeout as error:
         yield Finding("Lock", Status.PROBLEM, str(error), f"fuser -v {conf.resctrl.path}")
         return
@@ -123,7 +123,7 @@ def access(path: str, group: str, user: str = POLLSTER) -> Finding:
     return Finding(title, Status.OK, f"{entering} can open {path} and lock it")
 
 
-def mount_options(view: ResctrlView, found: mount.Mount, cpuinfo: str) -> Iterator[Finding]:
+def mount_options(view: ResctrlState, found: mount.Mount, cpuinfo: str) -> Iterator[Finding]:
     """What could be promised if resctrl were mounted with other options, and the commands that do it.
 
     :param cpuinfo: what ``/proc/cpuinfo`` says: of code and data apart, the kernel tells nothing until it is on.
@@ -147,7 +147,7 @@ def mount_options(view: ResctrlView, found: mount.Mount, cpuinfo: str) -> Iterat
         yield _switch(title, detail, view, found, options | {"mba_MBps"})
 
 
-def _switch(title: str, detail: str, view: ResctrlView, found: mount.Mount, options: set[str]) -> Finding:
+def _switch(title: str, detail: str, view: ResctrlState, found: mount.Mount, options: set[str]) -> Finding:
     """A finding with the command that mounts resctrl with these options."""
     if found.simulated:
         wanted = f"--mount-options {','.join(sorted(options))}" if options else "no --mount-options"
@@ -159,7 +159,7 @@ def _switch(title: str, detail: str, view: ResctrlView, found: mount.Mount, opti
     return Finding(title, Status.OK, detail, mount_commands.mount_with(found.path, options))
 
 
-def l3_allocation(view: ResctrlView) -> Finding:
+def l3_allocation(view: ResctrlState) -> Finding:
     """Whether L3 ways can be given out with this mount."""
     l3 = view.capabilities.l3
     if l3 is not None:
@@ -178,7 +178,7 @@ def l2_allocation(l2: CacheResource, is_split: bool) -> Finding:
     return Finding("L2 allocation", Status.OK, f"{l2.way_count} ways on {len(l2.cache_ids)} cache(s){apart}")
 
 
-def cache_ids(view: ResctrlView, sysfs: str, simulated: bool) -> Finding:
+def cache_ids(view: ResctrlState, sysfs: str, simulated: bool) -> Finding:
     """Whether sysfs tells which CPUs use each of the caches."""
     l3 = view.capabilities.l3
     wanted = set(l3.cache_ids) if l3 else set()
@@ -191,7 +191,7 @@ def cache_ids(view: ResctrlView, sysfs: str, simulated: bool) -> Finding:
     return Finding("CPUs of the caches", Status.PROBLEM, detail, command)
 
 
-def default_group(view: ResctrlView, control: Sequence[groups.ControlGroup], conf: cfg.ConfigOpts) -> Finding:
+def default_group(view: ResctrlState, control: Sequence[groups.ControlGroup], conf: cfg.ConfigOpts) -> Finding:
     """Whether the host itself has ways enough, and no way lies idle in no group."""
     title, l3, default = "Default group", view.capabilities.l3, view.group("")
     if l3 is None or default is None:
@@ -211,7 +211,7 @@ def default_group(view: ResctrlView, control: Sequence[groups.ControlGroup], con
     return Finding(title, Status.OK, f"has {counts}")
 
 
-def _repair(view: ResctrlView, control: Sequence[groups.ControlGroup], conf: cfg.ConfigOpts) -> str:
+def _repair(view: ResctrlState, control: Sequence[groups.ControlGroup], conf: cfg.ConfigOpts) -> str:
     """The command that gives the default group every way that is nobody's; empty if there is none."""
     left = view.group(LEFT_LOCKED)
     reserved = CapacityBitmask.parse(conf.allocation.reserved_ways)
@@ -227,14 +227,14 @@ def _repair(view: ResctrlView, control: Sequence[groups.ControlGroup], conf: cfg
     return f"echo '{lines}' > {conf.resctrl.path}/schemata" if lines else ""
 
 
-def _held(view: ResctrlView, cache: int) -> CapacityBitmask:
+def _held(view: ResctrlState, cache: int) -> CapacityBitmask:
     held = CapacityBitmask()
     for group in view.layout.groups:
         held |= group.masks.get(cache, CapacityBitmask())
     return held
 
 
-def closids(view: ResctrlView, path: str) -> Finding:
+def closids(view: ResctrlState, path: str) -> Finding:
     """How many more control groups there can be."""
     total, used = view.capabilities.num_closids, view.layout.closids_in_use
     detail = f"{used} of {total} in use, the default group included"
@@ -244,7 +244,7 @@ def closids(view: ResctrlView, path: str) -> Finding:
     return Finding("Control groups (CLOSIDs)", Status.WARNING, f"{detail}: no VM can get a class of its own", command)
 
 
-def rmids(view: ResctrlView) -> Finding:
+def rmids(view: ResctrlState) -> Finding:
     """How many more groups can be monitored."""
     title, monitoring = "Monitoring groups (RMIDs)", view.capabilities.monitoring
     if monitoring is None:
@@ -255,7 +255,7 @@ def rmids(view: ResctrlView) -> Finding:
     return Finding(title, Status.WARNING, f"{detail}: further VMs can't be monitored")
 
 
-def limbo(view: ResctrlView, path: str, sysfs: str) -> Iterator[Finding]:
+def limbo(view: ResctrlState, path: str, sysfs: str) -> Iterator[Finding]:
     """Whether RMIDs of groups that are gone can be had again.
 
     The kernel keeps one back while a cache holds as much of it as the threshold says, or more (``__check_limbo``): with
@@ -274,7 +274,7 @@ def limbo(view: ResctrlView, path: str, sysfs: str) -> Iterator[Finding]:
     )
 
 
-def bench_groups(view: ResctrlView, control: Sequence[groups.ControlGroup], conf: cfg.ConfigOpts) -> Iterator[Finding]:
+def bench_groups(view: ResctrlState, control: Sequence[groups.ControlGroup], conf: cfg.ConfigOpts) -> Iterator[Finding]:
     """Ways that an experiment has, or had when it was killed."""
     path = conf.resctrl.path
     names = [group.name for group in view.layout.groups if group.name.startswith(BENCH_PREFIX)]
@@ -294,14 +294,14 @@ def bench_groups(view: ResctrlView, control: Sequence[groups.ControlGroup], conf
     yield Finding(title, Status.WARNING, detail, " && ".join(filter(None, commands)))
 
 
-def locks(view: ResctrlView) -> Iterator[Finding]:
+def locks(view: ResctrlState) -> Iterator[Finding]:
     """What 'vmqos lock' made: nobody else's, but the operator's own."""
     names = [group.name.removeprefix(LOCK_PREFIX) for group in view.layout.groups if group.name.startswith(LOCK_PREFIX)]
     if names:
         yield Finding("Locked memory", Status.OK, f"{', '.join(names)}: see 'vmqos lock list'")
 
 
-def foreign_groups(view: ResctrlView) -> Finding:
+def foreign_groups(view: ResctrlState) -> Finding:
     """Groups of other owners: their ways count as taken."""
     foreign = (group for group in view.layout.groups if group.owner is Owner.FOREIGN)
     others = [group for group in foreign if not group.name.startswith((BENCH_PREFIX, LOCK_PREFIX))]
@@ -314,7 +314,7 @@ def foreign_groups(view: ResctrlView) -> Finding:
     return Finding("Groups of others", Status.WARNING, f"{names}: vmqos leaves them alone, their ways count as taken")
 
 
-def io_ways(view: ResctrlView, usable: bool) -> Finding:
+def io_ways(view: ResctrlState, usable: bool) -> Finding:
     """Ways that devices fill, whatever any mask says."""
     l3 = view.capabilities.l3
     shared = l3.shareable_bits if l3 else CapacityBitmask()

@@ -20,8 +20,8 @@ LEFT_LOCKED = "(pseudo-locked by a group that is gone)"
 
 
 @dataclass(frozen=True, slots=True)
-class ResctrlView:
-    """One look at resctrl.
+class ResctrlState:
+    """resctrl at one moment.
 
     :ivar mounted_as: what no other mount has; see :func:`_mounted_as`.
     :ivar capabilities: what ``info/`` says.
@@ -67,10 +67,10 @@ class ResctrlView:
         return next((group for group in self.layout.groups if group.name == name), None)
 
 
-def look(filesystem: Filesystem, before: ResctrlView | None = None) -> ResctrlView:
+def read(filesystem: Filesystem, before: ResctrlState | None = None) -> ResctrlState:
     """Read every control group once; the caller holds the lock.
 
-    :param before: the last look; the very same value is returned where nothing has changed since.
+    :param before: what was read last; the very same value is returned where nothing has changed since.
     :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
     """
     mounted_as = _mounted_as(filesystem)
@@ -96,7 +96,7 @@ def look(filesystem: Filesystem, before: ResctrlView | None = None) -> ResctrlVi
         capabilities = info.read_capabilities(filesystem)
     monitoring = _monitoring_groups(filesystem, capabilities, raw)
     simulated = _is_simulated(filesystem) if before is None else before.simulated
-    return ResctrlView(mounted_as, capabilities, layout, modes, monitoring, raw, links, simulated)
+    return ResctrlState(mounted_as, capabilities, layout, modes, monitoring, raw, links, simulated)
 
 
 def _is_simulated(filesystem: Filesystem) -> bool:
@@ -149,7 +149,7 @@ def _left_locked(filesystem: Filesystem, found: Iterable[Group]) -> dict[int, Ca
     return {cache: ways for cache, ways in locked.items() if ways}
 
 
-def _is_released(filesystem: Filesystem, before: ResctrlView) -> bool:
+def _is_released(filesystem: Filesystem, before: ResctrlState) -> bool:
     """Whether ways that were left locked no longer are: that changes no group."""
     left = before.group(LEFT_LOCKED)
     others = (group for group in before.layout.groups if group.name != LEFT_LOCKED)

@@ -27,7 +27,7 @@ from vmqos.extra_specs.resources import (
     SHARED_ROOM,
 )
 from vmqos.group_names import owner_of
-from vmqos.host.resctrl_state import ResctrlView
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.openstack.placement import Inventory
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities, Monitoring
@@ -35,12 +35,12 @@ from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities, Monitoring
 VM = group_names.vm_group(uuid(1))
 
 
-def view(found: Capabilities, masks: Mapping[str, Mapping[int, int]]) -> ResctrlView:
+def view(found: Capabilities, masks: Mapping[str, Mapping[int, int]]) -> ResctrlState:
     groups = [
         Group(name, owner_of(name), {cache: CapacityBitmask(mask) for cache, mask in of.items()})
         for name, of in masks.items()
     ]
-    return ResctrlView((1, 1), found, Layout(tuple(groups)), {}, {})
+    return ResctrlState((1, 1), found, Layout(tuple(groups)), {}, {})
 
 
 def test_an_empty_host_has_all_but_the_floor() -> None:

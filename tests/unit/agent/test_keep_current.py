@@ -8,7 +8,7 @@ from vmqos.agent import keep_current
 from vmqos.allocation import Group, Layout, Split
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.group_names import owner_of
-from vmqos.host.resctrl_state import ResctrlView
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthResource, Capabilities
 
@@ -17,14 +17,14 @@ A, B = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000
 
 def view(
     groups: Mapping[str, Mapping[int, int]], monitoring_groups: Mapping[str, tuple[str, ...]] | None = None
-) -> ResctrlView:
+) -> ResctrlState:
     layout = Layout(
         tuple(
             Group(name, owner_of(name), {cache: CapacityBitmask(bits) for cache, bits in masks.items()})
             for name, masks in groups.items()
         )
     )
-    return ResctrlView((0, 0), Capabilities(), layout, {}, monitoring_groups or {})
+    return ResctrlState((0, 0), Capabilities(), layout, {}, monitoring_groups or {})
 
 
 def test_a_vm_with_ways_of_its_own_asks_for_as_many_where_it_has_them() -> None:
@@ -49,7 +49,7 @@ def test_a_vm_that_is_counted_in_its_class_and_in_the_default_group_asks_for_its
 MB = BandwidthResource("MB", 8, 10, 10, True, (0, 1))
 
 
-def limited(now: ResctrlView, limits: Mapping[str, Mapping[int, int]]) -> ResctrlView:
+def limited(now: ResctrlState, limits: Mapping[str, Mapping[int, int]]) -> ResctrlState:
     """The same with limits of memory bandwidth."""
     groups = tuple(replace(group, throttles=limits.get(group.name, {})) for group in now.layout.groups)
     return replace(now, layout=Layout(groups), capabilities=Capabilities({}, {"MB": MB}))

@@ -408,7 +408,7 @@ def test_a_vm_whose_flavor_can_not_be_read_for_a_fault_of_ours_keeps_what_it_has
     host.agent.run_passes()
     read = wishes.read
 
-    def faulty(vm: VirtualMachine, found: Found | None) -> wishes.Wish:
+    def faulty(vm: VirtualMachine, found: Found | None) -> wishes.FlavorRequest:
         if vm.uuid == bad:
             raise KeyError("a fault of ours")
         return read(vm, found)

@@ -78,7 +78,7 @@ def test_a_reason_is_one_word(agent: Any) -> None:
 
 
 def test_without_resctrl_its_resources_are_left_out(agent: Any) -> None:
-    agent.snapshot = replace(agent.snapshot, view=None)
+    agent.snapshot = replace(agent.snapshot, resctrl=None)
     found = published(agent, Counters(None))
     assert (found.resctrl, found.closids, found.groups, found.caches) == (False, 0, {}, {})
 

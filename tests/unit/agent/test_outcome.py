@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from vmqos.agent.act.move_tasks import Placed, Target
+from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
 from vmqos.agent.life.backoff import Failure
-from vmqos.agent.observe.flavor_request import Wish
+from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.outcome import Outcome, borne_out, judge
-from vmqos.allocation import Group, Layout, PromiseState, Split, Verdict
+from vmqos.allocation import Allocation, Group, Layout, PromiseState, Split
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.reason import NO_REASON, Code, Reason
@@ -20,13 +20,13 @@ NO_VCPU = Reason(Code.NO_VCPU, "the VM has no vCPU 5")
 MADE_BY_HAND = Reason(Code.NO_EXTRA_SPECS, "made by hand")
 NOT_TOLD = Reason(Code.FLAVOR_UNKNOWN, "Nova's API has not told")
 
-ASKS = Wish(request=CacheRequest(ways=2), asked=CacheRequest(ways=2))
-KEPT = Verdict("u", PromiseState.KEPT, "vmqos.u", {0: CapacityBitmask(3)})
-TARGET = Target("vmqos.u")
+ASKS = FlavorRequest(request=CacheRequest(ways=2), asked=CacheRequest(ways=2))
+KEPT = Allocation(PromiseState.KEPT, "vmqos.u", {0: CapacityBitmask(3)})
+TARGET = TaskGroup("vmqos.u")
 
 
-def placed(tasks: set[int], in_place: set[int], foreign: set[int] = frozenset()) -> Placed:  # type: ignore[assignment]
-    return Placed(TARGET, frozenset(tasks), frozenset(in_place), frozenset(foreign))
+def placed(tasks: set[int], in_place: set[int], foreign: set[int] = frozenset()) -> TaskPlacement:  # type: ignore[assignment]
+    return TaskPlacement(TARGET, frozenset(tasks), frozenset(in_place), frozenset(foreign))
 
 
 def test_a_kept_promise_with_all_tasks_in_place_is_kept() -> None:
@@ -45,21 +45,21 @@ def test_tasks_that_are_not_in_place_degrade_the_promise() -> None:
 
 
 def test_a_pending_vm_stays_pending_and_both_reasons_are_told() -> None:
-    pending = Verdict("u", PromiseState.PENDING, reason=NO_ROOM)
+    pending = Allocation(PromiseState.PENDING, reason=NO_ROOM)
     outcome = judge(ASKS, pending, None, Failure(REFUSED, 1.0, 0.0))
     assert outcome.state is PromiseState.PENDING and outcome.reason.text == "no room; the kernel refused"
 
 
 def test_a_problem_degrades_what_is_kept() -> None:
-    wish = Wish(request=CacheRequest(ways=2), problem=NO_VCPU)
+    wish = FlavorRequest(request=CacheRequest(ways=2), problem=NO_VCPU)
     outcome = judge(wish, KEPT, placed({1}, {1}), None)
     assert outcome.state is PromiseState.DEGRADED and outcome.reason == wish.problem and outcome.masks == KEPT.masks
 
 
 def test_a_bad_flavor_is_degraded_and_a_silent_one_is_nothing() -> None:
-    assert judge(Wish(problem=NO_VCPU), None, None, None).state is PromiseState.DEGRADED
-    assert judge(Wish(remark=MADE_BY_HAND), None, None, None).state is PromiseState.NONE
-    assert judge(Wish(remark=MADE_BY_HAND), None, None, None).reason is MADE_BY_HAND
+    assert judge(FlavorRequest(problem=NO_VCPU), None, None, None).state is PromiseState.DEGRADED
+    assert judge(FlavorRequest(remark=MADE_BY_HAND), None, None, None).state is PromiseState.NONE
+    assert judge(FlavorRequest(remark=MADE_BY_HAND), None, None, None).reason is MADE_BY_HAND
 
 
 def layout(**masks: int) -> Layout:
@@ -74,7 +74,7 @@ def layout(**masks: int) -> Layout:
 
 CLASS = "vmqos.shared-ways2"
 VM = "vmqos.00000000-0000-4000-8000-000000000001"
-OWN = Verdict("u", PromiseState.KEPT, VM, {0: CapacityBitmask(3)})
+OWN = Allocation(PromiseState.KEPT, VM, {0: CapacityBitmask(3)})
 
 
 def test_ways_that_nobody_took_meanwhile_are_kept() -> None:
@@ -92,14 +92,14 @@ def test_ways_on_other_caches_are_nobodys_business() -> None:
 
 
 def test_a_class_may_share_its_ways() -> None:
-    shared = Verdict("u", PromiseState.KEPT, CLASS, {0: CapacityBitmask(3)})
+    shared = Allocation(PromiseState.KEPT, CLASS, {0: CapacityBitmask(3)})
     assert borne_out(shared, layout(default=0x7F, shared=3, other=3)) is shared
 
 
 @pytest.mark.parametrize("mask", [0x1, 0x7, 0x6])
 @pytest.mark.parametrize("name", [VM, CLASS])
 def test_a_mask_that_is_not_what_was_granted_is_told_as_it_is(name: str, mask: int) -> None:
-    granted = Verdict("u", PromiseState.KEPT, name, {0: CapacityBitmask(3)})
+    granted = Allocation(PromiseState.KEPT, name, {0: CapacityBitmask(3)})
     found = layout(default=0x70, **{"vm" if name == VM else "shared": mask})
     told = borne_out(granted, found)
     assert told.state is PromiseState.DEGRADED and told.masks == {0: CapacityBitmask(mask)}
@@ -126,7 +126,7 @@ def test_parts_for_code_and_data_that_are_not_what_was_granted_are_told() -> Non
 
 @pytest.mark.parametrize("limits", [{}, {0: 100}])
 def test_a_limit_of_bandwidth_that_is_not_what_was_granted_is_told(limits: dict[int, int]) -> None:
-    granted = Verdict("u", PromiseState.KEPT, CLASS, throttles={0: 50})
+    granted = Allocation(PromiseState.KEPT, CLASS, throttles={0: 50})
     told = borne_out(granted, Layout((Group(CLASS, Owner.CLASS, {}, throttles=limits),)))
     assert told.state is PromiseState.DEGRADED and told.throttles == limits and "instead of 50" in told.reason.text
 
@@ -143,14 +143,14 @@ def test_a_group_that_is_gone_keeps_nothing() -> None:
     assert told.state is PromiseState.PENDING and not told.masks and told.reason.code is Code.CHANGED_OUTSIDE
 
 
-@pytest.mark.parametrize("found", [None, Placed(Target(""), frozenset({1}), frozenset({1}))])
-def test_a_vm_whose_tasks_were_not_put_into_its_group_yet_is_not_kept(found: Placed | None) -> None:
+@pytest.mark.parametrize("found", [None, TaskPlacement(TaskGroup(""), frozenset({1}), frozenset({1}))])
+def test_a_vm_whose_tasks_were_not_put_into_its_group_yet_is_not_kept(found: TaskPlacement | None) -> None:
     told = judge(ASKS, KEPT, found, None)
     assert told.state is PromiseState.DEGRADED and told.reason.code is Code.TASKS_MISSING
 
 
 def test_a_flavor_that_nobody_knows_yet_is_pending_and_what_the_vm_has_from_before_is_degraded() -> None:
-    unknown = Wish(unknown=NOT_TOLD)
+    unknown = FlavorRequest(unknown=NOT_TOLD)
     assert judge(unknown, None, None, None) == Outcome(PromiseState.PENDING, NOT_TOLD)
     kept = judge(unknown, KEPT, placed({1, 2}, {1, 2}), None)
     assert (kept.state, kept.reason, kept.masks) == (PromiseState.DEGRADED, NOT_TOLD, KEPT.masks)

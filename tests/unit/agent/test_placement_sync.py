@@ -92,10 +92,10 @@ def with_policy(known: Snapshot, floor: int) -> Snapshot:
 def test_what_the_first_pass_found_is_told(make: Callable[..., PlacementSync], notes: Notes) -> None:
     sync = make()
     known = snapshot()
-    assert known.view is not None
+    assert known.resctrl is not None
     sync.offer(known)
     eventually(lambda: sync.state.told)
-    assert notes.told == [capacity.of(known.view, known.policy, known.requests)]
+    assert notes.told == [capacity.of(known.resctrl, known.policy, known.requests)]
     assert (sync.state.error, sync.state.changes, sync.state.failures) == ("", 1, 0)
     assert sync.state.at == pytest.approx(time.time(), abs=10)
 
@@ -138,7 +138,7 @@ def test_a_resctrl_that_is_gone_for_long_leaves_nothing_to_promise(
     known = snapshot()
     sync.offer(known)
     eventually(lambda: sync.state.told)
-    sync.offer(replace(known, view=None))
+    sync.offer(replace(known, resctrl=None))
     time.sleep(0.1)
     assert len(notes.told) == 1, "it may just be mounted anew"
     eventually(lambda: notes.told[-1] == capacity.NOTHING)

@@ -97,12 +97,12 @@ def test_a_pseudo_locked_group_takes_ways_and_no_closid() -> None:
     kernel.masks[""] = {0: 0x7FC}
     layout = Layout((*kernel.layout().groups, locked))
     found = plan(kernel.capabilities, layout, [request(1, 7), request(2, 1)], Policy())
-    assert {verdict.uuid: verdict.state for verdict in found.verdicts.values()} == {
+    assert {vm: given.state for vm, given in found.allocations.items()} == {
         uuid(1): PromiseState.KEPT,
         uuid(2): PromiseState.PENDING,
     }
-    assert not found.verdicts[uuid(1)].masks[0].overlaps(CapacityBitmask(0x3))
-    assert (
-        "realtime"
-        not in plan(kernel.capabilities, layout, [request(1, 1), request(2, 1)], Policy()).verdicts[uuid(2)].reason.text
-    ), "who holds no CLOSID is not to blame for there being none"
+    assert not found.allocations[uuid(1)].masks[0].overlaps(CapacityBitmask(0x3))
+    found = plan(kernel.capabilities, layout, [request(1, 1), request(2, 1)], Policy())
+    assert "realtime" not in found.allocations[uuid(2)].reason.text, (
+        "who holds no CLOSID is not to blame for there being none"
+    )

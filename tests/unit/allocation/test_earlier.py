@@ -11,7 +11,7 @@ from tests.unit.allocation.examples import DEGRADED, KEPT, PENDING, carry_out, h
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import follow
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
-from vmqos.allocation import Policy, Request, Verdict, plan
+from vmqos.allocation import Allocation, Policy, Request, plan
 from vmqos.allocation import earlier as earlier_grants
 from vmqos.allocation.claims import ExclusiveClaim, in_order, read
 from vmqos.allocation.earlier import NONE, EarlierGrant
@@ -33,7 +33,7 @@ class Agent:
     def restart(self) -> None:
         self.granted = None
 
-    def passes(self, requests: Iterable[Request]) -> dict[int, Verdict]:
+    def passes(self, requests: Iterable[Request]) -> dict[int, Allocation]:
         """Plan and do until nothing is left to do; the last verdicts by the VMs' numbers."""
         wanted = list(requests)
         for _ in range(4):
@@ -41,7 +41,7 @@ class Agent:
             follow(self.kernel, wanted, self.policy, found)
             self.granted = found.granted
             if not found.prepare and not found.retire:
-                return {int(key[:8], 16): verdict for key, verdict in found.verdicts.items()}
+                return {int(key[:8], 16): verdict for key, verdict in found.allocations.items()}
         raise AssertionError(found)
 
 

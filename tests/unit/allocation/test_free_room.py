@@ -68,7 +68,7 @@ def test_a_host_without_l3_has_no_room() -> None:
 def test_a_newcomer_gets_the_largest_free_run_and_no_more(host: Host) -> None:
     kernel = host.kernel
     settle(kernel, host.requests, host.policy)
-    found = plan(kernel.capabilities, kernel.layout(), host.requests, host.policy).verdicts
+    found = plan(kernel.capabilities, kernel.layout(), host.requests, host.policy).allocations
     # Those who wait for something are served before a newcomer is.
     assume(all(verdict.state is not PromiseState.DEGRADED for verdict in found.values()))
     kept = kept_classes(kernel.capabilities, host.policy)

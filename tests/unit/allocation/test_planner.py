@@ -6,7 +6,7 @@ from __future__ import annotations
 from tests.unit.allocation.examples import DEGRADED, IO, KEPT, PENDING, carry_out, host, look, masks, ways
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
-from vmqos.allocation import CreateGroup, Policy, SetExclusive, Verdict, WriteMasks
+from vmqos.allocation import Allocation, CreateGroup, Policy, SetExclusive, WriteMasks
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import class_group, vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -22,7 +22,7 @@ def test_the_first_vm_gets_its_ways_after_the_default_group_left_them() -> None:
         SetExclusive(name, True),
     )
     assert found.retire == ()
-    assert found.verdicts == {uuid(1): Verdict(uuid(1), KEPT, name, ways({0: 0x7, 1: 0x7}))}
+    assert found.allocations == {uuid(1): Allocation(KEPT, name, ways({0: 0x7, 1: 0x7}))}
 
 
 def test_a_vm_takes_no_ways_where_it_can_not_run() -> None:

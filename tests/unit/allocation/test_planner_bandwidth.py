@@ -109,7 +109,7 @@ def test_bandwidth_is_limited_where_no_ways_can_be_given_out() -> None:
     found = plan(only, Layout((Group("", Owner.DEFAULT, {}, throttles={0: 100}),)), vms, Policy())
     name = "vmqos.shared-mb20"
     assert found.prepare == (CreateGroup(name), WriteThrottles(name, {0: 20}))
-    one, two, three = (found.verdicts[uuid(n)] for n in (1, 2, 3))
+    one, two, three = (found.allocations[uuid(n)] for n in (1, 2, 3))
     assert (one.state, one.group, one.throttles) == (KEPT, name, {0: 20})
     assert (two.state, two.group) == (DEGRADED, name) and "can't be partitioned" in two.reason.text
     assert three.state is PENDING and "can't be partitioned" in three.reason.text

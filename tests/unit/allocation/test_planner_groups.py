@@ -85,7 +85,7 @@ class TestForeignGroups:
         kernel = host(*vms)
         kernel.mkdir("qemu-1-a-vcpus_0")
         assert look(kernel, vms).prepare == ()
-        assert {verdict.state for verdict in look(kernel, vms).verdicts.values()} == {KEPT}
+        assert {verdict.state for verdict in look(kernel, vms).allocations.values()} == {KEPT}
         assert carry_out(kernel, [*vms, request(3, 1)])[3].state is PENDING
 
     def test_the_default_group_leaves_a_foreign_group_only_where_it_must_and_joins_none(self) -> None:

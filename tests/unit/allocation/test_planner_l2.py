@@ -120,6 +120,6 @@ def test_a_machine_with_nothing_but_l2_gives_l2_ways() -> None:
     whole = {caches.l2(cache): l2.cbm_mask for cache in l2.cache_ids}
     vms = [request(1, l2=3, cores=[0]), request(2, 3, l2=3, cores=[1])]
     found = plan(Capabilities({"L2": l2}), Layout((Group("", Owner.DEFAULT, whole),)), vms, Policy())
-    one, two = (found.verdicts[uuid(n)] for n in (1, 2))
+    one, two = (found.allocations[uuid(n)] for n in (1, 2))
     assert one.state is KEPT and one.masks.keys() == {L2[0]}
     assert two.state is DEGRADED and "L3 cache can't be partitioned" in two.reason.text and two.masks.keys() == {L2[1]}

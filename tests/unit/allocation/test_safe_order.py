@@ -100,8 +100,8 @@ def judge(case: Case) -> str:
     kernel, default = case.kernel, case.kernel.masks[""][0]
     found = plan(kernel.capabilities, kernel.layout(), case.requests, case.policy)
     follow(kernel, case.requests, case.policy, found)
-    verdict = found.verdicts[case.wanting.uuid]
-    others = {each.state for uuid_, each in found.verdicts.items() if uuid_ != case.wanting.uuid}
+    verdict = found.allocations[case.wanting.uuid]
+    others = {each.state for uuid_, each in found.allocations.items() if uuid_ != case.wanting.uuid}
     if not others <= {PromiseState.KEPT}:
         return "others harmed"
     if verdict.state is PromiseState.KEPT:

@@ -17,7 +17,7 @@ from vmqos.conf import loader
 from vmqos.group_names import Owner
 from vmqos.host import resctrl_checks
 from vmqos.host.finding import Status
-from vmqos.host.resctrl_state import LEFT_LOCKED, ResctrlView
+from vmqos.host.resctrl_state import LEFT_LOCKED, ResctrlState
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit, CacheResource, Capabilities, Monitoring
 from vmqos.resctrl.groups import ControlGroup
@@ -39,7 +39,7 @@ def l3(**changes: Any) -> CacheResource:
     return CacheResource(**values | changes)
 
 
-def view(groups: dict[str, int], resource: CacheResource | None = None, rmids: int | None = 8) -> ResctrlView:
+def view(groups: dict[str, int], resource: CacheResource | None = None, rmids: int | None = 8) -> ResctrlState:
     """A host whose groups have the same mask on both caches."""
     owners = {"": Owner.DEFAULT, VM_GROUP: Owner.VM}
     layout = Layout(
@@ -50,7 +50,7 @@ def view(groups: dict[str, int], resource: CacheResource | None = None, rmids: i
     )
     monitoring = None if rmids is None else Monitoring(rmids, ("llc_occupancy",), 0)
     capabilities = Capabilities(caches={"L3": resource or l3()}, monitoring=monitoring)
-    return ResctrlView((0, 1), capabilities, layout, dict.fromkeys(groups, "shareable"), {})
+    return ResctrlState((0, 1), capabilities, layout, dict.fromkeys(groups, "shareable"), {})
 
 
 def control(groups: dict[str, int]) -> list[ControlGroup]:
@@ -133,7 +133,7 @@ def test_ways_that_are_all_shared_with_devices_are_a_warning_unless_they_are_pro
 
 
 def test_a_mount_with_cdp_is_fine_and_told() -> None:
-    split = ResctrlView((0, 1), Capabilities(caches={"L3CODE": l3(name="L3CODE")}), Layout(()), {}, {})
+    split = ResctrlState((0, 1), Capabilities(caches={"L3CODE": l3(name="L3CODE")}), Layout(()), {}, {})
     found = resctrl_checks.l3_allocation(split)
     assert found.status is Status.OK and "halves the CLOSIDs" in found.detail
     found = resctrl_checks.l3_allocation(view({"": 1}))
@@ -141,12 +141,12 @@ def test_a_mount_with_cdp_is_fine_and_told() -> None:
 
 
 def test_a_host_without_l3_allocation_is_a_problem() -> None:
-    bare = ResctrlView((0, 1), Capabilities(), Layout(()), {}, {})
+    bare = ResctrlState((0, 1), Capabilities(), Layout(()), {}, {})
     assert resctrl_checks.l3_allocation(bare).status is Status.PROBLEM
 
 
 def test_a_host_that_can_partition_its_l2_alone_is_warned_of_l3_ways() -> None:
-    small = ResctrlView((0, 1), Capabilities(caches={"L2": l3(name="L2")}), Layout(()), {}, {})
+    small = ResctrlState((0, 1), Capabilities(caches={"L2": l3(name="L2")}), Layout(()), {}, {})
     found = resctrl_checks.l3_allocation(small)
     assert found.status is Status.WARNING and "flavors ask for L3 ways are pending" in found.detail
     found = resctrl_checks.l2_allocation(l3(name="L2"), True)

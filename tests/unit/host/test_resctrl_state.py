@@ -37,11 +37,11 @@ def mount(root: Path, *resources: str) -> None:
 
 def test_what_a_mount_offers_is_read_anew_after_a_mount_with_the_same_numbers(root: Path) -> None:
     filesystem = Filesystem(str(root))
-    before = resctrl_state.look(filesystem)
+    before = resctrl_state.read(filesystem)
     assert set(before.capabilities.caches) == set(SPLIT)
-    assert resctrl_state.look(filesystem, before) is before
+    assert resctrl_state.read(filesystem, before) is before
     mount(root, *NOT_SPLIT)
-    again = resctrl_state.look(filesystem, before)
+    again = resctrl_state.read(filesystem, before)
     assert again.mounted_as[:2] == before.mounted_as[:2]
     assert again.mounted_as != before.mounted_as
     assert set(again.capabilities.caches) == set(NOT_SPLIT)
@@ -50,4 +50,4 @@ def test_what_a_mount_offers_is_read_anew_after_a_mount_with_the_same_numbers(ro
 def test_without_info_there_is_no_resctrl(root: Path) -> None:
     os.rename(root / "info", root / "unmounted")
     with pytest.raises(exceptions.Vanished):
-        resctrl_state.look(Filesystem(str(root)))
+        resctrl_state.read(Filesystem(str(root)))

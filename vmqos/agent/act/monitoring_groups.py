@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from vmqos.agent.act import monitoring_plan, plan_steps
 from vmqos.agent.act.lock_share import LockShare
-from vmqos.agent.act.move_tasks import Aim, Target
+from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
 from vmqos.agent.life.backoff import Backoff
 from vmqos.group_names import vm_group, vm_of
-from vmqos.host.resctrl_state import ResctrlView
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.reason import of_error
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.filesystem import Filesystem
@@ -42,18 +42,18 @@ class Arranged:
     stale: tuple[monitoring_plan.Remove, ...]
     later: frozenset[str] = frozenset()
 
-    def target(self, uuid: str, control: str) -> Target:
+    def target(self, uuid: str, control: str) -> TaskGroup:
         """Where the tasks of a VM belong that has its ways from this control group."""
-        monitored = Target(control, vm_group(uuid))
-        return monitored if monitored.directory in self.there else Target(control)
+        monitored = TaskGroup(control, vm_group(uuid))
+        return monitored if monitored.directory in self.there else TaskGroup(control)
 
-    def aim(self, uuid: str, control: str, vcpus: frozenset[int] | None) -> Aim:
+    def aim(self, uuid: str, control: str, vcpus: frozenset[int] | None) -> TaskGroups:
         """The same for a VM some of whose vCPUs alone have their ways from it.
 
         :param vcpus: which; ``None``: all of its tasks do.
         """
         target = self.target(uuid, control)
-        return Aim(target) if vcpus is None or not control else Aim(target, vcpus, self.target(uuid, ""))
+        return TaskGroups(target) if vcpus is None or not control else TaskGroups(target, vcpus, self.target(uuid, ""))
 
 
 class MonitoringGroups:
@@ -69,7 +69,7 @@ class MonitoringGroups:
         self._can_rename = True
         self._given_up: dict[str, str] = {}
 
-    def make_room(self, now: ResctrlView, created: Sequence[str], candidates: Sequence[str]) -> bool:
+    def make_room(self, now: ResctrlState, created: Sequence[str], candidates: Sequence[str]) -> bool:
         """Give up monitoring groups where no RMID is left for control groups; whether any was given up.
 
         The kernel does not give out an RMID again before it has looked whether the caches still hold lines of it, once
@@ -87,7 +87,7 @@ class MonitoringGroups:
 
     def arrange(
         self,
-        now: ResctrlView,
+        now: ResctrlState,
         controls: Mapping[str, str],
         unseen: Set[str],
         parted: Set[str],
@@ -109,7 +109,9 @@ class MonitoringGroups:
         plan = monitoring_plan.plan(now, wanted)
         self._given_up = {uuid: group for uuid, group in self._given_up.items() if uuid in plan.without}
         unmonitored = {uuid: self._with_its_cause(uuid, reason) for uuid, reason in plan.without.items()}
-        there = {Target(control, name).directory for control, names in now.monitoring_groups.items() for name in names}
+        there = {
+            TaskGroup(control, name).directory for control, names in now.monitoring_groups.items() for name in names
+        }
         fresh = set()
         left_alone = {vm_group(uuid) for uuid in unseen}
         stale = [step for step in plan.stale if step.name not in left_alone]
@@ -133,9 +135,9 @@ class MonitoringGroups:
             if error:
                 unmonitored[_uuid_of(step)] = error
             elif isinstance(step, monitoring_plan.Create):
-                fresh.add(Target(step.control, step.name).directory)
+                fresh.add(TaskGroup(step.control, step.name).directory)
             else:
-                there.add(Target(step.target, step.name).directory)
+                there.add(TaskGroup(step.target, step.name).directory)
         return Arranged(unmonitored, frozenset(there | fresh), frozenset(fresh), tuple(stale), frozenset(later))
 
     def remove(self, stale: Iterable[monitoring_plan.Remove]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vmqos.group_names import Owner, owner_of, vm_group
-from vmqos.host.resctrl_state import ResctrlView
+from vmqos.host.resctrl_state import ResctrlState
 
 OUT_OF_RMIDS = "no RMID is left: the machine has {total}, and {reserved} are kept for VMs with a promise"
 GIVEN_UP = "its monitoring group was given up for the promise of {whom}: {rest}"
@@ -53,7 +53,7 @@ class MonitoringPlan:
     without: Mapping[str, str]
 
 
-def plan(view: ResctrlView, wanted: Sequence[tuple[str, str]]) -> MonitoringPlan:
+def plan(resctrl: ResctrlState, wanted: Sequence[tuple[str, str]]) -> MonitoringPlan:
     """Arrange the monitoring of all VMs that have no control group of their own, or tasks outside of it.
 
     Every control group takes an RMID too, so as many as groups can still be made are kept free: a promise is worth
@@ -62,19 +62,19 @@ def plan(view: ResctrlView, wanted: Sequence[tuple[str, str]]) -> MonitoringPlan
     :param wanted: UUID and control group of each VM, those that came first in front; a VM whose tasks are in two
         control groups is there twice.
     """
-    monitoring = view.capabilities.monitoring
+    monitoring = resctrl.capabilities.monitoring
     if monitoring is None:
         return MonitoringPlan((), (), {uuid: CANNOT_MONITOR for uuid, _ in wanted})
     ours = {
         (name, control)
-        for control, names in view.monitoring_groups.items()
+        for control, names in resctrl.monitoring_groups.items()
         for name in names
         if owner_of(name) is Owner.VM and owner_of(control) is not Owner.FOREIGN
     }
     needed = {(vm_group(uuid), control) for uuid, control in wanted}
     spare = dict(sorted(ours - needed))
-    reserved = max(0, view.capabilities.num_closids - view.layout.closids_in_use)
-    free = monitoring.num_rmids - view.rmids_in_use - reserved
+    reserved = max(0, resctrl.capabilities.num_closids - resctrl.layout.closids_in_use)
+    free = monitoring.num_rmids - resctrl.rmids_in_use - reserved
     steps: list[Move | Create] = []
     without = {}
     for uuid, control in wanted:
@@ -94,7 +94,7 @@ def plan(view: ResctrlView, wanted: Sequence[tuple[str, str]]) -> MonitoringPlan
     return MonitoringPlan(tuple(steps), stale, without)
 
 
-def give_up(view: ResctrlView, created: Sequence[str], candidates: Sequence[str]) -> tuple[tuple[Remove, str], ...]:
+def give_up(resctrl: ResctrlState, created: Sequence[str], candidates: Sequence[str]) -> tuple[tuple[Remove, str], ...]:
     """The monitoring groups that give way to control groups that are about to be made: a promise goes before a graph.
 
     Others may have taken the RMIDs that :func:`plan` keeps free. Nothing is given up while as many are free as are
@@ -104,12 +104,12 @@ def give_up(view: ResctrlView, created: Sequence[str], candidates: Sequence[str]
     :param candidates: UUIDs of the VMs whose monitoring groups may be given up, in this order.
     :returns: what to remove, and the control group that each goes for.
     """
-    if view.capabilities.monitoring is None:
+    if resctrl.capabilities.monitoring is None:
         return ()
-    free = max(0, view.capabilities.monitoring.num_rmids - view.rmids_in_use)
+    free = max(0, resctrl.capabilities.monitoring.num_rmids - resctrl.rmids_in_use)
     where = {
         name: control
-        for control, names in view.monitoring_groups.items()
+        for control, names in resctrl.monitoring_groups.items()
         for name in names
         if owner_of(name) is Owner.VM and owner_of(control) is not Owner.FOREIGN
     }

@@ -22,7 +22,7 @@ at least; what is left is found by the next audit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TaskGroup:
     """Where a VM's tasks belong.
 
     :ivar control: the control group; the empty name is the default group.
@@ -42,7 +42,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class TaskGroups:
     """Where all tasks of a VM belong.
 
     :ivar target: where they belong.
@@ -50,9 +50,9 @@ class Aim:
     :ivar rest: where the others belong, in the default group; ``None`` where there are none.
     """
 
-    target: Target
+    target: TaskGroup
     vcpus: frozenset[int] | None = None
-    rest: Target | None = None
+    rest: TaskGroup | None = None
 
     @property
     def directories(self) -> frozenset[str]:
@@ -61,7 +61,7 @@ class Aim:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class TaskPlacement:
     """What was found when a VM's tasks were last looked at.
 
     :ivar target: where they belong, or those of some vCPUs.
@@ -73,12 +73,12 @@ class Placed:
     :ivar is_cut_short: whether time ran out before all of them were moved.
     """
 
-    target: Target
+    target: TaskGroup
     tasks: frozenset[int]
     in_place: frozenset[int]
     foreign: frozenset[int] = frozenset()
     chosen: frozenset[int] | None = None
-    rest: Target | None = None
+    rest: TaskGroup | None = None
     is_cut_short: bool = False
 
     @property
@@ -93,14 +93,14 @@ class Placed:
 
 def place(
     filesystem: Filesystem,
-    target: Target,
+    target: TaskGroup,
     list_tasks: Callable[[], Set[int]],
     foreign: Set[int] = frozenset(),
     there: set[int] | None = None,
     *,
     pace: Pace | None = None,
     until: float = math.inf,
-) -> Placed:
+) -> TaskPlacement:
     """Move the tasks of a VM that are not where they belong, until it is too late; the caller holds the exclusive lock.
 
     The oldest go first: QEMU's first thread, whose children are then born where they belong, and those of the vCPUs.
@@ -137,12 +137,12 @@ def place(
     found = frozenset(wanted)
     # Mostly all of them are: a second set of a VM's thousands of threads would take a megabyte.
     in_place = found if found <= there else found & there
-    return Placed(target, found, in_place, found & foreign, is_cut_short=not in_time)
+    return TaskPlacement(target, found, in_place, found & foreign, is_cut_short=not in_time)
 
 
-def joined(chosen: Placed, rest: Placed) -> Placed:
+def joined(chosen: TaskPlacement, rest: TaskPlacement) -> TaskPlacement:
     """What was found of a VM whose tasks belong in two places."""
-    return Placed(
+    return TaskPlacement(
         chosen.target,
         chosen.tasks | rest.tasks,
         chosen.in_place | rest.in_place,
@@ -153,7 +153,7 @@ def joined(chosen: Placed, rest: Placed) -> Placed:
     )
 
 
-def _move(filesystem: Filesystem, target: Target, tids: Collection[int]) -> frozenset[int]:
+def _move(filesystem: Filesystem, target: TaskGroup, tids: Collection[int]) -> frozenset[int]:
     """Move tasks into the target; those that died meanwhile are left out of the result."""
     if target.monitoring is not None:
         if target.control:

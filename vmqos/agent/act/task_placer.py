@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping, Set
 
 from vmqos.agent.act import move_tasks
 from vmqos.agent.act.lock_share import LockShare, Pace
-from vmqos.agent.act.move_tasks import Aim, Placed, Target
+from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups, TaskPlacement
 from vmqos.agent.life.backoff import Backoff
-from vmqos.agent.observe.cache_vcpus import VcpuLimit
+from vmqos.agent.observe.cache_vcpus import CacheVcpus
 from vmqos.agent.observe.running_vms import ERROR_LENGTH, ObservedVm, unexpected
 from vmqos.agent.observe.stray_tasks import StrayWatch
 from vmqos.group_names import Owner, owner_of
-from vmqos.host.resctrl_state import ResctrlView
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor import vcpu_threads, vm_tasks
 from vmqos.hypervisor.exceptions import HypervisorError, ProcessVanished
 from vmqos.reason import Code, Reason, of_error
@@ -54,14 +54,14 @@ class Placer:
         self._filesystem = filesystem
         self._backoff = backoff
         self._strays = StrayWatch()
-        self._placed: dict[str, Placed] = {}
+        self._placed: dict[str, TaskPlacement] = {}
         self._young: set[str] = set()
         self._owed: set[str] = set()
         self._served: dict[str, float] = {}
         self._pace = Pace()
 
     @property
-    def placed(self) -> Mapping[str, Placed]:
+    def placed(self) -> Mapping[str, TaskPlacement]:
         """What was found when the VMs' tasks were last looked at, by UUID."""
         return self._placed
 
@@ -77,7 +77,7 @@ class Placer:
         self._young.clear()
         self._strays.forget()
 
-    def strays(self, vms: Mapping[str, ObservedVm], limits: Mapping[str, VcpuLimit], share: LockShare) -> set[str]:
+    def strays(self, vms: Mapping[str, ObservedVm], limits: Mapping[str, CacheVcpus], share: LockShare) -> set[str]:
         """UUIDs of the VMs that have tasks where they should not; VMs that are gone are forgotten.
 
         Tasks of most VMs can only stray into the default group. A VM some of whose vCPUs get the ways has each of its
@@ -98,8 +98,8 @@ class Placer:
 
     def place(
         self,
-        now: ResctrlView,
-        aims: Mapping[str, Aim],
+        now: ResctrlState,
+        aims: Mapping[str, TaskGroups],
         look_at: Set[str],
         vms: Mapping[str, ObservedVm],
         fresh: Set[str],
@@ -158,7 +158,7 @@ class Placer:
                 break
             until = min(share.now() + TURN, share.end(MOVING))
 
-    def _rank(self, uuid: str, aim: Aim) -> tuple[bool, float]:
+    def _rank(self, uuid: str, aim: TaskGroups) -> tuple[bool, float]:
         """Whose turn is first: the VM that has nothing of its promise, then the one that waits longest."""
         placed = self._placed.get(uuid)
         waits = bool(aim.target.control) and (placed is None or placed.target.control != aim.target.control)
@@ -168,7 +168,7 @@ class Placer:
     def _place_one(
         self,
         observed: ObservedVm,
-        aim: Aim,
+        aim: TaskGroups,
         left_alone: tuple[set[int], set[int]],
         there: dict[str, set[int]],
         until: float,
@@ -180,7 +180,7 @@ class Placer:
         vm = observed.vm
         foreign, watched = left_alone
 
-        def put(target: Target, list_tasks: Callable[[], set[int]]) -> Placed:
+        def put(target: TaskGroup, list_tasks: Callable[[], set[int]]) -> TaskPlacement:
             directory = target.directory
             if directory not in there:
                 there[directory] = tasks.read_tasks(self._filesystem, directory)
@@ -221,7 +221,7 @@ class Placer:
             LOG.exception("VM %s: %s", vm.uuid, reason)
         return True
 
-    def _foreign_tasks(self, now: ResctrlView) -> tuple[set[int], set[int]]:
+    def _foreign_tasks(self, now: ResctrlState) -> tuple[set[int], set[int]]:
         """The tasks in control groups that others made, and those in their monitoring groups inside of ours.
 
         The groups are listed anew: others may have made one since the pass began.
@@ -236,7 +236,7 @@ class Placer:
                 with contextlib.suppress(exceptions.ResctrlError):
                     for name in groups.list_monitoring_groups(self._filesystem, control):
                         if owner_of(name) is not Owner.VM:
-                            watched |= self._read_foreign(Target(control, name).directory)
+                            watched |= self._read_foreign(TaskGroup(control, name).directory)
         return foreign, watched
 
     def _read_foreign(self, directory: str) -> set[int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.life.log_once import LogOnce
-from vmqos.agent.observe.flavor_request import Wish
+from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ERROR_LENGTH, ObservedVm, unexpected
 from vmqos.extra_specs import VCPUS, cpu_spec
 from vmqos.hypervisor import processes, vcpu_threads
@@ -25,7 +25,7 @@ UNNAMED = Reason(
 
 
 @dataclass(frozen=True, slots=True)
-class VcpuLimit:
+class CacheVcpus:
     """Some vCPUs of one VM.
 
     :ivar asked: the vCPUs that the flavor names.
@@ -66,11 +66,11 @@ class Vcpus:
     :ivar unknown: why the vCPUs of a VM that needs either could not be looked at: what such a VM has, it keeps.
     """
 
-    limits: Mapping[str, VcpuLimit] = field(default_factory=dict)
+    limits: Mapping[str, CacheVcpus] = field(default_factory=dict)
     affinities: Mapping[str, Sequence[frozenset[int]]] = field(default_factory=dict)
     unknown: Mapping[str, Reason] = field(default_factory=dict)
 
-    def applied(self, uuid: str, wish: Wish) -> Wish:
+    def applied(self, uuid: str, wish: FlavorRequest) -> FlavorRequest:
         """What can be done of a VM's wish, now that its vCPUs were looked at."""
         if uuid in self.unknown:
             return replace(wish, request=None, unknown=self.unknown[uuid])
@@ -79,8 +79,8 @@ class Vcpus:
 
 def look_at_all(
     vms: Mapping[str, ObservedVm],
-    wishes: Mapping[str, Wish],
-    before: Mapping[str, VcpuLimit],
+    wishes: Mapping[str, FlavorRequest],
+    before: Mapping[str, CacheVcpus],
     backoff: Backoff,
     once: LogOnce,
 ) -> Vcpus:
@@ -90,7 +90,7 @@ def look_at_all(
     :param backoff: has the looks that failed tried again, by ``("vcpus", uuid)``.
     :param once: knows what was logged already.
     """
-    limits, affinities, unknown = dict[str, VcpuLimit](), dict[str, Sequence[frozenset[int]]](), dict[str, Reason]()
+    limits, affinities, unknown = dict[str, CacheVcpus](), dict[str, Sequence[frozenset[int]]](), dict[str, Reason]()
     for uuid, wish in wishes.items():
         if wish.request is None or wish.hands_off:
             continue
@@ -119,7 +119,7 @@ def look_at_all(
     return Vcpus(limits, affinities, unknown)
 
 
-def look(vm: VirtualMachine, asked: frozenset[int]) -> VcpuLimit:
+def look(vm: VirtualMachine, asked: frozenset[int]) -> CacheVcpus:
     """Look at a VM's vCPUs.
 
     :param asked: those that the flavor names.
@@ -130,7 +130,7 @@ def look(vm: VirtualMachine, asked: frozenset[int]) -> VcpuLimit:
     present = asked & found.keys()
     threads = frozenset(found[number] for number in present)
     affinities = tuple(processes.affinities(sorted(threads)))
-    return VcpuLimit(asked, present, affinities, problem(asked, found.keys()), threads, seen)
+    return CacheVcpus(asked, present, affinities, problem(asked, found.keys()), threads, seen)
 
 
 def problem(asked: frozenset[int], there: Collection[int]) -> Reason:

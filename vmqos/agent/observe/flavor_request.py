@@ -22,7 +22,7 @@ CACHETUNE = Reason(Code.CACHETUNE, "libvirt placed this VM by cachetune or memor
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class FlavorRequest:
     """One VM's request in the agent's terms.
 
     :ivar request: what the planner is to arrange; ``None`` where there is nothing to arrange.
@@ -40,14 +40,14 @@ class Wish:
     remark: Reason = NO_REASON
     hands_off: bool = False
 
-    def but(self, problem: Reason) -> Wish:
+    def but(self, problem: Reason) -> FlavorRequest:
         """The wish with one more problem, if there is one."""
         return replace(self, problem=joined(self.problem, problem)) if problem else self
 
 
-def unreadable(error: Exception) -> Wish:
+def unreadable(error: Exception) -> FlavorRequest:
     """The wish of a VM on whose flavor :func:`read` fails, which no flavor should achieve: the VM keeps what it has."""
-    return Wish(unknown=unexpected("reading what its flavor asks for", error))
+    return FlavorRequest(unknown=unexpected("reading what its flavor asks for", error))
 
 
 def lacks_extra_specs(vm: VirtualMachine) -> bool:
@@ -55,7 +55,7 @@ def lacks_extra_specs(vm: VirtualMachine) -> bool:
     return vm.metadata is not None and vm.metadata.extra_specs is None
 
 
-def read(vm: VirtualMachine, found: Found | None = None) -> Wish:
+def read(vm: VirtualMachine, found: Found | None = None) -> FlavorRequest:
     """Read the extra specs in the VM's metadata.
 
     :param found: what Nova's API says of the flavor, where the metadata lack the extra specs; ``None`` where nobody
@@ -63,11 +63,11 @@ def read(vm: VirtualMachine, found: Found | None = None) -> Wish:
     """
     bad_metadata = Reason(Code.BAD_METADATA, vm.metadata_error) if vm.metadata_error else NO_REASON
     if vm.metadata is None:
-        wish = Wish(problem=bad_metadata)
+        wish = FlavorRequest(problem=bad_metadata)
     elif vm.metadata.extra_specs is not None:
         wish = _of_specs(vm, vm.metadata.flavor, vm.metadata.extra_specs)
     elif found is None:
-        wish = Wish(
+        wish = FlavorRequest(
             problem=bad_metadata,
             remark=NO_EXTRA_SPECS,
         )
@@ -76,19 +76,19 @@ def read(vm: VirtualMachine, found: Found | None = None) -> Wish:
     else:
         missing = "Nova's API has not told what the flavor asks for, and the domain XML does not say"
         text = f"{missing}: {found.error}" if found.error else missing
-        wish = Wish(problem=bad_metadata, unknown=Reason(Code.FLAVOR_UNKNOWN, text))
+        wish = FlavorRequest(problem=bad_metadata, unknown=Reason(Code.FLAVOR_UNKNOWN, text))
     if vm.has_cachetune:
         if wish.asked is None and not wish.problem:
-            return Wish(remark=CACHETUNE, hands_off=True)
-        return Wish(asked=wish.asked, problem=joined(CACHETUNE, wish.problem), hands_off=True)
+            return FlavorRequest(remark=CACHETUNE, hands_off=True)
+        return FlavorRequest(asked=wish.asked, problem=joined(CACHETUNE, wish.problem), hands_off=True)
     return wish
 
 
-def _of_specs(vm: VirtualMachine, flavor: str, specs: Mapping[str, str]) -> Wish:
+def _of_specs(vm: VirtualMachine, flavor: str, specs: Mapping[str, str]) -> FlavorRequest:
     parsed = extra_specs.parse(specs)
     problems = [vm.metadata_error] if vm.metadata_error else []
     problems += [str(error) for error in parsed.errors]
     if problems:
         problem = Reason(Code.BAD_FLAVOR, f"flavor {flavor}: {'; '.join(problems)}")
-        return Wish(asked=parsed.request, problem=problem)
-    return Wish(request=parsed.request, asked=parsed.request)
+        return FlavorRequest(asked=parsed.request, problem=problem)
+    return FlavorRequest(request=parsed.request, asked=parsed.request)

@@ -61,7 +61,7 @@ class ObservedVm:
     cpus: frozenset[int]
 
 
-class Inventory:
+class RunningVms:
     """Keeps the observed VMs up to date; :meth:`mark` may be called from any thread, the rest from one.
 
     A VM that is marked stays so until a look that began after that has succeeded. A VM whose look fails or hangs keeps

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from vmqos.agent.act.lock_share import LockShare
-from vmqos.agent.act.move_tasks import Placed
+from vmqos.agent.act.move_tasks import TaskPlacement
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.hypervisor import cgroup, exceptions, processes
 from vmqos.hypervisor.model import Process
@@ -41,7 +41,7 @@ class StrayWatch:
     def look(
         self,
         filesystem: Filesystem,
-        placed: Mapping[str, Placed],
+        placed: Mapping[str, TaskPlacement],
         vms: Mapping[str, ObservedVm],
         share: LockShare | None = None,
     ) -> set[str]:

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from vmqos.agent.observe.running_vms import Inventory, ObservedVm, lives
+from vmqos.agent.observe.running_vms import ObservedVm, RunningVms, lives
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class VmList:
     """The VMs as they were last seen.
 
     :ivar vms: the VMs by UUID; one that was looked at anew is another object.
@@ -34,7 +34,7 @@ class Sight:
     due: float | None = None
 
 
-class Observer:
+class VmWatcher:
     """Has the inventory refreshed by one thread, which lives until :meth:`close`.
 
     There is one question at a time. While it is not answered, :meth:`look` returns the last answer, less the VMs whose
@@ -48,7 +48,7 @@ class Observer:
     """
 
     def __init__(
-        self, inventory: Inventory, running: Callable[[], Set[str]], on_late_answer: Callable[[], None]
+        self, inventory: RunningVms, running: Callable[[], Set[str]], on_late_answer: Callable[[], None]
     ) -> None:
         self._inventory = inventory
         self._running = running
@@ -59,10 +59,10 @@ class Observer:
         self._late = False
         self._closed = False
         self._error: Exception | None = None
-        self._answer = Sight()
+        self._answer = VmList()
         self._thread: threading.Thread | None = None
 
-    def look(self, everything: bool, patience: float) -> Sight:
+    def look(self, everything: bool, patience: float) -> VmList:
         """Have the VMs looked at, and say how they are.
 
         :param everything: whether to look at all VMs, or at the new and the marked ones.
@@ -122,9 +122,9 @@ class Observer:
             if late:
                 self._on_late_answer()
 
-    def _read(self) -> Sight:
+    def _read(self) -> VmList:
         vms, inventory = dict(self._inventory.vms), self._inventory
-        return Sight(
+        return VmList(
             vms,
             dying=inventory.dying,
             unseen=frozenset(self._running() - vms.keys() - inventory.gone),

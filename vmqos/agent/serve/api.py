@@ -116,10 +116,10 @@ class Api:
         return {**found, "tasks": len(tasks), "tasks_in_place": in_place, "task_list": tasks}
 
     def _capabilities(self, query: dict[str, list[str]]) -> Any:
-        view = self._agent.snapshot.view
-        if view is None:
+        resctrl = self._agent.snapshot.resctrl
+        if resctrl is None:
             raise _Answer("503 Service Unavailable", self._agent.health.resctrl_error or "resctrl was not read yet")
-        agent, known = self._agent, view.capabilities
+        agent, known = self._agent, resctrl.capabilities
         return self._live.read(
             lambda: describe.capabilities(agent.filesystem, known, agent.conf.resctrl.sysfs_cpu_path)
         )

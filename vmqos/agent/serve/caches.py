@@ -10,7 +10,7 @@ from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import FreeRoom, Group
 from vmqos.allocation.caches import l2
 from vmqos.extra_specs import cpu_spec
-from vmqos.host.resctrl_state import ResctrlView
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource
 
@@ -28,22 +28,22 @@ def l2_caches(snapshot: Snapshot) -> list[Json]:
 
 
 def _of_level(level: int, snapshot: Snapshot) -> list[Json]:
-    view = snapshot.view
-    if view is None:
+    resctrl = snapshot.resctrl
+    if resctrl is None:
         return []
-    resource = view.capabilities.l3 if level == 3 else view.capabilities.l2
+    resource = resctrl.capabilities.l3 if level == 3 else resctrl.capabilities.l2
     if resource is None:
         return []
-    room = allocation.free_ways(view.capabilities, view.layout, snapshot.policy, level=level)
-    return [_cache(snapshot, view, resource, cache, room[cache]) for cache in resource.cache_ids]
+    room = allocation.free_ways(resctrl.capabilities, resctrl.layout, snapshot.policy, level=level)
+    return [_cache(snapshot, resctrl, resource, cache, room[cache]) for cache in resource.cache_ids]
 
 
-def _cache(snapshot: Snapshot, view: ResctrlView, resource: CacheResource, cache: int, room: FreeRoom) -> Json:
+def _cache(snapshot: Snapshot, resctrl: ResctrlState, resource: CacheResource, cache: int, room: FreeRoom) -> Json:
     of_l3, topology = resource.level == 3, snapshot.topology
     size = (topology.sizes if of_l3 else topology.l2_sizes).get(cache)
     cpus = (topology.cpus if of_l3 else topology.l2).get(cache, frozenset())
     reserved = snapshot.policy.reserved_ways & resource.cbm_mask if of_l3 else CapacityBitmask()
-    key, throttle = cache if of_l3 else l2(cache), view.capabilities.memory_bandwidth
+    key, throttle = cache if of_l3 else l2(cache), resctrl.capabilities.memory_bandwidth
     return {
         "resource": resource.name,
         "id": cache,
@@ -57,14 +57,14 @@ def _cache(snapshot: Snapshot, view: ResctrlView, resource: CacheResource, cache
         "free_ways": room.free_ways,
         "largest_free_run": room.largest_free_run,
         "bandwidth_unit": throttle.unit.told_in if throttle is not None and of_l3 else None,
-        "groups": [_group(snapshot, view, group, key) for group in view.layout.groups if key in group.masks],
+        "groups": [_group(snapshot, resctrl, group, key) for group in resctrl.layout.groups if key in group.masks],
     }
 
 
-def _group(snapshot: Snapshot, view: ResctrlView, group: Group, cache: int) -> Json:
+def _group(snapshot: Snapshot, resctrl: ResctrlState, group: Group, cache: int) -> Json:
     uuid = group_names.vm_of(group.name)
     observed = snapshot.vms.get(uuid) if uuid else None
-    name, parts, throttle = None, group.splits.get(cache), view.capabilities.memory_bandwidth
+    name, parts, throttle = None, group.splits.get(cache), resctrl.capabilities.memory_bandwidth
     if observed is not None:
         name = observed.vm.metadata.instance_name if observed.vm.metadata else observed.vm.name
     return {
@@ -75,7 +75,7 @@ def _group(snapshot: Snapshot, view: ResctrlView, group: Group, cache: int) -> J
         "data_mask": str(parts.data) if parts else None,
         # The caches whose traffic is limited are the L3s.
         "bandwidth": throttle.unit.limit(group.throttles.get(cache)) if throttle is not None else None,
-        "mode": view.modes.get(group.name, ""),
+        "mode": resctrl.modes.get(group.name, ""),
         "vm": uuid,
         "vm_name": name,
     }

@@ -21,7 +21,7 @@ def health(agent: Agent, telemetry: Telemetry) -> Json:
     ``status`` is about the agent alone: whether it can see and act. How the promises stand is in ``vms``.
     """
     found, unanswered = agent.health, agent.unanswered()
-    mounted: bool | None = agent.snapshot.view is not None
+    mounted: bool | None = agent.snapshot.resctrl is not None
     libvirt_error = agent.connection.last_error
     if unanswered is not None:
         libvirt_error = f"libvirt does not answer {unanswered.name}"
@@ -34,7 +34,7 @@ def health(agent: Agent, telemetry: Telemetry) -> Json:
         status = "degraded"
     else:
         status = "ok"
-    view = agent.snapshot.view
+    resctrl = agent.snapshot.resctrl
     return {
         "status": status,
         "hostname": socket.gethostname(),
@@ -47,7 +47,7 @@ def health(agent: Agent, telemetry: Telemetry) -> Json:
             "path": agent.filesystem.root,
             "mounted": mounted,
             "error": found.resctrl_error or None,
-            "simulated": view is not None and view.simulated,
+            "simulated": resctrl is not None and resctrl.simulated,
         },
         "libvirt": {
             "uri": agent.uri,

@@ -14,11 +14,11 @@ from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.outcome import failure_of
 from vmqos.agent.placement_sync import Told
 from vmqos.agent.snapshot import Snapshot
-from vmqos.allocation import Plan, PromiseState, Split, Verdict, WriteMasks
+from vmqos.allocation import Allocation, Plan, PromiseState, Split, WriteMasks
 from vmqos.allocation.caches import of_level as caches_of
 from vmqos.extra_specs import CacheRequest, cpu_spec
 from vmqos.group_names import DEFAULT_GROUP
-from vmqos.host.resctrl_state import ResctrlView
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor import exceptions as hypervisor_exceptions
 from vmqos.hypervisor import processes, vm_tasks
 from vmqos.resctrl import exceptions as resctrl_exceptions
@@ -65,7 +65,7 @@ def vm(snapshot: Snapshot, backoff: Backoff, uuid: str) -> Json:
         **_parts(outcome.splits),
         "bandwidth_requested": asked and (asked.bandwidth_percent or asked.bandwidth_mbps),
         "bandwidth_requested_unit": asked and _unit_asked(asked),
-        **_bandwidth(snapshot.view, outcome.throttles),
+        **_bandwidth(snapshot.resctrl, outcome.throttles),
         "group": outcome.group,
         "monitoring_group": placed.target.directory if placed and placed.target.monitoring else None,
         "rest_monitoring_group": placed.rest.directory if placed and placed.rest and placed.rest.monitoring else None,
@@ -95,7 +95,7 @@ def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str, patience: f
         tids = set()
     where: dict[int, str] = {}
     with filesystem.lock(exclusive=False, timeout=patience):
-        for group in snapshot.view.layout.groups if snapshot.view else ():
+        for group in snapshot.resctrl.layout.groups if snapshot.resctrl else ():
             if len(where) == len(tids):
                 break
             # A pseudo-locked group has no tasks to read, and a group may be removed at any moment.
@@ -148,9 +148,9 @@ def what_if(snapshot: Snapshot, wants: CacheRequest) -> Json:
 
     :raises LookupError: while resctrl can't be read.
     """
-    if snapshot.view is None:
+    if snapshot.resctrl is None:
         raise LookupError("resctrl can't be read now")
-    now = snapshot.view
+    now = snapshot.resctrl
     every_cache = frozenset(now.capabilities.l3_caches) or frozenset({0})
     verdict, plan = allocation.whatif(
         now.capabilities, now.layout, snapshot.requests, snapshot.policy, wants, every_cache
@@ -162,7 +162,7 @@ def what_if(snapshot: Snapshot, wants: CacheRequest) -> Json:
     }
 
 
-def _verdict(view: ResctrlView, verdict: Verdict) -> Json:
+def _verdict(resctrl: ResctrlState, verdict: Allocation) -> Json:
     group = verdict.group if verdict.group != DEFAULT_GROUP else ""
     return {
         "state": verdict.state.value,
@@ -172,13 +172,13 @@ def _verdict(view: ResctrlView, verdict: Verdict) -> Json:
         "masks": _masks(caches_of(3, verdict.masks)),
         "l2_masks": _masks(caches_of(2, verdict.masks)),
         **_parts(verdict.splits),
-        **_bandwidth(view, verdict.throttles),
+        **_bandwidth(resctrl, verdict.throttles),
     }
 
 
-def _bandwidth(view: ResctrlView | None, throttles: Mapping[int, int]) -> Json:
+def _bandwidth(resctrl: ResctrlState | None, throttles: Mapping[int, int]) -> Json:
     """Limits of memory bandwidth by cache id, in ``%`` or ``MB/s``: whatever the unit of schemata is."""
-    resource = view.capabilities.memory_bandwidth if view else None
+    resource = resctrl.capabilities.memory_bandwidth if resctrl else None
     if resource is None:
         return {"bandwidth": {}, "bandwidth_unit": None}
     limits = sorted(resource.unit.limits(throttles).items())

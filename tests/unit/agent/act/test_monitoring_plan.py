@@ -6,7 +6,7 @@ import pytest
 from vmqos.agent.act.monitoring_plan import Create, Move, Remove, give_up, plan
 from vmqos.allocation import Group, Layout
 from vmqos.group_names import owner_of
-from vmqos.host.resctrl_state import ResctrlView
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource, Capabilities, Monitoring
 
@@ -16,10 +16,10 @@ A, B, C = (f"{digit * 8}-1111-4111-8111-111111111111" for digit in "abc")
 L3 = CacheResource("L3", 4, ALL, 1, CapacityBitmask(), False, (0,))
 
 
-def view(*groups: str, rmids: int | None = 32, monitoring: dict[str, tuple[str, ...]] | None = None) -> ResctrlView:
+def view(*groups: str, rmids: int | None = 32, monitoring: dict[str, tuple[str, ...]] | None = None) -> ResctrlState:
     found = None if rmids is None else Monitoring(rmids, ("llc_occupancy",), 65536)
     layout = Layout(tuple(Group(name, owner_of(name), {0: ALL}) for name in ("", *groups)))
-    return ResctrlView((1, 1), Capabilities({"L3": L3}, {}, found), layout, {}, monitoring or {})
+    return ResctrlState((1, 1), Capabilities({"L3": L3}, {}, found), layout, {}, monitoring or {})
 
 
 def test_a_vm_without_a_group_of_its_own_gets_a_monitoring_group() -> None:

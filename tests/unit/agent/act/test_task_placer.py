@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from vmqos.agent.act.lock_share import LockShare
-from vmqos.agent.act.move_tasks import Aim, Target
+from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
 from vmqos.agent.act.task_placer import Placer
 from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.observe.running_vms import ObservedVm
@@ -70,7 +70,7 @@ def test_a_task_that_somebody_takes_during_the_pass_is_left_to_them(
     make_group(root / GROUP, tid)
     if made == "before":
         make_group(root / "foreign")
-    now = resctrl_state.look(filesystem)
+    now = resctrl_state.read(filesystem)
 
     def take() -> None:
         make_group(root / "foreign", tid)
@@ -78,7 +78,7 @@ def test_a_task_that_somebody_takes_during_the_pass_is_left_to_them(
 
     filesystem.before[GROUP, "tasks"] = take
     placer = Placer(filesystem, Backoff(1, 60))
-    placer.place(now, {UUID: Aim(Target(GROUP))}, {UUID}, {UUID: vm}, frozenset(), LockShare())
+    placer.place(now, {UUID: TaskGroups(TaskGroup(GROUP))}, {UUID}, {UUID: vm}, frozenset(), LockShare())
     assert (root / "foreign" / "tasks").read_text() == f"{tid}\n"
     assert not os.path.getsize(root / GROUP / "tasks")
     assert placer.placed[UUID].foreign == {tid} and not placer.placed[UUID].in_place
@@ -91,9 +91,9 @@ def test_a_foreign_group_that_goes_during_the_pass_is_no_news(
     root, tid = Path(filesystem.root), vm.vm.process.pid
     make_group(root / GROUP, tid)
     make_group(root / "foreign")
-    now = resctrl_state.look(filesystem)
+    now = resctrl_state.read(filesystem)
     filesystem.before["foreign", "tasks"] = lambda: shutil.rmtree(root / "foreign")
     placer = Placer(filesystem, Backoff(1, 60))
-    placer.place(now, {UUID: Aim(Target(GROUP))}, {UUID}, {UUID: vm}, frozenset(), LockShare())
+    placer.place(now, {UUID: TaskGroups(TaskGroup(GROUP))}, {UUID}, {UUID: vm}, frozenset(), LockShare())
     assert not (root / "foreign").exists() and placer.placed[UUID].in_place == {tid}
     assert "foreign" not in caplog.text

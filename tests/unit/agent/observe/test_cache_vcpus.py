@@ -12,8 +12,8 @@ import pytest
 from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.life.log_once import LogOnce
 from vmqos.agent.observe import cache_vcpus
-from vmqos.agent.observe.cache_vcpus import UNNAMED, VcpuLimit, Vcpus, look_at_all, problem
-from vmqos.agent.observe.flavor_request import Wish
+from vmqos.agent.observe.cache_vcpus import UNNAMED, CacheVcpus, Vcpus, look_at_all, problem
+from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.extra_specs import CacheRequest
 from vmqos.hypervisor import processes
@@ -23,7 +23,9 @@ from vmqos.reason import NO_REASON, Code, Reason
 ASKED = frozenset({0, 1})
 
 
-def looked(vms: Mapping[str, ObservedVm], wishes: Mapping[str, Wish], before: Mapping[str, VcpuLimit]) -> Vcpus:
+def looked(
+    vms: Mapping[str, ObservedVm], wishes: Mapping[str, FlavorRequest], before: Mapping[str, CacheVcpus]
+) -> Vcpus:
     return look_at_all(vms, wishes, before, Backoff(1.0, 2.0), LogOnce(logging.getLogger(__name__)))
 
 
@@ -46,16 +48,16 @@ def test_a_vm_none_of_whose_threads_bears_a_vcpus_name_says_so() -> None:
 
 def test_vms_whose_flavors_name_no_vcpus_are_not_looked_at() -> None:
     wishes = {
-        "a": Wish(request=CacheRequest(ways=2)),
-        "b": Wish(),
-        "c": Wish(request=CacheRequest(ways=2, vcpus=ASKED), hands_off=True),
+        "a": FlavorRequest(request=CacheRequest(ways=2)),
+        "b": FlavorRequest(),
+        "c": FlavorRequest(request=CacheRequest(ways=2, vcpus=ASKED), hands_off=True),
     }
     assert looked({}, wishes, {}) == Vcpus()
 
 
 def test_a_vm_that_can_not_be_looked_at_keeps_what_was_known_of_it() -> None:
-    wishes = {"a": Wish(request=CacheRequest(ways=2, vcpus=ASKED))}
-    known = VcpuLimit(ASKED, ASKED, (frozenset({3}),))
+    wishes = {"a": FlavorRequest(request=CacheRequest(ways=2, vcpus=ASKED))}
+    known = CacheVcpus(ASKED, ASKED, (frozenset({3}),))
     found = looked({"a": GONE}, wishes, {"a": known})
     assert "has ended" in found.limits["a"].problem.text
     assert replace(found.limits["a"], problem=NO_REASON) == known and not found.unknown
@@ -72,7 +74,7 @@ def test_a_fault_in_looking_at_one_vm_is_its_reason_and_is_logged_once(
     def fail(*_: object) -> list[frozenset[int]]:
         raise RuntimeError("a fault of ours")
 
-    wishes = {"a": Wish(request=asked), "b": Wish(request=CacheRequest(ways=1))}
+    wishes = {"a": FlavorRequest(request=asked), "b": FlavorRequest(request=CacheRequest(ways=1))}
     monkeypatch.setattr(cache_vcpus, "look", fail)
     monkeypatch.setattr(processes, "vcpu_affinities", fail)
     backoff, once = Backoff(1.0, 2.0), LogOnce(logging.getLogger(__name__))
@@ -87,6 +89,6 @@ ONE, TWO = Reason(Code.BAD_FLAVOR, "one"), Reason(Code.NO_VCPU, "two")
 
 
 def test_a_problem_is_put_behind_those_that_are_there() -> None:
-    assert Wish(problem=ONE).but(TWO).problem.text == "one; two"
-    wish = Wish(problem=ONE)
+    assert FlavorRequest(problem=ONE).but(TWO).problem.text == "one; two"
+    wish = FlavorRequest(problem=ONE)
     assert wish.but(NO_REASON) is wish

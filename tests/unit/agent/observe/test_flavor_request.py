@@ -19,7 +19,7 @@ def vm(specs: dict[str, str] | None, **changes: object) -> VirtualMachine:
 
 
 def test_a_flavor_that_asks_for_nothing_is_no_problem() -> None:
-    assert flavor_request.read(vm({"hw:cpu_policy": "dedicated"})) == flavor_request.Wish()
+    assert flavor_request.read(vm({"hw:cpu_policy": "dedicated"})) == flavor_request.FlavorRequest()
 
 
 def test_ways_and_policy_are_acted_on() -> None:
@@ -78,7 +78,7 @@ def test_an_older_nova_is_a_remark() -> None:
 def test_what_nova_s_api_says_stands_for_what_the_metadata_lack() -> None:
     read = flavor_request.read(vm(None), Found({"hw:cache_ways": "2"}))
     assert read.request == CacheRequest(ways=2) and not (read.unknown or read.problem or read.remark)
-    assert flavor_request.read(vm(None), Found({})) == flavor_request.Wish()
+    assert flavor_request.read(vm(None), Found({})) == flavor_request.FlavorRequest()
     bad = flavor_request.read(vm(None), Found({"hw:cache_ways": "two"}))
     assert bad.request is None and "flavor w2" in bad.problem.text
 
@@ -101,7 +101,7 @@ def test_a_vm_that_libvirt_placed_needs_no_flavor() -> None:
 
 
 def test_a_vm_that_nova_did_not_make_asks_for_nothing() -> None:
-    assert flavor_request.read(vm({}, metadata=None)) == flavor_request.Wish()
+    assert flavor_request.read(vm({}, metadata=None)) == flavor_request.FlavorRequest()
 
 
 def test_broken_metadata_is_a_problem() -> None:

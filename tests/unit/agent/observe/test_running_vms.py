@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from vmqos.agent.observe import running_vms as module
-from vmqos.agent.observe.running_vms import Inventory
+from vmqos.agent.observe.running_vms import RunningVms
 from vmqos.hypervisor import exceptions, processes
 from vmqos.hypervisor.model import Process, VirtualMachine
 
@@ -51,7 +51,7 @@ def test_a_vm_that_ends_while_libvirt_is_away_is_gone_until_libvirt_lists_it_ane
     qemu: subprocess.Popen[bytes],
 ) -> None:
     libvirt = Libvirt(qemu.pid)
-    inventory = Inventory(libvirt)  # type: ignore[arg-type]
+    inventory = RunningVms(libvirt)  # type: ignore[arg-type]
     inventory.refresh(everything=True)
     assert inventory.vms.keys() == {"a"} and not inventory.gone
     libvirt.reached = False
@@ -71,14 +71,14 @@ def libvirt(qemu: subprocess.Popen[bytes]) -> Libvirt:
 
 
 @pytest.fixture
-def inventory(libvirt: Libvirt) -> Iterator[Inventory]:
-    made = Inventory(libvirt)  # type: ignore[arg-type]
+def inventory(libvirt: Libvirt) -> Iterator[RunningVms]:
+    made = RunningVms(libvirt)  # type: ignore[arg-type]
     yield made
     made.close()
 
 
 def test_a_vm_is_looked_at_when_it_is_new_or_marked_and_otherwise_left_alone(
-    inventory: Inventory, libvirt: Libvirt
+    inventory: RunningVms, libvirt: Libvirt
 ) -> None:
     for _ in range(3):
         inventory.refresh(everything=False)
@@ -90,7 +90,7 @@ def test_a_vm_is_looked_at_when_it_is_new_or_marked_and_otherwise_left_alone(
 
 
 @pytest.mark.parametrize("everything", [False, True])
-def test_a_look_that_libvirt_refused_is_still_owed(inventory: Inventory, libvirt: Libvirt, everything: bool) -> None:
+def test_a_look_that_libvirt_refused_is_still_owed(inventory: RunningVms, libvirt: Libvirt, everything: bool) -> None:
     inventory.refresh(everything=False)
     first = inventory.vms["a"]
     if not everything:
@@ -104,7 +104,7 @@ def test_a_look_that_libvirt_refused_is_still_owed(inventory: Inventory, libvirt
     assert libvirt.described == 2
 
 
-def test_a_mark_that_comes_during_the_look_is_still_owed(inventory: Inventory, libvirt: Libvirt) -> None:
+def test_a_mark_that_comes_during_the_look_is_still_owed(inventory: RunningVms, libvirt: Libvirt) -> None:
     inventory.mark("a")
     libvirt.on_describe = lambda: inventory.mark("a") if libvirt.described == 1 else None
     inventory.refresh(everything=False)
@@ -117,7 +117,7 @@ def test_a_mark_that_comes_during_the_look_is_still_owed(inventory: Inventory, l
 
 
 def test_a_look_that_fails_is_tried_again_after_a_pause_or_at_an_event(
-    inventory: Inventory, libvirt: Libvirt, caplog: pytest.LogCaptureFixture
+    inventory: RunningVms, libvirt: Libvirt, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail() -> None:
         raise exceptions.ProcessUnreadable(pid=1, error="EACCES")
@@ -145,7 +145,7 @@ def test_a_look_that_fails_is_tried_again_after_a_pause_or_at_an_event(
     assert inventory.vms["a"] is not known and not inventory.troubles and inventory.due is None
 
 
-def test_a_vm_that_was_restarted_is_looked_at_anew(inventory: Inventory, libvirt: Libvirt) -> None:
+def test_a_vm_that_was_restarted_is_looked_at_anew(inventory: RunningVms, libvirt: Libvirt) -> None:
     inventory.refresh(everything=False)
     libvirt.listed = {"a": 2}
     inventory.refresh(everything=False)
@@ -156,7 +156,7 @@ def test_a_vm_that_was_restarted_is_looked_at_anew(inventory: Inventory, libvirt
 
 
 def test_a_vm_whose_process_is_not_there_yet_is_told_and_looked_at_again(
-    inventory: Inventory, libvirt: Libvirt
+    inventory: RunningVms, libvirt: Libvirt
 ) -> None:
     vm, libvirt.vm = libvirt.vm, replace(libvirt.vm, process=Process(99999999, 1))
     inventory.refresh(everything=False)
@@ -169,7 +169,7 @@ def test_a_vm_whose_process_is_not_there_yet_is_told_and_looked_at_again(
 
 def test_a_marked_vm_is_looked_at_while_libvirt_does_not_list(libvirt: Libvirt) -> None:
     late, answers = threading.Event(), threading.Event()
-    inventory = Inventory(libvirt, late.set)  # type: ignore[arg-type]
+    inventory = RunningVms(libvirt, late.set)  # type: ignore[arg-type]
     try:
         inventory.refresh(everything=True)
         libvirt.on_list = lambda: answers.wait(10)
@@ -194,7 +194,7 @@ def test_a_marked_vm_is_looked_at_while_libvirt_does_not_list(libvirt: Libvirt) 
 
 
 def test_a_new_vm_that_was_marked_after_libvirt_was_asked_is_looked_for_again(libvirt: Libvirt) -> None:
-    inventory = Inventory(libvirt)  # type: ignore[arg-type]
+    inventory = RunningVms(libvirt)  # type: ignore[arg-type]
     try:
         libvirt.on_list = lambda: inventory.mark("b")
         inventory.refresh(everything=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from vmqos.agent.act.lock_share import LockShare
-from vmqos.agent.act.move_tasks import Placed, Target
+from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
 from vmqos.agent.observe import stray_tasks
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.stray_tasks import StrayWatch
@@ -50,9 +50,9 @@ def default_group_has(filesystem: Filesystem, *tids: int) -> None:
     Path(filesystem.path("tasks")).write_text("".join(f"{tid}\n" for tid in sorted(tids)))
 
 
-def placed(vm: ObservedVm, control: str) -> dict[str, Placed]:
+def placed(vm: ObservedVm, control: str) -> dict[str, TaskPlacement]:
     tids = frozenset(processes.tasks(vm.vm.process.pid))
-    return {UUID: Placed(Target(control), tids, tids)}
+    return {UUID: TaskPlacement(TaskGroup(control), tids, tids)}
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_task_that_somebody_moved_back_is_a_stray(filesystem: Filesystem, vm: 
 
 
 def test_a_new_thread_of_a_vm_is_a_stray(filesystem: Filesystem, vm: ObservedVm, asked: list[int]) -> None:
-    known = {UUID: Placed(Target("vmqos.x"), frozenset({vm.vm.process.pid}), frozenset({vm.vm.process.pid}))}
+    known = {UUID: TaskPlacement(TaskGroup("vmqos.x"), frozenset({vm.vm.process.pid}), frozenset({vm.vm.process.pid}))}
     new = max(processes.tasks(vm.vm.process.pid))
     default_group_has(filesystem, os.getpid(), new)
     assert StrayWatch().look(filesystem, known, {UUID: vm}) == {UUID}
@@ -93,7 +93,7 @@ def test_new_processes_that_there_was_no_time_to_ask_for_are_asked_for_by_the_ne
     filesystem: Filesystem, vm: ObservedVm, asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stray_tasks, "FEWEST", 1)
-    known = {UUID: Placed(Target("vmqos.x"), frozenset({1}), frozenset({1}))}
+    known = {UUID: TaskPlacement(TaskGroup("vmqos.x"), frozenset({1}), frozenset({1}))}
     default_group_has(filesystem, os.getpid(), vm.vm.process.pid)
     watch, late = StrayWatch(), LockShare(0.0)
     found = [watch.look(filesystem, known, {UUID: vm}, late)]
@@ -107,7 +107,7 @@ def test_of_a_vm_some_of_whose_vcpus_have_the_ways_their_threads_alone_are_stray
     filesystem: Filesystem, vm: ObservedVm
 ) -> None:
     main, other = sorted(processes.tasks(vm.vm.process.pid))
-    known = {UUID: replace(placed(vm, "vmqos.x")[UUID], chosen=frozenset({other}), rest=Target(""))}
+    known = {UUID: replace(placed(vm, "vmqos.x")[UUID], chosen=frozenset({other}), rest=TaskGroup(""))}
     watch = StrayWatch()
     default_group_has(filesystem, os.getpid(), main)
     assert watch.look(filesystem, known, {UUID: vm}) == set()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.agent.observe.vm_watcher import Observer
+from vmqos.agent.observe.vm_watcher import VmWatcher
 from vmqos.hypervisor import processes
 from vmqos.hypervisor.model import Process, VirtualMachine
 
@@ -65,15 +65,15 @@ def told() -> threading.Event:
 
 
 @pytest.fixture
-def observer(inventory: SlowInventory, told: threading.Event) -> Iterator[Observer]:
-    made = Observer(inventory, lambda: inventory.running, told.set)  # type: ignore[arg-type]
+def observer(inventory: SlowInventory, told: threading.Event) -> Iterator[VmWatcher]:
+    made = VmWatcher(inventory, lambda: inventory.running, told.set)  # type: ignore[arg-type]
     yield made
     inventory.may_answer.set()
     made.close()
 
 
 def test_an_answer_in_time_is_returned_and_not_announced(
-    observer: Observer, inventory: SlowInventory, told: threading.Event
+    observer: VmWatcher, inventory: SlowInventory, told: threading.Event
 ) -> None:
     inventory.may_answer.set()
     inventory.vms["a"] = observed("a")
@@ -84,7 +84,7 @@ def test_an_answer_in_time_is_returned_and_not_announced(
     assert not told.is_set()
 
 
-def test_a_look_at_everything_that_fails_is_still_to_be_done(observer: Observer, inventory: SlowInventory) -> None:
+def test_a_look_at_everything_that_fails_is_still_to_be_done(observer: VmWatcher, inventory: SlowInventory) -> None:
     def fail() -> None:
         raise RuntimeError("a fault of ours")
 
@@ -99,7 +99,7 @@ def test_a_look_at_everything_that_fails_is_still_to_be_done(observer: Observer,
     assert inventory.asked == [True, True, True, False]
 
 
-def test_an_old_answer_calls_for_no_further_look(observer: Observer, inventory: SlowInventory) -> None:
+def test_an_old_answer_calls_for_no_further_look(observer: VmWatcher, inventory: SlowInventory) -> None:
     inventory.may_answer.set()
     inventory.due = 1.0
     assert observer.look(False, LONG).due == 1.0
@@ -108,7 +108,7 @@ def test_an_old_answer_calls_for_no_further_look(observer: Observer, inventory: 
 
 
 def test_nobody_waits_longer_than_he_is_willing_to_nor_twice_for_one_answer(
-    observer: Observer, inventory: SlowInventory
+    observer: VmWatcher, inventory: SlowInventory
 ) -> None:
     began = time.monotonic()
     assert not observer.look(True, PATIENCE).answered
@@ -121,7 +121,7 @@ def test_nobody_waits_longer_than_he_is_willing_to_nor_twice_for_one_answer(
 
 
 def test_a_late_answer_is_announced_and_used_without_asking_again(
-    observer: Observer, inventory: SlowInventory, told: threading.Event
+    observer: VmWatcher, inventory: SlowInventory, told: threading.Event
 ) -> None:
     inventory.then = lambda: inventory.vms.update(a=observed("a"))
     observer.look(True, PATIENCE)
@@ -134,7 +134,7 @@ def test_a_late_answer_is_announced_and_used_without_asking_again(
 
 
 def test_a_wish_to_look_at_everything_is_not_lost_on_a_late_answer(
-    observer: Observer, inventory: SlowInventory, told: threading.Event
+    observer: VmWatcher, inventory: SlowInventory, told: threading.Event
 ) -> None:
     observer.look(False, PATIENCE)
     observer.look(True, PATIENCE)
@@ -147,7 +147,7 @@ def test_a_wish_to_look_at_everything_is_not_lost_on_a_late_answer(
 
 
 def test_a_vm_that_is_marked_after_a_late_answer_was_made_is_looked_at_at_once(
-    observer: Observer, inventory: SlowInventory, told: threading.Event
+    observer: VmWatcher, inventory: SlowInventory, told: threading.Event
 ) -> None:
     observer.look(False, PATIENCE)
     inventory.may_answer.set()
@@ -162,7 +162,7 @@ def test_a_vm_that_is_marked_after_a_late_answer_was_made_is_looked_at_at_once(
 
 
 def test_a_late_answer_after_which_nothing_was_told_calls_for_no_further_look(
-    observer: Observer, inventory: SlowInventory, told: threading.Event
+    observer: VmWatcher, inventory: SlowInventory, told: threading.Event
 ) -> None:
     observer.look(False, PATIENCE)
     inventory.may_answer.set()
@@ -171,7 +171,7 @@ def test_a_late_answer_after_which_nothing_was_told_calls_for_no_further_look(
 
 
 def test_a_vm_whose_process_ends_is_gone_without_an_answer_and_one_that_lives_is_not(
-    observer: Observer, inventory: SlowInventory
+    observer: VmWatcher, inventory: SlowInventory
 ) -> None:
     with subprocess.Popen(["sleep", "1000"]) as child:
         inventory.vms |= {"lives": observed("lives"), "dies": observed("dies", processes.of_pid(child.pid))}
@@ -185,7 +185,7 @@ def test_a_vm_whose_process_ends_is_gone_without_an_answer_and_one_that_lives_is
 
 
 def test_what_goes_wrong_is_told_to_the_one_who_asks_and_the_thread_goes_on(
-    observer: Observer, inventory: SlowInventory
+    observer: VmWatcher, inventory: SlowInventory
 ) -> None:
     def fail() -> None:
         raise RuntimeError("a fault of ours")
@@ -198,7 +198,7 @@ def test_what_goes_wrong_is_told_to_the_one_who_asks_and_the_thread_goes_on(
     assert observer.look(True, LONG).answered
 
 
-def test_many_hangs_are_one_thread(observer: Observer, inventory: SlowInventory, told: threading.Event) -> None:
+def test_many_hangs_are_one_thread(observer: VmWatcher, inventory: SlowInventory, told: threading.Event) -> None:
     before = threading.active_count()
     for _ in range(20):
         inventory.may_answer.clear()
@@ -216,7 +216,9 @@ def test_many_hangs_are_one_thread(observer: Observer, inventory: SlowInventory,
     assert threading.active_count() <= before
 
 
-def test_a_vm_that_libvirt_lists_and_nobody_could_look_at_is_told(observer: Observer, inventory: SlowInventory) -> None:
+def test_a_vm_that_libvirt_lists_and_nobody_could_look_at_is_told(
+    observer: VmWatcher, inventory: SlowInventory
+) -> None:
     inventory.may_answer.set()
     inventory.running = {"a", "b"}
     inventory.vms["a"] = observed("a")
@@ -226,7 +228,7 @@ def test_a_vm_that_libvirt_lists_and_nobody_could_look_at_is_told(observer: Obse
 
 
 def test_a_vm_that_libvirt_listed_before_its_process_ended_is_gone_and_not_unseen(
-    observer: Observer, inventory: SlowInventory
+    observer: VmWatcher, inventory: SlowInventory
 ) -> None:
     inventory.may_answer.set()
     inventory.running = {"a", "b"}

@@ -20,7 +20,7 @@ LOCK = "vmqos.lock-table"
 def full() -> Snapshot:
     """A host with code and data apart, limits of bandwidth, and two L2s, in one of which something is locked."""
     before = snapshot()
-    assert before.view is not None
+    assert before.resctrl is not None
     mask = CapacityBitmask
     l3 = [CacheResource(f"L3{part}", 8, mask(0x7FF), 1, mask(), False, (0,)) for part in ("CODE", "DATA")]
     of_l2 = CacheResource("L2", 8, mask(0xFF), 1, mask(), False, (0, 1))
@@ -38,9 +38,11 @@ def full() -> Snapshot:
     )
     capabilities = Capabilities({one.name: one for one in (*l3, of_l2)}, {"MB": mb}, None)
     modes = {"": "shareable", GROUP: "exclusive", LOCK: "pseudo-locked"}
-    view = replace(before.view, capabilities=capabilities, layout=Layout(groups), modes=modes)
+    view = replace(before.resctrl, capabilities=capabilities, layout=Layout(groups), modes=modes)
     cpus = {0: frozenset({0, 1}), 1: frozenset({2, 3})}
-    return replace(before, view=view, topology=CacheTopology({0: frozenset(range(4))}, {0: 11 << 20}, cpus, {0: 8192}))
+    return replace(
+        before, resctrl=view, topology=CacheTopology({0: frozenset(range(4))}, {0: 11 << 20}, cpus, {0: 8192})
+    )
 
 
 def test_caches_are_told_with_every_group_and_the_room_that_is_left() -> None:

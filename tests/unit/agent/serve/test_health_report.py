@@ -84,7 +84,7 @@ HUNG = Call("virConnectListAllDomains", 0.0)
     [
         ({}, "ok"),
         ({"starting": True, "snapshot": Snapshot(), "health": Health()}, "starting"),
-        ({"snapshot": replace(snapshot(), view=None)}, "failing"),
+        ({"snapshot": replace(snapshot(), resctrl=None)}, "failing"),
         ({"health": well(resctrl_error="not mounted")}, "failing"),
         ({"last_failed": True}, "failing"),
         ({"connected": False}, "degraded"),

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from vmqos.agent.act.move_tasks import Placed, Target
+from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
 from vmqos.agent.life.backoff import Backoff
-from vmqos.agent.observe.cache_vcpus import VcpuLimit
-from vmqos.agent.observe.flavor_request import Wish
+from vmqos.agent.observe.cache_vcpus import CacheVcpus
+from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.outcome import Outcome
 from vmqos.agent.serve import vms
@@ -16,7 +16,7 @@ from vmqos.agent.snapshot import CacheTopology, Snapshot
 from vmqos.allocation import Group, Layout, Policy, PromiseState, Request
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import Owner
-from vmqos.host.resctrl_state import ResctrlView
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.reason import NO_REASON, Code, Reason
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -38,15 +38,15 @@ def snapshot() -> Snapshot:
     vm = VirtualMachine(UUID, "instance-1", 7, Process(100, 5), None, False, NovaMetadata("gold", "c4", "p", {}))
     wants = CacheRequest(ways=4)
     return Snapshot(
-        view=ResctrlView(
+        resctrl=ResctrlState(
             (1, 1), capabilities, Layout(groups), {"": "shareable", GROUP: "shareable"}, {"": (), GROUP: ()}
         ),
         topology=CacheTopology({0: frozenset({0, 1, 4}), 1: frozenset({2})}, {0: 11 << 20, 1: 11 << 20}),
         policy=Policy(),
         vms={UUID: ObservedVm(vm, frozenset({1}))},
-        wishes={UUID: Wish(request=wants, asked=wants)},
+        wishes={UUID: FlavorRequest(request=wants, asked=wants)},
         outcomes={UUID: Outcome(PromiseState.KEPT, NO_REASON, GROUP, {0: ways}, 1000.0)},
-        placed={UUID: Placed(Target(GROUP), frozenset({100, 101}), frozenset({100}))},
+        placed={UUID: TaskPlacement(TaskGroup(GROUP), frozenset({100, 101}), frozenset({100}))},
         requests=(Request(UUID, wants, frozenset({0}), 5),),
     )
 
@@ -82,18 +82,18 @@ def test_a_limit_of_bandwidth_is_told_in_per_cent_or_in_mbps(
     unit: BandwidthUnit, value: int, told: tuple[dict[str, int], str]
 ) -> None:
     before = snapshot()
-    assert before.view is not None
+    assert before.resctrl is not None
     mb = BandwidthResource("MB", 8, 10, 10, True, (0, 1), unit)
-    view = replace(before.view, capabilities=replace(before.view.capabilities, bandwidths={"MB": mb}))
+    view = replace(before.resctrl, capabilities=replace(before.resctrl.capabilities, bandwidths={"MB": mb}))
     limited = replace(before.outcomes[UUID], throttles={0: value})
-    found = vms.vm(replace(before, view=view, outcomes={UUID: limited}), Backoff(1.0, 10.0), UUID)
+    found = vms.vm(replace(before, resctrl=view, outcomes={UUID: limited}), Backoff(1.0, 10.0), UUID)
     assert (found["bandwidth"], found["bandwidth_unit"]) == told
 
 
 def test_a_vm_some_of_whose_vcpus_have_the_ways_is_told_with_them() -> None:
-    target, rest = Target(GROUP), Target("", GROUP)
-    placed = Placed(target, frozenset({100, 101}), frozenset({100, 101}), frozenset(), frozenset({101}), rest)
-    limit = VcpuLimit(frozenset({0, 1, 2, 5}), frozenset({0, 1}), (frozenset({2}), frozenset({2})))
+    target, rest = TaskGroup(GROUP), TaskGroup("", GROUP)
+    placed = TaskPlacement(target, frozenset({100, 101}), frozenset({100, 101}), frozenset(), frozenset({101}), rest)
+    limit = CacheVcpus(frozenset({0, 1, 2, 5}), frozenset({0, 1}), (frozenset({2}), frozenset({2})))
     seen = replace(snapshot(), placed={UUID: placed}, limits={UUID: limit})
     told = vms.vm(seen, Backoff(1.0, 10.0), UUID)
     assert (told["vcpus_requested"], told["vcpus"]) == ("0-2,5", "0-1")
@@ -121,7 +121,9 @@ def test_nothing_is_planned_while_resctrl_can_not_be_read() -> None:
     ],
 )
 def test_what_a_flavor_asks_for_is_told_in_its_own_unit(wants: CacheRequest, told: tuple[object, ...]) -> None:
-    found = vms.vm(replace(snapshot(), wishes={UUID: Wish(request=wants, asked=wants)}), Backoff(1.0, 10.0), UUID)
+    found = vms.vm(
+        replace(snapshot(), wishes={UUID: FlavorRequest(request=wants, asked=wants)}), Backoff(1.0, 10.0), UUID
+    )
     names = ("ways_requested", "code_ways_requested", "data_ways_requested")
     assert tuple(found[name] for name in (*names, "bandwidth_requested", "bandwidth_requested_unit")) == told
 

@@ -23,7 +23,7 @@ from vmqos.allocation import Group, Layout, Policy, PromiseState, Request, plan
 from vmqos.cli import flavor_specs
 from vmqos.extra_specs import CachePolicy, CacheRequest, resources
 from vmqos.group_names import Owner
-from vmqos.host.resctrl_state import ResctrlView
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
 
@@ -194,7 +194,7 @@ def test_no_control_group_is_promised_twice_whatever_servers_come_together(
     found, empty = Capabilities({"L3": l3}), Layout((Group("", Owner.DEFAULT, {0: CapacityBitmask(0x7FF)}),))
     cap, four = (CacheRequest(ways, CachePolicy.SHARED) for ways in (2, 4))
     policy = Policy(shared_classes=(cap, four), other_classes=1)
-    room = capacity.of(ResctrlView((1, 1), found, empty, {}, {}), policy)
+    room = capacity.of(ResctrlState((1, 1), found, empty, {}, {}), policy)
     host = cloud.compute(
         placement.compute_node(room.ways, room.classes, tuple(room.traits), shared=dict.fromkeys(room.offered, True))
     )
@@ -216,7 +216,7 @@ def test_no_control_group_is_promised_twice_whatever_servers_come_together(
             Request(str(UUID(int=number)), extra_specs.parse_strict(specs) or CacheRequest(), frozenset({0}), number)
             for number, specs in enumerate(order, 1)
         ]
-        verdicts = plan(found, empty, requests, policy).verdicts.values()
+        verdicts = plan(found, empty, requests, policy).allocations.values()
         assert {verdict.state for verdict in verdicts} == {PromiseState.KEPT}
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from vmqos.allocation import reasons
 from vmqos.allocation.admission import Admission
 from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
-from vmqos.allocation.model import PromiseState, Split, Verdict
+from vmqos.allocation.model import Allocation, PromiseState, Split
 from vmqos.allocation.target import Target
 from vmqos.allocation.world import World
 from vmqos.group_names import DEFAULT_GROUP
@@ -17,38 +17,38 @@ from vmqos.reason import NO_REASON, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 
-def give(world: World, claims: Sequence[Claim], admission: Admission, target: Target) -> dict[str, Verdict]:
-    """The verdict on each claim, by the VM's UUID."""
+def give(world: World, claims: Sequence[Claim], admission: Admission, target: Target) -> dict[str, Allocation]:
+    """What each claim gets, by the VM's UUID."""
     intruders: dict[tuple[str, int], tuple[str, ...]] = {
         (name, cache): tuple(_intruders(world, target, name, cache)) for name, cache in target.own
     }
-    verdicts = {}
+    given = {}
     for claim in claims:
         if claim.uuid in admission.served and isinstance(claim, ExclusiveClaim):
-            verdicts[claim.uuid] = _exclusive(world, claim, admission, target, intruders)
+            given[claim.uuid] = _exclusive(world, claim, admission, target, intruders)
         elif isinstance(claim, SharedClaim) and admission.members.get(claim.uuid) == claim.group:
-            verdicts[claim.uuid] = _shared(world, claim, target)
+            given[claim.uuid] = _shared(world, claim, target)
         elif claim.uuid in admission.sharing:
             group = admission.members.get(claim.uuid, DEFAULT_GROUP)
             masks = _masks(target, group, claim) if group != DEFAULT_GROUP else {}
             reason = admission.notes[claim.uuid]
             limits = target.throttles.get(group, {}) if claim.throttles else {}
-            verdicts[claim.uuid] = Verdict(claim.uuid, PromiseState.DEGRADED, group, masks, reason, limits)
+            given[claim.uuid] = Allocation(PromiseState.DEGRADED, group, masks, reason, limits)
         else:
-            verdicts[claim.uuid] = Verdict(claim.uuid, PromiseState.PENDING, reason=admission.notes[claim.uuid])
-    return verdicts
+            given[claim.uuid] = Allocation(PromiseState.PENDING, reason=admission.notes[claim.uuid])
+    return given
 
 
-def with_the_rest(verdict: Verdict, unmet: Reason, remarks: Reason) -> Verdict:
-    """The verdict on all of a request, from that on what the machine can give.
+def with_the_rest(given: Allocation, unmet: Reason, remarks: Reason) -> Allocation:
+    """What all of a request gets, from what that part of it gets which the machine can give.
 
     :param unmet: what it can't give; empty where it can give everything.
     :param remarks: what it gives instead of exactly what is asked for.
     """
-    state = PromiseState.DEGRADED if unmet and verdict.state is PromiseState.KEPT else verdict.state
+    state = PromiseState.DEGRADED if unmet and given.state is PromiseState.KEPT else given.state
     in_force = state is not PromiseState.PENDING
-    reason = joined(unmet, verdict.reason, remarks if in_force else NO_REASON)
-    return replace(verdict, state=state, reason=reason)
+    reason = joined(unmet, given.reason, remarks if in_force else NO_REASON)
+    return replace(given, state=state, reason=reason)
 
 
 def _exclusive(
@@ -57,7 +57,7 @@ def _exclusive(
     admission: Admission,
     target: Target,
     intruders: Mapping[tuple[str, int], tuple[str, ...]],
-) -> Verdict:
+) -> Allocation:
     """A VM with ways of its own: whether it has all of them, and whether they are its own."""
     mine = [cache for cache in claim.caches if (claim.group, cache) in target.own]
     got = {cache: target.masks[claim.group][cache] if cache in mine else 0 for cache in claim.caches}
@@ -79,10 +79,10 @@ def _exclusive(
     remarks += (*_raised(world, claim), *_common(splits))
     state = PromiseState.DEGRADED if faults else PromiseState.KEPT
     reason = joined(*faults, *remarks)
-    return Verdict(claim.uuid, state, claim.group, masks, reason, claim.throttles, splits)
+    return Allocation(state, claim.group, masks, reason, claim.throttles, splits)
 
 
-def _shared(world: World, claim: SharedClaim, target: Target) -> Verdict:
+def _shared(world: World, claim: SharedClaim, target: Target) -> Allocation:
     """A VM in the class of its promise: whether the class has its whole cap."""
     masks = _masks(target, claim.group, claim)
     got = {cache: mask.count for cache, mask in masks.items()}
@@ -98,7 +98,7 @@ def _shared(world: World, claim: SharedClaim, target: Target) -> Verdict:
     remarks = (*_raised(world, claim), *_common(splits))
     state = PromiseState.DEGRADED if faults else PromiseState.KEPT
     reason = joined(*faults, *remarks)
-    return Verdict(claim.uuid, state, claim.group, masks, reason, claim.throttles, splits)
+    return Allocation(state, claim.group, masks, reason, claim.throttles, splits)
 
 
 def _common(splits: Mapping[int, Split]) -> Iterator[Reason]:

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.worlds import machine, request, uuid
-from vmqos.allocation import Policy, PromiseState, Request, Verdict, plan
+from vmqos.allocation import Allocation, Policy, PromiseState, Request, plan
 from vmqos.group_names import vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 
-def verdict(kernel: Kernel, wanted: Request, policy: Policy) -> Verdict:
-    return plan(kernel.capabilities, kernel.layout(), [wanted], policy).verdicts[wanted.uuid]
+def verdict(kernel: Kernel, wanted: Request, policy: Policy) -> Allocation:
+    return plan(kernel.capabilities, kernel.layout(), [wanted], policy).allocations[wanted.uuid]
 
 
 def with_one_vm(mask: int, default: int, ways: int = 11, shareable: int = 0) -> Kernel:
