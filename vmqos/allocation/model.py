@@ -199,7 +199,7 @@ class Plan:
     """What to do, in this order: ``prepare`` step by step, each VM's tasks to its group, ``retire``.
 
     :ivar prepare: makes every group that an allocation names ready for tasks. Rules 1 to 3 hold after each step. A
-        group that no VM needs any more gets the default group's masks here, so that its ways can be given to others at once.
+        group that no VM needs any more gets the default group's masks here: its ways can be given to others at once.
     :ivar allocations: by VM UUID, one for every request.
     :ivar retire: removes the groups that no VM needs any more; what they had is given away already, so that nothing
         leaks if this is never carried out.
