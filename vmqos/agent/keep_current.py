@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What those VMs have that run but could not be looked at, and those whose flavor is not known now: they keep it.
+"""What the planner is asked for in the name of VMs that keep what they have.
+
+These are VMs that run and could not be looked at, VMs whose flavor is not known now, and VMs for which something failed
+that is not tried again yet.
 
 A VM's own group bears its name, and so does its monitoring group in a class. Where no RMID was left for that one, the
 tasks themselves tell which class the VM is in. The tasks of a VM that could not be looked at are not known: it may be
@@ -13,12 +16,13 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from vmqos import group_names
+from vmqos import extra_specs, group_names
 from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Group, Request, caches
 from vmqos.allocation.throttle import with_limit
 from vmqos.extra_specs import CacheRequest
-from vmqos.group_names import DEFAULT_GROUP, Owner
+from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.exceptions import HypervisorError
@@ -174,6 +178,25 @@ def of_its_own(
     of_l3 = caches.among(3, held)
     wants = ways_of(own, of_l3, caches.among(2, held), granted)
     return with_limits_of(resctrl, own, wants), frozenset(held) if of_l3 else frozenset((*held, *limits))
+
+
+def of_failed(
+    resctrl: ResctrlState, record: VmRecord, wants: CacheRequest, reach: frozenset[int]
+) -> CacheRequest | None:
+    """What a VM has of what it wants, while what failed for it is not tried again; ``None`` where that is nothing.
+
+    :param reach: the caches that it can run on.
+    """
+    group = _own(resctrl, record.uuid)
+    if group is None:
+        # A VM in a class keeps its place there; one that has nothing waits.
+        is_member = record.tasks is not None and owner_of(record.tasks.target.control) is Owner.CLASS
+        return wants if is_member else None
+    there = reach & group.masks.keys()
+    of_l3 = caches.among(3, there) if wants.l3_ways else frozenset[int]()
+    of_l2 = caches.among(2, there) if wants.l2_ways is not None else frozenset[int]()
+    held = with_limits_of(resctrl, group, replace(ways_of(group, of_l3, of_l2), policy=wants.policy))
+    return held if extra_specs.asks_for(held) else None
 
 
 def ways_of(

@@ -288,8 +288,12 @@ class Agent:
 
         :param error: why the pass failed; empty where it did not.
         """
-        sight, wishes = self._sight, self.snapshot.wishes
-        found = {uuid: wish.unknown.text for uuid, wish in wishes.items() if wish.unknown and uuid in sight.vms}
+        sight, known = self._sight, self.snapshot.vms
+        found = {
+            uuid: record.request.unknown.text
+            for uuid, record in known.items()
+            if record.request.unknown and uuid in sight.vms
+        }
         for uuid in self._owed.changed(sight.vms) & sight.vms.keys():
             found[uuid] = f"what changed of it is not acted on yet: {error}" if error else WAITING
         found |= {uuid: WAITING for uuid in sight.unseen}
@@ -327,7 +331,7 @@ class Agent:
         with self.filesystem.lock(exclusive=sight.answered, timeout=self._lock_patience()):
             if not sight.answered:
                 # Without libvirt's word it is not known which groups are still needed.
-                self.reconciler.peek(self._topology)
+                self.reconciler.read(self._topology)
                 return False
             change = Change(self._owed.changed(sight.vms), sight.unseen, claim.everything)
             again = self.reconciler.run(change, sight.vms, self._topology, self._policy)
@@ -415,8 +419,8 @@ class Agent:
 
     def _summary(self) -> str:
         counts = {state: 0 for state in allocation.PromiseState}
-        for outcome in self.snapshot.outcomes.values():
-            counts[outcome.state] += 1
+        for record in self.snapshot.vms.values():
+            counts[record.allocation.state] += 1
         told = ", ".join(f"{number} {state.value}" for state, number in counts.items())
         unserved = len(self.health.unserved)
         return f"{told}, {unserved} not served" if unserved else told

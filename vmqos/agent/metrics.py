@@ -83,21 +83,20 @@ def published(agent: Agent, telemetry: Telemetry) -> AgentState:
     uptime = time.monotonic() - agent.started
     resctrl = snapshot.resctrl
     vms = {}
-    for uuid, outcome in snapshot.outcomes.items():
-        observed = snapshot.vms.get(uuid)
-        if observed is not None:
-            metadata = observed.vm.metadata
-            vms[uuid] = VmState(
-                uuid=uuid,
-                name=(metadata.instance_name if metadata else "") or observed.vm.name,
-                project=metadata.project if metadata else "",
-                flavor=metadata.flavor if metadata else "",
-                state=outcome.state.value,
-                reason=outcome.reason.label,
-                ways={cache: mask.count for cache, mask in of_level(3, outcome.masks).items()},
-                l2_ways={cache: mask.count for cache, mask in of_level(2, outcome.masks).items()},
-                **_of_bandwidth(resctrl, outcome.throttles),
-            )
+    for uuid, record in snapshot.vms.items():
+        observed, given = record.observed.vm, record.allocation
+        metadata = observed.metadata
+        vms[uuid] = VmState(
+            uuid=uuid,
+            name=(metadata.instance_name if metadata else "") or observed.name,
+            project=metadata.project if metadata else "",
+            flavor=metadata.flavor if metadata else "",
+            state=given.state.value,
+            reason=given.reason.label,
+            ways={cache: mask.count for cache, mask in of_level(3, given.masks).items()},
+            l2_ways={cache: mask.count for cache, mask in of_level(2, given.masks).items()},
+            **_of_bandwidth(resctrl, given.throttles),
+        )
     state = AgentState(
         version=version(),
         resctrl=resctrl is not None and not agent.health.resctrl_error,

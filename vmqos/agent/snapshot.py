@@ -6,11 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from vmqos.agent.act.move_tasks import TaskPlacement
-from vmqos.agent.observe.cache_vcpus import CacheVcpus
-from vmqos.agent.observe.flavor_request import FlavorRequest
-from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.agent.outcome import Outcome
+from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Policy, Request
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.resctrl import topology
@@ -57,24 +53,20 @@ class CacheTopology:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The agent's knowledge; every mapping is by VM UUID.
+    """The agent's knowledge.
 
     :ivar resctrl: resctrl as it was left; ``None`` while it can't be read.
-    :ivar unmonitored: why a VM has no monitoring group.
+    :ivar topology: where the caches are.
+    :ivar policy: the operator's choices, as the last pass had them.
+    :ivar vms: every VM by its UUID.
     :ivar requests: what the planner was last asked for.
-    :ivar limits: the vCPUs that get the ways, of VMs whose flavors name some.
     """
 
     resctrl: ResctrlState | None = None
     topology: CacheTopology = field(default_factory=CacheTopology)
     policy: Policy = field(default_factory=Policy)
-    vms: Mapping[str, ObservedVm] = field(default_factory=dict)
-    wishes: Mapping[str, FlavorRequest] = field(default_factory=dict)
-    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
-    placed: Mapping[str, TaskPlacement] = field(default_factory=dict)
-    unmonitored: Mapping[str, str] = field(default_factory=dict)
+    vms: Mapping[str, VmRecord] = field(default_factory=dict)
     requests: tuple[Request, ...] = ()
-    limits: Mapping[str, CacheVcpus] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ class Host:
             self.agent.run_passes()
 
     def state(self, uuid: str) -> PromiseState | None:
-        outcome = self.agent.snapshot.outcomes.get(uuid)
-        return outcome.state if outcome is not None else None
+        record = self.agent.snapshot.vms.get(uuid)
+        return record.allocation.state if record is not None else None
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -266,7 +266,7 @@ def test_a_vm_whose_tasks_can_not_be_moved_for_a_fault_of_ours_ends_no_pass(
         patched.setattr(vm_tasks, "all_tasks", lambda vm: {vm.process.pid})
         host.agent.run_passes()
     assert host.state(good) is PromiseState.KEPT and not host.agent.health.last_error
-    assert "a fault of ours" in host.agent.snapshot.outcomes[bad].reason.text
+    assert "a fault of ours" in host.agent.snapshot.vms[bad].allocation.reason.text
     time.sleep(1.0)
     host.agent.run_passes()
     assert host.state(bad) is PromiseState.KEPT, "it is tried again"
@@ -420,7 +420,7 @@ def test_a_vm_whose_flavor_can_not_be_read_for_a_fault_of_ours_keeps_what_it_has
         host.agent.run_passes()
     assert (host.ways(bad), host.ways(good)) == (2, 3)
     assert "a fault of ours" in host.agent.health.unserved[bad]
-    assert "a fault of ours" in host.agent.snapshot.outcomes[bad].reason.text
+    assert "a fault of ours" in host.agent.snapshot.vms[bad].allocation.reason.text
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 

@@ -22,10 +22,9 @@ from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.flavor_lookup import FlavorLookup, Found
 from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.agent.outcome import Outcome
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology
-from vmqos.allocation import Policy, PromiseState
+from vmqos.allocation import Allocation, Policy, PromiseState
 from vmqos.hypervisor import processes
 from vmqos.hypervisor.model import NovaMetadata, VirtualMachine
 from vmqos.reason import Code
@@ -115,11 +114,11 @@ class Host:
                 return
         pytest.fail("the passes do not come to an end")
 
-    def told(self, uuid: str) -> Outcome:
-        return self.reconciler.snapshot.outcomes[uuid]
+    def told(self, uuid: str) -> Allocation:
+        return self.reconciler.snapshot.vms[uuid].allocation
 
     def unmonitored(self, uuid: str) -> str:
-        return self.reconciler.snapshot.unmonitored.get(uuid, "")
+        return self.reconciler.snapshot.vms[uuid].unmonitored
 
     def threads(self, uuid: str) -> set[int]:
         return processes.tasks(self.libvirt.vms[uuid].process.pid)
@@ -361,11 +360,11 @@ def test_the_rest_of_a_vms_threads_is_owed_and_told(host: Host, specs: dict[str,
     while host.run():
         passes += 1
         told = host.told(vm)
-        if specs and 0 < host.inside(vm, told.group) < 301 and not host.reconciler.snapshot.unmonitored:
+        if specs and 0 < host.inside(vm, told.group) < 301 and not host.unmonitored(vm):
             assert told.state is DEGRADED and told.reason.code is Code.TASKS_MISSING
         assert host.reconciler.is_unfinished and passes < 200
     assert passes >= 3 and not host.reconciler.is_unfinished
-    where = host.reconciler.snapshot.placed[vm].target.directory
+    where = host.reconciler.snapshot.vms[vm].tasks.target.directory  # type: ignore[union-attr]
     assert host.inside(vm, where) == 301 and where != ""
     assert host.told(vm).state is (KEPT if specs else PromiseState.NONE)
 

@@ -47,10 +47,10 @@ def assign_counters(filesystem: Filesystem, snapshot: Snapshot) -> int:
 
 def _directories(snapshot: Snapshot) -> Iterable[str]:
     order = sorted(
-        (bool(target.monitoring), snapshot.vms[uuid].vm.process.start_time, target.directory)
-        for uuid, placed in snapshot.placed.items()
-        if uuid in snapshot.vms and uuid not in snapshot.unmonitored
-        for target in (placed.target, placed.rest)
-        if target is not None and target.directory
+        (bool(group.monitoring), record.observed.vm.process.start_time, group.directory)
+        for record in snapshot.vms.values()
+        if record.tasks is not None and not record.unmonitored
+        for group in (record.tasks.target, record.tasks.rest)
+        if group is not None and group.directory
     )
     return (directory for _, _, directory in order)

@@ -70,16 +70,21 @@ class Vcpus:
     affinities: Mapping[str, Sequence[frozenset[int]]] = field(default_factory=dict)
     unknown: Mapping[str, Reason] = field(default_factory=dict)
 
-    def applied(self, uuid: str, wish: FlavorRequest) -> FlavorRequest:
-        """What can be done of a VM's wish, now that its vCPUs were looked at."""
+    def applied(self, uuid: str, request: FlavorRequest) -> FlavorRequest:
+        """What can be done of what a VM asks for, now that its vCPUs were looked at."""
         if uuid in self.unknown:
-            return replace(wish, request=None, unknown=self.unknown[uuid])
-        return wish.but(self.limits[uuid].problem) if uuid in self.limits else wish
+            return replace(request, wants=None, unknown=self.unknown[uuid])
+        return request.but(self.limits[uuid].problem) if uuid in self.limits else request
+
+    def affinities_of(self, uuid: str) -> tuple[frozenset[int], ...]:
+        """The CPUs that each of a VM's vCPUs may run on that get the ways; empty where that does not matter."""
+        limit = self.limits.get(uuid)
+        return limit.affinities if limit is not None else tuple(self.affinities.get(uuid, ()))
 
 
 def look_at_all(
     vms: Mapping[str, ObservedVm],
-    wishes: Mapping[str, FlavorRequest],
+    requests: Mapping[str, FlavorRequest],
     before: Mapping[str, CacheVcpus],
     backoff: Backoff,
     once: LogOnce,
@@ -91,14 +96,14 @@ def look_at_all(
     :param once: knows what was logged already.
     """
     limits, affinities, unknown = dict[str, CacheVcpus](), dict[str, Sequence[frozenset[int]]](), dict[str, Reason]()
-    for uuid, wish in wishes.items():
-        if wish.request is None or wish.hands_off:
+    for uuid, request in requests.items():
+        if request.wants is None or request.hands_off:
             continue
         key, trouble = ("vcpus", uuid), NO_REASON
         try:
-            if wish.request.vcpus is not None:
-                limits[uuid] = look(vms[uuid].vm, wish.request.vcpus)
-            elif wish.request.l2_ways is not None:
+            if request.wants.vcpus is not None:
+                limits[uuid] = look(vms[uuid].vm, request.wants.vcpus)
+            elif request.wants.l2_ways is not None:
                 affinities[uuid] = processes.vcpu_affinities(vms[uuid].vm.process.pid)
         except (HypervisorError, OSError) as error:
             trouble = Reason(Code.NOT_READABLE, f"its vCPUs can't be looked at now: {error}"[:ERROR_LENGTH])
@@ -112,7 +117,7 @@ def look_at_all(
             continue
         if not backoff.waits(key):
             backoff.fail(key, trouble)
-        if uuid in before and wish.request.vcpus is not None:
+        if uuid in before and request.wants.vcpus is not None:
             limits[uuid] = replace(before[uuid], problem=trouble)
         else:
             unknown[uuid] = trouble

@@ -23,17 +23,17 @@ CACHETUNE = Reason(Code.CACHETUNE, "libvirt placed this VM by cachetune or memor
 
 @dataclass(frozen=True, slots=True)
 class FlavorRequest:
-    """One VM's request in the agent's terms.
+    """What one VM's flavor asks for, as far as the agent can act on it.
 
-    :ivar request: what the planner is to arrange; ``None`` where there is nothing to arrange.
+    :ivar wants: what the planner is to arrange; ``None`` where there is nothing to arrange.
     :ivar asked: what the flavor asks for, also where nothing is arranged; ``None`` where it asks for nothing.
     :ivar problem: why not all of it is acted on; empty where all is. A VM with a problem is degraded at best.
     :ivar unknown: why it is not known (yet) what the flavor asks for; empty where it is. The VM keeps what it has.
     :ivar remark: what an operator should know of a VM that asks for nothing; empty where there is nothing.
-    :ivar hands_off: whether the VM's tasks belong to somebody else.
+    :ivar hands_off: whether libvirt placed the VM's tasks, so that the agent leaves them alone.
     """
 
-    request: CacheRequest | None = None
+    wants: CacheRequest | None = None
     asked: CacheRequest | None = None
     problem: Reason = NO_REASON
     unknown: Reason = NO_REASON
@@ -41,12 +41,12 @@ class FlavorRequest:
     hands_off: bool = False
 
     def but(self, problem: Reason) -> FlavorRequest:
-        """The wish with one more problem, if there is one."""
+        """The request with one more problem, if there is one."""
         return replace(self, problem=joined(self.problem, problem)) if problem else self
 
 
 def unreadable(error: Exception) -> FlavorRequest:
-    """The wish of a VM on whose flavor :func:`read` fails, which no flavor should achieve: the VM keeps what it has."""
+    """The request of a VM on whose flavor :func:`read` fails, which no flavor should do: the VM keeps what it has."""
     return FlavorRequest(unknown=unexpected("reading what its flavor asks for", error))
 
 
@@ -63,25 +63,25 @@ def read(vm: VirtualMachine, found: Found | None = None) -> FlavorRequest:
     """
     bad_metadata = Reason(Code.BAD_METADATA, vm.metadata_error) if vm.metadata_error else NO_REASON
     if vm.metadata is None:
-        wish = FlavorRequest(problem=bad_metadata)
+        request = FlavorRequest(problem=bad_metadata)
     elif vm.metadata.extra_specs is not None:
-        wish = _of_specs(vm, vm.metadata.flavor, vm.metadata.extra_specs)
+        request = _of_specs(vm, vm.metadata.flavor, vm.metadata.extra_specs)
     elif found is None:
-        wish = FlavorRequest(
+        request = FlavorRequest(
             problem=bad_metadata,
             remark=NO_EXTRA_SPECS,
         )
     elif found.extra_specs is not None:
-        wish = _of_specs(vm, vm.metadata.flavor, found.extra_specs)
+        request = _of_specs(vm, vm.metadata.flavor, found.extra_specs)
     else:
         missing = "Nova's API has not told what the flavor asks for, and the domain XML does not say"
         text = f"{missing}: {found.error}" if found.error else missing
-        wish = FlavorRequest(problem=bad_metadata, unknown=Reason(Code.FLAVOR_UNKNOWN, text))
+        request = FlavorRequest(problem=bad_metadata, unknown=Reason(Code.FLAVOR_UNKNOWN, text))
     if vm.has_cachetune:
-        if wish.asked is None and not wish.problem:
+        if request.asked is None and not request.problem:
             return FlavorRequest(remark=CACHETUNE, hands_off=True)
-        return FlavorRequest(asked=wish.asked, problem=joined(CACHETUNE, wish.problem), hands_off=True)
-    return wish
+        return FlavorRequest(asked=request.asked, problem=joined(CACHETUNE, request.problem), hands_off=True)
+    return request
 
 
 def _of_specs(vm: VirtualMachine, flavor: str, specs: Mapping[str, str]) -> FlavorRequest:
@@ -91,4 +91,4 @@ def _of_specs(vm: VirtualMachine, flavor: str, specs: Mapping[str, str]) -> Flav
     if problems:
         problem = Reason(Code.BAD_FLAVOR, f"flavor {flavor}: {'; '.join(problems)}")
         return FlavorRequest(asked=parsed.request, problem=problem)
-    return FlavorRequest(request=parsed.request, asked=parsed.request)
+    return FlavorRequest(wants=parsed.request, asked=parsed.request)

@@ -94,7 +94,7 @@ class Api:
 
     def _vms(self) -> Any:
         health = self._agent.health
-        found = vms.vms(self._agent.snapshot, self._agent.backoff)
+        found = vms.vms(self._agent.snapshot)
         return {"vms": found, "age_seconds": health_report.oldest(health.looked_at, health.passed_at)}
 
     def _caches(self) -> Any:
@@ -108,7 +108,7 @@ class Api:
     def _vm(self, uuid: str) -> Any:
         agent, snapshot = self._agent, self._agent.snapshot
         try:
-            found = vms.vm(snapshot, agent.backoff, uuid)
+            found = vms.vm(snapshot, snapshot.vms[uuid])
             tasks = self._live.read(lambda: vms.task_list(snapshot, agent.filesystem, uuid, LOCK_PATIENCE))
         except KeyError as error:
             raise _Answer("404 Not Found", f"no VM {uuid[:80]} runs on this host") from error

@@ -63,10 +63,11 @@ def _cache(snapshot: Snapshot, resctrl: ResctrlState, resource: CacheResource, c
 
 def _group(snapshot: Snapshot, resctrl: ResctrlState, group: Group, cache: int) -> Json:
     uuid = group_names.vm_of(group.name)
-    observed = snapshot.vms.get(uuid) if uuid else None
+    record = snapshot.vms.get(uuid) if uuid else None
     name, parts, throttle = None, group.splits.get(cache), resctrl.capabilities.memory_bandwidth
-    if observed is not None:
-        name = observed.vm.metadata.instance_name if observed.vm.metadata else observed.vm.name
+    if record is not None:
+        observed = record.observed.vm
+        name = observed.metadata.instance_name if observed.metadata else observed.name
     return {
         "name": group.name,
         "owner": group.owner.value,

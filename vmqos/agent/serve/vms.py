@@ -4,20 +4,19 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from vmqos import allocation, group_names
 from vmqos.agent.act import plan_steps
 from vmqos.agent.flavor_lookup import FlavorLookup
-from vmqos.agent.life.backoff import Backoff
-from vmqos.agent.outcome import failure_of
 from vmqos.agent.placement_sync import Told
 from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, Split, WriteMasks
 from vmqos.allocation.caches import of_level as caches_of
 from vmqos.extra_specs import CacheRequest, cpu_spec
-from vmqos.group_names import DEFAULT_GROUP
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor import exceptions as hypervisor_exceptions
 from vmqos.hypervisor import processes, vm_tasks
@@ -29,54 +28,45 @@ from vmqos.resctrl.filesystem import Filesystem
 Json = dict[str, Any]
 
 
-def vms(snapshot: Snapshot, backoff: Backoff) -> list[Json]:
+def vms(snapshot: Snapshot) -> list[Json]:
     """Every VM, those that came first in front."""
-    order = sorted(snapshot.vms.values(), key=lambda observed: (observed.vm.process.start_time, observed.vm.uuid))
-    return [vm(snapshot, backoff, observed.vm.uuid) for observed in order if observed.vm.uuid in snapshot.outcomes]
+    return [vm(snapshot, record) for record in sorted(snapshot.vms.values(), key=lambda record: record.arrival)]
 
 
-def vm(snapshot: Snapshot, backoff: Backoff, uuid: str) -> Json:
-    """One VM. :raises KeyError: if there is none of that UUID."""
-    observed = snapshot.vms[uuid]
-    outcome = snapshot.outcomes[uuid]
-    asked = snapshot.wishes[uuid].asked
-    placed = snapshot.placed.get(uuid)
-    failure = failure_of(backoff, uuid)
-    metadata = observed.vm.metadata
-    limit = snapshot.limits.get(uuid)
+def vm(snapshot: Snapshot, record: VmRecord) -> Json:
+    """One VM."""
+    observed, given, asked, tasks = record.observed.vm, record.allocation, record.request.asked, record.tasks
+    metadata, failure, vcpus = observed.metadata, record.failure, record.vcpus
     return {
-        "uuid": uuid,
-        "name": observed.vm.name,
+        "uuid": record.uuid,
+        "name": observed.name,
         "instance_name": metadata.instance_name if metadata else "",
         "flavor": metadata.flavor if metadata else "",
         "project": metadata.project if metadata else "",
-        "state": outcome.state.value,
-        "reason": outcome.reason.text,
-        "reason_code": outcome.reason.label,
+        "state": given.state.value,
+        "reason": given.reason.text,
+        "reason_code": given.reason.label,
         "policy": asked.policy.value if asked and (asked.l3_ways or asked.l2_ways) else None,
         "ways_requested": asked and (asked.l3_ways or None),
         "code_ways_requested": asked and asked.code_ways,
         "data_ways_requested": asked and asked.data_ways,
-        "vcpus_requested": cpu_spec.show(limit.asked) if limit else None,
-        "vcpus": cpu_spec.show(limit.present) if limit else None,
-        "masks": _masks(caches_of(3, outcome.masks)),
+        "vcpus_requested": cpu_spec.show(vcpus.asked) if vcpus else None,
+        "vcpus": cpu_spec.show(vcpus.present) if vcpus else None,
         "l2_ways_requested": asked and asked.l2_ways,
-        "l2_masks": _masks(caches_of(2, outcome.masks)),
-        **_parts(outcome.splits),
         "bandwidth_requested": asked and (asked.bandwidth_percent or asked.bandwidth_mbps),
         "bandwidth_requested_unit": asked and _unit_asked(asked),
-        **_bandwidth(snapshot.resctrl, outcome.throttles),
-        "group": outcome.group,
-        "monitoring_group": placed.target.directory if placed and placed.target.monitoring else None,
-        "rest_monitoring_group": placed.rest.directory if placed and placed.rest and placed.rest.monitoring else None,
-        "unmonitored_reason": snapshot.unmonitored.get(uuid, ""),
-        "tasks": len(placed.tasks) if placed else 0,
-        "tasks_in_place": len(placed.in_place) if placed else 0,
-        "pid": observed.vm.process.pid,
-        "caches": sorted(snapshot.topology.caches_of(limit.cpus if limit else observed.cpus)),
-        "since": outcome.since,
+        **_given(snapshot.resctrl, given),
+        "group": given.group,
+        "monitoring_group": tasks.target.directory if tasks and tasks.target.monitoring else None,
+        "rest_monitoring_group": tasks.rest.directory if tasks and tasks.rest and tasks.rest.monitoring else None,
+        "unmonitored_reason": record.unmonitored,
+        "tasks": len(tasks.tasks) if tasks else 0,
+        "tasks_in_place": len(tasks.in_place) if tasks else 0,
+        "pid": observed.process.pid,
+        "caches": sorted(snapshot.topology.caches_of(record.cpus)),
+        "since": given.since,
         "last_error": failure.reason.text if failure else None,
-        "retry_in": backoff.seconds_until(failure) if failure else None,
+        "retry_in": max(0.0, failure.due - time.monotonic()) if failure else None,
     }
 
 
@@ -87,10 +77,10 @@ def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str, patience: f
     :raises KeyError: if there is no VM of that UUID.
     :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
     """
-    observed = snapshot.vms[uuid]
-    placed = snapshot.placed.get(uuid)
+    record = snapshot.vms[uuid]
+    placed = record.tasks
     try:
-        tids = vm_tasks.all_tasks(observed.vm) | (placed.tasks if placed else set())
+        tids = vm_tasks.all_tasks(record.observed.vm) | (placed.tasks if placed else set())
     except hypervisor_exceptions.HypervisorError:
         tids = set()
     where: dict[int, str] = {}
@@ -109,7 +99,7 @@ def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str, patience: f
             continue
         group_name = where.get(tid)
         in_place = placed is not None and group_name == placed.control_of(tid)
-        pid = observed.vm.process.pid
+        pid = record.observed.vm.process.pid
         rows.append({"tid": tid, "pid": pid, "comm": comm, "group": group_name, "in_place": in_place})
     return rows
 
@@ -117,8 +107,8 @@ def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str, patience: f
 def counts(snapshot: Snapshot) -> dict[str, int]:
     """How many VMs are in each state."""
     result = {state.value: 0 for state in PromiseState}
-    for outcome in snapshot.outcomes.values():
-        result[outcome.state.value] += 1
+    for record in snapshot.vms.values():
+        result[record.allocation.state.value] += 1
     return result
 
 
@@ -152,27 +142,29 @@ def what_if(snapshot: Snapshot, wants: CacheRequest) -> Json:
         raise LookupError("resctrl can't be read now")
     now = snapshot.resctrl
     every_cache = frozenset(now.capabilities.l3_caches) or frozenset({0})
-    verdict, plan = allocation.whatif(
+    given, plan = allocation.whatif(
         now.capabilities, now.layout, snapshot.requests, snapshot.policy, wants, every_cache
     )
     return {
-        "verdict": _verdict(now, verdict),
+        "verdict": {
+            "state": given.state.value,
+            "reason": given.reason.text,
+            "reason_code": given.reason.label,
+            "group": given.group,
+            **_given(now, given),
+        },
         "steps": [plan_steps.describe(step) for step in (*plan.prepare, *plan.retire)],
         "moves": sorted(_moved(snapshot, plan)),
     }
 
 
-def _verdict(resctrl: ResctrlState, verdict: Allocation) -> Json:
-    group = verdict.group if verdict.group != DEFAULT_GROUP else ""
+def _given(resctrl: ResctrlState | None, given: Allocation) -> Json:
+    """The ways and the memory bandwidth of an allocation."""
     return {
-        "state": verdict.state.value,
-        "reason": verdict.reason.text,
-        "reason_code": verdict.reason.label,
-        "group": group,
-        "masks": _masks(caches_of(3, verdict.masks)),
-        "l2_masks": _masks(caches_of(2, verdict.masks)),
-        **_parts(verdict.splits),
-        **_bandwidth(resctrl, verdict.throttles),
+        "masks": _masks(caches_of(3, given.masks)),
+        "l2_masks": _masks(caches_of(2, given.masks)),
+        **_parts(given.splits),
+        **_bandwidth(resctrl, given.throttles),
     }
 
 
@@ -197,7 +189,9 @@ def _moved(snapshot: Snapshot, plan: Plan) -> set[str]:
         for cache in step.masks
     }
     return {
-        uuid for uuid, outcome in snapshot.outcomes.items() if any((uuid, cache) in changed for cache in outcome.masks)
+        uuid
+        for uuid, record in snapshot.vms.items()
+        if any((uuid, cache) in changed for cache in record.allocation.masks)
     }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.agent.serve.test_vms import GROUP, UUID, snapshot
+from tests.unit.agent.serve.test_vms import GROUP, snapshot, with_record
 from vmqos.agent.act.mbm_counters import assign_counters
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -52,6 +52,4 @@ def test_a_mode_without_a_count_is_told_in_the_log_and_harms_nothing(
 
 
 def test_a_vm_that_nobody_monitors_is_left_alone(root: Path) -> None:
-    known = snapshot()
-    object.__setattr__(known, "unmonitored", {UUID: "no RMID"})
-    assert assign_counters(Filesystem(str(root)), known) == 0
+    assert assign_counters(Filesystem(str(root)), with_record(snapshot(), unmonitored="no RMID")) == 0

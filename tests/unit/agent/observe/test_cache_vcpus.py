@@ -48,15 +48,15 @@ def test_a_vm_none_of_whose_threads_bears_a_vcpus_name_says_so() -> None:
 
 def test_vms_whose_flavors_name_no_vcpus_are_not_looked_at() -> None:
     wishes = {
-        "a": FlavorRequest(request=CacheRequest(ways=2)),
+        "a": FlavorRequest(wants=CacheRequest(ways=2)),
         "b": FlavorRequest(),
-        "c": FlavorRequest(request=CacheRequest(ways=2, vcpus=ASKED), hands_off=True),
+        "c": FlavorRequest(wants=CacheRequest(ways=2, vcpus=ASKED), hands_off=True),
     }
     assert looked({}, wishes, {}) == Vcpus()
 
 
 def test_a_vm_that_can_not_be_looked_at_keeps_what_was_known_of_it() -> None:
-    wishes = {"a": FlavorRequest(request=CacheRequest(ways=2, vcpus=ASKED))}
+    wishes = {"a": FlavorRequest(wants=CacheRequest(ways=2, vcpus=ASKED))}
     known = CacheVcpus(ASKED, ASKED, (frozenset({3}),))
     found = looked({"a": GONE}, wishes, {"a": known})
     assert "has ended" in found.limits["a"].problem.text
@@ -64,7 +64,7 @@ def test_a_vm_that_can_not_be_looked_at_keeps_what_was_known_of_it() -> None:
     unknown = looked({"a": GONE}, wishes, {})
     assert not unknown.limits and "has ended" in unknown.unknown["a"].text
     wish = unknown.applied("a", wishes["a"])
-    assert wish.request is None and wish.unknown == unknown.unknown["a"], "what it has is kept"
+    assert wish.wants is None and wish.unknown == unknown.unknown["a"], "what it has is kept"
 
 
 @pytest.mark.parametrize("asked", [CacheRequest(ways=2, vcpus=ASKED), CacheRequest(l2_ways=2)])
@@ -74,7 +74,7 @@ def test_a_fault_in_looking_at_one_vm_is_its_reason_and_is_logged_once(
     def fail(*_: object) -> list[frozenset[int]]:
         raise RuntimeError("a fault of ours")
 
-    wishes = {"a": FlavorRequest(request=asked), "b": FlavorRequest(request=CacheRequest(ways=1))}
+    wishes = {"a": FlavorRequest(wants=asked), "b": FlavorRequest(wants=CacheRequest(ways=1))}
     monkeypatch.setattr(cache_vcpus, "look", fail)
     monkeypatch.setattr(processes, "vcpu_affinities", fail)
     backoff, once = Backoff(1.0, 2.0), LogOnce(logging.getLogger(__name__))

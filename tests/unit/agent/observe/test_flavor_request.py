@@ -24,13 +24,13 @@ def test_a_flavor_that_asks_for_nothing_is_no_problem() -> None:
 
 def test_ways_and_policy_are_acted_on() -> None:
     read = flavor_request.read(vm({"hw:cache_ways": "2", "hw:cache_policy": "shared"}))
-    assert read.request == CacheRequest(ways=2, policy=CachePolicy.SHARED) == read.asked
+    assert read.wants == CacheRequest(ways=2, policy=CachePolicy.SHARED) == read.asked
     assert not read.problem
 
 
 def test_a_bad_value_is_a_problem_that_names_flavor_key_and_value() -> None:
     read = flavor_request.read(vm({"hw:cache_ways": "two"}))
-    assert read.request is None
+    assert read.wants is None
     assert "w2" in read.problem.text and "hw:cache_ways" in read.problem.text and "two" in read.problem.text
 
 
@@ -48,7 +48,7 @@ def test_a_key_that_looks_like_one_of_ours_is_a_problem_that_names_it_and_what_i
     key: str, value: str, meant: str, beside: dict[str, str]
 ) -> None:
     read = flavor_request.read(vm({**beside, key: value}))
-    assert read.request is None
+    assert read.wants is None
     assert read.problem.text == f"flavor w2: {key}={value!r}: there is no such extra spec, did you mean {meant}?"
     assert read.problem.code is Code.BAD_FLAVOR
 
@@ -57,41 +57,41 @@ def test_every_key_of_the_grammar_is_acted_on() -> None:
     specs = {"hw:cache_ways": "2", "hw:cache_vcpus": "0", "hw:l2_cache_ways": "1", "hw:mem_bandwidth_percent": "50"}
     read = flavor_request.read(vm(specs))
     wanted = CacheRequest(ways=2, vcpus=frozenset({0}), l2_ways=1, bandwidth_percent=50)
-    assert read.request == read.asked == wanted and not read.problem
+    assert read.wants == read.asked == wanted and not read.problem
 
 
 def test_bandwidth_alone_is_a_request() -> None:
     read = flavor_request.read(vm({"hw:mem_bandwidth_percent": "50"}))
-    assert read.request == CacheRequest(bandwidth_percent=50) and not read.problem
+    assert read.wants == CacheRequest(bandwidth_percent=50) and not read.problem
 
 
 def test_l2_ways_alone_are_a_request() -> None:
     read = flavor_request.read(vm({"hw:l2_cache_ways": "2"}))
-    assert read.request == read.asked == CacheRequest(l2_ways=2) and not read.problem
+    assert read.wants == read.asked == CacheRequest(l2_ways=2) and not read.problem
 
 
 def test_an_older_nova_is_a_remark() -> None:
     read = flavor_request.read(vm(None))
-    assert read.request is None and not read.problem and "2025.2" in read.remark.text
+    assert read.wants is None and not read.problem and "2025.2" in read.remark.text
 
 
 def test_what_nova_s_api_says_stands_for_what_the_metadata_lack() -> None:
     read = flavor_request.read(vm(None), Found({"hw:cache_ways": "2"}))
-    assert read.request == CacheRequest(ways=2) and not (read.unknown or read.problem or read.remark)
+    assert read.wants == CacheRequest(ways=2) and not (read.unknown or read.problem or read.remark)
     assert flavor_request.read(vm(None), Found({})) == flavor_request.FlavorRequest()
     bad = flavor_request.read(vm(None), Found({"hw:cache_ways": "two"}))
-    assert bad.request is None and "flavor w2" in bad.problem.text
+    assert bad.wants is None and "flavor w2" in bad.problem.text
 
 
 def test_what_the_metadata_say_counts_whatever_nova_s_api_says() -> None:
     read = flavor_request.read(vm({"hw:cache_ways": "2"}), Found({"hw:cache_ways": "4"}))
-    assert read.request == CacheRequest(ways=2)
+    assert read.wants == CacheRequest(ways=2)
 
 
 @pytest.mark.parametrize("error", ["", "Nova can't be reached"])
 def test_a_flavor_that_nova_s_api_has_not_told_is_unknown(error: str) -> None:
     read = flavor_request.read(vm(None), Found(None, error))
-    assert read.request is None and read.asked is None
+    assert read.wants is None and read.asked is None
     assert "Nova's API has not told" in read.unknown.text and read.unknown.text.endswith(error)
 
 
@@ -106,7 +106,7 @@ def test_a_vm_that_nova_did_not_make_asks_for_nothing() -> None:
 
 def test_broken_metadata_is_a_problem() -> None:
     read = flavor_request.read(vm({"hw:cache_ways": "2"}, metadata_error="the extra spec has no name"))
-    assert read.request is None and "the extra spec has no name" in read.problem.text
+    assert read.wants is None and "the extra spec has no name" in read.problem.text
 
 
 def test_a_vm_that_libvirt_placed_is_left_alone() -> None:
@@ -116,4 +116,4 @@ def test_a_vm_that_libvirt_placed_is_left_alone() -> None:
 
 def test_a_vm_that_libvirt_placed_and_that_asks_for_ways_has_a_problem() -> None:
     read = flavor_request.read(vm({"hw:cache_ways": "2"}, has_cachetune=True))
-    assert read.hands_off and read.request is None and "cachetune" in read.problem.text
+    assert read.hands_off and read.wants is None and "cachetune" in read.problem.text

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.agent.serve.test_vms import UUID, snapshot
-from vmqos.agent.outcome import Outcome
+from tests.unit.agent.serve.test_vms import snapshot, with_record
 from vmqos.agent.placement_sync import Told
 from vmqos.agent.serve import health_report
 from vmqos.agent.snapshot import Health, Snapshot
-from vmqos.allocation import PromiseState
+from vmqos.allocation import Allocation, PromiseState
 from vmqos.hypervisor.connection import Call
 
 NOW = 5000.0
@@ -102,7 +101,7 @@ def test_the_status_is_whether_the_agent_can_see_and_act(changes: dict[str, Any]
 
 @pytest.mark.parametrize("state", PromiseState)
 def test_how_a_vms_promise_stands_is_no_trouble_of_the_agents(state: PromiseState) -> None:
-    found = told(snapshot=replace(snapshot(), outcomes={UUID: Outcome(state, "a reason")}))
+    found = told(snapshot=with_record(snapshot(), allocation=Allocation(state)))
     assert found["status"] == "ok"
     assert found["vms"][state.value] == 1
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,15 +11,15 @@ from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.observe.cache_vcpus import CacheVcpus
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.agent.outcome import Outcome
 from vmqos.agent.serve import vms
 from vmqos.agent.snapshot import CacheTopology, Snapshot
-from vmqos.allocation import Group, Layout, Policy, PromiseState, Request
+from vmqos.agent.vm_record import VmRecord
+from vmqos.allocation import Allocation, Group, Layout, Policy, PromiseState, Request
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import Owner
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
-from vmqos.reason import NO_REASON, Code, Reason
+from vmqos.reason import Code, Reason
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit, CacheResource, Capabilities, Monitoring
 
@@ -43,18 +44,31 @@ def snapshot() -> Snapshot:
         ),
         topology=CacheTopology({0: frozenset({0, 1, 4}), 1: frozenset({2})}, {0: 11 << 20, 1: 11 << 20}),
         policy=Policy(),
-        vms={UUID: ObservedVm(vm, frozenset({1}))},
-        wishes={UUID: FlavorRequest(request=wants, asked=wants)},
-        outcomes={UUID: Outcome(PromiseState.KEPT, NO_REASON, GROUP, {0: ways}, 1000.0)},
-        placed={UUID: TaskPlacement(TaskGroup(GROUP), frozenset({100, 101}), frozenset({100}))},
+        vms={
+            UUID: VmRecord(
+                ObservedVm(vm, frozenset({1})),
+                FlavorRequest(wants=wants, asked=wants),
+                tasks=TaskPlacement(TaskGroup(GROUP), frozenset({100, 101}), frozenset({100})),
+                allocation=Allocation(PromiseState.KEPT, GROUP, {0: ways}, since=1000.0),
+            )
+        },
         requests=(Request(UUID, wants, frozenset({0}), 5),),
     )
+
+
+def with_record(known: Snapshot, **changes: Any) -> Snapshot:
+    """The snapshot with other values of its one VM."""
+    return replace(known, vms={UUID: replace(known.vms[UUID], **changes)})
+
+
+def told_vm(known: Snapshot) -> dict[str, Any]:
+    return vms.vm(known, known.vms[UUID])
 
 
 def test_a_vm_is_told_with_all_that_the_contract_names() -> None:
     backoff = Backoff(1.0, 10.0)
     backoff.fail(UUID, Reason(Code.REFUSED, "refused"))
-    told = vms.vm(snapshot(), backoff, UUID)
+    told = told_vm(with_record(snapshot(), failure=backoff.get(UUID)))
     assert 0 < told.pop("retry_in") <= 1.0
     assert told == {
         "uuid": UUID, "name": "instance-1", "instance_name": "gold", "flavor": "c4", "project": "p",
@@ -85,8 +99,8 @@ def test_a_limit_of_bandwidth_is_told_in_per_cent_or_in_mbps(
     assert before.resctrl is not None
     mb = BandwidthResource("MB", 8, 10, 10, True, (0, 1), unit)
     view = replace(before.resctrl, capabilities=replace(before.resctrl.capabilities, bandwidths={"MB": mb}))
-    limited = replace(before.outcomes[UUID], throttles={0: value})
-    found = vms.vm(replace(before, resctrl=view, outcomes={UUID: limited}), Backoff(1.0, 10.0), UUID)
+    limited = replace(before.vms[UUID].allocation, throttles={0: value})
+    found = told_vm(with_record(replace(before, resctrl=view), allocation=limited))
     assert (found["bandwidth"], found["bandwidth_unit"]) == told
 
 
@@ -94,17 +108,11 @@ def test_a_vm_some_of_whose_vcpus_have_the_ways_is_told_with_them() -> None:
     target, rest = TaskGroup(GROUP), TaskGroup("", GROUP)
     placed = TaskPlacement(target, frozenset({100, 101}), frozenset({100, 101}), frozenset(), frozenset({101}), rest)
     limit = CacheVcpus(frozenset({0, 1, 2, 5}), frozenset({0, 1}), (frozenset({2}), frozenset({2})))
-    seen = replace(snapshot(), placed={UUID: placed}, limits={UUID: limit})
-    told = vms.vm(seen, Backoff(1.0, 10.0), UUID)
+    told = told_vm(with_record(snapshot(), tasks=placed, vcpus=limit))
     assert (told["vcpus_requested"], told["vcpus"]) == ("0-2,5", "0-1")
     assert (told["group"], told["rest_monitoring_group"]) == (GROUP, f"mon_groups/{GROUP}")
     assert told["caches"] == [1], "it pays where these vCPUs can run"
     assert [placed.control_of(tid) for tid in (100, 101)] == ["", GROUP]
-
-
-def test_a_vm_that_is_not_there_is_a_key_error() -> None:
-    with pytest.raises(KeyError):
-        vms.vm(snapshot(), Backoff(1.0, 10.0), "other")
 
 
 def test_nothing_is_planned_while_resctrl_can_not_be_read() -> None:
@@ -121,9 +129,7 @@ def test_nothing_is_planned_while_resctrl_can_not_be_read() -> None:
     ],
 )
 def test_what_a_flavor_asks_for_is_told_in_its_own_unit(wants: CacheRequest, told: tuple[object, ...]) -> None:
-    found = vms.vm(
-        replace(snapshot(), wishes={UUID: FlavorRequest(request=wants, asked=wants)}), Backoff(1.0, 10.0), UUID
-    )
+    found = told_vm(with_record(snapshot(), request=FlavorRequest(wants=wants, asked=wants)))
     names = ("ways_requested", "code_ways_requested", "data_ways_requested")
     assert tuple(found[name] for name in (*names, "bandwidth_requested", "bandwidth_requested_unit")) == told
 

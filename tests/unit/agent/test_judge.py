@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
+from vmqos.agent.judge import borne_out, judge
 from vmqos.agent.life.backoff import Failure
 from vmqos.agent.observe.flavor_request import FlavorRequest
-from vmqos.agent.outcome import Outcome, borne_out, judge
 from vmqos.allocation import Allocation, Group, Layout, PromiseState, Split
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import DEFAULT_GROUP, Owner
@@ -20,7 +20,7 @@ NO_VCPU = Reason(Code.NO_VCPU, "the VM has no vCPU 5")
 MADE_BY_HAND = Reason(Code.NO_EXTRA_SPECS, "made by hand")
 NOT_TOLD = Reason(Code.FLAVOR_UNKNOWN, "Nova's API has not told")
 
-ASKS = FlavorRequest(request=CacheRequest(ways=2), asked=CacheRequest(ways=2))
+ASKS = FlavorRequest(wants=CacheRequest(ways=2), asked=CacheRequest(ways=2))
 KEPT = Allocation(PromiseState.KEPT, "vmqos.u", {0: CapacityBitmask(3)})
 TARGET = TaskGroup("vmqos.u")
 
@@ -51,7 +51,7 @@ def test_a_pending_vm_stays_pending_and_both_reasons_are_told() -> None:
 
 
 def test_a_problem_degrades_what_is_kept() -> None:
-    wish = FlavorRequest(request=CacheRequest(ways=2), problem=NO_VCPU)
+    wish = FlavorRequest(wants=CacheRequest(ways=2), problem=NO_VCPU)
     outcome = judge(wish, KEPT, placed({1}, {1}), None)
     assert outcome.state is PromiseState.DEGRADED and outcome.reason == wish.problem and outcome.masks == KEPT.masks
 
@@ -151,6 +151,6 @@ def test_a_vm_whose_tasks_were_not_put_into_its_group_yet_is_not_kept(found: Tas
 
 def test_a_flavor_that_nobody_knows_yet_is_pending_and_what_the_vm_has_from_before_is_degraded() -> None:
     unknown = FlavorRequest(unknown=NOT_TOLD)
-    assert judge(unknown, None, None, None) == Outcome(PromiseState.PENDING, NOT_TOLD)
+    assert judge(unknown, None, None, None) == Allocation(PromiseState.PENDING, reason=NOT_TOLD)
     kept = judge(unknown, KEPT, placed({1, 2}, {1, 2}), None)
     assert (kept.state, kept.reason, kept.masks) == (PromiseState.DEGRADED, NOT_TOLD, KEPT.masks)
