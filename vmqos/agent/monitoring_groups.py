@@ -47,13 +47,13 @@ class Arranged:
         monitored = Target(control, vm_group(uuid))
         return monitored if monitored.directory in self.there else Target(control)
 
-    def aim(self, uuid: str, control: str, vcpus: frozenset[int] | None) -> Aim:
+    def aim(self, uuid: str, control: str, threads: frozenset[int] | None) -> Aim:
         """The same for a VM some of whose vCPUs alone have their ways from it.
 
         :param vcpus: which; ``None``: all of its tasks do.
         """
         target = self.target(uuid, control)
-        return Aim(target) if vcpus is None or not control else Aim(target, vcpus, self.target(uuid, ""))
+        return Aim(target) if threads is None or not control else Aim(target, threads, self.target(uuid, ""))
 
 
 class MonitoringGroups:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vmqos import allocation
-from vmqos.agent import act, outcome, unseen, vcpu_limit, view, wish
+from vmqos.agent import act, outcome, unseen, view, wish
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.flavor_lookup import FlavorLookup, Found
 from vmqos.agent.inventory import ObservedVm
@@ -20,7 +20,7 @@ from vmqos.agent.monitoring_groups import MonitoringGroups
 from vmqos.agent.outcome import Outcome
 from vmqos.agent.placer import Placer
 from vmqos.agent.snapshot import CacheTopology, Snapshot
-from vmqos.agent.vcpu_limit import Vcpus
+from vmqos.agent.vcpu_limit import Looked, Vcpus, VcpuWatch
 from vmqos.agent.view import ResctrlView
 from vmqos.agent.wish import Wish
 from vmqos.allocation import Owner, PromiseState, Request, SetExclusive, Verdict, caches, owner_of
@@ -69,6 +69,8 @@ class Reconciler:
         self._monitoring = MonitoringGroups(filesystem, backoff)
         self._placer = Placer(filesystem, backoff)
         self._once = LogOnce(LOG)
+        self._vcpu_watch = VcpuWatch(backoff, self._once)
+        self._looked = Looked()
         self._unguarded: set[str] = set()
         self._unseen: frozenset[str] = frozenset()
         self._settled = False
@@ -111,10 +113,23 @@ class Reconciler:
         now = view.look(self._filesystem, self.snapshot.view)
         self.snapshot = replace(self.snapshot, view=now, topology=topology)
 
+    def look(self, change: Change, vms: Mapping[str, ObservedVm]) -> None:
+        """Find out what takes long and needs no lock, right before the lock is taken for :meth:`run`.
+
+        Those are the wishes of VMs, and which of their threads run the vCPUs that flavors name.
+        """
+        wishes = self._looked.wishes
+        if change.everything or change.vms or not self._settled or wishes.keys() != vms.keys():
+            wishes = self._wishes(vms)
+        changed = vms.keys() if change.everything else change.vms
+        vcpus, born = self._vcpu_watch.look(vms, wishes, changed)
+        # What a pass found that did not get the lock is owed to the next one.
+        self._looked = Looked(wishes, vcpus, (self._looked.born | born) & vms.keys())
+
     def run(
         self, change: Change, vms: Mapping[str, ObservedVm], topology: CacheTopology, policy: allocation.Policy
     ) -> bool:
-        """One pass; the caller has just taken the exclusive lock on resctrl.
+        """One pass; the caller called :meth:`look`, and has then taken the exclusive lock on resctrl.
 
         Others wait for the lock, so what does not fit into :data:`vmqos.agent.lock_share.SHARE` is left to the next
         pass. Promises are right at that point, too: ways are given out before tasks are moved, and to no two VMs.
@@ -136,7 +151,7 @@ class Reconciler:
             self._settled = False
             self.snapshot = replace(self.snapshot, view=now)
             return True
-        strays = self._placer.strays(vms, self.snapshot.limits, share)
+        strays = self._placer.strays(vms, share) | self._looked.born
         self.snapshot = replace(self.snapshot, view=now, topology=topology)
         if (
             self._settled
@@ -148,7 +163,9 @@ class Reconciler:
             return False
         self._unseen = change.unseen
         look_at = set(vms) if change.everything else set(change.vms) | strays
-        return self._change(now, look_at, vms, topology, policy, share)
+        again = self._change(now, look_at, vms, topology, policy, share)
+        self._looked = replace(self._looked, born=frozenset())
+        return again
 
     def _change(
         self,
@@ -162,8 +179,7 @@ class Reconciler:
         self._backoff.keep_only(
             {key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid), ("vcpus", uuid))}
         )
-        wishes = self._wishes(vms)
-        vcpus_of_all = vcpu_limit.look_at_all(vms, wishes, self.snapshot.limits, self._backoff, self._once)
+        wishes, vcpus_of_all = self._looked.wishes, self._looked.vcpus
         wishes = {uuid: vcpus_of_all.applied(uuid, found) for uuid, found in wishes.items()}
         limits = vcpus_of_all.limits
         unknown = {uuid for uuid, found in wishes.items() if found.unknown and not found.hands_off}
@@ -193,11 +209,11 @@ class Reconciler:
         parted = {uuid for uuid in unknown if now.counts_apart(uuid)} | members.parted
         left = {uuid for uuid in parted & controls.keys() if controls[uuid]}
         arranged = self._monitoring.arrange(now, controls, self._unseen, limits.keys() | left, share)
-        vcpus = {uuid: limit.asked for uuid, limit in limits.items()}
         # Nothing but a graph is to be had in the default group, so a VM that is yet to get it is moved then.
         later = {uuid for uuid in arranged.later if not controls[uuid]}
         moved = [uuid for uuid in controls if uuid not in left and uuid not in later]
-        aims = {uuid: arranged.aim(uuid, controls[uuid], vcpus.get(uuid)) for uuid in moved}
+        threads = {uuid: limit.threads for uuid, limit in limits.items()}
+        aims = {uuid: arranged.aim(uuid, controls[uuid], threads.get(uuid)) for uuid in moved}
         self._placer.place(now, aims, look_at, vms, arranged.fresh | _created(plan), share)
         self._unfinished = self._placer.is_owing or bool(arranged.later)
         self._monitoring.remove(arranged.stale)

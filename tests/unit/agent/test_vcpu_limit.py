@@ -13,7 +13,7 @@ from vmqos.agent import vcpu_limit
 from vmqos.agent.backoff import Backoff
 from vmqos.agent.inventory import ObservedVm
 from vmqos.agent.log_once import LogOnce
-from vmqos.agent.vcpu_limit import UNNAMED, VcpuLimit, Vcpus, look_at_all, problem
+from vmqos.agent.vcpu_limit import UNNAMED, VcpuLimit, Vcpus, VcpuWatch, look_at_all, problem
 from vmqos.agent.wish import Wish
 from vmqos.hypervisor import processes
 from vmqos.hypervisor.model import Process, VirtualMachine
@@ -24,7 +24,8 @@ ASKED = frozenset({0, 1})
 
 
 def looked(vms: Mapping[str, ObservedVm], wishes: Mapping[str, Wish], before: Mapping[str, VcpuLimit]) -> Vcpus:
-    return look_at_all(vms, wishes, before, Backoff(1.0, 2.0), LogOnce(logging.getLogger(__name__)))
+    once = LogOnce(logging.getLogger(__name__))
+    return look_at_all(vms, wishes, Vcpus(before), [*vms], Backoff(1.0, 2.0), once)[0]
 
 
 GONE = ObservedVm(VirtualMachine("a", "a", 1, Process(99999999, 1), None, False, None), frozenset({0}))
@@ -77,7 +78,7 @@ def test_a_fault_in_looking_at_one_vm_is_its_reason_and_is_logged_once(
     monkeypatch.setattr(processes, "vcpu_affinities", fail)
     backoff, once = Backoff(1.0, 2.0), LogOnce(logging.getLogger(__name__))
     for _ in range(3):
-        found = look_at_all({"a": GONE, "b": GONE}, wishes, {}, backoff, once)
+        found, _ = look_at_all({"a": GONE, "b": GONE}, wishes, Vcpus(), ["a", "b"], backoff, once)
         assert found.unknown.keys() == {"a"} and "a fault of ours" in found.unknown["a"].text
     assert backoff.get(("vcpus", "a")) is not None, "it is tried again"
     assert len(caplog.records) == 1 and caplog.records[0].exc_info
@@ -90,3 +91,63 @@ def test_a_problem_is_put_behind_those_that_are_there() -> None:
     assert Wish(problem=ONE).but(TWO).problem.text == "one; two"
     wish = Wish(problem=ONE)
     assert wish.but(NO_REASON) is wish
+
+
+class Watched:
+    """A watch whose looks take a tenth of a second each, by its own clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *uuids: str) -> None:
+        self.now = 0.0
+        self.looks: list[str] = []
+        self.outdated: set[str] = set()
+        self.vms = {uuid: replace(GONE, vm=replace(GONE.vm, uuid=uuid)) for uuid in uuids}
+        self.wishes = {uuid: Wish(request=CacheRequest(ways=2, vcpus=ASKED)) for uuid in uuids}
+        self.watch = VcpuWatch(Backoff(1.0, 2.0), LogOnce(logging.getLogger(__name__)), lambda: self.now)
+        monkeypatch.setattr(vcpu_limit, "look", self._look)
+        monkeypatch.setattr(VcpuLimit, "is_outdated", lambda limit, vm: vm.uuid in self.outdated)
+
+    def _look(self, vm: VirtualMachine, asked: frozenset[int]) -> VcpuLimit:
+        self.now += 0.1
+        self.looks.append(vm.uuid)
+        return VcpuLimit(asked, asked, ())
+
+    def look(self, *changed: str) -> list[str]:
+        """The VMs that are looked at."""
+        self.looks = []
+        found, _ = self.watch.look(self.vms, self.wishes, set(changed))
+        assert found.limits.keys() == self.vms.keys() and not found.unknown
+        return sorted(self.looks)
+
+
+def test_only_a_vm_that_changed_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, "a", "b")
+    assert watched.look() == ["a", "b"]
+    assert watched.look() == []
+    assert watched.look("b") == ["b"]
+    watched.wishes["a"] = Wish(request=CacheRequest(ways=2, vcpus=frozenset({0})))
+    assert watched.look() == ["a"]
+
+
+def test_a_vm_with_new_threads_is_looked_at_once_more_because_they_get_their_names_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched(monkeypatch, "a", "b")
+    watched.look()
+    watched.outdated = {"a"}
+    assert watched.look() == ["a"]
+    watched.outdated = set()
+    assert watched.look() == ["a"]
+    assert watched.look() == []
+
+
+def test_vms_that_the_time_does_not_suffice_for_keep_what_was_found_and_come_first_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    uuids = ("a", "b", "c", "d", "e")
+    watched = Watched(monkeypatch, *uuids)
+    assert watched.look() == [*uuids], "VMs of which nothing is known do not wait"
+    first = watched.look(*uuids)
+    second = watched.look(*uuids)
+    assert len(first) < len(uuids)
+    assert set(first).isdisjoint(second)
+    assert {*first, *second, *watched.look(*uuids)} == set(uuids)
