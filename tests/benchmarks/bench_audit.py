@@ -40,8 +40,10 @@ def run(arena: Arena, effort: Effort) -> Iterator[Comparison | Figure]:
         reconciler = Reconciler(filesystem, backoff)
 
         def one_pass(everything: bool = False) -> None:
+            change = Change(frozenset(), everything=everything)
+            reconciler.request(change, vms)
             with filesystem.lock(exclusive=True, timeout=5.0):
-                reconciler.run(Change(frozenset(), everything=everything), vms, CacheTopology(), Policy())
+                reconciler.run(change, vms, CacheTopology(), Policy())
 
         first = timed(lambda: one_pass(True))
         for _ in range(5):

@@ -327,13 +327,15 @@ class Agent:
         if claim.number != self._topology_read_for or not self._topology.cpus:
             self._topology = CacheTopology.read(self.conf.resctrl.sysfs_cpu_path)
             self._topology_read_for = claim.number
+        change = Change(self._owed.changed(sight.vms), sight.unseen, claim.everything)
+        if sight.answered:
+            self.reconciler.request(change, sight.vms)
         self._closer.close()
         with self.filesystem.lock(exclusive=sight.answered, timeout=self._lock_patience()):
             if not sight.answered:
                 # Without libvirt's word it is not known which groups are still needed.
                 self.reconciler.read(self._topology)
                 return False
-            change = Change(self._owed.changed(sight.vms), sight.unseen, claim.everything)
             again = self.reconciler.run(change, sight.vms, self._topology, self._policy)
             if change.everything or change.vms:
                 assign_counters(self.filesystem, self.snapshot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vmqos import allocation
 from vmqos.agent import judge, keep_current, request
@@ -17,7 +17,8 @@ from vmqos.agent.act.task_placer import Placer
 from vmqos.agent.flavor_lookup import FlavorLookup
 from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.life.log_once import LogOnce
-from vmqos.agent.observe import cache_vcpus
+from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
+from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.snapshot import CacheTopology, Snapshot
 from vmqos.agent.vm_record import VmRecord
@@ -43,6 +44,20 @@ class Change:
     vms: frozenset[str] = frozenset()
     unseen: frozenset[str] = frozenset()
     everything: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """What was found before the lock was taken.
+
+    :ivar requests: what each VM's flavor asks for, by UUID.
+    :ivar vcpus: the vCPUs of VMs where these matter.
+    :ivar born: UUIDs of the VMs with threads that were born since, or that may have got their names since.
+    """
+
+    requests: Mapping[str, FlavorRequest] = field(default_factory=dict)
+    vcpus: Vcpus = field(default_factory=Vcpus)
+    born: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +110,8 @@ class Reconciler:
         self._monitoring = MonitoringGroups(filesystem, backoff)
         self._placer = Placer(filesystem, backoff)
         self._once = LogOnce(LOG)
+        self._vcpu_watch = VcpuWatch(backoff, self._once)
+        self._requested = Requested()
         self._unseen: frozenset[str] = frozenset()
         self._settled = False
         self._unfinished = False
@@ -130,10 +147,23 @@ class Reconciler:
         now = resctrl_state.read(self._filesystem, self.snapshot.resctrl)
         self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
 
+    def request(self, change: Change, vms: Mapping[str, ObservedVm]) -> None:
+        """What each VM's flavor asks for, and which threads run the vCPUs that it names.
+
+        That may take long and needs no lock: the caller takes the lock right after it, for :meth:`run`.
+        """
+        requests = self._requested.requests
+        if change.everything or change.vms or not self._settled or requests.keys() != vms.keys():
+            requests = request.of_flavors(vms, self._flavors, self._once)
+        changed = vms.keys() if change.everything else change.vms
+        vcpus, born = self._vcpu_watch.look(vms, requests, changed)
+        # What a pass found that did not get the lock is owed to the next one.
+        self._requested = Requested(requests, vcpus, (self._requested.born | born) & vms.keys())
+
     def run(
         self, change: Change, vms: Mapping[str, ObservedVm], topology: CacheTopology, policy: allocation.Policy
     ) -> bool:
-        """One pass, if anything calls for it; the caller has just taken the exclusive lock on resctrl.
+        """One pass, if anything calls for it; the caller called :meth:`request`, and then took the exclusive lock.
 
         Others wait for the lock, so what does not fit into :data:`vmqos.agent.act.lock_share.SHARE` is left to the next
         pass. Promises are right at that point, too: ways are given out before tasks are moved, and to no two VMs.
@@ -155,7 +185,7 @@ class Reconciler:
             self._settled = False
             self.snapshot = replace(self.snapshot, resctrl=now)
             return True
-        strays = self._placer.strays(vms, self._vcpus(), share)
+        strays = self._placer.strays(vms, share) | self._requested.born
         self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
         if (
             self._settled
@@ -168,26 +198,27 @@ class Reconciler:
         self._unseen = change.unseen
         self.snapshot = replace(self.snapshot, policy=policy)
         look_at = set(vms) if change.everything else set(change.vms) | strays
-        return self._pass(now, vms, look_at, share)
+        again = self._pass(now, vms, look_at, share)
+        self._requested = replace(self._requested, born=frozenset())
+        return again
 
     def _pass(self, now: ResctrlState, vms: Mapping[str, ObservedVm], look_at: set[str], share: LockShare) -> bool:
-        """The four steps after the look at the VMs; whether another pass right away gets further.
+        """The steps that need the lock; whether another pass right away gets further.
 
         :param look_at: UUIDs of VMs whose tasks may have changed.
         :param share: the time that this pass has.
         """
-        records = self._request(vms)
+        records = self._records(vms)
         planned = self._plan(now, records)
         acted = self._act(now, records, planned, look_at, share)
         return self._judge(planned, acted)
 
-    def _request(self, vms: Mapping[str, ObservedVm]) -> dict[str, VmRecord]:
-        """What each VM's flavor asks for, and of which vCPUs; those that came first in front."""
+    def _records(self, vms: Mapping[str, ObservedVm]) -> dict[str, VmRecord]:
+        """Every VM with what its flavor asks for; those that came first in front."""
         self._backoff.keep_only(
             {key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid), ("vcpus", uuid))}
         )
-        requests = request.of_flavors(vms, self._flavors, self._once)
-        vcpus = cache_vcpus.look_at_all(vms, requests, self._vcpus(), self._backoff, self._once)
+        requests, vcpus = self._requested.requests, self._requested.vcpus
         records = (
             VmRecord(
                 observed,
@@ -256,7 +287,7 @@ class Reconciler:
         # A VM that gets nothing but a graph is moved once its monitoring group is there.
         later = {uuid for uuid in arranged.later if not controls[uuid]}
         aims = {
-            uuid: arranged.aim(uuid, controls[uuid], record.vcpus.asked if record.vcpus is not None else None)
+            uuid: arranged.aim(uuid, controls[uuid], record.vcpus.threads if record.vcpus is not None else None)
             for uuid, record in ours.items()
             if uuid not in left | later
         }
@@ -284,10 +315,6 @@ class Reconciler:
         waiting = any(given.state is not PromiseState.KEPT for given in borne_out.values())
         has_freed = acted.is_complete and bool(planned.plan.retire)
         return is_meddled or acted.is_rest_possible or self._unfinished or (has_freed and waiting)
-
-    def _vcpus(self) -> dict[str, cache_vcpus.CacheVcpus]:
-        """The vCPUs that get the ways as they were found last, of VMs whose flavors name some."""
-        return {uuid: record.vcpus for uuid, record in self.snapshot.vms.items() if record.vcpus is not None}
 
     def _note_successes(self, plan: Plan, in_force: Mapping[str, Allocation], records: Mapping[str, VmRecord]) -> None:
         """Forget the failures of VMs that have what the plan gave them, and of VMs that want nothing any more."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from vmqos.host import exceptions
+from vmqos.hypervisor import processes
 from vmqos.resctrl.lock import pids_that_hold
 
 LOCK_DIRECTORY = "/run/vmqos"
@@ -72,10 +73,13 @@ def _holders(path: str) -> list[int]:
         os.close(descriptor)
 
 
-def _runs_as(pid: int, owner: int) -> bool:
-    """Whether all four user ids of a process are this one: a program that is setuid root keeps its caller's real id."""
-    with suppress(OSError), open(f"/proc/{pid}/status", "rb") as status:
-        for line in status:
+def _runs_as(pid: int, owner: int, proc: str = "/proc") -> bool:
+    """Whether all four user ids of a process are this one: a program that is setuid root keeps its caller's real id.
+
+    :param proc: where procfs is mounted.
+    """
+    with suppress(OSError):
+        for line in processes.read_head(f"{proc}/{pid}/status", processes.HEAD_OF_STATUS).split(b"\n"):
             if line.startswith(b"Uid:"):
                 return {int(uid) for uid in line.split()[1:]} == {owner}
     return False

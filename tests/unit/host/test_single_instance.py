@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import fcntl
-import io
 import os
 import signal
 import stat
@@ -14,6 +13,7 @@ import pytest
 
 from vmqos.host import exceptions, single_instance
 from vmqos.host.single_instance import is_running, only_agent
+from vmqos.hypervisor.processes import HEAD_OF_STATUS
 
 HOLDER = """
 import sys, time
@@ -116,9 +116,16 @@ def test_an_agent_of_an_earlier_version_is_seen(tmp_path: Path, earlier: Path) -
     ("uids", "is_owners"),
     [("0 0 0 0", True), ("1000 1000 1000 1000", False), ("1000 0 0 0", False), ("0 1000 0 0", False)],
 )
-def test_only_a_process_that_is_its_owners_in_every_way_counts(
-    monkeypatch: pytest.MonkeyPatch, uids: str, is_owners: bool
-) -> None:
-    status = f"Name:\tsu\nUmask:\t0022\nUid:\t{uids}\nGid:\t0 0 0 0\n".encode()
-    monkeypatch.setattr(single_instance, "open", lambda path, mode: io.BytesIO(status), raising=False)
-    assert single_instance._runs_as(4711, 0) == is_owners
+def test_only_a_process_that_is_its_owners_in_every_way_counts(tmp_path: Path, uids: str, is_owners: bool) -> None:
+    write_status(tmp_path, f"Name:\tsu\nUmask:\t0022\nUid:\t{uids}\nGid:\t0 0 0 0\n")
+    assert single_instance._runs_as(4711, 0, str(tmp_path)) == is_owners
+
+
+def test_no_more_of_a_process_is_read_than_the_head_of_its_status(tmp_path: Path) -> None:
+    write_status(tmp_path, "Name:\tsu\n" + "x" * HEAD_OF_STATUS + "\nUid:\t0 0 0 0\n")
+    assert not single_instance._runs_as(4711, 0, str(tmp_path))
+
+
+def write_status(proc: Path, text: str) -> None:
+    (proc / "4711").mkdir()
+    (proc / "4711" / "status").write_text(text)

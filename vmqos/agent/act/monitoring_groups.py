@@ -47,13 +47,15 @@ class Arranged:
         monitored = TaskGroup(control, vm_group(uuid))
         return monitored if monitored.directory in self.there else TaskGroup(control)
 
-    def aim(self, uuid: str, control: str, vcpus: frozenset[int] | None) -> TaskGroups:
+    def aim(self, uuid: str, control: str, threads: frozenset[int] | None) -> TaskGroups:
         """The same for a VM some of whose vCPUs alone have their ways from it.
 
         :param vcpus: which; ``None``: all of its tasks do.
         """
         target = self.target(uuid, control)
-        return TaskGroups(target) if vcpus is None or not control else TaskGroups(target, vcpus, self.target(uuid, ""))
+        return (
+            TaskGroups(target) if threads is None or not control else TaskGroups(target, threads, self.target(uuid, ""))
+        )
 
 
 class MonitoringGroups:

@@ -46,12 +46,12 @@ class TaskGroups:
     """Where all tasks of a VM belong.
 
     :ivar target: where they belong.
-    :ivar vcpus: the vCPUs whose threads alone belong there; ``None``: all tasks do.
+    :ivar threads: the ids of the threads that alone belong there; ``None``: all tasks do.
     :ivar rest: where the others belong, in the default group; ``None`` where there are none.
     """
 
     target: TaskGroup
-    vcpus: frozenset[int] | None = None
+    threads: frozenset[int] | None = None
     rest: TaskGroup | None = None
 
     @property

@@ -17,12 +17,11 @@ from vmqos.agent.act import move_tasks
 from vmqos.agent.act.lock_share import LockShare, Pace
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups, TaskPlacement
 from vmqos.agent.life.backoff import Backoff
-from vmqos.agent.observe.cache_vcpus import CacheVcpus
 from vmqos.agent.observe.running_vms import ERROR_LENGTH, ObservedVm, unexpected
 from vmqos.agent.observe.stray_tasks import StrayWatch
 from vmqos.group_names import Owner, owner_of
 from vmqos.host.resctrl_state import ResctrlState
-from vmqos.hypervisor import vcpu_threads, vm_tasks
+from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.exceptions import HypervisorError, ProcessVanished
 from vmqos.reason import Code, Reason, of_error
 from vmqos.resctrl import exceptions, groups, pseudo_lock, tasks
@@ -55,7 +54,6 @@ class Placer:
         self._backoff = backoff
         self._strays = StrayWatch()
         self._placed: dict[str, TaskPlacement] = {}
-        self._young: set[str] = set()
         self._owed: set[str] = set()
         self._served: dict[str, float] = {}
         self._pace = Pace()
@@ -74,16 +72,11 @@ class Placer:
         """Take nothing from earlier passes for granted."""
         self._owed.clear()
         self._placed.clear()
-        self._young.clear()
         self._strays.forget()
 
-    def strays(self, vms: Mapping[str, ObservedVm], limits: Mapping[str, CacheVcpus], share: LockShare) -> set[str]:
-        """UUIDs of the VMs that have tasks where they should not; VMs that are gone are forgotten.
+    def strays(self, vms: Mapping[str, ObservedVm], share: LockShare) -> set[str]:
+        """UUIDs of the VMs that have tasks in the default group that belong elsewhere; VMs that are gone are forgotten.
 
-        Tasks of most VMs can only stray into the default group. A VM some of whose vCPUs get the ways has each of its
-        new threads looked at: they are born where their creator is, which may be either group.
-
-        :param limits: what was found last of VMs whose flavors name vCPUs.
         :param share: the time that this pass has.
         :raises vmqos.resctrl.exceptions.ResctrlError: if the default group can't be read.
         """
@@ -91,10 +84,7 @@ class Placer:
             for uuid in known.keys() - vms.keys():
                 del known[uuid]
         self._owed &= vms.keys()
-        born = {uuid for uuid, limit in limits.items() if uuid in vms and limit.is_outdated(vms[uuid].vm)}
-        # A new vCPU's thread gets its name and its CPUs after it was made.
-        again, self._young = self._young, born
-        return self._strays.look(self._filesystem, self._placed, vms, share) | born | (again & vms.keys())
+        return self._strays.look(self._filesystem, self._placed, vms, share)
 
     def place(
         self,
@@ -196,7 +186,8 @@ class Placer:
                     return list_own() | self._strays.kernel_threads(vm.uuid)
 
                 def list_chosen() -> set[int]:
-                    return {tid for vcpu, tid in vcpu_threads.find(vm).items() if vcpu in (aim.vcpus or ())}
+                    # Which threads the vCPUs' are was seen before the lock was taken; some may have ended.
+                    return list_own() & (aim.threads or set())
 
                 if aim.rest is None:
                     placed = put(aim.target, list_tasks)

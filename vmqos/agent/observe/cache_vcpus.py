@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vCPUs that a flavor's ``hw:cache_vcpus`` names, as the VM has them: whose threads get the ways."""
+"""The vCPUs that a flavor's ``hw:cache_vcpus`` names, as the VM has them: whose threads get the ways.
+
+A thread is known for a vCPU's by its name, and a VM may have thousands of threads. So the threads are looked at before
+the lock on resctrl is taken, and what was found is used under it.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from vmqos.agent.life.backoff import Backoff
@@ -22,6 +28,9 @@ UNNAMED = Reason(
     f"{VCPUS.name} can't be followed: no thread of QEMU bears the name of a vCPU; either the VM is only just starting, "
     "or software emulation has one thread for all vCPUs",
 )
+
+BUDGET = 0.2
+"""Seconds after which a pass looks at no more VMs that were looked at before: the others wait for the pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,17 @@ class Vcpus:
     affinities: Mapping[str, Sequence[frozenset[int]]] = field(default_factory=dict)
     unknown: Mapping[str, Reason] = field(default_factory=dict)
 
+    def of(self, uuid: str, asked: frozenset[int] | None) -> CacheVcpus | Sequence[frozenset[int]] | None:
+        """What was found of a VM; ``None`` where nothing was that suffices.
+
+        :param asked: the vCPUs that its flavor names now; ``None`` where it names none.
+        """
+        if asked is None:
+            # None is told of a VM whose vCPUs were still to be born.
+            return self.affinities.get(uuid) or None
+        limit = self.limits.get(uuid)
+        return limit if limit is not None and limit.asked == asked else None
+
     def applied(self, uuid: str, request: FlavorRequest) -> FlavorRequest:
         """What can be done of what a VM asks for, now that its vCPUs were looked at."""
         if uuid in self.unknown:
@@ -82,28 +102,98 @@ class Vcpus:
         return limit.affinities if limit is not None else tuple(self.affinities.get(uuid, ()))
 
 
+class VcpuWatch:
+    """Looks at the vCPUs of VMs before each pass, where they may have changed.
+
+    :param backoff: has the looks that failed tried again, by ``("vcpus", uuid)``.
+    :param once: knows what was logged already.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(self, backoff: Backoff, once: LogOnce, clock: Callable[[], float] = time.monotonic) -> None:
+        self._backoff = backoff
+        self._once = once
+        self._clock = clock
+        self._vcpus = Vcpus()
+        self._young = frozenset[str]()
+        self._owed: tuple[str, ...] = ()
+
+    def look(
+        self, vms: Mapping[str, ObservedVm], requests: Mapping[str, FlavorRequest], changed: Set[str]
+    ) -> tuple[Vcpus, frozenset[str]]:
+        """Look at the vCPUs of those VMs that changed or have other threads.
+
+        :param requests: what the flavor of each VM asks for, by UUID.
+        :param changed: UUIDs of the VMs that may have changed.
+        :returns: what is known of all VMs, and the UUIDs of those whose threads may have to be moved.
+        """
+        limits = self._vcpus.limits
+        born = frozenset(uuid for uuid, limit in limits.items() if uuid in vms and limit.is_outdated(vms[uuid].vm))
+        # A new vCPU's thread gets its name and its CPUs after it was made.
+        again, self._young = self._young & vms.keys(), born
+        failed = {uuid for uuid in requests if self._is_due(("vcpus", uuid))}
+        found, self._owed = look_at_all(
+            vms,
+            requests,
+            self._vcpus,
+            # Those that waited the last time come first.
+            list(dict.fromkeys([*self._owed, *sorted(changed | born | again | failed)])),
+            self._backoff,
+            self._once,
+            self._clock,
+        )
+        self._vcpus = found
+        return found, born | again
+
+    def _is_due(self, key: tuple[str, str]) -> bool:
+        """Whether a look that failed is to be tried again now."""
+        return self._backoff.get(key) is not None and not self._backoff.waits(key)
+
+
 def look_at_all(
     vms: Mapping[str, ObservedVm],
     requests: Mapping[str, FlavorRequest],
-    before: Mapping[str, CacheVcpus],
+    before: Vcpus,
+    again: Sequence[str],
     backoff: Backoff,
     once: LogOnce,
-) -> Vcpus:
-    """Look at the vCPUs of all VMs whose flavors name some, or that ask for ways of the L2.
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[Vcpus, tuple[str, ...]]:
+    """Look at the vCPUs of VMs whose flavors name some, or that ask for ways of the L2.
 
-    :param before: the limits that were found the last time, for VMs that can't be looked at now.
+    :param before: what was found the last time. A VM that can't be looked at now keeps it.
+    :param again: UUIDs of the VMs to be looked at although something is known of them, the first in front.
     :param backoff: has the looks that failed tried again, by ``("vcpus", uuid)``.
     :param once: knows what was logged already.
+    :param clock: monotonic seconds.
+    :returns: what is known now, and the UUIDs of the VMs that :data:`BUDGET` did not suffice for, in order.
     """
     limits, affinities, unknown = dict[str, CacheVcpus](), dict[str, Sequence[frozenset[int]]](), dict[str, Reason]()
-    for uuid, request in requests.items():
-        if request.wants is None or request.hands_off:
+    owed, until = list[str](), math.inf
+    for uuid in [*again, *(requests.keys() - set(again))]:
+        request = requests.get(uuid)
+        if request is None or request.wants is None or request.hands_off:
+            continue
+        if request.wants.vcpus is None and request.wants.l2_ways is None:
+            continue
+        known = before.of(uuid, request.wants.vcpus)
+        if known is not None and (uuid not in again or clock() >= until):
+            if isinstance(known, CacheVcpus):
+                limits[uuid] = known
+            else:
+                affinities[uuid] = known
+            if uuid in again:
+                owed.append(uuid)
             continue
         key, trouble = ("vcpus", uuid), NO_REASON
+        if uuid in before.unknown and uuid not in again and backoff.waits(key):
+            unknown[uuid] = before.unknown[uuid]
+            continue
+        until = min(until, clock() + BUDGET)
         try:
             if request.wants.vcpus is not None:
                 limits[uuid] = look(vms[uuid].vm, request.wants.vcpus)
-            elif request.wants.l2_ways is not None:
+            else:
                 affinities[uuid] = processes.vcpu_affinities(vms[uuid].vm.process.pid)
         except (HypervisorError, OSError) as error:
             trouble = Reason(Code.NOT_READABLE, f"its vCPUs can't be looked at now: {error}"[:ERROR_LENGTH])
@@ -117,11 +207,11 @@ def look_at_all(
             continue
         if not backoff.waits(key):
             backoff.fail(key, trouble)
-        if uuid in before and request.wants.vcpus is not None:
-            limits[uuid] = replace(before[uuid], problem=trouble)
+        if uuid in before.limits and request.wants.vcpus is not None:
+            limits[uuid] = replace(before.limits[uuid], problem=trouble)
         else:
             unknown[uuid] = trouble
-    return Vcpus(limits, affinities, unknown)
+    return Vcpus(limits, affinities, unknown), tuple(owed)
 
 
 def look(vm: VirtualMachine, asked: frozenset[int]) -> CacheVcpus:
