@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON that the agent's local API answers with, as this command reads it.
+"""The JSON that the agent's local API answers with: what the agent makes, and what its clients read.
 
-Fields that a later agent adds are kept and shown by ``-f json``; fields listed here must be there.
+A client keeps fields that a later agent adds. Fields that are not required here may be missing in the answers of an
+earlier agent; this one has them all.
 """
 
 # No "from __future__ import annotations" here: it would hide NotRequired from __required_keys__.
+from collections.abc import Mapping, Sequence
 from typing import Literal, NotRequired, TypedDict
 
 State = Literal["kept", "pending", "degraded", "none"]
@@ -20,8 +22,19 @@ class Task(TypedDict):
     in_place: bool
 
 
-class Vm(TypedDict):
-    """A running VM and how its promise stands; masks (hexadecimal) and bandwidth are by cache id."""
+class Given(TypedDict):
+    """The ways and the memory bandwidth of one VM, by cache id; masks are hexadecimal."""
+
+    masks: dict[str, str]
+    code_masks: NotRequired[dict[str, str]]
+    data_masks: NotRequired[dict[str, str]]
+    l2_masks: NotRequired[dict[str, str]]
+    bandwidth: NotRequired[dict[str, int]]
+    bandwidth_unit: NotRequired[str | None]
+
+
+class Vm(Given):
+    """A running VM and how its promise stands."""
 
     uuid: str
     name: str
@@ -37,15 +50,9 @@ class Vm(TypedDict):
     data_ways_requested: NotRequired[int | None]
     vcpus_requested: NotRequired[str | None]
     vcpus: NotRequired[str | None]
-    masks: dict[str, str]
-    code_masks: NotRequired[dict[str, str]]
-    data_masks: NotRequired[dict[str, str]]
     l2_ways_requested: NotRequired[int | None]
-    l2_masks: NotRequired[dict[str, str]]
     bandwidth_requested: NotRequired[int | None]
     bandwidth_requested_unit: NotRequired[str | None]
-    bandwidth: NotRequired[dict[str, int]]
-    bandwidth_unit: NotRequired[str | None]
     group: str
     monitoring_group: str | None
     rest_monitoring_group: NotRequired[str | None]
@@ -63,6 +70,13 @@ class DetailedVm(Vm):
     """A VM with its threads, as asked for one by one."""
 
     task_list: list[Task]
+
+
+class Vms(TypedDict):
+    """Every running VM; the age is that of the older one of the last look and the last pass, in seconds."""
+
+    vms: list[Vm]
+    age_seconds: NotRequired[float | None]
 
 
 class CacheGroup(TypedDict):
@@ -97,6 +111,14 @@ class Cache(TypedDict):
     groups: list[CacheGroup]
 
 
+class Caches(TypedDict):
+    """Every cache that can be partitioned; the age is that of the last pass, in seconds."""
+
+    caches: list[Cache]
+    l2_caches: NotRequired[list[Cache]]
+    age_seconds: NotRequired[float | None]
+
+
 class MonitoringGroup(TypedDict):
     """A monitoring group; ``rmid`` is told where resctrl is mounted with ``debug``."""
 
@@ -117,19 +139,19 @@ class ControlGroup(MonitoringGroup):
     vms: list[str]
 
 
-class Verdict(TypedDict):
+class Groups(TypedDict):
+    """Every control group, the default one first."""
+
+    groups: list[ControlGroup]
+
+
+class Verdict(Given):
     """How a promise would stand."""
 
     state: State
     reason: str
     reason_code: NotRequired[str]
     group: str
-    masks: dict[str, str]
-    code_masks: NotRequired[dict[str, str]]
-    data_masks: NotRequired[dict[str, str]]
-    l2_masks: NotRequired[dict[str, str]]
-    bandwidth: NotRequired[dict[str, int]]
-    bandwidth_unit: NotRequired[str | None]
 
 
 class Plan(TypedDict):
@@ -140,24 +162,38 @@ class Plan(TypedDict):
     moves: list[str]
 
 
+Counts = dict[str, float | None]
+"""A number by the name of its event; ``None`` where there is no number."""
+
+
 class VmTelemetry(TypedDict):
     """One VM's counters: bytes by event, bytes a second, each ``None`` where there is no number, and then why."""
 
+    group: NotRequired[str]
     ways: dict[str, int]
     policy: str | None
     allocated_bytes: int | None
-    totals: dict[str, float | None]
+    totals: Counts
     missing: dict[str, str]
-    rates: dict[str, float | None]
+    rates: Counts
     rates_missing: dict[str, str]
-    caches: NotRequired[dict[str, dict[str, float | None]]]
+    caches: NotRequired[dict[str, Counts]]
+    packages: NotRequired[dict[str, Counts]]
 
 
 class HostTelemetry(TypedDict):
-    """The ways and bytes of each L3, by cache id."""
+    """The ways and bytes of each L3, by cache id, what the default group counts, and how many IDs are taken."""
 
     ways: dict[str, int]
     cache_bytes: dict[str, int]
+    caches: NotRequired[dict[str, Counts]]
+    packages: NotRequired[dict[str, Counts]]
+    totals: NotRequired[Counts]
+    closids: NotRequired[int]
+    closids_used: NotRequired[int]
+    rmids: NotRequired[int]
+    rmids_used: NotRequired[int]
+    events: NotRequired[list[str]]
 
 
 class Telemetry(TypedDict):
@@ -165,9 +201,18 @@ class Telemetry(TypedDict):
 
     taken_at: float
     interval: float
+    sweep_seconds: NotRequired[float]
     age_seconds: NotRequired[float | None]
     vms: dict[str, VmTelemetry]
     host: HostTelemetry
+
+
+class History(TypedDict):
+    """What is remembered of the counters: for each VM as many numbers as there are times (seconds since 1970)."""
+
+    interval: float
+    times: Sequence[float]
+    vms: Mapping[str, Mapping[str, Sequence[float | None]]]
 
 
 class ResctrlHealth(TypedDict):
@@ -195,6 +240,25 @@ class LibvirtHealth(TypedDict):
     unanswered: NotRequired[UnansweredCall | None]
 
 
+class PlacementHealth(TypedDict):
+    """What OpenStack was told of this host."""
+
+    where: str
+    error: str | None
+    told_at: float | None
+    inventories: dict[str, int]
+    traits: list[str]
+    changes: int
+    failures: int
+
+
+class NovaHealth(TypedDict):
+    """How asking Nova for flavors stands."""
+
+    error: str | None
+    waiting: int
+
+
 class Health(TypedDict):
     """How the agent itself fares; how the VMs do is in ``vms``, counts by state.
 
@@ -205,12 +269,15 @@ class Health(TypedDict):
 
     status: Literal["starting", "ok", "degraded", "failing"]
     version: str
+    hostname: NotRequired[str]
     uptime_seconds: float
     ages: NotRequired[dict[str, float | None]]
     stale: NotRequired[list[str]]
     unserved: NotRequired[dict[str, str]]
     resctrl: ResctrlHealth
     libvirt: LibvirtHealth
+    placement: NotRequired[PlacementHealth | None]
+    nova: NotRequired[NovaHealth | None]
     passes: int
     last_pass_ms: float
     last_error: str | None

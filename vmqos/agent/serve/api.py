@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs
 
 from oslo_config import cfg
@@ -23,6 +23,7 @@ from vmqos.agent.serve.bounded_server import Application, BoundedServer
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.web import HEALTH
 from vmqos.host import describe
+from vmqos.local_api import contract
 from vmqos.resctrl.exceptions import ResctrlError
 
 LOG = logging.getLogger(__name__)
@@ -92,12 +93,12 @@ class Api:
         known = ", ".join((*self._routes, "/v1/vms/<uuid>"))
         raise _Answer("404 Not Found", f"there is no {path[:80] or '/'} here, but {known}")
 
-    def _vms(self) -> Any:
+    def _vms(self) -> contract.Vms:
         health = self._agent.health
         found = vms.vms(self._agent.snapshot)
         return {"vms": found, "age_seconds": health_report.oldest(health.looked_at, health.passed_at)}
 
-    def _caches(self) -> Any:
+    def _caches(self) -> contract.Caches:
         snapshot = self._agent.snapshot
         return {
             "caches": caches.caches(snapshot),
@@ -105,7 +106,7 @@ class Api:
             "age_seconds": health_report.age(self._agent.health.passed_at),
         }
 
-    def _vm(self, uuid: str) -> Any:
+    def _vm(self, uuid: str) -> contract.DetailedVm:
         agent, snapshot = self._agent, self._agent.snapshot
         try:
             found = vms.vm(snapshot, snapshot.vms[uuid])
@@ -124,16 +125,16 @@ class Api:
             lambda: describe.capabilities(agent.filesystem, known, agent.conf.resctrl.sysfs_cpu_path)
         )
 
-    def _groups(self) -> Any:
+    def _groups(self) -> contract.Groups:
         filesystem = self._agent.filesystem
 
         def read() -> list[describe.Json]:
             with filesystem.lock(exclusive=False, timeout=LOCK_PATIENCE):
                 return describe.control_groups(filesystem)
 
-        return {"groups": self._live.read(read)}
+        return {"groups": cast(list[contract.ControlGroup], self._live.read(read))}
 
-    def _plan(self, query: dict[str, list[str]]) -> Any:
+    def _plan(self, query: dict[str, list[str]]) -> contract.Plan:
         specs: dict[str, str] = {}
         for spec in query.get("spec", []):
             key, separator, value = spec.partition("=")
@@ -155,12 +156,12 @@ class Api:
         except LookupError as error:
             raise _Answer("503 Service Unavailable", self._agent.health.resctrl_error or str(error)) from error
 
-    def _counters(self) -> Any:
+    def _counters(self) -> contract.Telemetry:
         snapshot, rates = self._telemetry.sampled()
         told = counters.telemetry(snapshot, rates, self._telemetry.interval)
         return {**told, "age_seconds": health_report.age(snapshot.monotonic)}
 
-    def _history(self, query: dict[str, list[str]]) -> Any:
+    def _history(self, query: dict[str, list[str]]) -> contract.History:
         text = query.get("seconds", ["600"])[-1]
         try:
             seconds = float(text)

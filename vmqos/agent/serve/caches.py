@@ -3,31 +3,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from vmqos import allocation, group_names
 from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import FreeRoom, Group
 from vmqos.allocation.caches import l2
 from vmqos.extra_specs import cpu_spec
 from vmqos.host.resctrl_state import ResctrlState
+from vmqos.local_api import contract
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource
 
-Json = dict[str, Any]
 
-
-def caches(snapshot: Snapshot) -> list[Json]:
+def caches(snapshot: Snapshot) -> list[contract.Cache]:
     """Every L3 that can be partitioned, with the ways of every control group in it."""
     return _of_level(3, snapshot)
 
 
-def l2_caches(snapshot: Snapshot) -> list[Json]:
-    """The same of every L2."""
+def l2_caches(snapshot: Snapshot) -> list[contract.Cache]:
+    """Every L2 that can be partitioned, with the ways of every control group in it."""
     return _of_level(2, snapshot)
 
 
-def _of_level(level: int, snapshot: Snapshot) -> list[Json]:
+def _of_level(level: int, snapshot: Snapshot) -> list[contract.Cache]:
     resctrl = snapshot.resctrl
     if resctrl is None:
         return []
@@ -38,7 +35,9 @@ def _of_level(level: int, snapshot: Snapshot) -> list[Json]:
     return [_cache(snapshot, resctrl, resource, cache, room[cache]) for cache in resource.cache_ids]
 
 
-def _cache(snapshot: Snapshot, resctrl: ResctrlState, resource: CacheResource, cache: int, room: FreeRoom) -> Json:
+def _cache(
+    snapshot: Snapshot, resctrl: ResctrlState, resource: CacheResource, cache: int, room: FreeRoom
+) -> contract.Cache:
     of_l3, topology = resource.level == 3, snapshot.topology
     size = (topology.sizes if of_l3 else topology.l2_sizes).get(cache)
     cpus = (topology.cpus if of_l3 else topology.l2).get(cache, frozenset())
@@ -61,7 +60,7 @@ def _cache(snapshot: Snapshot, resctrl: ResctrlState, resource: CacheResource, c
     }
 
 
-def _group(snapshot: Snapshot, resctrl: ResctrlState, group: Group, cache: int) -> Json:
+def _group(snapshot: Snapshot, resctrl: ResctrlState, group: Group, cache: int) -> contract.CacheGroup:
     uuid = group_names.vm_of(group.name)
     record = snapshot.vms.get(uuid) if uuid else None
     name, parts, throttle = None, group.splits.get(cache), resctrl.capabilities.memory_bandwidth

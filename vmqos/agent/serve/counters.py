@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from vmqos.agent.sample.history import Past
+from vmqos.local_api import contract
 from vmqos.telemetry import HostReading, Rates, Reading, Snapshot, VmReading
 
-Json = dict[str, Any]
 
-
-def telemetry(snapshot: Snapshot, found: Mapping[str, Rates], interval: float) -> Json:
+def telemetry(snapshot: Snapshot, found: Mapping[str, Rates], interval: float) -> contract.Telemetry:
     """One look at all counters."""
     return {
         "taken_at": snapshot.wall,
@@ -23,12 +21,12 @@ def telemetry(snapshot: Snapshot, found: Mapping[str, Rates], interval: float) -
     }
 
 
-def history(past: Past, interval: float) -> Json:
+def history(past: Past, interval: float) -> contract.History:
     """What is remembered."""
     return {"interval": interval, "times": past.times, "vms": past.vms}
 
 
-def _vm(vm: VmReading, found: Rates) -> Json:
+def _vm(vm: VmReading, found: Rates) -> contract.VmTelemetry:
     return {
         "group": vm.group,
         "policy": vm.policy,
@@ -47,7 +45,7 @@ def _vm(vm: VmReading, found: Rates) -> Json:
     }
 
 
-def _host(host: HostReading) -> Json:
+def _host(host: HostReading) -> contract.HostTelemetry:
     return {
         "caches": _by_place(host.caches),
         "packages": _by_place(host.packages),
@@ -62,9 +60,9 @@ def _host(host: HostReading) -> Json:
     }
 
 
-def _by_place(readings: Mapping[int, Mapping[str, Reading]]) -> dict[str, dict[str, float | None]]:
+def _by_place(readings: Mapping[int, Mapping[str, Reading]]) -> dict[str, contract.Counts]:
     return {str(place): _values(by_event) for place, by_event in readings.items()}
 
 
-def _values(readings: Mapping[str, Reading]) -> dict[str, float | None]:
+def _values(readings: Mapping[str, Reading]) -> contract.Counts:
     return {name: reading.value for name, reading in readings.items()}

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import Any
+from typing import Literal
 
 from vmqos.agent.loop import Agent
 from vmqos.agent.sample.sampler import OLD_AFTER, Telemetry
 from vmqos.agent.serve import vms
+from vmqos.local_api import contract
 from vmqos.version import version
 
-Json = dict[str, Any]
 
-
-def health(agent: Agent, telemetry: Telemetry) -> Json:
+def health(agent: Agent, telemetry: Telemetry) -> contract.Health:
     """How the agent fares.
 
     ``status`` is about the agent alone: whether it can see and act. How the promises stand is in ``vms``.
@@ -26,6 +25,7 @@ def health(agent: Agent, telemetry: Telemetry) -> Json:
     if unanswered is not None:
         libvirt_error = f"libvirt does not answer {unanswered.name}"
     old = stale(agent, telemetry)
+    status: Literal["starting", "ok", "degraded", "failing"]
     if agent.starting:
         status, libvirt_error, mounted = "starting", "", mounted or None
     elif found.resctrl_error or not mounted or agent.pass_times.last_failed:
@@ -53,7 +53,9 @@ def health(agent: Agent, telemetry: Telemetry) -> Json:
             "uri": agent.uri,
             "connected": agent.connection.is_connected,
             "error": libvirt_error or None,
-            "unanswered": unanswered and {"call": unanswered.name, "seconds": time.monotonic() - unanswered.since},
+            "unanswered": None
+            if unanswered is None
+            else {"call": unanswered.name, "seconds": time.monotonic() - unanswered.since},
         },
         "placement": vms.placement(agent.placement.state),
         "nova": vms.nova(agent.flavors),

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from vmqos import allocation, group_names
 from vmqos.agent.act import plan_steps
@@ -14,28 +13,28 @@ from vmqos.agent.flavor_lookup import FlavorLookup
 from vmqos.agent.placement_sync import Told
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.vm_record import VmRecord
-from vmqos.allocation import Allocation, Plan, PromiseState, Split, WriteMasks
+from vmqos.allocation import Allocation, Plan, PromiseState, WriteMasks
 from vmqos.allocation.caches import of_level as caches_of
 from vmqos.extra_specs import CacheRequest, cpu_spec
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor import exceptions as hypervisor_exceptions
 from vmqos.hypervisor import processes, vm_tasks
+from vmqos.local_api import contract
 from vmqos.resctrl import exceptions as resctrl_exceptions
 from vmqos.resctrl import tasks
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
 
-Json = dict[str, Any]
 
-
-def vms(snapshot: Snapshot) -> list[Json]:
+def vms(snapshot: Snapshot) -> list[contract.Vm]:
     """Every VM, those that came first in front."""
     return [vm(snapshot, record) for record in sorted(snapshot.vms.values(), key=lambda record: record.arrival)]
 
 
-def vm(snapshot: Snapshot, record: VmRecord) -> Json:
+def vm(snapshot: Snapshot, record: VmRecord) -> contract.Vm:
     """One VM."""
-    observed, given, asked, tasks = record.observed.vm, record.allocation, record.request.asked, record.tasks
+    observed, given, tasks = record.observed.vm, record.allocation, record.tasks
+    asked = record.request.asked or CacheRequest()
     metadata, failure, vcpus = observed.metadata, record.failure, record.vcpus
     return {
         "uuid": record.uuid,
@@ -46,15 +45,15 @@ def vm(snapshot: Snapshot, record: VmRecord) -> Json:
         "state": given.state.value,
         "reason": given.reason.text,
         "reason_code": given.reason.label,
-        "policy": asked.policy.value if asked and (asked.l3_ways or asked.l2_ways) else None,
-        "ways_requested": asked and (asked.l3_ways or None),
-        "code_ways_requested": asked and asked.code_ways,
-        "data_ways_requested": asked and asked.data_ways,
+        "policy": asked.policy.value if asked.l3_ways or asked.l2_ways else None,
+        "ways_requested": asked.l3_ways or None,
+        "code_ways_requested": asked.code_ways,
+        "data_ways_requested": asked.data_ways,
         "vcpus_requested": cpu_spec.show(vcpus.asked) if vcpus else None,
         "vcpus": cpu_spec.show(vcpus.present) if vcpus else None,
-        "l2_ways_requested": asked and asked.l2_ways,
-        "bandwidth_requested": asked and (asked.bandwidth_percent or asked.bandwidth_mbps),
-        "bandwidth_requested_unit": asked and _unit_asked(asked),
+        "l2_ways_requested": asked.l2_ways,
+        "bandwidth_requested": asked.bandwidth_percent or asked.bandwidth_mbps,
+        "bandwidth_requested_unit": _unit_asked(asked),
         **_given(snapshot.resctrl, given),
         "group": given.group,
         "monitoring_group": tasks.target.directory if tasks and tasks.target.monitoring else None,
@@ -70,7 +69,7 @@ def vm(snapshot: Snapshot, record: VmRecord) -> Json:
     }
 
 
-def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str, patience: float) -> list[Json]:
+def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str, patience: float) -> list[contract.Task]:
     """Where each task of a VM is now, read from resctrl.
 
     :param patience: seconds to wait for resctrl's lock.
@@ -91,7 +90,7 @@ def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str, patience: f
             # A pseudo-locked group has no tasks to read, and a group may be removed at any moment.
             with contextlib.suppress(resctrl_exceptions.Unreadable, resctrl_exceptions.Vanished):
                 where.update(dict.fromkeys(tids & tasks.read_tasks(filesystem, group.name), group.name))
-    rows = []
+    rows: list[contract.Task] = []
     for tid in sorted(tids):
         try:
             comm = processes.identify(tid).comm
@@ -112,7 +111,7 @@ def counts(snapshot: Snapshot) -> dict[str, int]:
     return result
 
 
-def placement(state: Told) -> Json | None:
+def placement(state: Told) -> contract.PlacementHealth | None:
     """What OpenStack was told of this host; ``None`` where it is told nothing."""
     if not state.where:
         return None
@@ -128,12 +127,12 @@ def placement(state: Told) -> Json | None:
     }
 
 
-def nova(flavors: FlavorLookup) -> Json | None:
+def nova(flavors: FlavorLookup) -> contract.NovaHealth | None:
     """How asking Nova for flavors stands; ``None`` where nobody does."""
     return {"error": flavors.error or None, "waiting": flavors.waiting} if flavors.is_on else None
 
 
-def what_if(snapshot: Snapshot, wants: CacheRequest) -> Json:
+def what_if(snapshot: Snapshot, wants: CacheRequest) -> contract.Plan:
     """What one more VM that wants this would get, and what would be done for it.
 
     :raises LookupError: while resctrl can't be read.
@@ -158,23 +157,19 @@ def what_if(snapshot: Snapshot, wants: CacheRequest) -> Json:
     }
 
 
-def _given(resctrl: ResctrlState | None, given: Allocation) -> Json:
+def _given(resctrl: ResctrlState | None, given: Allocation) -> contract.Given:
     """The ways and the memory bandwidth of an allocation."""
+    resource, of_l3 = resctrl.capabilities.memory_bandwidth if resctrl else None, caches_of(3, given.splits)
+    limits = resource.unit.limits(given.throttles) if resource is not None else {}
     return {
         "masks": _masks(caches_of(3, given.masks)),
+        "code_masks": _masks({cache: parts.code for cache, parts in of_l3.items()}),
+        "data_masks": _masks({cache: parts.data for cache, parts in of_l3.items()}),
         "l2_masks": _masks(caches_of(2, given.masks)),
-        **_parts(given.splits),
-        **_bandwidth(resctrl, given.throttles),
+        "bandwidth": {str(cache): limit for cache, limit in sorted(limits.items())},
+        # It is told in per cent or in MB/s, whatever the unit of schemata is.
+        "bandwidth_unit": resource.unit.told_in if resource is not None else None,
     }
-
-
-def _bandwidth(resctrl: ResctrlState | None, throttles: Mapping[int, int]) -> Json:
-    """Limits of memory bandwidth by cache id, in ``%`` or ``MB/s``: whatever the unit of schemata is."""
-    resource = resctrl.capabilities.memory_bandwidth if resctrl else None
-    if resource is None:
-        return {"bandwidth": {}, "bandwidth_unit": None}
-    limits = sorted(resource.unit.limits(throttles).items())
-    return {"bandwidth": {str(cache): limit for cache, limit in limits}, "bandwidth_unit": resource.unit.told_in}
 
 
 def _moved(snapshot: Snapshot, plan: Plan) -> set[str]:
@@ -204,12 +199,3 @@ def _unit_asked(asked: CacheRequest) -> str | None:
     if asked.bandwidth_percent is not None:
         return "%"
     return None if asked.bandwidth_mbps is None else "MB/s"
-
-
-def _parts(splits: Mapping[int, Split]) -> Json:
-    """The L3 masks for code and for data."""
-    of_l3 = caches_of(3, splits)
-    return {
-        "code_masks": _masks({cache: parts.code for cache, parts in of_l3.items()}),
-        "data_masks": _masks({cache: parts.data for cache, parts in of_l3.items()}),
-    }
