@@ -81,8 +81,13 @@ class RunningVms:
         self._in_turn: dict[str, int] = {}
         self._tried: dict[str, int] = {}
         self._everything = False
-        self._looks = Looks(self._look_at, on_late_look)
         self._listing = Listing(connection.list_running, on_late_look)
+
+        def on_late() -> None:
+            self._listing.wake()
+            on_late_look()
+
+        self._looks = Looks(self._look_at, on_late)
         self._slow: set[str] = set()
         self._backoff = Backoff(*RETRY_DELAYS)
         self._once = LogOnce(LOG)
@@ -136,7 +141,7 @@ class RunningVms:
         """
         self._everything |= everything
         self.due = None
-        listed = self._listing.fetch(self._has_marked)
+        listed = self._listing.fetch(self._needs_no_list)
         if listed is None:
             self._look_at_marked()
             return
@@ -165,8 +170,10 @@ class RunningVms:
                 # They were marked since libvirt was asked, and the next list may have them.
                 self.due = time.monotonic()
 
-    def _has_marked(self) -> bool:
-        """Whether a VM is marked that was not looked at since."""
+    def _needs_no_list(self) -> bool:
+        """Whether a VM is marked that was not looked at since, or a look that was left behind has ended."""
+        if self._looks.has_results:
+            return True
         with self._lock:
             return any(number > self._tried.get(uuid, 0) for uuid, number in self._urgent.items())
 
