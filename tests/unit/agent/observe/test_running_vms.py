@@ -210,7 +210,7 @@ def test_a_look_that_was_left_behind_is_taken_over_although_libvirts_list_is_sti
     libvirt: Libvirt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOOK_DEADLINE", 0.02)
-    inventory = Inventory(libvirt)  # type: ignore[arg-type]
+    inventory = RunningVms(libvirt)  # type: ignore[arg-type]
     inventory.refresh(everything=True)
     before, slow, answers = inventory.vms["a"], threading.Event(), threading.Event()
     libvirt.on_list, libvirt.on_describe = answers.wait, slow.wait
