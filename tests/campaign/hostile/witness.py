@@ -36,7 +36,8 @@ POLL = 0.03
 CALM_ROUNDS = 5
 
 MEMORY_MARGIN = 32 << 20
-"""Bytes that the agent's memory may grow by, at any moment."""
+"""Bytes that the agent's memory may grow by, at any moment. Three VMs that are started with 3 MiB of metadata, with
+5 000 extra specs and with deep elements took 30 MiB together: their descriptions are parsed at the same time."""
 MEMORY_PER_THREAD = 1024
 """Bytes that it may take for each thread of an attacker's VM: it compares several sets of their ids. A VM may have
 16 384 threads (``MOST_THREADS`` of :mod:`vmqos.hypervisor.processes`), so this is bounded, too."""
