@@ -44,10 +44,6 @@ _CLOSE_REASONS = {
     libvirt.VIR_CONNECT_CLOSE_REASON_CLIENT: "the connection was closed",
 }
 
-CALLS_AT_ONCE = 3
-"""Calls about VMs that may be under way on one connection before the next one takes another connection. libvirtd reads
-nothing more of a client that waits for five answers (``max_client_requests`` in libvirtd.conf)."""
-
 MOST_SPARES = 16
 """Connections besides the first. A libvirtd takes 5000 clients (``max_clients``)."""
 
@@ -87,7 +83,7 @@ class Connection:
     whose workers hang still answers them, by its main thread (``virKeepAliveCheckMessage`` in virnetserverclient.c).
     Calls are made side by side, so that one about a VM need not wait for one about another: libvirt locks a VM while it
     starts or ends it, and a list of all VMs waits for that (``virDomainObjListFilter`` in virdomainobjlist.c). As it
-    takes few calls of one client at a time, further connections are opened where calls about VMs are not answered.
+    takes few calls of one client at a time, a call about a VM that finds others unanswered gets another connection.
 
     :param uri: libvirt's connection URI, such as ``qemu:///system``.
     :param on_change: called with a VM's UUID when something of it changed, and with ``None`` when anything may have:
@@ -117,8 +113,6 @@ class Connection:
         self._condition = threading.Condition()
         self._calls = 0
         self._libvirt: Any = None
-        self._asked_of_vms = 0
-        """Calls about VMs that are under way on the first connection."""
         self._spares: list[_Spare] = []
         self._domains: dict[str, Any] = {}
         self._running: frozenset[str] = frozenset()
@@ -245,7 +239,6 @@ class Connection:
             with self._condition:
                 spare = self._spare_for_a_call()
                 if spare is None:
-                    self._asked_of_vms += 1
                     known = self._domains.get(uuid)
             try:
                 if spare is not None:
@@ -256,15 +249,22 @@ class Connection:
                     return None
                 raise
             finally:
-                self._end_call(spare)
+                if spare is not None:
+                    with self._condition:
+                        spare.calls -= 1
 
         return self._call("", ask)
 
     def _spare_for_a_call(self) -> _Spare | None:
-        """The connection for a call about a VM, which counts from now on; ``None`` for the first one."""
-        if self._asked_of_vms < CALLS_AT_ONCE:
+        """An idle connection for a call about a VM, which counts from now on; ``None`` for the first connection.
+
+        A call that is not answered may keep those that are made on the same connection after it: that was seen with two
+        such calls, and is certain with five, for libvirtd then reads nothing more of a client (``max_client_requests``
+        in libvirtd.conf).
+        """
+        if self._calls - sum(spare.calls for spare in self._spares) <= 1:
             return None
-        spare = next((spare for spare in self._spares if spare.calls < CALLS_AT_ONCE), None)
+        spare = next((spare for spare in self._spares if not spare.calls), None)
         if spare is None:
             if len(self._spares) >= MOST_SPARES:
                 return None
@@ -274,19 +274,12 @@ class Connection:
         return spare
 
     def _opened(self, spare: _Spare) -> Any:
-        """A connection that was lost, or is not there yet, is opened; two calls may do so at the same time."""
+        """Its connection, which is opened where it was lost, or is not there yet."""
         connection = spare.libvirt
         if connection is None or not connection.isAlive():
             connection = spare.libvirt = libvirt.openReadOnly(self._uri)
             connection.setKeepAlive(*self._keepalive)
         return connection
-
-    def _end_call(self, spare: _Spare | None) -> None:
-        with self._condition:
-            if spare is None:
-                self._asked_of_vms -= 1
-            else:
-                spare.calls -= 1
 
     def _call(self, name: str, ask: Callable[[Any], _T]) -> _T:
         """Ask libvirt something.

@@ -239,7 +239,8 @@ def taken(stage: Stage, name: str) -> Hold:
     """
     path = f"/v1/vms/{stage.witness.steady.uuid}"
     folder = stage.simulator.root / name
-    folder.mkdir()
+    if not _made_in_time(folder):
+        raise RuntimeError("no RMID became free for the foreign group")
     try:
         _move_tasks(name)(stage)
         try:
