@@ -76,9 +76,13 @@ class CacheWaysFilter(filters.BaseHostFilter):  # type: ignore[misc]
             return passing
         if wanted.shared_class is not None:
             there = self._rooms.have_class(passing, wanted, able, spec_obj.instance_uuid)
-            return [host for host, has in zip(passing, there, strict=True) if has or self._refuse(host, NO_GROUP)]
-        found = zip(passing, self._rooms.free(passing, wanted, spec_obj, able), strict=True)
-        return [host for host, free in found if self._fits(host, free, wanted)]
+            passing = [host for host, has in zip(passing, there, strict=True) if has or self._refuse(host, NO_GROUP)]
+        else:
+            found = zip(passing, self._rooms.free(passing, wanted, spec_obj, able), strict=True)
+            passing = [host for host, free in found if self._fits(host, free, wanted)]
+        if passing:
+            self._rooms.note(wanted, spec_obj.instance_uuid)
+        return passing
 
     def _fits(self, host: Any, free: Amount | None, wanted: Demand) -> bool:
         amount = wanted.amount

@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nova.scheduler.client import report
 
 from nova_plugin.scheduler import promises, question
-from nova_plugin.scheduler.demand import Amount, Demand
+from nova_plugin.scheduler.demand import Amount, Demand, Taken
 from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.placement import Provider
-from nova_plugin.scheduler.promises import Promised, Promises
-from vmqos.openstack.extra_specs import CacheRequest
+from nova_plugin.scheduler.promises import Coming, Promised, Promises
+from nova_plugin.scheduler.recent import Recent
+from vmqos.openstack.extra_specs import CacheRequest, resources
 from vmqos.openstack.extra_specs.resources import SHARED_FULL, SHARED_ROOM
 
 _GROUP = Amount(classes=1)
@@ -41,10 +42,12 @@ class Rooms:
 
     :ivar inventory: what the hosts have.
     :ivar promises: what their servers were promised.
+    :ivar recent: the servers that this scheduler placed a moment ago.
     """
 
     inventory: Inventory
     promises: Promises
+    recent: Recent
 
     def able(self, hosts: Sequence[Any], demand: Demand, spec_obj: Any) -> dict[str, Provider]:
         """The providers of cache of those hosts that have all the traits that are demanded, by the host's UUID.
@@ -67,8 +70,8 @@ class Rooms:
         """What can be promised on each host yet; ``None`` where Placement would not allocate what the flavor demands.
 
         Where the flavor asks Placement, what Placement allocated is taken. Where it does not, it is what the servers
-        there were promised, or what Placement allocated if that is more: a server that is about to come is in
-        Placement first. Either way less what this very request takes already.
+        there were promised and those that are on their way, or what Placement allocated if that is more. Either way less
+        what this very request takes already.
 
         :param hosts: HostStates.
         :param spec_obj: the RequestSpec.
@@ -87,19 +90,38 @@ class Rooms:
         """Whether each host has the shared class of a flavor that does not ask Placement for it, or can make it.
 
         A host has it that keeps a CLOSID for it, or where a server is in it, the one that is to be placed included, or
-        that this very request has chosen. The databases are asked for the servers only where nothing else helps.
+        is on its way to it, or that this very request has chosen. What the agent told of further classes is older than
+        the servers on their way, so each of their classes counts. The databases are asked for the servers only where
+        nothing else helps.
 
         :param hosts: HostStates.
         :param able: what :meth:`able` found of them.
         :param instance_uuid: the server that is to be placed.
         """
-        sure = [_takes_any(able[host.uuid], demand) for host in hosts]
-        self._look([host for host, has in zip(hosts, sure, strict=True) if not has], False, instance_uuid)
+        coming = self.recent.by_provider(instance_uuid)
+        classes = {
+            host.uuid: _unlisted(able[host.uuid], {taken.shared_class for taken in coming[host.uuid].values()})
+            for host in hosts
+            if host.uuid in coming
+        }
+        sure = [_takes_any(able[host.uuid], demand, classes.get(host.uuid)) for host in hosts]
+        unsure = [host for host, has in zip(hosts, sure, strict=True) if not has]
+        self._look(unsure, False, instance_uuid, coming)
         return [
-            has or _has_class(host, able[host.uuid], demand.shared_class) for host, has in zip(hosts, sure, strict=True)
+            has or _has_class(host, able[host.uuid], demand, classes.get(host.uuid, 0))
+            for host, has in zip(hosts, sure, strict=True)
         ]
 
-    def _look(self, hosts: Sequence[Any], placement: bool, instance_uuid: str) -> None:
+    def note(self, demand: Demand, instance_uuid: str) -> None:
+        """Count a server that passed on whatever host Nova chooses for it, until that host tells of it.
+
+        :param demand: what its flavor demands, which Placement does not count.
+        """
+        self.recent.note(instance_uuid, Taken(demand.amount, demand.shared_class))
+
+    def _look(
+        self, hosts: Sequence[Any], placement: bool, instance_uuid: str, coming: Coming | None = None
+    ) -> None:
         unseen = [host for host in hosts if not hasattr(host, _SEEN)]
         if placement:
             # One object for all hosts with as many servers: hosts are many.
@@ -107,7 +129,11 @@ class Rooms:
             for host in unseen:
                 setattr(host, _SEEN, nothing[host.num_instances])
             return
-        for host, promised in zip(unseen, self.promises.on(unseen, without=instance_uuid), strict=True):
+        if not unseen:
+            return
+        if coming is None:
+            coming = self.recent.by_provider(instance_uuid)
+        for host, promised in zip(unseen, self.promises.on(unseen, instance_uuid, coming), strict=True):
             setattr(host, _SEEN, Seen(host.num_instances, promised))
 
 
@@ -124,21 +150,35 @@ def _free(host: Any, provider: Provider | None, each: Amount) -> Amount | None:
     )
 
 
-def _takes_any(provider: Provider, demand: Demand) -> bool:
-    """Whether the agent itself says that a server of that class can come."""
-    return SHARED_ROOM in provider.traits or not provider.classes.isdisjoint(demand.taken)
+def _takes_any(provider: Provider, demand: Demand, coming: int | None) -> bool:
+    """Whether the agent itself says that a server of that class can come.
+
+    :param coming: how many classes that are not listed are on their way to the host.
+    """
+    return (SHARED_ROOM in provider.traits and not coming) or not provider.classes.isdisjoint(demand.taken)
 
 
-def _has_class(host: Any, provider: Provider, shared_class: CacheRequest | None) -> bool:
+def _has_class(host: Any, provider: Provider, demand: Demand, coming: int) -> bool:
     seen: Seen = getattr(host, _SEEN)
-    if shared_class in seen.promised.classes or host.num_instances > seen.servers:
+    if demand.shared_class in seen.promised.classes or host.num_instances > seen.servers:
         return True
+    if SHARED_FULL in provider.traits or not provider.refused.isdisjoint(demand.taken):
+        return False
+    if provider.others is not None:
+        return _unlisted(provider, seen.promised.classes) < provider.others
     # An older agent does not say how many classes can come: it takes any CLOSID that is left.
     free = _free(host, provider, _GROUP)
-    return SHARED_FULL not in provider.traits and free is not None and free.classes > 0
+    return free is not None and free.classes > coming
+
+
+def _unlisted(provider: Provider, classes: Collection[CacheRequest | None]) -> int:
+    """How many of the classes the host keeps no CLOSID for."""
+    found = {resources.class_resource(found) for found in classes if found is not None}
+    return len(found - provider.classes - provider.refused)
 
 
 @functools.cache
 def of_scheduler() -> Rooms:
     """The one that the filter and the weigher of a scheduler share: Nova makes both without any argument."""
-    return Rooms(Inventory(report.report_client_singleton), Promises(promises.read_from_cell))
+    client = report.report_client_singleton
+    return Rooms(Inventory(client), Promises(promises.read_from_cell), Recent(client))

@@ -28,6 +28,8 @@ class Capacity:
     :ivar classes: how many VMs can have control groups of their own, by the CLOSIDs.
     :ivar offered: the resource classes of the listed shared classes that VMs can join.
     :ivar refused: those for which no CLOSID is left.
+    :ivar others: how many classes that are not listed the host can have, those included that exist; ``None`` where
+        their number is not bounded, or there is nothing to partition.
     :ivar traits: what the host is able to do.
     """
 
@@ -37,6 +39,7 @@ class Capacity:
     classes: int = 0
     offered: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
+    others: int | None = None
     traits: frozenset[str] = frozenset()
 
     @property
@@ -47,6 +50,7 @@ class Capacity:
             resources.LLC_CLASSES: _inventory(self.classes, 1, 1),
             **dict.fromkeys(sorted(self.offered), _inventory(MEMBERS, 1, 1)),
             **dict.fromkeys(sorted(self.refused), _inventory(0, 1, 1)),
+            **({} if self.others is None else {resources.LLC_OTHERS: _inventory(self.others, 1, 1)}),
         }
 
 
@@ -65,13 +69,15 @@ def of(view: ResctrlView, policy: Policy, requests: Sequence[Request] = ()) -> C
     found, layout = view.capabilities, view.layout
     closids = allocation.divide_closids(found, layout, policy)
     traits = _traits(found)
-    if found.caches or found.bandwidths:
+    can_partition = bool(found.caches or found.bandwidths)
+    unlisted = closids.others if can_partition else None
+    if can_partition:
         traits |= {resources.SHARED_ROOM if closids.another else resources.SHARED_FULL}
     offered, refused = (
         frozenset(map(resources.class_resource, classes)) for classes in (closids.offered, closids.refused)
     )
     if not found.l3_caches or found.l3 is None:
-        return Capacity(classes=closids.exclusive, offered=offered, refused=refused, traits=traits)
+        return Capacity(classes=closids.exclusive, offered=offered, refused=refused, others=unlisted, traits=traits)
     others = Layout(tuple(group for group in layout.groups if group.owner is not Owner.VM))
     room = allocation.free_ways(found, others, policy, requests).values()
     return Capacity(
@@ -81,6 +87,7 @@ def of(view: ResctrlView, policy: Policy, requests: Sequence[Request] = ()) -> C
         classes=closids.exclusive,
         offered=offered,
         refused=refused,
+        others=unlisted,
         traits=traits,
     )
 
