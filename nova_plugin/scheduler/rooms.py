@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +20,6 @@ from nova_plugin.scheduler.recent import Recent
 from vmqos.openstack.extra_specs import CacheRequest, resources
 from vmqos.openstack.extra_specs.resources import SHARED_FULL, SHARED_ROOM
 
-_GROUP = Amount(classes=1)
 _NONE_PROMISED = Promised()
 _SEEN = "vmqos_seen"
 """The attribute of a HostState that keeps what was counted; Nova makes HostStates anew for each request."""
@@ -30,10 +30,12 @@ class Seen(NamedTuple):
 
     :ivar servers: how many there were on it; the HostState counts on with each server that it is chosen for.
     :ivar promised: what was promised to them.
+    :ivar free: what could be promised yet; ``None`` where Placement would not allocate what the flavor demands.
     """
 
     servers: int
     promised: Promised
+    free: Amount | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,14 @@ class Rooms:
         :param able: what :meth:`able` found, if it was asked already.
         :raises nova_plugin.scheduler.placement.PlacementFailed: if Placement never told what the hosts have.
         """
-        if able is None:
-            able = self.able(hosts, demand, spec_obj)
-        self._look([host for host in hosts if host.uuid in able], demand.placement, spec_obj.instance_uuid)
+        # The weigher asks after the filter, about hosts that are seen.
+        unseen = [host for host in hosts if not hasattr(host, _SEEN)]
+        if unseen:
+            if able is None:
+                able = self.able(unseen, demand, spec_obj)
+            self._look(unseen, able, demand.placement, spec_obj.instance_uuid)
         each = demand.amount
-        return [_free(host, able.get(host.uuid), each) for host in hosts]
+        return [_left(host, each) for host in hosts]
 
     def have_class(
         self, hosts: Sequence[Any], demand: Demand, able: Mapping[str, Provider], instance_uuid: str
@@ -105,8 +110,8 @@ class Rooms:
             if host.uuid in coming
         }
         sure = [_takes_any(able[host.uuid], demand, classes.get(host.uuid)) for host in hosts]
-        unsure = [host for host, has in zip(hosts, sure, strict=True) if not has]
-        self._look(unsure, False, instance_uuid, coming)
+        unsure = [host for host, has in zip(hosts, sure, strict=True) if not (has or hasattr(host, _SEEN))]
+        self._look(unsure, able, False, instance_uuid, coming)
         return [
             has or _has_class(host, able[host.uuid], demand, classes.get(host.uuid, 0))
             for host, has in zip(hosts, sure, strict=True)
@@ -120,34 +125,43 @@ class Rooms:
         self.recent.note(instance_uuid, Taken(demand.amount, demand.shared_class))
 
     def _look(
-        self, hosts: Sequence[Any], placement: bool, instance_uuid: str, coming: Coming | None = None
+        self,
+        hosts: Sequence[Any],
+        able: Mapping[str, Provider],
+        placement: bool,
+        instance_uuid: str,
+        coming: Coming | None = None,
     ) -> None:
-        unseen = [host for host in hosts if not hasattr(host, _SEEN)]
-        if placement:
-            # One object for all hosts with as many servers: hosts are many.
-            nothing = {servers: Seen(servers, _NONE_PROMISED) for servers in {host.num_instances for host in unseen}}
-            for host in unseen:
-                setattr(host, _SEEN, nothing[host.num_instances])
+        """Count on hosts that were not seen yet."""
+        if not hosts:
             return
-        if not unseen:
-            return
-        if coming is None:
-            coming = self.recent.by_provider(instance_uuid)
-        for host, promised in zip(unseen, self.promises.on(unseen, instance_uuid, coming), strict=True):
-            setattr(host, _SEEN, Seen(host.num_instances, promised))
+        found: Iterable[Promised] = itertools.repeat(_NONE_PROMISED, len(hosts))
+        if not placement:
+            if coming is None:
+                coming = self.recent.by_provider(instance_uuid)
+            found = self.promises.on(hosts, instance_uuid, coming)
+        for host, promised in zip(hosts, found, strict=True):
+            seen = Seen(host.num_instances, promised, _free(able.get(host.uuid), promised.amount))
+            setattr(host, _SEEN, seen)
 
 
-def _free(host: Any, provider: Provider | None, each: Amount) -> Amount | None:
+def _free(provider: Provider | None, promised: Amount) -> Amount | None:
     if provider is None:
         return None
-    seen: Seen = getattr(host, _SEEN)
-    chosen = host.num_instances - seen.servers
-    promised = seen.promised.amount
-    capacity, used = provider.capacity, provider.used
+    (ways, classes), (used_ways, used_classes), (own_ways, own_classes) = provider.capacity, provider.used, promised
     return Amount(
-        capacity.ways - max(used.ways, promised.ways) - chosen * each.ways,
-        capacity.classes - max(used.classes, promised.classes) - chosen * each.classes,
+        ways - (used_ways if used_ways > own_ways else own_ways),
+        classes - (used_classes if used_classes > own_classes else own_classes),
     )
+
+
+def _left(host: Any, each: Amount) -> Amount | None:
+    """What is free on a host that was seen, less what this very request takes there."""
+    servers, _, free = getattr(host, _SEEN)
+    chosen = host.num_instances - servers
+    if free is None or not chosen:
+        return free  # type: ignore[no-any-return]
+    return Amount(free.ways - chosen * each.ways, free.classes - chosen * each.classes)
 
 
 def _takes_any(provider: Provider, demand: Demand, coming: int | None) -> bool:
@@ -167,8 +181,7 @@ def _has_class(host: Any, provider: Provider, demand: Demand, coming: int) -> bo
     if provider.others is not None:
         return _unlisted(provider, seen.promised.classes) < provider.others
     # An older agent does not say how many classes can come: it takes any CLOSID that is left.
-    free = _free(host, provider, _GROUP)
-    return free is not None and free.classes > coming
+    return seen.free is not None and seen.free.classes > coming
 
 
 def _unlisted(provider: Provider, classes: Collection[CacheRequest | None]) -> int:
