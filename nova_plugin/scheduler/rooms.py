@@ -71,9 +71,9 @@ class Rooms:
     ) -> list[Amount | None]:
         """What can be promised on each host yet; ``None`` where Placement would not allocate what the flavor demands.
 
-        Where the flavor asks Placement, what Placement allocated is taken. Where it does not, it is what the servers
-        there were promised and those that are on their way, or what Placement allocated if that is more. Either way less
-        what this very request takes already.
+        Where the flavor asks Placement, what Placement allocated is taken. Where it does not, what was promised to the
+        servers there and to those on their way is taken, or what Placement allocated, if that is more. What this very
+        request takes already is taken as well.
 
         :param hosts: HostStates.
         :param spec_obj: the RequestSpec.

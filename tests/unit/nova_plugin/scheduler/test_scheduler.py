@@ -226,8 +226,8 @@ FULL_BUT_ONE = {
     "the CLOSID is kept for an exclusive server": (("class", "vm"), 1, [], True),
     "two CLOSIDs are left, one of each kind": (("vm",), 1, [2], True),
 }
-"""Groups that there are on a host with 4 CLOSIDs; how much of its own is allocated there; which of the classes with 2, 3
-and 4 ways must find it, and whether an exclusive server must."""
+"""The groups on a host with 4 CLOSIDs; how many servers Placement has allocated a group of their own to; which of the
+classes with 2, 3 and 4 ways must find the host, and whether an exclusive server must."""
 
 
 @pytest.mark.parametrize(("there", "allocated", "classes", "exclusive"), FULL_BUT_ONE.values(), ids=FULL_BUT_ONE)
