@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmqos import allocation
 from vmqos.agent.view import ResctrlView
@@ -30,6 +30,8 @@ class Capacity:
     :ivar refused: those for which no CLOSID is left.
     :ivar others: how many classes that are not listed the host can have, those included that exist; ``None`` where
         their number is not bounded, or there is nothing to partition.
+    :ivar held: the most ways that one running VM was promised, where ``max_unit`` must not be less because of that; 0
+        where Placement itself is asked what VMs hold.
     :ivar traits: what the host is able to do.
     """
 
@@ -40,13 +42,15 @@ class Capacity:
     offered: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
     others: int | None = None
+    held: int = 0
     traits: frozenset[str] = frozenset()
 
     @property
     def inventories(self) -> dict[str, Inventory]:
         """In Placement's words, also where there is nothing: what VMs still hold can't be taken out of Placement."""
+        ways = _inventory(self.ways, self.fewest, self.longest)
         return {
-            resources.LLC_WAYS: _inventory(self.ways, self.fewest, self.longest),
+            resources.LLC_WAYS: replace(ways, max_unit=max(ways.max_unit, self.held)),
             resources.LLC_CLASSES: _inventory(self.classes, 1, 1),
             **dict.fromkeys(sorted(self.offered), _inventory(MEMBERS, 1, 1)),
             **dict.fromkeys(sorted(self.refused), _inventory(0, 1, 1)),
@@ -90,6 +94,11 @@ def of(view: ResctrlView, policy: Policy, requests: Sequence[Request] = ()) -> C
         others=unlisted,
         traits=traits,
     )
+
+
+def most_held(requests: Sequence[Request]) -> int:
+    """The most ways of its own that one of the running VMs was promised."""
+    return max((resources.requested(request.wants).get(resources.LLC_WAYS, 0) for request in requests), default=0)
 
 
 def _traits(found: Capabilities) -> frozenset[str]:
