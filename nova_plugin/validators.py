@@ -9,8 +9,8 @@ from __future__ import annotations
 from nova import exception
 from nova.api.validation.extra_specs import base
 
-from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import Key, SpecError, misspelt
+from vmqos import extra_specs
+from vmqos.extra_specs import Key, SpecError, misspelt
 
 _DESCRIPTIONS = {
     extra_specs.WAYS: "How many L3 cache ways the server gets on every L3 cache that it may run on.",

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import CacheRequest, resources
+from vmqos import extra_specs
+from vmqos.extra_specs import CacheRequest, resources
 
 
 class Amount(NamedTuple):
@@ -74,7 +74,7 @@ NONE_TAKEN = Taken()
 def of_flavor(specs: Mapping[str, str]) -> Demand | None:
     """The demand of a flavor; ``None`` where it promises nothing.
 
-    :raises vmqos.openstack.extra_specs.InvalidExtraSpecs: if its promise can't be kept anywhere.
+    :raises vmqos.extra_specs.InvalidExtraSpecs: if its promise can't be kept anywhere.
     """
     request = extra_specs.parse_strict(specs)
     if request is None:

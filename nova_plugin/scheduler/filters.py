@@ -13,7 +13,7 @@ from nova_plugin.scheduler import demand, rooms, vcpus
 from nova_plugin.scheduler.demand import Amount, Demand
 from nova_plugin.scheduler.placement import PlacementFailed
 from nova_plugin.scheduler.rooms import Rooms
-from vmqos.openstack.extra_specs import InvalidExtraSpecs
+from vmqos.extra_specs import InvalidExtraSpecs
 
 LOG = log.getLogger(__name__)
 

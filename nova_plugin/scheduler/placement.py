@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from keystoneauth1.exceptions import ClientException
 
 from nova_plugin.scheduler.demand import Amount
-from vmqos.openstack.extra_specs import resources
-from vmqos.openstack.extra_specs.resources import LLC_CLASSES, LLC_OTHERS, LLC_WAYS
+from vmqos.extra_specs import resources
+from vmqos.extra_specs.resources import LLC_CLASSES, LLC_OTHERS, LLC_WAYS
 
 MICROVERSION = "1.36"
 """The one that Nova uses (``SAME_SUBTREE_VERSION`` of its report client)."""

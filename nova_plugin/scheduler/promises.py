@@ -14,7 +14,7 @@ from nova.compute import power_state
 
 from nova_plugin.scheduler import demand, options
 from nova_plugin.scheduler.demand import NONE_TAKEN, NOTHING, Amount, Taken
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
 
 CONF = nova.conf.CONF
 options.register(CONF)

@@ -17,8 +17,8 @@ from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.placement import Provider
 from nova_plugin.scheduler.promises import Coming, Promised, Promises
 from nova_plugin.scheduler.recent import Recent
-from vmqos.openstack.extra_specs import CacheRequest, resources
-from vmqos.openstack.extra_specs.resources import SHARED_FULL, SHARED_ROOM
+from vmqos.extra_specs import CacheRequest, resources
+from vmqos.extra_specs.resources import SHARED_FULL, SHARED_ROOM
 
 _NONE_PROMISED = Promised()
 _SEEN = "vmqos_seen"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import L2_WAYS, CacheRequest, InvalidExtraSpecs, SpecError
+from vmqos import extra_specs
+from vmqos.extra_specs import L2_WAYS, CacheRequest, InvalidExtraSpecs, SpecError
 
 _PINNED = "allowed only where each vCPU that gets the ways is pinned, as hw:cpu_policy=dedicated has it"
 
@@ -18,7 +18,7 @@ def check(request: CacheRequest, spec_obj: Any) -> None:
     ``hw_cpu_policy`` in the image (``nova.virt.hardware.numa_get_constraints``).
 
     :param spec_obj: the RequestSpec.
-    :raises vmqos.openstack.extra_specs.InvalidExtraSpecs: if no host could keep the promise.
+    :raises vmqos.extra_specs.InvalidExtraSpecs: if no host could keep the promise.
     """
     if request.vcpus is None and request.l2_ways is None:
         return

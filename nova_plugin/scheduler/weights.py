@@ -14,7 +14,7 @@ from nova_plugin.scheduler import demand, options, rooms
 from nova_plugin.scheduler.filters import flavor_specs
 from nova_plugin.scheduler.placement import PlacementFailed
 from nova_plugin.scheduler.rooms import Rooms
-from vmqos.openstack.extra_specs import InvalidExtraSpecs
+from vmqos.extra_specs import InvalidExtraSpecs
 
 LOG = log.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from tests.benchmarks.arena import Arena
 from tests.benchmarks.contest import compare
 from tests.benchmarks.figures import Comparison, Effort, Figure, spread, timed
 from tests.benchmarks.programs import sleeping
-from vmqos.agent.backoff import Backoff
-from vmqos.agent.inventory import ObservedVm
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology
 from vmqos.allocation import Policy
@@ -40,11 +40,14 @@ def run(arena: Arena, effort: Effort) -> Iterator[Comparison | Figure]:
         reconciler = Reconciler(filesystem, backoff)
 
         def one_pass(everything: bool = False) -> None:
+            change = Change(frozenset(), everything=everything)
+            reconciler.request(change, vms)
             with filesystem.lock(exclusive=True, timeout=5.0):
-                reconciler.run(Change(frozenset(), everything=everything), vms, CacheTopology(), Policy())
+                reconciler.run(change, vms, CacheTopology(), Policy())
 
         first = timed(lambda: one_pass(True))
-        for _ in range(5):
+        # A pass does as much as fits into its share of the lock.
+        while reconciler.is_unfinished:
             one_pass()
         # Until the RMIDs that were in limbo are given out.
         while backoff.next_due() is not None:

@@ -23,11 +23,11 @@ from tests.openstack.servers import settings
 from tests.openstack.servers.mariadb import MariaDb
 from tests.openstack.servers.placement import Placement as Server
 from tools.lab.workspace import Workspace
-from vmqos.cloud.placement import Inventory, Placement
-from vmqos.cloud.provider_sync import Synced, Wanted, synchronize
-from vmqos.cloud.service import Service
 from vmqos.conf import loader
-from vmqos.openstack.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, MBA, MBM, TRAITS, provider_name
+from vmqos.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, MBA, MBM, TRAITS, provider_name
+from vmqos.openstack.placement import Inventory, Placement
+from vmqos.openstack.provider_sync import Synced, Wanted, synchronize
+from vmqos.openstack.service import Service
 
 SIZES = (100, 300, 1000)
 """How many agents the cloud has, one after the other."""
@@ -52,7 +52,7 @@ class Counted(Service):
         self.requests = 0
 
     def ask(self, *arguments: Any, **options: Any) -> Any:
-        """See :class:`vmqos.cloud.service.Service`."""
+        """See :class:`vmqos.openstack.service.Service`."""
         self.requests += 1
         return super().ask(*arguments, **options)
 

@@ -15,8 +15,8 @@ from tests.benchmarks.arena import LIMIT, Arena
 from tests.benchmarks.contest import compare
 from tests.benchmarks.figures import Comparison, Effort
 from tests.benchmarks.programs import sleeping
-from vmqos.agent import placement
-from vmqos.agent.placement import Target
+from vmqos.agent.act import move_tasks
+from vmqos.agent.act.move_tasks import TaskGroup
 from vmqos.hypervisor import processes, vm_tasks
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.resctrl import tasks
@@ -39,7 +39,7 @@ def _measure(arena: Arena, effort: Effort, group: str, threads: int) -> Iterator
 
         def place() -> None:
             with filesystem.lock(exclusive=True, timeout=5.0), vm_tasks.lister(vm) as list_tasks:
-                placement.place(filesystem, Target(group), list_tasks, there=set())
+                move_tasks.place(filesystem, TaskGroup(group), list_tasks, there=set())
 
         def check() -> None:
             if (found := tasks.read_tasks(filesystem, group)) != set(tids):

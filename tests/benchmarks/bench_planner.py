@@ -13,7 +13,6 @@ from vmqos.allocation import (
     CreateGroup,
     Group,
     Layout,
-    Owner,
     Plan,
     Policy,
     RemoveGroup,
@@ -21,10 +20,10 @@ from vmqos.allocation import (
     SetExclusive,
     WhenFull,
     WriteMasks,
-    owner_of,
     plan,
 )
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.group_names import Owner, owner_of
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
 
@@ -98,7 +97,7 @@ def _samples(machine: Machine, count: int, shared: float) -> Iterator[float]:
         found = plan(capabilities, layout, vms, POLICY)
         yield (time.process_time() - start) * 1e3
         layout = _after(layout, found, every)
-        served = [request for request in vms if found.verdicts[request.uuid].group]
+        served = [request for request in vms if found.allocations[request.uuid].group]
         vms.remove(luck.choice(served if luck.random() < 0.5 else vms))
         vms.append(_vm(luck, count + number, caches, shared))
 

@@ -32,7 +32,7 @@ from nova_plugin.scheduler.rooms import Rooms
 from nova_plugin.scheduler.weights import CacheWaysWeigher
 from tests.benchmarks.figures import Figure, spread, timed
 from tests.benchmarks.placement_in_process import PlacementInProcess
-from vmqos.openstack.extra_specs import resources
+from vmqos.extra_specs import resources
 
 SIZES = (100, 1000, 10_000)
 FITTING = 100

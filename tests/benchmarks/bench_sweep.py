@@ -22,7 +22,7 @@ from tests.benchmarks.arena import GORESCTRL, LIMIT, OURS, PQOS, Arena
 from tests.benchmarks.contest import Side, compare
 from tests.benchmarks.figures import Comparison, Cost, Effort, Figure, timed
 from tests.benchmarks.programs import sleeping
-from vmqos.agent.telemetry import Telemetry
+from vmqos.agent.sample.sampler import Telemetry
 from vmqos.resctrl import exceptions, groups, info, monitoring
 from vmqos.resctrl.filesystem import Filesystem
 from vmqos.telemetry import Snapshot, Sweeper

@@ -17,7 +17,7 @@ from oslo_config import cfg
 from placement import conf as placement_conf
 from placement import db_api, deploy
 
-from vmqos.openstack.extra_specs import resources
+from vmqos.extra_specs import resources
 
 _CONF = """\
 [placement_database]

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from vmqos.agent.act import StepFailed
-from vmqos.agent.inventory import unexpected
+from vmqos.agent.act.plan_steps import StepFailed
+from vmqos.agent.observe.running_vms import unexpected
 from vmqos.allocation import CreateGroup
 from vmqos.hypervisor import exceptions as unreadable
 from vmqos.reason import NO_REASON, Code, Reason, joined, of_error

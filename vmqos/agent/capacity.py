@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vmqos import allocation
-from vmqos.agent.view import ResctrlView
-from vmqos.allocation import Layout, Owner, Policy, Request
-from vmqos.cloud.placement import Inventory
-from vmqos.openstack.extra_specs import resources
+from vmqos.allocation import Layout, Policy, Request
+from vmqos.extra_specs import resources
+from vmqos.group_names import Owner
+from vmqos.host.resctrl_state import ResctrlState
+from vmqos.openstack.placement import Inventory
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities
 
 MEMBERS = 1_000_000
@@ -62,7 +63,7 @@ NOTHING = Capacity()
 """What a host has to give that can't be partitioned."""
 
 
-def of(view: ResctrlView, policy: Policy, requests: Sequence[Request] = ()) -> Capacity:
+def of(resctrl: ResctrlState, policy: Policy, requests: Sequence[Request] = ()) -> Capacity:
     """What the host has to give, by the rules of the planner.
 
     The groups of exclusive VMs are looked through: what they hold is what is given. The shared floor, the ways of
@@ -70,7 +71,7 @@ def of(view: ResctrlView, policy: Policy, requests: Sequence[Request] = ()) -> C
 
     :param requests: of the running VMs; a shared class counts on the caches that its VMs can run on.
     """
-    found, layout = view.capabilities, view.layout
+    found, layout = resctrl.capabilities, resctrl.layout
     closids = allocation.divide_closids(found, layout, policy)
     traits = _traits(found)
     can_partition = bool(found.caches or found.bandwidths)

@@ -10,14 +10,14 @@ from oslo_config import cfg
 
 from vmqos.agent import withdraw
 from vmqos.agent.exceptions import AgentError
-from vmqos.agent.finding import Finding, Status
-from vmqos.cloud.consumers import Consumers
-from vmqos.cloud.exceptions import CloudError
-from vmqos.cloud.placement import Placement
-from vmqos.cloud.service import Service
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest, resources
+from vmqos.extra_specs import CachePolicy, CacheRequest, resources
+from vmqos.host.finding import Finding, Status
+from vmqos.openstack.consumers import Consumers
+from vmqos.openstack.exceptions import CloudError
+from vmqos.openstack.placement import Placement
+from vmqos.openstack.service import Service
 
 _TITLE = "Claims in Placement"
 _SHOWN = 5

@@ -14,17 +14,17 @@ from functools import partial
 
 from oslo_config import cfg
 
-from vmqos.agent.backoff import Backoff
-from vmqos.agent.inventory import unexpected
-from vmqos.agent.log_once import LogOnce
-from vmqos.agent.worker import Worker
-from vmqos.cloud import nova
-from vmqos.cloud.exceptions import CloudError, Refused, ServerUnknown
-from vmqos.cloud.nova import Nova
-from vmqos.cloud.service import Service
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.life.log_once import LogOnce
+from vmqos.agent.life.worker import Worker
+from vmqos.agent.observe.running_vms import unexpected
 from vmqos.conf import keystone
 from vmqos.hypervisor.exceptions import HypervisorError
 from vmqos.hypervisor.model import Process, VirtualMachine
+from vmqos.openstack import nova
+from vmqos.openstack.exceptions import CloudError, Refused, ServerUnknown
+from vmqos.openstack.nova import Nova
+from vmqos.openstack.service import Service
 from vmqos.reason import Reason, of_error
 
 LOG = logging.getLogger(__name__)

@@ -11,24 +11,24 @@ from dataclasses import replace
 from oslo_config import cfg
 
 from vmqos import allocation
-from vmqos.agent import notify
-from vmqos.agent.assign_counters import assign_counters
-from vmqos.agent.backoff import Backoff
+from vmqos.agent.act.mbm_counters import assign_counters
 from vmqos.agent.flavor_lookup import FlavorLookup
-from vmqos.agent.inventory import WAITING, Inventory
-from vmqos.agent.log_once import LogOnce
-from vmqos.agent.observer import Observer, Sight
-from vmqos.agent.owed import Claim, Owed
-from vmqos.agent.pass_times import PassTimes
+from vmqos.agent.life import notify
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.life.log_once import LogOnce
+from vmqos.agent.life.pass_times import PassTimes
+from vmqos.agent.life.wakeup import Wakeup
+from vmqos.agent.observe.owed import Claim, Owed
+from vmqos.agent.observe.running_vms import WAITING, RunningVms
+from vmqos.agent.observe.vm_watcher import VmList, VmWatcher
 from vmqos.agent.placement_sync import PlacementSync
 from vmqos.agent.reconcile import Change, Reconciler
-from vmqos.agent.resctrl_access import Closer
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
-from vmqos.agent.wakeup import Wakeup
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.extra_specs import resources
+from vmqos.host.resctrl_access import Closer
 from vmqos.hypervisor.connection import Call, Connection
-from vmqos.openstack.extra_specs import resources
 from vmqos.reason import NO_REASON, Code, Reason, of_error
 from vmqos.resctrl import exceptions, mount, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -122,9 +122,9 @@ class Agent:
         self._owed = Owed()
         self._retry = Backoff(*RETRY_DELAYS)
         self._breath = Backoff(*BREATHS)
-        self._inventory = Inventory(self.connection, self._wakeup.set)
-        self._observer = Observer(self._inventory, lambda: self.connection.running, self._wakeup.set)
-        self._sight = Sight()
+        self._inventory = RunningVms(self.connection, self._wakeup.set)
+        self._observer = VmWatcher(self._inventory, lambda: self.connection.running, self._wakeup.set)
+        self._sight = VmList()
         self._patience = ANSWER_PATIENCE
         self._hangs = False
         self._policy = policy_from(conf)
@@ -288,8 +288,12 @@ class Agent:
 
         :param error: why the pass failed; empty where it did not.
         """
-        sight, wishes = self._sight, self.snapshot.wishes
-        found = {uuid: wish.unknown.text for uuid, wish in wishes.items() if wish.unknown and uuid in sight.vms}
+        sight, known = self._sight, self.snapshot.vms
+        found = {
+            uuid: record.request.unknown.text
+            for uuid, record in known.items()
+            if record.request.unknown and uuid in sight.vms
+        }
         for uuid in self._owed.changed(sight.vms) & sight.vms.keys():
             found[uuid] = f"what changed of it is not acted on yet: {error}" if error else WAITING
         found |= {uuid: WAITING for uuid in sight.unseen}
@@ -304,9 +308,9 @@ class Agent:
 
     def _caches_changed(self) -> bool:
         """Whether the last pass saw other caches than the one before it: then nothing is where it was."""
-        if self.snapshot.view is None:
+        if self.snapshot.resctrl is None:
             return False
-        before, self._caches = self._caches, self.snapshot.view.capabilities.l3_caches
+        before, self._caches = self._caches, self.snapshot.resctrl.capabilities.l3_caches
         return before is not None and before != self._caches
 
     def _lock_patience(self) -> float:
@@ -323,13 +327,15 @@ class Agent:
         if claim.number != self._topology_read_for or not self._topology.cpus:
             self._topology = CacheTopology.read(self.conf.resctrl.sysfs_cpu_path)
             self._topology_read_for = claim.number
+        change = Change(self._owed.changed(sight.vms), sight.unseen, claim.everything)
+        if sight.answered:
+            self.reconciler.request(change, sight.vms)
         self._closer.close()
         with self.filesystem.lock(exclusive=sight.answered, timeout=self._lock_patience()):
             if not sight.answered:
                 # Without libvirt's word it is not known which groups are still needed.
-                self.reconciler.peek(self._topology)
+                self.reconciler.read(self._topology)
                 return False
-            change = Change(self._owed.changed(sight.vms), sight.unseen, claim.everything)
             again = self.reconciler.run(change, sight.vms, self._topology, self._policy)
             if change.everything or change.vms:
                 assign_counters(self.filesystem, self.snapshot)
@@ -415,8 +421,8 @@ class Agent:
 
     def _summary(self) -> str:
         counts = {state: 0 for state in allocation.PromiseState}
-        for outcome in self.snapshot.outcomes.values():
-            counts[outcome.state] += 1
+        for record in self.snapshot.vms.values():
+            counts[record.allocation.state] += 1
         told = ", ".join(f"{number} {state.value}" for state, number in counts.items())
         unserved = len(self.health.unserved)
         return f"{told}, {unserved} not served" if unserved else told

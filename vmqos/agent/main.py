@@ -11,16 +11,17 @@ from collections.abc import Callable, Sequence
 from oslo_config import cfg
 from oslo_log import log
 
-from vmqos.agent import api
 from vmqos.agent.exceptions import AgentError
-from vmqos.agent.live_reads import LiveReads
 from vmqos.agent.loop import Agent
 from vmqos.agent.page import Site
-from vmqos.agent.single_instance import only_agent
-from vmqos.agent.telemetry import Telemetry
+from vmqos.agent.sample.sampler import Telemetry
+from vmqos.agent.serve import api
+from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.web import TcpServer, WithMetrics
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.host.exceptions import HostError
+from vmqos.host.single_instance import only_agent
 from vmqos.version import version
 from vmqos.visible_text import make_visible, neutralise
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         conf = _configuration(arguments)
         with only_agent(conf.resctrl.path):
             return _once(conf) if conf.once else _serve(conf, lambda: _configuration(arguments))
-    except (ConfigurationError, AgentError) as error:
+    except (ConfigurationError, AgentError, HostError) as error:
         print(f"vmqos-agent: {neutralise(str(error))}", file=sys.stderr)
         return 1
 

@@ -15,15 +15,15 @@ from prometheus_client import ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 
-from vmqos import allocation
+from vmqos import allocation, group_names
 from vmqos.agent.flavor_lookup import FlavorLookup
-from vmqos.agent.health_report import ages
 from vmqos.agent.loop import Agent
 from vmqos.agent.placement_sync import Told
+from vmqos.agent.sample.sampler import OLD_AFTER, Telemetry
+from vmqos.agent.serve.health_report import ages
 from vmqos.agent.snapshot import Snapshot as AgentSnapshot
-from vmqos.agent.telemetry import OLD_AFTER, Telemetry
-from vmqos.agent.view import ResctrlView
 from vmqos.allocation.caches import of_level
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.resctrl.capabilities import BandwidthUnit
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.telemetry import Snapshot
@@ -81,26 +81,25 @@ def published(agent: Agent, telemetry: Telemetry) -> AgentState:
     """What the agent knows and does, as plain values."""
     snapshot = agent.snapshot
     uptime = time.monotonic() - agent.started
-    view = snapshot.view
+    resctrl = snapshot.resctrl
     vms = {}
-    for uuid, outcome in snapshot.outcomes.items():
-        observed = snapshot.vms.get(uuid)
-        if observed is not None:
-            metadata = observed.vm.metadata
-            vms[uuid] = VmState(
-                uuid=uuid,
-                name=(metadata.instance_name if metadata else "") or observed.vm.name,
-                project=metadata.project if metadata else "",
-                flavor=metadata.flavor if metadata else "",
-                state=outcome.state.value,
-                reason=outcome.reason.label,
-                ways={cache: mask.count for cache, mask in of_level(3, outcome.masks).items()},
-                l2_ways={cache: mask.count for cache, mask in of_level(2, outcome.masks).items()},
-                **_of_bandwidth(view, outcome.throttles),
-            )
+    for uuid, record in snapshot.vms.items():
+        observed, given = record.observed.vm, record.allocation
+        metadata = observed.metadata
+        vms[uuid] = VmState(
+            uuid=uuid,
+            name=(metadata.instance_name if metadata else "") or observed.name,
+            project=metadata.project if metadata else "",
+            flavor=metadata.flavor if metadata else "",
+            state=given.state.value,
+            reason=given.reason.label,
+            ways={cache: mask.count for cache, mask in of_level(3, given.masks).items()},
+            l2_ways={cache: mask.count for cache, mask in of_level(2, given.masks).items()},
+            **_of_bandwidth(resctrl, given.throttles),
+        )
     state = AgentState(
         version=version(),
-        resctrl=view is not None and not agent.health.resctrl_error,
+        resctrl=resctrl is not None and not agent.health.resctrl_error,
         libvirt=agent.connection.is_connected and agent.unanswered() is None,
         vms=vms,
         **_of_openstack(agent.placement.state, agent.flavors),
@@ -109,11 +108,11 @@ def published(agent: Agent, telemetry: Telemetry) -> AgentState:
         ages={part: uptime if age is None else age for part, age in ages(agent, telemetry).items()},
         unserved=len(agent.health.unserved),
     )
-    return state if view is None else replace(state, **_of_resctrl(view, snapshot))
+    return state if resctrl is None else replace(state, **_of_resctrl(resctrl, snapshot))
 
 
-def _of_bandwidth(view: ResctrlView | None, throttles: Mapping[int, int]) -> dict[str, Any]:
-    resource = view.capabilities.memory_bandwidth if view is not None else None
+def _of_bandwidth(resctrl: ResctrlState | None, throttles: Mapping[int, int]) -> dict[str, Any]:
+    resource = resctrl.capabilities.memory_bandwidth if resctrl is not None else None
     if resource is None:
         return {}
     is_ratio = resource.unit is BandwidthUnit.PERCENT
@@ -133,20 +132,20 @@ def _of_openstack(told: Told, flavors: FlavorLookup) -> dict[str, Any]:
     }
 
 
-def _of_resctrl(view: ResctrlView, snapshot: AgentSnapshot) -> dict[str, Any]:
-    capabilities, resource = view.capabilities, view.capabilities.l3
+def _of_resctrl(resctrl: ResctrlState, snapshot: AgentSnapshot) -> dict[str, Any]:
+    capabilities, resource = resctrl.capabilities, resctrl.capabilities.l3
     caches = {}
     if resource is not None:
-        room = allocation.free_ways(capabilities, view.layout, snapshot.policy)
+        room = allocation.free_ways(capabilities, resctrl.layout, snapshot.policy)
         for cache in resource.cache_ids:
             size = snapshot.topology.sizes.get(cache)
             caches[cache] = CacheState(resource.way_count, size, room[cache].free_ways, room[cache].largest_free_run)
-    owners = Counter(group.owner.value for group in view.layout.groups)
+    owners = Counter(group.owner.value for group in resctrl.layout.groups)
     return {
         "caches": caches,
-        "groups": {owner.value: owners[owner.value] for owner in allocation.Owner},
+        "groups": {owner.value: owners[owner.value] for owner in group_names.Owner},
         "closids": capabilities.num_closids,
-        "closids_used": len(view.layout.groups),
+        "closids_used": len(resctrl.layout.groups),
         "rmids": capabilities.monitoring.num_rmids if capabilities.monitoring else 0,
-        "rmids_used": view.rmids_in_use,
+        "rmids_used": resctrl.rmids_in_use,
     }

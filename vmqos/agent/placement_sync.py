@@ -17,19 +17,19 @@ from typing import Protocol
 from oslo_config import cfg
 
 from vmqos.agent import capacity, provider_yaml
-from vmqos.agent.backoff import Backoff
 from vmqos.agent.capacity import Capacity
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.life.worker import Worker
 from vmqos.agent.snapshot import Snapshot
-from vmqos.agent.worker import Worker
-from vmqos.cloud.exceptions import CloudError
-from vmqos.cloud.placement import Placement
-from vmqos.cloud.provider_sync import Synced, Wanted, synchronize
-from vmqos.cloud.service import Service
-from vmqos.cloud.withdrawal import withdraw
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.extra_specs import resources
 from vmqos.hypervisor.exceptions import HypervisorError
-from vmqos.openstack.extra_specs import resources
+from vmqos.openstack.exceptions import CloudError
+from vmqos.openstack.placement import Placement
+from vmqos.openstack.provider_sync import Synced, Wanted, synchronize
+from vmqos.openstack.service import Service
+from vmqos.openstack.withdrawal import withdraw
 from vmqos.reason import Code, Reason
 
 LOG = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Target(Protocol):
     def tell(self, found: Capacity) -> bool:
         """Tell it, and say whether anything had to be changed.
 
-        :raises vmqos.cloud.exceptions.CloudError: if that can't be done now.
+        :raises vmqos.openstack.exceptions.CloudError: if that can't be done now.
         :raises OSError: likewise.
         """
 
@@ -200,10 +200,10 @@ class PlacementSync:
             return
         with self._worker.condition:
             before = self._known.snapshot
-            same = before.view is snapshot.view and before.policy == snapshot.policy
+            same = before.resctrl is snapshot.resctrl and before.policy == snapshot.policy
             if same and before.requests is snapshot.requests:
                 return
-            lost_at = time.monotonic() if before.view is not None else self._known.lost_at
+            lost_at = time.monotonic() if before.resctrl is not None else self._known.lost_at
             self._known, self._fresh = _Known(snapshot, lost_at), True
             self._worker.condition.notify_all()
 
@@ -234,7 +234,7 @@ class PlacementSync:
         if due is not None:
             return due
         pauses = [self._check_at - time.monotonic()] if self.state.told is not None else []
-        if self._known.snapshot.view is None and self.state.told != capacity.NOTHING:
+        if self._known.snapshot.resctrl is None and self.state.told != capacity.NOTHING:
             pauses.append(self._known.lost_at + WITHOUT_RESCTRL - time.monotonic())
         return min(pauses, default=self._check_interval)
 
@@ -274,6 +274,6 @@ class PlacementSync:
 def _capacity(known: _Known) -> Capacity | None:
     """What to tell; ``None`` while that is not known."""
     snapshot = known.snapshot
-    if snapshot.view is not None:
-        return capacity.of(snapshot.view, snapshot.policy, snapshot.requests)
+    if snapshot.resctrl is not None:
+        return capacity.of(snapshot.resctrl, snapshot.policy, snapshot.requests)
     return capacity.NOTHING if time.monotonic() >= known.lost_at + WITHOUT_RESCTRL else None

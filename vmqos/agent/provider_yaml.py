@@ -91,7 +91,7 @@ def write(path: str, text: str) -> bool:
     :raises OSError: if it can't be written.
     """
     with contextlib.suppress(FileNotFoundError, UnicodeDecodeError), open(path, encoding="utf-8") as file:
-        if file.read() == text:
+        if file.read(len(text) + 1) == text:
             return False
     # Nova reads every *.yaml of the directory.
     descriptor, fresh = tempfile.mkstemp(prefix=".vmqos-", dir=os.path.dirname(path) or ".")

@@ -1,40 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass: look at what is, decide what should be, move the one to the other."""
+"""One pass: observe, request, plan, act, judge. The loop has observed already; the four other steps are here."""
 
 from __future__ import annotations
 
 import logging
-import math
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vmqos import allocation
-from vmqos.agent import act, outcome, unseen, vcpu_limit, view, wish
-from vmqos.agent.backoff import Backoff
-from vmqos.agent.flavor_lookup import FlavorLookup, Found
-from vmqos.agent.inventory import ObservedVm
-from vmqos.agent.lock_share import LockShare
-from vmqos.agent.log_once import LogOnce
-from vmqos.agent.monitoring_groups import MonitoringGroups
-from vmqos.agent.outcome import Outcome
-from vmqos.agent.placer import Placer
+from vmqos.agent import judge, keep_current, request
+from vmqos.agent.act import plan_steps
+from vmqos.agent.act.control_groups import ControlGroups, created
+from vmqos.agent.act.lock_share import LockShare
+from vmqos.agent.act.monitoring_groups import MonitoringGroups
+from vmqos.agent.act.task_placer import Placer
+from vmqos.agent.flavor_lookup import FlavorLookup
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.life.log_once import LogOnce
+from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
+from vmqos.agent.observe.flavor_request import FlavorRequest
+from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.snapshot import CacheTopology, Snapshot
-from vmqos.agent.vcpu_limit import Vcpus
-from vmqos.agent.view import ResctrlView
-from vmqos.agent.wish import Wish
-from vmqos.allocation import Owner, PromiseState, Request, SetExclusive, Verdict, caches, owner_of
-from vmqos.hypervisor.model import VirtualMachine
-from vmqos.openstack import extra_specs
-from vmqos.reason import Reason, of_error
-from vmqos.resctrl import exceptions
+from vmqos.agent.vm_record import VmRecord
+from vmqos.allocation import Allocation, Plan, PromiseState, Request
+from vmqos.group_names import Owner, owner_of, vm_group
+from vmqos.host import resctrl_state
+from vmqos.host.resctrl_state import ResctrlState
+from vmqos.reason import Reason
 from vmqos.resctrl.filesystem import Filesystem
 
 LOG = logging.getLogger(__name__)
-
-LIMBO = 1.0
-"""Seconds between two looks of the kernel at RMIDs that were given back (``CQM_LIMBOCHECK_INTERVAL``). A group for
-which no RMID is free yet is tried again as often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +46,50 @@ class Change:
     everything: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """What was found before the lock was taken.
+
+    :ivar requests: what each VM's flavor asks for, by UUID.
+    :ivar vcpus: the vCPUs of VMs where these matter.
+    :ivar born: UUIDs of the VMs with threads that were born since, or that may have got their names since.
+    """
+
+    requests: Mapping[str, FlavorRequest] = field(default_factory=dict)
+    vcpus: Vcpus = field(default_factory=Vcpus)
+    born: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What the planner was asked for, and what it said.
+
+    :ivar plan: who gets what, and the steps to there.
+    :ivar requests: what the planner was asked for.
+    :ivar parted: UUIDs of VMs whose flavor is not known now, and whose tasks are in two groups: they stay there.
+    """
+
+    plan: Plan
+    requests: tuple[Request, ...]
+    parted: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """What became of a plan.
+
+    :ivar records: the VMs, with where their tasks are.
+    :ivar in_force: what each VM has of what the plan gave it, by UUID.
+    :ivar is_complete: whether nothing failed.
+    :ivar is_rest_possible: whether what failed concerns some VMs only, so that a pass without them gets further.
+    """
+
+    records: Mapping[str, VmRecord]
+    in_force: Mapping[str, Allocation]
+    is_complete: bool
+    is_rest_possible: bool
+
+
 class Reconciler:
     """Keeps what one pass knows for the next one, so that a pass over an unchanged host is cheap.
 
@@ -58,18 +97,21 @@ class Reconciler:
     many ways each group was granted is never forgotten: it tells whom a cache belongs to after an outsider's write.
 
     :param filesystem: resctrl.
-    :param backoff: failures, by VM UUID; those of monitoring groups by ``("monitoring", uuid)``.
-    :param flavors: knows the flavors that the VMs' descriptions don't have; ``None``: nobody does.
+    :param backoff: failures, by VM UUID; those of monitoring groups by ``("monitoring", uuid)``, of tasks by
+        ``("tasks", uuid)``, of vCPUs by ``("vcpus", uuid)``.
+    :param flavors: knows the flavors that the VMs' descriptions lack; ``None`` where Nova is not asked.
     """
 
     def __init__(self, filesystem: Filesystem, backoff: Backoff, flavors: FlavorLookup | None = None) -> None:
         self._filesystem = filesystem
         self._backoff = backoff
         self._flavors = flavors
+        self._groups = ControlGroups(filesystem, backoff)
         self._monitoring = MonitoringGroups(filesystem, backoff)
         self._placer = Placer(filesystem, backoff)
         self._once = LogOnce(LOG)
-        self._unguarded: set[str] = set()
+        self._vcpu_watch = VcpuWatch(backoff, self._once)
+        self._requested = Requested()
         self._unseen: frozenset[str] = frozenset()
         self._settled = False
         self._unfinished = False
@@ -84,39 +126,46 @@ class Reconciler:
     def forget(self) -> None:
         """Take nothing from earlier passes for granted."""
         self._placer.forget()
-        self._unguarded.clear()
+        self._groups.forget()
         self._settled = self._unfinished = False
-        self.snapshot = replace(self.snapshot, view=None)
+        self.snapshot = replace(self.snapshot, resctrl=None)
 
     def lose(self, reason: Reason, vms: Mapping[str, ObservedVm]) -> None:
         """Without resctrl no group is left: no promise is kept until it is back."""
         self.forget()
-        wishes = self._wishes(vms)
-        verdicts = {
-            uuid: Verdict(uuid, PromiseState.PENDING, reason=reason)
-            for uuid in vms
-            if wishes[uuid].request is not None and not wishes[uuid].hands_off
-        }
-        unmonitored = dict.fromkeys(vms, reason.text)
-        outcomes = self._judge(vms, wishes, verdicts)
-        self.snapshot = replace(
-            self.snapshot, vms=dict(vms), wishes=wishes, outcomes=outcomes, placed={}, unmonitored=unmonitored
-        )
+        requests = request.of_flavors(vms, self._flavors, self._once)
+        records = {uuid: VmRecord(observed, requests[uuid], unmonitored=reason.text) for uuid, observed in vms.items()}
+        lost = {uuid: Allocation(PromiseState.PENDING, reason=reason) for uuid in vms if records[uuid].wants_something}
+        judged = judge.judge_all(records, lost, self.snapshot.vms, self._backoff)
+        self.snapshot = replace(self.snapshot, vms=judged)
 
-    def peek(self, topology: CacheTopology) -> None:
-        """Look at resctrl and change nothing; the caller holds the lock, shared or exclusive.
+    def read(self, topology: CacheTopology) -> None:
+        """Read resctrl and change nothing; the caller holds the lock, shared or exclusive.
 
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
-        now = view.look(self._filesystem, self.snapshot.view)
-        self.snapshot = replace(self.snapshot, view=now, topology=topology)
+        now = resctrl_state.read(self._filesystem, self.snapshot.resctrl)
+        self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
+
+    def request(self, change: Change, vms: Mapping[str, ObservedVm]) -> None:
+        """What each VM's flavor asks for, and which threads run the vCPUs that it names.
+
+        That may take long and needs no lock: the caller takes the lock right after it, for :meth:`run`.
+        """
+        requests = self._requested.requests
+        if change.everything or change.vms or not self._settled or requests.keys() != vms.keys():
+            requests = request.of_flavors(vms, self._flavors, self._once)
+        changed = vms.keys() if change.everything else change.vms
+        vcpus, born = self._vcpu_watch.look(vms, requests, changed)
+        # What a pass found that did not get the lock is owed to the next one.
+        self._requested = Requested(requests, vcpus, (self._requested.born | born) & vms.keys())
 
     def run(
         self, change: Change, vms: Mapping[str, ObservedVm], topology: CacheTopology, policy: allocation.Policy
     ) -> bool:
-        """One pass; the caller has just taken the exclusive lock on resctrl.
+        """One pass, if anything calls for it; the caller called :meth:`request`, and then took the exclusive lock.
 
-        Others wait for the lock, so what does not fit into :data:`vmqos.agent.lock_share.SHARE` is left to the next
+        Others wait for the lock, so what does not fit into :data:`vmqos.agent.act.lock_share.SHARE` is left to the next
         pass. Promises are right at that point, too: ways are given out before tasks are moved, and to no two VMs.
 
         :returns: whether another pass right away gets further: where time ran out, where another program meddled, where
@@ -125,19 +174,19 @@ class Reconciler:
         """
         share = LockShare()
         self._unfinished = False
-        before = self.snapshot.view
-        now = view.look(self._filesystem, None if change.everything else before)
+        before = self.snapshot.resctrl
+        now = resctrl_state.read(self._filesystem, None if change.everything else before)
         if before is None or now.mounted_as != before.mounted_as:
             self.forget()
         elif change.everything:
-            self._unguarded.clear()
+            self._groups.forget()
         elif before.capabilities.l3_caches != now.capabilities.l3_caches:
             # Where VMs can run has to be looked at anew before anything is planned for the caches that came or went.
             self._settled = False
-            self.snapshot = replace(self.snapshot, view=now)
+            self.snapshot = replace(self.snapshot, resctrl=now)
             return True
-        strays = self._placer.strays(vms, self.snapshot.limits, share)
-        self.snapshot = replace(self.snapshot, view=now, topology=topology)
+        strays = self._placer.strays(vms, share) | self._requested.born
+        self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
         if (
             self._settled
             and now == before
@@ -147,250 +196,157 @@ class Reconciler:
         ):
             return False
         self._unseen = change.unseen
+        self.snapshot = replace(self.snapshot, policy=policy)
         look_at = set(vms) if change.everything else set(change.vms) | strays
-        return self._change(now, look_at, vms, topology, policy, share)
+        again = self._pass(now, vms, look_at, share)
+        self._requested = replace(self._requested, born=frozenset())
+        return again
 
-    def _change(
-        self,
-        now: ResctrlView,
-        look_at: set[str],
-        vms: Mapping[str, ObservedVm],
-        topology: CacheTopology,
-        policy: allocation.Policy,
-        share: LockShare,
-    ) -> bool:
+    def _pass(self, now: ResctrlState, vms: Mapping[str, ObservedVm], look_at: set[str], share: LockShare) -> bool:
+        """The steps that need the lock; whether another pass right away gets further.
+
+        :param look_at: UUIDs of VMs whose tasks may have changed.
+        :param share: the time that this pass has.
+        """
+        records = self._records(vms)
+        planned = self._plan(now, records)
+        acted = self._act(now, records, planned, look_at, share)
+        return self._judge(planned, acted)
+
+    def _records(self, vms: Mapping[str, ObservedVm]) -> dict[str, VmRecord]:
+        """Every VM with what its flavor asks for; those that came first in front."""
         self._backoff.keep_only(
             {key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid), ("vcpus", uuid))}
         )
-        wishes = self._wishes(vms)
-        vcpus_of_all = vcpu_limit.look_at_all(vms, wishes, self.snapshot.limits, self._backoff, self._once)
-        wishes = {uuid: vcpus_of_all.applied(uuid, found) for uuid, found in wishes.items()}
-        limits = vcpus_of_all.limits
-        unknown = {uuid for uuid, found in wishes.items() if found.unknown and not found.hands_off}
-        members = unseen.find_members(self._filesystem, now, self._unseen, unknown, vms)
-        kept = unseen.requests(now, self._unseen | unknown, members, self._granted)
-        requests = (*self._requests(now, vms, wishes, vcpus_of_all, topology), *kept)
-        plan = self._without_refused(allocation.plan(now.capabilities, now.layout, requests, policy, self._granted))
-        order = sorted(vms, key=lambda uuid: (vms[uuid].vm.process.start_time, uuid))
-        if self._monitoring.make_room(now, sorted(_created(plan)), self._graphs(now, plan, order, wishes)):
-            now = view.look(self._filesystem, now)
-        failure, alone = self._prepare(plan), False
+        requests, vcpus = self._requested.requests, self._requested.vcpus
+        records = (
+            VmRecord(
+                observed,
+                vcpus.applied(uuid, requests[uuid]),
+                vcpus=vcpus.limits.get(uuid),
+                affinities=vcpus.affinities_of(uuid),
+                tasks=self._placer.placed.get(uuid),
+            )
+            for uuid, observed in vms.items()
+        )
+        return {record.uuid: record for record in sorted(records, key=lambda record: record.arrival)}
+
+    def _plan(self, now: ResctrlState, records: Mapping[str, VmRecord]) -> Planned:
+        """Who gets which ways; VMs that could not be looked at, or whose flavor is not known, keep what they have."""
+        unknown = {uuid for uuid, record in records.items() if record.is_unknown}
+        vms = {uuid: record.observed for uuid, record in records.items()}
+        members = keep_current.find_members(self._filesystem, now, self._unseen, unknown, vms)
+        requests = (
+            *request.of_the_planner(now, records.values(), self.snapshot.topology, self._backoff),
+            *keep_current.requests(now, self._unseen | unknown, members, self._granted),
+        )
+        plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted)
+        parted = members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
+        return Planned(self._groups.without_refused(plan), requests, parted)
+
+    def _act(
+        self,
+        now: ResctrlState,
+        records: Mapping[str, VmRecord],
+        planned: Planned,
+        look_at: set[str],
+        share: LockShare,
+    ) -> Acted:
+        """Make the control groups, then monitoring groups, then move tasks, then remove what no VM needs."""
+        plan = planned.plan
+        if self._monitoring.make_room(now, sorted(created(plan)), _graphs(now, plan, records, self._unseen)):
+            now = resctrl_state.read(self._filesystem, now)
+        failure = self._groups.prepare(plan)
         if failure is None:
-            self._granted = self._remembered(plan, unknown | {uuid for uuid in vms if self._backoff.waits(uuid)})
-            now = replace(now, layout=act.predict(now.layout, plan.prepare))
+            self._granted = self._remembered(plan, records)
+            now = replace(now, layout=plan_steps.predict(now.layout, plan.prepare))
         else:
-            now = view.look(self._filesystem, now)
-            alone = self._blame(now, plan, failure)
-        completed = failure is None
-        verdicts = {uuid: _in_force(now, plan, verdict) for uuid, verdict in plan.verdicts.items()}
-        for uuid, observed_wish in wishes.items():
-            in_force = uuid in verdicts and verdicts[uuid] is plan.verdicts[uuid] and not self._backoff.waits(uuid)
-            if in_force or observed_wish.request is None:
-                self._backoff.succeed(uuid)
-        ours = [uuid for uuid in order if not wishes[uuid].hands_off]
-        controls = {uuid: verdicts[uuid].group if uuid in verdicts else "" for uuid in ours}
-        # A VM whose flavor is not known now, and which is in two groups: its tasks stay where they are.
-        parted = {uuid for uuid in unknown if now.counts_apart(uuid)} | members.parted
-        left = {uuid for uuid in parted & controls.keys() if controls[uuid]}
-        arranged = self._monitoring.arrange(now, controls, self._unseen, limits.keys() | left, share)
-        vcpus = {uuid: limit.asked for uuid, limit in limits.items()}
-        # Nothing but a graph is to be had in the default group, so a VM that is yet to get it is moved then.
+            now = resctrl_state.read(self._filesystem, now)
+        in_force = {uuid: judge.in_force(now, plan, given) for uuid, given in plan.allocations.items()}
+        is_rest_possible = failure is not None and self._groups.blame(plan, in_force, failure)
+        self._note_successes(plan, in_force, records)
+        records = self._move_tasks(now, records, planned, in_force, look_at, share)
+        is_complete = failure is None and self._groups.retire(plan, in_force)
+        return Acted(records, in_force, is_complete, is_rest_possible)
+
+    def _move_tasks(
+        self,
+        now: ResctrlState,
+        records: Mapping[str, VmRecord],
+        planned: Planned,
+        in_force: Mapping[str, Allocation],
+        look_at: set[str],
+        share: LockShare,
+    ) -> dict[str, VmRecord]:
+        """Make the VMs' monitoring groups, and move the VMs' tasks there; the records with where the tasks are."""
+        ours = {uuid: record for uuid, record in records.items() if not record.request.hands_off}
+        controls = {uuid: in_force[uuid].group if uuid in in_force else "" for uuid in ours}
+        left = {uuid for uuid in planned.parted & controls.keys() if controls[uuid]}
+        with_vcpus = {uuid for uuid, record in records.items() if record.vcpus is not None}
+        arranged = self._monitoring.arrange(now, controls, self._unseen, with_vcpus | left, share)
+        # A VM that gets nothing but a graph is moved once its monitoring group is there.
         later = {uuid for uuid in arranged.later if not controls[uuid]}
-        moved = [uuid for uuid in controls if uuid not in left and uuid not in later]
-        aims = {uuid: arranged.aim(uuid, controls[uuid], vcpus.get(uuid)) for uuid in moved}
-        self._placer.place(now, aims, look_at, vms, arranged.fresh | _created(plan), share)
+        aims = {
+            uuid: arranged.aim(uuid, controls[uuid], record.vcpus.threads if record.vcpus is not None else None)
+            for uuid, record in ours.items()
+            if uuid not in left | later
+        }
+        vms = {uuid: record.observed for uuid, record in records.items()}
+        self._placer.place(now, aims, look_at, vms, arranged.fresh | created(planned.plan), share)
         self._unfinished = self._placer.is_owing or bool(arranged.later)
         self._monitoring.remove(arranged.stale)
-        if completed:
-            completed = self._retire(plan, verdicts)
+        placed, unmonitored = self._placer.placed, arranged.unmonitored
+        return {
+            uuid: replace(record, tasks=placed.get(uuid), unmonitored=unmonitored.get(uuid, ""))
+            for uuid, record in records.items()
+        }
+
+    def _judge(self, planned: Planned, acted: Acted) -> bool:
+        """Read resctrl back, and tell how each promise stands; whether another pass right away gets further."""
         # As many links as before need not be the same monitoring groups.
-        now = view.look(self._filesystem, replace(now, links=()))
-        planned, verdicts = verdicts, {uuid: outcome.borne_out(each, now.layout) for uuid, each in verdicts.items()}
-        meddled = any(verdicts[uuid] is not planned[uuid] for uuid in verdicts)
-        left_over = bool(plan.prepare or plan.retire or arranged.later)
-        self._settled = completed and not left_over and not meddled
-        outcomes = self._judge(vms, wishes, verdicts)
-        placed = dict(self._placer.placed)
-        self.snapshot = Snapshot(
-            now, topology, policy, dict(vms), wishes, outcomes, placed, arranged.unmonitored, requests, limits
-        )
-        waiting = any(verdict.state is not PromiseState.KEPT for verdict in verdicts.values())
-        return meddled or alone or self._unfinished or (completed and bool(plan.retire) and waiting)
+        before = self.snapshot.resctrl
+        now = resctrl_state.read(self._filesystem, replace(before, links=()) if before is not None else None)
+        borne_out = {uuid: judge.borne_out(given, now.layout) for uuid, given in acted.in_force.items()}
+        is_meddled = any(borne_out[uuid] is not given for uuid, given in acted.in_force.items())
+        is_changed = bool(planned.plan.prepare or planned.plan.retire)
+        self._settled = acted.is_complete and not (is_changed or is_meddled or self._unfinished)
+        records = judge.judge_all(acted.records, borne_out, self.snapshot.vms, self._backoff)
+        self.snapshot = replace(self.snapshot, resctrl=now, vms=records, requests=planned.requests)
+        waiting = any(given.state is not PromiseState.KEPT for given in borne_out.values())
+        has_freed = acted.is_complete and bool(planned.plan.retire)
+        return is_meddled or acted.is_rest_possible or self._unfinished or (has_freed and waiting)
 
-    def _graphs(
-        self, now: ResctrlView, plan: allocation.Plan, order: Sequence[str], wishes: Mapping[str, Wish]
-    ) -> list[str]:
-        """The VMs whose monitoring groups may be given up for a promise, the first to do so in front.
+    def _note_successes(self, plan: Plan, in_force: Mapping[str, Allocation], records: Mapping[str, VmRecord]) -> None:
+        """Forget the failures of VMs that have what the plan gave them, and of VMs that want nothing any more."""
+        for uuid, record in records.items():
+            has_all = uuid in in_force and in_force[uuid] is plan.allocations[uuid] and not self._backoff.waits(uuid)
+            if has_all or record.request.wants is None:
+                self._backoff.succeed(uuid)
 
-        Those of VMs that are gone come first; then those of the VMs that get a control group, which counts them from
-        then on; then those of VMs without a promise; then the rest. Of each kind the VM that came last goes first.
-        """
-        created = _created(plan)
-
-        def rank(uuid: str) -> int:
-            verdict = plan.verdicts.get(uuid)
-            if verdict is not None and verdict.group in created and owner_of(verdict.group) is Owner.VM:
-                return 0
-            return 1 if verdict is None and wishes[uuid].request is None else 2
-
-        gone = sorted(now.monitored - set(order) - self._unseen)
-        return [*gone, *sorted(reversed(order), key=rank)]
-
-    def _remembered(self, plan: allocation.Plan, stand_ins: set[str]) -> dict[str, Mapping[int, int]]:
+    def _remembered(self, plan: Plan, records: Mapping[str, VmRecord]) -> dict[str, Mapping[int, int]]:
         """How many ways each group is granted by a plan that was carried out, to be known to the next one.
 
-        :param stand_ins: UUIDs of VMs for which the planner was asked for what they have now, and not for what their
-            flavor says. What they were granted before stays known. Those that could not be looked at are such, too.
+        For some VMs the planner was asked for what they have now, and not for what their flavors say. What these were
+        granted before stays known.
         """
-        before = {allocation.vm_group(uuid) for uuid in stand_ins | self._unseen}
+        keep = {uuid for uuid, record in records.items() if record.is_unknown or self._backoff.waits(uuid)}
+        before = {vm_group(uuid) for uuid in keep | self._unseen}
         return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
 
-    def _wishes(self, vms: Mapping[str, ObservedVm]) -> dict[str, Wish]:
-        lacking = [observed.vm for observed in vms.values() if wish.lacks_extra_specs(observed.vm)]
-        found = self._flavors.look_up(lacking) if self._flavors is not None else {}
-        return {uuid: self._wish(observed.vm, found.get(uuid)) for uuid, observed in vms.items()}
 
-    def _wish(self, vm: VirtualMachine, found: Found | None) -> Wish:
-        try:
-            return wish.read(vm, found)
-        except Exception as error:
-            unknown = wish.unreadable(error)
-            self._once.log(logging.ERROR, ("wish", vm.uuid), "VM %s: %s", vm.uuid, unknown.unknown, error=error)
-            return unknown
+def _graphs(now: ResctrlState, plan: Plan, records: Mapping[str, VmRecord], unseen: frozenset[str]) -> Sequence[str]:
+    """The VMs whose monitoring groups may be given up for a promise, the first to do so in front.
 
-    def _requests(
-        self,
-        now: ResctrlView,
-        vms: Mapping[str, ObservedVm],
-        wishes: Mapping[str, Wish],
-        vcpus: Vcpus,
-        topology: CacheTopology,
-    ) -> list[Request]:
-        every_cache = frozenset(now.capabilities.l3_caches) or frozenset({0})
-        requests = []
-        for uuid, observed in vms.items():
-            wanted = wishes[uuid].request
-            if wanted is None or wishes[uuid].hands_off:
-                continue
-            limit = vcpus.limits.get(uuid)
-            if limit is not None and not limit.present:
-                continue
-            reach = topology.caches_of(limit.cpus if limit else observed.cpus) & every_cache or every_cache
-            if wanted.l2_ways is not None:
-                affinities = limit.affinities if limit else vcpus.affinities[uuid]
-                reach |= {caches.l2(core) for core in topology.cores_of(affinities)}
-            if self._backoff.waits(uuid):
-                # What failed is not tried again yet; what the VM has, it keeps.
-                group = now.group(allocation.vm_group(uuid))
-                placed = self._placer.placed.get(uuid)
-                if group is not None:
-                    has_l3 = wanted.ways is not None or wanted.code_ways is not None
-                    has_l2 = wanted.l2_ways is not None
-                    there = reach & group.masks.keys()
-                    held = unseen.ways_of(
-                        group,
-                        caches.among(3, there) if has_l3 else frozenset(),
-                        caches.among(2, there) if has_l2 else frozenset(),
-                    )
-                    wanted = unseen.with_limits_of(now, group, replace(held, policy=wanted.policy))
-                    if not extra_specs.asks_for(wanted):
-                        continue
-                elif placed is None or owner_of(placed.target.control) is not Owner.CLASS:
-                    continue
-            requests.append(Request(uuid, wanted, reach, observed.vm.process.start_time))
-        return requests
+    Those of VMs that are gone come first; then those of the VMs that get a control group, which counts them from then
+    on; then those of VMs without a promise; then the rest. Of each kind the VM that came last goes first.
+    """
+    fresh = created(plan)
 
-    def _without_refused(self, plan: allocation.Plan) -> allocation.Plan:
-        """The plan without the guards that the kernel refused and would refuse again."""
-        return replace(
-            plan,
-            prepare=tuple(
-                step
-                for step in plan.prepare
-                if not (isinstance(step, SetExclusive) and step.exclusive and step.group in self._unguarded)
-            ),
-        )
+    def rank(uuid: str) -> int:
+        given = plan.allocations.get(uuid)
+        if given is not None and given.group in fresh and owner_of(given.group) is Owner.VM:
+            return 0
+        return 1 if given is None and records[uuid].request.wants is None else 2
 
-    def _prepare(self, plan: allocation.Plan) -> act.StepFailed | None:
-        """Carry out the plan's first part; the step that failed, if one did."""
-        try:
-            self._unguarded |= act.execute(self._filesystem, plan.prepare)
-        except act.StepFailed as failure:
-            LOG.error("%s: %s", act.describe(failure.step), failure)
-            return failure
-        return None
-
-    def _blame(self, now: ResctrlView, plan: allocation.Plan, failure: act.StepFailed) -> bool:
-        """Note the failure for the VMs that it concerns: those of the group, or else all that miss something now.
-
-        :returns: whether it concerns some VMs only, so that a pass without them gets further.
-        """
-        concerned = [uuid for uuid, verdict in plan.verdicts.items() if verdict.group == failure.step.group != ""]
-        blamed = [
-            uuid
-            for uuid in concerned or plan.verdicts
-            if _in_force(now, plan, plan.verdicts[uuid]) is not plan.verdicts[uuid]
-        ]
-        at_most = LIMBO if isinstance(failure.error, exceptions.RmidsInLimbo) else math.inf
-        for uuid in blamed:
-            self._backoff.fail(uuid, of_error(failure), at_most)
-        return bool(concerned and blamed)
-
-    def _retire(self, plan: allocation.Plan, verdicts: Mapping[str, Verdict]) -> bool:
-        """Take down what no VM needs, unless the plan turned out differently; whether all of it succeeded."""
-        if any(verdict.group != plan.verdicts[uuid].group for uuid, verdict in verdicts.items()):
-            return False
-        try:
-            act.execute(self._filesystem, plan.retire)
-        except act.StepFailed as failure:
-            LOG.error("%s: %s", act.describe(failure.step), failure)
-            return False
-        return True
-
-    def _judge(
-        self, vms: Mapping[str, ObservedVm], wishes: Mapping[str, Wish], verdicts: Mapping[str, Verdict]
-    ) -> dict[str, Outcome]:
-        outcomes = {}
-        for uuid in vms:
-            verdict = verdicts.get(uuid)
-            if verdict is None and wishes[uuid].request is not None and not wishes[uuid].hands_off:
-                verdict = Verdict(uuid, PromiseState.PENDING)
-            failure = outcome.failure_of(self._backoff, uuid)
-            fresh = outcome.judge(wishes[uuid], verdict, self._placer.placed.get(uuid), failure)
-            last = self.snapshot.outcomes.get(uuid)
-            same = last is not None and last.state is fresh.state
-            outcomes[uuid] = replace(fresh, since=last.since if last is not None and same else time.time())
-            if last is None or (last.state, last.reason) != (fresh.state, fresh.reason):
-                _announce(vms[uuid], outcomes[uuid])
-        return outcomes
-
-
-def _in_force(now: ResctrlView, plan: allocation.Plan, verdict: Verdict) -> Verdict:
-    """The verdict if resctrl bears it out; else what is left of it."""
-    group, default = now.group(verdict.group), now.group(allocation.DEFAULT_GROUP)
-    if not verdict.group or group is None or default is None:
-        return verdict if not verdict.group else Verdict(verdict.uuid, PromiseState.PENDING, reason=verdict.reason)
-    limits = {cache: value for cache, value in verdict.throttles.items() if group.throttles.get(cache) == value}
-    divided = all(group.splits.get(cache) == parts for cache, parts in verdict.splits.items())
-    placed = all(group.masks.get(cache) == mask for cache, mask in verdict.masks.items())
-    if placed and divided and limits == verdict.throttles:
-        return verdict
-    held = {cache: group.masks[cache] for cache in verdict.masks if cache in group.masks}
-    # Ways that the default group has too are what the kernel gave a new group, and no grant.
-    own = group.owner is Owner.CLASS or not any(
-        mask.overlaps(default.masks[cache]) for cache, mask in held.items() if cache in default.masks
-    )
-    if held and own and verdict.group not in _created(plan):
-        splits = {cache: group.splits[cache] for cache in verdict.splits if cache in group.splits}
-        return replace(verdict, state=PromiseState.DEGRADED, masks=held, throttles=limits, splits=splits)
-    return Verdict(verdict.uuid, PromiseState.PENDING, reason=verdict.reason)
-
-
-def _announce(observed: ObservedVm, told: Outcome) -> None:
-    level = logging.WARNING if told.state in (PromiseState.PENDING, PromiseState.DEGRADED) else logging.INFO
-    LOG.log(level, "VM %s (%s): %s%s", observed.vm.uuid, observed.vm.name, told.state.value,
-            f": {told.reason.text}" if told.reason else "")  # fmt: skip
-
-
-def _created(plan: allocation.Plan) -> set[str]:
-    return {step.group for step in plan.prepare if isinstance(step, allocation.CreateGroup)}
+    gone = sorted(now.monitored - records.keys() - unseen)
+    return [*gone, *sorted(reversed(list(records)), key=rank)]

@@ -6,13 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from vmqos.agent.inventory import ObservedVm
-from vmqos.agent.outcome import Outcome
-from vmqos.agent.placement import Placed
-from vmqos.agent.vcpu_limit import VcpuLimit
-from vmqos.agent.view import ResctrlView
-from vmqos.agent.wish import Wish
+from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Policy, Request
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.resctrl import topology
 
 
@@ -57,24 +53,20 @@ class CacheTopology:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The agent's knowledge; every mapping is by VM UUID.
+    """The agent's knowledge.
 
-    :ivar view: resctrl as it was left; ``None`` while it can't be read.
-    :ivar unmonitored: why a VM has no monitoring group.
+    :ivar resctrl: resctrl as it was left; ``None`` while it can't be read.
+    :ivar topology: where the caches are.
+    :ivar policy: the operator's choices, as the last pass had them.
+    :ivar vms: every VM by its UUID.
     :ivar requests: what the planner was last asked for.
-    :ivar limits: the vCPUs that get the ways, of VMs whose flavors name some.
     """
 
-    view: ResctrlView | None = None
+    resctrl: ResctrlState | None = None
     topology: CacheTopology = field(default_factory=CacheTopology)
     policy: Policy = field(default_factory=Policy)
-    vms: Mapping[str, ObservedVm] = field(default_factory=dict)
-    wishes: Mapping[str, Wish] = field(default_factory=dict)
-    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
-    placed: Mapping[str, Placed] = field(default_factory=dict)
-    unmonitored: Mapping[str, str] = field(default_factory=dict)
+    vms: Mapping[str, VmRecord] = field(default_factory=dict)
     requests: tuple[Request, ...] = ()
-    limits: Mapping[str, VcpuLimit] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from vmqos.agent.bounded_server import Application, BoundedServer, StartResponse
 from vmqos.agent.loop import Agent
-from vmqos.agent.telemetry import Telemetry
+from vmqos.agent.sample.sampler import Telemetry
+from vmqos.agent.serve.bounded_server import Application, BoundedServer, StartResponse
 
 if TYPE_CHECKING:
     from vmqos.agent.metrics import Metrics

@@ -13,11 +13,11 @@ from oslo_config import cfg
 
 from vmqos.agent import provider_yaml
 from vmqos.agent.exceptions import AgentError
-from vmqos.cloud.placement import Placement
-from vmqos.cloud.service import Service
-from vmqos.cloud.withdrawal import Withdrawn, withdraw
 from vmqos.conf import keystone
-from vmqos.openstack.extra_specs import resources
+from vmqos.extra_specs import resources
+from vmqos.openstack.placement import Placement
+from vmqos.openstack.service import Service
+from vmqos.openstack.withdrawal import Withdrawn, withdraw
 
 LIBVIRT_PATIENCE = 10.0
 """Seconds to wait for libvirt to tell the host's name."""
@@ -50,7 +50,7 @@ def perform(conf: cfg.ConfigOpts, *, dry_run: bool = False) -> Outcome | None:
 
     :param dry_run: whether to write nothing.
     :returns: ``None`` where the configuration has neither credentials nor a file, so that nothing was ever told.
-    :raises vmqos.cloud.exceptions.CloudError: if Placement does not answer, or refuses.
+    :raises vmqos.openstack.exceptions.CloudError: if Placement does not answer, or refuses.
     :raises HostnameUnknown: if nothing tells how Nova calls this host.
     :raises OSError: if the file can't be read or written.
     :raises vmqos.agent.provider_yaml.NotOurs: if the file is not one that an agent wrote.

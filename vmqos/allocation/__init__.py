@@ -5,11 +5,10 @@ from vmqos.allocation import caches
 from vmqos.allocation.closids import Closids, divide_closids
 from vmqos.allocation.free_room import FreeRoom, free_ways
 from vmqos.allocation.model import (
-    DEFAULT_GROUP,
+    Allocation,
     CreateGroup,
     Group,
     Layout,
-    Owner,
     Plan,
     Policy,
     PromiseState,
@@ -18,24 +17,19 @@ from vmqos.allocation.model import (
     SetExclusive,
     Split,
     Step,
-    Verdict,
     WhenFull,
     WriteMasks,
     WriteThrottles,
 )
-from vmqos.allocation.names import Grant, class_grant, class_group, owner_of, vm_group
 from vmqos.allocation.planner import plan, whatif
-from vmqos.allocation.throttle import grant
 
 __all__ = [
-    "DEFAULT_GROUP",
+    "Allocation",
     "Closids",
     "CreateGroup",
     "FreeRoom",
-    "Grant",
     "Group",
     "Layout",
-    "Owner",
     "Plan",
     "Policy",
     "PromiseState",
@@ -44,18 +38,12 @@ __all__ = [
     "SetExclusive",
     "Split",
     "Step",
-    "Verdict",
     "WhenFull",
     "WriteMasks",
     "WriteThrottles",
     "caches",
-    "class_grant",
-    "class_group",
     "divide_closids",
     "free_ways",
-    "grant",
-    "owner_of",
     "plan",
-    "vm_group",
     "whatif",
 ]

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from vmqos.allocation import earlier, reasons, throttle
 from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
 from vmqos.allocation.closids import kept_classes, most_others
-from vmqos.allocation.model import DEFAULT_GROUP, Owner, WhenFull
-from vmqos.allocation.names import Grant, class_grant
+from vmqos.allocation.model import WhenFull
 from vmqos.allocation.packing import Piece
 from vmqos.allocation.room import Room, furnish
 from vmqos.allocation.world import World
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import DEFAULT_GROUP, Owner, class_request
 from vmqos.reason import NO_REASON, Reason
 
 Question = tuple[type, tuple[int, ...], int, int]
@@ -311,20 +312,25 @@ def _nearest(world: World, claim: Claim, classes: Iterable[str]) -> str | None:
     for, and none with a cap where none is asked for.
     """
     limit = next(iter(claim.throttles.values()), None)
-    wanted = throttle.grant(world.capabilities.memory_bandwidth, limit, Grant(claim.ways, l2=claim.l2))
-    found = {name: grant for name in classes if (grant := class_grant(name)) and _does_no_harm(grant, wanted)}
+    ways = CacheRequest(ways=claim.ways or None, l2_ways=claim.l2 or None)
+    wanted = throttle.with_limit(ways, world.capabilities.memory_bandwidth, limit)
+    found = {name: grants for name in classes if (grants := class_request(name)) and _does_no_harm(grants, wanted)}
     return min(
         found,
-        key=lambda name: (found[name].cap < wanted.cap, abs(found[name].cap - wanted.cap), _limit(found[name])),
+        key=lambda name: (
+            found[name].l3_ways < wanted.l3_ways,
+            abs(found[name].l3_ways - wanted.l3_ways),
+            _limit(found[name]),
+        ),
         default=None,
     )
 
 
-def _does_no_harm(grant: Grant, wanted: Grant) -> bool:
+def _does_no_harm(grants: CacheRequest, wanted: CacheRequest) -> bool:
     """Whether a class can stand in for what is wanted: it limits nothing that is to be free."""
-    of_l2 = not grant.l2 or bool(wanted.l2)
-    return bool(grant.cap) == bool(wanted.cap) and of_l2 and _limit(grant) >= _limit(wanted)
+    of_l2 = not grants.l2_ways or bool(wanted.l2_ways)
+    return bool(grants.l3_ways) == bool(wanted.l3_ways) and of_l2 and _limit(grants) >= _limit(wanted)
 
 
-def _limit(grant: Grant) -> float:
-    return grant.percent or grant.mbps or float("inf")
+def _limit(grants: CacheRequest) -> float:
+    return grants.bandwidth_percent or grants.bandwidth_mbps or float("inf")

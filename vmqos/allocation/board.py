@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from vmqos.allocation.line import union
-from vmqos.allocation.model import DEFAULT_GROUP
 from vmqos.allocation.target import Target
 from vmqos.allocation.world import World
+from vmqos.group_names import DEFAULT_GROUP
 
 
 class Board:

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vmqos.allocation import caches, earlier, reasons, throttle
-from vmqos.allocation.model import DEFAULT_GROUP, Request
-from vmqos.allocation.names import Grant, class_group, vm_group
+from vmqos.allocation.model import Request
 from vmqos.allocation.world import World
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.group_names import DEFAULT_GROUP, class_group, vm_group
 from vmqos.reason import Reason, joined
 
 
@@ -161,11 +161,15 @@ def _shared(
     for cache in used:
         most[caches.level(cache)] = max(most[caches.level(cache)], world.lines[cache].every.bit_count())
     ways, l2 = min(alone.ways, most[3]), min(alone.l2, most[2])
-    cap = Grant(code=alone.code, data=alone.data, l2=l2) if alone.code else Grant(ways, l2=l2)
+    grants = CacheRequest(policy=CachePolicy.SHARED, l2_ways=l2 or None)
+    if alone.code:
+        grants = replace(grants, code_ways=alone.code, data_ways=alone.data)
+    else:
+        grants = replace(grants, ways=ways or None)
     limit = next(iter(throttles.values()), None)
     return SharedClaim(
         request.uuid,
-        class_group(throttle.grant(world.capabilities.memory_bandwidth, limit, cap)),
+        class_group(throttle.with_limit(grants, world.capabilities.memory_bandwidth, limit)),
         used,
         asked=alone.asked,
         ways=ways,

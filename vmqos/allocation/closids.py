@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from vmqos.allocation import caches
 from vmqos.allocation.claims import read, unmet
-from vmqos.allocation.model import Layout, Owner, Policy, Request
+from vmqos.allocation.model import Layout, Policy, Request
 from vmqos.allocation.world import look
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import Owner
 from vmqos.resctrl.capabilities import Capabilities
 
 _ANY_VM = "00000000-0000-0000-0000-000000000000"

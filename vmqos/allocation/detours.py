@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from vmqos.allocation.board import Board
 from vmqos.allocation.line import union
-from vmqos.allocation.model import DEFAULT_GROUP
+from vmqos.group_names import DEFAULT_GROUP
 
 Write = tuple[str, int]
 """A group, and the mask that it gets on the cache in question."""

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vmqos.allocation import caches
-from vmqos.allocation.model import DEFAULT_GROUP
 from vmqos.allocation.world import World
+from vmqos.group_names import DEFAULT_GROUP
 
 
 @dataclass(frozen=True, slots=True)

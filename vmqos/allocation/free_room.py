@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from vmqos.allocation import caches
 from vmqos.allocation.claims import in_order, read
 from vmqos.allocation.fitting import unpromised
-from vmqos.allocation.model import DEFAULT_GROUP, Layout, Owner, Policy, Request
-from vmqos.allocation.names import class_grant
+from vmqos.allocation.model import Layout, Policy, Request
 from vmqos.allocation.packing import Piece
 from vmqos.allocation.room import furnish
 from vmqos.allocation.world import look
+from vmqos.group_names import DEFAULT_GROUP, Owner, class_request
 from vmqos.resctrl.capabilities import Capabilities
 
 
@@ -56,9 +56,9 @@ def free_ways(
             Piece(name, mask.bit_count(), mask) for name, mask in vms.items() if line.legal(mask) and not mask & pool
         ]
         granted = [
-            min(grant.cap if level == 3 else grant.l2, world.masks[name].get(cache, 0).bit_count())
+            min(grants.l3_ways if level == 3 else (grants.l2_ways or 0), world.masks[name].get(cache, 0).bit_count())
             for name in world.named(Owner.CLASS)
-            if cache in used.get(name, world.lines) and (grant := class_grant(name))
+            if cache in used.get(name, world.lines) and (grants := class_request(name))
         ]
         room = furnish(line, held, world.floor(cache), max(granted, default=0))
         total = unpromised(room.line, room.lengths(), room.need) if not room.closed else 0

@@ -7,24 +7,10 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.reason import NO_REASON, Reason
 from vmqos.resctrl.bitmask import CapacityBitmask
-
-DEFAULT_GROUP = ""
-"""The name of the default control group: the root of resctrl itself."""
-
-
-class Owner(enum.Enum):
-    """Whose a control group is."""
-
-    DEFAULT = "default"
-    VM = "vm"
-    """``vmqos.<uuid>``: one VM's exclusive ways."""
-    CLASS = "class"
-    """``vmqos.shared-<what it grants>``: several VMs' cap."""
-    FOREIGN = "foreign"
-    """Somebody else's: its ways are taken, its files are never written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +34,7 @@ class Split:
 class Group:
     """A control group as it is in resctrl now.
 
-    :ivar name: its directory below the root of resctrl; :data:`DEFAULT_GROUP` for the default group.
+    :ivar name: its directory below the root of resctrl; :data:`vmqos.group_names.DEFAULT_GROUP` for the default group.
     :ivar owner: whose it is.
     :ivar masks: its ways by cache (:mod:`vmqos.allocation.caches`), for code and data together; a cache that is missing
         takes no part (offline, or not yet set up).
@@ -141,25 +127,26 @@ class PromiseState(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the plan gives one VM.
+class Allocation:
+    """What one VM gets: of the planner what it is to have, of the agent what it has.
 
-    :ivar state: how the promise stands once the plan is carried out.
-    :ivar group: the control group its tasks belong in; :data:`DEFAULT_GROUP` while pending.
+    :ivar state: how the promise stands; of the planner, once the plan is carried out.
+    :ivar group: the control group its tasks belong in; :data:`vmqos.group_names.DEFAULT_GROUP` while pending.
     :ivar masks: the ways its promise gives it, by cache (:mod:`vmqos.allocation.caches`); empty while pending.
     :ivar reason: why it is not kept, naming the missing thing and what would help; empty where it is kept
         (or a remark, such as a request that was rounded up to ``min_cbm_bits``).
     :ivar throttles: the limits of memory bandwidth that its promise gives it, by cache id, in the unit of schemata.
     :ivar splits: its ways for code and for data, by cache, where it asks for them apart.
+    :ivar since: when this state began, in seconds since 1970; 0 of the planner, who knows no clock.
     """
 
-    uuid: str
     state: PromiseState
     group: str = DEFAULT_GROUP
     masks: Mapping[int, CapacityBitmask] = field(default_factory=dict)
     reason: Reason = NO_REASON
     throttles: Mapping[int, int] = field(default_factory=dict)
     splits: Mapping[int, Split] = field(default_factory=dict)
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +196,11 @@ Step = CreateGroup | WriteMasks | WriteThrottles | SetExclusive | RemoveGroup
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do, in this order: ``prepare`` step by step, each VM's tasks to its verdict's group, ``retire``.
+    """What to do, in this order: ``prepare`` step by step, each VM's tasks to its group, ``retire``.
 
-    :ivar prepare: makes every group that a verdict names ready for tasks. Rules 1 to 3 hold after each step. A group
-        that no VM needs any more gets the default group's masks here, so that its ways can be given to others at once.
-    :ivar verdicts: by VM UUID, one for every request.
+    :ivar prepare: makes every group that an allocation names ready for tasks. Rules 1 to 3 hold after each step. A
+        group that no VM needs any more gets the default group's masks here: its ways can be given to others at once.
+    :ivar allocations: by VM UUID, one for every request.
     :ivar retire: removes the groups that no VM needs any more; what they had is given away already, so that nothing
         leaks if this is never carried out.
     :ivar granted: how many ways each group is granted, by its name and cache; also those that could not be given back
@@ -221,6 +208,6 @@ class Plan:
     """
 
     prepare: tuple[Step, ...] = ()
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    allocations: Mapping[str, Allocation] = field(default_factory=dict)
     retire: tuple[Step, ...] = ()
     granted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from vmqos.allocation import caches, earlier, steps, verdicts
+from vmqos.allocation import caches, earlier, given, steps
 from vmqos.allocation.admission import Admission, Bar, admit
 from vmqos.allocation.claims import Claim, SharedClaim, in_order, read, remarks, unmet
-from vmqos.allocation.model import Layout, Owner, Plan, Policy, PromiseState, Request, Step, Verdict
+from vmqos.allocation.model import Allocation, Layout, Plan, Policy, PromiseState, Request, Step
 from vmqos.allocation.route import Route
 from vmqos.allocation.target import Target, build, route
 from vmqos.allocation.world import World, look
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import Owner
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
 
 _NOBODY = "00000000-0000-0000-0000-000000000000"
@@ -39,10 +40,10 @@ def plan(
     world = look(capabilities, capabilities.l3, layout, policy, _l2(capabilities, layout, ordered), granted)
     claims = read(world, ordered)
     admission, target, prepare = _arrange(world, claims)
-    given = verdicts.give(world, claims, admission, target)
+    allocations = given.give(world, claims, admission, target)
     return Plan(
         prepare=prepare,
-        verdicts={request.uuid: _judge(world, request, given.get(request.uuid)) for request in ordered},
+        allocations={request.uuid: _judge(world, request, allocations.get(request.uuid)) for request in ordered},
         retire=steps.retire(target),
         granted=_granted(world, claims, target),
     )
@@ -98,7 +99,7 @@ def whatif(
     policy: Policy,
     wants: CacheRequest,
     reach: frozenset[int],
-) -> tuple[Verdict, Plan]:
+) -> tuple[Allocation, Plan]:
     """What one more VM would get now, and the plan that would be carried out for it and all others.
 
     :param requests: of the VMs that are there; the hypothetical one comes last.
@@ -108,7 +109,7 @@ def whatif(
     arrival = max((request.arrival for request in requests), default=0) + 1
     newcomer = Request(_NOBODY, wants, reach, arrival)
     found = plan(capabilities, layout, (*requests, newcomer), policy)
-    return found.verdicts[_NOBODY], found
+    return found.allocations[_NOBODY], found
 
 
 def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, tuple[Step, ...]]:
@@ -138,9 +139,9 @@ def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, 
                 return admission, target, ()
 
 
-def _judge(world: World, request: Request, given: Verdict | None) -> Verdict:
+def _judge(world: World, request: Request, allocation: Allocation | None) -> Allocation:
     missing = unmet(world, request)
-    if given is None:
+    if allocation is None:
         state = PromiseState.PENDING if missing else PromiseState.NONE
-        return Verdict(request.uuid, state, reason=missing)
-    return verdicts.with_the_rest(given, missing, remarks(world, request))
+        return Allocation(state, reason=missing)
+    return given.with_the_rest(allocation, missing, remarks(world, request))

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from vmqos.allocation import caches
 from vmqos.allocation.fitting import fits, largest_newcomer
 from vmqos.allocation.line import Line, Need
-from vmqos.allocation.model import Owner, WhenFull
+from vmqos.allocation.model import WhenFull
 from vmqos.allocation.room import Room
 from vmqos.allocation.world import World
+from vmqos.group_names import Owner
 from vmqos.reason import Code, Reason
 from vmqos.resctrl.capabilities import BandwidthResource, Capabilities
 

@@ -8,17 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from vmqos.allocation import caches, detours
 from vmqos.allocation.board import Board
 from vmqos.allocation.line import runs
-from vmqos.allocation.model import (
-    DEFAULT_GROUP,
-    CreateGroup,
-    RemoveGroup,
-    SetExclusive,
-    Step,
-    WriteMasks,
-    WriteThrottles,
-)
+from vmqos.allocation.model import CreateGroup, RemoveGroup, SetExclusive, Step, WriteMasks, WriteThrottles
 from vmqos.allocation.target import Target
 from vmqos.allocation.world import World
+from vmqos.group_names import DEFAULT_GROUP
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 _DETOURS = 64

@@ -10,13 +10,13 @@ from vmqos.allocation import caches
 from vmqos.allocation.admission import Admission
 from vmqos.allocation.claims import Claim
 from vmqos.allocation.line import union
-from vmqos.allocation.model import DEFAULT_GROUP, Owner, Split
-from vmqos.allocation.names import class_grant
+from vmqos.allocation.model import Split
 from vmqos.allocation.packing import Packing, Piece, pack
 from vmqos.allocation.room import Room
 from vmqos.allocation.route import Route, find
 from vmqos.allocation.split import split
 from vmqos.allocation.world import World
+from vmqos.group_names import DEFAULT_GROUP, Owner, class_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +149,8 @@ def _cap(name: str, cache: int, ways: int) -> int:
     """
     if caches.level(cache) == 3:
         return ways
-    grant = class_grant(name)
-    return grant.l2 if grant is not None else 0
+    grants = class_request(name)
+    return (grants.l2_ways or 0) if grants is not None else 0
 
 
 def _class(world: World, cache: int, name: str, default: int, cap: int) -> int:

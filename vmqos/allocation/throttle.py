@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from vmqos.allocation import reasons
-from vmqos.allocation.names import Grant
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
 from vmqos.reason import NO_REASON, Reason
 from vmqos.resctrl.capabilities import EIGHTH_GBPS_IN_MBPS, BandwidthResource, BandwidthUnit, Capabilities
 
@@ -62,14 +61,16 @@ def read(capabilities: Capabilities, wants: CacheRequest) -> Throttle:
             return Throttle(fault=reasons.NO_PERCENT_OF_GBPS)
 
 
-def grant(resource: BandwidthResource | None, value: int | None, ways: Grant | None = None) -> Grant:
-    """What a class grants that has those ways and that limit."""
-    ways = ways or Grant()
+def with_limit(grants: CacheRequest, resource: BandwidthResource | None, value: int | None) -> CacheRequest:
+    """What a class grants besides this limit of memory bandwidth, and the limit itself.
+
+    :param value: the limit, in the unit of schemata; ``None`` for none.
+    """
     if resource is None or value is None:
-        return ways
+        return grants
     if resource.unit is BandwidthUnit.PERCENT:
-        return replace(ways, percent=value)
-    return replace(ways, mbps=resource.unit.told(value))
+        return replace(grants, bandwidth_percent=value)
+    return replace(grants, bandwidth_mbps=resource.unit.told(value))
 
 
 def _rounded(resource: BandwidthResource, value: int) -> int:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from vmqos.allocation import caches
 from vmqos.allocation.line import Line, union
-from vmqos.allocation.model import DEFAULT_GROUP, Group, Layout, Owner, Policy
+from vmqos.allocation.model import Group, Layout, Policy
+from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
 
 

@@ -38,9 +38,9 @@ def cores(cpus: Iterable[int], sysfs_cpu: str = SYSFS_CPU) -> list[frozenset[int
     found = set()
     for cpu in cpus:
         try:
-            with open(f"{sysfs_cpu}/cpu{cpu}/topology/thread_siblings_list", encoding="ascii") as file:
-                found.add(topology.parse_cpu_list(file.read()) | {cpu})
-        except (OSError, ValueError):
+            siblings = topology.read_page(f"{sysfs_cpu}/cpu{cpu}/topology/thread_siblings_list")
+            found.add(topology.parse_cpu_list(siblings) | {cpu})
+        except ValueError:
             found.add(frozenset({cpu}))
     return sorted(found, key=min)
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 
 _EMULATORS = ("QEMU",)
+_LONGEST = 1 << 16
+"""Characters of a file that are read. What ``cpuinfo`` says of the first CPU takes some thousand."""
 
 
 def why_not(simulated: bool, proc: str = "/proc", dmi: str = "/sys/class/dmi/id") -> str:
@@ -32,6 +34,6 @@ def why_not(simulated: bool, proc: str = "/proc", dmi: str = "/sys/class/dmi/id"
 def _read(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+            return file.read(_LONGEST)
     except OSError:
         return ""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from vmqos.bench import exceptions
+from vmqos.group_names import BENCH_PREFIX
 from vmqos.resctrl import bit_usage, groups, info, pseudo_lock
 from vmqos.resctrl import exceptions as resctrl_exceptions
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -27,7 +28,7 @@ NO_WAYS = CapacityBitmask()
 LIMBO = 30.0
 """Seconds to wait for an RMID: one that was used lately is free again only when its data have left the cache."""
 
-_NAME = re.compile(r"vmqos\.bench-(\d+)-([0-9a-f]+)")
+_NAME = re.compile(rf"{re.escape(BENCH_PREFIX)}(\d+)-([0-9a-f]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Loan:
     @property
     def group(self) -> str:
         """The name of the group that holds them."""
-        return f"vmqos.bench-{self.cache}-{self.mask}"
+        return f"{BENCH_PREFIX}{self.cache}-{self.mask}"
 
     @classmethod
     def of_group(cls, name: str) -> Loan | None:

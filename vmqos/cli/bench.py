@@ -124,11 +124,11 @@ class NoisyNeighbor(Details):
 
     def _measure(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         # Imported here: only this command needs them.
-        from vmqos.agent.exceptions import AlreadyRunning
-        from vmqos.agent.single_instance import only_agent
         from vmqos.bench import answer, session, setting
         from vmqos.bench.exceptions import AnotherRun
         from vmqos.bench.experiment import Effort
+        from vmqos.host.exceptions import AlreadyRunning
+        from vmqos.host.single_instance import only_agent
 
         host, wishes = self._host(), _wishes(parsed_args)
         effort = Effort(parsed_args.duration, parsed_args.repetitions)

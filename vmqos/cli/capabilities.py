@@ -8,10 +8,11 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vmqos.cli import contract, exceptions, group_fields, settings
+from vmqos.cli import group_fields, settings
 from vmqos.cli.output import Details, is_for_machines
 from vmqos.cli.safe_text import distinct_names, neutralise
 from vmqos.cli.units import masks_by_cache, parse_mask, size
+from vmqos.local_api import contract, exceptions
 
 _CDP = {
     "on": "split into code and data (CDP)",
@@ -46,13 +47,13 @@ class Capabilities(Details):
                 found["groups"] = agent.groups()
             if not is_for_machines(parsed_args):
                 # Without their names VMs are shown by UUID.
-                with contextlib.suppress(exceptions.CommandError):
+                with contextlib.suppress(exceptions.LocalApiError):
                     vms = agent.vms()
         except exceptions.AgentNotRunning:
             # Imported here: only this command, and only without an agent, reads resctrl in this process.
-            from vmqos.agent import host
+            from vmqos.host.describe import host
 
-            found = host.inspect(settings.configuration(options))
+            found = host(settings.configuration(options))
         if is_for_machines(parsed_args):
             return tuple(found), tuple(found.values())
         fields = describe(found) | group_fields.describe(found.get("groups", ()), vms, distinct_names(vms))

@@ -39,12 +39,14 @@ class Doctor(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Examine the host."""
         # Imported here: these reach for libvirt and resctrl, which the commands that ask the agent do not need.
-        from vmqos.agent import doctor
-        from vmqos.agent.finding import Status
+        from vmqos.agent import claim_checks
+        from vmqos.host import doctor
+        from vmqos.host.finding import Status
 
         options = self.app.options
         agent = settings.agent(options)
-        findings = doctor.examine(settings.configuration(options), agent.health, ask_vms=agent.vms)
+        conf = settings.configuration(options)
+        findings = doctor.examine(conf, agent.health, check_claims=lambda: claim_checks.claims(conf, agent.vms))
         self.exit_status = int(any(finding.status is Status.PROBLEM for finding in findings))
         if parsed_args.problems:
             checks = len(findings)

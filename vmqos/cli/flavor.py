@@ -7,11 +7,11 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from vmqos import extra_specs
 from vmqos.cli import exceptions, flavor_api, flavor_specs, host_offers, host_ways
 from vmqos.cli.output import Details, Listing, is_for_machines
 from vmqos.cli.safe_text import neutralise
-from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import InvalidExtraSpecs, Key, SpecError
+from vmqos.extra_specs import InvalidExtraSpecs, Key, SpecError
 
 _OPTIONS = {
     "--cache-ways": extra_specs.WAYS,

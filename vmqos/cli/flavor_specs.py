@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from vmqos import extra_specs
 from vmqos.cli import request_groups
-from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import L2_WAYS, CacheRequest, InvalidExtraSpecs, SpecError, cpu_spec, resources
+from vmqos.extra_specs import L2_WAYS, CacheRequest, InvalidExtraSpecs, SpecError, cpu_spec, resources
 
 _PINNED = (
     "allowed only where each vCPU that gets the ways is pinned: set hw:cpu_policy=dedicated; an image with "
@@ -41,7 +41,7 @@ def change(specs: Mapping[str, str], wanted: Mapping[str, str], *, placement: bo
     :param wanted: extra specs of the grammar.
     :param placement: whether to ask Placement; if not, nothing is asked for.
     :param vcpus: how many vCPUs the flavor has.
-    :raises vmqos.openstack.extra_specs.InvalidExtraSpecs: if the whole would not be a promise.
+    :raises vmqos.extra_specs.InvalidExtraSpecs: if the whole would not be a promise.
     """
     request = extra_specs.parse_strict({**specs, **wanted})
     asking: dict[str, str] = {}

@@ -11,9 +11,10 @@ import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from vmqos.cli import contract, exceptions, units
-from vmqos.cli.client import AgentClient
+from vmqos.cli import units
 from vmqos.cli.safe_text import neutralise
+from vmqos.local_api import contract, exceptions
+from vmqos.local_api.client import AgentClient
 
 OLD_STATUS = 3
 """The exit status of a command that printed what was old."""
@@ -66,7 +67,7 @@ def ask(agent: AgentClient, parts: Collection[str] = tuple(_LAST)) -> Freshness:
     :param parts: what the command shows, of ``vms``, ``pass`` and ``counters``: only that can be old.
     """
     health: contract.Health | None = None
-    with contextlib.suppress(exceptions.CommandError):
+    with contextlib.suppress(exceptions.LocalApiError):
         health = replace(agent, timeout=PATIENCE).health()
     if health is None:
         return Freshness()

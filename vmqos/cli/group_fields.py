@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from vmqos.cli import contract
 from vmqos.cli.safe_text import neutralise
+from vmqos.group_names import CLASS_PREFIX
+from vmqos.local_api import contract
 
 _UNLIMITED_MBPS = "4294967295"
 """What schemata says of a group without a limit where resctrl is mounted with ``mba_MBps``."""
-_CLASS = "vmqos.shared-"
 _MANY = 12
 """VMs of a group that are named."""
 _SHORT = 8
@@ -43,7 +43,7 @@ def _title(group: contract.ControlGroup, vms: Sequence[str]) -> str:
         case "vm":
             return f"VM {neutralise(', '.join(vms))}"
         case "class":
-            return f"Class {neutralise(group['name'].removeprefix(_CLASS))}"
+            return f"Class {neutralise(group['name'].removeprefix(CLASS_PREFIX))}"
         case _:
             return f"Group {neutralise(group['name'])}"
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from vmqos.cli import exceptions, flavor_api
-from vmqos.openstack.extra_specs import resources
+from vmqos.extra_specs import resources
 
 if TYPE_CHECKING:
     from openstack.connection import Connection

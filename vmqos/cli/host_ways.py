@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vmqos.cli import exceptions, flavor_api
-from vmqos.openstack.extra_specs.resources import L3_CAT, LLC_WAYS
+from vmqos.extra_specs.resources import L3_CAT, LLC_WAYS
 
 if TYPE_CHECKING:
     from openstack.connection import Connection

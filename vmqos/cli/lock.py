@@ -17,9 +17,9 @@ from vmqos.cli.tables import Cell
 from vmqos.cli.units import size, way_list
 
 if TYPE_CHECKING:
-    from vmqos.agent.lock_list import Host, Lock
-    from vmqos.agent.lock_users import User
-    from vmqos.agent.lock_vm import Given
+    from vmqos.pseudo_lock.region_users import User
+    from vmqos.pseudo_lock.regions import Host, Lock
+    from vmqos.pseudo_lock.vm import Given
 
 _SIZE = re.compile(r"([0-9]+)(?:([KM])(?:i?B)?|B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
@@ -79,7 +79,7 @@ class LockCreate(Details):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Lock, and say what came of it."""
         # Imported here: the other commands read no resctrl themselves.
-        from vmqos.agent import locks
+        from vmqos.pseudo_lock import lifecycle
 
         if parsed_args.next_start and parsed_args.vm is None:
             raise exceptions.MissingArgument(
@@ -87,15 +87,15 @@ class LockCreate(Details):
             )
         resource, cache_id = parsed_args.cache
         host = _host(self.app.options)
-        wanted = locks.Wanted(parsed_args.name, resource, cache_id, parsed_args.size)
+        wanted = lifecycle.Wanted(parsed_args.name, resource, cache_id, parsed_args.size)
         if parsed_args.vm is None:
-            return _shown(locks.create(host, wanted), [], parsed_args)
+            return _shown(lifecycle.create(host, wanted), [], parsed_args)
         # Imported here: it needs libvirt.
-        from vmqos.agent import lock_users, lock_vm
+        from vmqos.pseudo_lock import region_users, vm
 
         uri = settings.configuration(self.app.options).libvirt.uri
-        given = lock_vm.create(host, wanted, uri, parsed_args.vm, parsed_args.next_start)
-        return _shown(given.lock, lock_users.users(given.lock.device), parsed_args, given)
+        given = vm.create(host, wanted, uri, parsed_args.vm, parsed_args.next_start)
+        return _shown(given.lock, region_users.users(given.lock.device), parsed_args, given)
 
 
 class LockList(Listing):
@@ -114,9 +114,9 @@ class LockList(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Look at resctrl."""
-        from vmqos.agent import lock_list
+        from vmqos.pseudo_lock import regions
 
-        found = lock_list.list_locks(_host(self.app.options))
+        found = regions.list_locks(_host(self.app.options))
         if is_for_machines(parsed_args):
             return as_rows([_json(lock) for lock in found])
         if not found and parsed_args.formatter == "table":
@@ -156,10 +156,10 @@ class LockShow(Details):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Look at resctrl and /proc."""
-        from vmqos.agent import lock_list, lock_users
+        from vmqos.pseudo_lock import region_users, regions
 
-        lock = lock_list.find(_host(self.app.options), parsed_args.name)
-        return _shown(lock, lock_users.users(lock.device) if lock.device else [], parsed_args)
+        lock = regions.find(_host(self.app.options), parsed_args.name)
+        return _shown(lock, region_users.users(lock.device) if lock.device else [], parsed_args)
 
 
 class LockRemove(Documented):
@@ -184,9 +184,9 @@ class LockRemove(Documented):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Remove it, and say so."""
-        from vmqos.agent import locks
+        from vmqos.pseudo_lock import lifecycle
 
-        lock = locks.remove(_host(self.app.options), parsed_args.name)
+        lock = lifecycle.remove(_host(self.app.options), parsed_args.name)
         what = (
             f"{size(lock.size)} of {lock.cache}, ways {way_list(lock.mask.bits)}" if lock.resource else "never finished"
         )
@@ -199,19 +199,19 @@ class LockRemove(Documented):
 
     def _taken_from(self, lock: Lock) -> list[str]:
         try:
-            from vmqos.agent import lock_vm
+            from vmqos.pseudo_lock import vm
         except ImportError:
             # Where there is no libvirt, no VM was given the region.
             return []
         try:
-            return lock_vm.take(settings.configuration(self.app.options).libvirt.uri, lock)
-        except lock_vm.HypervisorError as error:
+            return vm.take(settings.configuration(self.app.options).libvirt.uri, lock)
+        except vm.HypervisorError as error:
             self.app.stderr.write(f"Definitions of VMs were not looked at: {error}\n")
             return []
 
 
 def _host(options: argparse.Namespace) -> Host:
-    from vmqos.agent.lock_list import Host
+    from vmqos.pseudo_lock.regions import Host
 
     conf = settings.configuration(options)
     return Host(

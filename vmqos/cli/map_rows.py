@@ -8,14 +8,14 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vmqos.cli import contract, marks, units
+from vmqos.cli import marks, units
 from vmqos.cli.safe_text import distinct_names, neutralise
+from vmqos.group_names import CLASS_PREFIX, LOCK_PREFIX
+from vmqos.local_api import contract
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase.replace("x", "")
 """Of VMs: the capital ones first. An x is pseudo-locked memory."""
 _DIGITS = "123456789"
-_CLASS_PREFIX = "vmqos.shared-"
-_LOCK_PREFIX = "vmqos.lock-"
 _LOCKED = "pseudo-locked"
 COLOURS = 12
 """How many colours there are for VMs."""
@@ -133,7 +133,7 @@ def _names(caches: Sequence[contract.Cache], vms: Sequence[contract.Vm]) -> _Nam
             labels[name] = called or f"gone: {neutralise(name)}"
         elif group["owner"] == "class":
             members = sum(vm["group"] == name for vm in vms)
-            title = neutralise(name.removeprefix(_CLASS_PREFIX))
+            title = neutralise(name.removeprefix(CLASS_PREFIX))
             labels[name] = f"class {title}, {members} VM{'' if members == 1 else 's'}"
     # The agent tells the VMs in the order in which they started. The group of a VM that it does not tell comes last.
     arrived = dict.fromkeys(vm["group"] for vm in vms)
@@ -240,7 +240,7 @@ def _row(group: contract.CacheGroup, cache: contract.Cache, names: _Names) -> Ro
 
 def _lock_label(name: str) -> str:
     """The agent puts a name in parentheses that is no group's: that of a lock whose group is gone."""
-    title = "group gone" if name.startswith("(") else neutralise(name.removeprefix(_LOCK_PREFIX))
+    title = "group gone" if name.startswith("(") else neutralise(name.removeprefix(LOCK_PREFIX))
     return f"lock {title}"
 
 

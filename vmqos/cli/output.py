@@ -13,11 +13,11 @@ from cliff.show import ShowOne
 
 from vmqos.cli import exceptions, freshness
 from vmqos.cli import terminal as terminals
-from vmqos.cli.client import AgentClient
 from vmqos.cli.help_text import Documented
 from vmqos.cli.safe_text import neutralise
 from vmqos.cli.tables import TableFormatter
 from vmqos.cli.terminal import Terminal
+from vmqos.local_api.client import AgentClient
 
 MACHINE_FORMATS = frozenset({"json", "yaml"})
 """The formats that can carry nested values: they show the API's objects as they are, with its field names."""

@@ -52,10 +52,10 @@ class _Claims(Listing):
 
         from vmqos.cli import flavor_api
         from vmqos.cli.placement_state import State
-        from vmqos.cloud.consumers import Consumers
-        from vmqos.cloud.exceptions import CloudError
-        from vmqos.cloud.servers import Servers
-        from vmqos.cloud.service import TIMEOUT, ConnectedService
+        from vmqos.openstack.consumers import Consumers
+        from vmqos.openstack.exceptions import CloudError
+        from vmqos.openstack.servers import Servers
+        from vmqos.openstack.service import TIMEOUT, ConnectedService
 
         connection = flavor_api.connect(parsed_args.os_cloud)
         stream = self.app.stderr
@@ -226,7 +226,7 @@ class Withdraw(Documented):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """See that no agent runs, and do it."""
         from vmqos.agent import withdraw
-        from vmqos.agent.single_instance import is_running
+        from vmqos.host.single_instance import is_running
 
         conf = settings.configuration(self.app.options)
         if is_running(conf.resctrl.path):

@@ -11,11 +11,11 @@ import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vmqos.cloud.consumers import Held
-from vmqos.cloud.placement import Inventory
-from vmqos.cloud.servers import Migration, Server
-from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import resources
+from vmqos import extra_specs
+from vmqos.extra_specs import resources
+from vmqos.openstack.consumers import Held
+from vmqos.openstack.placement import Inventory
+from vmqos.openstack.servers import Migration, Server
 
 Amounts = Mapping[str, int]
 

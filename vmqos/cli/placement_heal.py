@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from vmqos.cli import placement_audit
 from vmqos.cli.placement_audit import Finding
 from vmqos.cli.placement_state import State
-from vmqos.cloud.consumers import Consumer, NoRoom
-from vmqos.cloud.exceptions import Refused
-from vmqos.cloud.placement import Conflict
+from vmqos.openstack.consumers import Consumer, NoRoom
+from vmqos.openstack.exceptions import Refused
+from vmqos.openstack.placement import Conflict
 
 ATTEMPTS = 6
 """How often a consumer is read and judged anew when others change it, or its host, at the same time."""
@@ -39,7 +39,7 @@ def heal(state: State, uuid: str, *, dry_run: bool) -> list[Done]:
     """Look at a consumer again, and mend its claim; nothing where nothing is wrong with it any more.
 
     :param dry_run: whether to write nothing.
-    :raises vmqos.cloud.exceptions.CloudError: if a service does not answer, or refuses a question.
+    :raises vmqos.openstack.exceptions.CloudError: if a service does not answer, or refuses a question.
     """
     found: list[Finding] = []
     for attempt in range(ATTEMPTS):

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from vmqos.cli import exceptions, placement_audit
 from vmqos.cli.placement_audit import Finding, Host, Hosts
-from vmqos.cloud.consumers import Consumer, Consumers
-from vmqos.cloud.placement import Provider
-from vmqos.cloud.servers import Migration, Servers
-from vmqos.openstack.extra_specs import resources
+from vmqos.extra_specs import resources
+from vmqos.openstack.consumers import Consumer, Consumers
+from vmqos.openstack.placement import Provider
+from vmqos.openstack.servers import Migration, Servers
 
 T = TypeVar("T")
 Track = Callable[[Iterable[T], str, int | None], Iterator[T]]
@@ -46,7 +46,7 @@ class State:
 
         :param hostname: the hypervisor hostname of the host to look at; all if empty.
         :raises vmqos.cli.exceptions.NoSuchHost: if Placement has no such host.
-        :raises vmqos.cloud.exceptions.CloudError: if a service does not answer, or refuses.
+        :raises vmqos.openstack.exceptions.CloudError: if a service does not answer, or refuses.
         """
         self._hosts = {host.hostname: host for host in _hosts(self.consumers.providers())}
         if hostname and hostname not in self._hosts:
@@ -76,7 +76,7 @@ class State:
     def look(self, uuid: str) -> tuple[Consumer, list[Finding]]:
         """What a consumer holds now, and what is wrong with that.
 
-        :raises vmqos.cloud.exceptions.CloudError: if a service does not answer, or refuses.
+        :raises vmqos.openstack.exceptions.CloudError: if a service does not answer, or refuses.
         """
         consumer = self.consumers.get(uuid)
         # After the claim: what has one was in Nova before.

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vmqos.openstack.extra_specs import CacheRequest, SpecError, resources
+from vmqos.extra_specs import CacheRequest, SpecError, resources
 
 REQUIRED, FORBIDDEN = "required", "forbidden"
 

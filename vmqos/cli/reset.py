@@ -61,9 +61,9 @@ class Reset(Documented):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Look, say, ask, do."""
         # Imported here: the other commands read no resctrl themselves.
-        from vmqos.agent import reset
-        from vmqos.agent.exceptions import AlreadyRunning
-        from vmqos.agent.single_instance import is_running, only_agent
+        from vmqos.host import reset
+        from vmqos.host.exceptions import AlreadyRunning
+        from vmqos.host.single_instance import is_running, only_agent
 
         conf = settings.configuration(self.app.options)
         where = (conf.resctrl.path, conf.allocation.reserved_ways, conf.resctrl.lock_timeout)
@@ -98,8 +98,8 @@ class Reset(Documented):
         """Reserve what OpenStack has of this host; an error is told, and keeps nothing else from being done."""
         from vmqos.agent import withdraw
         from vmqos.agent.exceptions import AgentError
-        from vmqos.cloud.exceptions import CloudError
         from vmqos.conf.exceptions import ConfigurationError
+        from vmqos.openstack.exceptions import CloudError
 
         if not tells:
             return _Told()

@@ -7,7 +7,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from vmqos.cli.client import AgentClient
+from vmqos.local_api.client import AgentClient
 
 if TYPE_CHECKING:
     from oslo_config import cfg

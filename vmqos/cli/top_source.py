@@ -7,11 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from vmqos.cli import contract, exceptions, freshness, fullness, vm_view
-from vmqos.cli.client import AgentClient
+from vmqos.cli import freshness, fullness, vm_view
 from vmqos.cli.safe_text import distinct_names
 from vmqos.cli.top_data import Frame, Row
 from vmqos.cli.units import parse_mask
+from vmqos.local_api import contract, exceptions
+from vmqos.local_api.client import AgentClient
 from vmqos.telemetry import HostReading, Missing, Rates, Reading, Snapshot, Sweeper, VmReading, rates
 from vmqos.telemetry.hardware_events import Counts, HardwareEvents
 
@@ -42,7 +43,7 @@ class Source:
     def look(self) -> Frame:
         """One look.
 
-        :raises vmqos.cli.exceptions.CommandError: if the agent is there and does not answer.
+        :raises vmqos.local_api.exceptions.LocalApiError: if the agent is there and does not answer.
         :raises vmqos.resctrl.exceptions.ResctrlError: if there is no agent, and resctrl can't be read.
         """
         try:

@@ -7,11 +7,12 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vmqos.cli import exceptions, settings, tables, terminal, vm_view
-from vmqos.cli.client import AgentClient
+from vmqos.cli import settings, tables, terminal, vm_view
 from vmqos.cli.output import Details, Listing, as_rows, is_for_machines, terminal_of
 from vmqos.cli.safe_text import distinct_names
 from vmqos.cli.tables import Cell
+from vmqos.local_api.client import AgentClient
+from vmqos.local_api.exceptions import AgentFailed, AgentRefused
 
 
 class VmList(Listing):
@@ -99,7 +100,7 @@ class VmShow(Details):
     def _occupancy(self, agent: AgentClient, uuid: str) -> Cell:
         try:
             counters = agent.telemetry()
-        except (exceptions.AgentRefused, exceptions.AgentFailed) as error:
+        except (AgentRefused, AgentFailed) as error:
             return Cell("-", f"unknown: {error}")
         return vm_view.occupancy(counters, uuid, terminal_of(self))
 

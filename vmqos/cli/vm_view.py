@@ -8,11 +8,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vmqos.cli import contract, exceptions, fullness, units
+from vmqos.cli import exceptions, fullness, units
 from vmqos.cli.fullness import Fill
 from vmqos.cli.safe_text import display_name, distinct_names, neutralise
 from vmqos.cli.tables import Cell
 from vmqos.cli.terminal import Terminal
+from vmqos.local_api import contract
 
 MORE_TITLES = ("L2 ways", "Bandwidth", "vCPUs")
 """What a list has beside :data:`LIST_TITLES`: a table only where a VM has or asks for such."""

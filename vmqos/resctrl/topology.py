@@ -73,7 +73,7 @@ def online_cpus(sysfs_cpu: str = SYSFS_CPU) -> str:
 
     Empty where the kernel does not say.
     """
-    return _read(f"{sysfs_cpu}/online")
+    return read_page(f"{sysfs_cpu}/online")
 
 
 def parse_cpu_list(text: str) -> frozenset[int]:
@@ -97,17 +97,17 @@ def _cache_of_cpu(directory: str, cpu: int, level: int) -> Cache | None:
         return None
     for index in indexes:
         path = f"{directory}/{index}"
-        if _read(f"{path}/level") == str(level) and _read(f"{path}/type") != "Instruction":
-            cache_id = _read(f"{path}/id")
+        if read_page(f"{path}/level") == str(level) and read_page(f"{path}/type") != "Instruction":
+            cache_id = read_page(f"{path}/id")
             if not (cache_id.isascii() and cache_id.isdecimal()):
                 return None
-            return Cache(int(cache_id), _shared_cpus(f"{path}/shared_cpu_list", cpu), _size(_read(f"{path}/size")))
+            return Cache(int(cache_id), _shared_cpus(f"{path}/shared_cpu_list", cpu), _size(read_page(f"{path}/size")))
     return None
 
 
 def _shared_cpus(path: str, cpu: int) -> frozenset[int]:
     try:
-        return parse_cpu_list(_read(path)) | {cpu}
+        return parse_cpu_list(read_page(path)) | {cpu}
     except ValueError:
         return frozenset({cpu})
 
@@ -125,8 +125,8 @@ def _numbers(directory: str, pattern: re.Pattern[str]) -> list[int]:
     return sorted(int(match[1]) for match in map(pattern.fullmatch, names) if match)
 
 
-def _read(path: str) -> str:
-    """The text of a file, without blanks around it; empty if there is none."""
+def read_page(path: str) -> str:
+    """The text of a file of sysfs, without blanks around it; empty if there is none."""
     try:
         with open(path, "rb") as file:
             return file.read(_PAGE).decode("ascii", errors="replace").strip()

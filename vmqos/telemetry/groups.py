@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from vmqos.group_names import class_request, is_class, vm_of
 from vmqos.resctrl import exceptions, groups, pseudo_lock
 from vmqos.resctrl.filesystem import Filesystem, join
 from vmqos.telemetry.model import PolicyName
-from vmqos.telemetry.names import has_cap, is_class, vm_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def _vms(names: Mapping[str, Sequence[str]]) -> dict[str, Place]:
         if uuid is not None:
             own[uuid] = Place(control, control, "exclusive")
         elif not control or is_class(control):
-            policy: PolicyName | None = "shared" if has_cap(control) else None
+            policy: PolicyName | None = "shared" if _has_cap(control) else None
             for name in inside:
                 uuid = vm_of(name)
                 if uuid is None:
@@ -89,3 +89,9 @@ def _monitoring_groups(fs: Filesystem, control: str) -> list[str]:
         if fs.read(control, "mode").strip() in pseudo_lock.MODES:
             return []
         raise
+
+
+def _has_cap(control: str) -> bool:
+    """Whether the class of that name grants L3 ways, and not memory bandwidth alone."""
+    grants = class_request(control)
+    return grants is not None and bool(grants.l3_ways)

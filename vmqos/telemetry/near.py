@@ -53,8 +53,7 @@ def travelling() -> Iterator[Callable[[int | None], None]]:
 
 def _tickless(path: str) -> frozenset[int]:
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return topology.parse_cpu_list(file.read())
-    except (OSError, ValueError):
+        return topology.parse_cpu_list(topology.read_page(path))
+    except ValueError:
         # No such file, or "(null)": there are none.
         return frozenset()

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from vmqos.group_names import Owner, owner_of
 from vmqos.resctrl import schemata
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit
 from vmqos.telemetry.model import PolicyName
-from vmqos.telemetry.names import is_ours
 
 _L3 = ("L3", "L3CODE", "L3DATA")
 _NOTHING = CapacityBitmask()
@@ -125,7 +125,7 @@ def free(every: Mapping[int, CapacityBitmask], held: Mapping[str, Held]) -> dict
     left = dict(every)
     for name, group in held.items():
         for cache, mask in group.masks.items() if name else ():
-            taken = mask - pool.get(cache, _NOTHING) if is_ours(name) else mask
+            taken = mask - pool.get(cache, _NOTHING) if owner_of(name) in (Owner.VM, Owner.CLASS) else mask
             left[cache] = left.get(cache, _NOTHING) - taken
     return {cache: mask.count for cache, mask in left.items()}
 

@@ -12,12 +12,9 @@ from dataclasses import dataclass, field
 from tests.campaign.hostile import table
 from tests.campaign.hostile.inputs import Family, Harm, Input, Outcome, Refused, Result, in_force
 from tests.campaign.hostile.stage import FULL_AUDIT, Stage
-from tests.campaign.hostile.witness import Sight, Witness
+from tests.campaign.hostile.witness import WITHIN, Sight, Time, Witness
 
 LOG = logging.getLogger(__name__)
-
-DOUBTFUL = 4.0
-"""Seconds: what was late by less than that is tried once more, after a look at what takes how long now without it."""
 
 RECOVERY = 10.0
 """Seconds in which the agent may recover from harm before the next input is tried; then it is started anew."""
@@ -43,17 +40,15 @@ class _Trial:
 class Campaign:
     """Tries inputs on one stage, and keeps what came of them.
 
-    :param doubtful: seconds by which something may be late to be tried once more, before it is called harm.
     :ivar outcomes: of all inputs so far.
-    :ivar longest: the longest time of each operation of the witness in a trial without harm, in seconds.
+    :ivar longest: the longest time of each operation of the witness in a trial without harm, and the inputs' names.
     """
 
-    def __init__(self, stage: Stage, witness: Witness, doubtful: float = DOUBTFUL) -> None:
+    def __init__(self, stage: Stage, witness: Witness) -> None:
         self.stage = stage
-        self._doubtful = doubtful
         self.witness = witness
         self.outcomes: list[Outcome] = []
-        self.longest: dict[str, float] = {}
+        self.longest: dict[str, tuple[Time, str]] = {}
         self._family: Family | None = None
 
     def try_batch(self, family: Family, inputs: Sequence[Input]) -> list[Outcome]:
@@ -79,23 +74,14 @@ class Campaign:
         if not trial.sights:
             return
         if len(inputs) == 1:
-            blamed.setdefault(inputs[0].name, []).extend(self._confirmed(inputs[0], trial.sights))
+            blamed.setdefault(inputs[0].name, []).extend(trial.sights)
         else:
             middle = len(inputs) // 2
             for half in (inputs[:middle], inputs[middle:]):
                 self._search(half, refused, blamed)
-            certain = [sight for sight in trial.sights if sight.excess > self._doubtful]
-            if certain and not any(blamed.get(one.name) for one in inputs):
+            if not any(blamed.get(one.name) for one in inputs):
                 for one in inputs:
-                    blamed[one.name] = [Sight(f"only together with others: {certain[0].what}")]
-
-    def _confirmed(self, one: Input, sights: list[Sight]) -> list[Sight]:
-        """What harm an input does: if it was a little late, only what is late again."""
-        if any(sight.excess > self._doubtful for sight in sights):
-            return sights
-        with self.witness.compared_with_now():
-            again = self.trial([one])
-        return [*again.sights, *(sight for harmed in again.harmed.values() for sight in harmed)]
+                    blamed[one.name] = [Sight(f"only together with others: {trial.sights[0].what}")]
 
     def _outcome(self, family: Family, one: Input, blamed: dict[str, list[Sight]], refused: dict[str, str]) -> Outcome:
         if blamed.get(one.name):
@@ -114,9 +100,9 @@ class Campaign:
         looks_on = not any(one.stops_service for one in inputs)
         watch = None
         with contextlib.ExitStack() as stack:
-            beside_starts = any(one.starts_vms for one in inputs)
             kernel_waits = max(one.kernel_waits for one in inputs)
-            watch = stack.enter_context(self.witness.watching(beside_starts, kernel_waits)) if looks_on else None
+            simulator_works = any(one.simulator_works for one in inputs)
+            watch = stack.enter_context(self.witness.watching(kernel_waits, simulator_works)) if looks_on else None
             held = [(one, begun) for one in inputs if (begun := self._begin(one, trial)) is not None]
             in_force_since = time.monotonic()
             if watch is not None:
@@ -136,13 +122,18 @@ class Campaign:
         else:
             threads = sum(one.threads for one in inputs)
             trial.sights.extend(self.witness.excesses(gauges, rounds, len(inputs), threads))
-        LOG.info("tried %s in %.1f s", ", ".join(one.name for one in inputs), time.monotonic() - began)
+        names = ", ".join(one.name for one in inputs)
+        LOG.info("tried %s in %.1f s", names, time.monotonic() - began)
+        if watch is not None:
+            seen = (f"{what} {each}" for what, each in watch.took.items())
+            LOG.info("longest: %s", ", ".join(seen))
         if not trial.is_harmless:
             LOG.info("harm: %s", [*trial.harmed.items(), *trial.sights])
             self._recover()
         elif watch is not None:
-            for operation, seconds in watch.took.items():
-                self.longest[operation] = max(seconds, self.longest.get(operation, 0.0))
+            for operation, time_ in watch.took.items():
+                if operation not in self.longest or time_.took > self.longest[operation][0].took:
+                    self.longest[operation] = (time_, names)
         return trial
 
     def _begin(self, one: Input, trial: _Trial) -> contextlib.AbstractContextManager[None] | None:
@@ -190,7 +181,7 @@ class Campaign:
             until = time.monotonic() + RECOVERY
             while time.monotonic() < until:
                 with contextlib.suppress(Exception):
-                    if not self.witness.broken() and self.witness.resize() < self.witness.calm.limit("resize"):
+                    if not self.witness.broken() and self.witness.resize() < WITHIN:
                         return
         self.stage.agent.kill()
         self.stage.agent.start()

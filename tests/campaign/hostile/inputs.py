@@ -52,10 +52,9 @@ class Input:
         agent is to restore the promises in the time in which it serves a VM.
     :ivar stops_service: whether no VM can be served while the input is in force (root holds the lock on resctrl):
         the input then asks by itself whether VMs are served in time after it.
-    :ivar starts_vms: whether VMs are started for it. libvirt lists no VMs while it starts or stops one, so what happens
-        to others meanwhile is compared with what it takes beside the start and the stop of an ordinary VM.
     :ivar threads: threads that VMs have for it; the agent needs some memory for each.
     :ivar kernel_waits: seconds that the kernel itself lets a VM wait that starts while the input is in force.
+    :ivar simulator_works: whether the simulator works for seconds for it where a kernel needs milliseconds.
     """
 
     name: str
@@ -64,9 +63,9 @@ class Input:
     batch: str = ""
     may_touch_promises: bool = False
     stops_service: bool = False
-    starts_vms: bool = False
     threads: int = 0
     kernel_waits: float = 0.0
+    simulator_works: bool = False
 
 
 class Result(enum.Enum):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.campaign.hostile import outsider, shipped
-from tests.campaign.hostile.tenants import Moves, Tenants
+from tests.campaign.hostile.tenants import Tenants
 from tests.functional.agent.tree import Tree
 from tools.lab import vms
 from tools.lab.agent import Agent, Options
@@ -67,7 +67,6 @@ class Stage:
     """All that an input can act on.
 
     :ivar witness: who looks on, once there is one.
-    :ivar moves: the starts and stops of attackers' VMs.
     :ivar tree: resctrl, read from outside.
     :ivar port: the agent's TCP port on loopback.
     :ivar outside: a directory of the account :data:`outsider.READER`.
@@ -90,8 +89,7 @@ class Stage:
         for command in shipped.resctrl_commands(self.simulator.root):
             subprocess.run(command, check=True)
         self.tree = Tree(self.simulator.root)
-        self.moves = Moves()
-        self.tenants = Tenants(workspace, host, self.moves)
+        self.tenants = Tenants(workspace, host)
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.port = int(server.getsockname()[1])
         options: Options = {
@@ -138,8 +136,7 @@ class Stage:
     def cloud_vm(self, role: str) -> RunningVm:
         """An ordinary VM of a user of the cloud, started when it is first asked for."""
         if role not in self._cloud_vms:
-            with self.moves.one():
-                self._cloud_vms[role] = vms.run(self.host, vms.Vm(self.new_name(), vms.Flavor("plain")))
+            self._cloud_vms[role] = vms.run(self.host, vms.Vm(self.new_name(), vms.Flavor("plain")))
         return self._cloud_vms[role]
 
     def new_name(self) -> str:

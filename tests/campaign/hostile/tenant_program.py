@@ -262,7 +262,8 @@ def _lose_main_thread() -> None:
 
 def main() -> None:
     """Be the emulator."""
-    # What sorts of trouble a tenant makes is the question, not how much of the CPU it can take.
+    # On a host, systemd gives machine.slice as much of the CPUs as system.slice, however many threads a VM has. The VMs
+    # here share the agent's cgroup, in which each thread counts: 15 000 of them would leave nothing to any process.
     os.nice(5)
     arguments = sys.argv[1:]
     here = Path(__file__).parent

@@ -33,28 +33,6 @@ esac
 ORDER_TIMEOUT = 90.0
 
 
-class Moves:
-    """Counts the starts and stops of VMs: libvirt lists no VMs while it starts or stops one.
-
-    :ivar begun: how many have begun so far.
-    :ivar under_way: how many have not ended.
-    """
-
-    def __init__(self) -> None:
-        self.begun = 0
-        self.under_way = 0
-
-    @contextlib.contextmanager
-    def one(self) -> Iterator[None]:
-        """A VM is started or stopped in the block."""
-        self.begun += 1
-        self.under_way += 1
-        try:
-            yield
-        finally:
-            self.under_way -= 1
-
-
 class Tenant:
     """A VM under a tenant's control.
 
@@ -101,9 +79,8 @@ class Tenant:
 class Tenants:
     """Starts such VMs, and keeps them for the inputs that come."""
 
-    def __init__(self, workspace: Workspace, host: PrivateLibvirt, moves: Moves) -> None:
+    def __init__(self, workspace: Workspace, host: PrivateLibvirt) -> None:
         self._host = host
-        self._moves = moves
         self._folder = workspace.path / "tenant"
         self._folder.mkdir()
         self._numbers = itertools.count(1)
@@ -128,8 +105,7 @@ class Tenants:
         """Another such VM, which the caller removes."""
         vm = vms.Vm(f"tenant-{next(self._numbers)}", vms.Flavor("tenant", extra_specs))
         xml = vms.domain_xml(vm).replace("<devices>", f"<devices><emulator>{self._emulator}</emulator>")
-        with self._moves.one():
-            self._host.connection().defineXML(xml).create()
+        self._host.connection().defineXML(xml).create()
         path = self._folder / f"{vm.uuid}.sock"
         processes.wait_until(path.exists, f"the tenant's process of {vm.name}", 30.0)
         return Tenant(RunningVm(vm.uuid, vm.name, self._host), path)
@@ -137,8 +113,7 @@ class Tenants:
     def remove(self, tenant: Tenant) -> None:
         """End a tenant's VM, also one whose monitor is dead."""
         self._kept = {role: kept for role, kept in self._kept.items() if kept is not tenant}
-        with self._moves.one():
-            vms.remove(self._host.connection(), tenant.vm.uuid)
+        vms.remove(self._host.connection(), tenant.vm.uuid)
 
     def forget(self) -> list[str]:
         """Keep none of them any longer; their UUIDs, for the caller to remove them."""

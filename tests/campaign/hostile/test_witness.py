@@ -14,7 +14,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.campaign.hostile.campaign import DOUBTFUL, Campaign
+from tests.campaign.hostile.campaign import Campaign
 from tests.campaign.hostile.inputs import Attacker, Family, Hold, Input, Outcome, Result
 from tests.campaign.hostile.stage import Stage
 from tests.campaign.hostile.witness import MEMORY_MARGIN, group_of
@@ -24,21 +24,18 @@ STOPPED = 3.0
 
 
 class Plant(Protocol):
-    """Try an input that is none of the campaign's.
+    """Try an input that is none of the campaign's."""
 
-    :param doubtful: seconds by which something may be late to be tried once more; planted harm needs no second look.
-    """
-
-    def __call__(self, act: Callable[[Stage], Hold], doubtful: float = 0.0) -> Outcome: ...
+    def __call__(self, act: Callable[[Stage], Hold]) -> Outcome: ...
 
 
 @pytest.fixture
 def planted(campaign: Campaign) -> Plant:
     """Tries such inputs, which do not count in the campaign's table."""
 
-    def plant(act: Callable[[Stage], Hold], doubtful: float = 0.0) -> Outcome:
+    def plant(act: Callable[[Stage], Hold]) -> Outcome:
         family = Family("planted", "planted", (Input("planted", Attacker.NEIGHBOUR, act),))
-        return Campaign(campaign.stage, campaign.witness, doubtful).try_batch(family, family.inputs)[0]
+        return Campaign(campaign.stage, campaign.witness).try_batch(family, family.inputs)[0]
 
     return plant
 
@@ -110,7 +107,7 @@ def promise_shrinks(stage: Stage) -> None:
 
 
 def test_an_input_that_does_nothing_does_no_harm(planted: Plant) -> None:
-    outcome = planted(nothing, DOUBTFUL)
+    outcome = planted(nothing)
     assert outcome.result is Result.HARMLESS, outcome.evidence
 
 

@@ -23,22 +23,20 @@ from tools.lab.vms import RunningVm
 
 LOG = logging.getLogger(__name__)
 
-GRACE = 1.0
-"""Seconds that a VM may be served later than without an attack."""
+WITHIN = 1.0
+"""Seconds in which the agent must have served a VM, or have answered, whatever is tried meanwhile."""
 
 GIVE_UP = 8.0
 """Seconds after which what did not happen is told as such."""
 
-BESIDE_OTHERS = "resize beside a start and a stop"
-"""The operation that is compared with where VMs are started and stopped during an attack: libvirt lists no VMs while it
-starts or stops one, which takes it a second and more."""
-
 HEALTH = ("health on the socket", "health on the port")
 """The operations that ask the agent, and have nothing to do with resctrl."""
 
+PROMPT = 0.1
+"""Seconds in which libvirt describes a VM, as long as nothing keeps it; it takes some milliseconds."""
+
 POLL = 0.03
 CALM_ROUNDS = 5
-COMPARED_ROUNDS = 3
 
 MEMORY_MARGIN = 32 << 20
 """Bytes that the agent's memory may grow by, at any moment."""
@@ -57,11 +55,67 @@ class Sight:
     """Something that a witness saw and that must not be.
 
     :ivar what: in words.
-    :ivar excess: how many seconds too late it was; infinite for what must never be.
     """
 
     what: str
-    excess: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """What an operation took.
+
+    :ivar took: seconds from outside.
+    :ivar simulated: seconds of them that the simulator worked, or waited for a CPU.
+    :ivar libvirt: seconds of them in which libvirt was asked to describe a VM, and did not answer.
+    """
+
+    took: float
+    simulated: float = 0.0
+    libvirt: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.took:.2f} s (simulator {self.simulated:.2f} s, libvirt {self.libvirt:.2f} s)"
+
+
+class LibvirtWaits:
+    """Asks libvirt for the description of a VM again and again, and notes for how long it did not answer.
+
+    The agent has to ask the same before it can serve a VM that changed, so it must wait as long.
+
+    :param describe: asks libvirt.
+    """
+
+    def __init__(self, describe: Callable[[], object]) -> None:
+        self._describe = describe
+        self._waits: list[tuple[float, float]] = []
+        self._asked: float | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="witness-of-libvirt", daemon=True)
+
+    def begin(self) -> None:
+        """Ask from now on."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Ask no more."""
+        self._over.set()
+        self._thread.join(GIVE_UP)
+
+    def within(self, since: float, until: float) -> float:
+        """Seconds between two moments in which an answer was late."""
+        asked = self._asked
+        waits = [*self._waits, *([(asked, until)] if asked is not None and until - asked > PROMPT else [])]
+        return sum(max(0.0, min(end, until) - max(begin, since)) for begin, end in waits)
+
+    def _run(self) -> None:
+        while not self._over.wait(POLL):
+            self._asked = began = time.monotonic()
+            # That the VM is gone is told by the operation that needs it.
+            with contextlib.suppress(Exception):
+                self._describe()
+            ended, self._asked = time.monotonic(), None
+            if ended - began > PROMPT:
+                self._waits.append((began, ended))
 
 
 @dataclass(slots=True)
@@ -69,7 +123,7 @@ class Calm:
     """What takes how long without any attack.
 
     :ivar seconds: the longest time of each operation, by its name.
-    :ivar simulated: the longest time that the simulator worked during each operation, by its name.
+    :ivar simulated: the longest time that the simulator worked during each operation, by its name, in seconds.
     :ivar log: bytes that the log grows by in one round of the witness.
     :ivar memory: bytes: the most that the agent ever had.
     """
@@ -79,26 +133,13 @@ class Calm:
     log: float = 0.0
     memory: int = 0
 
-    def limit(self, operation: str, simulated: float = 0.0) -> float:
-        """Seconds that the operation may take during an attack.
-
-        :param simulated: seconds that the simulator worked meanwhile. It is a program in Python that asks /proc for
-            each new thread; where a kernel needs a millisecond, it may need a second. What it worked longer than
-            without an attack is no time of the agent's.
-        """
-        return self.seconds[operation] + GRACE + max(0.0, simulated - self.simulated.get(operation, 0.0))
-
 
 class Witness:
-    """Innocent VMs on the stage, and what happens to them.
-
-    :ivar moves: the starts and stops of attackers' VMs.
-    """
+    """Innocent VMs on the stage, and what happens to them."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         stage.witness = self
-        self.moves = stage.moves
         self._numbers = itertools.count(1)
         self._sizes = itertools.cycle((3, 2))
         self.steady = self._start({"hw:cache_ways": "2"})
@@ -106,6 +147,7 @@ class Witness:
         self.plain = self._start({})
         self.resized, self._ways = self._start({"hw:cache_ways": "2"}), 2
         self.calm = Calm()
+        self._connection = stage.host.connect()
 
     def calibrate(self) -> None:
         """See how long everything takes while all is calm."""
@@ -125,24 +167,11 @@ class Witness:
             for operation, carry_out in self.operations().items():
                 before = self.simulated()
                 took = carry_out()
-                LOG.info("without an attack: %s took %.2f s", operation, took)
                 used = self.simulated() - before
+                LOG.info("without an attack: %s took %.2f s, the simulator worked for %.2f s", operation, took, used)
                 self.calm.simulated[operation] = max(used, self.calm.simulated.get(operation, 0.0))
                 longest[operation] = max(took, longest.get(operation, 0.0))
         return longest
-
-    @contextlib.contextmanager
-    def compared_with_now(self) -> Iterator[None]:
-        """See again how long everything takes without an attack, and judge by that, too, for the block's duration.
-
-        What was a little late may have been so because the machine has become busier since the beginning.
-        """
-        before, now = self.calm.seconds, self._longest(COMPARED_ROUNDS)
-        self.calm.seconds = {operation: max(seconds, now[operation]) for operation, seconds in before.items()}
-        try:
-            yield
-        finally:
-            self.calm.seconds = before
 
     def operations(self) -> dict[str, Callable[[], float]]:
         """What a round consists of; each gives the seconds that it took."""
@@ -169,26 +198,9 @@ class Witness:
         return {
             **dict(zip(HEALTH, (self._health_on_socket, self._health_on_port), strict=True)),
             "resize": self.resize,
-            BESIDE_OTHERS: self._resize_beside_others,
             "start": start,
             "stop": stop,
         }
-
-    def _resize_beside_others(self) -> float:
-        """Resize the VM all the time while another one starts and stops; the longest time that it took."""
-        vm = vms.Vm(f"innocent-{next(self._numbers)}", vms.Flavor("innocent"))
-
-        def come_and_go() -> None:
-            vms.run(self._stage.host, vm)
-            vms.remove(self._stage.host.connection(), vm.uuid)
-
-        other = threading.Thread(target=come_and_go)
-        longest = 0.0
-        other.start()
-        while other.is_alive():
-            longest = max(longest, self.resize())
-        other.join()
-        return longest
 
     def resize(self, before: Callable[[], None] = lambda: None) -> float:
         """Give a VM another flavor; the seconds until it has what that promises, from outside.
@@ -251,6 +263,10 @@ class Witness:
                     found.append(f"{len(missing)} tasks of {vm.name} are not in {group}")
         return found
 
+    def describe(self) -> None:
+        """Have libvirt describe the VM that is resized."""
+        self._connection.lookupByUUIDString(self.resized.uuid).XMLDesc()
+
     def restored(self) -> float:
         """Seconds until no promise is broken."""
         began = time.monotonic()
@@ -260,16 +276,16 @@ class Witness:
     @property
     def restore_limit(self) -> float:
         """Seconds in which a promise must be whole again that another program of root's broke."""
-        return self.calm.limit("resize") + AUDIT
+        return WITHIN + AUDIT
 
     @contextlib.contextmanager
-    def watching(self, beside_starts: bool, kernel_waits: float) -> Iterator[Watch]:
+    def watching(self, kernel_waits: float, simulator_works: bool) -> Iterator[Watch]:
         """Look on for the duration of the block.
 
-        :param beside_starts: whether other VMs are started meanwhile.
         :param kernel_waits: seconds that the kernel lets a VM wait that starts meanwhile.
+        :param simulator_works: whether the simulator works for seconds where a kernel needs milliseconds.
         """
-        watch = Watch(self, beside_starts, kernel_waits)
+        watch = Watch(self, kernel_waits, simulator_works)
         watch.begin()
         try:
             yield watch
@@ -393,25 +409,27 @@ class Watch:
 
     :ivar sights: what must not be.
     :ivar rounds: how often a VM was resized.
-    :ivar took: the longest time of each operation, in seconds.
+    :ivar took: the longest time of each operation.
     """
 
-    def __init__(self, witness: Witness, beside_starts: bool, kernel_waits: float) -> None:
+    def __init__(self, witness: Witness, kernel_waits: float, simulator_works: bool) -> None:
         self._witness = witness
-        self._beside_starts = beside_starts
         self._kernel_waits = kernel_waits
+        self._simulator_works = simulator_works
         self._over = threading.Event()
         self._threads = [
             threading.Thread(target=self._ask, name="witness-asks", daemon=True),
             threading.Thread(target=self._act, name="witness-acts", daemon=True),
         ]
+        self._libvirt = LibvirtWaits(witness.describe)
         self._wanted, self._started = threading.Event(), threading.Event()
         self.sights: list[Sight] = []
-        self.took: dict[str, float] = {}
+        self.took: dict[str, Time] = {}
         self.rounds = 0
 
     def begin(self) -> None:
         """Look from now on."""
+        self._libvirt.begin()
         for thread in self._threads:
             thread.start()
 
@@ -420,6 +438,7 @@ class Watch:
         self._over.set()
         for thread in self._threads:
             thread.join()
+        self._libvirt.end()
 
     def see_a_start(self) -> None:
         """Wait until a VM was started and stopped from now on, or has not come up for far too long."""
@@ -445,23 +464,25 @@ class Watch:
             self._over.wait(0.1)
 
     def _judge(self, operation: str, carry_out: Callable[[], float]) -> None:
-        before, moves = self._witness.simulated(), self._witness.moves
-        begun, beside_others = moves.begun, self._beside_starts or moves.under_way > 0
+        before = self._witness.simulated()
         try:
             took = carry_out()
         except Exception as error:
             self.sights.append(Sight(f"{operation}: {type(error).__name__}: {error}"))
             return
-        simulated = self._witness.simulated() - before if operation not in HEALTH else 0.0
-        beside_others |= moves.begun > begun
-        compared_with = BESIDE_OTHERS if beside_others and operation == "resize" else operation
-        limit, calm = self._witness.calm.limit(compared_with, simulated), self._witness.calm.seconds[compared_with]
+        ended = time.monotonic()
+        time_ = Time(took, self._witness.simulated() - before, self._libvirt.within(ended - took, ended))
+        limit = WITHIN
+        if operation not in HEALTH:
+            limit += time_.libvirt
+            if self._simulator_works:
+                limit += max(0.0, time_.simulated - self._witness.calm.simulated[operation])
         if operation == "start":
             limit += self._kernel_waits
-        self.took[compared_with] = max(took, self.took.get(compared_with, 0.0))
+        if took > self.took.get(operation, Time(0.0)).took:
+            self.took[operation] = time_
         if took > limit:
-            text = f"{operation} took {took:.1f} s (calm: {calm:.1f} s; the simulator worked for {simulated:.1f} s)"
-            self.sights.append(Sight(text, took - limit))
+            self.sights.append(Sight(f"{operation} took {time_}, {limit:.2f} s are allowed"))
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from tests.functional.conftest import WaitFor
 from tools.lab.agent import Agent
 from tools.lab.resctrl import Resctrl
 from tools.lab.vms import RunningVm
-from vmqos.agent.monitoring_groups import YET_TO_BE_MADE
+from vmqos.agent.act.monitoring_groups import YET_TO_BE_MADE
 
 WaitForVm = Callable[..., dict[str, Any]]
 

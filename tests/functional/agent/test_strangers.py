@@ -17,7 +17,7 @@ from tests.functional.agent.test_lifecycle import EXCLUSIVE_2
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
-from vmqos.agent.single_instance import EARLIER_SUFFIX, LOCK_DIRECTORY, SUFFIX
+from vmqos.host.single_instance import EARLIER_SUFFIX, LOCK_DIRECTORY, SUFFIX
 
 STRANGER = 65534
 READERS = "daemon"

@@ -23,10 +23,10 @@ from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
 from tools.lab.workspace import Workspace
-from vmqos.agent import locks
-from vmqos.agent.lock_exceptions import LockError
-from vmqos.agent.lock_list import Host
-from vmqos.agent.locks import Wanted
+from vmqos.pseudo_lock import lifecycle
+from vmqos.pseudo_lock.exceptions import LockError
+from vmqos.pseudo_lock.lifecycle import Wanted
+from vmqos.pseudo_lock.regions import Host
 from vmqos.resctrl.filesystem import Filesystem
 
 pytestmark = pytest.mark.feature("lock")
@@ -199,7 +199,10 @@ def test_without_the_right_to_change_resctrl_root_is_asked_for(simulator: Simula
     for directory in (simulator.root.parent, workspace.path):
         directory.chmod(0o755)
     host = Host(str(simulator.root), sysfs=str(simulator.sysfs))
-    for action in (lambda: locks.create(host, Wanted("x", "L3", 0, WAY)), lambda: locks.remove(host, "x")):
+    for action in (
+        lambda: lifecycle.create(host, Wanted("x", "L3", 0, WAY)),
+        lambda: lifecycle.remove(host, "x"),
+    ):
         assert refused_to_nobody(action) == f"no right to change {simulator.root}: run it as root, such as with sudo"
 
 
@@ -230,9 +233,9 @@ def test_interrupted_before_any_of_its_writes_it_leaves_everything_as_it_was(
     monkeypatch.setattr(Filesystem, "write", interrupted)
     host = Host(str(simulator.root), sysfs=str(simulator.sysfs))
     with pytest.raises(KeyboardInterrupt):
-        locks.create(host, Wanted("table", "L3", 0, WAY))
+        lifecycle.create(host, Wanted("table", "L3", 0, WAY))
     assert state(tree.root) == before
-    made = locks.create(host, Wanted("table", "L3", 0, WAY))
+    made = lifecycle.create(host, Wanted("table", "L3", 0, WAY))
     assert made.size == WAY and tree.masks(CLASS)[0].bit_count() == 2
 
 

@@ -20,9 +20,9 @@ from tests.functional.conftest import MakeVm
 from tests.functional.hypervisor.conftest import Watched
 from tests.functional.hypervisor.hostile import LYING, SILENT
 from tools.lab.private_libvirt import PrivateLibvirt
-from vmqos.agent import lock_users
 from vmqos.hypervisor import cgroup, exceptions, processes, qemu_process
 from vmqos.hypervisor.domain_xml import DomainDescription
+from vmqos.pseudo_lock import region_users
 from vmqos.resctrl import mount
 
 MIB = 1 << 20
@@ -211,8 +211,8 @@ def test_a_device_is_known_by_its_number_wherever_it_is_and_nothing_waits(start:
         start(OPENS, silent / "pseudo_lock" / "x")
         (tmp_path / "hush").touch()
         try:
-            with at_once(seconds=lock_users.PATIENCE + 3):
-                found = lock_users.users(str(device))
+            with at_once(seconds=region_users.PATIENCE + 3):
+                found = region_users.users(str(device))
         finally:
             (tmp_path / "hush").unlink()
     assert {user.pid for user in found} == use

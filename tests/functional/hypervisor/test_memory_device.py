@@ -11,8 +11,9 @@ import pytest
 
 from tools.lab import vms
 from tools.lab.private_libvirt import PrivateLibvirt
-from vmqos.hypervisor import exceptions, memory_device, shared_memory
-from vmqos.hypervisor.shared_memory import SharedMemory
+from vmqos.hypervisor import exceptions
+from vmqos.pseudo_lock import memory_device, shared_memory
+from vmqos.pseudo_lock.shared_memory import SharedMemory
 
 SIZE = 65536
 CPU = min(os.sched_getaffinity(0))

@@ -16,8 +16,8 @@ import pytest
 from tests.functional.resctrl_client.mounted import PATIENCE
 from tests.kernel.limits import patiently
 from tools.lab.processes import wait_until
-from vmqos.agent import placement
-from vmqos.agent.placement import Target
+from vmqos.agent.act import move_tasks
+from vmqos.agent.act.move_tasks import TaskGroup
 from vmqos.hypervisor import processes, vm_tasks
 from vmqos.hypervisor.exceptions import ProcessVanished
 from vmqos.hypervisor.model import VirtualMachine
@@ -128,12 +128,12 @@ def test_threads_born_while_the_vm_is_moved_are_moved_too(fs: Filesystem, group:
         with threads(STORM, ENDING) as process:
             vm = VirtualMachine("u", "storm", 1, processes.of_pid(process.pid), None, False, None)
             go(process, "begun")
-            placed = placement.place(fs, Target(group), partial(vm_tasks.all_tasks, vm))
+            placed = move_tasks.place(fs, TaskGroup(group), partial(vm_tasks.all_tasks, vm))
             assert placed.in_place
             wait_for(process, "over")
             wait_for_the_dead(process, STORM)
             # What the loop could not know is the next audit's.
-            audited = placement.place(fs, Target(group), partial(vm_tasks.all_tasks, vm))
+            audited = move_tasks.place(fs, TaskGroup(group), partial(vm_tasks.all_tasks, vm))
             assert audited.in_place == audited.tasks
             assert groups_of(process.pid) == {"res:vmqos.many": len(audited.tasks)}
 

@@ -12,9 +12,9 @@ import pytest
 
 from tests.kernel.locks.conftest import Command, Mapper, masks
 from tests.kernel.pytest_guest import GuestMachine
-from vmqos.agent import locks
-from vmqos.agent.lock_list import Host
-from vmqos.allocation.locking import Choice
+from vmqos.pseudo_lock import lifecycle
+from vmqos.pseudo_lock.choose_ways import Choice
+from vmqos.pseudo_lock.regions import Host
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.bitmask import CapacityBitmask
 
@@ -101,7 +101,7 @@ def wrong_choice(monkeypatch: pytest.MonkeyPatch, root: Path) -> Iterator[None]:
     """Has the command lock a way that somebody has: what a group that comes at the wrong moment would do."""
     (root / "late").mkdir()
     choice = Choice(CapacityBitmask(0x1), {"": CapacityBitmask(0xC)})
-    monkeypatch.setattr(locks, "choose", lambda *_: choice)
+    monkeypatch.setattr(lifecycle, "choose", lambda *_: choice)
     yield
     (root / "late").rmdir()
 
@@ -110,7 +110,7 @@ def wrong_choice(monkeypatch: pytest.MonkeyPatch, root: Path) -> Iterator[None]:
 def test_where_the_kernel_refuses_nothing_is_left_behind_and_its_reason_is_told(root: Path, cache: str) -> None:
     before = masks(root)
     with pytest.raises(exceptions.MasksOverlap, match="Overlaps with other group"):
-        locks.create(Host(str(root)), locks.Wanted("table", cache, 1, SIZE))
+        lifecycle.create(Host(str(root)), lifecycle.Wanted("table", cache, 1, SIZE))
     assert masks(root) == before
 
 

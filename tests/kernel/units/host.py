@@ -25,12 +25,12 @@ from oslo_config import cfg
 # Not used here: what this process imports is compiled for good, which the agent can't do in its sandbox.
 import vmqos.agent.main  # noqa: F401
 from tools.lab import vms
-from vmqos.agent import doctor, reset
-from vmqos.agent.mount_commands import mount_with
-from vmqos.agent.single_instance import only_agent
-from vmqos.cli.client import AgentClient
-from vmqos.cli.exceptions import CommandError
 from vmqos.conf import loader
+from vmqos.host import doctor, reset
+from vmqos.host.mount_commands import mount_with
+from vmqos.host.single_instance import only_agent
+from vmqos.local_api.client import AgentClient
+from vmqos.local_api.exceptions import LocalApiError
 from vmqos.telemetry import Sweeper
 
 ROOT = Path("/sys/fs/resctrl")
@@ -124,7 +124,7 @@ def promise() -> str:
     """The state of the VM's promise, as the agent tells it."""
     try:
         return str(AgentClient("/run/vmqos/agent.sock").vm(VM.uuid)["state"])
-    except CommandError:
+    except LocalApiError:
         return ""
 
 

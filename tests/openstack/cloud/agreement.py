@@ -15,7 +15,7 @@ from tests.openstack.cloud.node import Node
 from tools.lab import outside_check, processes
 from tools.lab.outside_check import Promise
 from tools.lab.vms import NOVA_NAMESPACE
-from vmqos.openstack.extra_specs.resources import CLASSES, LLC_CLASSES, LLC_WAYS
+from vmqos.extra_specs.resources import CLASSES, LLC_CLASSES, LLC_WAYS
 
 RUNNING = ("ACTIVE", "VERIFY_RESIZE")
 WITHOUT_A_HOST = ("SHELVED_OFFLOADED", "ERROR")

@@ -27,7 +27,7 @@ from tests.openstack.servers.process import child_environment, script
 from tests.openstack.servers.rabbitmq import RabbitMq
 from tools.lab import processes
 from tools.lab.workspace import Workspace
-from vmqos.openstack.extra_specs.resources import LLC_WAYS, provider_name
+from vmqos.extra_specs.resources import LLC_WAYS, provider_name
 
 MICROVERSION = "2.96"
 IMAGE = "nothing"

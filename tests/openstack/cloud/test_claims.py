@@ -15,7 +15,7 @@ from tests.openstack.cloud.agreement import agree, disagreements
 from tests.openstack.cloud.cloud import Cloud
 from tests.openstack.cloud.conftest import MakeServer
 from tests.openstack.servers.process import script
-from vmqos.openstack.extra_specs.resources import LLC_CLASSES, LLC_WAYS
+from vmqos.extra_specs.resources import LLC_CLASSES, LLC_WAYS
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -15,7 +15,7 @@ from tests.openstack.cloud.conftest import MakeServer
 from tests.openstack.cloud.node import Node
 from tests.openstack.servers.process import script
 from tools.lab.workspace import Workspace
-from vmqos.openstack.extra_specs.resources import LLC_CLASSES, LLC_SHARED
+from vmqos.extra_specs.resources import LLC_CLASSES, LLC_SHARED
 
 pytestmark = pytest.mark.timeout(900)
 

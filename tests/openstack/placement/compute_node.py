@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from tests.openstack.servers.placement import Placement
-from vmqos.openstack.extra_specs.resources import LLC_OTHERS, provider_name
+from vmqos.extra_specs.resources import LLC_OTHERS, provider_name
 
 
 class ComputeNode:

@@ -19,8 +19,8 @@ from tests.openstack.servers.neutron import Neutron
 from tests.openstack.servers.nova import NovaApi
 from tests.openstack.servers.placement import Placement
 from tools.lab.workspace import Workspace
-from vmqos.cloud.service import Service
 from vmqos.conf import loader
+from vmqos.openstack.service import Service
 
 # The whole agent stands where the functional tests have it stand.
 workspace = functional.workspace

@@ -18,12 +18,12 @@ from oslo_config import cfg
 from tests.openstack.placement.compute_node import ComputeNode
 from tests.openstack.servers.keystone import PASSWORD, Keystone
 from tests.openstack.servers.placement import Placement
-from tests.unit.agent.test_report import snapshot
+from tests.unit.agent.serve.test_vms import snapshot
 from tools.lab.processes import wait_until
 from tools.lab.workspace import Workspace
 from vmqos.agent.placement_sync import PlacementSync
 from vmqos.allocation import Policy
-from vmqos.openstack.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, SHARED_ROOM
+from vmqos.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, SHARED_ROOM
 
 Configure = Callable[..., cfg.ConfigOpts]
 FAST = {"retry_delay_min": 0.1, "retry_delay_max": 0.5}

@@ -13,9 +13,9 @@ from oslo_config import cfg
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tests.openstack.servers.keystone import Keystone
 from tests.openstack.servers.nova import NovaApi
-from vmqos.cloud import exceptions
-from vmqos.cloud.nova import Nova, may_not_list
-from vmqos.cloud.service import Service
+from vmqos.openstack import exceptions
+from vmqos.openstack.nova import Nova, may_not_list
+from vmqos.openstack.service import Service
 
 Configure = Callable[..., cfg.ConfigOpts]
 SPECS = {"hw:cache_ways": "2", "hw:cpu_policy": "shared"}
@@ -65,7 +65,7 @@ def test_one_listing_has_all_servers_of_a_host_and_of_no_other(
     service = connect(keystone.credentials())
     assert Nova(service).extra_specs_of_host(host) == here
     assert service.asked == ["/servers/detail"]
-    monkeypatch.setattr("vmqos.cloud.nova.PAGE", 2)
+    monkeypatch.setattr("vmqos.openstack.nova.PAGE", 2)
     assert Nova(service).extra_specs_of_host(host) == here
 
 

@@ -28,9 +28,9 @@ from tests.openstack.placement.compute_node import ComputeNode
 from tests.openstack.servers.placement import ADMIN_TOKEN, Placement
 from tests.unit.nova_plugin.clouds import request
 from tools.lab.agent import Agent
-from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import resources
-from vmqos.openstack.extra_specs.resources import (
+from vmqos import extra_specs
+from vmqos.extra_specs import resources
+from vmqos.extra_specs.resources import (
     CMT,
     L2_CAT,
     L3_CAT,

@@ -19,11 +19,7 @@ from tests.openstack.servers.placement import Placement as Server
 from tools.lab.workspace import Workspace
 from vmqos.agent.capacity import NOTHING, Capacity
 from vmqos.agent.placement_sync import Api
-from vmqos.cloud import exceptions
-from vmqos.cloud.placement import Inventory, Placement
-from vmqos.cloud.provider_sync import Synced, Wanted, synchronize
-from vmqos.cloud.service import Service
-from vmqos.openstack.extra_specs.resources import (
+from vmqos.extra_specs.resources import (
     CMT,
     L3_CAT,
     LLC_CLASSES,
@@ -33,6 +29,10 @@ from vmqos.openstack.extra_specs.resources import (
     TRAITS,
     provider_name,
 )
+from vmqos.openstack import exceptions
+from vmqos.openstack.placement import Inventory, Placement
+from vmqos.openstack.provider_sync import Synced, Wanted, synchronize
+from vmqos.openstack.service import Service
 
 
 class Counted(Service):

@@ -19,7 +19,7 @@ from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
 from vmqos.agent.capacity import MEMBERS
-from vmqos.openstack.extra_specs.resources import (
+from vmqos.extra_specs.resources import (
     CMT,
     L3_CAT,
     LLC_CLASSES,

@@ -7,14 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
-from vmqos import allocation
+from vmqos import group_names
 from vmqos.agent import capacity
 from vmqos.agent.capacity import NOTHING, Capacity
-from vmqos.agent.view import ResctrlView
-from vmqos.allocation import Group, Layout, Policy, owner_of
-from vmqos.cloud.placement import Inventory
-from vmqos.openstack.extra_specs import CacheRequest
-from vmqos.openstack.extra_specs.resources import (
+from vmqos.allocation import Group, Layout, Policy
+from vmqos.extra_specs import CacheRequest
+from vmqos.extra_specs.resources import (
     CMT,
     L2_CAT,
     L3_CAT,
@@ -29,18 +27,21 @@ from vmqos.openstack.extra_specs.resources import (
     SHARED_FULL,
     SHARED_ROOM,
 )
+from vmqos.group_names import owner_of
+from vmqos.host.resctrl_state import ResctrlState
+from vmqos.openstack.placement import Inventory
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities, Monitoring
 
-VM = allocation.vm_group(uuid(1))
+VM = group_names.vm_group(uuid(1))
 
 
-def view(found: Capabilities, masks: Mapping[str, Mapping[int, int]]) -> ResctrlView:
+def view(found: Capabilities, masks: Mapping[str, Mapping[int, int]]) -> ResctrlState:
     groups = [
         Group(name, owner_of(name), {cache: CapacityBitmask(mask) for cache, mask in of.items()})
         for name, of in masks.items()
     ]
-    return ResctrlView((1, 1), found, Layout(tuple(groups)), {}, {})
+    return ResctrlState((1, 1), found, Layout(tuple(groups)), {}, {})
 
 
 def test_an_empty_host_has_all_but_the_floor() -> None:
@@ -68,7 +69,7 @@ def test_a_foreign_group_in_the_middle_leaves_less_for_one_vm_than_for_two() -> 
 
 
 def test_a_shared_class_takes_its_ways_and_its_closid() -> None:
-    masks = {"": {0: 0x7FF}, allocation.class_group(allocation.Grant(5)): {0: 0x1F}}
+    masks = {"": {0: 0x7FF}, group_names.class_group(CacheRequest(5)): {0: 0x1F}}
     found = capacity.of(view(machine(), masks), Policy(), [request(2, 5, SHARED)])
     assert (found.ways, found.classes) == (6, 14)
 
@@ -82,7 +83,7 @@ def test_a_listed_class_is_offered_without_limit_and_its_closid_to_nothing_else(
 
 
 def test_a_listed_class_without_a_closid_is_all_reserved() -> None:
-    vms = {allocation.vm_group(uuid(number)): {0: 1 << number} for number in (1, 2)}
+    vms = {group_names.vm_group(uuid(number)): {0: 1 << number} for number in (1, 2)}
     listed = Policy(shared_classes=(CacheRequest(4, SHARED),))
     found = capacity.of(view(machine(closids=3), {"": {0: 0x7F8}, **vms}), listed)
     assert found.inventories["CUSTOM_LLC_SHARED_WAYS4"] == Inventory(total=1, reserved=1)
@@ -96,7 +97,7 @@ def test_where_placement_counts_a_few_closids_are_left_for_classes_that_are_not_
     counting = Policy(placement_counts=True)
     found = capacity.of(view(machine(closids=closids), {"": {0: 0x7FF}}), counting)
     assert found.classes == closids - 1 - others
-    classes = {allocation.class_group(allocation.Grant(ways)): {0: 1} for ways in range(1, 1 + others)}
+    classes = {group_names.class_group(CacheRequest(ways)): {0: 1} for ways in range(1, 1 + others)}
     full = capacity.of(view(machine(closids=closids), {"": {0: 0x7FF}, **classes}), counting)
     assert full.classes == found.classes
     assert SHARED_ROOM in found.traits and SHARED_FULL in full.traits

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from vmqos.agent.backoff import Backoff
 from vmqos.agent.flavor_lookup import FlavorLookup, Found
-from vmqos.cloud.exceptions import Refused, ServerUnknown, Unreachable
+from vmqos.agent.life.backoff import Backoff
 from vmqos.conf import loader
 from vmqos.hypervisor.exceptions import HypervisorUnreachable
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
+from vmqos.openstack.exceptions import Refused, ServerUnknown, Unreachable
 
 SPECS = {"hw:cache_ways": "2"}
 

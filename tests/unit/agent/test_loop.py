@@ -20,16 +20,17 @@ import pytest
 from oslo_config import cfg
 
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
-from vmqos.agent import inventory, loop
-from vmqos.agent import wish as wishes
+from vmqos.agent import loop
 from vmqos.agent.flavor_lookup import Found
 from vmqos.agent.loop import Agent, policy_from
+from vmqos.agent.observe import flavor_request as wishes
+from vmqos.agent.observe import running_vms
 from vmqos.allocation import Policy, PromiseState
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.model import VirtualMachine
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
 from vmqos.resctrl import exceptions, mount, topology
 
 LOCK_TIMEOUT = 0.1
@@ -63,8 +64,8 @@ class Host:
             self.agent.run_passes()
 
     def state(self, uuid: str) -> PromiseState | None:
-        outcome = self.agent.snapshot.outcomes.get(uuid)
-        return outcome.state if outcome is not None else None
+        record = self.agent.snapshot.vms.get(uuid)
+        return record.allocation.state if record is not None else None
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -265,7 +266,7 @@ def test_a_vm_whose_tasks_can_not_be_moved_for_a_fault_of_ours_ends_no_pass(
         patched.setattr(vm_tasks, "all_tasks", lambda vm: {vm.process.pid})
         host.agent.run_passes()
     assert host.state(good) is PromiseState.KEPT and not host.agent.health.last_error
-    assert "a fault of ours" in host.agent.snapshot.outcomes[bad].reason.text
+    assert "a fault of ours" in host.agent.snapshot.vms[bad].allocation.reason.text
     time.sleep(1.0)
     host.agent.run_passes()
     assert host.state(bad) is PromiseState.KEPT, "it is tried again"
@@ -407,7 +408,7 @@ def test_a_vm_whose_flavor_can_not_be_read_for_a_fault_of_ours_keeps_what_it_has
     host.agent.run_passes()
     read = wishes.read
 
-    def faulty(vm: VirtualMachine, found: Found | None) -> wishes.Wish:
+    def faulty(vm: VirtualMachine, found: Found | None) -> wishes.FlavorRequest:
         if vm.uuid == bad:
             raise KeyError("a fault of ours")
         return read(vm, found)
@@ -419,7 +420,7 @@ def test_a_vm_whose_flavor_can_not_be_read_for_a_fault_of_ours_keeps_what_it_has
         host.agent.run_passes()
     assert (host.ways(bad), host.ways(good)) == (2, 3)
     assert "a fault of ours" in host.agent.health.unserved[bad]
-    assert "a fault of ours" in host.agent.snapshot.outcomes[bad].reason.text
+    assert "a fault of ours" in host.agent.snapshot.vms[bad].allocation.reason.text
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
@@ -458,7 +459,7 @@ def test_a_vm_whose_look_hangs_keeps_no_other_vm_waiting_for_a_second(host: Host
         assert max(served) < SOON
         assert host.ways(known) == 2, "what it has is kept"
         wait_for(lambda: host.agent.health.unserved.keys() == set(hung))
-        wait_for(lambda: set(host.agent.health.unserved.values()) == {inventory.SLOW})
+        wait_for(lambda: set(host.agent.health.unserved.values()) == {running_vms.SLOW})
         assert len([thread for thread in threading.enumerate() if thread.name == "look"]) <= len(hung) + 2
         host.libvirt.resize(known, FOUR)
         for event in host.libvirt.hung.values():
@@ -468,7 +469,7 @@ def test_a_vm_whose_look_hangs_keeps_no_other_vm_waiting_for_a_second(host: Host
 
 
 def test_looks_that_take_long_come_after_the_others(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory, "QUICK_LOOK", 0.02)
+    monkeypatch.setattr(running_vms, "QUICK_LOOK", 0.02)
     slow, quick = host.libvirt.boot(TWO), host.libvirt.boot(TWO)
     describe = host.libvirt.describe
 
@@ -501,7 +502,7 @@ def test_a_round_of_many_slow_looks_ends_in_time_and_the_rest_follows_at_once(
     vms = [host.libvirt.boot({}) for _ in range(8)]
     with host.running():
         wait_for(lambda: bool(host.agent.health.passes))
-        assert len(host.agent.snapshot.vms) < len(vms) and inventory.WAITING in host.agent.health.unserved.values()
+        assert len(host.agent.snapshot.vms) < len(vms) and running_vms.WAITING in host.agent.health.unserved.values()
         good = host.libvirt.boot(TWO)
         host.agent._on_change(good)
         assert wait_for(lambda: host.ways(good) == 2) < SOON

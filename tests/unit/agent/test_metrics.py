@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.unit.agent.test_report import UUID, snapshot
+from tests.unit.agent.serve.test_vms import UUID, snapshot, with_record
 from tests.unit.telemetry.values import snapshot as counted
 from tests.unit.telemetry.values import vm
 from vmqos.agent.capacity import Capacity
+from vmqos.agent.life.pass_times import PassTimes
 from vmqos.agent.metrics import Metrics, published
-from vmqos.agent.outcome import Outcome
-from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.placement_sync import Told
 from vmqos.agent.snapshot import Health
-from vmqos.allocation import PromiseState
+from vmqos.allocation import Allocation, PromiseState
 from vmqos.allocation.reasons import NO_CACHE
-from vmqos.openstack.extra_specs.resources import LLC_CLASSES, LLC_WAYS
+from vmqos.extra_specs.resources import LLC_CLASSES, LLC_WAYS
 from vmqos.resctrl import exceptions
 from vmqos.telemetry import Snapshot, VmReading
 from vmqos.telemetry.published import CacheState, VmState
@@ -71,14 +70,13 @@ def test_what_the_agent_knows_is_published_as_plain_values(agent: Any) -> None:
 
 
 def test_a_reason_is_one_word(agent: Any) -> None:
-    pending = Outcome(PromiseState.PENDING, NO_CACHE)
-    agent.snapshot = replace(agent.snapshot, outcomes={UUID: pending})
+    agent.snapshot = with_record(agent.snapshot, allocation=Allocation(PromiseState.PENDING, reason=NO_CACHE))
     assert published(agent, Counters(None)).vms[UUID].reason == "no-cache"
     assert published(agent, Counters(None)).vms[UUID].ways == {}
 
 
 def test_without_resctrl_its_resources_are_left_out(agent: Any) -> None:
-    agent.snapshot = replace(agent.snapshot, view=None)
+    agent.snapshot = replace(agent.snapshot, resctrl=None)
     found = published(agent, Counters(None))
     assert (found.resctrl, found.closids, found.groups, found.caches) == (False, 0, {}, {})
 

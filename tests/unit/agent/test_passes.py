@@ -13,20 +13,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
-from vmqos.agent import lock_share, monitoring_groups
-from vmqos.agent.backoff import Backoff
+from vmqos.agent.act import lock_share, monitoring_groups
+from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.flavor_lookup import FlavorLookup, Found
-from vmqos.agent.inventory import ObservedVm
-from vmqos.agent.lock_share import LockShare
-from vmqos.agent.outcome import Outcome
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology
-from vmqos.allocation import Policy, PromiseState
-from vmqos.hypervisor import processes
+from vmqos.allocation import Allocation, Policy, PromiseState
+from vmqos.hypervisor import processes, vcpu_threads
 from vmqos.hypervisor.model import NovaMetadata, VirtualMachine
 from vmqos.reason import Code
 from vmqos.resctrl import tasks
@@ -39,10 +39,19 @@ KEPT, DEGRADED = PromiseState.KEPT, PromiseState.DEGRADED
 THREADS = """
 import sys, threading, time
 threading.stack_size(65536)
+def live(name, named):
+    open('/proc/thread-self/comm', 'w').write(name)
+    named.set()
+    time.sleep(1000)
+for vcpu in range(int(sys.argv[2])):
+    named = threading.Event()
+    threading.Thread(target=live, args=(f'CPU {vcpu}/KVM', named), daemon=True).start()
+    named.wait()
 for _ in range(int(sys.argv[1])):
     threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
 print('ready', flush=True)
-time.sleep(1000)
+for line in sys.stdin:
+    threading.Thread(target=live, args=(line.strip(), threading.Event()), daemon=True).start()
 """
 
 
@@ -67,6 +76,7 @@ class Host:
         self.unseen: set[str] = set()
         self._told: dict[str, object] = {}
         self._children: list[subprocess.Popen[bytes]] = []
+        self.before_lock: Callable[[], None] = lambda: None
         self.restart()
 
     def restart(self) -> None:
@@ -75,18 +85,27 @@ class Host:
         self.backoff = Backoff(1.0, 60.0, lambda: self.clock)
         self.reconciler = Reconciler(self.resctrl, self.backoff, SilentNova())
 
-    def boot(self, specs: dict[str, str] | None, threads: int = 0) -> str:
-        """Start a VM; it has its own process, with so many threads besides the first."""
+    def boot(self, specs: dict[str, str] | None, threads: int = 0, vcpus: int = 0) -> str:
+        """Start a VM; it has its own process, with so many threads besides the first, and those of so many vCPUs."""
         uuid = self.libvirt.boot(specs or {})
         # Who came first is told by clock ticks.
         time.sleep(0.02)
         if threads:
-            child = subprocess.Popen([sys.executable, "-c", THREADS, str(threads)], stdout=subprocess.PIPE)
+            command = [sys.executable, "-c", THREADS, str(threads), str(vcpus)]
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self._children.append(child)
             assert child.stdout is not None
             child.stdout.readline()
             self.libvirt.vms[uuid] = replace(self.libvirt.vms[uuid], process=processes.of_pid(child.pid))
         return uuid
+
+    def add_thread(self, uuid: str, name: str) -> None:
+        """Have the process of a VM that was booted with threads start one of this name."""
+        pid = self.libvirt.vms[uuid].process.pid
+        child = next(child for child in self._children if child.pid == pid)
+        assert child.stdin is not None
+        child.stdin.write(f"{name}\n".encode())
+        child.stdin.flush()
 
     def forget_flavor(self, uuid: str) -> None:
         """The VM's description has no extra specs, as Nova wrote it before 2025.2: its API has to be asked."""
@@ -103,10 +122,11 @@ class Host:
         changed = frozenset(uuid for uuid in vms.keys() | self._told if self._told.get(uuid) is not vms.get(uuid))
         changed = frozenset(uuid for uuid in changed if self._told.get(uuid) != vms.get(uuid))
         self._told = dict(vms)
+        change = Change(changed, frozenset(self.unseen), everything)
+        self.reconciler.request(change, vms)
+        self.before_lock()
         with self.resctrl.lock(exclusive=True):
-            return self.reconciler.run(
-                Change(changed, frozenset(self.unseen), everything), vms, self.topology, NOT_GUARDED
-            )
+            return self.reconciler.run(change, vms, self.topology, NOT_GUARDED)
 
     def settle(self) -> None:
         """Passes, as long as the next one gets further."""
@@ -115,11 +135,11 @@ class Host:
                 return
         pytest.fail("the passes do not come to an end")
 
-    def told(self, uuid: str) -> Outcome:
-        return self.reconciler.snapshot.outcomes[uuid]
+    def told(self, uuid: str) -> Allocation:
+        return self.reconciler.snapshot.vms[uuid].allocation
 
     def unmonitored(self, uuid: str) -> str:
-        return self.reconciler.snapshot.unmonitored.get(uuid, "")
+        return self.reconciler.snapshot.vms[uuid].unmonitored
 
     def threads(self, uuid: str) -> set[int]:
         return processes.tasks(self.libvirt.vms[uuid].process.pid)
@@ -350,7 +370,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass has no time: it does what each pass does at least."""
     monkeypatch.setattr(lock_share, "SHARE", 1e-9)
     monkeypatch.setattr(LockShare, "is_over", lambda self, part=1.0: True)
-    monkeypatch.setattr("vmqos.agent.placer.TURN", 0.0)
+    monkeypatch.setattr("vmqos.agent.act.task_placer.TURN", 0.0)
 
 
 @pytest.mark.usefixtures("short")
@@ -361,11 +381,11 @@ def test_the_rest_of_a_vms_threads_is_owed_and_told(host: Host, specs: dict[str,
     while host.run():
         passes += 1
         told = host.told(vm)
-        if specs and 0 < host.inside(vm, told.group) < 301 and not host.reconciler.snapshot.unmonitored:
+        if specs and 0 < host.inside(vm, told.group) < 301 and not host.unmonitored(vm):
             assert told.state is DEGRADED and told.reason.code is Code.TASKS_MISSING
         assert host.reconciler.is_unfinished and passes < 200
     assert passes >= 3 and not host.reconciler.is_unfinished
-    where = host.reconciler.snapshot.placed[vm].target.directory
+    where = host.reconciler.snapshot.vms[vm].tasks.target.directory  # type: ignore[union-attr]
     assert host.inside(vm, where) == 301 and where != ""
     assert host.told(vm).state is (KEPT if specs else PromiseState.NONE)
 
@@ -413,7 +433,7 @@ def test_threads_that_were_moved_away_come_back_in_turns_too(host: Host, monkeyp
     host.settle()
     tasks.move(host.resctrl, "", host.threads(vm))
     monkeypatch.setattr(LockShare, "is_over", lambda self, part=1.0: True)
-    monkeypatch.setattr("vmqos.agent.placer.TURN", 0.0)
+    monkeypatch.setattr("vmqos.agent.act.task_placer.TURN", 0.0)
     assert host.run() and host.told(vm).state is DEGRADED
     host.settle()
     assert host.told(vm).state is KEPT and host.inside(vm, f"vmqos.{vm}") == 301
@@ -459,3 +479,61 @@ def test_the_lock_is_not_held_long_for_a_crowd(host: Host) -> None:
     assert len(held) > 1
     # The aim is a tenth of a second; the simulator in this process takes its time for one read, too.
     assert max(held) < 1.0
+
+
+def vcpus_of(host: Host, uuid: str) -> dict[int, int]:
+    """The thread of each vCPU, by its number."""
+    return vcpu_threads.find(host.libvirt.vms[uuid])
+
+
+@pytest.mark.parametrize("specs", [{**OWN, "hw:cache_vcpus": "1"}, {**OWN, "hw:l2_cache_ways": "2"}])
+def test_under_the_lock_no_thread_of_a_crowd_is_looked_at_one_by_one(
+    host: Host, monkeypatch: pytest.MonkeyPatch, specs: dict[str, str]
+) -> None:
+    reads: dict[bool, list[str]] = {False: [], True: []}
+    locked = False
+    for name in ("read_file", "read_head"):
+        read = getattr(processes, name)
+
+        def noted(path: str, *arguments: Any, read: Callable[..., bytes] = read, **details: Any) -> bytes:
+            reads[locked].append(path)
+            return read(path, *arguments, **details)
+
+        monkeypatch.setattr(processes, name, noted)
+
+    def take_lock() -> None:
+        nonlocal locked
+        locked = True
+
+    host.before_lock = take_lock
+    vm = host.boot(specs, threads=2000, vcpus=2)
+    again = True
+    while again:
+        locked = False
+        again = host.run()
+    crowd = {str(tid) for tid in host.threads(vm) - {host.libvirt.vms[vm].process.pid}}
+    one_by_one = {
+        locked: sum(not crowd.isdisjoint(path.split("/")) for path in paths) for locked, paths in reads.items()
+    }
+    assert one_by_one[False] >= 2000, "each of them has to be looked at once"
+    assert not one_by_one[True]
+    if "hw:cache_vcpus" in specs:
+        assert tasks.read_tasks(host.resctrl, f"vmqos.{vm}") == {vcpus_of(host, vm)[1]}
+
+
+def test_a_vcpu_that_is_born_later_gets_its_ways_although_the_lock_was_taken_by_another(host: Host) -> None:
+    vm = host.boot({**OWN, "hw:cache_vcpus": "1"}, threads=1, vcpus=1)
+    host.settle()
+    before = host.threads(vm)
+    host.add_thread(vm, "CPU 1/KVM")
+    while not host.threads(vm) - before or 1 not in vcpus_of(host, vm):
+        time.sleep(0.01)
+
+    def lose() -> None:
+        raise TimeoutError("another process has the lock")
+
+    for host.before_lock in (lose, lose, lambda: None):
+        with contextlib.suppress(TimeoutError):
+            host.run()
+    host.settle()
+    assert tasks.read_tasks(host.resctrl, f"vmqos.{vm}") == {vcpus_of(host, vm)[1]}

@@ -15,17 +15,17 @@ import pytest
 import yaml
 from oslo_config import cfg
 
-from tests.unit.agent.test_report import snapshot
+from tests.unit.agent.serve.test_vms import snapshot
 from vmqos.agent import capacity, placement_sync
-from vmqos.agent.backoff import Backoff
 from vmqos.agent.capacity import Capacity
+from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.placement_sync import PlacementSync, Told
 from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Policy
-from vmqos.cloud.exceptions import Unreachable
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
-from vmqos.openstack.extra_specs.resources import LLC_WAYS
+from vmqos.extra_specs.resources import LLC_WAYS
+from vmqos.openstack.exceptions import Unreachable
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 CREDENTIALS = "auth_type = password\nauth_url = http://127.0.0.1:1/v3\nusername = vmqos\npassword = x\n"
@@ -94,10 +94,10 @@ def with_policy(known: Snapshot, floor: int) -> Snapshot:
 def test_what_the_first_pass_found_is_told(make: Callable[..., PlacementSync], notes: Notes) -> None:
     sync = make()
     known = snapshot()
-    assert known.view is not None
+    assert known.resctrl is not None
     sync.offer(known)
     eventually(lambda: sync.state.told)
-    assert notes.told == [capacity.of(known.view, known.policy, known.requests)]
+    assert notes.told == [capacity.of(known.resctrl, known.policy, known.requests)]
     assert (sync.state.error, sync.state.changes, sync.state.failures) == ("", 1, 0)
     assert sync.state.at == pytest.approx(time.time(), abs=10)
 
@@ -140,7 +140,7 @@ def test_a_resctrl_that_is_gone_for_long_leaves_nothing_to_promise(
     known = snapshot()
     sync.offer(known)
     eventually(lambda: sync.state.told)
-    sync.offer(replace(known, view=None))
+    sync.offer(replace(known, resctrl=None))
     time.sleep(0.1)
     assert len(notes.told) == 1, "it may just be mounted anew"
     eventually(lambda: notes.told[-1] == capacity.NOTHING)
@@ -252,7 +252,7 @@ def test_the_file_lets_one_server_have_as_many_ways_as_the_largest_running_vm_wa
     known = snapshot()
     # Ways that are reserved since: the VM with 4 ways runs, and no other one can have as many.
     lowered = replace(known, policy=Policy(reserved_ways=CapacityBitmask(0x7E0)))
-    assert known.view is not None and capacity.of(known.view, lowered.policy, known.requests).longest == 3
+    assert known.resctrl is not None and capacity.of(known.resctrl, lowered.policy, known.requests).longest == 3
     sync.offer(lowered)
     eventually(lambda: sync.state.told)
     (provider,) = yaml.safe_load(path.read_text())["providers"]

@@ -9,7 +9,7 @@ import yaml
 
 from vmqos.agent import provider_yaml
 from vmqos.agent.capacity import NOTHING, Capacity
-from vmqos.openstack.extra_specs.resources import L3_CAT, LLC_CLASSES, LLC_WAYS, MBM
+from vmqos.extra_specs.resources import L3_CAT, LLC_CLASSES, LLC_WAYS, MBM
 
 CAPACITY = Capacity(ways=9, longest=9, fewest=1, classes=15, traits=frozenset({MBM, L3_CAT}))
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tests.unit.allocation.kernel import Kernel
-from vmqos.allocation import Owner, Policy, class_grant, owner_of
+from vmqos.allocation import Policy
 from vmqos.allocation.line import Line, Need
+from vmqos.group_names import Owner, class_request, owner_of
 
 
 def arrangements(line: Line, lengths: Sequence[int], taken: int = 0) -> Iterator[tuple[int, ...]]:
@@ -74,10 +75,10 @@ def line_of(kernel: Kernel, policy: Policy, cache: int) -> Line:
 
 def _cap(name: str, cache: int) -> int:
     """What a class grants of a cache; 0 for no cap, and for what is no class."""
-    grant = class_grant(name)
+    grant = class_request(name)
     if grant is None:
         return 0
-    return grant.cap if cache >= 0 else grant.l2
+    return grant.l3_ways if cache >= 0 else (grant.l2_ways or 0)
 
 
 def can_be_placed(kernel: Kernel, policy: Policy, name: str, ways: Mapping[int, int]) -> bool:

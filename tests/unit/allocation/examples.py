@@ -9,11 +9,11 @@ from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import follow, settle
 from tests.unit.allocation.worlds import machine
 from vmqos.allocation import (
+    Allocation,
     Plan,
     Policy,
     PromiseState,
     Request,
-    Verdict,
     plan,
 )
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -35,12 +35,12 @@ def look(kernel: Kernel, requests: Iterable[Request], policy: Policy = DEFAULT) 
     return plan(kernel.capabilities, kernel.layout(), list(requests), policy)
 
 
-def carry_out(kernel: Kernel, requests: Iterable[Request], policy: Policy = DEFAULT) -> dict[int, Verdict]:
+def carry_out(kernel: Kernel, requests: Iterable[Request], policy: Policy = DEFAULT) -> dict[int, Allocation]:
     """Plan once and do it; the verdicts by the VMs' numbers."""
     requests = list(requests)
     found = look(kernel, requests, policy)
     follow(kernel, requests, policy, found)
-    return {int(key[:8], 16): verdict for key, verdict in found.verdicts.items()}
+    return {int(key[:8], 16): verdict for key, verdict in found.allocations.items()}
 
 
 def masks(kernel: Kernel, cache: int = 0) -> dict[str | int, int]:

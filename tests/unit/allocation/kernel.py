@@ -21,10 +21,10 @@ from vmqos.allocation import (
     WriteMasks,
     WriteThrottles,
     caches,
-    owner_of,
 )
 from vmqos.allocation.line import run, runs
 from vmqos.allocation.split import split
+from vmqos.group_names import owner_of
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit, CacheResource, Capabilities
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 from tests.unit.allocation.brute_force import Cache, can_be_reached
 from vmqos.allocation import (
+    Allocation,
     CreateGroup,
     Group,
     Layout,
-    Owner,
     Plan,
     Policy,
     PromiseState,
@@ -27,11 +27,11 @@ from vmqos.allocation import (
     SetExclusive,
     Split,
     Step,
-    Verdict,
     WriteMasks,
     WriteThrottles,
 )
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.group_names import Owner
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit, CacheResource, Capabilities
 
@@ -390,7 +390,7 @@ class Oracle:
         """What the verdicts let expect of the steps."""
         shared = {each.uuid: each for each in self.requests if not is_exclusive(each)}
         for uuid, request in shared.items():
-            group = found.verdicts[uuid].group
+            group = found.allocations[uuid].group
             for cache, cap in promised(self.host, request).items():
                 ways = self.host.ways(group, cache)
                 if self.calm and owner(group) is Owner.CLASS and group in self.host.groups and len(ways) <= cap:
@@ -431,15 +431,15 @@ class Oracle:
 
         :raises Broken: if one is not true.
         """
-        self.users = {uuid: verdict.group for uuid, verdict in found.verdicts.items()}
+        self.users = {uuid: verdict.group for uuid, verdict in found.allocations.items()}
         for request in self.requests:
-            self._verdict(request, found.verdicts[request.uuid])
-        needed = {verdict.group for verdict in found.verdicts.values()}
+            self._verdict(request, found.allocations[request.uuid])
+        needed = {verdict.group for verdict in found.allocations.values()}
         for name in self.host.groups:
             expect(owner(name) in (Owner.DEFAULT, Owner.FOREIGN) or name in needed, 9, f"nobody needs {name}")
         same: dict[object, str] = {}
         for request in self.requests:
-            verdict = found.verdicts[request.uuid]
+            verdict = found.allocations[request.uuid]
             if not is_exclusive(request) and verdict.state is PromiseState.KEPT and self._has_all_levels(request):
                 group = same.setdefault(request.wants, verdict.group)
                 expect(group == verdict.group, 9, f"{group} and {verdict.group} grant one promise")
@@ -449,7 +449,7 @@ class Oracle:
             request.wants.l2_ways is None or any(cache < 0 for cache in promised(self.host, request))
         )
 
-    def _verdict(self, request: Request, verdict: Verdict) -> None:
+    def _verdict(self, request: Request, verdict: Allocation) -> None:
         host, wanted = self.host, promised(self.host, request)
         group, kept = verdict.group, verdict.state is PromiseState.KEPT
         expect(group in host.groups, 16, f"{verdict}: there is no such group")
@@ -472,7 +472,7 @@ class Oracle:
                 if cache >= 0 and cache not in verdict.throttles:
                     expect(host.limit(group, cache) == host.unlimited, 11, f"{verdict} is limited on {cache}")
 
-    def _kept(self, request: Request, verdict: Verdict, cache: int, wanted: int) -> None:
+    def _kept(self, request: Request, verdict: Allocation, cache: int, wanted: int) -> None:
         """A promise that is told kept is, in numbers, parts and limits, and nobody else has any of it."""
         host, wants, ways = self.host, request.wants, self.host.ways(verdict.group, cache)
         if wanted:
@@ -500,7 +500,7 @@ class Oracle:
         """
         expect(not found.prepare and not found.retire, 6, f"there is no end: {found}")
         for request in self.requests:
-            verdict, wanted = found.verdicts[request.uuid], promised(self.host, request)
+            verdict, wanted = found.allocations[request.uuid], promised(self.host, request)
             name = own_group(request.uuid)
             if not wanted or not is_exclusive(request) or "CLOSID" in verdict.reason.text:
                 continue

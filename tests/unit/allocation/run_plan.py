@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.unit.allocation.kernel import Kernel
-from vmqos.allocation import Owner, Plan, Policy, PromiseState, Request, WriteMasks, caches, owner_of, plan, vm_group
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+from vmqos.allocation import Plan, Policy, PromiseState, Request, WriteMasks, caches, plan
+from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.group_names import Owner, owner_of, vm_group
 
 
 def asked(wants: CacheRequest, cache: int) -> int:
@@ -59,16 +60,16 @@ class Watch:
     def end(self, found: Plan) -> None:
         """Check that what the plan says of VMs with ways of their own is true."""
         kernel = self.kernel
-        for verdict in found.verdicts.values():
+        for uuid, verdict in found.allocations.items():
             assert verdict.group in kernel.masks
             for cache, mask in verdict.masks.items():
                 assert kernel.masks[verdict.group][cache] == mask.bits
-                if verdict.group == vm_group(verdict.uuid) and verdict.state is PromiseState.KEPT:
+                if verdict.group == vm_group(uuid) and verdict.state is PromiseState.KEPT:
                     assert not mask.bits & kernel.others(verdict.group, cache)
             assert verdict.splits.items() <= kernel.parts(verdict.group).items()
             limits = kernel.limits(verdict.group)
             assert verdict.throttles.items() <= limits.items()
-            if verdict.group == vm_group(verdict.uuid):
+            if verdict.group == vm_group(uuid):
                 unlimited = kernel.bandwidth.unit.unlimited
                 assert all(limits[cache] == unlimited for cache in limits.keys() - verdict.throttles.keys())
 
@@ -97,8 +98,8 @@ def follow(kernel: Kernel, requests: Sequence[Request], policy: Policy, found: P
     watch = Watch(kernel, requests, policy)
     granted = {
         (verdict.group, cache)
-        for verdict in found.verdicts.values()
-        if verdict.group == vm_group(verdict.uuid)
+        for uuid, verdict in found.allocations.items()
+        if verdict.group == vm_group(uuid)
         for cache in verdict.masks
     }
     for step in (*found.prepare, *found.retire)[:steps]:

@@ -27,8 +27,9 @@ from tests.unit.allocation.oracle import (
     promised,
 )
 from tests.unit.allocation.worlds import EXCLUSIVE, SHARED, machine, uuid
-from vmqos.allocation import Owner, Plan, Policy, Request, Split, WhenFull, plan
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.allocation import Plan, Policy, Request, Split, WhenFull, plan
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import Owner
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities
 
@@ -135,16 +136,17 @@ class Story:
         has: dict[tuple[str, int], int] = {}
         owed: dict[tuple[str, int], int] = {}
         for vm in self.requests():
-            group = found.verdicts[vm.uuid].group
+            group = found.allocations[vm.uuid].group
             mine = group == own_group(vm.uuid) if is_exclusive(vm) else owner(group) is Owner.CLASS
             for cache, wanted in promised(self.host, vm).items():
-                got = cache in found.verdicts[vm.uuid].masks and mine
+                got = cache in found.allocations[vm.uuid].masks and mine
                 has[vm.uuid, cache] = min(wanted, len(self.host.ways(group, cache))) if got else 0
                 owed[vm.uuid, cache] = min(wanted, self.ledger.get((vm.uuid, cache), 0))
         if not self.smaller:
             for (vm_uuid, cache), ways in owed.items():
                 now = has[vm_uuid, cache]
-                expect(now >= ways, 4, f"{vm_uuid} had {ways} ways on {cache} and has {now}: {found.verdicts[vm_uuid]}")
+                given = found.allocations[vm_uuid]
+                expect(now >= ways, 4, f"{vm_uuid} had {ways} ways on {cache} and has {now}: {given}")
         # Where anybody is on ways that it shall leave, not all who were there may find room again.
         names = [own_group(vm.uuid) for vm in self.vms.values() if is_exclusive(vm)]
         calm = {cache for cache in self.host.caches() if is_calm(self.host, self.policy, cache, *names)}

@@ -4,24 +4,13 @@ from __future__ import annotations
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import settle
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
-from vmqos.allocation import (
-    Grant,
-    Group,
-    Layout,
-    Owner,
-    Policy,
-    PromiseState,
-    Request,
-    WhenFull,
-    class_group,
-    plan,
-    reasons,
-    vm_group,
-)
+from vmqos.allocation import Group, Layout, Policy, PromiseState, Request, WhenFull, plan, reasons
 from vmqos.allocation.admission import Admission, Change, admit
 from vmqos.allocation.claims import in_order, read
 from vmqos.allocation.line import Need
 from vmqos.allocation.world import look
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import Owner, class_group, vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 
@@ -48,7 +37,7 @@ def test_what_vms_have_comes_before_what_they_want_more_and_that_before_newcomer
 def test_a_class_keeps_what_it_has_and_no_more_than_its_cap() -> None:
     kernel = Kernel(machine(11))
     settle(kernel, [request(1, 4, SHARED)], Policy())
-    kernel.masks[class_group(Grant(4))] = {0: 0x7FF}
+    kernel.masks[class_group(CacheRequest(4))] = {0: 0x7FF}
     assert decide(kernel, request(1, 4, SHARED)).rooms[0].need == Need(4, 2)
 
 
@@ -65,8 +54,8 @@ def test_who_is_barred_gets_no_more_than_it_has() -> None:
     assert result.notes == {uuid(1): reasons.NO_SAFE_ORDER} and result.rooms[0].pieces[uuid(1)].length == 2
     result = decide(kernel, *grown, barred=uuid(3))
     assert result.notes == {uuid(3): reasons.NO_SAFE_ORDER} and uuid(3) not in result.served
-    result = decide(Kernel(machine(11)), request(1, 5, SHARED), barred=class_group(Grant(5)))
-    assert result.classes == {class_group(Grant(5)): 5} and result.rooms[0].need.width == 2
+    result = decide(Kernel(machine(11)), request(1, 5, SHARED), barred=class_group(CacheRequest(5)))
+    assert result.classes == {class_group(CacheRequest(5)): 5} and result.rooms[0].need.width == 2
 
 
 def test_on_a_frozen_cache_nothing_changes() -> None:
@@ -108,12 +97,12 @@ def test_a_pseudo_locked_group_takes_ways_and_no_closid() -> None:
     kernel.masks[""] = {0: 0x7FC}
     layout = Layout((*kernel.layout().groups, locked))
     found = plan(kernel.capabilities, layout, [request(1, 7), request(2, 1)], Policy())
-    assert {verdict.uuid: verdict.state for verdict in found.verdicts.values()} == {
+    assert {vm: given.state for vm, given in found.allocations.items()} == {
         uuid(1): PromiseState.KEPT,
         uuid(2): PromiseState.PENDING,
     }
-    assert not found.verdicts[uuid(1)].masks[0].overlaps(CapacityBitmask(0x3))
-    assert (
-        "realtime"
-        not in plan(kernel.capabilities, layout, [request(1, 1), request(2, 1)], Policy()).verdicts[uuid(2)].reason.text
-    ), "who holds no CLOSID is not to blame for there being none"
+    assert not found.allocations[uuid(1)].masks[0].overlaps(CapacityBitmask(0x3))
+    found = plan(kernel.capabilities, layout, [request(1, 1), request(2, 1)], Policy())
+    assert "realtime" not in found.allocations[uuid(2)].reason.text, (
+        "who holds no CLOSID is not to blame for there being none"
+    )

@@ -3,9 +3,11 @@ from __future__ import annotations
 
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
-from vmqos.allocation import Grant, Policy, Request, class_group, vm_group
+from vmqos.allocation import Policy, Request
 from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim, in_order, read
 from vmqos.allocation.world import look
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import class_group, vm_group
 from vmqos.resctrl.capabilities import Capabilities
 
 
@@ -37,8 +39,8 @@ def test_ways_are_rounded_up_to_the_smallest_mask_and_caps_down_to_the_cache() -
     found = claims(kernel, request(1, 1), request(2, 99), request(3, 1, SHARED), request(4, 99, SHARED))
     assert [(claim.asked, claim.ways) for claim in found] == [(1, 2), (99, 99), (1, 2), (99, 8)]
     assert [claim.group for claim in found if isinstance(claim, SharedClaim)] == [
-        class_group(Grant(2)),
-        class_group(Grant(8)),
+        class_group(CacheRequest(2)),
+        class_group(CacheRequest(8)),
     ]
 
 
@@ -61,7 +63,7 @@ def test_but_the_vm_need_not_leave_it_if_it_is_as_long_as_it_should_be() -> None
 
 def test_a_class_that_was_just_created_takes_nothing_from_a_vm() -> None:
     kernel = host(default=0x700, v1=0x7)
-    kernel.masks[class_group(Grant(2))] = {0: 0x7FF}
+    kernel.masks[class_group(CacheRequest(2))] = {0: 0x7FF}
     assert held(kernel, request(1, 3), request(2, 2, SHARED)) == [(0x7, None)]
 
 

@@ -16,7 +16,7 @@ from tests.unit.allocation.run_plan import settle
 from tests.unit.allocation.worlds import SHARED, machine, request
 from vmqos import allocation
 from vmqos.allocation import Closids, Policy, PromiseState, Request, WhenFull, plan
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities
 
 KEPT, PENDING, DEGRADED = PromiseState.KEPT, PromiseState.PENDING, PromiseState.DEGRADED
@@ -30,12 +30,12 @@ def divided(kernel: Kernel, policy: Policy) -> Closids:
 
 def states(kernel: Kernel, policy: Policy, vms: Sequence[Request]) -> list[PromiseState]:
     settle(kernel, vms, policy)
-    found = plan(kernel.capabilities, kernel.layout(), vms, policy).verdicts
+    found = plan(kernel.capabilities, kernel.layout(), vms, policy).allocations
     return [found[vm.uuid].state for vm in vms]
 
 
 def reason(kernel: Kernel, policy: Policy, vms: Sequence[Request], number: int) -> str:
-    return plan(kernel.capabilities, kernel.layout(), vms, policy).verdicts[vms[number].uuid].reason.text
+    return plan(kernel.capabilities, kernel.layout(), vms, policy).allocations[vms[number].uuid].reason.text
 
 
 def test_where_nothing_is_listed_all_are_for_exclusive_vms_and_classes_alike() -> None:
@@ -190,7 +190,7 @@ def test_a_vm_that_placement_claimed_for_is_never_pending_for_want_of_a_closid(
             if event == "d" and gone in cloud.claimed:
                 cloud.claimed.remove(gone)
         cloud.pass_over()
-        found = plan(kernel.capabilities, kernel.layout(), cloud.running, cloud.policy).verdicts
+        found = plan(kernel.capabilities, kernel.layout(), cloud.running, cloud.policy).allocations
         claimed = [
             found[vm.uuid]
             for vm in cloud.running

@@ -11,11 +11,13 @@ from tests.unit.allocation.examples import DEGRADED, KEPT, PENDING, carry_out, h
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import follow
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
-from vmqos.allocation import Grant, Policy, Request, Verdict, class_group, plan, vm_group
+from vmqos.allocation import Allocation, Policy, Request, plan
 from vmqos.allocation import earlier as earlier_grants
 from vmqos.allocation.claims import ExclusiveClaim, in_order, read
 from vmqos.allocation.earlier import NONE, EarlierGrant
 from vmqos.allocation.world import World, look
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import class_group, vm_group
 
 UNGUARDED = Policy(kernel_exclusive=False)
 A, B, C = (vm_group(uuid(number)) for number in (1, 2, 3))
@@ -31,7 +33,7 @@ class Agent:
     def restart(self) -> None:
         self.granted = None
 
-    def passes(self, requests: Iterable[Request]) -> dict[int, Verdict]:
+    def passes(self, requests: Iterable[Request]) -> dict[int, Allocation]:
         """Plan and do until nothing is left to do; the last verdicts by the VMs' numbers."""
         wanted = list(requests)
         for _ in range(4):
@@ -39,7 +41,7 @@ class Agent:
             follow(self.kernel, wanted, self.policy, found)
             self.granted = found.granted
             if not found.prepare and not found.retire:
-                return {int(key[:8], 16): verdict for key, verdict in found.verdicts.items()}
+                return {int(key[:8], 16): verdict for key, verdict in found.allocations.items()}
         raise AssertionError(found)
 
 
@@ -149,7 +151,7 @@ def test_a_class_that_lost_its_ways_gets_them_back_before_a_vm_grows() -> None:
     agent = Agent(Kernel(machine(11)))
     agent.passes([request(1, 4), request(2, 6, SHARED)])
     wanted = [request(1, 8), request(2, 6, SHARED)]
-    agent.kernel.masks[class_group(Grant(6))] = {0: 0x400}
+    agent.kernel.masks[class_group(CacheRequest(6))] = {0: 0x400}
     found = agent.passes(wanted)
     assert found[2].state is KEPT and found[1].masks[0].count == 4
 
@@ -235,7 +237,7 @@ class TestEvidence:
 
     @pytest.mark.parametrize(("mask", "guessed"), [(0x1F, False), (0x7FF, True), (0x3FF, True)])
     def test_of_a_class(self, mask: int, guessed: bool) -> None:
-        name = class_group(Grant(6))
+        name = class_group(CacheRequest(6))
         found = earlier_grants.of_class(self.seen({"": {0: 0x7FF}, name: {0: mask}}), name, 0, 6)
         assert found == EarlierGrant(min(6, mask.bit_count()), guessed)
 

@@ -7,10 +7,11 @@ from tests.unit.allocation.hosts import Host, hosts
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import settle
 from tests.unit.allocation.worlds import SHARED, machine, request
-from vmqos.allocation import FreeRoom, Grant, Layout, Policy, PromiseState, class_group, free_ways, plan, whatif
+from vmqos.allocation import FreeRoom, Layout, Policy, PromiseState, free_ways, plan, whatif
 from vmqos.allocation.closids import kept_classes
 from vmqos.allocation.reasons import NO_SAFE_ORDER
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import class_group
 from vmqos.resctrl.capabilities import Capabilities
 
 
@@ -34,7 +35,7 @@ def test_what_vms_have_is_not_free_even_where_the_vm_can_not_run() -> None:
 def test_a_class_keeps_its_cap() -> None:
     kernel = Kernel(machine(11))
     settle(kernel, [request(1, 6, SHARED)], Policy())
-    assert class_group(Grant(6)) in kernel.masks
+    assert class_group(CacheRequest(6)) in kernel.masks
     assert room(kernel) == {0: FreeRoom(5, 5)}
 
 
@@ -67,7 +68,7 @@ def test_a_host_without_l3_has_no_room() -> None:
 def test_a_newcomer_gets_the_largest_free_run_and_no_more(host: Host) -> None:
     kernel = host.kernel
     settle(kernel, host.requests, host.policy)
-    found = plan(kernel.capabilities, kernel.layout(), host.requests, host.policy).verdicts
+    found = plan(kernel.capabilities, kernel.layout(), host.requests, host.policy).allocations
     # Those who wait for something are served before a newcomer is.
     assume(all(verdict.state is not PromiseState.DEGRADED for verdict in found.values()))
     kept = kept_classes(kernel.capabilities, host.policy)

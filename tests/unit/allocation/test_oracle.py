@@ -21,7 +21,8 @@ from tests.unit.allocation import brute_force, oracle
 from tests.unit.allocation.oracle import Broken, Host, Oracle, Parts, follow
 from tests.unit.allocation.story import Story
 from tests.unit.allocation.worlds import machine, request, uuid
-from vmqos.allocation import Plan, Policy, PromiseState, Verdict, WriteMasks, reasons, vm_group
+from vmqos.allocation import Allocation, Plan, Policy, PromiseState, WriteMasks, reasons
+from vmqos.group_names import vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 STORIES = int(os.environ.get("VMQOS_ORACLE_STORIES", "300"))
@@ -112,20 +113,20 @@ def test_a_step_that_breaks_a_rule_is_told_by_its_number(step: WriteMasks, rule:
 @pytest.mark.parametrize(
     ("verdict", "rule"),
     [
-        pytest.param(Verdict(uuid(1), PromiseState.KEPT, A, {0: CapacityBitmask(0b11)}), 16, id="kept with too few"),
-        pytest.param(Verdict(uuid(1), PromiseState.KEPT, A, {0: CapacityBitmask(0b111)}), 16, id="other ways are told"),
-        pytest.param(Verdict(uuid(1), PromiseState.PENDING), 9, id="a group is left that nobody needs"),
-        pytest.param(Verdict(uuid(1), PromiseState.DEGRADED, B), 16, id="a group that is not there"),
+        pytest.param(Allocation(PromiseState.KEPT, A, {0: CapacityBitmask(0b11)}), 16, id="kept with too few"),
+        pytest.param(Allocation(PromiseState.KEPT, A, {0: CapacityBitmask(0b111)}), 16, id="other ways are told"),
+        pytest.param(Allocation(PromiseState.PENDING), 9, id="a group is left that nobody needs"),
+        pytest.param(Allocation(PromiseState.DEGRADED, B), 16, id="a group that is not there"),
     ],
 )
-def test_a_verdict_that_is_not_true_is_found_out(verdict: Verdict, rule: int) -> None:
+def test_a_verdict_that_is_not_true_is_found_out(verdict: Allocation, rule: int) -> None:
     watch = Oracle(host(default={0: {5, 6, 7}}, v1={0: {0, 1}}), [request(1, 3)], Policy(), calm=True)
     with pytest.raises(Broken) as broken:
-        watch.end(Plan(verdicts={uuid(1): verdict}))
+        watch.end(Plan(allocations={uuid(1): verdict}))
     assert broken.value.rule == rule
 
 
 def test_who_waits_though_there_are_ways_is_found_out() -> None:
     watch = Oracle(host(default={0: {5, 6, 7}}), [request(1, 3)], Policy(), calm=True)
     with pytest.raises(Broken, match="rule 5"):
-        watch.rest(Plan(verdicts={uuid(1): Verdict(uuid(1), PromiseState.PENDING, reason=reasons.NO_SAFE_ORDER)}))
+        watch.rest(Plan(allocations={uuid(1): Allocation(PromiseState.PENDING, reason=reasons.NO_SAFE_ORDER)}))

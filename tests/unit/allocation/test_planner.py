@@ -6,16 +6,9 @@ from __future__ import annotations
 from tests.unit.allocation.examples import DEGRADED, IO, KEPT, PENDING, carry_out, host, look, masks, ways
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
-from vmqos.allocation import (
-    CreateGroup,
-    Grant,
-    Policy,
-    SetExclusive,
-    Verdict,
-    WriteMasks,
-    class_group,
-    vm_group,
-)
+from vmqos.allocation import Allocation, CreateGroup, Policy, SetExclusive, WriteMasks
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import class_group, vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 
@@ -29,7 +22,7 @@ def test_the_first_vm_gets_its_ways_after_the_default_group_left_them() -> None:
         SetExclusive(name, True),
     )
     assert found.retire == ()
-    assert found.verdicts == {uuid(1): Verdict(uuid(1), KEPT, name, ways({0: 0x7, 1: 0x7}))}
+    assert found.allocations == {uuid(1): Allocation(KEPT, name, ways({0: 0x7, 1: 0x7}))}
 
 
 def test_a_vm_takes_no_ways_where_it_can_not_run() -> None:
@@ -68,7 +61,7 @@ def test_a_request_below_the_smallest_mask_is_rounded_up_with_a_remark() -> None
         assert (
             found[number].reason.text == "gets 2 ways for the 1 asked for: a mask has at least 2 ways on this machine"
         )
-    assert found[2].group == class_group(Grant(2))
+    assert found[2].group == class_group(CacheRequest(2))
 
 
 def test_reserved_ways_are_left_to_others_even_by_the_default_group() -> None:
@@ -192,7 +185,7 @@ class TestResize:
 
     def test_exclusive_becomes_shared_and_exclusive_again(self) -> None:
         kernel = host(request(1, 3))
-        assert carry_out(kernel, [request(1, 3, SHARED)])[1].group == class_group(Grant(3))
-        assert set(kernel.masks) == {"", class_group(Grant(3))}
+        assert carry_out(kernel, [request(1, 3, SHARED)])[1].group == class_group(CacheRequest(3))
+        assert set(kernel.masks) == {"", class_group(CacheRequest(3))}
         assert carry_out(kernel, [request(1, 3)])[1].state is KEPT
         assert set(kernel.masks) == {"", vm_group(uuid(1))}

@@ -10,19 +10,19 @@ from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import follow, settle
 from tests.unit.allocation.worlds import EXCLUSIVE, SHARED, machine, request, uuid
 from vmqos.allocation import (
+    Allocation,
     Plan,
     Policy,
     PromiseState,
     RemoveGroup,
     Request,
     SetExclusive,
-    Verdict,
     WriteMasks,
     plan,
-    vm_group,
     whatif,
 )
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
 
@@ -77,7 +77,7 @@ class TestIdle:
         kernel = Kernel(machine(11))
         kernel.masks[""] = {0: 0x1F}
         found = look(kernel, [request(1, 11)])
-        assert found.prepare == found.retire == () and found.verdicts[uuid(1)].state is PENDING
+        assert found.prepare == found.retire == () and found.allocations[uuid(1)].state is PENDING
 
     def test_somebody_who_wrote_over_the_default_groups_masks_is_put_right(self) -> None:
         vms = [request(1, 3), request(2, 2)]
@@ -99,7 +99,7 @@ class TestUnfit:
         vms = [request(1, 2), request(2, 2, SHARED)]
         found = plan(capabilities, Kernel(machine(11)).layout(), vms, DEFAULT)
         assert found.prepare == found.retire == ()
-        for verdict in found.verdicts.values():
+        for verdict in found.allocations.values():
             assert verdict.state is PENDING and words in verdict.reason.text
 
     def test_a_vm_on_caches_that_are_offline_waits(self) -> None:
@@ -108,7 +108,7 @@ class TestUnfit:
 
     def test_a_vm_that_asks_for_no_ways_gets_none(self) -> None:
         nothing = Request(uuid(1), CacheRequest(), frozenset({0}), 1)
-        assert look(Kernel(machine(11)), [nothing]).verdicts == {uuid(1): Verdict(uuid(1), PromiseState.NONE)}
+        assert look(Kernel(machine(11)), [nothing]).allocations == {uuid(1): Allocation(PromiseState.NONE)}
 
 
 class TestWhatIf:
@@ -117,7 +117,7 @@ class TestWhatIf:
         wants = CacheRequest(ways=5, policy=EXCLUSIVE)
         verdict, found = whatif(kernel.capabilities, kernel.layout(), [request(1, 4)], DEFAULT, wants, frozenset({0}))
         assert verdict.state is KEPT and verdict.masks[0].count == 5
-        assert found.prepare and set(found.verdicts) == {uuid(1), verdict.uuid}
+        assert found.prepare and set(found.allocations) == {uuid(1), verdict.uuid}
 
     def test_who_waits_already_comes_first(self) -> None:
         kernel = host(request(1, 4))

@@ -9,18 +9,8 @@ from tests.unit.allocation.examples import DEFAULT, carry_out, host, look, masks
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import settle
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
-from vmqos.allocation import (
-    CreateGroup,
-    Group,
-    Layout,
-    Owner,
-    Policy,
-    PromiseState,
-    WhenFull,
-    WriteThrottles,
-    plan,
-    vm_group,
-)
+from vmqos.allocation import CreateGroup, Group, Layout, Policy, PromiseState, WhenFull, WriteThrottles, plan
+from vmqos.group_names import Owner, vm_group
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities
 
 KEPT, PENDING, DEGRADED = PromiseState.KEPT, PromiseState.PENDING, PromiseState.DEGRADED
@@ -119,7 +109,7 @@ def test_bandwidth_is_limited_where_no_ways_can_be_given_out() -> None:
     found = plan(only, Layout((Group("", Owner.DEFAULT, {}, throttles={0: 100}),)), vms, Policy())
     name = "vmqos.shared-mb20"
     assert found.prepare == (CreateGroup(name), WriteThrottles(name, {0: 20}))
-    one, two, three = (found.verdicts[uuid(n)] for n in (1, 2, 3))
+    one, two, three = (found.allocations[uuid(n)] for n in (1, 2, 3))
     assert (one.state, one.group, one.throttles) == (KEPT, name, {0: 20})
     assert (two.state, two.group) == (DEGRADED, name) and "can't be partitioned" in two.reason.text
     assert three.state is PENDING and "can't be partitioned" in three.reason.text

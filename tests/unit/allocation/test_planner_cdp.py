@@ -9,8 +9,9 @@ from tests.unit.allocation.examples import DEFAULT, carry_out, host, look, masks
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import settle
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
-from vmqos.allocation import PromiseState, Split, WriteMasks, vm_group
+from vmqos.allocation import PromiseState, Split, WriteMasks
 from vmqos.allocation.split import split
+from vmqos.group_names import vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 KEPT, PENDING, DEGRADED = PromiseState.KEPT, PromiseState.PENDING, PromiseState.DEGRADED

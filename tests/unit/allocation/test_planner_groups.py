@@ -9,29 +9,24 @@ from tests.unit.allocation.examples import DEFAULT, DEGRADED, KEPT, PENDING, car
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import follow, settle
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
-from vmqos.allocation import (
-    Grant,
-    Policy,
-    RemoveGroup,
-    WhenFull,
-    class_group,
-    vm_group,
-)
+from vmqos.allocation import Policy, RemoveGroup, WhenFull
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import class_group, vm_group
 
 
 class TestClasses:
     def test_vms_with_the_same_cap_share_a_class_till_the_last_one_goes(self) -> None:
         kernel = host(request(1, 2, SHARED), request(2, 2, SHARED), request(3, 4, SHARED))
-        assert set(kernel.masks) == {"", class_group(Grant(2)), class_group(Grant(4))}
+        assert set(kernel.masks) == {"", class_group(CacheRequest(2)), class_group(CacheRequest(4))}
         found = look(kernel, [request(2, 2, SHARED)])
-        assert found.retire == (RemoveGroup(class_group(Grant(4))),)
+        assert found.retire == (RemoveGroup(class_group(CacheRequest(4))),)
         follow(kernel, [request(2, 2, SHARED)], DEFAULT, found)
         settle(kernel, [], DEFAULT)
         assert masks(kernel) == {"": 0x7FF}
 
     def test_a_class_lies_within_the_default_groups_ways(self) -> None:
         kernel = host(request(1, 4, SHARED), request(2, 5))
-        assert masks(kernel) == {"": 0x7E0, 2: 0x1F, class_group(Grant(4)): 0x1E0}
+        assert masks(kernel) == {"": 0x7E0, 2: 0x1F, class_group(CacheRequest(4)): 0x1E0}
 
     def test_no_later_vm_takes_from_what_a_class_was_promised(self) -> None:
         kernel = host(request(1, 6, SHARED))
@@ -53,13 +48,13 @@ class TestClasses:
 
     def test_a_class_stays_where_it_is_if_it_can(self) -> None:
         kernel = host(request(1, 3), request(2, 3, SHARED))
-        before = masks(kernel)[class_group(Grant(3))]
+        before = masks(kernel)[class_group(CacheRequest(3))]
         carry_out(kernel, [request(2, 3, SHARED)])
-        assert masks(kernel)[class_group(Grant(3))] == before
+        assert masks(kernel)[class_group(CacheRequest(3))] == before
 
     def test_a_cap_above_the_cache_is_the_whole_pool_and_said_so(self) -> None:
         found = carry_out(Kernel(machine(11)), [request(1, 99, SHARED)])
-        assert (found[1].state, found[1].group) == (DEGRADED, class_group(Grant(11)))
+        assert (found[1].state, found[1].group) == (DEGRADED, class_group(CacheRequest(11)))
         assert found[1].reason.text == "99 ways are asked for and an L3 cache of this host has 11"
 
 
@@ -90,7 +85,7 @@ class TestForeignGroups:
         kernel = host(*vms)
         kernel.mkdir("qemu-1-a-vcpus_0")
         assert look(kernel, vms).prepare == ()
-        assert {verdict.state for verdict in look(kernel, vms).verdicts.values()} == {KEPT}
+        assert {verdict.state for verdict in look(kernel, vms).allocations.values()} == {KEPT}
         assert carry_out(kernel, [*vms, request(3, 1)])[3].state is PENDING
 
     def test_the_default_group_leaves_a_foreign_group_only_where_it_must_and_joins_none(self) -> None:
@@ -128,10 +123,10 @@ class TestClosids:
     @pytest.mark.parametrize(
         ("asked", "group"),
         [
-            (2, class_group(Grant(2))),
-            (3, class_group(Grant(4))),
-            (1, class_group(Grant(2))),
-            (5, class_group(Grant(4))),
+            (2, class_group(CacheRequest(2))),
+            (3, class_group(CacheRequest(4))),
+            (1, class_group(CacheRequest(2))),
+            (5, class_group(CacheRequest(4))),
         ],
     )
     def test_or_shares_the_class_with_the_same_or_the_next_cap(self, asked: int, group: str) -> None:

@@ -7,7 +7,8 @@ from tests.unit.allocation.examples import DEFAULT, carry_out, host, look, masks
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import settle
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
-from vmqos.allocation import Group, Layout, Owner, Policy, PromiseState, caches, plan, vm_group
+from vmqos.allocation import Group, Layout, Policy, PromiseState, caches, plan
+from vmqos.group_names import Owner, vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
 
@@ -119,6 +120,6 @@ def test_a_machine_with_nothing_but_l2_gives_l2_ways() -> None:
     whole = {caches.l2(cache): l2.cbm_mask for cache in l2.cache_ids}
     vms = [request(1, l2=3, cores=[0]), request(2, 3, l2=3, cores=[1])]
     found = plan(Capabilities({"L2": l2}), Layout((Group("", Owner.DEFAULT, whole),)), vms, Policy())
-    one, two = (found.verdicts[uuid(n)] for n in (1, 2))
+    one, two = (found.allocations[uuid(n)] for n in (1, 2))
     assert one.state is KEPT and one.masks.keys() == {L2[0]}
     assert two.state is DEGRADED and "L3 cache can't be partitioned" in two.reason.text and two.masks.keys() == {L2[1]}

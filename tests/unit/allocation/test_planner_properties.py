@@ -14,27 +14,15 @@ from tests.unit.allocation import every_place
 from tests.unit.allocation.hosts import EVERYTHING, Host, happens, hosts
 from tests.unit.allocation.kernel import Kernel, Refused
 from tests.unit.allocation.run_plan import follow, settle
-from vmqos.allocation import (
-    CreateGroup,
-    Layout,
-    Owner,
-    PromiseState,
-    Request,
-    Step,
-    Verdict,
-    WriteMasks,
-    owner_of,
-    plan,
-    reasons,
-    vm_group,
-)
+from vmqos.allocation import Allocation, CreateGroup, Layout, PromiseState, Request, Step, WriteMasks, plan, reasons
 from vmqos.allocation.line import runs
-from vmqos.openstack.extra_specs import CachePolicy
+from vmqos.extra_specs import CachePolicy
+from vmqos.group_names import Owner, owner_of, vm_group
 
 
-def verdicts(host: Host, kernel: Kernel) -> dict[str, Verdict]:
+def verdicts(host: Host, kernel: Kernel) -> dict[str, Allocation]:
     """What every VM has when nothing is left to do."""
-    return dict(plan(kernel.capabilities, kernel.layout(), host.requests, host.policy).verdicts)
+    return dict(plan(kernel.capabilities, kernel.layout(), host.requests, host.policy).allocations)
 
 
 def promises(host: Host, kernel: Kernel) -> dict[str, tuple[PromiseState, str, dict[int, int]]]:

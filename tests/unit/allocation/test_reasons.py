@@ -5,11 +5,13 @@ import pytest
 
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.worlds import machine, uuid
-from vmqos.allocation import Grant, Policy, WhenFull, class_group, reasons, vm_group
+from vmqos.allocation import Policy, WhenFull, reasons
 from vmqos.allocation.line import Line
 from vmqos.allocation.packing import Piece
 from vmqos.allocation.room import furnish
 from vmqos.allocation.world import World, look
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import class_group, vm_group
 from vmqos.reason import Code, Reason
 
 
@@ -69,7 +71,7 @@ def test_ways_that_should_not_be_the_vms_are_named() -> None:
 
 
 def test_a_lack_of_closids_tells_who_has_them_and_what_would_help() -> None:
-    full = {vm_group(uuid(1)): {0: 0x1}, class_group(Grant(2)): {0: 0x6}}
+    full = {vm_group(uuid(1)): {0: 0x1}, class_group(CacheRequest(2)): {0: 0x6}}
     kernel = Kernel(machine(11, closids=4))
     kernel.masks |= {**full, "pqos": {0: 0x8}}
     pend = look(kernel.capabilities, kernel.l3, kernel.layout(), Policy())
@@ -80,7 +82,7 @@ def test_a_lack_of_closids_tells_who_has_them_and_what_would_help() -> None:
     assert reasons.no_closid(pend, None).text == (
         f"{begin}; with [allocation] when_full = share it would share the class next to what it asks for"
     )
-    name = class_group(Grant(2))
+    name = class_group(CacheRequest(2))
     assert reasons.no_closid(share, name).text == f"{begin}: it shares {name} instead"
     text = f"{begin}, and there is no class to share: it runs in the default group"
     assert reasons.no_closid(share, None).text == text

@@ -9,10 +9,11 @@ from tests.unit.allocation.examples import KEPT, carry_out, masks
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.test_packing import lines, needs, pieces_on
 from tests.unit.allocation.worlds import machine, request, uuid
-from vmqos.allocation import Policy, vm_group
+from vmqos.allocation import Policy
 from vmqos.allocation.line import Line, Need, run, runs, union
 from vmqos.allocation.packing import Piece
 from vmqos.allocation.route import POOL, Route, find
+from vmqos.group_names import vm_group
 
 
 def pool_beside(line: Line, pieces: list[Piece], choice: int) -> int:

@@ -15,9 +15,10 @@ from tests.unit.allocation.story import Story
 from vmqos.allocation import admission, claims, detours, fitting, planner, route, steps, target, verdicts, world
 from vmqos.allocation.board import Board
 from vmqos.allocation.line import Line
-from vmqos.allocation.model import DEFAULT_GROUP, Owner, RemoveGroup, Request, Split, Step
+from vmqos.allocation.model import RemoveGroup, Request, Split, Step
 from vmqos.allocation.target import Target
 from vmqos.allocation.world import World
+from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource
 

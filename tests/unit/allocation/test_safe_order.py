@@ -19,7 +19,9 @@ from tests.unit.allocation.brute_force import Cache, can_be_reached
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.run_plan import follow
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
-from vmqos.allocation import Grant, Policy, PromiseState, Request, class_group, plan, reasons, vm_group
+from vmqos.allocation import Policy, PromiseState, Request, plan, reasons
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import class_group, vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 CASES = int(os.environ.get("VMQOS_SAFE_ORDER_CASES", "4000"))
@@ -70,7 +72,7 @@ def make(luck: random.Random) -> Case:
             kernel.masks[vm_group(uuid(number))] = {0: mask}
             requests.append(request(number, mask.bit_count()))
     if cap and default:
-        kernel.masks[class_group(Grant(cap))] = {0: _place(luck, cap, default, width)}
+        kernel.masks[class_group(CacheRequest(cap))] = {0: _place(luck, cap, default, width)}
         requests.append(request(98, cap, SHARED))
     goals, newcomers = [mask.bit_count() for mask in now], list[int]()
     more = luck.randint(1, 3)
@@ -98,8 +100,8 @@ def judge(case: Case) -> str:
     kernel, default = case.kernel, case.kernel.masks[""][0]
     found = plan(kernel.capabilities, kernel.layout(), case.requests, case.policy)
     follow(kernel, case.requests, case.policy, found)
-    verdict = found.verdicts[case.wanting.uuid]
-    others = {each.state for uuid_, each in found.verdicts.items() if uuid_ != case.wanting.uuid}
+    verdict = found.allocations[case.wanting.uuid]
+    others = {each.state for uuid_, each in found.allocations.items() if uuid_ != case.wanting.uuid}
     if not others <= {PromiseState.KEPT}:
         return "others harmed"
     if verdict.state is PromiseState.KEPT:

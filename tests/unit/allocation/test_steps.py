@@ -7,23 +7,15 @@ import pytest
 
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.worlds import machine, uuid
-from vmqos.allocation import (
-    CreateGroup,
-    Grant,
-    Policy,
-    RemoveGroup,
-    SetExclusive,
-    Step,
-    WriteMasks,
-    class_group,
-    vm_group,
-)
+from vmqos.allocation import CreateGroup, Policy, RemoveGroup, SetExclusive, Step, WriteMasks
 from vmqos.allocation.steps import NoSafeOrder, prepare, retire
 from vmqos.allocation.target import Target
 from vmqos.allocation.world import World, look
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import class_group, vm_group
 
 A, B, C = (vm_group(uuid(number)) for number in (0xA, 0xB, 0xC))
-CLASS = class_group(Grant(2))
+CLASS = class_group(CacheRequest(2))
 OWN = {A, B, C}
 
 

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
-from vmqos.allocation import Grant, Policy, Request, class_group, vm_group
+from vmqos.allocation import Policy, Request
 from vmqos.allocation.admission import admit
 from vmqos.allocation.claims import in_order, read
 from vmqos.allocation.target import Target, build
 from vmqos.allocation.world import look
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import class_group, vm_group
 
 A, B, C = (vm_group(uuid(number)) for number in (1, 2, 3))
 
@@ -25,11 +27,11 @@ def test_every_group_of_ours_has_a_mask_on_every_cache() -> None:
     assert found.masks == {
         "": {0: 0x7FF, 1: 0x1FF},
         A: {0: 0x7FF, 1: 0x600},
-        class_group(Grant(3)): {0: 0x7, 1: 0x7},
+        class_group(CacheRequest(3)): {0: 0x7, 1: 0x7},
         C: {0: 0x7FF, 1: 0x1FF},
     }
     assert found.own == {(A, 1)}
-    assert found.created == (A, class_group(Grant(3))) and found.retired == (C,)
+    assert found.created == (A, class_group(CacheRequest(3))) and found.retired == (C,)
 
 
 def test_new_groups_come_by_arrival() -> None:
@@ -40,7 +42,7 @@ def test_new_groups_come_by_arrival() -> None:
 def test_a_class_is_rather_away_from_the_ways_of_io_and_from_foreign_groups() -> None:
     kernel = Kernel(machine(11, shareable=0x3))
     kernel.masks |= {"": {0: 0x7FF}, "pqos": {0: 0x1C}}
-    assert aim(kernel, request(1, 3, SHARED)).masks[class_group(Grant(3))] == {0: 0xE0}
+    assert aim(kernel, request(1, 3, SHARED)).masks[class_group(CacheRequest(3))] == {0: 0xE0}
 
 
 def test_only_a_group_alone_on_every_cache_and_off_the_ways_of_io_can_be_guarded() -> None:

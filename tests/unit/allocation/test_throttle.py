@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.allocation.worlds import machine
-from vmqos.allocation import Grant, grant, throttle
-from vmqos.openstack.extra_specs import CacheRequest
+from vmqos.allocation import throttle
+from vmqos.extra_specs import CacheRequest
 from vmqos.reason import NO_REASON
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities, Monitoring
 
@@ -72,9 +72,13 @@ def test_what_the_machine_does_not_know_is_refused_with_what_helps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "value", "found"), [(PERCENT, 60, Grant(2, percent=60)), (MBPS, 7, Grant(2, mbps=7)),
-                                 (EIGHTHS, 3, Grant(2, mbps=375)), (MBPS, None, Grant(2))]
-)  # fmt: skip
-def test_a_class_is_named_by_the_real_limit(unit: BandwidthUnit, value: int | None, found: Grant) -> None:
-    assert grant(machine(unit=unit).memory_bandwidth, value, Grant(2)) == found
-    assert unit is not EIGHTHS or unit.told(value or 0) == found.mbps
+    ("unit", "value", "found"),
+    [
+        (PERCENT, 60, CacheRequest(2, bandwidth_percent=60)),
+        (MBPS, 7, CacheRequest(2, bandwidth_mbps=7)),
+        (EIGHTHS, 3, CacheRequest(2, bandwidth_mbps=375)),
+        (MBPS, None, CacheRequest(2)),
+    ],
+)
+def test_a_class_is_named_by_the_real_limit(unit: BandwidthUnit, value: int | None, found: CacheRequest) -> None:
+    assert throttle.with_limit(CacheRequest(2), machine(unit=unit).memory_bandwidth, value) == found

@@ -5,9 +5,11 @@ from dataclasses import replace
 
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.worlds import machine, uuid
-from vmqos.allocation import Grant, Group, Layout, Owner, Policy, class_group, vm_group
+from vmqos.allocation import Group, Layout, Policy
 from vmqos.allocation.line import Line
 from vmqos.allocation.world import World, look
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import Owner, class_group, vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
 
@@ -58,13 +60,13 @@ def test_the_floor_is_a_legal_mask() -> None:
 
 def test_groups_are_found_by_owner_in_the_order_of_names() -> None:
     kernel = Kernel(machine(11))
-    names = [class_group(Grant(2)), vm_group(uuid(2)), vm_group(uuid(1)), "b", "a"]
+    names = [class_group(CacheRequest(2)), vm_group(uuid(2)), vm_group(uuid(1)), "b", "a"]
     kernel.masks |= {name: {0: 1 << number} for number, name in enumerate(names)}
     found = world(kernel)
-    assert found.named(Owner.VM, Owner.CLASS) == (vm_group(uuid(1)), vm_group(uuid(2)), class_group(Grant(2)))
+    assert found.named(Owner.VM, Owner.CLASS) == (vm_group(uuid(1)), vm_group(uuid(2)), class_group(CacheRequest(2)))
     assert found.named(Owner.FOREIGN) == ("a", "b")
     assert list(found.foreigners(0, 0x8)) == ["b"] and found.foreign(0) == 0x18
-    assert found.ways(["a", class_group(Grant(2)), "nobody"], 0) == 0x11
+    assert found.ways(["a", class_group(CacheRequest(2)), "nobody"], 0) == 0x11
 
 
 def test_caches_that_a_group_does_not_know_and_that_are_offline_count_for_nothing() -> None:

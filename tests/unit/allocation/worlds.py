@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from vmqos.allocation import Policy, Request, WhenFull
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit, CacheResource, Capabilities
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.fake_agent import FakeAgent, serving
+from tests.unit.local_api.fake_agent import FakeAgent, serving
 from vmqos.cli import main
 
 

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from tests.unit.cli import examples
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_agent import FakeAgent
 from tests.unit.cli.test_way_map import picture
+from tests.unit.local_api import examples
+from tests.unit.local_api.fake_agent import FakeAgent
 from vmqos.cli.terminal import UNBOUNDED
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli import examples
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_agent import FakeAgent
+from tests.unit.local_api import examples
+from tests.unit.local_api.fake_agent import FakeAgent
 from vmqos.cli import capabilities
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_agent import FakeAgent
+from tests.unit.local_api.fake_agent import FakeAgent
 
 
 @pytest.fixture

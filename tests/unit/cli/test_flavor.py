@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.conftest import Run
-from vmqos.openstack import extra_specs
+from vmqos import extra_specs
 
 COMMANDS = [("set", "c2", "--cache-ways", "2"), ("unset", "c2"), ("check",)]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vmqos.cli import flavor_specs
 from vmqos.cli.flavor_specs import Edit
-from vmqos.openstack.extra_specs import InvalidExtraSpecs
+from vmqos.extra_specs import InvalidExtraSpecs
 
 CAT = {"trait:CUSTOM_VMQOS_L3_CAT": "required"}
 UNTRAITED = {"resources:CUSTOM_LLC_WAYS": "2", "resources:CUSTOM_LLC_CLASSES": "1"}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from tests.unit.cli import examples
-from tests.unit.cli.examples import control_group as group
+from tests.unit.local_api import examples
+from tests.unit.local_api.examples import control_group as group
 from vmqos.cli import group_fields
 
 UUID = "4f2c1a9e-0f0b-4a55-9c1e-2b6d7a90c3aa"

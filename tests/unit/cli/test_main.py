@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 import pytest
 
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_agent import FakeAgent
+from tests.unit.local_api.fake_agent import FakeAgent
 from vmqos.cli import main
 from vmqos.version import version
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli import examples
-from tests.unit.cli.examples import cache, group, vm_group
+from tests.unit.local_api import examples
+from tests.unit.local_api.examples import cache, group, vm_group
 from vmqos.cli import map_rows
 from vmqos.cli.map_rows import CacheMap, Kind
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from vmqos.cli import placement_audit as audit
 from vmqos.cli.placement_audit import Finding, Host, Hosts, Problem
-from vmqos.cloud.placement import Inventory
-from vmqos.cloud.servers import Migration, Server
-from vmqos.openstack.extra_specs.resources import CLASSES, LLC_CLASSES, LLC_SHARED, LLC_WAYS
+from vmqos.extra_specs.resources import CLASSES, LLC_CLASSES, LLC_SHARED, LLC_WAYS
+from vmqos.openstack.placement import Inventory
+from vmqos.openstack.servers import Migration, Server
 
 SHARED = f"{LLC_SHARED}WAYS2"
 INVENTORIES = {LLC_WAYS: Inventory(9, max_unit=9), LLC_CLASSES: Inventory(15)}

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import json
 
-from tests.unit.cli import examples
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_agent import FakeAgent
+from tests.unit.local_api import examples
+from tests.unit.local_api.fake_agent import FakeAgent
 
 
 def test_a_plan_says_verdict_ways_moves_and_steps(agent: FakeAgent, run: Run) -> None:

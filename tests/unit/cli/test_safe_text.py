@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tests.unit.cli import examples
+from tests.unit.local_api import examples
 from vmqos.cli.safe_text import display_name, distinct_names, neutralise, pad, shorten, squeeze, tell_apart
 
 

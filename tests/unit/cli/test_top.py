@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli import examples
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_agent import FakeAgent
+from tests.unit.local_api import examples
+from tests.unit.local_api.fake_agent import FakeAgent
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202eevil\nsecond line"
 

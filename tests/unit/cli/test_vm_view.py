@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli import examples
+from tests.unit.local_api import examples
 from vmqos.cli import exceptions, vm_view
 from vmqos.cli.safe_text import distinct_names
 from vmqos.cli.tables import Cell

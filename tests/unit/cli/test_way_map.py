@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tests.unit.cli import examples
-from tests.unit.cli.examples import cache, group, vm_group
+from tests.unit.local_api import examples
+from tests.unit.local_api.examples import cache, group, vm_group
 from vmqos.cli import map_rows, terminal, way_map
 from vmqos.cli.terminal import Terminal
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.doc.pages import CHECKOUT, SOURCE, written
+from vmqos import extra_specs
 from vmqos.allocation import PromiseState
-from vmqos.openstack import extra_specs
 from vmqos.simulator.profiles import PROFILES
 
 MADE_BY_A_BUILD = ("doc/build/",)
@@ -56,7 +56,7 @@ def test_the_guide_lists_every_machine_of_the_simulator() -> None:
 
 
 def test_the_api_reference_explains_every_field_that_the_commands_rely_on() -> None:
-    from vmqos.cli import contract
+    from vmqos.local_api import contract
 
     explained = set(re.findall(r"``([a-z_]+)``", text_of("reference", "http-api.rst")))
     for kind in (

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from vmqos.hypervisor import bounded_xml, exceptions, shared_memory
-from vmqos.hypervisor.shared_memory import Pins, SharedMemory
+from vmqos.hypervisor import bounded_xml, exceptions
+from vmqos.pseudo_lock import shared_memory
+from vmqos.pseudo_lock.shared_memory import Pins, SharedMemory
 
 LAUGHS = "".join(f'<!ENTITY l{number} "{f"&l{number - 1};" * 10}">' for number in range(1, 10))
 

@@ -16,7 +16,7 @@ from nova import objects
 from nova.scheduler.host_manager import HostState
 from nova.virt import hardware
 
-from vmqos.openstack.extra_specs import resources
+from vmqos.extra_specs import resources
 
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.36"}
 _numbers = itertools.count(1)

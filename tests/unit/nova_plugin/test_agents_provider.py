@@ -11,12 +11,12 @@ from uuid import uuid4
 import pytest
 
 from tests.unit.nova_plugin.clouds import Placement as Server
-from vmqos.cloud import provider_sync
-from vmqos.cloud.placement import Inventory, Placement
-from vmqos.cloud.provider_sync import Wanted
-from vmqos.cloud.service import Service
 from vmqos.conf import loader
-from vmqos.openstack.extra_specs import resources
+from vmqos.extra_specs import resources
+from vmqos.openstack import provider_sync
+from vmqos.openstack.placement import Inventory, Placement
+from vmqos.openstack.provider_sync import Wanted
+from vmqos.openstack.service import Service
 
 
 @pytest.fixture

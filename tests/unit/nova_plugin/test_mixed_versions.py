@@ -17,7 +17,7 @@ from tests.unit.nova_plugin.clouds import Cloud, Placement, flavor
 from tests.unit.nova_plugin.nova_api import PREFIX, NovaApi, without_plugin
 from tests.unit.nova_plugin.scheduler.test_scheduler import TWO, Schedule, asking, schedule
 from tests.unit.nova_plugin.served import served
-from vmqos.openstack.extra_specs import resources
+from vmqos.extra_specs import resources
 
 __all__ = ["schedule"]
 

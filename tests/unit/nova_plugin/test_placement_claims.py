@@ -23,7 +23,7 @@ from nova.network import model as network_model
 from tests.unit.nova_plugin.clouds import Cloud, Placement, flavor
 from tests.unit.nova_plugin.nova_api import PREFIX, NovaApi
 from tests.unit.nova_plugin.served import served
-from vmqos.openstack.extra_specs.resources import LLC_CLASSES, LLC_WAYS, provider_name
+from vmqos.extra_specs.resources import LLC_CLASSES, LLC_WAYS, provider_name
 
 TWO = {"hw:cache_ways": "2"}
 ASKING = {**TWO, f"resources:{LLC_WAYS}": "2", f"resources:{LLC_CLASSES}": "1"}

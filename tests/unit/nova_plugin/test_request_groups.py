@@ -12,9 +12,9 @@ from nova.scheduler import utils
 from nova.scheduler.client.report import SchedulerReportClient
 
 from tests.unit.nova_plugin.clouds import Placement, request
+from vmqos import extra_specs
 from vmqos.cli import request_groups
-from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import resources
+from vmqos.extra_specs import resources
 
 Finds = Callable[[Mapping[str, str]], bool]
 

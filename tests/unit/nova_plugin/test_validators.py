@@ -14,8 +14,8 @@ from nova import exception
 from nova.api.validation.extra_specs import base, validators
 
 from nova_plugin.validators import KeyValidator, register
-from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import Key, misspelt
+from vmqos import extra_specs
+from vmqos.extra_specs import Key, misspelt
 
 NUMBERS = st.integers(-2, 10**10).map(str) | st.from_regex(r"[ +0]?[0-9_]{1,4}[ \n]?", fullmatch=True)
 LISTS = st.text(alphabet="0123456789-^, ", max_size=12)

@@ -14,9 +14,9 @@ from oslo_config import cfg
 
 from tests.unit.nova_plugin.clouds import Placement
 from vmqos.agent import claim_checks
-from vmqos.agent.finding import Status
 from vmqos.conf import loader
-from vmqos.openstack.extra_specs.resources import L3_CAT, LLC_CLASSES, LLC_WAYS, provider_name
+from vmqos.extra_specs.resources import L3_CAT, LLC_CLASSES, LLC_WAYS, provider_name
+from vmqos.host.finding import Status
 
 CLAIM = {LLC_WAYS: 4, LLC_CLASSES: 1}
 SHARED = "CUSTOM_LLC_SHARED_WAYS4"

@@ -16,6 +16,7 @@ from tests.campaign.hostile import outsider
 from tests.campaign.hostile.inputs import Attacker, Family, Harm, Hold, Input, Refused
 from tests.campaign.hostile.outsider import Line
 from tests.campaign.hostile.stage import LOCK_TIMEOUT, Stage
+from tests.campaign.hostile.witness import WITHIN
 
 HELD_FOR = LOCK_TIMEOUT + 1.5
 """Seconds: longer than the agent waits, so that it has to come back for what it could not do."""
@@ -100,8 +101,8 @@ def _held(stage: Stage, mode: int, stopped: bool) -> Hold:
             stack.close()
 
         took = witness.resize(before=release)
-    if took > (limit := witness.calm.limit("resize")):
-        raise Harm(f"a VM was served {took:.1f} s after the lock's release, {limit:.1f} s are allowed")
+    if took > WITHIN:
+        raise Harm(f"a VM was served {took:.1f} s after the lock's release, {WITHIN:.1f} s are allowed")
     yield
 
 
@@ -136,8 +137,8 @@ def _start_while_held(stage: Stage) -> Hold:
             stack.close()
 
         took = witness.start_and_stop(before=release)
-    if took > (limit := witness.calm.limit("start")):
-        raise Harm(f"a VM was served {took:.1f} s after the lock's release, {limit:.1f} s are allowed")
+    if took > WITHIN:
+        raise Harm(f"a VM was served {took:.1f} s after the lock's release, {WITHIN:.1f} s are allowed")
     yield
 
 

@@ -177,8 +177,8 @@ def _inputs() -> list[Input]:
         ),
         Input("100 impostors of vCPU 0", Attacker.TENANT, order("threads", count=100), "threads 100"),
         Input("1 000 threads", Attacker.TENANT, order("threads", count=1000), threads=1000),
-        Input("4 000 threads", Attacker.TENANT, order("threads", count=4000), threads=4000),
-        Input("15 000 threads", Attacker.TENANT, order("threads", count=15_000), threads=15_000),
+        Input("4 000 threads", Attacker.TENANT, order("threads", count=4000), threads=4000, simulator_works=True),
+        Input("15 000 threads", Attacker.TENANT, order("threads", count=15_000), threads=15_000, simulator_works=True),
         Input("threads that come and go, 20 at a time", Attacker.TENANT, order("churn", at_once=20, seconds=6)),
         Input("threads that come and go, 200 at a time", Attacker.TENANT, order("churn", at_once=200, seconds=6)),
         Input("a fork storm in the VM's cgroup", Attacker.TENANT, order("fork_storm", seconds=6)),
@@ -205,20 +205,15 @@ def _inputs() -> list[Input]:
         ),
         Input("300 children that sleep", Attacker.TENANT, order("children", count=300, state="asleep"), "children 3"),
         Input("the VM's own process stopped", Attacker.TENANT, partial(_stopped, role="second"), "stopped"),
-        Input("a thread that waits in vfork for ever", Attacker.TENANT, once("vfork"), "odd ends 1", starts_vms=True),
+        Input("a thread that waits in vfork for ever", Attacker.TENANT, once("vfork"), "odd ends 1"),
         Input(
             "a VM's process whose main thread has ended",
             Attacker.TENANT,
             once("end_main"),
             "odd ends 2",
-            starts_vms=True,
         ),
-        Input(
-            "20 000 open files", Attacker.TENANT, once("flood_descriptors", count=20_000), "odd ends 1", starts_vms=True
-        ),
-        Input(
-            "VMs that end with 1 000 threads", Attacker.TENANT, partial(_gone_with_threads, count=1000), starts_vms=True
-        ),
+        Input("20 000 open files", Attacker.TENANT, once("flood_descriptors", count=20_000), "odd ends 1"),
+        Input("VMs that end with 1 000 threads", Attacker.TENANT, partial(_gone_with_threads, count=1000)),
     ]
     return found
 

@@ -7,8 +7,8 @@ import pytest
 
 from nova_plugin.scheduler import demand
 from nova_plugin.scheduler.demand import NONE_TAKEN, Demand, Taken
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest, InvalidExtraSpecs, resources
-from vmqos.openstack.extra_specs.resources import (
+from vmqos.extra_specs import CachePolicy, CacheRequest, InvalidExtraSpecs, resources
+from vmqos.extra_specs.resources import (
     L2_CAT,
     L3_CAT,
     L3_CDP,

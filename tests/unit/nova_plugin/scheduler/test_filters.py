@@ -21,9 +21,9 @@ from nova_plugin.scheduler.recent import Recent
 from nova_plugin.scheduler.rooms import Rooms
 from tests.unit.nova_plugin.clouds import Cloud, Placement, request
 from tests.unit.nova_plugin.scheduler.conftest import Asked
-from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import CacheRequest, resources
-from vmqos.openstack.extra_specs.resources import (
+from vmqos import extra_specs
+from vmqos.extra_specs import CacheRequest, resources
+from vmqos.extra_specs.resources import (
     L2_CAT,
     L3_CAT,
     L3_CDP,

@@ -18,7 +18,7 @@ from nova_plugin.scheduler.demand import Amount
 from nova_plugin.scheduler.placement import PlacementFailed, Provider
 from tests.unit.nova_plugin.clouds import Placement
 from tests.unit.nova_plugin.served import served
-from vmqos.openstack.extra_specs.resources import L3_CAT, LLC_SHARED, SHARED_ROOM
+from vmqos.extra_specs.resources import L3_CAT, LLC_SHARED, SHARED_ROOM
 
 
 def client_of(url: str) -> report.SchedulerReportClient:

@@ -15,7 +15,7 @@ from nova_plugin.scheduler import promises
 from nova_plugin.scheduler.demand import NOTHING, Amount
 from nova_plugin.scheduler.promises import Promised, Promises
 from tests.unit.nova_plugin.clouds import Cloud
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest
+from vmqos.extra_specs import CachePolicy, CacheRequest
 
 TWO, THREE = {"hw:cache_ways": "2"}, {"hw:cache_ways": "3"}
 SHARED = {"hw:cache_ways": "4", "hw:cache_policy": "shared"}

@@ -18,13 +18,13 @@ from oslo_messaging import ExpectedException
 from nova_plugin.scheduler import placement as scheduler_placement
 from nova_plugin.scheduler import promises, rooms
 from tests.unit.nova_plugin.clouds import Cloud, Placement, flavor
-from vmqos import allocation
+from vmqos import extra_specs, group_names
 from vmqos.agent import capacity
-from vmqos.agent.view import ResctrlView
-from vmqos.allocation import Group, Layout, Owner, Policy, PromiseState, Request, plan
+from vmqos.allocation import Group, Layout, Policy, PromiseState, Request, plan
 from vmqos.cli import flavor_specs
-from vmqos.openstack import extra_specs
-from vmqos.openstack.extra_specs import CachePolicy, CacheRequest, resources
+from vmqos.extra_specs import CachePolicy, CacheRequest, resources
+from vmqos.group_names import Owner
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
 
@@ -195,7 +195,7 @@ def test_no_control_group_is_promised_twice_whatever_servers_come_together(
     found, empty = Capabilities({"L3": l3}), Layout((Group("", Owner.DEFAULT, {0: CapacityBitmask(0x7FF)}),))
     cap, four = (CacheRequest(ways, CachePolicy.SHARED) for ways in (2, 4))
     policy = Policy(shared_classes=(cap, four), other_classes=1)
-    room = capacity.of(ResctrlView((1, 1), found, empty, {}, {}), policy)
+    room = capacity.of(ResctrlState((1, 1), found, empty, {}, {}), policy)
     host = cloud.compute(
         placement.compute_node(room.ways, room.classes, tuple(room.traits), shared=dict.fromkeys(room.offered, True))
     )
@@ -217,7 +217,7 @@ def test_no_control_group_is_promised_twice_whatever_servers_come_together(
             Request(str(UUID(int=number)), extra_specs.parse_strict(specs) or CacheRequest(), frozenset({0}), number)
             for number, specs in enumerate(order, 1)
         ]
-        verdicts = plan(found, empty, requests, policy).verdicts.values()
+        verdicts = plan(found, empty, requests, policy).allocations.values()
         assert {verdict.state for verdict in verdicts} == {PromiseState.KEPT}
 
 
@@ -249,15 +249,15 @@ def test_of_servers_that_come_within_seconds_no_more_are_placed_than_there_are_c
         running.append(Request(str(UUID(int=number)), wants, every, number))
         if kind == "vm":
             free &= ~(1 << number)
-            name = allocation.vm_group(running[-1].uuid)
+            name = group_names.vm_group(running[-1].uuid)
             groups.append(Group(name, Owner.VM, {0: CapacityBitmask(1 << number)}))
         else:
-            name = allocation.class_group(allocation.Grant(1))
+            name = group_names.class_group(wants)
             groups.append(Group(name, Owner.CLASS, {0: CapacityBitmask(0x400)}))
     l3 = CacheResource("L3", 4, CapacityBitmask(0x7FF), 1, CapacityBitmask(), False, (0,))
     layout = Layout((Group("", Owner.DEFAULT, {0: CapacityBitmask(free)}), *groups))
     found, policy = Capabilities({"L3": l3}), Policy(placement_counts=True)
-    room = capacity.of(ResctrlView((1, 1), found, layout, {}, {}), policy, running)
+    room = capacity.of(ResctrlState((1, 1), found, layout, {}, {}), policy, running)
     node = placement.compute_node(room.ways, room.classes, tuple(room.traits), others=room.others)
     host = cloud.compute(node)
     for _ in range(allocated):
@@ -278,8 +278,8 @@ def test_of_servers_that_come_within_seconds_no_more_are_placed_than_there_are_c
     ]
     for order in itertools.permutations(newcomers):
         arrived = [replace(request, arrival=number) for number, request in enumerate(order, 10)]
-        verdicts = plan(found, layout, [*running, *arrived], policy).verdicts.values()
-        assert {verdict.state for verdict in verdicts} == {PromiseState.KEPT}
+        allocations = plan(found, layout, [*running, *arrived], policy).allocations.values()
+        assert {given.state for given in allocations} == {PromiseState.KEPT}
     rooms.of_scheduler.cache_clear()
 
 

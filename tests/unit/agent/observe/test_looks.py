@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from vmqos.agent.observe.looks import Looks
+
+DEADLINE = 0.1
+LONG = 10.0
+
+
+class Slow:
+    """A look that hangs for the keys that the test names, until it lets them go."""
+
+    def __init__(self) -> None:
+        self.hanging: dict[str, threading.Event] = {}
+        self.seconds: dict[str, float] = {}
+        self.looked: list[str] = []
+
+    def __call__(self, key: str) -> str:
+        self.looked.append(key)
+        if key in self.hanging:
+            assert self.hanging[key].wait(LONG)
+        time.sleep(self.seconds.get(key, 0))
+        if key.startswith("bad"):
+            raise ValueError(key)
+        return key.upper()
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    made = Slow()
+    yield made
+    for event in made.hanging.values():
+        event.set()
+
+
+@pytest.fixture
+def late() -> threading.Event:
+    """Set when a look has ended that was left behind."""
+    return threading.Event()
+
+
+@pytest.fixture
+def looks(slow: Slow, late: threading.Event) -> Iterator[Looks[str]]:
+    made = Looks(slow, late.set)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def new_threads() -> Callable[[], int]:
+    """Counts the threads that were started during the test and live."""
+    before = set(threading.enumerate())
+    return lambda: len(set(threading.enumerate()) - before)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LONG
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_looks_are_made_in_order_by_one_thread(
+    looks: Looks[str], slow: Slow, late: threading.Event, new_threads: Callable[[], int]
+) -> None:
+    for _ in range(3):
+        done = looks.run(["c", "a", "b"], LONG, LONG)
+        assert [(each.key, each.value, each.error) for each in done] == [(key, key.upper(), None) for key in "cab"]
+        assert new_threads() == 1
+    assert slow.looked == list("cab") * 3 and not looks.under_way and not late.is_set()
+
+
+def test_an_exception_ends_its_own_look_alone(looks: Looks[str]) -> None:
+    bad, good = looks.run(["bad", "good"], LONG, LONG)
+    assert isinstance(bad.error, ValueError) and bad.value is None
+    assert good.value == "GOOD"
+
+
+def test_a_look_that_hangs_is_left_behind_and_its_result_is_told_later(
+    looks: Looks[str], slow: Slow, late: threading.Event
+) -> None:
+    slow.hanging["hung"] = threading.Event()
+    began = time.monotonic()
+    done = looks.run(["hung", "a", "b"], DEADLINE, LONG)
+    assert DEADLINE <= time.monotonic() - began < DEADLINE + 1
+    assert [each.key for each in done] == ["a", "b"] and looks.under_way.keys() == {"hung"}
+    assert [each.key for each in looks.run(["hung", "a"], DEADLINE, LONG)] == ["a"]
+    assert slow.looked.count("hung") == 1, "the same look is not begun twice"
+    slow.hanging["hung"].set()
+    assert late.wait(LONG)
+    (told,) = looks.run([], DEADLINE, LONG)
+    assert told.value == "HUNG" and told.seconds >= DEADLINE and not looks.under_way
+    assert [each.key for each in looks.run(["hung"], DEADLINE, LONG)] == ["hung"]
+
+
+def test_each_look_that_hangs_costs_one_thread_until_it_ends(
+    looks: Looks[str], slow: Slow, new_threads: Callable[[], int]
+) -> None:
+    slow.hanging = {str(number): threading.Event() for number in range(3)}
+    for _ in range(5):
+        looks.run([*slow.hanging, "a"], DEADLINE, LONG)
+        assert new_threads() == len(slow.hanging) + 1
+    for event in slow.hanging.values():
+        event.set()
+    wait_for(lambda: new_threads() == 1)
+    looks.close()
+    wait_for(lambda: new_threads() == 0)
+
+
+def test_many_looks_that_hang_delay_the_others_little_longer_than_one(looks: Looks[str], slow: Slow) -> None:
+    slow.hanging = {str(number): threading.Event() for number in range(30)}
+    began = time.monotonic()
+    done = looks.run([*slow.hanging, "a"], DEADLINE, LONG)
+    assert [each.key for each in done] == ["a"] and looks.under_way.keys() == slow.hanging.keys()
+    assert time.monotonic() - began < 15 * DEADLINE, "half of the time that each of them would take by itself"
+
+
+def test_no_look_is_begun_after_the_budget(looks: Looks[str], slow: Slow) -> None:
+    slow.seconds = dict.fromkeys("abcdef", 0.05)
+    began = time.monotonic()
+    done = looks.run("abcdef", LONG, 0.1)
+    assert time.monotonic() - began < LONG
+    assert 0 < len(done) < 6 and [each.key for each in done] == slow.looked
+    assert looks.run([], LONG, LONG) == [], "what was left is not looked at unasked"

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from vmqos.agent.sample.history import History, Sample
+
+
+def sample(number: float) -> Sample:
+    return (number, number * 10, None, 0.4)
+
+
+def test_each_series_has_one_value_or_none_for_each_time() -> None:
+    history = History(3)
+    history.add(1.0, {"a": sample(1)})
+    history.add(2.0, {"a": sample(2), "b": sample(5)})
+    past = history.since(0.0)
+    assert past.times == [1.0, 2.0]
+    assert past.vms["a"] == {"llc_occupancy": [1, 2], "total": [10, 20], "local": [None, None], "remote": [0, 0]}
+    assert past.vms["b"]["llc_occupancy"] == [None, 5]
+
+
+def test_the_oldest_are_overwritten() -> None:
+    history = History(3)
+    for number in range(5):
+        history.add(float(number), {"a": sample(number)})
+    past = history.since(0.0)
+    assert past.times == [2.0, 3.0, 4.0]
+    assert past.vms["a"]["llc_occupancy"] == [2, 3, 4]
+
+
+def test_a_vm_that_came_again_does_not_inherit_what_was_there_before() -> None:
+    history = History(4)
+    for number, samples in enumerate(({"a": sample(1)}, {}, {"a": sample(3)})):
+        history.add(float(number), samples)
+    assert history.since(0.0).vms["a"]["llc_occupancy"] == [None, None, 3]
+
+
+def test_a_vm_that_is_gone_is_forgotten() -> None:
+    history = History(4)
+    history.add(1.0, {"a": sample(1)})
+    history.add(2.0, {})
+    assert history.since(0.0).vms == {}
+
+
+def test_a_question_may_be_for_less() -> None:
+    history = History(4)
+    for number in range(4):
+        history.add(float(number), {"a": sample(number), "b": sample(number)})
+    past = history.since(2.0, {"b"})
+    assert past.times == [2.0, 3.0]
+    assert list(past.vms) == ["b"]
+    assert past.vms["b"]["llc_occupancy"] == [2, 3]
+
+
+def test_no_capacity_remembers_nothing() -> None:
+    history = History(0)
+    history.add(1.0, {"a": sample(1)})
+    assert history.since(0.0).times == []

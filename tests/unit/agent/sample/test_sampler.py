@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.unit.telemetry.tree import ONE, Tree, open_files
+from vmqos.agent.sample.sampler import PATIENCE, Telemetry
+from vmqos.conf import loader
+from vmqos.resctrl import exceptions
+from vmqos.resctrl.mount import Mount
+from vmqos.telemetry import Missing, Reading, Snapshot, Sweeper
+from vmqos.telemetry.exceptions import SweepTakesLong
+
+LONG_AGO = 3600.0
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    """Plain files that are taken for a mounted resctrl until ``root / unmounted`` is there."""
+    made = Tree(tmp_path)
+
+    def find(path: str, **_: object) -> Mount:
+        if (tmp_path / "unmounted").exists():
+            raise exceptions.NotMounted(path=path, mend="mount it")
+        return Mount(path, frozenset(), False, True)
+
+    monkeypatch.setattr("vmqos.resctrl.mount.find", find)
+    return made
+
+
+@pytest.fixture
+def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When each sweep began; those of several threads never at the same time."""
+    began: list[float] = []
+    sweeping = threading.Lock()
+    real = Sweeper.sweep
+
+    def sweep(sweeper: Sweeper) -> Snapshot:
+        assert sweeping.acquire(blocking=False), "two sweeps at a time"
+        try:
+            began.append(time.monotonic())
+            return real(sweeper)
+        finally:
+            sweeping.release()
+
+    monkeypatch.setattr(Sweeper, "sweep", sweep)
+    return began
+
+
+Make = Callable[..., Telemetry]
+
+
+@pytest.fixture
+def make(tree: Tree) -> Iterator[Make]:
+    made: list[Telemetry] = []
+
+    def make(interval: float, history: float = 600.0, keep_open: bool = True, fresh_for: float = 0.0) -> Telemetry:
+        made.append(Telemetry(str(tree.root), interval, history, keep_open))
+        made[-1].fresh_for = fresh_for
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for telemetry in made:
+        telemetry.stop()
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@dataclass
+class Hanging:
+    """Sweeps that do not end until they may.
+
+    :ivar may_end: set it to let them go on.
+    :ivar hangs: while it is set, sweeps hang.
+    """
+
+    may_end: threading.Event
+    hangs: threading.Event
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
+    """Sweeps hang from the moment on that a test says so. The functional tests have a resctrl that really hangs."""
+    made = Hanging(threading.Event(), threading.Event())
+    real = Sweeper.sweep
+
+    def sweep(sweeper: Sweeper) -> Snapshot:
+        if made.hangs.is_set():
+            made.may_end.wait(20)
+        return real(sweeper)
+
+    monkeypatch.setattr(Sweeper, "sweep", sweep)
+    yield made
+    made.may_end.set()
+
+
+def test_one_sweep_serves_all_who_ask_at_the_same_time(make: Make, sweeps: list[float]) -> None:
+    telemetry = make(0.0, fresh_for=LONG_AGO)
+    found: list[Snapshot] = []
+    threads = [threading.Thread(target=lambda: found.append(telemetry.newest())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(sweeps) == len(set(map(id, found))) == 1
+
+
+def test_a_sweep_that_is_not_fresh_any_more_is_made_anew(make: Make, sweeps: list[float]) -> None:
+    telemetry = make(0.0)
+    first, second = telemetry.newest(), telemetry.newest()
+    assert len(sweeps) == 2
+    assert first is not second
+    assert telemetry.swept_at == second.monotonic
+
+
+@pytest.mark.parametrize(("interval", "fresh_for"), [(0.0, 1.0), (0.5, 1.0), (2.0, 3.0), (60.0, 5.0)])
+def test_regular_sweeps_are_fresh_enough_unless_they_are_rare(interval: float, fresh_for: float) -> None:
+    assert Telemetry("/nowhere", interval, 0.0).fresh_for == fresh_for
+
+
+def test_between_rare_sweeps_who_asks_gets_a_new_one_and_the_regular_ones_stay_what_they_are(
+    make: Make, sweeps: list[float]
+) -> None:
+    telemetry = make(3600.0)
+    regular, _ = telemetry.sampled()
+    assert telemetry.newest() is not regular
+    assert telemetry.sampled()[0] is regular
+    assert len(telemetry.past(60.0).times) == 1
+    assert len(sweeps) == 2
+
+
+def test_a_sweep_that_hangs_holds_nobody_up_for_long(make: Make, hanging: Hanging) -> None:
+    telemetry = make(0.0)
+    last = telemetry.newest()
+    hanging.hangs.set()
+    began = time.monotonic()
+    assert telemetry.newest() is last
+    assert PATIENCE <= time.monotonic() - began < PATIENCE + 1
+    assert telemetry.swept_at == last.monotonic
+    began = time.monotonic()
+    assert [telemetry.newest() for _ in range(20)] == 20 * [last], "only the first one waits"
+    assert telemetry.sampled()[0] is last
+    assert telemetry.past(60.0).times == []
+    assert time.monotonic() - began < 0.5
+    hanging.may_end.set()
+    eventually(lambda: telemetry.newest() is not last)
+
+
+def test_a_first_sweep_that_hangs_is_an_error_with_its_time(make: Make, hanging: Hanging) -> None:
+    hanging.hangs.set()
+    telemetry = make(0.02)
+    for ask in (telemetry.newest, telemetry.sampled):
+        with pytest.raises(SweepTakesLong, match=r"has taken [1-3] s so far"):
+            ask()
+
+
+@pytest.mark.parametrize("interval", [0.0, 0.02])
+def test_a_sweep_that_hangs_makes_the_counters_old(
+    make: Make, hanging: Hanging, monkeypatch: pytest.MonkeyPatch, interval: float
+) -> None:
+    monkeypatch.setattr("vmqos.agent.sample.sampler.OLD_AFTER", 0.3)
+    monkeypatch.setattr("vmqos.agent.sample.sampler.PATIENCE", 0.1)
+    telemetry = make(interval)
+    telemetry.newest()
+    assert not telemetry.is_old
+    hanging.hangs.set()
+    telemetry.newest()
+    eventually(lambda: telemetry.is_old)
+    hanging.may_end.set()
+    eventually(lambda: not telemetry.is_old)
+
+
+def test_without_regular_sweeps_nothing_is_old_because_nobody_asked(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vmqos.agent.sample.sampler.OLD_AFTER", 0.05)
+    telemetry = make(0.0)
+    telemetry.newest()
+    time.sleep(0.2)
+    assert not telemetry.is_old
+
+
+def test_a_sweep_that_failed_does_not_make_the_one_before_it_younger(
+    make: Make, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    telemetry = make(0.0)
+    last = telemetry.newest()
+    (tree.root / "unmounted").touch()
+    monkeypatch.setattr("vmqos.telemetry.sweep._identity", lambda root: "another")
+    with pytest.raises(exceptions.NotMounted):
+        telemetry.newest()
+    assert telemetry.swept_at == last.monotonic
+
+
+def test_regular_looks_tell_bandwidths_and_are_remembered(make: Make, tree: Tree) -> None:
+    group = tree.vm(ONE, llc_occupancy=4096)
+    telemetry = make(0.02)
+    eventually(lambda: ONE in telemetry.sampled()[0].vms)
+    tree.set(group, "mbm_total_bytes", 10**9)
+    eventually(lambda: any(telemetry.past(60.0).vms[ONE]["total"]))
+    past = telemetry.past(60.0)
+    assert past.vms[ONE]["llc_occupancy"][-1] == 8192
+    assert past.vms[ONE]["total"][0] is None, "the first reading has none before it"
+    assert len(past.times) == len(past.vms[ONE]["total"])
+
+
+def test_the_interval_is_kept(make: Make, sweeps: list[float]) -> None:
+    make(0.2)
+    eventually(lambda: len(sweeps) >= 4)
+    assert sweeps[3] - sweeps[0] > 0.55
+
+
+def test_without_regular_looks_bandwidths_are_those_since_somebody_asked_before(make: Make, tree: Tree) -> None:
+    group = tree.vm(ONE)
+    telemetry = make(0.0)
+    assert telemetry.sampled()[1][ONE].total == Reading(None, Missing.NO_PREVIOUS)
+    tree.set(group, "mbm_total_bytes", 10**9)
+    rate = telemetry.sampled()[1][ONE].total.value
+    assert rate is not None and rate > 0
+    assert telemetry.past(60.0).times == []
+
+
+def test_nothing_is_kept_open_without_regular_looks_nor_where_that_is_switched_off(make: Make, tree: Tree) -> None:
+    for telemetry in (make(0.0), make(60.0, keep_open=False)):
+        telemetry.newest()
+        # The first regular look may be under way now: it has a file open only while it reads it.
+        eventually(lambda: open_files(tree.root) == [])
+
+
+def test_stop_closes_every_file(make: Make, tree: Tree) -> None:
+    telemetry = make(0.02)
+    eventually(lambda: bool(open_files(tree.root)))
+    telemetry.stop()
+    assert open_files(tree.root) == []
+
+
+def test_a_resctrl_that_is_gone_is_told_once_and_found_again(
+    make: Make, tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    (tree.root / "unmounted").touch()
+    telemetry = make(0.02)
+    eventually(lambda: "counters can't be read" in caplog.text)
+    with pytest.raises(exceptions.NotMounted):
+        telemetry.sampled()
+    with pytest.raises(exceptions.NotMounted):
+        telemetry.newest()
+    time.sleep(0.1)
+    assert caplog.text.count("counters can't be read") == 1
+    (tree.root / "unmounted").unlink()
+    eventually(lambda: "counters can be read again" in caplog.text)
+    eventually(lambda: telemetry.sampled()[0].host.rmids == 192)
+
+
+def test_what_nobody_thought_of_does_not_end_the_regular_looks(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = []
+
+    def sweep(sweeper: Sweeper) -> Snapshot:
+        calls.append(sweeper)
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(Sweeper, "sweep", sweep)
+    telemetry = make(0.02)
+    eventually(lambda: len(calls) > 2)
+    with pytest.raises(exceptions.ResctrlError, match="boom"):
+        telemetry.sampled()
+
+
+def test_files_are_let_go_between_two_looks_that_are_far_apart(
+    make: Make, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vmqos.agent.sample.sampler.LET_GO_INTERVAL", 0.02)
+    make(3600.0)
+    eventually(lambda: bool(open_files(tree.root)))
+    monkeypatch.setattr("vmqos.telemetry.sweep._identity", lambda root: "another")
+    eventually(lambda: not open_files(tree.root))
+
+
+def test_the_configuration_has_the_last_word(tree: Tree) -> None:
+    path = tree.root / "vmqos.conf"
+    path.write_text(f"[resctrl]\npath = {tree.root}\n[telemetry]\ninterval = 5\n")
+    telemetry = Telemetry.of(loader.load(["--config-file", str(path)]))
+    assert telemetry.interval == 5.0
+    telemetry.start()
+    assert telemetry.newest().host.rmids == 192
+    telemetry.stop()

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server's bounds, each tried on a real socket."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vmqos.agent.serve import bounded_server
+from vmqos.agent.serve.bounded_server import PLACES, SHARE, BoundedServer
+
+Connect = Callable[[], socket.socket]
+REQUEST = b"GET /fast HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LARGE = 32 << 20
+
+
+class Served:
+    """A server with a few paths.
+
+    :ivar held: until it is set, ``/held`` does not answer.
+    :ivar asked: the path of each request that reached the application.
+    """
+
+    def __init__(self) -> None:
+        self.held = threading.Event()
+        self.asked: list[str] = []
+
+    def application(self, environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        self.asked.append(path)
+        if path == "/held":
+            self.held.wait(30)
+        body = b"x" * LARGE if path == "/large" else b"well"
+        start_response("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    made = Served()
+    yield made
+    made.held.set()
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def connect(request: pytest.FixtureRequest, served: Served, tmp_path: Path) -> Iterator[Connect]:
+    """Connects to a server of either kind; every connection is closed at the test's end."""
+    opened: list[socket.socket] = []
+    if request.param == "unix":
+        path = str(tmp_path / "socket")
+        server = BoundedServer(served.application, "t", at_once="/once", unix_socket=path, unix_socket_perms="600")
+        kind: tuple[int, Any] = socket.AF_UNIX, path
+    else:
+        server = BoundedServer(served.application, "t", at_once="/once", host="127.0.0.1", port=0)
+        kind = socket.AF_INET, ("127.0.0.1", server.port)
+    server.start()
+
+    def connect() -> socket.socket:
+        made = socket.socket(kind[0])
+        opened.append(made)
+        made.settimeout(20)
+        made.connect(kind[1])
+        return made
+
+    yield connect
+    for one in opened:
+        one.close()
+    served.held.set()
+    server.stop()
+
+
+def answer(connection: socket.socket) -> tuple[int, bytes]:
+    """The status and the body of the next answer."""
+    got = http.client.HTTPResponse(connection)
+    got.begin()
+    return got.status, got.read()
+
+
+def ask(connect: Connect, path: str = "/fast") -> tuple[int, bytes]:
+    connection = connect()
+    connection.sendall(REQUEST.replace(b"/fast", path.encode()))
+    return answer(connection)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server closes the connection, within the socket's timeout, without another word."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def is_at_its_end(connection: socket.socket) -> bool:
+    """Whether the server has closed the connection, which does not block."""
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def open_files() -> set[str]:
+    """The files that this process has open, those without a name included."""
+    found = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return {name for name in found if name.startswith("/tmp")}
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        (b"Content-Length: 104857600\r\n", b"x" * 65536),
+        (b"Content-Length: 1\r\n", b""),
+        (b"Transfer-Encoding: chunked\r\n", b"10000\r\n" + b"x" * 4096),
+        (b"Content-Length: 5000000\r\nExpect: 100-continue\r\n", b""),
+    ],
+)
+@pytest.mark.parametrize("method", [b"POST", b"GET"])
+def test_a_body_is_refused_before_it_is_there(
+    connect: Connect, served: Served, method: bytes, headers: bytes, body: bytes
+) -> None:
+    connection = connect()
+    before = open_files()
+    connection.sendall(method + b" /fast HTTP/1.1\r\n" + headers + b"\r\n" + body)
+    status, said = answer(connection)
+    assert status == 413
+    assert "refused unread" in json.loads(said)["error"]
+    assert is_closed(connection)
+    assert open_files() == before, "nothing is written to the disk"
+    assert served.asked == []
+
+
+def test_headers_have_a_bound(connect: Connect, served: Served) -> None:
+    connection = connect()
+    with contextlib.suppress(ConnectionError):
+        for _ in range(100):
+            connection.sendall(b"GET / HTTP/1.1\r\nx: " + b"x" * 1000 + b"\r\n")
+    with contextlib.suppress(ConnectionError):
+        assert answer(connection)[0] == 431
+    assert served.asked == []
+
+
+def test_a_connection_is_used_again(connect: Connect) -> None:
+    connection = connect()
+    for _ in range(3):
+        connection.sendall(REQUEST)
+        assert answer(connection) == (200, b"well")
+
+
+def test_a_request_that_comes_byte_by_byte_ends(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_server, "REQUEST_TIME", 1.0)
+    connection = connect()
+    connection.settimeout(0.1)
+    began = time.monotonic()
+    with contextlib.suppress(ConnectionError):
+        for byte in itertools.chain(b"GET / HTTP/1.1\r\n", itertools.repeat(ord("x"))):
+            assert time.monotonic() - began < 10
+            connection.sendall(bytes((byte,)))
+            with contextlib.suppress(TimeoutError):
+                if connection.recv(1) == b"":
+                    break
+    assert time.monotonic() - began > 0.9
+
+
+def test_a_connection_on_which_nothing_is_asked_ends(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_server, "REQUEST_TIME", 1.0)
+    idle, used = connect(), connect()
+    used.sendall(REQUEST)
+    assert answer(used) == (200, b"well")
+    assert is_closed(idle) and is_closed(used)
+
+
+def test_an_answer_that_takes_long_is_waited_for(
+    connect: Connect, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_server, "REQUEST_TIME", 0.5)
+    connection = connect()
+    connection.sendall(REQUEST.replace(b"fast", b"held"))
+    time.sleep(2.5)
+    served.held.set()
+    assert answer(connection) == (200, b"well")
+
+
+def test_who_does_not_take_the_answer_is_cut_off(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_server, "ANSWER_TIME", 1.0)
+    connection = connect()
+    before = open_files()
+    connection.sendall(REQUEST.replace(b"fast", b"large"))
+    time.sleep(3.5)
+    assert open_files() == before, "an answer that waits is not written to the disk"
+    taken = 0
+    with contextlib.suppress(ConnectionError):
+        while chunk := connection.recv(1 << 20):
+            taken += len(chunk)
+    assert taken < LARGE
+
+
+def test_requests_that_come_in_one_piece_block_no_thread(connect: Connect, served: Served) -> None:
+    greedy = [connect() for _ in range(2 * bounded_server.THREADS)]
+    for connection in greedy:
+        connection.sendall(50 * REQUEST.replace(b"fast", b"large"))
+    assert ask(connect) == (200, b"well")
+    assert served.asked.count("/large") <= len(greedy), "one answer for each, and no more"
+
+
+def test_130_connections_on_which_nothing_is_asked_keep_nobody_out(connect: Connect) -> None:
+    half_open = [connect() for _ in range(130)]
+    began = time.monotonic()
+    assert ask(connect) == (200, b"well")
+    assert time.monotonic() - began < 1
+    closed = 0
+    for connection in half_open:
+        connection.setblocking(False)
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            closed += connection.recv(1) == b""
+    assert 130 - SHARE <= closed < 130
+
+
+def test_a_round_empties_the_queue_of_one_who_connects_without_end_and_keeps_the_newest(
+    served: Served, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "socket")
+    # Not started: the connections stay in the kernel's queue until the round of this test.
+    server = BoundedServer(served.application, "t", unix_socket=path, unix_socket_perms="600")
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3 * SHARE)]
+        for one in waiting:
+            one.connect(path)
+            one.setblocking(False)
+        try:
+            server._listeners[0].handle_accept()
+            closed = [one for one in waiting if is_at_its_end(one)]
+        finally:
+            server.stop()
+    assert closed == waiting[: 2 * SHARE]
+
+
+def test_one_who_connects_without_end_takes_no_place_of_another_client(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "socket")
+    # Connections of other users are not to be had in a unit test.
+    users = itertools.chain(["another"], itertools.repeat("one who floods"))
+    monkeypatch.setattr(bounded_server, "_user", lambda _: next(users))
+    server = BoundedServer(served.application, "t", unix_socket=path, unix_socket_perms="600")
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3 * SHARE)]
+        for one in waiting:
+            one.connect(path)
+            one.setblocking(False)
+        try:
+            server._listeners[0].handle_accept()
+            assert not is_at_its_end(waiting[0])
+        finally:
+            server.stop()
+
+
+def test_a_request_that_waits_in_the_queue_is_answered_before_connections_without_one(
+    served: Served, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "socket")
+    server = BoundedServer(served.application, "t", unix_socket=path, unix_socket_perms="600")
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(6 * SHARE)]
+        for one in waiting:
+            one.settimeout(20)
+            one.connect(path)
+        asking = waiting[0], waiting[4 * SHARE]
+        for one in asking:
+            one.sendall(REQUEST)
+        server.start()
+        try:
+            assert [answer(one) for one in asking] == 2 * [(200, b"well")]
+        finally:
+            server.stop()
+
+
+def test_one_path_is_answered_whatever_holds_up_the_others(connect: Connect, served: Served) -> None:
+    held = [connect() for _ in range(20)]
+    for connection in held:
+        connection.sendall(REQUEST.replace(b"fast", b"held"))
+    began = time.monotonic()
+    assert ask(connect, "/once") == (200, b"well")
+    assert time.monotonic() - began < 1
+    served.held.set()
+    assert [answer(connection) for connection in held] == 20 * [(200, b"well")]
+
+
+def test_the_client_with_the_most_connections_makes_room_for_others(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who a client is is faked here: connections of other users and hosts are not to be had in a unit test."""
+    names = itertools.chain(["modest"], itertools.repeat("greedy", PLACES), itertools.repeat("late"))
+    for function in ("_user", "_client"):
+        monkeypatch.setattr(bounded_server, function, lambda _: next(names))
+    monkeypatch.setattr(bounded_server, "SHARE", 2 * PLACES)
+    modest = connect()
+    greedy = [connect() for _ in range(PLACES)]
+    assert ask(connect) == (200, b"well")
+    assert is_closed(greedy[0]) and is_closed(greedy[1])
+    for connection in (modest, greedy[2], greedy[-1]):
+        connection.sendall(REQUEST)
+        assert answer(connection) == (200, b"well")
+
+
+def test_a_connection_that_is_closed_takes_no_other_one_along(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever connects in the moment in which another connection is closed may get its descriptor."""
+    monkeypatch.setattr(bounded_server, "REQUEST_TIME", 0.5)
+    for _ in range(6):
+        assert is_closed(connect())
+        assert ask(connect) == (200, b"well")
+
+
+def test_where_every_other_connection_is_being_answered_the_newest_is_closed(connect: Connect, served: Served) -> None:
+    held = [connect() for _ in range(SHARE)]
+    for connection in held:
+        connection.sendall(REQUEST.replace(b"fast", b"held"))
+    time.sleep(0.5)
+    assert is_closed(connect())
+    served.held.set()
+    assert answer(held[-1]) == (200, b"well")
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("127.0.0.1", "loopback"),
+        ("127.8.9.1", "loopback"),
+        ("::1", "loopback"),
+        ("::ffff:127.0.0.1", "loopback"),
+        ("192.0.2.7", "192.0.2.7/32"),
+        ("::ffff:192.0.2.7", "192.0.2.7/32"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_a_client_is_a_host_by_its_address(address: str, client: str) -> None:
+    assert bounded_server._client(address) == client
+
+
+def test_a_client_on_the_unix_socket_is_a_user() -> None:
+    one, other = socket.socketpair(socket.AF_UNIX)
+    with one, other:
+        assert bounded_server._user(one) == f"user {os.getuid()}"
+
+
+def test_all_addresses_of_a_name_are_served_and_given_back() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = BoundedServer(Served().application, "t", host="localhost", port=port)
+    server.start()
+    addresses = {(one[0], one[4]) for one in socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)}
+    for family, address in addresses:
+        with socket.socket(family) as connection:
+            connection.settimeout(10)
+            connection.connect(address)
+            connection.sendall(REQUEST)
+            assert answer(connection) == (200, b"well")
+    server.stop()
+    for family, address in addresses:
+        with socket.socket(family) as connection, pytest.raises(OSError):
+            connection.connect(address)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+
+from tests.unit.telemetry.values import snapshot, vm
+from vmqos.agent.sample.history import Past
+from vmqos.agent.serve import counters
+from vmqos.telemetry import Missing, rates
+
+
+def test_a_vm_is_told_by_cache_with_its_bandwidths_and_what_is_missing() -> None:
+    before = snapshot(vm((4096, 100, 60), (0, 0, Missing.ERROR), ways={0: 2}, allocated_bytes=2 << 20))
+    after = snapshot(
+        vm((4096, 300, 80), (0, 0, Missing.ERROR), ways={0: 2}, allocated_bytes=2 << 20, read_at=12.0), monotonic=12.0
+    )
+    told = counters.telemetry(after, rates(before, after), 2.0)
+    assert told["vms"]["u"] == {
+        "group": "",
+        "policy": None,
+        "ways": {"0": 2},
+        "allocated_bytes": 2 << 20,
+        "caches": {
+            "0": {"llc_occupancy": 4096, "mbm_total_bytes": 300, "mbm_local_bytes": 80},
+            "1": {"llc_occupancy": 0, "mbm_total_bytes": 0, "mbm_local_bytes": None},
+        },
+        "packages": {},
+        "totals": {"llc_occupancy": 4096, "mbm_total_bytes": 300, "mbm_local_bytes": None},
+        "missing": {"mbm_local_bytes": "error"},
+        "rates": {"total": 100.0, "local": None, "remote": None},
+        "rates_missing": {"local": "error", "remote": "error"},
+    }
+    assert (told["taken_at"], told["interval"]) == (after.wall, 2.0)
+    assert told["host"]["rmids"] == 192
+    json.dumps(told, allow_nan=False)
+
+
+def test_the_past_is_told_as_it_is_remembered() -> None:
+    past = Past([1.0], {"u": {"llc_occupancy": [5], "total": [None], "local": [None], "remote": [None]}})
+    assert counters.history(past, 2.0) == {"interval": 2.0, "times": [1.0], "vms": past.vms}

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.agent.serve.test_vms import snapshot, with_record
+from vmqos.agent.placement_sync import Told
+from vmqos.agent.serve import health_report
+from vmqos.agent.snapshot import Health, Snapshot
+from vmqos.allocation import Allocation, PromiseState
+from vmqos.hypervisor.connection import Call
+
+NOW = 5000.0
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time stands still: the cases are made long before they are run."""
+    monkeypatch.setattr(health_report, "time", SimpleNamespace(monotonic=lambda: NOW))
+
+
+def ago(seconds: float) -> float:
+    return NOW - seconds
+
+
+def well(**changes: Any) -> Health:
+    """The health of a loop that works."""
+    return replace(Health(passes=9, looked=True, looked_at=ago(1), passed_at=ago(0.5)), **changes)
+
+
+@dataclass
+class FakeAgent:
+    """What of an agent is asked for here; it touches nothing that could hang."""
+
+    health: Health = field(default_factory=well)
+    snapshot: Snapshot = field(default_factory=snapshot)
+    started: float = field(default_factory=lambda: ago(1000))
+    starting: bool = False
+    last_failed: bool = False
+    connected: bool = True
+    call: Call | None = None
+    audit_interval: float = 1.0
+
+    uri = "qemu:///system"
+    filesystem = SimpleNamespace(root="/sys/fs/resctrl")
+    placement = SimpleNamespace(state=Told())
+    flavors = SimpleNamespace(is_on=False, error="", waiting=0)
+
+    @property
+    def pass_times(self) -> Any:
+        return SimpleNamespace(last_failed=self.last_failed)
+
+    @property
+    def connection(self) -> Any:
+        return SimpleNamespace(is_connected=self.connected, last_error="" if self.connected else "refused")
+
+    @property
+    def conf(self) -> Any:
+        return SimpleNamespace(agent=SimpleNamespace(audit_interval=self.audit_interval))
+
+    def unanswered(self) -> Call | None:
+        return self.call
+
+
+def counters(**changes: Any) -> Any:
+    return SimpleNamespace(**{"swept_at": ago(2), "interval": 2.0, "is_old": False} | changes)
+
+
+def told(telemetry: Any = None, **changes: Any) -> Mapping[str, Any]:
+    return health_report.health(FakeAgent(**changes), telemetry or counters())  # type: ignore[arg-type]
+
+
+HUNG = Call("virConnectListAllDomains", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({}, "ok"),
+        ({"starting": True, "snapshot": Snapshot(), "health": Health()}, "starting"),
+        ({"snapshot": replace(snapshot(), resctrl=None)}, "failing"),
+        ({"health": well(resctrl_error="not mounted")}, "failing"),
+        ({"last_failed": True}, "failing"),
+        ({"connected": False}, "degraded"),
+        ({"call": HUNG}, "degraded"),
+        ({"health": well(unserved={"u": "no PID file"})}, "degraded"),
+        ({"health": well(looked_at=ago(6))}, "degraded"),
+        ({"health": well(passed_at=ago(6))}, "degraded"),
+        ({"health": well(last_error="once, long ago")}, "ok"),
+        ({"telemetry": counters(is_old=True)}, "degraded"),
+    ],
+)
+def test_the_status_is_whether_the_agent_can_see_and_act(changes: dict[str, Any], status: str) -> None:
+    assert told(**changes)["status"] == status
+
+
+@pytest.mark.parametrize("state", PromiseState)
+def test_how_a_vms_promise_stands_is_no_trouble_of_the_agents(state: PromiseState) -> None:
+    found = told(snapshot=with_record(snapshot(), allocation=Allocation(state)))
+    assert found["status"] == "ok"
+    assert found["vms"][state.value] == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "stale"),
+    [
+        ({}, []),
+        ({"health": well(looked_at=ago(4.5), passed_at=ago(4.5))}, []),
+        ({"health": well(looked_at=ago(5.5))}, ["vms"]),
+        ({"health": well(passed_at=ago(5.5))}, ["pass"]),
+        ({"health": well(looked_at=ago(25), passed_at=ago(25)), "audit_interval": 10.0}, []),
+        ({"health": well(looked_at=ago(35), passed_at=ago(35)), "audit_interval": 10.0}, ["vms", "pass"]),
+        ({"health": well(looked_at=None, passed_at=None)}, ["vms", "pass"]),
+        ({"health": well(looked_at=None, passed_at=None), "started": ago(3)}, []),
+        ({"telemetry": counters(is_old=True)}, ["counters"]),
+        ({"telemetry": counters(swept_at=None)}, ["counters"]),
+        ({"telemetry": counters(swept_at=None, interval=600.0)}, []),
+        ({"telemetry": counters(swept_at=None, interval=0.0)}, []),
+    ],
+)
+def test_what_is_much_older_than_usual_is_named(changes: dict[str, Any], stale: list[str]) -> None:
+    assert told(**changes)["stale"] == stale
+
+
+def test_each_part_has_its_age() -> None:
+    ages = told(health=well(looked_at=ago(3), passed_at=None))["ages"]
+    assert ages == {"vms": 3, "pass": None, "counters": 2}
+
+
+def test_a_vm_that_is_not_served_is_named_with_the_reason() -> None:
+    assert told(health=well(unserved={"u": "no PID file"}))["unserved"] == {"u": "no PID file"}
+
+
+def test_the_oldest_of_several_moments_counts_and_one_that_never_was_is_none() -> None:
+    assert health_report.oldest(ago(3), ago(7), ago(5)) == 7
+    assert health_report.oldest(ago(3), None) is None

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from vmqos.agent.serve import live_reads
+from vmqos.agent.serve.live_reads import LiveReads, ReadTakesLong
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveReads]:
+    monkeypatch.setattr(live_reads, "PATIENCE", 0.5)
+    made = LiveReads()
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_a_read_is_carried_out_by_the_one_thread_that_may_hang(reads: LiveReads) -> None:
+    names = [reads.read(lambda: threading.current_thread().name) for _ in range(3)]
+    assert names == 3 * ["live-reads"]
+
+
+def test_an_error_goes_to_the_one_who_asked(reads: LiveReads) -> None:
+    with pytest.raises(KeyError, match="nowhere"):
+        reads.read(lambda: {}["nowhere"])
+    assert reads.read(lambda: 1) == 1
+
+
+def test_who_asks_while_a_read_hangs_is_refused_at_once_and_never_read_for(reads: LiveReads) -> None:
+    may_end = threading.Event()
+    began = time.monotonic()
+    with pytest.raises(ReadTakesLong, match="has taken"):
+        reads.read(lambda: may_end.wait(20))
+    assert 0.5 <= time.monotonic() - began < 1.5
+    began, carried_out = time.monotonic(), list[int]()
+    for number in range(20):
+        with pytest.raises(ReadTakesLong):
+            reads.read(lambda number=number: carried_out.append(number))  # type: ignore[misc]
+    assert time.monotonic() - began < 0.4, "only the first one waits"
+    may_end.set()
+    time.sleep(0.1)
+    assert reads.read(lambda: "well") == "well"
+    assert carried_out == []
+
+
+def test_all_who_wait_for_a_read_that_hangs_give_up_at_the_same_time(reads: LiveReads) -> None:
+    may_end = threading.Event()
+    refused: list[float] = []
+
+    def ask() -> None:
+        with pytest.raises(ReadTakesLong):
+            reads.read(lambda: may_end.wait(20))
+        refused.append(time.monotonic())
+
+    began = time.monotonic()
+    threads = [threading.Thread(target=ask) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    may_end.set()
+    assert len(refused) == 10
+    assert max(refused) - began < 1.5
+
+
+def test_reads_that_take_their_time_are_waited_for_one_by_one(reads: LiveReads) -> None:
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda number=number: found.append(reads.read(lambda: time.sleep(0.1) or number)))  # type: ignore[misc]
+        for number in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [0, 1, 2]
+
+
+def test_without_a_thread_nothing_is_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_reads, "PATIENCE", 0.1)
+    with pytest.raises(ReadTakesLong):
+        LiveReads().read(lambda: 1)

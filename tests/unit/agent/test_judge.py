@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
+from vmqos.agent.judge import borne_out, judge
+from vmqos.agent.life.backoff import Failure
+from vmqos.agent.observe.flavor_request import FlavorRequest
+from vmqos.allocation import Allocation, Group, Layout, PromiseState, Split
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import DEFAULT_GROUP, Owner
+from vmqos.reason import NO_REASON, Code, Reason
+from vmqos.resctrl.bitmask import CapacityBitmask
+
+NO_ROOM, REFUSED = Reason(Code.NO_WAYS, "no room"), Reason(Code.REFUSED, "the kernel refused")
+NO_VCPU = Reason(Code.NO_VCPU, "the VM has no vCPU 5")
+MADE_BY_HAND = Reason(Code.NO_EXTRA_SPECS, "made by hand")
+NOT_TOLD = Reason(Code.FLAVOR_UNKNOWN, "Nova's API has not told")
+
+ASKS = FlavorRequest(wants=CacheRequest(ways=2), asked=CacheRequest(ways=2))
+KEPT = Allocation(PromiseState.KEPT, "vmqos.u", {0: CapacityBitmask(3)})
+TARGET = TaskGroup("vmqos.u")
+
+
+def placed(tasks: set[int], in_place: set[int], foreign: set[int] = frozenset()) -> TaskPlacement:  # type: ignore[assignment]
+    return TaskPlacement(TARGET, frozenset(tasks), frozenset(in_place), frozenset(foreign))
+
+
+def test_a_kept_promise_with_all_tasks_in_place_is_kept() -> None:
+    outcome = judge(ASKS, KEPT, placed({1, 2}, {1, 2}), None)
+    assert (outcome.state, outcome.reason, outcome.masks) == (PromiseState.KEPT, NO_REASON, KEPT.masks)
+
+
+def test_tasks_in_a_foreign_group_degrade_the_promise() -> None:
+    outcome = judge(ASKS, KEPT, placed({1, 2}, {1}, {2}), None)
+    assert outcome.state is PromiseState.DEGRADED and "1 of 2 tasks" in outcome.reason.text
+
+
+def test_tasks_that_are_not_in_place_degrade_the_promise() -> None:
+    outcome = judge(ASKS, KEPT, placed({1, 2}, {1}), None)
+    assert outcome.state is PromiseState.DEGRADED and "1 of 2 tasks" in outcome.reason.text
+
+
+def test_a_pending_vm_stays_pending_and_both_reasons_are_told() -> None:
+    pending = Allocation(PromiseState.PENDING, reason=NO_ROOM)
+    outcome = judge(ASKS, pending, None, Failure(REFUSED, 1.0, 0.0))
+    assert outcome.state is PromiseState.PENDING and outcome.reason.text == "no room; the kernel refused"
+
+
+def test_a_problem_degrades_what_is_kept() -> None:
+    wish = FlavorRequest(wants=CacheRequest(ways=2), problem=NO_VCPU)
+    outcome = judge(wish, KEPT, placed({1}, {1}), None)
+    assert outcome.state is PromiseState.DEGRADED and outcome.reason == wish.problem and outcome.masks == KEPT.masks
+
+
+def test_a_bad_flavor_is_degraded_and_a_silent_one_is_nothing() -> None:
+    assert judge(FlavorRequest(problem=NO_VCPU), None, None, None).state is PromiseState.DEGRADED
+    assert judge(FlavorRequest(remark=MADE_BY_HAND), None, None, None).state is PromiseState.NONE
+    assert judge(FlavorRequest(remark=MADE_BY_HAND), None, None, None).reason is MADE_BY_HAND
+
+
+def layout(**masks: int) -> Layout:
+    owners = {
+        "default": (DEFAULT_GROUP, Owner.DEFAULT),
+        "vm": (VM, Owner.VM),
+        "shared": (CLASS, Owner.CLASS),
+        "other": ("other", Owner.FOREIGN),
+    }
+    return Layout(tuple(Group(*owners[name], {0: CapacityBitmask(mask)}) for name, mask in masks.items()))
+
+
+CLASS = "vmqos.shared-ways2"
+VM = "vmqos.00000000-0000-4000-8000-000000000001"
+OWN = Allocation(PromiseState.KEPT, VM, {0: CapacityBitmask(3)})
+
+
+def test_ways_that_nobody_took_meanwhile_are_kept() -> None:
+    assert borne_out(OWN, layout(default=0x7C, vm=3, other=0x4)) is OWN
+
+
+def test_ways_that_somebody_took_meanwhile_degrade_the_promise() -> None:
+    told = borne_out(OWN, layout(default=0x7C, vm=3, other=0x2))
+    assert told.state is PromiseState.DEGRADED and "other" in told.reason.text and told.masks == OWN.masks
+
+
+def test_ways_on_other_caches_are_nobodys_business() -> None:
+    elsewhere = Group("other", Owner.FOREIGN, {1: CapacityBitmask(3)})
+    assert borne_out(OWN, Layout((*layout(default=0x7C, vm=3).groups, elsewhere))) is OWN
+
+
+def test_a_class_may_share_its_ways() -> None:
+    shared = Allocation(PromiseState.KEPT, CLASS, {0: CapacityBitmask(3)})
+    assert borne_out(shared, layout(default=0x7F, shared=3, other=3)) is shared
+
+
+@pytest.mark.parametrize("mask", [0x1, 0x7, 0x6])
+@pytest.mark.parametrize("name", [VM, CLASS])
+def test_a_mask_that_is_not_what_was_granted_is_told_as_it_is(name: str, mask: int) -> None:
+    granted = Allocation(PromiseState.KEPT, name, {0: CapacityBitmask(3)})
+    found = layout(default=0x70, **{"vm" if name == VM else "shared": mask})
+    told = borne_out(granted, found)
+    assert told.state is PromiseState.DEGRADED and told.masks == {0: CapacityBitmask(mask)}
+    assert f"L3 cache 0 has the mask {mask:x} instead of 3" in told.reason.text
+    assert told.reason.code is Code.CHANGED_OUTSIDE
+
+
+def test_a_cache_that_went_offline_meanwhile_is_told_no_more() -> None:
+    granted = replace(OWN, masks={0: CapacityBitmask(3), 1: CapacityBitmask(3)}, throttles={0: 50, 1: 50})
+    default = Group(DEFAULT_GROUP, Owner.DEFAULT, {0: CapacityBitmask(0x7C)}, throttles={0: 100})
+    own = Group(VM, Owner.VM, OWN.masks, throttles={0: 50})
+    assert borne_out(granted, Layout((default, own))) == replace(OWN, throttles={0: 50})
+
+
+def test_parts_for_code_and_data_that_are_not_what_was_granted_are_told() -> None:
+    mine, swapped = (Split(CapacityBitmask(a), CapacityBitmask(b)) for a, b in ((1, 2), (2, 1)))
+    granted = replace(OWN, splits={0: mine})
+    group = Group(VM, Owner.VM, OWN.masks, splits={0: swapped})
+    told = borne_out(granted, Layout((group,)))
+    assert told.state is PromiseState.DEGRADED and "2 for code and 1 for data instead of 1 and 2" in told.reason.text
+    assert told.splits == {0: swapped}
+    assert borne_out(granted, Layout((replace(group, splits={0: mine}),))) is granted
+
+
+@pytest.mark.parametrize("limits", [{}, {0: 100}])
+def test_a_limit_of_bandwidth_that_is_not_what_was_granted_is_told(limits: dict[int, int]) -> None:
+    granted = Allocation(PromiseState.KEPT, CLASS, throttles={0: 50})
+    told = borne_out(granted, Layout((Group(CLASS, Owner.CLASS, {}, throttles=limits),)))
+    assert told.state is PromiseState.DEGRADED and told.throttles == limits and "instead of 50" in told.reason.text
+
+
+def test_a_part_of_a_promise_is_told_as_it_is_too() -> None:
+    granted = replace(OWN, state=PromiseState.DEGRADED, reason=NO_ROOM)
+    told = borne_out(granted, layout(default=0x70, vm=0x1))
+    assert told.masks == {0: CapacityBitmask(1)} and "instead of 3" in told.reason.text
+    assert borne_out(granted, layout(default=0x7F, vm=3)) is granted, "the plan has told of the overlap"
+
+
+def test_a_group_that_is_gone_keeps_nothing() -> None:
+    told = borne_out(OWN, layout(default=0x7F))
+    assert told.state is PromiseState.PENDING and not told.masks and told.reason.code is Code.CHANGED_OUTSIDE
+
+
+@pytest.mark.parametrize("found", [None, TaskPlacement(TaskGroup(""), frozenset({1}), frozenset({1}))])
+def test_a_vm_whose_tasks_were_not_put_into_its_group_yet_is_not_kept(found: TaskPlacement | None) -> None:
+    told = judge(ASKS, KEPT, found, None)
+    assert told.state is PromiseState.DEGRADED and told.reason.code is Code.TASKS_MISSING
+
+
+def test_a_flavor_that_nobody_knows_yet_is_pending_and_what_the_vm_has_from_before_is_degraded() -> None:
+    unknown = FlavorRequest(unknown=NOT_TOLD)
+    assert judge(unknown, None, None, None) == Allocation(PromiseState.PENDING, reason=NOT_TOLD)
+    kept = judge(unknown, KEPT, placed({1, 2}, {1, 2}), None)
+    assert (kept.state, kept.reason, kept.masks) == (PromiseState.DEGRADED, NOT_TOLD, KEPT.masks)

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from vmqos.agent import keep_current
+from vmqos.allocation import Group, Layout, Split
+from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.group_names import owner_of
+from vmqos.host.resctrl_state import ResctrlState
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import BandwidthResource, Capabilities
+
+A, B = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
+
+
+def view(
+    groups: Mapping[str, Mapping[int, int]], monitoring_groups: Mapping[str, tuple[str, ...]] | None = None
+) -> ResctrlState:
+    layout = Layout(
+        tuple(
+            Group(name, owner_of(name), {cache: CapacityBitmask(bits) for cache, bits in masks.items()})
+            for name, masks in groups.items()
+        )
+    )
+    return ResctrlState((0, 0), Capabilities(), layout, {}, monitoring_groups or {})
+
+
+def test_a_vm_with_ways_of_its_own_asks_for_as_many_where_it_has_them() -> None:
+    now = view({"": {0: 0x7F0, 1: 0x7FF}, f"vmqos.{A}": {0: 0x00F, 1: 0x7FF}})
+    (asked,) = keep_current.requests(now, {A})
+    assert (asked.uuid, asked.wants.ways, asked.wants.policy) == (A, 4, CachePolicy.EXCLUSIVE)
+    assert asked.caches == {0}, "on the other cache it has what everybody has"
+
+
+def test_a_vm_of_a_class_asks_for_its_cap() -> None:
+    now = view({"": {0: 0x7FF}, "vmqos.shared-ways3": {0: 0x7}}, {"vmqos.shared-ways3": (f"vmqos.{A}", f"vmqos.{B}")})
+    (asked,) = keep_current.requests(now, {B})
+    assert (asked.uuid, asked.wants.ways, asked.wants.policy) == (B, 3, CachePolicy.SHARED)
+
+
+def test_a_vm_that_is_counted_in_its_class_and_in_the_default_group_asks_for_its_cap() -> None:
+    name, inside = "vmqos.shared-ways3", (f"vmqos.{A}",)
+    (asked,) = keep_current.requests(view({"": {0: 0x7FF}, name: {0: 0x7}}, {"": inside, name: inside}), {A})
+    assert (asked.wants.ways, asked.wants.policy) == (3, CachePolicy.SHARED)
+
+
+MB = BandwidthResource("MB", 8, 10, 10, True, (0, 1))
+
+
+def limited(now: ResctrlState, limits: Mapping[str, Mapping[int, int]]) -> ResctrlState:
+    """The same with limits of memory bandwidth."""
+    groups = tuple(replace(group, throttles=limits.get(group.name, {})) for group in now.layout.groups)
+    return replace(now, layout=Layout(groups), capabilities=Capabilities({}, {"MB": MB}))
+
+
+def test_a_vm_keeps_its_limit_of_bandwidth_beside_its_ways_and_alone() -> None:
+    now = view({"": {0: 0x7F0}, f"vmqos.{A}": {0: 0x00F}, f"vmqos.{B}": {0: 0x7F0}})
+    now = limited(now, {f"vmqos.{A}": {0: 40, 1: 100}, f"vmqos.{B}": {0: 100, 1: 30}})
+    first, second = keep_current.requests(now, {A, B})
+    assert (first.wants, first.caches) == (CacheRequest(ways=4, bandwidth_percent=40), {0})
+    assert (second.wants, second.caches) == (CacheRequest(bandwidth_percent=30), {1})
+
+
+def test_a_vm_of_a_class_of_everything_asks_for_all_of_it_where_it_is_limited() -> None:
+    name = "vmqos.shared-code1-data2-l2ways3-mb50"
+    now = view({"": {0: 0x7FF, 1: 0x7FF}, name: {0: 0x7, 1: 0x7, ~5: 0x7}}, {name: (f"vmqos.{A}",)})
+    (asked,) = keep_current.requests(limited(now, {name: {0: 50, 1: 100}}), {A})
+    assert asked.wants == CacheRequest(None, CachePolicy.SHARED, 1, 2, 3, 50)
+    assert asked.caches == {0, ~5}
+
+
+def test_a_vm_keeps_its_ways_for_code_and_data_and_those_of_l2() -> None:
+    now = view({"": {0: 0x7F0, ~3: 0xF0}, f"vmqos.{A}": {0: 0x00F, ~3: 0x03}})
+    parts = {0: Split(CapacityBitmask(0x1), CapacityBitmask(0xE))}
+    groups = tuple(replace(group, splits=parts if group.name else {}) for group in now.layout.groups)
+    (asked,) = keep_current.requests(replace(now, layout=Layout(groups)), {A})
+    assert asked.wants == CacheRequest(code_ways=1, data_ways=3, l2_ways=2) and asked.caches == {0, ~3}
+
+
+def test_a_vm_that_has_nothing_asks_for_nothing() -> None:
+    now = view({"": {0: 0x7FF}, "mine": {0: 0x3}}, {"": (f"vmqos.{A}",), "mine": (f"vmqos.{B}",)})
+    assert not list(keep_current.requests(now, {A, B}))
+
+
+def test_a_group_that_was_only_just_made_is_no_grant() -> None:
+    assert not list(keep_current.requests(view({"": {0: 0x7FF}, f"vmqos.{A}": {0: 0x7FF}}), {A}))
+
+
+def test_a_vm_whose_mask_an_outsider_spoilt_asks_for_what_it_was_granted() -> None:
+    name = f"vmqos.{A}"
+    now = view({"": {0: 0x7F0, 1: 0x7FF}, name: {0: 0x01F, 1: 0x7FF}})
+    (asked,) = keep_current.requests(now, {A}, granted={name: {0: 4, 1: 0}})
+    assert (asked.wants.ways, asked.caches) == (4, {0})
+
+
+def test_a_vm_whose_tasks_are_in_a_class_asks_for_its_cap() -> None:
+    now = view({"": {0: 0x7FF}, "vmqos.shared-ways3": {0: 0x7}})
+    (asked,) = keep_current.requests(now, {A}, keep_current.Members({A: "vmqos.shared-ways3"}))
+    assert (asked.uuid, asked.wants.ways, asked.wants.policy) == (A, 3, CachePolicy.SHARED)
+
+
+def test_a_class_that_an_unseen_vm_may_be_in_is_asked_for_in_its_own_name() -> None:
+    name = "vmqos.shared-ways3"
+    now = view({"": {0: 0x7FF}, name: {0: 0x7}, "vmqos.shared-ways2": {0: 0x3}})
+    (asked,) = keep_current.requests(now, {A, B}, keep_current.Members(claimed=frozenset({name, "vmqos.shared-ways9"})))
+    assert (asked.uuid, asked.wants.ways, asked.wants.policy) == (name, 3, CachePolicy.SHARED)

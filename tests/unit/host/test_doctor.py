@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vmqos.conf import loader
+from vmqos.host import doctor
+from vmqos.host.finding import Finding, Status
+
+
+def health(**changes: Any) -> dict[str, Any]:
+    return {
+        "status": "ok",
+        "version": "1.0",
+        "passes": 3,
+        "last_error": None,
+        "resctrl": {"error": None},
+        "libvirt": {"error": None},
+        "vms": {"kept": 3, "pending": 0},
+    } | changes
+
+
+class Silence(Exception):
+    """What an agent that does not run is to the one that asks it."""
+
+    command = "systemctl start vmqos-agent"
+
+
+def silent() -> dict[str, Any]:
+    raise Silence("nobody answers on /run/vmqos/agent.sock")
+
+
+LOG = "journalctl --unit vmqos-agent"
+LIST = "vmqos vm list"
+LIBVIRT = {"error": "libvirt does not answer X"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words", "command"),
+    [
+        ({}, Status.OK, "3 passes so far", ""),
+        ({"status": "starting", "vms": {}, "passes": 0}, Status.OK, "0 passes so far", ""),
+        ({"vms": {"kept": 3, "pending": 2}}, Status.OK, "3 passes so far", ""),
+        ({"last_error": "once, long ago"}, Status.OK, "once, long ago", ""),
+        ({"status": "degraded", "libvirt": LIBVIRT}, Status.WARNING, "libvirt does not answer X", LOG),
+        (
+            {"status": "degraded", "stale": ["vms", "pass"], "ages": {"vms": None, "pass": 6.1, "counters": 1.0}},
+            Status.WARNING,
+            "what it knows is old: the look at the VMs (never), the last good pass (6 s)",
+            LOG,
+        ),
+        (
+            {"status": "degraded", "unserved": {"u1": "no PID file"}},
+            Status.WARNING,
+            "VM u1 is not served: no PID file",
+            LOG,
+        ),
+        ({"status": "failing", "resctrl": {"error": "not mounted"}}, Status.PROBLEM, "not mounted", LOG),
+        ({"status": "a later one's"}, Status.PROBLEM, "3 passes so far", LOG),
+    ],
+)
+def test_a_running_agent_tells_of_itself(changes: dict[str, Any], status: Status, words: str, command: str) -> None:
+    running, _ = doctor.agent(lambda: health(**changes))
+    assert (running.title, running.status, running.command) == ("Agent", status, command)
+    assert words in running.detail
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words", "command"),
+    [
+        ({}, Status.OK, "VMs: 3 kept", ""),
+        ({"vms": {"kept": 0}}, Status.OK, "no VM runs", ""),
+        ({"vms": {"kept": 1, "pending": 2}}, Status.WARNING, "VMs: 1 kept, 2 pending", LIST),
+        ({"vms": {"degraded": 1}}, Status.WARNING, "VMs: 1 degraded", LIST),
+        ({"status": "degraded", "libvirt": LIBVIRT}, Status.OK, "VMs: 3 kept", ""),
+        ({"status": "starting", "vms": {}}, Status.WARNING, "first look is still under way", "vmqos doctor"),
+    ],
+)
+def test_how_the_promises_stand_is_a_finding_of_its_own(
+    changes: dict[str, Any], status: Status, words: str, command: str
+) -> None:
+    _, found = doctor.agent(lambda: health(**changes))
+    assert (found.title, found.status, found.command) == ("Promises", status, command)
+    assert words in found.detail
+
+
+PLACEMENT = {"where": "Placement", "error": None, "told_at": 1.0, "inventories": {"CUSTOM_LLC_WAYS": 9}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "finding"),
+    [
+        ({"placement": PLACEMENT}, Finding("Placement", Status.OK, "Placement has CUSTOM_LLC_WAYS=9")),
+        ({"placement": PLACEMENT | {"told_at": None}}, Finding("Placement", Status.OK, "Placement: not told yet")),
+        (
+            {"placement": PLACEMENT | {"error": "refused"}},
+            Finding("Placement", Status.WARNING, "refused", "journalctl --unit vmqos-agent"),
+        ),
+        ({"nova": {"error": None, "waiting": 0}}, Finding("Nova", Status.OK, "no VM waits for its flavor")),
+        ({"nova": {"error": None, "waiting": 2}}, Finding("Nova", Status.OK, "2 VM(s) wait for their flavor")),
+        (
+            {"nova": {"error": "refused", "waiting": 2}},
+            Finding("Nova", Status.WARNING, "refused; 2 VM(s) wait for their flavor", "vmqos vm list"),
+        ),
+    ],
+)
+def test_an_agent_that_speaks_to_openstack_tells_how_that_goes(changes: dict[str, Any], finding: Finding) -> None:
+    _, promises, cloud = doctor.agent(lambda: health(**changes))
+    assert cloud == finding
+    assert promises.status is Status.OK
+
+
+def test_a_change_from_credentials_to_a_file_is_warned_of_before_the_agent_is_restarted() -> None:
+    path = "/etc/nova/provider_config/vmqos.yaml"
+    told = health(placement=PLACEMENT | {"where": "Placement, resource provider c7_LLC"})
+    _, _, found = doctor.agent(lambda: told, path)
+    assert found.status is Status.PROBLEM
+    assert path in found.detail and "c7_LLC" in found.detail and "move away the servers" in found.detail
+    _, _, found = doctor.agent(lambda: health(placement=PLACEMENT | {"where": path}), path)
+    assert found.status is Status.OK
+    assert len(list(doctor.agent(lambda: health(placement=None), path))) == 2
+
+
+@pytest.mark.parametrize("changes", [{}, {"placement": None, "nova": None}])
+def test_an_agent_that_does_not_has_nothing_to_tell_of_it(changes: dict[str, Any]) -> None:
+    assert len(list(doctor.agent(lambda: health(**changes)))) == 2
+
+
+def test_an_agent_that_does_not_answer_is_a_problem_with_the_reason() -> None:
+    assert list(doctor.agent(silent)) == [
+        Finding("Agent", Status.PROBLEM, "nobody answers on /run/vmqos/agent.sock", "systemctl start vmqos-agent")
+    ]
+
+
+def test_a_host_without_anything_is_examined_to_the_end(tmp_path: Path) -> None:
+    (tmp_path / "vmqos.conf").write_text(
+        f"[resctrl]\npath = {tmp_path}/resctrl\n[libvirt]\nuri = test:///default\nrun_dir = {tmp_path}/run\n"
+        "[allocation]\ndefault_wais_min = 3\n"
+    )
+    conf = loader.load(["--config-file", str(tmp_path / "vmqos.conf")])
+    findings = doctor.examine(conf, silent, proc=str(tmp_path))
+    by_title = {finding.title: finding for finding in findings}
+    assert by_title["CPU"].status is Status.PROBLEM
+    assert by_title["Kernel"].status is Status.PROBLEM
+    assert by_title["resctrl mount"].status is Status.PROBLEM
+    assert by_title["libvirt"].status is Status.OK
+    assert "default_wais_min is unknown" in by_title["Configuration"].detail
+    assert by_title["Agent"].status is Status.PROBLEM
+    for finding in findings:
+        assert finding.detail
+        assert finding.title
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "command"),
+    [(0o644, Status.WARNING, "chmod 640 '{}'"), (0o640, Status.OK, ""), (0o600, Status.OK, "")],
+)
+def test_a_file_with_credentials_that_everybody_may_read_is_a_warning(
+    tmp_path: Path, mode: int, status: Status, command: str
+) -> None:
+    path = tmp_path / "a file.conf"
+    path.write_text("[placement]\nauth_type = admin_token\ntoken = x\n")
+    path.chmod(mode)
+    conf = loader.load(["--config-file", str(path)])
+    found = {finding.title: finding for finding in doctor.examine(conf, silent, proc=str(tmp_path))}
+    assert found["Credentials"].status is status
+    assert found["Credentials"].command == command.format(path)
+    assert str(path) in found["Credentials"].detail
+
+
+def test_a_host_without_credentials_is_not_told_of_any(tmp_path: Path) -> None:
+    assert list(doctor.secrets([])) == []
+    assert list(doctor.secrets([str(tmp_path / "gone.conf")])) == []

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket as sockets
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.local_api import examples
+from tests.unit.local_api.fake_agent import FakeAgent
+from vmqos.local_api import client as clients
+from vmqos.local_api import exceptions
+from vmqos.local_api.client import AgentClient
+
+
+def test_every_resource_arrives_as_the_agent_sent_it(agent: FakeAgent, socket: str) -> None:
+    client = AgentClient(socket)
+    assert client.vms() == examples.vms()
+    assert client.vm(examples.WEB)["task_list"] == examples.tasks(f"vmqos.{examples.WEB}")
+    assert client.caches() == examples.caches()
+    assert client.capabilities() == examples.capabilities()
+    assert client.health() == examples.health()
+
+
+def test_extra_specs_of_a_plan_arrive_unharmed(agent: FakeAgent, socket: str) -> None:
+    specs = ["hw:cache_ways=3", "hw:cache_vcpus=0-3,^2", "weird key=a&b+c=ü"]
+    assert AgentClient(socket).plan(specs) == examples.plan()
+    assert agent.queries[-1] == {"spec": specs}
+
+
+def test_fields_of_a_later_agent_are_kept(agent: FakeAgent, socket: str) -> None:
+    agent.answers["/v1/health"] = examples.health() | {"mood": "sunny"}
+    assert AgentClient(socket).health()["mood"] == "sunny"  # type: ignore[typeddict-item]
+
+
+def test_an_error_carries_the_agents_own_words(agent: FakeAgent, socket: str) -> None:
+    text = json.dumps({"error": "hw:cache_ways=two: write an integer, 1 or greater"}).encode()
+    agent.answers["/v1/plan"] = lambda query: ("400 Bad Request", text)
+    with pytest.raises(exceptions.AgentRefused, match=r"^hw:cache_ways=two: write an integer, 1 or greater$"):
+        AgentClient(socket).plan(["hw:cache_ways=two"])
+    text = json.dumps({"error": "resctrl is not mounted\x1b[2J"}).encode()
+    agent.answers["/v1/capabilities"] = lambda query: ("503 Service Unavailable", text)
+    with pytest.raises(exceptions.AgentFailed, match=r"HTTP 503\): resctrl is not mounted\\x1b\[2J$"):
+        AgentClient(socket).capabilities()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ("200 OK", b"<html>hello"),
+        ("502 Bad Gateway", b"<html>nginx"),
+        ("200 OK", b"[]"),
+        ("200 OK", b'{"machines": []}'),
+        ("200 OK", b'{"vms": [{"uuid": "x"}]}'),
+        ("200 OK", b'{"vms": [7]}'),
+        ("200 OK", b"\xff\xfe"),
+        ("200 OK", b"[" * 1_000_000),
+        ("200 OK", b'{"vms":' * 100_000),
+        ("200 OK", b'{"vms": ' + b"[" * 40 + b"]" * 40 + b"}"),
+        ("200 OK", b'{"vms": [' + b"9" * 5000 + b"]}"),
+        ("503 Service Unavailable", b"[" * 1_000_000),
+    ],
+)
+def test_what_is_no_api_of_ours_is_called_so(agent: FakeAgent, socket: str, answer: tuple[str, bytes]) -> None:
+    agent.answers["/v1/vms"] = lambda query: answer
+    with pytest.raises(exceptions.NotOurApi, match="not the API of this version"):
+        AgentClient(socket).vms()
+
+
+def test_an_answer_without_end_is_not_kept(agent: FakeAgent, socket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "LONGEST_ANSWER", 100_000)
+    agent.answers["/v1/vms"] = lambda query: ("200 OK", b'{"vms": [], "x": "' + b"x" * 200_000 + b'"}')
+    with pytest.raises(exceptions.NotOurApi, match="longer than 100000 bytes"):
+        AgentClient(socket).vms()
+
+
+def _fill_queue(stack: contextlib.ExitStack, socket: str) -> None:
+    """Connect until the kernel refuses one more."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            one = stack.enter_context(sockets.socket(sockets.AF_UNIX))
+            one.setblocking(False)
+            one.connect(socket)
+
+
+def test_a_full_queue_of_connections_is_waited_for(socket: str) -> None:
+    body = json.dumps(examples.health()).encode()
+
+    def serve(listening: sockets.socket) -> None:
+        time.sleep(0.3)
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                with connection:
+                    if connection.recv(65536):
+                        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(sockets.socket(sockets.AF_UNIX))
+        listening.bind(socket)
+        listening.listen(1)
+        with contextlib.ExitStack() as others:
+            _fill_queue(others, socket)
+        thread = threading.Thread(target=serve, args=(listening,))
+        thread.start()
+        try:
+            assert AgentClient(socket).health() == examples.health()
+        finally:
+            listening.shutdown(sockets.SHUT_RDWR)
+            thread.join()
+
+
+def test_a_queue_of_connections_that_stays_full_is_not_waited_for_for_ever(socket: str) -> None:
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(sockets.socket(sockets.AF_UNIX))
+        listening.bind(socket)
+        listening.listen(1)
+        _fill_queue(stack, socket)
+        began = time.monotonic()
+        with pytest.raises(exceptions.AgentTimeout):
+            AgentClient(socket, timeout=0.3).health()
+        assert time.monotonic() - began >= 0.2
+
+
+def test_an_answer_that_comes_a_byte_now_and_then_is_not_waited_for_for_ever(socket: str) -> None:
+    with sockets.socket(sockets.AF_UNIX) as listening:
+        listening.bind(socket)
+        listening.listen()
+
+        def drip() -> None:
+            connection, _ = listening.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                for _ in range(100):
+                    connection.sendall(b" ")
+                    time.sleep(0.1)
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        began = time.monotonic()
+        with pytest.raises(exceptions.AgentTimeout):
+            AgentClient(socket, timeout=0.5).health()
+        assert time.monotonic() - began < 3
+        thread.join()
+
+
+def test_a_missing_socket_says_how_to_start_the_agent(socket: str) -> None:
+    with pytest.raises(exceptions.AgentNotRunning, match=f"{socket}; start it with 'systemctl start vmqos-agent'"):
+        AgentClient(socket).health()
+
+
+def test_a_socket_that_a_dead_agent_left_behind_is_no_running_agent(socket: str) -> None:
+    with sockets.socket(sockets.AF_UNIX) as dead:
+        dead.bind(socket)
+    with pytest.raises(exceptions.AgentNotRunning):
+        AgentClient(socket).health()
+
+
+def test_a_path_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
+    with pytest.raises(exceptions.SocketUnusable, match=r"x{110}.*too long"):
+        AgentClient(str(tmp_path / ("x" * 110))).health()
+
+
+@pytest.mark.parametrize(
+    ("directory_mode", "socket_mode", "message"),
+    [
+        (0o755, 0o040, r"\(mode 0040, group '.*'\): join the group '.*' or use sudo"),
+        (0o640, 0o666, r"\(/.* has mode 0640, group '.*'\): join the group '.*' or use sudo"),
+    ],
+)
+def test_a_forbidden_socket_says_which_mode_and_group_forbid_it(
+    directory_mode: int, socket_mode: int, message: str
+) -> None:
+    # Not in tmp_path, whose parents only their owner may enter.
+    with tempfile.TemporaryDirectory() as directory, sockets.socket(sockets.AF_UNIX) as listening:
+        path = f"{directory}/agent.sock"
+        listening.bind(path)
+        os.chmod(path, socket_mode)
+        os.chmod(directory, directory_mode)
+        with somebody(), pytest.raises(exceptions.SocketForbidden, match=message):
+            AgentClient(path).health()
+        os.chmod(directory, 0o700)
+
+
+def test_an_agent_that_does_not_answer_is_not_waited_for_for_ever(socket: str) -> None:
+    with sockets.socket(sockets.AF_UNIX) as silent:
+        silent.bind(socket)
+        silent.listen()
+        with pytest.raises(exceptions.AgentTimeout, match=r"within 0\.2 seconds"):
+            AgentClient(socket, timeout=0.2).health()
+
+
+def test_an_agent_that_hangs_up_is_reported(socket: str) -> None:
+    with sockets.socket(sockets.AF_UNIX) as rude:
+        rude.bind(socket)
+        rude.listen()
+
+        def hang_up() -> None:
+            connection, _ = rude.accept()
+            connection.close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        with pytest.raises(exceptions.NotOurApi):
+            AgentClient(socket).health()
+        thread.join()
+
+
+@contextlib.contextmanager
+def somebody() -> Iterator[None]:
+    """A user whom permissions keep out: not root, and an owner only where the test is one."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)

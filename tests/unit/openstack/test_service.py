@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of a service's odd answers; sound ones come from real services in tests/openstack."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from vmqos.conf import loader
+from vmqos.openstack import exceptions
+from vmqos.openstack.service import LONGEST_REASON, Answer, Service
+
+
+class Odd(BaseHTTPRequestHandler):
+    """Answers as it is told."""
+
+    status, text = 200, ""
+
+    def do_GET(self) -> None:
+        self.send_response(type(self).status)
+        self.send_header("Content-Length", str(len(type(self).text)))
+        self.end_headers()
+        self.wfile.write(type(self).text.encode())
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def odd() -> Iterator[type[Odd]]:
+    """What the server answers."""
+
+    class Answers(Odd):
+        pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    Answers.port = server.server_address[1]  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield Answers
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def service(tmp_path: Path, text: str) -> Service:
+    (tmp_path / "vmqos.conf").write_text(f"[placement]\n{text}")
+    return Service(loader.load(["--config-file", str(tmp_path / "vmqos.conf")]), "placement", "placement")
+
+
+@pytest.fixture
+def odd_service(tmp_path: Path, odd: type[Odd]) -> Service:
+    endpoint = f"http://127.0.0.1:{odd.port}"  # type: ignore[attr-defined]
+    return service(tmp_path, f"auth_type = admin_token\ntoken = x\nendpoint = {endpoint}\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "told"),
+    [
+        (
+            500,
+            json.dumps({"errors": [{"title": "Server Error", "detail": "the database is gone"}]}),
+            "database is gone",
+        ),
+        (400, json.dumps({"errors": [{"title": "Bad Request"}]}), "Bad Request"),
+        (400, json.dumps({"badRequest": {"message": "no such node", "code": 400}}), "400: no such node"),
+        (503, "<html>\n  No   server is available\n</html>", "<html> No server is available </html>"),
+        (502, "", "Bad Gateway"),
+        (500, "[]", "500: []"),
+        (500, json.dumps({"errors": []}), "500: {'errors': []}"),
+        (403, "no", "the user of [placement] needs more rights"),
+        (200, "<html>welcome</html>", "the answer is no JSON"),
+    ],
+)
+def test_a_refusal_says_what_was_asked_and_why_it_was_refused(
+    odd: type[Odd], odd_service: Service, status: int, text: str, told: str
+) -> None:
+    odd.status, odd.text = status, text
+    with pytest.raises(exceptions.Refused) as raised:
+        odd_service.ask("GET", "/traits", "1.26")
+    assert told in str(raised.value)
+    assert "GET /traits" in str(raised.value)
+    assert raised.value.status == (status if status >= 400 else 0)
+
+
+def test_a_status_that_is_expected_is_an_answer(odd: type[Odd], odd_service: Service) -> None:
+    odd.status, odd.text = 409, "{}"
+    assert odd_service.ask("GET", "/traits", "1.26", expected=(409,)) == Answer(409, {})
+    odd.status, odd.text = 204, ""
+    assert odd_service.ask("GET", "/traits", "1.26") == Answer(204, None)
+
+
+def test_a_long_reason_is_cut(odd: type[Odd], odd_service: Service) -> None:
+    odd.status, odd.text = 500, "x" * 10_000
+    with pytest.raises(exceptions.Refused) as raised:
+        odd_service.ask("GET", "/", "1.26")
+    assert len(str(raised.value)) < LONGEST_REASON + 100
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("auth_type = password\nauth_url = http://127.0.0.1:1/v3\ntimeout = soon\n", "timeout"),
+        ("auth_type = nonsense\n", "nonsense"),
+        ("auth_type = password\nusername = vmqos\n", "auth_url"),
+        ("os_cloud = nimbus\n", "nimbus"),
+    ],
+)
+def test_a_section_that_makes_no_sense_is_named(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(exceptions.NotLoggedIn) as raised:
+        service(tmp_path, text).ask("GET", "/", "1.26")
+    assert "[placement]" in str(raised.value) and told in str(raised.value)
+
+
+def test_nobody_there_is_unreachable(tmp_path: Path) -> None:
+    away = service(tmp_path, "auth_type = admin_token\ntoken = x\nendpoint = http://127.0.0.1:1\n")
+    with pytest.raises(exceptions.Unreachable, match=r"Placement can't be reached: .*127\.0\.0\.1"):
+        away.ask("GET", "/", "1.26")
+
+
+def test_no_library_of_the_cloud_is_loaded_before_it_is_asked() -> None:
+    code = (
+        "import sys; from vmqos.agent import loop; from vmqos.conf import loader; "
+        "agent = loop.Agent(loader.load(['--config-file', '/dev/null'])); "
+        "print(sorted({'keystoneauth1', 'openstack', 'requests', 'yaml'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<pre>GET /traits\nX-Auth-Token: tok-of-mine\n</pre>",
+        json.dumps({"errors": [{"detail": "bad token gAAAAABmQ2l3-_xyzABCDEFghijkl=="}]}),
+        json.dumps({"error": {"message": "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln is expired"}}),
+        "x" * (4 * LONGEST_REASON - 20) + "gAAAAABmQ2l3-_xyzABCDEFghijkl==" + "x" * 10_000,
+        " " * 4 * LONGEST_REASON + "y" * 400 + "gAAAAABmQ2l3-_xyz" + "x" * 10_000,
+    ],
+)
+def test_what_is_told_of_an_answer_has_no_token(tmp_path: Path, odd: type[Odd], text: str) -> None:
+    endpoint = f"http://127.0.0.1:{odd.port}"  # type: ignore[attr-defined]
+    asked = service(tmp_path, f"auth_type = admin_token\ntoken = tok-of-mine\nendpoint = {endpoint}\n")
+    odd.status, odd.text = 500, text
+    with pytest.raises(exceptions.Refused) as raised:
+        asked.ask("GET", "/traits", "1.26")
+    told = str(raised.value)
+    assert "tok-of-mine" not in told and "gAAAAA" not in told and "eyJ" not in told
+    assert len(told) < LONGEST_REASON + 100

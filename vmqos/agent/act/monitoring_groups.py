@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carrying out what :mod:`vmqos.agent.act.monitoring_plan` decides, and going on where the kernel refuses."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from vmqos.agent.act import monitoring_plan, plan_steps
+from vmqos.agent.act.lock_share import LockShare
+from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
+from vmqos.agent.life.backoff import Backoff
+from vmqos.group_names import vm_group, vm_of
+from vmqos.host.resctrl_state import ResctrlState
+from vmqos.reason import of_error
+from vmqos.resctrl import exceptions
+from vmqos.resctrl.filesystem import Filesystem
+
+LOG = logging.getLogger(__name__)
+
+MAKING = 0.6
+"""The part of a pass's share of the lock in which monitoring groups are made; the others are the next pass's."""
+
+YET_TO_BE_MADE = "its monitoring group is yet to be made"
+
+
+@dataclass(frozen=True, slots=True)
+class Arranged:
+    """The monitoring groups of all VMs as they are now.
+
+    :ivar unmonitored: why VMs have none, by UUID.
+    :ivar there: the directories of all monitoring groups, those of others too.
+    :ivar fresh: those of them that are new and have no tasks yet.
+    :ivar stale: groups to be removed once their tasks are elsewhere.
+    :ivar later: UUIDs of VMs whose groups are left to the next pass, because this one has no more time for them.
+    """
+
+    unmonitored: Mapping[str, str]
+    there: frozenset[str]
+    fresh: frozenset[str]
+    stale: tuple[monitoring_plan.Remove, ...]
+    later: frozenset[str] = frozenset()
+
+    def target(self, uuid: str, control: str) -> TaskGroup:
+        """Where the tasks of a VM belong that has its ways from this control group."""
+        monitored = TaskGroup(control, vm_group(uuid))
+        return monitored if monitored.directory in self.there else TaskGroup(control)
+
+    def aim(self, uuid: str, control: str, threads: frozenset[int] | None) -> TaskGroups:
+        """The same for a VM some of whose vCPUs alone have their ways from it.
+
+        :param vcpus: which; ``None``: all of its tasks do.
+        """
+        target = self.target(uuid, control)
+        return (
+            TaskGroups(target) if threads is None or not control else TaskGroups(target, threads, self.target(uuid, ""))
+        )
+
+
+class MonitoringGroups:
+    """Makes, moves and removes the VMs' monitoring groups.
+
+    :param filesystem: resctrl.
+    :param backoff: failures, by ``("monitoring", uuid)``.
+    """
+
+    def __init__(self, filesystem: Filesystem, backoff: Backoff) -> None:
+        self._filesystem = filesystem
+        self._backoff = backoff
+        self._can_rename = True
+        self._given_up: dict[str, str] = {}
+
+    def make_room(self, now: ResctrlState, created: Sequence[str], candidates: Sequence[str]) -> bool:
+        """Give up monitoring groups where no RMID is left for control groups; whether any was given up.
+
+        The kernel does not give out an RMID again before it has looked whether the caches still hold lines of it, once
+        a second.
+
+        :param created: the names of the control groups that are about to be made.
+        :param candidates: UUIDs of the VMs whose monitoring groups may be given up, in this order.
+        """
+        steps = monitoring_plan.give_up(now, created, candidates)
+        for step, group in steps:
+            LOG.info("no RMID is left for %s: VM %s gives up its monitoring group", group, _uuid_of(step))
+            if not self._try(step):
+                self._given_up[_uuid_of(step)] = group
+        return bool(steps)
+
+    def arrange(
+        self,
+        now: ResctrlState,
+        controls: Mapping[str, str],
+        unseen: Set[str],
+        parted: Set[str],
+        share: LockShare,
+    ) -> Arranged:
+        """Make and move what VMs need; what they no longer need is only named.
+
+        :param controls: the control group of each VM by UUID, those that came first in front; the default group is "".
+        :param unseen: UUIDs of VMs that run and could not be looked at: their groups stay.
+        :param parted: UUIDs of VMs some of whose tasks are in the default group, whatever their control group is.
+        :param share: the time that this pass has.
+        """
+        wanted = [
+            (uuid, control)
+            for uuid, own in controls.items()
+            for control in ((own, "") if uuid in parted and own else (own,))
+            if control != vm_group(uuid)
+        ]
+        plan = monitoring_plan.plan(now, wanted)
+        self._given_up = {uuid: group for uuid, group in self._given_up.items() if uuid in plan.without}
+        unmonitored = {uuid: self._with_its_cause(uuid, reason) for uuid, reason in plan.without.items()}
+        there = {
+            TaskGroup(control, name).directory for control, names in now.monitoring_groups.items() for name in names
+        }
+        fresh = set()
+        left_alone = {vm_group(uuid) for uuid in unseen}
+        stale = [step for step in plan.stale if step.name not in left_alone]
+        busy = {step.name for step in (*plan.steps, *plan.stale)}
+        for uuid in controls:
+            if vm_group(uuid) not in busy:
+                self._backoff.succeed(("monitoring", uuid))
+        later = set[str]()
+        for number, step in enumerate(plan.steps):
+            if number and share.is_over(MAKING):
+                later.add(_uuid_of(step))
+                unmonitored[_uuid_of(step)] = YET_TO_BE_MADE
+                continue
+            error = self._try(step)
+            if error and isinstance(step, monitoring_plan.Move) and not self._can_rename:
+                # The VM's counters begin anew, which is better than none.
+                stale.append(monitoring_plan.Remove(step.name, step.source))
+                step = monitoring_plan.Create(step.name, step.target)
+                self._backoff.succeed(("monitoring", _uuid_of(step)))
+                error = self._try(step)
+            if error:
+                unmonitored[_uuid_of(step)] = error
+            elif isinstance(step, monitoring_plan.Create):
+                fresh.add(TaskGroup(step.control, step.name).directory)
+            else:
+                there.add(TaskGroup(step.target, step.name).directory)
+        return Arranged(unmonitored, frozenset(there | fresh), frozenset(fresh), tuple(stale), frozenset(later))
+
+    def remove(self, stale: Iterable[monitoring_plan.Remove]) -> None:
+        """Remove groups that no VM needs any more; what fails is tried again by a later pass."""
+        for step in stale:
+            self._try(step)
+
+    def _with_its_cause(self, uuid: str, reason: str) -> str:
+        """Why a VM has no monitoring group, and which promise its own was given up for."""
+        group = self._given_up.get(uuid)
+        if group is None:
+            return reason
+        owner = vm_of(group)
+        whom = f"the class {group}" if owner is None else f"VM {owner}"
+        return monitoring_plan.GIVEN_UP.format(whom=whom, rest=reason)
+
+    def _try(self, step: monitoring_plan.Move | monitoring_plan.Create | monitoring_plan.Remove) -> str:
+        """Carry out one step, unless it failed a short time ago; the error, if there is one."""
+        key = ("monitoring", _uuid_of(step))
+        failure = self._backoff.get(key)
+        if failure is not None and self._backoff.waits(key):
+            return failure.reason.text
+        try:
+            plan_steps.change_monitoring(self._filesystem, step)
+        except exceptions.ResctrlError as error:
+            if isinstance(step, monitoring_plan.Move) and getattr(error, "errno_name", "") == "EPERM":
+                LOG.info("this kernel does not rename monitoring groups; Linux does from 6.5 on")
+                self._can_rename = False
+            self._backoff.fail(key, of_error(error))
+            return str(error)
+        self._backoff.succeed(key)
+        return ""
+
+
+def _uuid_of(step: monitoring_plan.Move | monitoring_plan.Create | monitoring_plan.Remove) -> str:
+    return vm_of(step.name) or step.name

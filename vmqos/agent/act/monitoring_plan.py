@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which VM gets a monitoring group, and where: RMIDs are few, and a VM's counters are worth keeping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from vmqos.group_names import Owner, owner_of, vm_group
+from vmqos.host.resctrl_state import ResctrlState
+
+OUT_OF_RMIDS = "no RMID is left: the machine has {total}, and {reserved} are kept for VMs with a promise"
+GIVEN_UP = "its monitoring group was given up for the promise of {whom}: {rest}"
+CANNOT_MONITOR = "this machine's resctrl has no monitoring (no info/L3_MON)"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Rename a monitoring group into another control group: its tasks, RMID and counters go along."""
+
+    name: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make a monitoring group."""
+
+    name: str
+    control: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Take a monitoring group down; its tasks fall to the control group's own monitoring."""
+
+    name: str
+    control: str
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoringPlan:
+    """What to do about monitoring groups.
+
+    :ivar steps: moves and creations, to be done before the VMs' tasks are placed.
+    :ivar stale: removals, to be done after.
+    :ivar without: why a VM has none, by UUID.
+    """
+
+    steps: tuple[Move | Create, ...]
+    stale: tuple[Remove, ...]
+    without: Mapping[str, str]
+
+
+def plan(resctrl: ResctrlState, wanted: Sequence[tuple[str, str]]) -> MonitoringPlan:
+    """Arrange the monitoring of all VMs that have no control group of their own, or tasks outside of it.
+
+    Every control group takes an RMID too, so as many as groups can still be made are kept free: a promise is worth
+    more than a graph.
+
+    :param wanted: UUID and control group of each VM, those that came first in front; a VM whose tasks are in two
+        control groups is there twice.
+    """
+    monitoring = resctrl.capabilities.monitoring
+    if monitoring is None:
+        return MonitoringPlan((), (), {uuid: CANNOT_MONITOR for uuid, _ in wanted})
+    ours = {
+        (name, control)
+        for control, names in resctrl.monitoring_groups.items()
+        for name in names
+        if owner_of(name) is Owner.VM and owner_of(control) is not Owner.FOREIGN
+    }
+    needed = {(vm_group(uuid), control) for uuid, control in wanted}
+    spare = dict(sorted(ours - needed))
+    reserved = max(0, resctrl.capabilities.num_closids - resctrl.layout.closids_in_use)
+    free = monitoring.num_rmids - resctrl.rmids_in_use - reserved
+    steps: list[Move | Create] = []
+    without = {}
+    for uuid, control in wanted:
+        name = vm_group(uuid)
+        if (name, control) in ours:
+            ours.remove((name, control))
+        elif name in spare:
+            source = spare.pop(name)
+            steps.append(Move(name, source, control))
+            ours.remove((name, source))
+        elif free > 0:
+            free -= 1
+            steps.append(Create(name, control))
+        else:
+            without[uuid] = OUT_OF_RMIDS.format(total=monitoring.num_rmids, reserved=reserved)
+    stale = tuple(Remove(name, control) for name, control in sorted(ours))
+    return MonitoringPlan(tuple(steps), stale, without)
+
+
+def give_up(resctrl: ResctrlState, created: Sequence[str], candidates: Sequence[str]) -> tuple[tuple[Remove, str], ...]:
+    """The monitoring groups that give way to control groups that are about to be made: a promise goes before a graph.
+
+    Others may have taken the RMIDs that :func:`plan` keeps free. Nothing is given up while as many are free as are
+    needed. What was given up is not made again: :func:`plan` then finds fewer RMIDs than it keeps free.
+
+    :param created: the names of the control groups.
+    :param candidates: UUIDs of the VMs whose monitoring groups may be given up, in this order.
+    :returns: what to remove, and the control group that each goes for.
+    """
+    if resctrl.capabilities.monitoring is None:
+        return ()
+    free = max(0, resctrl.capabilities.monitoring.num_rmids - resctrl.rmids_in_use)
+    where = {
+        name: control
+        for control, names in resctrl.monitoring_groups.items()
+        for name in names
+        if owner_of(name) is Owner.VM and owner_of(control) is not Owner.FOREIGN
+    }
+    steps = (Remove(name, where[name]) for name in map(vm_group, candidates) if name in where)
+    return tuple((step, group) for step, group in zip(steps, created[free:], strict=False))

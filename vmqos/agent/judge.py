@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fifth step of a pass: how each promise stands, by what resctrl has, what the flavor asks for, and what failed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from vmqos.agent.act.control_groups import created
+from vmqos.agent.act.move_tasks import TaskPlacement
+from vmqos.agent.life.backoff import Backoff, Failure
+from vmqos.agent.observe.flavor_request import FlavorRequest
+from vmqos.agent.vm_record import VmRecord
+from vmqos.allocation import Allocation, Group, Layout, Plan, PromiseState, caches
+from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of
+from vmqos.host.resctrl_state import ResctrlState
+from vmqos.reason import Code, Reason, joined
+
+LOG = logging.getLogger(__name__)
+
+_MENDED = "the next pass corrects that"
+
+NOT_MOVED = Reason(Code.TASKS_MISSING, "its tasks are not in place yet: this VM waits for its turn")
+
+
+def judge_all(
+    records: Mapping[str, VmRecord],
+    allocations: Mapping[str, Allocation],
+    before: Mapping[str, VmRecord],
+    backoff: Backoff,
+) -> dict[str, VmRecord]:
+    """The records with how each promise stands, which is logged where it is news.
+
+    :param allocations: what is in force for those that the planner was asked for.
+    :param before: the records of the last pass.
+    :param backoff: what failed, by UUID, and by ``("tasks", uuid)``.
+    """
+    judged = {}
+    for uuid, record in records.items():
+        given = allocations.get(uuid)
+        if given is None and record.wants_something:
+            given = Allocation(PromiseState.PENDING)
+        failure = backoff.get(uuid) or backoff.get(("tasks", uuid))
+        fresh = judge(record.request, given, record.tasks, failure)
+        last = before[uuid].allocation if uuid in before else None
+        is_same = last is not None and last.state is fresh.state
+        fresh = replace(fresh, since=last.since if last is not None and is_same else time.time())
+        if last is None or (last.state, last.reason) != (fresh.state, fresh.reason):
+            _announce(record, fresh)
+        judged[uuid] = replace(record, allocation=fresh, failure=failure)
+    return judged
+
+
+def _announce(record: VmRecord, told: Allocation) -> None:
+    level = logging.WARNING if told.state in (PromiseState.PENDING, PromiseState.DEGRADED) else logging.INFO
+    LOG.log(level, "VM %s (%s): %s%s", record.uuid, record.observed.vm.name, told.state.value,
+            f": {told.reason.text}" if told.reason else "")  # fmt: skip
+
+
+def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:
+    """What the plan gave, if resctrl has it; else what is left of it; pure."""
+    group, default = now.group(given.group), now.group(DEFAULT_GROUP)
+    if not given.group or group is None or default is None:
+        return given if not given.group else Allocation(PromiseState.PENDING, reason=given.reason)
+    limits = {cache: value for cache, value in given.throttles.items() if group.throttles.get(cache) == value}
+    divided = all(group.splits.get(cache) == parts for cache, parts in given.splits.items())
+    placed = all(group.masks.get(cache) == mask for cache, mask in given.masks.items())
+    if placed and divided and limits == given.throttles:
+        return given
+    held = {cache: group.masks[cache] for cache in given.masks if cache in group.masks}
+    # Ways that the default group has too are what the kernel gave a new group, and no grant.
+    own = group.owner is Owner.CLASS or not any(
+        mask.overlaps(default.masks[cache]) for cache, mask in held.items() if cache in default.masks
+    )
+    if held and own and given.group not in created(plan):
+        splits = {cache: group.splits[cache] for cache in given.splits if cache in group.splits}
+        return replace(given, state=PromiseState.DEGRADED, masks=held, throttles=limits, splits=splits)
+    return Allocation(PromiseState.PENDING, reason=given.reason)
+
+
+def borne_out(given: Allocation, layout: Layout) -> Allocation:
+    """What is left of an allocation at the end of its pass: others may have changed groups meanwhile; pure.
+
+    The group must have what the plan gave it: masks, parts and limits. The ways of an exclusive VM must be in no other
+    group's mask. A cache that went offline since takes no part.
+
+    :param layout: resctrl as it was read back.
+    """
+    if given.state in (PromiseState.PENDING, PromiseState.NONE) or given.group == DEFAULT_GROUP:
+        return given
+    group = next((group for group in layout.groups if group.name == given.group), None)
+    if group is None:
+        reason = _changed(f"another program removed the control group {given.group}")
+        return Allocation(PromiseState.PENDING, reason=reason)
+    given = _of_online(given, layout)
+    if changes := [*_changed_masks(given, group), *_changed_limits(given, group)]:
+        return replace(
+            given,
+            state=PromiseState.DEGRADED,
+            masks={cache: group.masks[cache] for cache in given.masks if cache in group.masks},
+            splits={cache: group.splits[cache] for cache in given.splits if cache in group.splits},
+            throttles={cache: group.throttles[cache] for cache in given.throttles if cache in group.throttles},
+            reason=_changed(f"another program changed the control group {given.group}: {', '.join(changes)}"),
+        )
+    # Where a promise is not kept, the plan itself knows who shares the ways.
+    if given.state is not PromiseState.KEPT or owner_of(given.group) is not Owner.VM:
+        return given
+    intruders = sorted(
+        group.name or "the default group"
+        for group in layout.groups
+        if group.name != given.group
+        and any(cache in group.masks and mask.overlaps(group.masks[cache]) for cache, mask in given.masks.items())
+    )
+    if not intruders:
+        return given
+    reason = Reason(Code.OVERLAPPED, f"another program gave ways of this VM to {', '.join(intruders)} too; {_MENDED}")
+    return replace(given, state=PromiseState.DEGRADED, reason=reason)
+
+
+def _changed(what: str) -> Reason:
+    return Reason(Code.CHANGED_OUTSIDE, f"{what}; {_MENDED}")
+
+
+def _of_online(given: Allocation, layout: Layout) -> Allocation:
+    """The allocation without the caches that went offline: the default group has a mask on each that is online."""
+    default = next((group for group in layout.groups if group.name == DEFAULT_GROUP), None)
+    if default is None or (
+        given.masks.keys() <= default.masks.keys() and given.throttles.keys() <= default.throttles.keys()
+    ):
+        return given
+    return replace(
+        given,
+        masks={cache: mask for cache, mask in given.masks.items() if cache in default.masks},
+        splits={cache: parts for cache, parts in given.splits.items() if cache in default.masks},
+        throttles={cache: limit for cache, limit in given.throttles.items() if cache in default.throttles},
+    )
+
+
+def _changed_masks(given: Allocation, group: Group) -> Iterator[str]:
+    """The masks, and the parts of masks, that are not what was given."""
+    for cache, mask in sorted(given.masks.items()):
+        name = f"L{caches.level(cache)} cache {caches.id_of(cache)}"
+        if group.masks.get(cache) != mask:
+            yield f"{name} has the mask {group.masks.get(cache, 'none')} instead of {mask}"
+            continue
+        parts, now = given.splits.get(cache), group.splits.get(cache)
+        if parts is not None and parts != now:
+            found = f"{now.code} for code and {now.data} for data" if now is not None else "one mask for code and data"
+            yield f"{name} has {found} instead of {parts.code} and {parts.data}"
+
+
+def _changed_limits(given: Allocation, group: Group) -> Iterator[str]:
+    """The limits of memory bandwidth that are not what was given."""
+    for cache, limit in sorted(given.throttles.items()):
+        now = group.throttles.get(cache)
+        if now != limit:
+            yield f"MB {cache} is {'none' if now is None else now} instead of {limit}"
+
+
+def judge(
+    request: FlavorRequest, given: Allocation | None, tasks: TaskPlacement | None, failure: Failure | None
+) -> Allocation:
+    """Put together what is known of one VM; pure.
+
+    :param given: what is in force for it; ``None`` where the planner was not asked.
+    :param tasks: where its tasks were found; ``None`` before the first look.
+    :param failure: what failed for it and is not mended.
+    """
+    trouble = _trouble(request, tasks, failure)
+    if given is None:
+        if request.unknown:
+            return Allocation(PromiseState.PENDING, reason=trouble)
+        return Allocation(PromiseState.DEGRADED if trouble else PromiseState.NONE, reason=trouble or request.remark)
+    elsewhere = given.group != DEFAULT_GROUP and (tasks is None or tasks.target.control != given.group)
+    if elsewhere and failure is None and request.wants is not None:
+        trouble = joined(trouble, NOT_MOVED)
+    if not trouble:
+        return given
+    state = PromiseState.DEGRADED if given.state is PromiseState.KEPT else given.state
+    return replace(given, state=state, reason=joined(given.reason, trouble))
+
+
+def _trouble(request: FlavorRequest, tasks: TaskPlacement | None, failure: Failure | None) -> Reason:
+    parts = [request.unknown, request.problem]
+    if failure is not None:
+        parts.append(failure.reason)
+    if tasks is not None and request.wants is not None:
+        if tasks.foreign:
+            text = "tasks are in a control group that another program made, and are left there"
+            parts.append(Reason(Code.FOREIGN_TASKS, f"{len(tasks.foreign)} of {len(tasks.tasks)} {text}"))
+        elif tasks.in_place != tasks.tasks and failure is None:
+            text = f"{len(tasks.tasks - tasks.in_place)} of {len(tasks.tasks)} tasks are not in place yet"
+            parts.append(Reason(Code.TASKS_MISSING, text))
+    return joined(*parts)

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the planner is asked for in the name of VMs that keep what they have.
+
+These are VMs that run and could not be looked at, VMs whose flavor is not known now, and VMs for which something failed
+that is not tried again yet.
+
+A VM's own group bears its name, and so does its monitoring group in a class. Where no RMID was left for that one, the
+tasks themselves tell which class the VM is in. The tasks of a VM that could not be looked at are not known: it may be
+in any class that has tasks of no known VM, so none of these is retired.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from vmqos import extra_specs, group_names
+from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.agent.vm_record import VmRecord
+from vmqos.allocation import Group, Request, caches
+from vmqos.allocation.throttle import with_limit
+from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of
+from vmqos.host.resctrl_state import ResctrlState
+from vmqos.hypervisor import vm_tasks
+from vmqos.hypervisor.exceptions import HypervisorError
+from vmqos.resctrl import exceptions, tasks
+from vmqos.resctrl.filesystem import Filesystem
+
+LOG = logging.getLogger(__name__)
+
+_FIRST = 0
+"""They have what they have, so they came before those that want something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Who is in which class, as far as the tasks themselves tell.
+
+    :ivar classes: the class that has tasks of a VM, by the VM's UUID.
+    :ivar parted: UUIDs of those VMs whose first thread is not in their class: the class has some vCPUs' threads alone.
+    :ivar claimed: the classes that have tasks of no known VM.
+    """
+
+    classes: Mapping[str, str] = field(default_factory=dict)
+    parted: frozenset[str] = frozenset()
+    claimed: frozenset[str] = frozenset()
+
+
+def find_members(
+    filesystem: Filesystem, resctrl: ResctrlState, unseen: Set[str], unknown: Set[str], vms: Mapping[str, ObservedVm]
+) -> Members:
+    """Look for the classes of VMs that no group's name tells of; where names tell of all of them, no file is read.
+
+    :param unseen: UUIDs of VMs that run and could not be looked at.
+    :param unknown: UUIDs of VMs that were looked at, and whose flavors are not known now.
+    :param vms: the VMs that were looked at, by UUID.
+    """
+    names = [group.name for group in resctrl.layout.groups if group.owner is Owner.CLASS]
+    nameless = {uuid for uuid in unseen | unknown if _own(resctrl, uuid) is None and _class_of(resctrl, uuid) is None}
+    if not names or not nameless:
+        return Members()
+    inside = {name: _tasks_in(filesystem, name) for name in names}
+    classes, parted, unlisted = dict[str, str](), set[str](), set[str]()
+    for uuid in sorted(nameless - unseen):
+        own = _tasks_of(vms[uuid])
+        if own is None:
+            unlisted.add(uuid)
+            continue
+        name = max(names, key=lambda name: len(own & inside[name]))
+        if own & inside[name]:
+            classes[uuid] = name
+            if vms[uuid].vm.process.pid not in inside[name]:
+                parted.add(uuid)
+    if not nameless & (unseen | unlisted):
+        return Members(classes, frozenset(parted))
+    known = set[int]().union(*(_tasks_of(observed) or () for uuid, observed in vms.items() if uuid not in unlisted))
+    return Members(classes, frozenset(parted), frozenset(name for name in names if inside[name] - known))
+
+
+def requests(
+    resctrl: ResctrlState,
+    unseen: Set[str],
+    members: Members | None = None,
+    granted: Mapping[str, Mapping[int, int]] | None = None,
+) -> Iterator[Request]:
+    """What the planner has to be asked for, so that the VMs keep their groups as they are.
+
+    :param unseen: UUIDs of the VMs.
+    :param members: the classes of VMs that no group's name tells of.
+    :param granted: how many ways earlier plans granted to each group, by cache: a mask that an outsider wrote may not
+        tell it any more.
+    """
+    members, granted = members or Members(), granted or {}
+    default = resctrl.group(DEFAULT_GROUP)
+    for uuid in sorted(unseen):
+        own = _own(resctrl, uuid)
+        if (
+            own is not None
+            and default is not None
+            and (kept := of_its_own(resctrl, own, default, granted.get(own.name, {})))
+        ):
+            yield Request(uuid, *kept, _FIRST)
+            continue
+        shared = _class_of(resctrl, uuid)
+        if shared is None and uuid in members.classes:
+            shared = resctrl.group(members.classes[uuid])
+        if shared is not None:
+            yield from _of_class(resctrl, uuid, shared)
+    for name in sorted(members.claimed):
+        # Whose class it is can't be told, so it is asked for in the class's own name.
+        group = resctrl.group(name)
+        if group is not None:
+            yield from _of_class(resctrl, name, group)
+
+
+def _of_class(resctrl: ResctrlState, key: str, shared: Group) -> Iterator[Request]:
+    """What has to be asked for so that a class stays as it is.
+
+    :param key: who asks: a VM's UUID, or the name of the class.
+    """
+    wants = group_names.class_request(shared.name)
+    if wants is None:
+        return
+    limited = [cache for cache, value in shared.throttles.items() if value < _unlimited(resctrl)]
+    reach = (*limited, *caches.among(2, shared.masks)) if limited else shared.masks
+    yield Request(key, wants, frozenset(reach), _FIRST)
+
+
+def _own(resctrl: ResctrlState, uuid: str) -> Group | None:
+    """The VM's own control group."""
+    return resctrl.group(group_names.vm_group(uuid))
+
+
+def _class_of(resctrl: ResctrlState, uuid: str) -> Group | None:
+    """The class in which the VM has its monitoring group.
+
+    The tasks of a VM that do without its promise are counted in the default group, too.
+    """
+    classes = (group for group in resctrl.layout.groups if group.name != DEFAULT_GROUP)
+    return next((group for group in classes if _is_monitored_in(resctrl, uuid, group)), None)
+
+
+def _tasks_in(filesystem: Filesystem, name: str) -> set[int]:
+    try:
+        return tasks.read_tasks(filesystem, name)
+    except exceptions.ResctrlError as error:
+        LOG.info("the tasks of the class %s can't be read: %s", name, error)
+        return set()
+
+
+def _tasks_of(observed: ObservedVm) -> set[int] | None:
+    """The tasks of a VM; ``None`` where they can't be listed now."""
+    try:
+        return vm_tasks.all_tasks(observed.vm)
+    except (HypervisorError, OSError) as error:
+        LOG.debug("the tasks of VM %s can't be listed now: %s", observed.vm.uuid, error)
+        return None
+
+
+def of_its_own(
+    resctrl: ResctrlState, own: Group, default: Group, granted: Mapping[int, int] = MappingProxyType({})
+) -> tuple[CacheRequest, frozenset[int]] | None:
+    """What a VM's own group grants it, as a request, and on which caches; ``None`` where that is nothing.
+
+    :param granted: how many ways earlier plans granted to it, by cache.
+    """
+    held = {
+        cache: mask
+        for cache, mask in own.masks.items()
+        if cache in default.masks and (granted.get(cache) or not mask.overlaps(default.masks[cache]))
+    }
+    limits = {cache: value for cache, value in own.throttles.items() if value < _unlimited(resctrl)}
+    if not held and not limits:
+        return None
+    of_l3 = caches.among(3, held)
+    wants = ways_of(own, of_l3, caches.among(2, held), granted)
+    return with_limits_of(resctrl, own, wants), frozenset(held) if of_l3 else frozenset((*held, *limits))
+
+
+def of_failed(
+    resctrl: ResctrlState, record: VmRecord, wants: CacheRequest, reach: frozenset[int]
+) -> CacheRequest | None:
+    """What a VM has of what it wants, while what failed for it is not tried again; ``None`` where that is nothing.
+
+    :param reach: the caches that it can run on.
+    """
+    group = _own(resctrl, record.uuid)
+    if group is None:
+        # A VM in a class keeps its place there; one that has nothing waits.
+        is_member = record.tasks is not None and owner_of(record.tasks.target.control) is Owner.CLASS
+        return wants if is_member else None
+    there = reach & group.masks.keys()
+    of_l3 = caches.among(3, there) if wants.l3_ways else frozenset[int]()
+    of_l2 = caches.among(2, there) if wants.l2_ways is not None else frozenset[int]()
+    held = with_limits_of(resctrl, group, replace(ways_of(group, of_l3, of_l2), policy=wants.policy))
+    return held if extra_specs.asks_for(held) else None
+
+
+def ways_of(
+    group: Group, of_l3: Set[int], of_l2: Set[int], granted: Mapping[int, int] = MappingProxyType({})
+) -> CacheRequest:
+    """The ways that a VM's own group has on all of these caches, as a request; of no caches it asks for none.
+
+    :param of_l3: L3s that the group has a mask on.
+    :param of_l2: L2s that the group has a mask on.
+    :param granted: how many ways earlier plans granted to it, by cache; they go before the mask's length.
+    """
+
+    def count(cache: int) -> int:
+        return granted.get(cache) or max(1, group.masks[cache].count)
+
+    wants = CacheRequest(l2_ways=min(map(count, of_l2), default=None))
+    least = min(of_l3, key=count, default=None)
+    if least is None:
+        return wants
+    parts = group.splits.get(least)
+    if parts is not None and parts.is_apart:
+        return replace(wants, code_ways=parts.code.count, data_ways=parts.data.count)
+    return replace(wants, ways=count(least))
+
+
+def with_limits_of(resctrl: ResctrlState, own: Group, wants: CacheRequest) -> CacheRequest:
+    """The request with the bandwidth that the VM's own group limits it to, whatever was asked for."""
+    limits = (value for value in own.throttles.values() if value < _unlimited(resctrl))
+    unlimited = replace(wants, bandwidth_percent=None, bandwidth_mbps=None)
+    return with_limit(unlimited, resctrl.capabilities.memory_bandwidth, min(limits, default=None))
+
+
+def _unlimited(resctrl: ResctrlState) -> int:
+    bandwidth = resctrl.capabilities.memory_bandwidth
+    return bandwidth.unit.unlimited if bandwidth is not None else 0
+
+
+def _is_monitored_in(resctrl: ResctrlState, uuid: str, group: Group) -> bool:
+    return group_names.vm_group(uuid) in resctrl.monitoring_groups.get(group.name, ())

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The vCPUs that a flavor's ``hw:cache_vcpus`` names, as the VM has them: whose threads get the ways.
+
+A thread is known for a vCPU's by its name, and a VM may have thousands of threads. So the threads are looked at before
+the lock on resctrl is taken, and what was found is used under it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.life.log_once import LogOnce
+from vmqos.agent.observe.flavor_request import FlavorRequest
+from vmqos.agent.observe.running_vms import ERROR_LENGTH, ObservedVm, unexpected
+from vmqos.extra_specs import VCPUS, cpu_spec
+from vmqos.hypervisor import processes, vcpu_threads
+from vmqos.hypervisor.exceptions import HypervisorError
+from vmqos.hypervisor.model import VirtualMachine
+from vmqos.reason import NO_REASON, Code, Reason
+
+UNNAMED = Reason(
+    Code.NO_VCPU,
+    f"{VCPUS.name} can't be followed: no thread of QEMU bears the name of a vCPU; either the VM is only just starting, "
+    "or software emulation has one thread for all vCPUs",
+)
+
+BUDGET = 0.2
+"""Seconds after which a pass looks at no more VMs that were looked at before: the others wait for the pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheVcpus:
+    """Some vCPUs of one VM.
+
+    :ivar asked: the vCPUs that the flavor names.
+    :ivar present: those of them that the VM has now.
+    :ivar affinities: the CPUs that each of these may run on.
+    :ivar problem: why not all of them get the ways; empty where they do.
+    :ivar threads: the ids of the present ones' threads.
+    :ivar seen: the ids of all threads of QEMU's that were there before the vCPUs' were told.
+    """
+
+    asked: frozenset[int]
+    present: frozenset[int]
+    affinities: tuple[frozenset[int], ...]
+    problem: Reason = NO_REASON
+    threads: frozenset[int] = frozenset()
+    seen: frozenset[int] = frozenset()
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        """The CPUs that at least one of the present ones may run on."""
+        return frozenset().union(*self.affinities)
+
+    def is_outdated(self, vm: VirtualMachine) -> bool:
+        """Whether QEMU has threads that were not seen, or not all of those that get the ways."""
+        try:
+            now = processes.tasks(vm.process.pid)
+        except Exception:  # whatever it is, the next look at the VM meets it, and tells it
+            return False
+        return not (now <= self.seen and self.threads <= now)
+
+
+@dataclass(frozen=True, slots=True)
+class Vcpus:
+    """What was found of the vCPUs of all VMs where they matter, by the VMs' UUIDs.
+
+    :ivar limits: the vCPUs that get the ways, of VMs whose flavors name some.
+    :ivar affinities: the CPUs that each vCPU may run on, of VMs that ask for ways of the L2 with all their vCPUs.
+    :ivar unknown: why the vCPUs of a VM that needs either could not be looked at: what such a VM has, it keeps.
+    """
+
+    limits: Mapping[str, CacheVcpus] = field(default_factory=dict)
+    affinities: Mapping[str, Sequence[frozenset[int]]] = field(default_factory=dict)
+    unknown: Mapping[str, Reason] = field(default_factory=dict)
+
+    def of(self, uuid: str, asked: frozenset[int] | None) -> CacheVcpus | Sequence[frozenset[int]] | None:
+        """What was found of a VM; ``None`` where nothing was that suffices.
+
+        :param asked: the vCPUs that its flavor names now; ``None`` where it names none.
+        """
+        if asked is None:
+            # None is told of a VM whose vCPUs were still to be born.
+            return self.affinities.get(uuid) or None
+        limit = self.limits.get(uuid)
+        return limit if limit is not None and limit.asked == asked else None
+
+    def applied(self, uuid: str, request: FlavorRequest) -> FlavorRequest:
+        """What can be done of what a VM asks for, now that its vCPUs were looked at."""
+        if uuid in self.unknown:
+            return replace(request, wants=None, unknown=self.unknown[uuid])
+        return request.but(self.limits[uuid].problem) if uuid in self.limits else request
+
+    def affinities_of(self, uuid: str) -> tuple[frozenset[int], ...]:
+        """The CPUs that each of a VM's vCPUs may run on that get the ways; empty where that does not matter."""
+        limit = self.limits.get(uuid)
+        return limit.affinities if limit is not None else tuple(self.affinities.get(uuid, ()))
+
+
+class VcpuWatch:
+    """Looks at the vCPUs of VMs before each pass, where they may have changed.
+
+    :param backoff: has the looks that failed tried again, by ``("vcpus", uuid)``.
+    :param once: knows what was logged already.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(self, backoff: Backoff, once: LogOnce, clock: Callable[[], float] = time.monotonic) -> None:
+        self._backoff = backoff
+        self._once = once
+        self._clock = clock
+        self._vcpus = Vcpus()
+        self._young = frozenset[str]()
+        self._owed: tuple[str, ...] = ()
+
+    def look(
+        self, vms: Mapping[str, ObservedVm], requests: Mapping[str, FlavorRequest], changed: Set[str]
+    ) -> tuple[Vcpus, frozenset[str]]:
+        """Look at the vCPUs of those VMs that changed or have other threads.
+
+        :param requests: what the flavor of each VM asks for, by UUID.
+        :param changed: UUIDs of the VMs that may have changed.
+        :returns: what is known of all VMs, and the UUIDs of those whose threads may have to be moved.
+        """
+        limits = self._vcpus.limits
+        born = frozenset(uuid for uuid, limit in limits.items() if uuid in vms and limit.is_outdated(vms[uuid].vm))
+        # A new vCPU's thread gets its name and its CPUs after it was made.
+        again, self._young = self._young & vms.keys(), born
+        failed = {uuid for uuid in requests if self._is_due(("vcpus", uuid))}
+        found, self._owed = look_at_all(
+            vms,
+            requests,
+            self._vcpus,
+            # Those that waited the last time come first.
+            list(dict.fromkeys([*self._owed, *sorted(changed | born | again | failed)])),
+            self._backoff,
+            self._once,
+            self._clock,
+        )
+        self._vcpus = found
+        return found, born | again
+
+    def _is_due(self, key: tuple[str, str]) -> bool:
+        """Whether a look that failed is to be tried again now."""
+        return self._backoff.get(key) is not None and not self._backoff.waits(key)
+
+
+def look_at_all(
+    vms: Mapping[str, ObservedVm],
+    requests: Mapping[str, FlavorRequest],
+    before: Vcpus,
+    again: Sequence[str],
+    backoff: Backoff,
+    once: LogOnce,
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[Vcpus, tuple[str, ...]]:
+    """Look at the vCPUs of VMs whose flavors name some, or that ask for ways of the L2.
+
+    :param before: what was found the last time. A VM that can't be looked at now keeps it.
+    :param again: UUIDs of the VMs to be looked at although something is known of them, the first in front.
+    :param backoff: has the looks that failed tried again, by ``("vcpus", uuid)``.
+    :param once: knows what was logged already.
+    :param clock: monotonic seconds.
+    :returns: what is known now, and the UUIDs of the VMs that :data:`BUDGET` did not suffice for, in order.
+    """
+    limits, affinities, unknown = dict[str, CacheVcpus](), dict[str, Sequence[frozenset[int]]](), dict[str, Reason]()
+    owed, until = list[str](), math.inf
+    for uuid in [*again, *(requests.keys() - set(again))]:
+        request = requests.get(uuid)
+        if request is None or request.wants is None or request.hands_off:
+            continue
+        if request.wants.vcpus is None and request.wants.l2_ways is None:
+            continue
+        known = before.of(uuid, request.wants.vcpus)
+        if known is not None and (uuid not in again or clock() >= until):
+            if isinstance(known, CacheVcpus):
+                limits[uuid] = known
+            else:
+                affinities[uuid] = known
+            if uuid in again:
+                owed.append(uuid)
+            continue
+        key, trouble = ("vcpus", uuid), NO_REASON
+        if uuid in before.unknown and uuid not in again and backoff.waits(key):
+            unknown[uuid] = before.unknown[uuid]
+            continue
+        until = min(until, clock() + BUDGET)
+        try:
+            if request.wants.vcpus is not None:
+                limits[uuid] = look(vms[uuid].vm, request.wants.vcpus)
+            else:
+                affinities[uuid] = processes.vcpu_affinities(vms[uuid].vm.process.pid)
+        except (HypervisorError, OSError) as error:
+            trouble = Reason(Code.NOT_READABLE, f"its vCPUs can't be looked at now: {error}"[:ERROR_LENGTH])
+            once.log(logging.INFO, key, "VM %s: %s", uuid, trouble)
+        except Exception as error:
+            trouble = unexpected("looking at its vCPUs", error)
+            once.log(logging.ERROR, key, "VM %s: %s", uuid, trouble, error=error)
+        if not trouble:
+            backoff.succeed(key)
+            once.end(key)
+            continue
+        if not backoff.waits(key):
+            backoff.fail(key, trouble)
+        if uuid in before.limits and request.wants.vcpus is not None:
+            limits[uuid] = replace(before.limits[uuid], problem=trouble)
+        else:
+            unknown[uuid] = trouble
+    return Vcpus(limits, affinities, unknown), tuple(owed)
+
+
+def look(vm: VirtualMachine, asked: frozenset[int]) -> CacheVcpus:
+    """Look at a VM's vCPUs.
+
+    :param asked: those that the flavor names.
+    :raises vmqos.hypervisor.exceptions.ProcessVanished: if the VM's QEMU process has ended.
+    """
+    seen = frozenset(processes.tasks(vm.process.pid))
+    found = vcpu_threads.find(vm)
+    present = asked & found.keys()
+    threads = frozenset(found[number] for number in present)
+    affinities = tuple(processes.affinities(sorted(threads)))
+    return CacheVcpus(asked, present, affinities, problem(asked, found.keys()), threads, seen)
+
+
+def problem(asked: frozenset[int], there: Collection[int]) -> Reason:
+    """What is wrong with naming these vCPUs of a VM that has those; pure."""
+    if not there:
+        return UNNAMED
+    missing = asked.difference(there)
+    if not missing:
+        return NO_REASON
+    return Reason(
+        Code.NO_VCPU,
+        f"{VCPUS.name} names {cpu_spec.show(asked)}, and the VM has no vCPU {cpu_spec.show(missing)}: "
+        f"its vCPUs are {cpu_spec.show(there)}",
+    )

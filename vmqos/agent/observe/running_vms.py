@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The VMs of this host, as libvirt and /proc last showed them; each is looked at again when it may have changed."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.life.log_once import LogOnce
+from vmqos.agent.observe.listing import Listing
+from vmqos.agent.observe.looks import Done, Looks
+from vmqos.hypervisor import exceptions, processes, vm_tasks
+from vmqos.hypervisor.connection import Connection
+from vmqos.hypervisor.model import VirtualMachine
+from vmqos.hypervisor.new_threads import NewThreads
+from vmqos.reason import Code, Reason, of_error
+
+LOG = logging.getLogger(__name__)
+
+LOOK_DEADLINE = 0.1
+"""Seconds until a look at one VM is left behind and the next VM has its turn. A look takes some milliseconds."""
+
+ROUND_BUDGET = 0.3
+"""Seconds in which one round begins looks. What is left has its turn in the next round, after new VMs: they wait for
+the rest of one round, and within theirs for those that were started before, which is less than a second."""
+
+SLOW_AFTER = 1.0
+"""Seconds until a look that was left behind is told: libvirt keeps everybody waiting for a while when a VM starts."""
+
+QUICK_LOOK = 0.05
+"""Seconds up to which a look is quick: VMs whose last look took longer come after all others."""
+
+RETRY_DELAYS = (1.0, 10.0)
+"""Seconds until a VM that could not be looked at is tried again, at first and at most. An event about it ends them."""
+
+ERROR_LENGTH = 300
+"""Characters of an error that a reason repeats: a VM may have its part in them."""
+
+STARTING = Reason(Code.OTHER, "libvirt lists it, and its QEMU process is not found yet")
+WAITING = "it is about to be looked at"
+SLOW = (
+    f"looking at it takes longer than {SLOW_AFTER:g} s, so all other VMs go first: either libvirt does not describe "
+    "it, or /proc does not tell of its process"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedVm:
+    """A VM and what its processes may do.
+
+    :ivar vm: the VM.
+    :ivar cpus: the CPUs that at least one of its tasks may run on.
+    """
+
+    vm: VirtualMachine
+    cpus: frozenset[int]
+
+
+class RunningVms:
+    """Keeps the observed VMs up to date; :meth:`mark` may be called from any thread, the rest from one.
+
+    A VM that is marked stays so until a look that began after that has succeeded. A VM whose look fails or hangs keeps
+    what was known of it, and delays no other one.
+
+    :param connection: the way to libvirt.
+    :param on_late_look: called from a thread once a look, or libvirt's list, has come that no round waits for any more.
+    """
+
+    def __init__(self, connection: Connection, on_late_look: Callable[[], None] = lambda: None) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._number = 0
+        """How many looks were ordered so far: tells whether an order came before a look began."""
+        self._urgent: dict[str, int] = {}
+        self._marked_at = -math.inf
+        self._in_turn: dict[str, int] = {}
+        self._tried: dict[str, int] = {}
+        self._everything = False
+        self._looks = Looks(self._look_at, on_late_look)
+        self._listing = Listing(connection.list_running, on_late_look)
+        self._slow: set[str] = set()
+        self._backoff = Backoff(*RETRY_DELAYS)
+        self._once = LogOnce(LOG)
+        self._vms: dict[str, ObservedVm] = {}
+        self._new_threads: dict[str, NewThreads] = {}
+        self.dying: frozenset[str] = frozenset()
+        """VMs that libvirt no longer lists and whose process is not gone yet."""
+        self.gone: frozenset[str] = frozenset()
+        """VMs whose process was found ended while libvirt's last word was that they run."""
+        self.answered = False
+        """Whether libvirt has ever said which VMs run: before that, nothing may be taken down."""
+        self.troubles: Mapping[str, str] = {}
+        """Why VMs that libvirt lists are not known as they are now, by UUID."""
+        self.looked_at: float | None = None
+        """When a round ended that left nothing to be looked at, by the monotonic clock."""
+        self.due: float | None = None
+        """When another round gets further, by the monotonic clock; ``None`` where nothing waits for one."""
+
+    @property
+    def vms(self) -> Mapping[str, ObservedVm]:
+        """The VMs by UUID."""
+        return self._vms
+
+    def mark(self, uuid: str) -> None:
+        """Have this VM looked at again by the next :meth:`refresh`, before those that only have their turn."""
+        with self._lock:
+            self._number += 1
+            self._urgent[uuid] = self._number
+            self._marked_at = time.monotonic()
+        self._listing.wake()
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether a VM is marked that no look has been taken over for since."""
+        with self._lock:
+            return bool(self._urgent)
+
+    def close(self) -> None:
+        """End the threads, as soon as libvirt and the kernel let them go."""
+        self._looks.close()
+        self._listing.close()
+
+    def refresh(self, everything: bool) -> None:
+        """Ask libvirt which VMs run, and look at those that are new, marked, or at all of them.
+
+        Where libvirt does not answer, or leaves out a VM whose process lives on (it may just have been restarted), the
+        VM stays: its promise is the process's, not libvirt's. Where libvirt answers late, the VMs that are marked are
+        looked at meanwhile; the rest is for a later round.
+
+        :raises Exception: what goes wrong in asking libvirt for the list, except that it can't be reached or refuses.
+        """
+        self._everything |= everything
+        self.due = None
+        listed = self._listing.fetch(self._has_marked)
+        if listed is None:
+            self._look_at_marked()
+            return
+        if listed.error is not None:
+            if not isinstance(listed.error, exceptions.HypervisorError):
+                raise listed.error
+            self.gone |= self._forget_dead(set(self._vms))
+            return
+        running = listed.running or {}
+        self.answered = True
+        self._forget_dead(self._vms.keys() - running.keys())
+        self.dying = frozenset(self._vms.keys() - running.keys())
+        self._order(running, listed.since)
+        wanted = self._wanted(running)
+        for done in self._looks.run(wanted, LOOK_DEADLINE, ROUND_BUDGET):
+            if done.key in running:
+                self._take(done, running[done.key])
+        owed = self._owed(running)
+        for uuid in running.keys() & self._vms.keys() - owed:
+            self._look_for_new_threads(uuid)
+        # libvirtd may list a VM for a while whose QEMU died while it was being restarted.
+        self.gone = frozenset(self._forget_dead(owed & self._vms.keys()))
+        self._sum_up(owed - self.gone)
+        with self._lock:
+            if self._urgent.keys() - running.keys() - self._vms.keys():
+                # They were marked since libvirt was asked, and the next list may have them.
+                self.due = time.monotonic()
+
+    def _has_marked(self) -> bool:
+        """Whether a VM is marked that was not looked at since."""
+        with self._lock:
+            return any(number > self._tried.get(uuid, 0) for uuid, number in self._urgent.items())
+
+    def _look_at_marked(self) -> None:
+        """Look at the VMs that are marked, also at those that libvirt has not listed yet."""
+        with self._lock:
+            number, urgent = self._number, dict(self._urgent)
+        wanted = [uuid for uuid in sorted(urgent, key=lambda uuid: urgent[uuid]) if uuid not in self._looks.under_way]
+        self._tried |= dict.fromkeys(wanted, number)
+        for done in self._looks.run(wanted, LOOK_DEADLINE, ROUND_BUDGET):
+            # What is not found is for the list to tell: it has ended, or is only being started.
+            if done.error is not None or done.value is not None:
+                self._take(done, None)
+
+    def _order(self, running: Mapping[str, int], since: float) -> None:
+        """Order the looks that libvirt's list asks for, and forget the orders of VMs that are gone.
+
+        :param since: when libvirt was asked for the list.
+        """
+        for uuid, libvirt_id in running.items():
+            known = self._vms.get(uuid)
+            if known is not None and known.vm.libvirt_id != libvirt_id:
+                with self._lock:
+                    self._number += 1
+                    self._urgent[uuid] = self._number
+        with self._lock:
+            there = running.keys() | self._vms.keys()
+            # An event may come before libvirt lists its VM: that is new then, and looked at anyway.
+            if self._marked_at <= since:
+                self._urgent = {uuid: number for uuid, number in self._urgent.items() if uuid in there}
+            if self._everything:
+                self._number += 1
+                self._in_turn = dict.fromkeys(running, self._number)
+            else:
+                self._in_turn = {uuid: number for uuid, number in self._in_turn.items() if uuid in running}
+        self._tried = {uuid: number for uuid, number in self._tried.items() if uuid in running}
+        self._slow &= running.keys()
+        self._backoff.keep_only(() if self._everything else running.keys())
+        self._everything = False
+
+    def _owed(self, running: Mapping[str, int]) -> set[str]:
+        """The VMs that have to be looked at."""
+        with self._lock:
+            return {uuid for uuid in running if uuid not in self._vms or uuid in self._urgent or uuid in self._in_turn}
+
+    def _wanted(self, running: Mapping[str, int]) -> list[str]:
+        """The VMs to look at in this round, in order.
+
+        Those whose last look took long come last; of either kind the new and the marked ones come first, and of these
+        the ones that were started first: where ways are few, they go to whom is known first.
+        """
+        under_way = self._looks.under_way
+        with self._lock:
+            number, urgent = self._number, dict(self._urgent)
+        wanted = []
+        for uuid in self._owed(running) - under_way.keys():
+            if self._backoff.waits(uuid) and urgent.get(uuid, 0) <= self._tried.get(uuid, 0):
+                continue
+            wanted.append(uuid)
+            self._tried[uuid] = number
+        in_turn = self._vms.keys() - urgent.keys()
+        return sorted(wanted, key=lambda uuid: (uuid in self._slow, uuid in in_turn, running[uuid]))
+
+    def _look_at(self, uuid: str) -> tuple[ObservedVm, Set[int]] | None:
+        """The VM and its tasks; ``None`` where libvirt or /proc knows no such process (yet)."""
+        vm = self._connection.describe(uuid)
+        if vm is None:
+            return None
+        tasks = vm_tasks.all_tasks(vm)
+        return ObservedVm(vm, processes.cpu_affinity(tasks)), tasks
+
+    def _take(self, done: Done[tuple[ObservedVm, Set[int]] | None], libvirt_id: int | None) -> None:
+        """Take over what a look has found.
+
+        :param libvirt_id: libvirt's number for the run of the VM that it lists now; ``None`` where it has not answered.
+        """
+        uuid = done.key
+        (self._slow.add if done.seconds > QUICK_LOOK else self._slow.discard)(uuid)
+        if done.error is not None:
+            self._fail(uuid, done.error)
+        elif done.value is None:
+            self._backoff.fail(uuid, STARTING)
+        elif libvirt_id is None or done.value[0].vm.libvirt_id == libvirt_id:
+            observed, tasks = done.value
+            self._vms[uuid] = observed
+            watched = self._new_threads.get(uuid)
+            if watched is None or watched.process != observed.vm.process:
+                self._new_threads[uuid] = NewThreads(observed.vm.process, tasks)
+            self._backoff.succeed(uuid)
+            self._once.end(("look", uuid))
+            with self._lock:
+                for orders in (self._urgent, self._in_turn):
+                    if orders.get(uuid, 0) <= self._tried.get(uuid, 0):
+                        orders.pop(uuid, None)
+
+    def _fail(self, uuid: str, error: Exception) -> None:
+        if isinstance(error, exceptions.HypervisorError | OSError):
+            reason = of_error(error)
+            reason = reason.told_as(reason.text[:ERROR_LENGTH])
+            self._once.log(logging.INFO, ("look", uuid), "VM %s can't be looked at now: %s", uuid, reason)
+        else:
+            reason = unexpected("looking at it", error)
+            self._once.log(logging.ERROR, ("look", uuid), "VM %s: %s", uuid, reason, error=error)
+        self._backoff.fail(uuid, reason)
+
+    def _look_for_new_threads(self, uuid: str) -> None:
+        """Look whether the VM has a new thread that may run where none of its others may.
+
+        libvirt tells of a vCPU that is pinned elsewhere, and not of one that is plugged in there.
+        """
+        observed = self._vms[uuid]
+        try:
+            young = self._new_threads[uuid].look()
+            cpus = processes.cpu_affinity(young) if young else frozenset[int]()
+        except (exceptions.HypervisorError, OSError):
+            return
+        except Exception as error:
+            reason = unexpected("looking for its new threads", error)
+            self._once.log(logging.ERROR, ("threads", uuid), "VM %s: %s", uuid, reason, error=error)
+            return
+        if not cpus <= observed.cpus:
+            self._vms[uuid] = replace(observed, cpus=observed.cpus | cpus)
+
+    def _forget_dead(self, candidates: Iterable[str]) -> set[str]:
+        dead = {uuid for uuid in candidates if not lives(self._vms[uuid].vm)}
+        for uuid in dead:
+            LOG.info("VM %s (%s) is gone", uuid, self._vms[uuid].vm.name)
+            del self._vms[uuid]
+            self._new_threads.pop(uuid, None)
+        return dead
+
+    def _sum_up(self, owed: Set[str]) -> None:
+        """Say what this round has left to be looked at, and why.
+
+        :param owed: UUIDs of these VMs.
+        """
+        now, under_way = time.monotonic(), self._looks.under_way
+        troubles, due = dict[str, str](), list[float]()
+        with self._lock:
+            urgent = set(self._urgent)
+        for uuid in owed:
+            failure = self._backoff.get(uuid)
+            if uuid in under_way and now >= under_way[uuid] + SLOW_AFTER:
+                troubles[uuid] = SLOW
+                self._once.log(logging.WARNING, ("look", uuid), "VM %s: %s", uuid, SLOW)
+                continue
+            if uuid in under_way:
+                due.append(under_way[uuid] + SLOW_AFTER)
+            else:
+                due.append(failure.due if failure is not None else now)
+            if failure is not None:
+                troubles[uuid] = failure.reason.text
+            elif uuid in urgent or uuid not in self._vms:
+                troubles[uuid] = WAITING
+        self.troubles, self.due = troubles, min(due, default=None)
+        if not owed:
+            self.looked_at = now
+
+
+def unexpected(doing: str, error: Exception) -> Reason:
+    """What is told of an exception that no VM should be able to cause.
+
+    :param doing: what was being done, such as ``looking at it``.
+    """
+    return Reason(Code.AGENT_FAULT, f"{doing} failed unexpectedly: {type(error).__name__}: {error}"[:ERROR_LENGTH])
+
+
+def lives(vm: VirtualMachine) -> bool:
+    """Whether the VM's process has not ended; ``True`` where that can't be told."""
+    try:
+        return processes.still(vm.process)
+    except Exception as error:  # a look at the VM meets it again, and says so
+        LOG.debug("whether VM %s lives can't be told: %s", vm.uuid, error)
+        return True

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding tasks of VMs where they do not belong, by one read of the default group's ``tasks``."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from vmqos.agent.act.lock_share import LockShare
+from vmqos.agent.act.move_tasks import TaskPlacement
+from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.hypervisor import cgroup, exceptions, processes
+from vmqos.hypervisor.model import Process
+from vmqos.resctrl.filesystem import Filesystem
+
+LOOKING = 0.5
+"""The part of a pass's share of the lock in which new processes are asked for; the others' turn is the next pass's."""
+
+FEWEST = 32
+"""How many new processes are asked for however late it is: each look gets further."""
+
+LOOKS_AT_UNKNOWN = 100
+"""How often a kernel thread is asked for that works for a process of no known VM: its VM may be about to start."""
+
+
+class StrayWatch:
+    """Watches the default group's tasks; one object watches one mount.
+
+    New threads and forks inherit their creator's group, so a VM's task turns up here only if it was born to nobody of
+    the VM (a helper process that libvirt starts, a kernel thread), or if somebody moved it.
+    """
+
+    def __init__(self) -> None:
+        self._last = b""
+        self._seen: set[int] = set()
+        self._kernel_threads: dict[str, set[Process]] = {}
+        self._unknown: dict[int, int] = {}
+        self.is_behind = False
+        """Whether there was no time to ask for all new processes; the next look goes on."""
+
+    def look(
+        self,
+        filesystem: Filesystem,
+        placed: Mapping[str, TaskPlacement],
+        vms: Mapping[str, ObservedVm],
+        share: LockShare | None = None,
+    ) -> set[str]:
+        """UUIDs of the VMs that have tasks in the default group and should not.
+
+        :param placed: what is known of the VMs' tasks, by UUID.
+        :param vms: all VMs by UUID.
+        :param share: the time that this pass has; ``None``: as long as it takes.
+        :raises vmqos.resctrl.exceptions.ResctrlError: if the default group can't be read.
+        """
+        for gone in self._kernel_threads.keys() - vms.keys():
+            del self._kernel_threads[gone]
+        self.is_behind = False
+        raw = filesystem.read_bytes("tasks")
+        if raw == self._last:
+            return set()
+        now = set(map(int, raw.split()))
+        elsewhere = {uuid for uuid, known in placed.items() if known.target.control}
+        strays = {uuid for uuid in elsewhere if not now.isdisjoint(placed[uuid].promised - placed[uuid].foreign)}
+        newcomers = now - self._seen
+        unknown = set[int]()
+        if newcomers:
+            newcomers.difference_update(*(known.tasks for known in placed.values()))
+            # About to be placed: to ask for each of their threads by itself would take a hundred times as long.
+            newcomers.difference_update(*(_tasks(vms[uuid]) for uuid in vms.keys() - placed.keys()))
+            by_pid = {observed.vm.process.pid: uuid for uuid, observed in vms.items()}
+            by_cgroup = {observed.vm.cgroup: uuid for uuid, observed in vms.items() if observed.vm.cgroup}
+            # Those of one process are asked for once, by the oldest of them, which mostly is its first.
+            left, asked = deque(sorted(newcomers)), 0
+            while left:
+                if asked >= FEWEST and share is not None and share.is_over(LOOKING):
+                    self.is_behind = True
+                    unknown.update(tid for tid in left if tid in newcomers)
+                    break
+                tid = left.popleft()
+                if tid not in newcomers:
+                    continue
+                newcomers.discard(tid)
+                asked += 1
+                uuid = self._identify(tid, by_pid, by_cgroup, unknown, newcomers)
+                if uuid in elsewhere:
+                    strays.add(uuid)
+        # A kernel thread may be there before the VM it works for is known: it is asked for again.
+        self._unknown = {tid: looks for tid, looks in self._unknown.items() if tid in now}
+        self._seen = now - unknown
+        self._last = b"" if unknown else raw
+        return strays
+
+    def kernel_threads(self, uuid: str) -> set[int]:
+        """The kernel threads that were seen working for the VM and still do."""
+        return {thread.pid for thread in self._kernel_threads.get(uuid, ()) if processes.still(thread)}
+
+    def forget(self) -> None:
+        """Look at every task anew next time."""
+        self._last = b""
+        self._seen = set()
+
+    def look_again(self) -> None:
+        """Compare tasks next time, even if the default group's are what they were when last looked at.
+
+        Tasks were moved since: one that is back by then leaves the same list behind.
+        """
+        self._last = b""
+
+    def _identify(
+        self,
+        tid: int,
+        by_pid: Mapping[int, str],
+        by_cgroup: Mapping[str, str],
+        unknown: set[int],
+        newcomers: set[int],
+    ) -> str | None:
+        """The VM that a task works for; other threads of its process are taken off the newcomers."""
+        try:
+            identity = processes.identify(tid)
+            if newcomers and not identity.is_kernel_thread:
+                newcomers.difference_update(processes.tasks(identity.tgid))
+            uuid = by_pid.get(identity.tgid)
+            if uuid is not None:
+                return uuid
+            if identity.serves_pid is not None:
+                uuid = by_pid.get(identity.serves_pid)
+                if uuid is None:
+                    self._unknown[tid] = self._unknown.get(tid, 0) + 1
+                    if self._unknown[tid] < LOOKS_AT_UNKNOWN:
+                        unknown.add(tid)
+                else:
+                    self._kernel_threads.setdefault(uuid, set()).add(processes.of_pid(tid))
+                return uuid
+            return by_cgroup.get(cgroup.vm_cgroup(tid) or "") if by_cgroup else None
+        except (exceptions.HypervisorError, OSError, ValueError):
+            return None
+
+
+def _tasks(observed: ObservedVm) -> set[int]:
+    """The threads of a VM's QEMU, without those that have ended meanwhile."""
+    try:
+        with processes.opened(observed.vm.process) as descriptor:
+            return processes.tasks_of(descriptor, observed.vm.process.pid)
+    except exceptions.HypervisorError:
+        return set()

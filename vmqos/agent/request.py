@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The second step of a pass: what each VM's flavor asks for, and what the planner is asked for in its name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from vmqos.agent import keep_current
+from vmqos.agent.flavor_lookup import FlavorLookup, Found
+from vmqos.agent.life.backoff import Backoff
+from vmqos.agent.life.log_once import LogOnce
+from vmqos.agent.observe import flavor_request
+from vmqos.agent.observe.flavor_request import FlavorRequest
+from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.agent.snapshot import CacheTopology
+from vmqos.agent.vm_record import VmRecord
+from vmqos.allocation import Request, caches
+from vmqos.extra_specs import CacheRequest
+from vmqos.host.resctrl_state import ResctrlState
+from vmqos.hypervisor.model import VirtualMachine
+
+
+def of_flavors(vms: Mapping[str, ObservedVm], flavors: FlavorLookup | None, once: LogOnce) -> dict[str, FlavorRequest]:
+    """What the flavors ask for, by the VMs' UUIDs.
+
+    :param flavors: knows the flavors that the VMs' descriptions lack; ``None`` where Nova is not asked.
+    :param once: knows what was logged already.
+    """
+    lacking = [observed.vm for observed in vms.values() if flavor_request.lacks_extra_specs(observed.vm)]
+    found = flavors.look_up(lacking) if flavors is not None else {}
+    return {uuid: _of_flavor(observed.vm, found.get(uuid), once) for uuid, observed in vms.items()}
+
+
+def _of_flavor(vm: VirtualMachine, found: Found | None, once: LogOnce) -> FlavorRequest:
+    try:
+        return flavor_request.read(vm, found)
+    except Exception as error:
+        unknown = flavor_request.unreadable(error)
+        once.log(logging.ERROR, ("wish", vm.uuid), "VM %s: %s", vm.uuid, unknown.unknown, error=error)
+        return unknown
+
+
+def of_the_planner(
+    resctrl: ResctrlState, records: Iterable[VmRecord], topology: CacheTopology, backoff: Backoff
+) -> list[Request]:
+    """What the planner is asked for, for all VMs whose flavors ask for something that the agent can arrange now.
+
+    A VM for which something failed a short time ago asks for what it has until it is tried again.
+    """
+    requests = []
+    for record in records:
+        wants = record.request.wants
+        if wants is None or record.request.hands_off or (record.vcpus is not None and not record.vcpus.present):
+            continue
+        reach = _reach(resctrl, record, wants, topology)
+        if backoff.waits(record.uuid):
+            kept = keep_current.of_failed(resctrl, record, wants, reach)
+            if kept is None:
+                continue
+            wants = kept
+        requests.append(Request(record.uuid, wants, reach, record.observed.vm.process.start_time))
+    return requests
+
+
+def _reach(resctrl: ResctrlState, record: VmRecord, wants: CacheRequest, topology: CacheTopology) -> frozenset[int]:
+    """The caches that the VM can run on: L3s, never none, and the L2s that its vCPUs are pinned to."""
+    every_l3 = frozenset(resctrl.capabilities.l3_caches) or frozenset({0})
+    reach = topology.caches_of(record.cpus) & every_l3 or every_l3
+    if wants.l2_ways is None:
+        return reach
+    return reach | {caches.l2(core) for core in topology.cores_of(record.affinities)}

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading counters beside the loop: at an interval of its own, and when somebody asks for newer ones.
+
+One thread alone reads resctrl. Whoever asks gets what it read last, and waits for it a bounded time: a resctrl that
+hangs costs that thread, and nobody else's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import TypeVar
+
+from oslo_config import cfg
+
+from vmqos.agent.life.worker import Worker
+from vmqos.agent.sample.history import History, Past, Sample
+from vmqos.resctrl.exceptions import ResctrlError
+from vmqos.telemetry import Rates, Snapshot, Sweeper, VmReading, rates
+from vmqos.telemetry.exceptions import SweepFailed, SweepTakesLong
+from vmqos.telemetry.model import LLC_OCCUPANCY
+
+LOG = logging.getLogger(__name__)
+
+LET_GO_INTERVAL = 5.0
+"""Seconds between two looks at whether resctrl is still mounted, where counters are read more seldom than that."""
+
+PATIENCE = 1.0
+"""Seconds that a sweep may take until those who wait for it get what was read before: most take milliseconds."""
+
+OLD_AFTER = 5.0
+"""Seconds: a sweep that is younger than that is never called old."""
+
+T = TypeVar("T")
+
+
+class Telemetry:
+    """The host's counters; every method may be called from any thread.
+
+    :param root: the root of resctrl.
+    :param interval: seconds between two regular sweeps; 0: only when somebody asks.
+    :param history: seconds that are remembered.
+    :param keep_open: see :class:`vmqos.telemetry.Sweeper`; nothing is kept open where there are no regular sweeps.
+    :ivar fresh_for: seconds after which :meth:`newest` asks for a new sweep. Where sweeps are regular and not rare, the
+        regular ones will do.
+    """
+
+    def __init__(self, root: str, interval: float, history: float, keep_open: bool = True) -> None:
+        self.interval = interval
+        self.fresh_for = min(max(1.0, 1.5 * interval), OLD_AFTER)
+        self._sweeper = Sweeper(root, keep_open and interval > 0)
+        self._history = History(int(history / interval) + 1 if interval > 0 and history > 0 else 0)
+        self._worker = Worker("telemetry")
+        self._wanted = False
+        self._began: float | None = None
+        self._ended = 0
+        self._swept_at: float | None = None
+        self._newest: Snapshot | None = None
+        self._sampled: tuple[Snapshot, Mapping[str, Rates]] | None = None
+        self._error: ResctrlError | None = None
+
+    @classmethod
+    def of(cls, conf: cfg.ConfigOpts) -> Telemetry:
+        """As the configuration says."""
+        section = conf.telemetry
+        return cls(conf.resctrl.path, section.interval, section.history, section.keep_open)
+
+    @property
+    def swept_at(self) -> float | None:
+        """When the last sweep began that read the counters, by the monotonic clock; ``None`` before the first."""
+        return self._swept_at
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the last sweep is older than three intervals, and than :data:`OLD_AFTER`.
+
+        Without an interval nothing is due, and only a sweep that was asked for can be late.
+        """
+        began = self._began
+        if self.interval > 0:
+            return self._swept_at is not None and time.monotonic() - self._swept_at > max(3 * self.interval, OLD_AFTER)
+        return began is not None and time.monotonic() - began > OLD_AFTER
+
+    def start(self) -> None:
+        """Sweep from now on, at every interval and when asked."""
+        self._worker.start(self._run)
+
+    def stop(self) -> None:
+        """Stop sweeping, and close every file."""
+        self._worker.stop()
+
+    def newest(self) -> Snapshot:
+        """The last sweep, which is a new one where the one before is older than :attr:`fresh_for`.
+
+        Callers at the same time share one. Where the new one takes longer than :data:`PATIENCE`, the one before it is
+        returned, however old it is.
+
+        :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read, or no sweep has ended yet.
+        """
+        with self._worker.condition:
+            found = self._newest
+            if found is None or time.monotonic() - found.monotonic > self.fresh_for:
+                self._wait_for_a_sweep(wanted=True)
+            return self._told(self._newest)
+
+    def sampled(self) -> tuple[Snapshot, Mapping[str, Rates]]:
+        """The last regular sweep, with the bandwidths since the one before it.
+
+        Where there are no regular ones: what :meth:`newest` returns, with the bandwidths since the sweep before it.
+
+        :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read, or no sweep has ended yet.
+        """
+        with self._worker.condition:
+            if self.interval == 0:
+                self.newest()
+            elif self._sampled is None and self._error is None:
+                self._wait_for_a_sweep(wanted=False)
+            return self._told(self._sampled)
+
+    def past(self, seconds: float, uuids: frozenset[str] | None = None) -> Past:
+        """What the regular sweeps of the last ``seconds`` found, of all VMs or these."""
+        return self._history.since(time.time() - seconds, uuids)
+
+    def _wait_for_a_sweep(self, wanted: bool) -> None:
+        """Wait for the end of the sweep under way or, where there is none, of the next one; the caller has the lock.
+
+        Whoever comes while a sweep hangs does not wait again for what others have waited for in vain.
+
+        :param wanted: whether the next one is to begin now.
+        """
+        asked, ended = time.monotonic(), self._ended
+        if wanted and self._began is None:
+            self._wanted = True
+            self._worker.condition.notify_all()
+        while self._ended == ended and not self._worker.ends:
+            left = min(asked, self._began or asked) + PATIENCE - time.monotonic()
+            if left <= 0:
+                return
+            self._worker.condition.wait(left)
+
+    def _told(self, found: T | None) -> T:
+        if self._error is not None:
+            raise self._error
+        if found is None:
+            now = time.monotonic()
+            raise SweepTakesLong(seconds=round(now - (self._began or now)))
+        return found
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        try:
+            while self._wait_until(due):
+                regular = self.interval > 0 and time.monotonic() >= due
+                self._sweep(regular or self.interval == 0)
+                if regular:
+                    due = max(due + self.interval, time.monotonic())
+        finally:
+            self._sweeper.close()
+
+    def _wait_until(self, due: float) -> bool:
+        """Wait until a sweep is due or wanted; whether one is, or else the end has come."""
+        while True:
+            with self._worker.condition:
+                if self._worker.ends or self._wanted:
+                    return not self._worker.ends
+                if self.interval == 0:
+                    self._worker.condition.wait()
+                    continue
+                left = due - time.monotonic()
+                if left <= 0:
+                    return True
+                self._worker.condition.wait(min(left, LET_GO_INTERVAL))
+            if left > LET_GO_INTERVAL:
+                self._sweeper.let_go_if_unmounted()
+
+    def _sweep(self, sample: bool) -> None:
+        """Sweep once, and tell those who wait for it.
+
+        :param sample: whether bandwidths are told of it, and it is remembered.
+        """
+        with self._worker.condition:
+            self._wanted, self._began = False, time.monotonic()
+        found, sampled, failure = None, self._sampled, None
+        try:
+            found = self._sweeper.sweep()
+            if sample:
+                sampled = found, self._remember(found)
+        except ResctrlError as error:
+            failure = error
+        except Exception as error:
+            # Whatever it is, the next sweep may be better, and nobody else sweeps.
+            LOG.exception("a look at the counters failed")
+            failure = SweepFailed(cause=error)
+        if failure is not None and str(failure) != str(self._error):
+            LOG.warning("counters can't be read: %s", failure)
+        elif failure is None and self._error is not None:
+            LOG.info("counters can be read again")
+        with self._worker.condition:
+            self._error, self._newest = failure, found if failure is None else None
+            self._sampled = sampled if failure is None else None
+            if failure is None and found is not None:
+                self._swept_at = found.monotonic
+            self._began = None
+            self._ended += 1
+            self._worker.condition.notify_all()
+
+    def _remember(self, now: Snapshot) -> Mapping[str, Rates]:
+        found = rates(now if self._sampled is None else self._sampled[0], now)
+        self._history.add(now.wall, {uuid: _remembered(vm, found[uuid]) for uuid, vm in now.vms.items()})
+        return found
+
+
+def _remembered(vm: VmReading, found: Rates) -> Sample:
+    return vm.totals[LLC_OCCUPANCY].value, found.total.value, found.local.value, found.remote.value

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The local, read-only HTTP API: JSON over a Unix socket."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+from urllib.parse import parse_qs
+
+from oslo_config import cfg
+
+from vmqos import extra_specs
+from vmqos.agent import exceptions
+from vmqos.agent.loop import Agent
+from vmqos.agent.sample.sampler import Telemetry
+from vmqos.agent.serve import caches, counters, health_report, vms
+from vmqos.agent.serve.bounded_server import Application, BoundedServer
+from vmqos.agent.serve.live_reads import LiveReads
+from vmqos.agent.web import HEALTH
+from vmqos.host import describe
+from vmqos.local_api import contract
+from vmqos.resctrl.exceptions import ResctrlError
+
+LOG = logging.getLogger(__name__)
+
+LOCK_PATIENCE = 1.5
+"""Seconds to wait for resctrl's lock: less than :data:`vmqos.agent.serve.live_reads.PATIENCE`, so that the error names
+who holds it."""
+
+StartResponse = Callable[[str, list[tuple[str, str]]], object]
+
+
+class _Answer(Exception):
+    """An answer other than 200."""
+
+    def __init__(self, status: str, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Api:
+    """The WSGI application; it answers from the agent's last snapshot and changes nothing.
+
+    Where the snapshot does not have what is asked for, resctrl is read: by one thread, and for a bounded time.
+
+    :param agent: the agent to tell about.
+    :param telemetry: the host's counters.
+    :param live: reads resctrl.
+    """
+
+    def __init__(self, agent: Agent, telemetry: Telemetry, live: LiveReads) -> None:
+        self._agent = agent
+        self._telemetry = telemetry
+        self._live = live
+        self._routes: dict[str, Callable[[dict[str, list[str]]], Any]] = {
+            "/v1/vms": lambda query: self._vms(),
+            "/v1/caches": lambda query: self._caches(),
+            "/v1/capabilities": self._capabilities,
+            "/v1/groups": lambda query: self._groups(),
+            HEALTH: lambda query: health_report.health(agent, telemetry),
+            "/v1/plan": self._plan,
+            "/v1/telemetry": lambda query: self._counters(),
+            "/v1/telemetry/history": self._history,
+        }
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """WSGI (PEP 3333)."""
+        status = "200 OK"
+        try:
+            body = self._answer(environ)
+        except _Answer as answer:
+            status, body = answer.status, {"error": str(answer)}
+        except ResctrlError as error:
+            status, body = "503 Service Unavailable", {"error": str(error)}
+        content = json.dumps(body).encode()
+        start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(content)))])
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [content]
+
+    def _answer(self, environ: dict[str, Any]) -> Any:
+        path = environ.get("PATH_INFO", "").rstrip("/")
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            raise _Answer("405 Method Not Allowed", "this API only answers GET: it can't change anything")
+        route = self._routes.get(path)
+        if route is not None:
+            return route(parse_qs(environ.get("QUERY_STRING", "")))
+        if path.startswith("/v1/vms/"):
+            return self._vm(path.removeprefix("/v1/vms/"))
+        known = ", ".join((*self._routes, "/v1/vms/<uuid>"))
+        raise _Answer("404 Not Found", f"there is no {path[:80] or '/'} here, but {known}")
+
+    def _vms(self) -> contract.Vms:
+        health = self._agent.health
+        found = vms.vms(self._agent.snapshot)
+        return {"vms": found, "age_seconds": health_report.oldest(health.looked_at, health.passed_at)}
+
+    def _caches(self) -> contract.Caches:
+        snapshot = self._agent.snapshot
+        return {
+            "caches": caches.caches(snapshot),
+            "l2_caches": caches.l2_caches(snapshot),
+            "age_seconds": health_report.age(self._agent.health.passed_at),
+        }
+
+    def _vm(self, uuid: str) -> contract.DetailedVm:
+        agent, snapshot = self._agent, self._agent.snapshot
+        try:
+            found = vms.vm(snapshot, snapshot.vms[uuid])
+            tasks = self._live.read(lambda: vms.task_list(snapshot, agent.filesystem, uuid, LOCK_PATIENCE))
+        except KeyError as error:
+            raise _Answer("404 Not Found", f"no VM {uuid[:80]} runs on this host") from error
+        in_place = sum(task["in_place"] for task in tasks)
+        return {**found, "tasks": len(tasks), "tasks_in_place": in_place, "task_list": tasks}
+
+    def _capabilities(self, query: dict[str, list[str]]) -> Any:
+        resctrl = self._agent.snapshot.resctrl
+        if resctrl is None:
+            raise _Answer("503 Service Unavailable", self._agent.health.resctrl_error or "resctrl was not read yet")
+        agent, known = self._agent, resctrl.capabilities
+        return self._live.read(
+            lambda: describe.capabilities(agent.filesystem, known, agent.conf.resctrl.sysfs_cpu_path)
+        )
+
+    def _groups(self) -> contract.Groups:
+        filesystem = self._agent.filesystem
+
+        def read() -> list[describe.Json]:
+            with filesystem.lock(exclusive=False, timeout=LOCK_PATIENCE):
+                return describe.control_groups(filesystem)
+
+        return {"groups": cast(list[contract.ControlGroup], self._live.read(read))}
+
+    def _plan(self, query: dict[str, list[str]]) -> contract.Plan:
+        specs: dict[str, str] = {}
+        for spec in query.get("spec", []):
+            key, separator, value = spec.partition("=")
+            if not separator:
+                raise _Answer("400 Bad Request", f"{spec!r} is no extra spec: write KEY=VALUE, such as hw:cache_ways=2")
+            if key in specs:
+                first = f"{key}={specs[key]}"
+                text = f"{key!r} is given twice, as {first!r} and as {spec!r}: a flavor has one value for a key"
+                raise _Answer("400 Bad Request", text)
+            specs[key] = value
+        parsed = extra_specs.parse(specs)
+        if parsed.errors:
+            raise _Answer("400 Bad Request", "; ".join(str(error) for error in parsed.errors))
+        if parsed.request is None or not extra_specs.asks_for(parsed.request):
+            text = "nothing is asked for: name hw:cache_ways=N, or another key for ways or memory bandwidth"
+            raise _Answer("400 Bad Request", text)
+        try:
+            return vms.what_if(self._agent.snapshot, parsed.request)
+        except LookupError as error:
+            raise _Answer("503 Service Unavailable", self._agent.health.resctrl_error or str(error)) from error
+
+    def _counters(self) -> contract.Telemetry:
+        snapshot, rates = self._telemetry.sampled()
+        told = counters.telemetry(snapshot, rates, self._telemetry.interval)
+        return {**told, "age_seconds": health_report.age(snapshot.monotonic)}
+
+    def _history(self, query: dict[str, list[str]]) -> contract.History:
+        text = query.get("seconds", ["600"])[-1]
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds < float("inf"):
+            raise _Answer("400 Bad Request", f"seconds={text[:20]!r} is no length of time: write a number of 0 or more")
+        uuids = frozenset(query["vm"]) if "vm" in query else None
+        return counters.history(self._telemetry.past(seconds, uuids), self._telemetry.interval)
+
+
+class Server:
+    """Serves the API on its Unix socket from a thread of its own, between :meth:`start` and :meth:`stop`."""
+
+    def __init__(self, application: Application, conf: cfg.ConfigOpts) -> None:
+        self._path: str = conf.api.socket
+        try:
+            os.makedirs(os.path.dirname(self._path) or ".", mode=0o755, exist_ok=True)
+            self._server = BoundedServer(
+                application, "api", at_once=HEALTH, unix_socket=self._path, unix_socket_perms=conf.api.socket_mode
+            )
+            if conf.api.socket_group:
+                os.chown(self._path, -1, grp.getgrnam(conf.api.socket_group).gr_gid)
+        except KeyError as error:
+            raise exceptions.ApiUnusable(self._path, f"[api] socket_group: {error.args[0]}") from error
+        except OSError as error:
+            raise exceptions.ApiUnusable(self._path, error.strerror or str(error)) from error
+
+    def start(self) -> None:
+        """Answer from now on."""
+        self._server.start()
+
+    def stop(self) -> None:
+        """Stop answering, and remove the socket."""
+        self._server.stop()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)

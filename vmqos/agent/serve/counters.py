@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counters as the JSON values that the API answers with; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vmqos.agent.sample.history import Past
+from vmqos.local_api import contract
+from vmqos.telemetry import HostReading, Rates, Reading, Snapshot, VmReading
+
+
+def telemetry(snapshot: Snapshot, found: Mapping[str, Rates], interval: float) -> contract.Telemetry:
+    """One look at all counters."""
+    return {
+        "taken_at": snapshot.wall,
+        "interval": interval,
+        "sweep_seconds": snapshot.sweep_seconds,
+        "vms": {uuid: _vm(vm, found[uuid]) for uuid, vm in snapshot.vms.items()},
+        "host": _host(snapshot.host),
+    }
+
+
+def history(past: Past, interval: float) -> contract.History:
+    """What is remembered."""
+    return {"interval": interval, "times": past.times, "vms": past.vms}
+
+
+def _vm(vm: VmReading, found: Rates) -> contract.VmTelemetry:
+    return {
+        "group": vm.group,
+        "policy": vm.policy,
+        "ways": {str(cache): ways for cache, ways in vm.ways.items()},
+        "allocated_bytes": vm.allocated_bytes,
+        "caches": _by_place(vm.caches),
+        "packages": _by_place(vm.packages),
+        "totals": _values(vm.totals),
+        "missing": {event: reading.missing.value for event, reading in vm.totals.items() if reading.missing},
+        "rates": _values({"total": found.total, "local": found.local, "remote": found.remote}),
+        "rates_missing": {
+            name: reading.missing.value
+            for name, reading in (("total", found.total), ("local", found.local), ("remote", found.remote))
+            if reading.missing
+        },
+    }
+
+
+def _host(host: HostReading) -> contract.HostTelemetry:
+    return {
+        "caches": _by_place(host.caches),
+        "packages": _by_place(host.packages),
+        "totals": _values(host.totals),
+        "ways": {str(cache): ways for cache, ways in host.ways.items()},
+        "cache_bytes": {str(cache): size for cache, size in host.cache_bytes.items()},
+        "closids": host.closids,
+        "closids_used": host.closids_used,
+        "rmids": host.rmids,
+        "rmids_used": host.rmids_used,
+        "events": list(host.events),
+    }
+
+
+def _by_place(readings: Mapping[int, Mapping[str, Reading]]) -> dict[str, contract.Counts]:
+    return {str(place): _values(by_event) for place, by_event in readings.items()}
+
+
+def _values(readings: Mapping[str, Reading]) -> contract.Counts:
+    return {name: reading.value for name, reading in readings.items()}

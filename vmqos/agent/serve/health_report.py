@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the agent fares, as the JSON of ``/v1/health``: from memory alone, so that it is told whatever hangs."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Literal
+
+from vmqos.agent.loop import Agent
+from vmqos.agent.sample.sampler import OLD_AFTER, Telemetry
+from vmqos.agent.serve import vms
+from vmqos.local_api import contract
+from vmqos.version import version
+
+
+def health(agent: Agent, telemetry: Telemetry) -> contract.Health:
+    """How the agent fares.
+
+    ``status`` is about the agent alone: whether it can see and act. How the promises stand is in ``vms``.
+    """
+    found, unanswered = agent.health, agent.unanswered()
+    mounted: bool | None = agent.snapshot.resctrl is not None
+    libvirt_error = agent.connection.last_error
+    if unanswered is not None:
+        libvirt_error = f"libvirt does not answer {unanswered.name}"
+    old = stale(agent, telemetry)
+    status: Literal["starting", "ok", "degraded", "failing"]
+    if agent.starting:
+        status, libvirt_error, mounted = "starting", "", mounted or None
+    elif found.resctrl_error or not mounted or agent.pass_times.last_failed:
+        status = "failing"
+    elif not agent.connection.is_connected or unanswered or old or found.unserved:
+        status = "degraded"
+    else:
+        status = "ok"
+    resctrl = agent.snapshot.resctrl
+    return {
+        "status": status,
+        "hostname": socket.gethostname(),
+        "version": version(),
+        "uptime_seconds": time.monotonic() - agent.started,
+        "ages": ages(agent, telemetry),
+        "stale": old,
+        "unserved": dict(found.unserved),
+        "resctrl": {
+            "path": agent.filesystem.root,
+            "mounted": mounted,
+            "error": found.resctrl_error or None,
+            "simulated": resctrl is not None and resctrl.simulated,
+        },
+        "libvirt": {
+            "uri": agent.uri,
+            "connected": agent.connection.is_connected,
+            "error": libvirt_error or None,
+            "unanswered": None
+            if unanswered is None
+            else {"call": unanswered.name, "seconds": time.monotonic() - unanswered.since},
+        },
+        "placement": vms.placement(agent.placement.state),
+        "nova": vms.nova(agent.flavors),
+        "passes": found.passes,
+        "last_pass_ms": found.last_pass_seconds * 1000,
+        "last_error": found.last_error or None,
+        "vms": vms.counts(agent.snapshot),
+    }
+
+
+def ages(agent: Agent, telemetry: Telemetry) -> dict[str, float | None]:
+    """Seconds since each part last did its work; ``None`` before it ever did.
+
+    ``vms``: the last complete look at the VMs. ``pass``: the last pass that ended well. ``counters``: the last sweep.
+    """
+    return {
+        "vms": age(agent.health.looked_at),
+        "pass": age(agent.health.passed_at),
+        "counters": age(telemetry.swept_at),
+    }
+
+
+def stale(agent: Agent, telemetry: Telemetry) -> list[str]:
+    """Those of :func:`ages` that are over three times as long as usual, and over :data:`OLD_AFTER`.
+
+    What was never done is as old as the agent.
+    """
+    known = ages(agent, telemetry)
+    uptime = time.monotonic() - agent.started
+    limit = max(3 * agent.conf.agent.audit_interval, OLD_AFTER)
+    # Each pass looks at the VMs first.
+    found = [part for part in ("vms", "pass") if _or(known[part], uptime) > limit]
+    never_swept = known["counters"] is None and telemetry.interval > 0
+    if telemetry.is_old or (never_swept and uptime > max(3 * telemetry.interval, OLD_AFTER)):
+        found.append("counters")
+    return found
+
+
+def oldest(*moments: float | None) -> float | None:
+    """The age of the oldest of several moments in seconds; ``None`` where one of them never was."""
+    known = [age(moment) for moment in moments]
+    return None if None in known else max(one for one in known if one is not None)
+
+
+def age(moment: float | None) -> float | None:
+    """Seconds since a moment of the monotonic clock, 0 or more."""
+    return None if moment is None else max(0.0, time.monotonic() - moment)
+
+
+def _or(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value

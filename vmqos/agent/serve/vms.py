@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's knowledge as the JSON values that its API answers with; pure but for the tasks of one VM."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+
+from vmqos import allocation, group_names
+from vmqos.agent.act import plan_steps
+from vmqos.agent.flavor_lookup import FlavorLookup
+from vmqos.agent.placement_sync import Told
+from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.vm_record import VmRecord
+from vmqos.allocation import Allocation, Plan, PromiseState, WriteMasks
+from vmqos.allocation.caches import of_level as caches_of
+from vmqos.extra_specs import CacheRequest, cpu_spec
+from vmqos.host.resctrl_state import ResctrlState
+from vmqos.hypervisor import exceptions as hypervisor_exceptions
+from vmqos.hypervisor import processes, vm_tasks
+from vmqos.local_api import contract
+from vmqos.resctrl import exceptions as resctrl_exceptions
+from vmqos.resctrl import tasks
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.filesystem import Filesystem
+
+
+def vms(snapshot: Snapshot) -> list[contract.Vm]:
+    """Every VM, those that came first in front."""
+    return [vm(snapshot, record) for record in sorted(snapshot.vms.values(), key=lambda record: record.arrival)]
+
+
+def vm(snapshot: Snapshot, record: VmRecord) -> contract.Vm:
+    """One VM."""
+    observed, given, tasks = record.observed.vm, record.allocation, record.tasks
+    asked = record.request.asked or CacheRequest()
+    metadata, failure, vcpus = observed.metadata, record.failure, record.vcpus
+    return {
+        "uuid": record.uuid,
+        "name": observed.name,
+        "instance_name": metadata.instance_name if metadata else "",
+        "flavor": metadata.flavor if metadata else "",
+        "project": metadata.project if metadata else "",
+        "state": given.state.value,
+        "reason": given.reason.text,
+        "reason_code": given.reason.label,
+        "policy": asked.policy.value if asked.l3_ways or asked.l2_ways else None,
+        "ways_requested": asked.l3_ways or None,
+        "code_ways_requested": asked.code_ways,
+        "data_ways_requested": asked.data_ways,
+        "vcpus_requested": cpu_spec.show(vcpus.asked) if vcpus else None,
+        "vcpus": cpu_spec.show(vcpus.present) if vcpus else None,
+        "l2_ways_requested": asked.l2_ways,
+        "bandwidth_requested": asked.bandwidth_percent or asked.bandwidth_mbps,
+        "bandwidth_requested_unit": _unit_asked(asked),
+        **_given(snapshot.resctrl, given),
+        "group": given.group,
+        "monitoring_group": tasks.target.directory if tasks and tasks.target.monitoring else None,
+        "rest_monitoring_group": tasks.rest.directory if tasks and tasks.rest and tasks.rest.monitoring else None,
+        "unmonitored_reason": record.unmonitored,
+        "tasks": len(tasks.tasks) if tasks else 0,
+        "tasks_in_place": len(tasks.in_place) if tasks else 0,
+        "pid": observed.process.pid,
+        "caches": sorted(snapshot.topology.caches_of(record.cpus)),
+        "since": given.since,
+        "last_error": failure.reason.text if failure else None,
+        "retry_in": max(0.0, failure.due - time.monotonic()) if failure else None,
+    }
+
+
+def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str, patience: float) -> list[contract.Task]:
+    """Where each task of a VM is now, read from resctrl.
+
+    :param patience: seconds to wait for resctrl's lock.
+    :raises KeyError: if there is no VM of that UUID.
+    :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
+    """
+    record = snapshot.vms[uuid]
+    placed = record.tasks
+    try:
+        tids = vm_tasks.all_tasks(record.observed.vm) | (placed.tasks if placed else set())
+    except hypervisor_exceptions.HypervisorError:
+        tids = set()
+    where: dict[int, str] = {}
+    with filesystem.lock(exclusive=False, timeout=patience):
+        for group in snapshot.resctrl.layout.groups if snapshot.resctrl else ():
+            if len(where) == len(tids):
+                break
+            # A pseudo-locked group has no tasks to read, and a group may be removed at any moment.
+            with contextlib.suppress(resctrl_exceptions.Unreadable, resctrl_exceptions.Vanished):
+                where.update(dict.fromkeys(tids & tasks.read_tasks(filesystem, group.name), group.name))
+    rows: list[contract.Task] = []
+    for tid in sorted(tids):
+        try:
+            comm = processes.identify(tid).comm
+        except hypervisor_exceptions.HypervisorError:
+            continue
+        group_name = where.get(tid)
+        in_place = placed is not None and group_name == placed.control_of(tid)
+        pid = record.observed.vm.process.pid
+        rows.append({"tid": tid, "pid": pid, "comm": comm, "group": group_name, "in_place": in_place})
+    return rows
+
+
+def counts(snapshot: Snapshot) -> dict[str, int]:
+    """How many VMs are in each state."""
+    result = {state.value: 0 for state in PromiseState}
+    for record in snapshot.vms.values():
+        result[record.allocation.state.value] += 1
+    return result
+
+
+def placement(state: Told) -> contract.PlacementHealth | None:
+    """What OpenStack was told of this host; ``None`` where it is told nothing."""
+    if not state.where:
+        return None
+    inventories = state.told.inventories if state.told else {}
+    return {
+        "where": state.where,
+        "error": state.error or None,
+        "told_at": state.at or None,
+        "inventories": {name: inventory.capacity for name, inventory in inventories.items()},
+        "traits": sorted(state.told.traits) if state.told else [],
+        "changes": state.changes,
+        "failures": state.failures,
+    }
+
+
+def nova(flavors: FlavorLookup) -> contract.NovaHealth | None:
+    """How asking Nova for flavors stands; ``None`` where nobody does."""
+    return {"error": flavors.error or None, "waiting": flavors.waiting} if flavors.is_on else None
+
+
+def what_if(snapshot: Snapshot, wants: CacheRequest) -> contract.Plan:
+    """What one more VM that wants this would get, and what would be done for it.
+
+    :raises LookupError: while resctrl can't be read.
+    """
+    if snapshot.resctrl is None:
+        raise LookupError("resctrl can't be read now")
+    now = snapshot.resctrl
+    every_cache = frozenset(now.capabilities.l3_caches) or frozenset({0})
+    given, plan = allocation.whatif(
+        now.capabilities, now.layout, snapshot.requests, snapshot.policy, wants, every_cache
+    )
+    return {
+        "verdict": {
+            "state": given.state.value,
+            "reason": given.reason.text,
+            "reason_code": given.reason.label,
+            "group": given.group,
+            **_given(now, given),
+        },
+        "steps": [plan_steps.describe(step) for step in (*plan.prepare, *plan.retire)],
+        "moves": sorted(_moved(snapshot, plan)),
+    }
+
+
+def _given(resctrl: ResctrlState | None, given: Allocation) -> contract.Given:
+    """The ways and the memory bandwidth of an allocation."""
+    resource, of_l3 = resctrl.capabilities.memory_bandwidth if resctrl else None, caches_of(3, given.splits)
+    limits = resource.unit.limits(given.throttles) if resource is not None else {}
+    return {
+        "masks": _masks(caches_of(3, given.masks)),
+        "code_masks": _masks({cache: parts.code for cache, parts in of_l3.items()}),
+        "data_masks": _masks({cache: parts.data for cache, parts in of_l3.items()}),
+        "l2_masks": _masks(caches_of(2, given.masks)),
+        "bandwidth": {str(cache): limit for cache, limit in sorted(limits.items())},
+        # It is told in per cent or in MB/s, whatever the unit of schemata is.
+        "bandwidth_unit": resource.unit.told_in if resource is not None else None,
+    }
+
+
+def _moved(snapshot: Snapshot, plan: Plan) -> set[str]:
+    """UUIDs of the VMs whose promised ways the plan would change.
+
+    On caches where a VM can't run its group follows the default group; that is no change for the VM.
+    """
+    changed = {
+        (group_names.vm_of(step.group), cache)
+        for step in plan.prepare
+        if isinstance(step, WriteMasks)
+        for cache in step.masks
+    }
+    return {
+        uuid
+        for uuid, record in snapshot.vms.items()
+        if any((uuid, cache) in changed for cache in record.allocation.masks)
+    }
+
+
+def _masks(masks: Mapping[int, CapacityBitmask]) -> dict[str, str]:
+    return {str(cache): str(mask) for cache, mask in sorted(masks.items())}
+
+
+def _unit_asked(asked: CacheRequest) -> str | None:
+    """What the limit of memory bandwidth is asked for in."""
+    if asked.bandwidth_percent is not None:
+        return "%"
+    return None if asked.bandwidth_mbps is None else "MB/s"

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One VM on its way through a pass: observe, request, plan, act, judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from vmqos.agent.act.move_tasks import TaskPlacement
+from vmqos.agent.life.backoff import Failure
+from vmqos.agent.observe.cache_vcpus import CacheVcpus
+from vmqos.agent.observe.flavor_request import FlavorRequest
+from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.allocation import Allocation, PromiseState
+
+
+@dataclass(frozen=True, slots=True)
+class VmRecord:
+    """What the agent knows of one VM. Each step of a pass fills its own fields.
+
+    :ivar observed: what libvirt and /proc say of it (observe).
+    :ivar request: what its flavor asks for, as far as that is known now (request).
+    :ivar vcpus: the vCPUs that get the ways, where its flavor names some (request).
+    :ivar affinities: the CPUs that each of the vCPUs that get the ways may run on, where that matters (request).
+    :ivar tasks: where its tasks were when they were last looked at; ``None`` before the first look (act).
+    :ivar unmonitored: why it has no monitoring group; empty where it has one or needs none (act).
+    :ivar allocation: what it has, and how its promise stands (judge).
+    :ivar failure: what failed last for it and is not mended (judge).
+    """
+
+    observed: ObservedVm
+    request: FlavorRequest = field(default_factory=FlavorRequest)
+    vcpus: CacheVcpus | None = None
+    affinities: tuple[frozenset[int], ...] = ()
+    tasks: TaskPlacement | None = None
+    unmonitored: str = ""
+    allocation: Allocation = field(default_factory=lambda: Allocation(PromiseState.NONE))
+    failure: Failure | None = None
+
+    @property
+    def uuid(self) -> str:
+        """The VM's UUID."""
+        return self.observed.vm.uuid
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        """The CPUs that the tasks may run on that its promise is about."""
+        return self.vcpus.cpus if self.vcpus is not None else self.observed.cpus
+
+    @property
+    def arrival(self) -> tuple[int, str]:
+        """Which VM came first: the smaller one did."""
+        return self.observed.vm.process.start_time, self.uuid
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the agent does not know now what the flavor asks for; such a VM keeps what it has."""
+        return bool(self.request.unknown) and not self.request.hands_off
+
+    @property
+    def wants_something(self) -> bool:
+        """Whether the agent is to arrange something for it."""
+        return self.request.wants is not None and not self.request.hands_off

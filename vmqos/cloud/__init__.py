@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""OpenStack's services as the agent uses them: the way in, Placement, and Nova. Knows no cache and no libvirt."""

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How our groups are called, and whose a group is by its name.
+
+::
+
+    vmqos.<uuid>                 a VM's own control group; also the name of a VM's monitoring group, wherever it is
+    vmqos.shared-<what it grants>  a class: the control group of several VMs, such as vmqos.shared-ways2-mb50
+    vmqos.lock-<name>            a locked region
+    vmqos.bench-<cache>-<mask>   the noisy-neighbour experiment, while it runs
+
+The root of resctrl is the default group, whose name is empty. Every other name is another program's.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Any
+
+from vmqos.extra_specs import CachePolicy, CacheRequest, resources
+
+DEFAULT_GROUP = ""
+"""The name of the default control group: the root of resctrl itself."""
+
+PREFIX = "vmqos."
+"""What the names of all our groups begin with."""
+
+CLASS_PREFIX = f"{PREFIX}shared-"
+LOCK_PREFIX = f"{PREFIX}lock-"
+BENCH_PREFIX = f"{PREFIX}bench-"
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+class Owner(enum.Enum):
+    """Whose a control group is."""
+
+    DEFAULT = "default"
+    VM = "vm"
+    """``vmqos.<uuid>``: one VM's exclusive ways."""
+    CLASS = "class"
+    """``vmqos.shared-<what it grants>``: several VMs' cap."""
+    FOREIGN = "foreign"
+    """Another program's: its ways are taken, its files are never written."""
+
+
+def vm_group(uuid: str) -> str:
+    """The control group of the VM with that UUID; also the name of a VM's monitoring group."""
+    return f"{PREFIX}{uuid}"
+
+
+def vm_of(name: str) -> str | None:
+    """The UUID of the VM whose own group, or monitoring group, has that name; ``None`` if it is no VM's."""
+    if not name.startswith(PREFIX):
+        return None
+    uuid = name.removeprefix(PREFIX)
+    return uuid if _UUID.fullmatch(uuid) else None
+
+
+def class_group(grants: CacheRequest) -> str:
+    """The control group of the VMs that share what is granted."""
+    return CLASS_PREFIX + resources.class_name(grants)
+
+
+def class_request(name: str) -> CacheRequest | None:
+    """What the class of that name grants; ``None`` if this is no such class."""
+    amounts = resources.class_parts(name.removeprefix(CLASS_PREFIX))
+    if amounts is None:
+        return None
+    fields: dict[str, Any] = {**amounts, "policy": CachePolicy.SHARED}
+    grants = CacheRequest(**fields)
+    return grants if class_group(grants) == name else None
+
+
+def is_class(name: str) -> bool:
+    """Whether the control group of that name is a class, one of a later version included."""
+    return name.startswith(CLASS_PREFIX)
+
+
+def owner_of(name: str) -> Owner:
+    """Whose the control group of that name is; only names that we give are ours."""
+    if name == DEFAULT_GROUP:
+        return Owner.DEFAULT
+    if is_class(name):
+        return Owner.CLASS
+    return Owner.VM if vm_of(name) is not None else Owner.FOREIGN

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this host lacks to keep promises, each with the command that mends it. Works without a running agent."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shlex
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from oslo_config import cfg
+
+from vmqos.conf import keystone, loader
+from vmqos.host import host_checks, resctrl_checks
+from vmqos.host.finding import Finding, Status, read
+
+
+def examine(
+    conf: cfg.ConfigOpts,
+    ask_agent: Callable[[], Mapping[str, Any]],
+    proc: str = "/proc",
+    check_claims: Callable[[], Iterable[Finding]] = tuple,
+) -> list[Finding]:
+    """Look at everything; no check stops the others.
+
+    :param ask_agent: returns the agent's health as its API tells it, or raises an error with the reason, and with a
+        ``command`` that mends it where there is one.
+    :param proc: where procfs is mounted.
+    :param check_claims: looks whether Placement has claimed something for each VM that runs here.
+    """
+    mounted, root = resctrl_checks.find_mount(conf.resctrl.path)
+    simulated = root is not None and root.simulated
+    cpuinfo = read(proc, "cpuinfo")
+    return [
+        host_checks.cpu_flags(cpuinfo, simulated),
+        host_checks.kernel_support(read(proc, "filesystems"), simulated),
+        host_checks.kernel_command_line(read(proc, "cmdline")),
+        mounted,
+        *(resctrl_checks.resctrl(conf, root, cpuinfo) if root else ()),
+        *configuration(conf),
+        *secrets(keystone.files_with_secrets(conf)),
+        host_checks.libvirt_answers(conf.libvirt.uri),
+        host_checks.pid_files(conf.libvirt.run_dir),
+        host_checks.cgroups(read(proc, "mounts")),
+        host_checks.descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
+        *agent(ask_agent, conf.placement.provider_yaml or ""),
+        *check_claims(),
+    ]
+
+
+def configuration(conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    """Options in the files that vmqos does not know."""
+    for problem in loader.unknown_options(conf):
+        yield Finding("Configuration", Status.WARNING, problem)
+
+
+def secrets(files: Iterable[str]) -> Iterator[Finding]:
+    """Whether files with credentials can be read by every user of the host."""
+    for path in files:
+        try:
+            mode = os.stat(path).st_mode
+        except OSError:
+            continue
+        if mode & stat.S_IROTH:
+            detail = f"{path} has credentials, and every user of this host may read it (mode {stat.S_IMODE(mode):o})"
+            yield Finding("Credentials", Status.WARNING, detail, f"chmod 640 {shlex.quote(path)}")
+        else:
+            yield Finding("Credentials", Status.OK, f"{path} has credentials, and is not open to every user")
+
+
+def agent(ask: Callable[[], Mapping[str, Any]], provider_yaml: str = "") -> Iterator[Finding]:
+    """Whether the agent runs, and what it says of itself.
+
+    :param provider_yaml: the file for nova-compute that the configuration names; the agent may run with an older one.
+    """
+    try:
+        health = ask()
+    except Exception as error:  # whatever keeps it from answering is the finding
+        yield Finding("Agent", Status.PROBLEM, str(error), getattr(error, "command", ""))
+        return
+    answers = f"version {health['version']} answers, {health['passes']} passes so far"
+    if health["status"] == "starting":
+        yield Finding("Agent", Status.OK, answers)
+        yield Finding("Promises", Status.WARNING, "the agent's first look is still under way", "vmqos doctor")
+        return
+    status = {"ok": Status.OK, "degraded": Status.WARNING}.get(health["status"], Status.PROBLEM)
+    command = "" if status is Status.OK else "journalctl --unit vmqos-agent"
+    yield Finding("Agent", status, "; ".join([answers, *_troubles(health)]), command)
+    yield promises(health["vms"])
+    # An older agent does not tell of these.
+    yield from placement(health.get("placement"), provider_yaml)
+    yield from nova(health.get("nova"))
+
+
+def _troubles(health: Mapping[str, Any]) -> Iterator[str]:
+    """What the agent says is wrong with itself, each once."""
+    told = [health["resctrl"]["error"], health["libvirt"]["error"], health["last_error"]]
+    yield from filter(None, dict.fromkeys(told))
+    # An older agent does not tell of these.
+    if health.get("stale"):
+        yield f"what it knows is old: {', '.join(_age(part, health['ages'][part]) for part in health['stale'])}"
+    for uuid, reason in health.get("unserved", {}).items():
+        yield f"VM {uuid} is not served: {reason}"
+
+
+def _age(part: str, seconds: float | None) -> str:
+    name = {"vms": "the look at the VMs", "pass": "the last good pass", "counters": "the counters"}.get(part, part)
+    return f"{name} ({'never' if seconds is None else f'{seconds:.0f} s'})"
+
+
+def promises(counts: Mapping[str, int]) -> Finding:
+    """How many VMs are in each state."""
+    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    detail = f"VMs: {told}" if told else "no VM runs"
+    if counts.get("pending") or counts.get("degraded"):
+        return Finding("Promises", Status.WARNING, detail, "vmqos vm list")
+    return Finding("Promises", Status.OK, detail)
+
+
+def placement(told: Mapping[str, Any] | None, provider_yaml: str = "") -> Iterator[Finding]:
+    """Whether OpenStack knows what this host can promise, by what the agent says of it.
+
+    :param provider_yaml: the file that the configuration names, while the agent may still run with credentials.
+    """
+    if told is None:
+        return
+    title = "Placement"
+    if provider_yaml and told["where"] != provider_yaml:
+        detail = (
+            f"the configuration names provider_yaml = {provider_yaml}, and the agent keeps a provider in Placement "
+            f"({told['where']}). Both together would have each way counted twice. Before the agent is restarted, move "
+            "away the servers whose flavors ask Placement for cache, and delete that provider: Placement refuses that "
+            "(409) as long as a server holds something of it"
+        )
+        yield Finding(title, Status.PROBLEM, detail, "openstack resource provider show --allocations UUID")
+        return
+    if told["error"]:
+        yield Finding(title, Status.WARNING, told["error"], "journalctl --unit vmqos-agent")
+    elif told["told_at"] is None:
+        yield Finding(title, Status.OK, f"{told['where']}: not told yet")
+    else:
+        amounts = ", ".join(f"{name}={amount}" for name, amount in sorted(told["inventories"].items()))
+        yield Finding(title, Status.OK, f"{told['where']} has {amounts}")
+
+
+def nova(told: Mapping[str, Any] | None) -> Iterator[Finding]:
+    """Whether Nova tells the flavors that the VMs' descriptions don't have."""
+    if told is None:
+        return
+    waiting = f"{told['waiting']} VM(s) wait for their flavor"
+    if told["error"]:
+        yield Finding("Nova", Status.WARNING, f"{told['error']}; {waiting}", "vmqos vm list")
+    else:
+        yield Finding("Nova", Status.OK, waiting if told["waiting"] else "no VM waits for its flavor")

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""resctrl as it is at one moment: what the machine can do, whose groups there are, what they hold."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from vmqos.allocation import Group, Layout, Split, caches
+from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of, vm_group, vm_of
+from vmqos.resctrl import bit_usage, exceptions, groups, info, mount, pseudo_lock, schemata
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import Capabilities
+from vmqos.resctrl.filesystem import Filesystem
+
+LEFT_LOCKED = "(pseudo-locked by a group that is gone)"
+"""Stands for the ways that the kernel keeps although no group has them any more; no group is called so."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResctrlState:
+    """resctrl at one moment.
+
+    :ivar mounted_as: what no other mount has; see :func:`_mounted_as`.
+    :ivar capabilities: what ``info/`` says.
+    :ivar layout: the control groups, as the planner wants them.
+    :ivar modes: each control group's mode by its name.
+    :ivar monitoring_groups: the names of the monitoring groups by their control group's name.
+    """
+
+    mounted_as: tuple[int, int, int]
+    capabilities: Capabilities
+    layout: Layout
+    modes: Mapping[str, str]
+    monitoring_groups: Mapping[str, tuple[str, ...]]
+    raw: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
+    """Each control group's ``mode`` and ``schemata`` as they were read: while they stay, nothing is parsed again."""
+    links: tuple[int, ...] = field(default=(), repr=False)
+    """How many links each ``mon_groups`` has: while they stay, none of them is listed again (before a full audit)."""
+    simulated: bool = False
+    """Whether it is a filesystem in user space that plays resctrl."""
+
+    @property
+    def rmids_in_use(self) -> int:
+        """How many RMIDs the groups hold: one each."""
+        return self.layout.closids_in_use + sum(map(len, self.monitoring_groups.values()))
+
+    @property
+    def monitored(self) -> frozenset[str]:
+        """UUIDs of the VMs that have a monitoring group, in whichever control group of ours."""
+        return frozenset(
+            uuid
+            for control, names in self.monitoring_groups.items()
+            if owner_of(control) is not Owner.FOREIGN
+            for uuid in map(vm_of, names)
+            if uuid is not None
+        )
+
+    def counts_apart(self, uuid: str) -> bool:
+        """Whether a monitoring group in the default group counts some of the VM's tasks, or all of them."""
+        return vm_group(uuid) in self.monitoring_groups.get(DEFAULT_GROUP, ())
+
+    def group(self, name: str) -> Group | None:
+        """The control group of that name."""
+        return next((group for group in self.layout.groups if group.name == name), None)
+
+
+def read(filesystem: Filesystem, before: ResctrlState | None = None) -> ResctrlState:
+    """Read every control group once; the caller holds the lock.
+
+    :param before: what was read last; the very same value is returned where nothing has changed since.
+    :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
+    """
+    mounted_as = _mounted_as(filesystem)
+    if before is not None and before.mounted_as != mounted_as:
+        before = None
+    raw = groups.read_raw(filesystem)
+    links = tuple(_links(filesystem, name) for name in raw)
+    same_devices = before is not None and _have_same_ways(filesystem, before.capabilities)
+    if before is not None and raw == before.raw and same_devices and not _is_released(filesystem, before):
+        if links == before.links:
+            return before
+        return replace(before, monitoring_groups=_monitoring_groups(filesystem, before.capabilities, raw), links=links)
+    modes = {name: mode.decode().strip() for name, (mode, _) in raw.items()}
+    found = [_group(name, modes[name], schemata.parse(text.decode())) for name, (_, text) in raw.items()]
+    left = _left_locked(filesystem, found)
+    if left:
+        found.append(Group(LEFT_LOCKED, Owner.FOREIGN, left, exclusive=True, holds_closid=False))
+        modes[LEFT_LOCKED] = pseudo_lock.LOCKED
+    layout = Layout(tuple(found))
+    if before is not None and same_devices and _same_caches(before.layout, layout):
+        capabilities = before.capabilities
+    else:
+        capabilities = info.read_capabilities(filesystem)
+    monitoring = _monitoring_groups(filesystem, capabilities, raw)
+    simulated = _is_simulated(filesystem) if before is None else before.simulated
+    return ResctrlState(mounted_as, capabilities, layout, modes, monitoring, raw, links, simulated)
+
+
+def _is_simulated(filesystem: Filesystem) -> bool:
+    try:
+        return mount.find(filesystem.root, writable=False).simulated
+    except exceptions.ResctrlError:
+        return False
+
+
+def _mounted_as(filesystem: Filesystem) -> tuple[int, int, int]:
+    """What tells one mount from the next: device and inode of the root, and the nanosecond that ``info`` is from.
+
+    The next mount may well have the same device, whose number the kernel gives out again, and the same inodes; but
+    each mount makes its own ``info`` (``rdtgroup_create_info_dir``), which then stays as it is.
+
+    :raises vmqos.resctrl.exceptions.Vanished: if either is not there.
+    """
+    try:
+        root, made = os.stat(filesystem.root), os.stat(filesystem.path("info"))
+    except OSError as error:
+        raise exceptions.Vanished(path=filesystem.root) from error
+    return root.st_dev, root.st_ino, made.st_ctime_ns
+
+
+def _group(name: str, mode: str, values: schemata.Schemata) -> Group:
+    locked = mode == pseudo_lock.LOCKED
+    ways = schemata.code_and_data(values, 3)
+    split = dict(ways) if "L3CODE" in values else {}
+    of_l2 = {caches.l2(cache): parts for cache, parts in schemata.code_and_data(values, 2).items()}
+    ways |= of_l2
+    split |= of_l2 if "L2CODE" in values else {}
+    return Group(
+        name=name,
+        owner=Owner.FOREIGN if locked else owner_of(name),
+        masks={cache: code | data for cache, (code, data) in ways.items()},
+        exclusive=locked or mode == "exclusive",
+        holds_closid=not locked,
+        throttles=schemata.numbers_of(values, "MB"),
+        splits={cache: Split(*parts) for cache, parts in split.items()},
+    )
+
+
+def _left_locked(filesystem: Filesystem, found: Iterable[Group]) -> dict[int, CapacityBitmask]:
+    """The pseudo-locked ways that no group has any more, by cache."""
+    locked = bit_usage.read_pseudo_locked(filesystem, "L3")
+    locked |= {caches.l2(cache): ways for cache, ways in bit_usage.read_pseudo_locked(filesystem, "L2").items()}
+    for group in found:
+        for cache in locked.keys() & group.masks.keys():
+            locked[cache] -= group.masks[cache]
+    return {cache: ways for cache, ways in locked.items() if ways}
+
+
+def _is_released(filesystem: Filesystem, before: ResctrlState) -> bool:
+    """Whether ways that were left locked no longer are: that changes no group."""
+    left = before.group(LEFT_LOCKED)
+    others = (group for group in before.layout.groups if group.name != LEFT_LOCKED)
+    return left is not None and _left_locked(filesystem, others) != left.masks
+
+
+def _links(filesystem: Filesystem, control: str) -> int:
+    """A directory has a link for each directory in it; 0 where there is none (any more)."""
+    try:
+        return os.stat(filesystem.path(control, groups.MON_GROUPS)).st_nlink
+    except OSError:
+        return 0
+
+
+def _monitoring_groups(
+    filesystem: Filesystem, capabilities: Capabilities, names: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    if capabilities.monitoring is None:
+        return {}
+    found = {}
+    for name in names:
+        # A foreign group may be removed at any moment, by somebody who takes no lock.
+        with contextlib.suppress(exceptions.Vanished):
+            found[name] = tuple(groups.list_monitoring_groups(filesystem, name))
+    return found
+
+
+def _have_same_ways(filesystem: Filesystem, capabilities: Capabilities) -> bool:
+    """Whether devices are confined to the same ways as they were, where they can be at all."""
+    return all(
+        cache.io_alloc is None or cache.io_alloc == info.read_io_alloc(filesystem, name)
+        for name, cache in capabilities.caches.items()
+    )
+
+
+def _same_caches(before: Layout, now: Layout) -> bool:
+    """Whether the same caches are online, by the masks and limits of the first group, the default one."""
+    first, again = before.groups[0], now.groups[0]
+    return first.masks.keys() == again.masks.keys() and first.throttles.keys() == again.throttles.keys()

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions to the agent over its Unix socket."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import json
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import httpx
+
+from vmqos.local_api import contract, exceptions
+from vmqos.visible_text import neutralise
+
+TIMEOUT = 10.0
+"""Seconds to wait for an answer. The agent answers from memory; only a stuck one takes longer."""
+
+LONGEST_ANSWER = 64 << 20
+"""Bytes of an answer: a host of a thousand VMs with all their counters is told in some ten million."""
+
+DEEPEST_ANSWER = 32
+"""Lists and objects within each other; the agent's own answers have eight at most."""
+
+BUSY_PAUSE = 0.01
+"""Seconds until a full queue of connections is tried again. A connect with a time limit is refused at once there, with
+``EAGAIN`` (``unix_stream_connect`` in net/unix/af_unix.c): Python has the socket not block."""
+
+_ABSENT = {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR, errno.ENOTSOCK}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentClient:
+    """The agent's API, one method a resource; every method opens a connection of its own.
+
+    Every method raises:
+
+    :raises vmqos.local_api.exceptions.AgentNotRunning: if nobody listens on the socket.
+    :raises vmqos.local_api.exceptions.SocketForbidden: if the caller may not use it.
+    :raises vmqos.local_api.exceptions.AgentTimeout: if no answer comes.
+    :raises vmqos.local_api.exceptions.AgentRefused: if the question is wrong; it carries the agent's text.
+    :raises vmqos.local_api.exceptions.AgentFailed: if the agent can't answer; it carries the agent's text.
+    :raises vmqos.local_api.exceptions.NotOurApi: if the answer is not what :mod:`vmqos.local_api.contract` says.
+
+    :param socket: the path of the agent's Unix socket.
+    :param timeout: seconds to wait for an answer.
+    """
+
+    socket: str
+    timeout: float = TIMEOUT
+
+    def vms(self) -> list[contract.Vm]:
+        """Every running VM, in the agent's order."""
+        return cast(list[contract.Vm], self._list("/v1/vms", "vms", contract.Vm))
+
+    def vm(self, uuid: str) -> contract.DetailedVm:
+        """One VM with its threads."""
+        return cast(contract.DetailedVm, self._one(f"/v1/vms/{uuid}", contract.DetailedVm))
+
+    def caches(self) -> list[contract.Cache]:
+        """Every cache that can be partitioned and who may fill which of its ways: those of L3, then those of L2."""
+        answer = self._get("/v1/caches")
+        # An agent before these does not tell of L2 caches.
+        answer.setdefault("l2_caches", [])
+        found = [self._items("/v1/caches", answer, key, contract.Cache) for key in ("caches", "l2_caches")]
+        return cast(list[contract.Cache], found[0] + found[1])
+
+    def groups(self) -> list[contract.ControlGroup]:
+        """Every control group: what it has, and who is in it."""
+        return cast(list[contract.ControlGroup], self._list("/v1/groups", "groups", contract.ControlGroup))
+
+    def capabilities(self) -> dict[str, Any]:
+        """What resctrl offers on this host, as ``info/`` says."""
+        return self._get("/v1/capabilities")
+
+    def health(self) -> contract.Health:
+        """How the agent fares."""
+        return cast(contract.Health, self._one("/v1/health", contract.Health))
+
+    def telemetry(self) -> contract.Telemetry:
+        """The newest look at every VM's counters."""
+        return cast(contract.Telemetry, self._one("/v1/telemetry", contract.Telemetry))
+
+    def plan(self, extra_specs: Sequence[str]) -> contract.Plan:
+        """What would happen to a VM whose flavor carries these ``key=value`` extra specs."""
+        parameters = tuple(("spec", spec) for spec in extra_specs)
+        return cast(contract.Plan, self._one("/v1/plan", contract.Plan, parameters))
+
+    def _list(self, path: str, key: str, kind: type) -> list[dict[str, Any]]:
+        return self._items(path, self._get(path), key, kind)
+
+    def _items(self, path: str, answer: dict[str, Any], key: str, kind: type) -> list[dict[str, Any]]:
+        items = answer.get(key)
+        if not isinstance(items, list):
+            raise exceptions.NotOurApi(socket=self.socket, problem=f"{path} has no list '{key}'")
+        for item in items:
+            self._check(path, item, kind)
+        return items
+
+    def _one(self, path: str, kind: type, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+        answer = self._get(path, parameters)
+        self._check(path, answer, kind)
+        return answer
+
+    def _check(self, path: str, value: object, kind: type) -> None:
+        required: frozenset[str] = kind.__required_keys__  # type: ignore[attr-defined]
+        missing = sorted(required - value.keys()) if isinstance(value, Mapping) else ["everything"]
+        if missing:
+            problem = f"{path} lacks {', '.join(missing)}"
+            raise exceptions.NotOurApi(socket=self.socket, problem=problem)
+
+    def _get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+        deadline = time.monotonic() + self.timeout
+        while True:
+            try:
+                return self._ask(path, parameters)
+            except httpx.TimeoutException as error:
+                raise exceptions.AgentTimeout(socket=self.socket, seconds=self.timeout) from error
+            except httpx.ConnectError as error:
+                if not any(isinstance(cause, BlockingIOError) for cause in _causes(error)):
+                    raise self._why_no_connection(error) from error
+                if time.monotonic() + BUSY_PAUSE > deadline:
+                    raise exceptions.AgentTimeout(socket=self.socket, seconds=self.timeout) from error
+            except httpx.HTTPError as error:
+                raise exceptions.NotOurApi(socket=self.socket, problem=str(error) or type(error).__name__) from error
+            # Others fill the agent's queue of connections at this moment.
+            time.sleep(BUSY_PAUSE)
+
+    def _ask(self, path: str, parameters: Iterable[tuple[str, str]]) -> dict[str, Any]:
+        # There is no TLS on a Unix socket; verify=False spares the time of loading every authority's certificate.
+        transport = httpx.HTTPTransport(uds=self.socket, verify=False)
+        with (
+            httpx.Client(transport=transport, base_url="http://vmqos-agent", timeout=self.timeout) as http,
+            http.stream("GET", path, params=tuple(parameters), headers={"Accept-Encoding": "identity"}) as answer,
+        ):
+            return self._decode(path, answer, self._body(path, answer))
+
+    def _body(self, path: str, answer: httpx.Response) -> bytes:
+        """The answer's body; whoever listens on the socket may send without end, or a byte now and then."""
+        chunks, count, deadline = [], 0, time.monotonic() + 2 * self.timeout
+        for chunk in answer.iter_raw():
+            chunks.append(chunk)
+            count += len(chunk)
+            if count > LONGEST_ANSWER:
+                problem = f"{path} is longer than {LONGEST_ANSWER} bytes"
+                raise exceptions.NotOurApi(socket=self.socket, problem=problem)
+            if time.monotonic() > deadline:
+                raise exceptions.AgentTimeout(socket=self.socket, seconds=2 * self.timeout)
+        return b"".join(chunks)
+
+    def _decode(self, path: str, answer: httpx.Response, body: bytes) -> dict[str, Any]:
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            problem = f"{path} is no JSON (HTTP {answer.status_code})"
+            raise exceptions.NotOurApi(socket=self.socket, problem=problem) from error
+        if _is_deeper(value, DEEPEST_ANSWER):
+            problem = f"{path} is more than {DEEPEST_ANSWER} lists and objects deep"
+            raise exceptions.NotOurApi(socket=self.socket, problem=problem)
+        if not isinstance(value, dict):
+            raise exceptions.NotOurApi(socket=self.socket, problem=f"{path} is no JSON object")
+        if answer.is_success:
+            return value
+        text = str(value.get("error") or answer.reason_phrase)
+        if answer.is_client_error:
+            raise exceptions.AgentRefused(text=neutralise(text))
+        raise exceptions.AgentFailed(text=neutralise(text), status=answer.status_code)
+
+    def _why_no_connection(self, error: httpx.ConnectError) -> exceptions.LocalApiError:
+        # httpx keeps no errno of its own: the OSError is at the far end of the chain of causes.
+        for cause in _causes(error):
+            if isinstance(cause, PermissionError):
+                return exceptions.SocketForbidden(socket=self.socket, **_access(self.socket))
+            if isinstance(cause, OSError) and cause.errno in _ABSENT:
+                return exceptions.AgentNotRunning(socket=self.socket)
+        return exceptions.SocketUnusable(socket=self.socket, problem=str(error))
+
+
+def _is_deeper(value: object, most: int) -> bool:
+    """Whether there are more than so many lists and objects within each other."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [
+            inside
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inside in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inside, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _access(path: str) -> dict[str, str]:
+    """The socket's mode and group in words, and what helps; its directory's where the socket is not to be seen."""
+    for candidate in (path, os.path.dirname(path) or "."):
+        try:
+            found = os.stat(candidate)
+        except OSError:
+            continue
+        try:
+            group = grp.getgrgid(found.st_gid).gr_name
+        except KeyError:
+            group = str(found.st_gid)
+        where = "" if candidate == path else f"{candidate} has "
+        access = f"{where}mode {stat.S_IMODE(found.st_mode):04o}, group '{group}'"
+        return {"access": access, "mend": f"join the group '{group}' or use sudo"}
+    return {"access": "its directory keeps you out", "mend": "use sudo"}

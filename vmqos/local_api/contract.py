@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON that the agent's local API answers with: what the agent makes, and what its clients read.
+
+A client keeps fields that a later agent adds. Fields that are not required here may be missing in the answers of an
+earlier agent; this one has them all.
+"""
+
+# No "from __future__ import annotations" here: it would hide NotRequired from __required_keys__.
+from collections.abc import Mapping, Sequence
+from typing import Literal, NotRequired, TypedDict
+
+State = Literal["kept", "pending", "degraded", "none"]
+
+
+class Task(TypedDict):
+    """One thread of a VM; ``group`` is the control group it is in: empty for the default one, ``None`` for none."""
+
+    tid: int
+    pid: int
+    comm: str
+    group: str | None
+    in_place: bool
+
+
+class Given(TypedDict):
+    """The ways and the memory bandwidth of one VM, by cache id; masks are hexadecimal."""
+
+    masks: dict[str, str]
+    code_masks: NotRequired[dict[str, str]]
+    data_masks: NotRequired[dict[str, str]]
+    l2_masks: NotRequired[dict[str, str]]
+    bandwidth: NotRequired[dict[str, int]]
+    bandwidth_unit: NotRequired[str | None]
+
+
+class Vm(Given):
+    """A running VM and how its promise stands."""
+
+    uuid: str
+    name: str
+    instance_name: str
+    flavor: str
+    project: str
+    state: State
+    reason: str
+    reason_code: NotRequired[str]
+    policy: str | None
+    ways_requested: int | None
+    code_ways_requested: NotRequired[int | None]
+    data_ways_requested: NotRequired[int | None]
+    vcpus_requested: NotRequired[str | None]
+    vcpus: NotRequired[str | None]
+    l2_ways_requested: NotRequired[int | None]
+    bandwidth_requested: NotRequired[int | None]
+    bandwidth_requested_unit: NotRequired[str | None]
+    group: str
+    monitoring_group: str | None
+    rest_monitoring_group: NotRequired[str | None]
+    unmonitored_reason: str
+    tasks: int
+    tasks_in_place: int
+    pid: int
+    caches: list[int]
+    since: float
+    last_error: str | None
+    retry_in: float | None
+
+
+class DetailedVm(Vm):
+    """A VM with its threads, as asked for one by one."""
+
+    task_list: list[Task]
+
+
+class Vms(TypedDict):
+    """Every running VM; the age is that of the older one of the last look and the last pass, in seconds."""
+
+    vms: list[Vm]
+    age_seconds: NotRequired[float | None]
+
+
+class CacheGroup(TypedDict):
+    """A control group's share of one cache; ``vm`` and ``vm_name`` are set where ``owner`` is ``vm``."""
+
+    name: str
+    owner: Literal["default", "vm", "class", "foreign"]
+    mask: str
+    code_mask: NotRequired[str | None]
+    data_mask: NotRequired[str | None]
+    bandwidth: NotRequired[int | None]
+    mode: str
+    vm: str | None
+    vm_name: str | None
+
+
+class Cache(TypedDict):
+    """One L3 or L2 cache: its ways, its CPUs, and who may fill which ways; sizes in bytes, masks hexadecimal."""
+
+    resource: str
+    id: int
+    cbm_mask: str
+    ways: int
+    way_bytes: int | None
+    size_bytes: int | None
+    shareable_bits: str
+    reserved: NotRequired[str]
+    cpus: str
+    free_ways: int
+    largest_free_run: int
+    bandwidth_unit: NotRequired[str | None]
+    groups: list[CacheGroup]
+
+
+class Caches(TypedDict):
+    """Every cache that can be partitioned; the age is that of the last pass, in seconds."""
+
+    caches: list[Cache]
+    l2_caches: NotRequired[list[Cache]]
+    age_seconds: NotRequired[float | None]
+
+
+class MonitoringGroup(TypedDict):
+    """A monitoring group; ``rmid`` is told where resctrl is mounted with ``debug``."""
+
+    name: str
+    tasks: int | None
+    cpus: str
+    rmid: int | None
+
+
+class ControlGroup(MonitoringGroup):
+    """A control group; the values of its schemata are text, its VMs UUIDs, by its name and its monitoring groups'."""
+
+    owner: Literal["default", "vm", "class", "foreign"]
+    mode: str
+    schemata: dict[str, dict[str, str]]
+    closid: int | None
+    monitoring_groups: list[MonitoringGroup]
+    vms: list[str]
+
+
+class Groups(TypedDict):
+    """Every control group, the default one first."""
+
+    groups: list[ControlGroup]
+
+
+class Verdict(Given):
+    """How a promise would stand."""
+
+    state: State
+    reason: str
+    reason_code: NotRequired[str]
+    group: str
+
+
+class Plan(TypedDict):
+    """What a VM with the given extra specs would get: the steps, and the VMs whose ways would move."""
+
+    verdict: Verdict
+    steps: list[str]
+    moves: list[str]
+
+
+Counts = dict[str, float | None]
+"""A number by the name of its event; ``None`` where there is no number."""
+
+
+class VmTelemetry(TypedDict):
+    """One VM's counters: bytes by event, bytes a second, each ``None`` where there is no number, and then why."""
+
+    group: NotRequired[str]
+    ways: dict[str, int]
+    policy: str | None
+    allocated_bytes: int | None
+    totals: Counts
+    missing: dict[str, str]
+    rates: Counts
+    rates_missing: dict[str, str]
+    caches: NotRequired[dict[str, Counts]]
+    packages: NotRequired[dict[str, Counts]]
+
+
+class HostTelemetry(TypedDict):
+    """The ways and bytes of each L3, by cache id, what the default group counts, and how many IDs are taken."""
+
+    ways: dict[str, int]
+    cache_bytes: dict[str, int]
+    caches: NotRequired[dict[str, Counts]]
+    packages: NotRequired[dict[str, Counts]]
+    totals: NotRequired[Counts]
+    closids: NotRequired[int]
+    closids_used: NotRequired[int]
+    rmids: NotRequired[int]
+    rmids_used: NotRequired[int]
+    events: NotRequired[list[str]]
+
+
+class Telemetry(TypedDict):
+    """One look at all counters, by VM UUID; seconds since 1970, and seconds between two looks."""
+
+    taken_at: float
+    interval: float
+    sweep_seconds: NotRequired[float]
+    age_seconds: NotRequired[float | None]
+    vms: dict[str, VmTelemetry]
+    host: HostTelemetry
+
+
+class History(TypedDict):
+    """What is remembered of the counters: for each VM as many numbers as there are times (seconds since 1970)."""
+
+    interval: float
+    times: Sequence[float]
+    vms: Mapping[str, Mapping[str, Sequence[float | None]]]
+
+
+class ResctrlHealth(TypedDict):
+    """The agent's view of resctrl."""
+
+    path: str
+    mounted: bool | None
+    error: str | None
+    simulated: bool
+
+
+class UnansweredCall(TypedDict):
+    """What libvirt does not answer, and since how many seconds."""
+
+    call: str
+    seconds: float
+
+
+class LibvirtHealth(TypedDict):
+    """The agent's view of libvirt."""
+
+    uri: str
+    connected: bool
+    error: str | None
+    unanswered: NotRequired[UnansweredCall | None]
+
+
+class PlacementHealth(TypedDict):
+    """What OpenStack was told of this host."""
+
+    where: str
+    error: str | None
+    told_at: float | None
+    inventories: dict[str, int]
+    traits: list[str]
+    changes: int
+    failures: int
+
+
+class NovaHealth(TypedDict):
+    """How asking Nova for flavors stands."""
+
+    error: str | None
+    waiting: int
+
+
+class Health(TypedDict):
+    """How the agent itself fares; how the VMs do is in ``vms``, counts by state.
+
+    ``ages`` are seconds since the last complete look at the VMs (``vms``), the last pass that ended well (``pass``) and
+    the last look at the counters (``counters``), ``None`` before the first; ``stale`` names those that are too great.
+    ``unserved`` has the reason why a VM that libvirt lists is not served, by UUID.
+    """
+
+    status: Literal["starting", "ok", "degraded", "failing"]
+    version: str
+    hostname: NotRequired[str]
+    uptime_seconds: float
+    ages: NotRequired[dict[str, float | None]]
+    stale: NotRequired[list[str]]
+    unserved: NotRequired[dict[str, str]]
+    resctrl: ResctrlHealth
+    libvirt: LibvirtHealth
+    placement: NotRequired[PlacementHealth | None]
+    nova: NotRequired[NovaHealth | None]
+    passes: int
+    last_pass_ms: float
+    last_error: str | None
+    vms: dict[str, int]

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One service of the cloud: logging in as a section of the configuration says, and asking over HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oslo_config import cfg
+
+from vmqos.conf import keystone
+from vmqos.conf.exceptions import ConfigurationError
+from vmqos.openstack import exceptions
+from vmqos.version import version
+
+if TYPE_CHECKING:
+    from keystoneauth1.adapter import Adapter
+
+TIMEOUT = 30.0
+"""Seconds that a service may take to answer, unless the configuration says something else."""
+
+INTERFACES = ("internal", "public")
+"""The endpoints to look for, in this order, unless the configuration says something else; Nova's own default."""
+
+LONGEST_REASON = 500
+"""Characters of an answer that are put into a message."""
+
+HIDDEN = "(token)"
+
+_TOKEN = re.compile(r"gAAAAA[\w-]{8,}=*|eyJ[\w-]{8,}[\w.-]*")
+"""Keystone's tokens, cut off ones too: Fernet begins with 0x80 and a time in base64, a JWS with ``{"`` in base64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a service answered.
+
+    :ivar status: the HTTP status.
+    :ivar body: the JSON value; ``None`` where there is none.
+    """
+
+    status: int
+    body: Any
+
+
+class Service:
+    """A service of OpenStack. It is found, and logged in to, with the first question; not for several threads at once.
+
+    :param conf: the agent's configuration.
+    :param section: the section with the credentials.
+    :param service_type: its type in the catalog, such as ``placement``.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, section: str, service_type: str) -> None:
+        self.section = section
+        self._conf = conf
+        self._service_type = service_type
+        self._adapter: Adapter | None = None
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        microversion: str,
+        *,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        expected: tuple[int, ...] = (),
+    ) -> Answer:
+        """Send one request.
+
+        :param path: below the service's endpoint, beginning with a slash.
+        :param body: the JSON value to send.
+        :param expected: answers of 400 and higher that are no failure to the caller.
+        :raises vmqos.openstack.exceptions.NotLoggedIn: if the credentials do not lead to the service.
+        :raises vmqos.openstack.exceptions.Unreachable: if it does not answer.
+        :raises vmqos.openstack.exceptions.Refused: if it answers anything of 400 or higher that is not expected, or
+            something that is no JSON.
+        """
+        from keystoneauth1.exceptions import ClientException, ConnectFailure, ConnectTimeout
+
+        try:
+            answer = self._connected().request(
+                path,
+                method,
+                json=body,
+                params=dict(query or {}),
+                microversion=microversion,
+                headers={"Accept": "application/json"},
+                raise_exc=False,
+            )
+        except (ConnectFailure, ConnectTimeout) as error:
+            raise exceptions.Unreachable(self.section, _short(str(error))) from error
+        except ClientException as error:
+            self._adapter = None
+            raise exceptions.NotLoggedIn(self.section, _short(str(error))) from error
+        question = f"{method} {path.partition('?')[0]}"
+        if answer.status_code >= 400 and answer.status_code not in expected:
+            reason = _short(_reason(answer), _sent_token(answer))
+            raise exceptions.Refused(self.section, question, answer.status_code, reason)
+        try:
+            return Answer(answer.status_code, answer.json() if answer.content else None)
+        except (ValueError, RecursionError) as error:
+            raise exceptions.Refused(self.section, question, 0, f"the answer is no JSON: {error}") from error
+
+    def _connected(self) -> Adapter:
+        if self._adapter is None:
+            try:
+                self._adapter = self._connect()
+            except (ConfigurationError, cfg.Error, ValueError) as error:
+                raise exceptions.NotLoggedIn(self.section, str(error)) from error
+        return self._adapter
+
+    def _connect(self) -> Adapter:
+        options = self._conf[self.section]
+        if options.os_cloud:
+            return self._by_clouds_yaml(options.os_cloud)
+        from keystoneauth1 import loading
+
+        keystone.register(self._conf, self.section)
+        auth = loading.load_auth_from_conf_options(self._conf, self.section)
+        session = loading.load_session_from_conf_options(self._conf, self.section, auth=auth)
+        session.timeout = session.timeout or TIMEOUT
+        session.app_name, session.app_version = "vmqos-agent", version()
+        wanted = {} if options.valid_interfaces else {"interface": list(INTERFACES)}
+        return loading.load_adapter_from_conf_options(
+            self._conf,
+            self.section,
+            session=session,
+            service_type=options.service_type or self._service_type,
+            **wanted,
+        )
+
+    def _by_clouds_yaml(self, cloud: str) -> Adapter:
+        # It takes 16 MiB more, and is needed for the places and the grammar of clouds.yaml alone.
+        from keystoneauth1.adapter import Adapter
+        from openstack import exceptions as sdk
+        from openstack.config import OpenStackConfig
+
+        kind = self._service_type
+        try:
+            region = OpenStackConfig(
+                load_envvars=False, app_name="vmqos-agent", app_version=version(), pw_func=None
+            ).get_one(cloud=cloud)
+            session = region.get_session()
+        except sdk.SDKException as error:
+            raise ConfigurationError(f"os_cloud = {cloud}: {error}") from error
+        session.timeout = session.timeout or TIMEOUT
+        return Adapter(
+            session,
+            service_type=region.get_service_type(kind),
+            service_name=region.get_service_name(kind),
+            interface=region.get_interface(kind),
+            region_name=region.get_region_name(kind),
+            endpoint_override=region.get_endpoint(kind),
+        )
+
+
+class ConnectedService(Service):
+    """A service that somebody else has logged in to, such as openstacksdk.
+
+    :param section: how the service is called in messages, such as ``placement``.
+    :param adapter: the way to it.
+    """
+
+    def __init__(self, section: str, adapter: Adapter) -> None:
+        self.section = section
+        self._given = adapter
+        self._adapter = adapter
+
+    def _connect(self) -> Adapter:
+        return self._given
+
+
+def _reason(answer: Any) -> str:
+    """What Placement, Nova or the server in front of them says in its answer."""
+    try:
+        body = answer.json()
+    except (ValueError, RecursionError):
+        return answer.text.strip() or answer.reason or "no reason given"
+    errors = body.get("errors") if isinstance(body, dict) else None
+    if isinstance(errors, list) and errors and isinstance(errors[0], dict):
+        return str(errors[0].get("detail") or errors[0].get("title") or errors[0])
+    if isinstance(body, dict) and len(body) == 1:
+        only = next(iter(body.values()))
+        if isinstance(only, dict) and "message" in only:
+            return str(only["message"])
+    return str(body)
+
+
+def _sent_token(answer: Any) -> str:
+    """The token that was sent with the request. A proxy may repeat a request's headers in its answer."""
+    return str(answer.request.headers.get("X-Auth-Token") or "")
+
+
+def _short(text: str, token: str = "") -> str:
+    """One line that may be logged: bounded, and without a token.
+
+    :param token: a token that is known; those of other requests are found by their form.
+    """
+    if token:
+        text = text.replace(token, HIDDEN)
+    line = _TOKEN.sub(HIDDEN, " ".join(text[: 4 * LONGEST_REASON].split()))
+    return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]}..."
