@@ -11,8 +11,8 @@ OPTIONS: list[cfg.Opt] = [
     cfg.StrOpt(
         "resctrl_path",
         default="/sys/fs/resctrl",
-        help="Where resctrl is mounted: the same as [resctrl] path of the agent's vmqos.conf. Read at the start of "
-        "ceilometer-polling.",
+        help="Where resctrl is mounted. Set it to what [resctrl] path of the agent's vmqos.conf says. It is read at "
+        "the start of ceilometer-polling.",
     ),
 ]
 

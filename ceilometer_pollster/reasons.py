@@ -58,7 +58,7 @@ class Line:
 
 
 def is_at_rest(instance: Instance) -> bool:
-    """Whether an instance does not run. Its group may be there still: nobody removes it while the agent is stopped."""
+    """Whether an instance does not run. Its group may be there still: it is not removed while the agent is stopped."""
     return instance.status.lower() in _NO_PROCESS
 
 

@@ -36,7 +36,7 @@ class Watch:
         self._failure = ""
 
     def snapshot(self, cache: MutableMapping[str, Any], instances: Sequence[Instance]) -> Snapshot | None:
-        """This cycle's sweep, made if nobody made it yet; ``None`` if resctrl can't be read in this cycle.
+        """This cycle's sweep, made now if no pollster made it yet; ``None`` if resctrl can't be read in this cycle.
 
         What keeps instances from having samples is logged, if it was not in the cycle before.
 

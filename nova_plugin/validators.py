@@ -15,7 +15,7 @@ from vmqos.extra_specs import Key, SpecError, misspelt
 _DESCRIPTIONS = {
     extra_specs.WAYS: "How many L3 cache ways the server gets on every L3 cache that it may run on.",
     extra_specs.POLICY: (
-        "Whether the L3 cache ways are nobody else's, or a cap within the pool that all others fill too."
+        "Whether the VM has the L3 cache ways alone, or a cap within the pool that all others fill too."
     ),
     extra_specs.CODE_WAYS: "How many L3 cache ways the server gets for code, where the host keeps code and data apart.",
     extra_specs.DATA_WAYS: "How many L3 cache ways the server gets for data, where the host keeps code and data apart.",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How our groups are called, and whose a group is by its name.
+"""The names of our groups, and what a group's name tells about its owner.
 
 ::
 
-    vmqos.<uuid>                 a VM's own control group; also the name of a VM's monitoring group, wherever it is
+    vmqos.<uuid>                 a VM's own control group; also a VM's monitoring group, in any control group
     vmqos.shared-<what it grants>  a class: the control group of several VMs, such as vmqos.shared-ways2-mb50
     vmqos.lock-<name>            a locked region
     vmqos.bench-<cache>-<mask>   the noisy-neighbour experiment, while it runs
@@ -33,7 +33,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class Owner(enum.Enum):
-    """Whose a control group is."""
+    """The owner of a control group."""
 
     DEFAULT = "default"
     VM = "vm"
@@ -45,12 +45,12 @@ class Owner(enum.Enum):
 
 
 def vm_group(uuid: str) -> str:
-    """The control group of the VM with that UUID; also the name of a VM's monitoring group."""
+    """The name of the control group of the VM with that UUID, and of its monitoring group."""
     return f"{PREFIX}{uuid}"
 
 
 def vm_of(name: str) -> str | None:
-    """The UUID of the VM whose own group, or monitoring group, has that name; ``None`` if it is no VM's."""
+    """The UUID of the VM whose control group or monitoring group has that name; ``None`` if no VM's group has."""
     if not name.startswith(PREFIX):
         return None
     uuid = name.removeprefix(PREFIX)
@@ -58,7 +58,7 @@ def vm_of(name: str) -> str | None:
 
 
 def class_group(grants: CacheRequest) -> str:
-    """The control group of the VMs that share what is granted."""
+    """The name of the class that grants this to its VMs."""
     return CLASS_PREFIX + resources.class_name(grants)
 
 
@@ -73,12 +73,12 @@ def class_request(name: str) -> CacheRequest | None:
 
 
 def is_class(name: str) -> bool:
-    """Whether the control group of that name is a class, one of a later version included."""
+    """Whether the control group of that name is a class, also one that only a later version of vmqos makes."""
     return name.startswith(CLASS_PREFIX)
 
 
 def owner_of(name: str) -> Owner:
-    """Whose the control group of that name is; only names that we give are ours."""
+    """The owner of the control group of that name; only groups with names that vmqos gives are ours."""
     if name == DEFAULT_GROUP:
         return Owner.DEFAULT
     if is_class(name):

@@ -123,7 +123,7 @@ class Agent:
         """``GET`` a path of the API, such as ``/v1/vms``; the result is the decoded JSON.
 
         :raises RuntimeError: if the status is not 200.
-        :raises OSError: if nobody answers.
+        :raises OSError: if the agent does not answer.
         """
         connection = _UnixConnection(self.socket, timeout)
         try:

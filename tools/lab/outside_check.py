@@ -17,7 +17,7 @@ class Promise:
     """What one running VM was promised.
 
     :ivar ways: L3 ways on each cache that the VM can run on; 0 for a VM that asks for nothing.
-    :ivar exclusive: whether nobody else may fill them.
+    :ivar exclusive: whether no other VM or process may fill them.
     :ivar tasks: the task ids of its processes, with their names.
     """
 

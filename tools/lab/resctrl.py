@@ -25,9 +25,9 @@ class Resctrl(Protocol):
         ...
 
     def stop(self) -> None:
-        """Unmount it, which takes all groups along; fine where somebody else did that already."""
+        """Unmount it, which takes all groups along; fine where another process did that already."""
         ...
 
     def changes(self) -> list[str]:
-        """Every change that anybody has made so far."""
+        """Every change that any process has made so far."""
         ...

@@ -82,7 +82,7 @@ class Simulator:
         self._process = None
 
     def changes(self) -> list[str]:
-        """Every change that anybody has made so far, one JSON object each."""
+        """Every change that any process has made so far, one JSON object each."""
         return self.log.read_text().splitlines()
 
     def _mounted_or_ended(self) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One directory that knows everything we started, so that all of it can be ended, whoever died.
+"""One directory that knows everything we started, so that all of it can be ended, whichever process died.
 
 A workspace is ``/tmp/vmqos-lab-XXXXXXXX``. Beside what its users put there it holds:
 
@@ -107,7 +107,7 @@ def remove_stale() -> None:
             owner, started = (path / "owner").read_text().split()
         except (FileNotFoundError, ValueError):
             if path.exists() and time.time() - path.stat().st_mtime > 60:
-                # Nobody makes one this slowly.
+                # No process makes one this slowly.
                 shutil.rmtree(path, ignore_errors=True)
             continue
         if processes.start_time(int(owner)) != int(started):

@@ -55,7 +55,7 @@ class _Entry:
 class FlavorLookup:
     """Keeps the answers for as long as the VM's process lives.
 
-    :param api: Nova; ``None``: nobody is asked, and there is no thread.
+    :param api: Nova; ``None``: Nova is not asked, and there is no thread.
     :param hostname: tells the compute node's hypervisor hostname.
     :param on_answer: called with the UUID of each VM whose extra specs are known now, from the thread.
     :param backoff: the pauses after failures, by UUID.
@@ -82,7 +82,7 @@ class FlavorLookup:
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody is asked."""
+        """Whether Nova is asked."""
         return self._api is not None
 
     @property

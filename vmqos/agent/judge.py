@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fifth step of a pass: how each promise stands, by what resctrl has, what the flavor asks for, and what failed."""
+"""The fifth step of a pass: the state of each promise, from what resctrl has, what the flavor asks, and what failed."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def judge_all(
     before: Mapping[str, VmRecord],
     backoff: Backoff,
 ) -> dict[str, VmRecord]:
-    """The records with how each promise stands, which is logged where it is news.
+    """The records with the state of each promise. A state that changed is logged.
 
-    :param allocations: what is in force for those that the planner was asked for.
+    :param allocations: what is in force for the VMs for which the planner was asked, by UUID.
     :param before: the records of the last pass.
-    :param backoff: what failed, by UUID, and by ``("tasks", uuid)``.
+    :param backoff: the failures, by UUID, and by ``("tasks", uuid)``.
     """
     judged = {}
     for uuid, record in records.items():
@@ -60,7 +60,7 @@ def _announce(record: VmRecord, told: Allocation) -> None:
 
 
 def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:
-    """What the plan gave, if resctrl has it; else what is left of it; pure."""
+    """The allocation, if resctrl has all of it; otherwise the part of it that resctrl has; pure."""
     group, default = now.group(given.group), now.group(DEFAULT_GROUP)
     if not given.group or group is None or default is None:
         return given if not given.group else Allocation(PromiseState.PENDING, reason=given.reason)
@@ -70,7 +70,7 @@ def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:
     if placed and divided and limits == given.throttles:
         return given
     held = {cache: group.masks[cache] for cache in given.masks if cache in group.masks}
-    # Ways that the default group has too are what the kernel gave a new group, and no grant.
+    # The kernel gives a new group ways that the default group has too. Those are no grant.
     own = group.owner is Owner.CLASS or not any(
         mask.overlaps(default.masks[cache]) for cache, mask in held.items() if cache in default.masks
     )
@@ -81,7 +81,7 @@ def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:
 
 
 def borne_out(given: Allocation, layout: Layout) -> Allocation:
-    """What is left of an allocation at the end of its pass: others may have changed groups meanwhile; pure.
+    """The part of an allocation that is left at the end of its pass: other programs may have changed groups; pure.
 
     The group must have what the plan gave it: masks, parts and limits. The ways of an exclusive VM must be in no other
     group's mask. A cache that went offline since takes no part.
@@ -104,7 +104,7 @@ def borne_out(given: Allocation, layout: Layout) -> Allocation:
             throttles={cache: group.throttles[cache] for cache in given.throttles if cache in group.throttles},
             reason=_changed(f"another program changed the control group {given.group}: {', '.join(changes)}"),
         )
-    # Where a promise is not kept, the plan itself knows who shares the ways.
+    # Where a promise is not kept, the plan's own reason already names the groups that share the ways.
     if given.state is not PromiseState.KEPT or owner_of(given.group) is not Owner.VM:
         return given
     intruders = sorted(
@@ -139,7 +139,7 @@ def _of_online(given: Allocation, layout: Layout) -> Allocation:
 
 
 def _changed_masks(given: Allocation, group: Group) -> Iterator[str]:
-    """The masks, and the parts of masks, that are not what was given."""
+    """A clause for each mask, or part of a mask, that is not what was given."""
     for cache, mask in sorted(given.masks.items()):
         name = f"L{caches.level(cache)} cache {caches.id_of(cache)}"
         if group.masks.get(cache) != mask:
@@ -152,7 +152,7 @@ def _changed_masks(given: Allocation, group: Group) -> Iterator[str]:
 
 
 def _changed_limits(given: Allocation, group: Group) -> Iterator[str]:
-    """The limits of memory bandwidth that are not what was given."""
+    """A clause for each limit of memory bandwidth that is not what was given."""
     for cache, limit in sorted(given.throttles.items()):
         now = group.throttles.get(cache)
         if now != limit:
@@ -162,11 +162,11 @@ def _changed_limits(given: Allocation, group: Group) -> Iterator[str]:
 def judge(
     request: FlavorRequest, given: Allocation | None, tasks: TaskPlacement | None, failure: Failure | None
 ) -> Allocation:
-    """Put together what is known of one VM; pure.
+    """The allocation of one VM with its final state, and with everything that is wrong as the reason; pure.
 
-    :param given: what is in force for it; ``None`` where the planner was not asked.
+    :param given: what is in force for it; ``None`` where the planner was not asked for it.
     :param tasks: where its tasks were found; ``None`` before the first look.
-    :param failure: what failed for it and is not mended.
+    :param failure: what failed for it and was not corrected since.
     """
     trouble = _trouble(request, tasks, failure)
     if given is None:

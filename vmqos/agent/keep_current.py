@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the planner is asked for in the name of VMs that keep what they have.
+"""The requests to the planner for VMs that keep what they have.
 
-These are VMs that run and could not be looked at, VMs whose flavor is not known now, and VMs for which something failed
-that is not tried again yet.
+Three kinds of VMs keep what they have: VMs that run and could not be looked at, VMs whose flavor is not known now, and
+VMs for which something failed and is not tried again yet.
 
-A VM's own group bears its name, and so does its monitoring group in a class. Where no RMID was left for that one, the
-tasks themselves tell which class the VM is in. The tasks of a VM that could not be looked at are not known: it may be
-in any class that has tasks of no known VM, so none of these is retired.
+A VM's own control group bears the VM's name, and so does its monitoring group in a class. Where no RMID was left for a
+monitoring group, the VM's tasks tell which class the VM is in. The tasks of a VM that could not be looked at are not
+known. Such a VM may be in any class that has tasks of no known VM, so no such class is retired.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from vmqos.resctrl.filesystem import Filesystem
 LOG = logging.getLogger(__name__)
 
 _FIRST = 0
-"""They have what they have, so they came before those that want something."""
+"""The arrival of VMs that keep what they have: they come before all VMs that want something."""
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Who is in which class, as far as the tasks themselves tell.
+    """Which VM is in which class, as far as the tasks show it.
 
     :ivar classes: the class that has tasks of a VM, by the VM's UUID.
-    :ivar parted: UUIDs of those VMs whose first thread is not in their class: the class has some vCPUs' threads alone.
+    :ivar parted: UUIDs of the VMs whose first thread is not in their class: only threads of some vCPUs are in it.
     :ivar claimed: the classes that have tasks of no known VM.
     """
 
@@ -52,7 +52,7 @@ class Members:
 def find_members(
     filesystem: Filesystem, resctrl: ResctrlState, unseen: Set[str], unknown: Set[str], vms: Mapping[str, ObservedVm]
 ) -> Members:
-    """Look for the classes of VMs that no group's name tells of; where names tell of all of them, no file is read.
+    """Find the classes of those VMs that no group is named after. Where there is no such VM, no file is read.
 
     :param unseen: UUIDs of VMs that run and could not be looked at.
     :param unknown: UUIDs of VMs that were looked at, and whose flavors are not known now.
@@ -86,12 +86,12 @@ def requests(
     members: Members | None = None,
     granted: Mapping[str, Mapping[int, int]] | None = None,
 ) -> Iterator[Request]:
-    """What the planner has to be asked for, so that the VMs keep their groups as they are.
+    """The requests that make the planner leave the VMs' groups as they are.
 
     :param unseen: UUIDs of the VMs.
-    :param members: the classes of VMs that no group's name tells of.
-    :param granted: how many ways earlier plans granted to each group, by cache: a mask that an outsider wrote may not
-        tell it any more.
+    :param members: the classes of VMs that no group is named after.
+    :param granted: how many ways earlier plans granted to each group, by cache. The mask may not show it any more, if
+        another program wrote it.
     """
     members, granted = members or Members(), granted or {}
     default = resctrl.group(DEFAULT_GROUP)
@@ -110,16 +110,16 @@ def requests(
         if shared is not None:
             yield from _of_class(resctrl, uuid, shared)
     for name in sorted(members.claimed):
-        # Whose class it is can't be told, so it is asked for in the class's own name.
+        # Which VM the class serves is not known, so the request bears the name of the class.
         group = resctrl.group(name)
         if group is not None:
             yield from _of_class(resctrl, name, group)
 
 
 def _of_class(resctrl: ResctrlState, key: str, shared: Group) -> Iterator[Request]:
-    """What has to be asked for so that a class stays as it is.
+    """The request that makes the planner leave a class as it is.
 
-    :param key: who asks: a VM's UUID, or the name of the class.
+    :param key: the name of the request: a VM's UUID, or the name of the class.
     """
     wants = group_names.class_request(shared.name)
     if wants is None:
@@ -137,7 +137,8 @@ def _own(resctrl: ResctrlState, uuid: str) -> Group | None:
 def _class_of(resctrl: ResctrlState, uuid: str) -> Group | None:
     """The class in which the VM has its monitoring group.
 
-    The tasks of a VM that do without its promise are counted in the default group, too.
+    The default group does not count as one: a VM may have a second monitoring group there, for its tasks that have no
+    part in its promise.
     """
     classes = (group for group in resctrl.layout.groups if group.name != DEFAULT_GROUP)
     return next((group for group in classes if _is_monitored_in(resctrl, uuid, group)), None)
@@ -163,9 +164,9 @@ def _tasks_of(observed: ObservedVm) -> set[int] | None:
 def of_its_own(
     resctrl: ResctrlState, own: Group, default: Group, granted: Mapping[int, int] = MappingProxyType({})
 ) -> tuple[CacheRequest, frozenset[int]] | None:
-    """What a VM's own group grants it, as a request, and on which caches; ``None`` where that is nothing.
+    """The request that matches what a VM's own group gives it now, and the caches; ``None`` where that is nothing.
 
-    :param granted: how many ways earlier plans granted to it, by cache.
+    :param granted: how many ways earlier plans granted to the group, by cache.
     """
     held = {
         cache: mask
@@ -183,13 +184,16 @@ def of_its_own(
 def of_failed(
     resctrl: ResctrlState, record: VmRecord, wants: CacheRequest, reach: frozenset[int]
 ) -> CacheRequest | None:
-    """What a VM has of what it wants, while what failed for it is not tried again; ``None`` where that is nothing.
+    """The part of its request that a VM has now; ``None`` where it has nothing.
 
-    :param reach: the caches that it can run on.
+    It stands for the whole request while something that failed for the VM is not tried again yet.
+
+    :param wants: the whole request.
+    :param reach: the caches that the VM can run on.
     """
     group = _own(resctrl, record.uuid)
     if group is None:
-        # A VM in a class keeps its place there; one that has nothing waits.
+        # A VM in a class stays in it; a VM that has nothing waits.
         is_member = record.tasks is not None and owner_of(record.tasks.target.control) is Owner.CLASS
         return wants if is_member else None
     there = reach & group.masks.keys()
@@ -202,11 +206,12 @@ def of_failed(
 def ways_of(
     group: Group, of_l3: Set[int], of_l2: Set[int], granted: Mapping[int, int] = MappingProxyType({})
 ) -> CacheRequest:
-    """The ways that a VM's own group has on all of these caches, as a request; of no caches it asks for none.
+    """The request for as many ways as a VM's own group has on each of these caches; without caches, for none.
 
     :param of_l3: L3s that the group has a mask on.
     :param of_l2: L2s that the group has a mask on.
-    :param granted: how many ways earlier plans granted to it, by cache; they go before the mask's length.
+    :param granted: how many ways earlier plans granted to it, by cache. Where that is known, the mask's length does not
+        count.
     """
 
     def count(cache: int) -> int:
@@ -223,7 +228,7 @@ def ways_of(
 
 
 def with_limits_of(resctrl: ResctrlState, own: Group, wants: CacheRequest) -> CacheRequest:
-    """The request with the bandwidth that the VM's own group limits it to, whatever was asked for."""
+    """The request with the limit of bandwidth that the VM's own group has now, instead of the one it names."""
     limits = (value for value in own.throttles.values() if value < _unlimited(resctrl))
     unlimited = replace(wants, bandwidth_percent=None, bandwidth_mbps=None)
     return with_limit(unlimited, resctrl.capabilities.memory_bandwidth, min(limits, default=None))

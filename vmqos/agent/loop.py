@@ -37,19 +37,19 @@ from vmqos.resctrl.filesystem import Filesystem
 LOG = logging.getLogger(__name__)
 
 DYING_POLL = 0.1
-"""Seconds until a VM that libvirt no longer lists, but whose process still lives, is looked at again."""
+"""Seconds until the next look at a VM that libvirt no longer lists and whose process still lives."""
 
 DYING_PATIENCE = 10.0
-"""Seconds after which such a VM is left to the audits: libvirt has lost it, and it may live for ever."""
+"""Seconds after which only audits look at such a VM: libvirt has lost it, and it may live for ever."""
 
 ANSWER_PATIENCE = 1.0
 """Seconds that a pass waits for libvirt, which answers within milliseconds; later answers get a pass of their own."""
 
 ANSWER_PATIENCE_ONCE = 30.0
-"""The same where there is one pass only (``--once``)."""
+"""Seconds that ``--once`` waits for libvirt: no later pass could use a late answer."""
 
 HUNG_AFTER = 5.0
-"""Seconds after which an unanswered call is worth telling."""
+"""Seconds after which the agent tells the operator that libvirt has not answered a call."""
 
 HOTPLUG_SETTLES = 1.0
 """Seconds after which another full audit follows the one that saw CPUs come or go: the kernel calls a CPU online before
@@ -59,23 +59,23 @@ PASSES_IN_A_ROW = 4
 """How many passes may follow each other at once, as long as each gets further."""
 
 BREATHS = (0.02, 0.25)
-"""Seconds until the next pass where even the last of these got further, the first time and at most: others may want
-resctrl's lock, too."""
+"""Seconds until the next pass after :data:`PASSES_IN_A_ROW` that all got further, the first time and at most. Other
+programs may want resctrl's lock, too."""
 
 RETRY_DELAYS = (0.1, 5.0)
-"""Seconds until the next pass after one that failed, the first time and at most, unless an audit is due before."""
+"""Seconds from a pass that failed to the next one, the first time and at most, unless an audit is due before."""
 
 SHORTEST_PAUSE = 0.01
-"""Seconds between two passes that nothing but the time has called for."""
+"""Seconds between two passes, at least, where no event called for the second one."""
 
 _PASS = "pass"
-"""The back-off's and the log's key of what concerns a whole pass."""
+"""The key under which the back-off and the log keep what concerns a whole pass."""
 
 
 def policy_from(conf: cfg.ConfigOpts) -> allocation.Policy:
     """The ``[allocation]`` section as the planner wants it.
 
-    :raises vmqos.conf.exceptions.ConfigurationError: if it lists a shared class that can't be.
+    :raises vmqos.conf.exceptions.ConfigurationError: if it lists a shared class that is not possible.
     """
     section = conf.allocation
     try:
@@ -95,10 +95,10 @@ def policy_from(conf: cfg.ConfigOpts) -> allocation.Policy:
 
 
 class Agent:
-    """The loop; :meth:`run` is its whole life, the other methods may be called from any thread.
+    """The agent. :meth:`run` is its whole life; the other methods may be called from any thread.
 
     :param conf: the checked configuration.
-    :param read_again: reads it anew for :meth:`reload`, and checks it.
+    :param read_again: reads the configuration anew for :meth:`reload`, and checks it.
     :raises vmqos.conf.exceptions.ConfigurationError: if its sections contradict each other.
     """
 
@@ -146,7 +146,7 @@ class Agent:
 
     @property
     def starting(self) -> bool:
-        """Whether the first look at the host is still under way, and nothing is known to be wrong."""
+        """Whether the first look at the host has not ended yet, and nothing is known to be wrong."""
         if self.health.looked or self.health.last_error or self.unanswered():
             return False
         return self.connection.is_connected or not self.connection.was_tried
@@ -157,7 +157,7 @@ class Agent:
         return call if call is not None and time.monotonic() - call.since > HUNG_AFTER else None
 
     def stop(self) -> None:
-        """End :meth:`run` after the pass under way. The VMs keep their groups."""
+        """End :meth:`run` after the pass that runs now. The VMs keep their groups."""
         self._stop = True
         self._wakeup.set()
 
@@ -188,7 +188,7 @@ class Agent:
             self.connection.close()
 
     def run_once(self) -> bool:
-        """One look at everything and all that follows from it; whether that went without an error."""
+        """Look at everything once and do all that follows from it; return whether that went without an error."""
         self.connection.start(wait=True)
         self._patience = ANSWER_PATIENCE_ONCE
         deadline = time.monotonic() + ANSWER_PATIENCE_ONCE
@@ -203,7 +203,7 @@ class Agent:
             self.connection.close()
 
     def _is_owing_looks_or_moves(self) -> bool:
-        """Whether VMs are yet to be looked at again, or tasks to be moved."""
+        """Whether the agent still has to look at VMs again, or to move tasks."""
         return self.reconciler.is_unfinished or (bool(self._sight.troubles) and self._sight.due is not None)
 
     def run_passes(self) -> None:
@@ -217,7 +217,7 @@ class Agent:
     def _run_passes_whatever_happens(self) -> None:
         try:
             self.run_passes()
-        except Exception as error:  # a pass catches its own; this one came from what follows a failure
+        except Exception as error:  # a pass catches its own errors; this one came from the code that handles them
             self._retry.fail(_PASS, of_error(error))
             self._once.log(logging.ERROR, "passes", "a pass failed unexpectedly: %s", error, error=error)
 
@@ -239,7 +239,7 @@ class Agent:
             elif not isinstance(cause, exceptions.LockTimeout):
                 self.reconciler.forget()
         except Exception as found:
-            # Whatever made us stumble, the promises are still to be watched.
+            # Whatever went wrong, the agent must go on watching the promises.
             error = f"{type(found).__name__}: {found}"
             self._once.log(logging.ERROR, _PASS, "a pass failed unexpectedly: %s", error, error=found)
             self.reconciler.forget()
@@ -261,7 +261,7 @@ class Agent:
         return again
 
     def _note_changes_of_the_host(self, now: float) -> None:
-        """Take note where everything has to be looked at anew: CPUs or caches came or went, or it is time."""
+        """Order a look at everything if CPUs or caches came or went, or if a full audit is due."""
         online = topology.online_cpus(self.conf.resctrl.sysfs_cpu_path)
         settled = self._settles_at is not None and now >= self._settles_at
         if settled:
@@ -273,7 +273,7 @@ class Agent:
             self._owed.note()
 
     def _ended_well(self, claim: Claim) -> None:
-        """A pass without an error: what it set out to do is done, unless libvirt has not said yet which VMs run."""
+        """Note that a pass ended without an error. Its claim is paid if libvirt has said by now which VMs run."""
         self._retry.succeed(_PASS)
         if self._once.end(_PASS):
             LOG.info("passes succeed again")
@@ -302,12 +302,12 @@ class Agent:
     def _offer_to_placement(self) -> None:
         try:
             self.placement.offer(self.snapshot)
-        except Exception as error:  # what OpenStack is told is no part of a VM's promise
+        except Exception as error:  # no VM's promise depends on what OpenStack is told
             text = f"{type(error).__name__}: {error}"
             self._once.log(logging.ERROR, "offer", "Placement can't be told what is free: %s", text, error=error)
 
     def _caches_changed(self) -> bool:
-        """Whether the last pass saw other caches than the one before it: then nothing is where it was."""
+        """Whether the last pass saw other caches than the pass before it: then all VMs are looked at anew."""
         if self.snapshot.resctrl is None:
             return False
         before, self._caches = self._caches, self.snapshot.resctrl.capabilities.l3_caches
@@ -333,7 +333,7 @@ class Agent:
         self._closer.close()
         with self.filesystem.lock(exclusive=sight.answered, timeout=self._lock_patience()):
             if not sight.answered:
-                # Without libvirt's word it is not known which groups are still needed.
+                # Until libvirt has said which VMs run, the agent does not know which groups are still needed.
                 self.reconciler.read(self._topology)
                 return False
             again = self.reconciler.run(change, sight.vms, self._topology, self._policy)
@@ -342,7 +342,7 @@ class Agent:
             return again
 
     def _better(self, error: exceptions.ResctrlError) -> exceptions.ResctrlError:
-        """The cause behind the error, where resctrl is not even there."""
+        """The error of the mount if resctrl is not mounted as it should be; otherwise the error itself."""
         if isinstance(error, exceptions.LockTimeout):
             return error
         try:
@@ -364,7 +364,7 @@ class Agent:
         self._wakeup.set()
 
     def _watch_libvirt(self) -> None:
-        """Say once that libvirt does not answer, and once that it does again."""
+        """Log once that libvirt does not answer, and once that it answers again."""
         unanswered = self.unanswered()
         if unanswered and not self._hangs:
             self._hangs = True
@@ -399,7 +399,7 @@ class Agent:
         self._notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             conf = self._read_again() if self._read_again is not None else self.conf
-            # Whether Placement is told was settled at the start.
+            # Whether the agent tells Placement was decided at its start.
             policy = replace(policy_from(conf), placement_counts=self._policy.placement_counts)
         except ConfigurationError as error:
             LOG.error("the new configuration is not used: %s", error)

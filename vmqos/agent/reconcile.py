@@ -37,8 +37,8 @@ class Change:
     """What may have changed since the last pass.
 
     :ivar vms: UUIDs of VMs that were looked at anew or are gone.
-    :ivar unseen: UUIDs of VMs that run and could not be looked at: what they have is not taken from them.
-    :ivar everything: trust nothing that was found before.
+    :ivar unseen: UUIDs of VMs that run and could not be looked at: they keep what they have.
+    :ivar everything: whether the pass must trust nothing that was found before.
     """
 
     vms: frozenset[str] = frozenset()
@@ -51,8 +51,8 @@ class Requested:
     """What was found before the lock was taken.
 
     :ivar requests: what each VM's flavor asks for, by UUID.
-    :ivar vcpus: the vCPUs of VMs where these matter.
-    :ivar born: UUIDs of the VMs with threads that were born since, or that may have got their names since.
+    :ivar vcpus: the vCPUs of the VMs where they matter for the ways.
+    :ivar born: UUIDs of the VMs whose threads were born, or may have got their names, since the last look at them.
     """
 
     requests: Mapping[str, FlavorRequest] = field(default_factory=dict)
@@ -62,9 +62,9 @@ class Requested:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What the planner was asked for, and what it said.
+    """What the planner was asked for, and what it answered.
 
-    :ivar plan: who gets what, and the steps to there.
+    :ivar plan: what each VM gets, and the steps that give it.
     :ivar requests: what the planner was asked for.
     :ivar parted: UUIDs of VMs whose flavor is not known now, and whose tasks are in two groups: they stay there.
     """
@@ -78,10 +78,10 @@ class Planned:
 class Acted:
     """What became of a plan.
 
-    :ivar records: the VMs, with where their tasks are.
-    :ivar in_force: what each VM has of what the plan gave it, by UUID.
+    :ivar records: the VMs' records, with the places where their tasks are.
+    :ivar in_force: the part of its allocation that each VM really has now, by UUID.
     :ivar is_complete: whether nothing failed.
-    :ivar is_rest_possible: whether what failed concerns some VMs only, so that a pass without them gets further.
+    :ivar is_rest_possible: whether the failure concerns some VMs only, so that a pass without them gets further.
     """
 
     records: Mapping[str, VmRecord]
@@ -93,8 +93,9 @@ class Acted:
 class Reconciler:
     """Keeps what one pass knows for the next one, so that a pass over an unchanged host is cheap.
 
-    Two kinds of things are kept. What was read is not needed for a right decision: :meth:`forget` costs time alone. How
-    many ways each group was granted is never forgotten: it tells whom a cache belongs to after an outsider's write.
+    It keeps two kinds of things. What it read is not needed for a right decision, so :meth:`forget` costs only time.
+    How many ways each group was granted is never forgotten: after another program's write, only this number tells what
+    each VM had.
 
     :param filesystem: resctrl.
     :param backoff: failures, by VM UUID; those of monitoring groups by ``("monitoring", uuid)``, of tasks by
@@ -124,14 +125,17 @@ class Reconciler:
         return self._unfinished
 
     def forget(self) -> None:
-        """Take nothing from earlier passes for granted."""
+        """Trust nothing that earlier passes read."""
         self._placer.forget()
         self._groups.forget()
         self._settled = self._unfinished = False
         self.snapshot = replace(self.snapshot, resctrl=None)
 
     def lose(self, reason: Reason, vms: Mapping[str, ObservedVm]) -> None:
-        """Without resctrl no group is left: no promise is kept until it is back."""
+        """Note that resctrl is gone, and all groups with it: no promise is kept until it is back.
+
+        :param reason: why resctrl is gone.
+        """
         self.forget()
         requests = request.of_flavors(vms, self._flavors, self._once)
         records = {uuid: VmRecord(observed, requests[uuid], unmonitored=reason.text) for uuid, observed in vms.items()}
@@ -148,28 +152,29 @@ class Reconciler:
         self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
 
     def request(self, change: Change, vms: Mapping[str, ObservedVm]) -> None:
-        """What each VM's flavor asks for, and which threads run the vCPUs that it names.
+        """Find out what each VM's flavor asks for, and which threads run the vCPUs that it names.
 
-        That may take long and needs no lock: the caller takes the lock right after it, for :meth:`run`.
+        That may take long and needs no lock. The caller takes the lock right after it, for :meth:`run`.
         """
         requests = self._requested.requests
         if change.everything or change.vms or not self._settled or requests.keys() != vms.keys():
             requests = request.of_flavors(vms, self._flavors, self._once)
         changed = vms.keys() if change.everything else change.vms
         vcpus, born = self._vcpu_watch.look(vms, requests, changed)
-        # What a pass found that did not get the lock is owed to the next one.
+        # A pass that did not get the lock leaves what it found to the next pass.
         self._requested = Requested(requests, vcpus, (self._requested.born | born) & vms.keys())
 
     def run(
         self, change: Change, vms: Mapping[str, ObservedVm], topology: CacheTopology, policy: allocation.Policy
     ) -> bool:
-        """One pass, if anything calls for it; the caller called :meth:`request`, and then took the exclusive lock.
+        """Make one pass, if there is a reason for it; the caller called :meth:`request`, then took the exclusive lock.
 
-        Others wait for the lock, so what does not fit into :data:`vmqos.agent.act.lock_share.SHARE` is left to the next
-        pass. Promises are right at that point, too: ways are given out before tasks are moved, and to no two VMs.
+        Other programs wait for the lock, so work that does not fit into :data:`vmqos.agent.act.lock_share.SHARE` is
+        left to the next pass. No promise is broken at that point: ways are given out before tasks are moved, and never
+        to two VMs.
 
-        :returns: whether another pass right away gets further: where time ran out, where another program meddled, where
-            caches came or went.
+        :returns: whether another pass right away gets further. That is so where time ran out, where another program
+            changed groups, and where caches came or went.
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
         share = LockShare()
@@ -181,7 +186,7 @@ class Reconciler:
         elif change.everything:
             self._groups.forget()
         elif before.capabilities.l3_caches != now.capabilities.l3_caches:
-            # Where VMs can run has to be looked at anew before anything is planned for the caches that came or went.
+            # Caches came or went. The next pass finds out first on which caches each VM can run, and plans then.
             self._settled = False
             self.snapshot = replace(self.snapshot, resctrl=now)
             return True
@@ -203,7 +208,7 @@ class Reconciler:
         return again
 
     def _pass(self, now: ResctrlState, vms: Mapping[str, ObservedVm], look_at: set[str], share: LockShare) -> bool:
-        """The steps that need the lock; whether another pass right away gets further.
+        """Make the steps that need the lock; return whether another pass right away gets further.
 
         :param look_at: UUIDs of VMs whose tasks may have changed.
         :param share: the time that this pass has.
@@ -214,7 +219,7 @@ class Reconciler:
         return self._judge(planned, acted)
 
     def _records(self, vms: Mapping[str, ObservedVm]) -> dict[str, VmRecord]:
-        """Every VM with what its flavor asks for; those that came first in front."""
+        """Every VM with what its flavor asks for, in the order in which the VMs came."""
         self._backoff.keep_only(
             {key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid), ("vcpus", uuid))}
         )
@@ -232,7 +237,7 @@ class Reconciler:
         return {record.uuid: record for record in sorted(records, key=lambda record: record.arrival)}
 
     def _plan(self, now: ResctrlState, records: Mapping[str, VmRecord]) -> Planned:
-        """Who gets which ways; VMs that could not be looked at, or whose flavor is not known, keep what they have."""
+        """Plan which VM gets which ways. A VM that was not looked at, or whose flavor is unknown, keeps its ways."""
         unknown = {uuid for uuid, record in records.items() if record.is_unknown}
         vms = {uuid: record.observed for uuid, record in records.items()}
         members = keep_current.find_members(self._filesystem, now, self._unseen, unknown, vms)
@@ -278,13 +283,13 @@ class Reconciler:
         look_at: set[str],
         share: LockShare,
     ) -> dict[str, VmRecord]:
-        """Make the VMs' monitoring groups, and move the VMs' tasks there; the records with where the tasks are."""
+        """Make the VMs' monitoring groups and move the VMs' tasks there; return the records with the tasks' places."""
         ours = {uuid: record for uuid, record in records.items() if not record.request.hands_off}
         controls = {uuid: in_force[uuid].group if uuid in in_force else "" for uuid in ours}
         left = {uuid for uuid in planned.parted & controls.keys() if controls[uuid]}
         with_vcpus = {uuid for uuid, record in records.items() if record.vcpus is not None}
         arranged = self._monitoring.arrange(now, controls, self._unseen, with_vcpus | left, share)
-        # A VM that gets nothing but a graph is moved once its monitoring group is there.
+        # A VM without a promise gets only counters: its tasks are moved once its monitoring group is there.
         later = {uuid for uuid in arranged.later if not controls[uuid]}
         aims = {
             uuid: arranged.aim(uuid, controls[uuid], record.vcpus.threads if record.vcpus is not None else None)
@@ -302,8 +307,8 @@ class Reconciler:
         }
 
     def _judge(self, planned: Planned, acted: Acted) -> bool:
-        """Read resctrl back, and tell how each promise stands; whether another pass right away gets further."""
-        # As many links as before need not be the same monitoring groups.
+        """Read resctrl back and judge each promise; return whether another pass right away gets further."""
+        # The state before can't be reused by its number of links: they may belong to other monitoring groups now.
         before = self.snapshot.resctrl
         now = resctrl_state.read(self._filesystem, replace(before, links=()) if before is not None else None)
         borne_out = {uuid: judge.borne_out(given, now.layout) for uuid, given in acted.in_force.items()}
@@ -324,10 +329,10 @@ class Reconciler:
                 self._backoff.succeed(uuid)
 
     def _remembered(self, plan: Plan, records: Mapping[str, VmRecord]) -> dict[str, Mapping[int, int]]:
-        """How many ways each group is granted by a plan that was carried out, to be known to the next one.
+        """How many ways a plan that was carried out grants to each group, for the next plan.
 
-        For some VMs the planner was asked for what they have now, and not for what their flavors say. What these were
-        granted before stays known.
+        For some VMs the planner was asked for what they have now, and not for what their flavors say. For these VMs the
+        earlier numbers stay.
         """
         keep = {uuid for uuid, record in records.items() if record.is_unknown or self._backoff.waits(uuid)}
         before = {vm_group(uuid) for uuid in keep | self._unseen}
@@ -335,10 +340,10 @@ class Reconciler:
 
 
 def _graphs(now: ResctrlState, plan: Plan, records: Mapping[str, VmRecord], unseen: frozenset[str]) -> Sequence[str]:
-    """The VMs whose monitoring groups may be given up for a promise, the first to do so in front.
+    """The VMs whose monitoring groups may be given up for a promise, in the order in which they are given up.
 
-    Those of VMs that are gone come first; then those of the VMs that get a control group, which counts them from then
-    on; then those of VMs without a promise; then the rest. Of each kind the VM that came last goes first.
+    VMs that are gone come first. VMs that get a control group follow, because that group counts them from then on. Then
+    come VMs without a promise, and then the others. Within each of these, the VM that came last is first.
     """
     fresh = created(plan)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The second step of a pass: what each VM's flavor asks for, and what the planner is asked for in its name."""
+"""The second step of a pass: what each VM's flavor asks for, and what the agent asks the planner for that VM."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def _of_flavor(vm: VirtualMachine, found: Found | None, once: LogOnce) -> Flavor
 def of_the_planner(
     resctrl: ResctrlState, records: Iterable[VmRecord], topology: CacheTopology, backoff: Backoff
 ) -> list[Request]:
-    """What the planner is asked for, for all VMs whose flavors ask for something that the agent can arrange now.
+    """The requests to the planner for all VMs whose flavors ask for something that the agent can arrange now.
 
-    A VM for which something failed a short time ago asks for what it has until it is tried again.
+    Where something failed for a VM a short time ago, the request names what the VM has, until the agent tries again.
     """
     requests = []
     for record in records:
@@ -64,7 +64,7 @@ def of_the_planner(
 
 
 def _reach(resctrl: ResctrlState, record: VmRecord, wants: CacheRequest, topology: CacheTopology) -> frozenset[int]:
-    """The caches that the VM can run on: L3s, never none, and the L2s that its vCPUs are pinned to."""
+    """The caches that the VM can run on: at least one L3, and the L2s of the CPUs that its vCPUs are pinned to."""
     every_l3 = frozenset(resctrl.capabilities.l3_caches) or frozenset({0})
     reach = topology.caches_of(record.cpus) & every_l3 or every_l3
     if wants.l2_ways is None:

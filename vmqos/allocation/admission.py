@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who gets what: first what VMs have, then what they had, then what they want more, then the newcomers.
+"""Deciding which VM gets what: first what VMs have, then what they had, then what they want more, then newcomers.
 
-Each of these goes in order of arrival. What a VM had and has no more was taken by no plan, but by an outsider's write
-or by a cache that went off and on; it comes before anything new or larger (rule 4).
+Each of these goes in order of arrival. If a VM lost something, no plan took it: another program's write did, or a cache
+that went off and on. What was lost comes before anything new or larger (rule 4).
 
-Nothing here depends on where masks lie, only on whether they fit. So a VM that is let in by one plan is let in by the
-next one too, wherever the first one was interrupted.
+Nothing here depends on where masks lie, only on whether they fit. So a VM that one plan lets in, the next plan lets in
+too, even if the first plan was interrupted anywhere.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from vmqos.group_names import DEFAULT_GROUP, Owner, class_request
 from vmqos.reason import NO_REASON, Reason
 
 Question = tuple[type, tuple[int, ...], int, int]
-"""Whether so many ways on these caches can be had, for a claim of that kind."""
+"""The kind of a claim, its caches, its L3 ways and its L2 ways: can a claim like that have these ways?"""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Somebody is given more than it has.
+    """A VM or a class is given more than it has.
 
-    :ivar who: a VM's UUID, or a class's name.
-    :ivar caches: where.
+    :ivar who: the VM's UUID, or the class's name.
+    :ivar caches: the caches on which it is given more.
     :ivar given_back: whether it had that before.
     """
 
@@ -43,32 +43,33 @@ class Change:
 
     @property
     def bar(self) -> Bar:
-        """What has to be barred so that this is not given."""
+        """What has to be barred so that the next decision does not give this."""
         return self.who, self.given_back
 
 
 Bar = tuple[str, bool]
-"""Who gets no more than it has, and whether what it had before is meant or what it wants more than that."""
+"""The VM or class that gets no more than it has. ``True``: it does not get back what it had before; ``False``: it gets
+nothing beyond that."""
 
 
 @dataclass(slots=True)
 class Admission:
-    """The answer, filled in VM by VM.
+    """What was decided so far; it is filled in VM by VM.
 
     :ivar rooms: what is promised on each cache.
     :ivar served: the VMs that have ways of their own after the plan, by UUID.
     :ivar classes: the classes that exist after the plan, with their caps; 0 for none.
     :ivar members: the class of each VM that is in one, by UUID.
     :ivar notes: why a VM does not get what it asks for, by UUID.
-    :ivar changes: who is given more than it had, and on which caches, in the order of the decisions.
+    :ivar changes: the VMs and classes that are given more than they have, in the order of the decisions.
     :ivar sharing: the VMs that the operator lets share because no CLOSID is left, by UUID.
     :ivar closids: how many more groups can be created, those of :attr:`kept` included.
     :ivar listed: the classes for each of which the operator keeps a CLOSID.
-    :ivar kept: those of them that have no control group yet: as many of the CLOSIDs are theirs alone.
-    :ivar freed: how many groups this plan removes, and nobody waits for.
-    :ivar answered: what was asked already, and why it was refused, if it was. Room only becomes less: to ask again is
-        to be refused again.
-    :ivar fitting: what was found to fit since the last change.
+    :ivar kept: the listed classes that have no control group yet: one CLOSID is kept for each.
+    :ivar freed: how many groups this plan removes whose CLOSIDs no request waits for.
+    :ivar answered: the questions that were asked already, with the reason where the answer was no. Room only becomes
+        less, so the answer stays no.
+    :ivar fitting: the questions whose answer was yes, since the last change.
     """
 
     rooms: dict[int, Room]
@@ -92,7 +93,7 @@ def admit(
     """Decide on all claims.
 
     :param claims: in order of arrival.
-    :param barred: VMs and classes that get no more than they have: their masks can't be brought in place safely.
+    :param barred: VMs and classes that get no more than they have: there is no safe order of steps for more.
     :param frozen: caches where no exclusive mask may move.
     """
     exclusive = [claim for claim in claims if isinstance(claim, ExclusiveClaim)]
@@ -115,7 +116,7 @@ def admit(
 
 
 def _is_kept(world: World, result: Admission, claim: Claim) -> bool:
-    """Whether something of the promise is in force already, or was and is given back."""
+    """Whether a part of the promise is in force already, or was in force and is given back."""
     if isinstance(claim, SharedClaim):
         return claim.group in world.groups
     return bool(claim.held) or claim.uuid in result.served
@@ -124,7 +125,7 @@ def _is_kept(world: World, result: Admission, claim: Claim) -> bool:
 def _room(
     world: World, cache: int, exclusive: Iterable[ExclusiveClaim], shared: Iterable[SharedClaim], frozen: bool
 ) -> Room:
-    """One cache with all that must not be taken away (rule 4)."""
+    """One cache with all grants on it that must not be taken away (rule 4)."""
     classes = {claim.group: claim.ways_on(cache) for claim in shared if cache in claim.caches}
     found = (earlier.of_class(world, group, cache, cap) for group, cap in classes.items())
     granted = [grant.ways for grant in found if not grant.guessed]
@@ -132,17 +133,17 @@ def _room(
     line, most, floor = world.lines[cache], max(granted, default=0), world.floor(cache)
     room = furnish(line, held, floor, most, frozen)
     if room.need.width < floor:
-        # Better the host on ways that were reserved since than no way for the host.
+        # It is better for the host to stay on ways that were reserved since than to have too few ways.
         reserved = world.masks[DEFAULT_GROUP].get(cache, 0) & world.reserved(cache)
         room = furnish(line.with_company(reserved & line.every), held, floor, most, frozen)
     return room
 
 
 def _give_back(world: World, result: Admission, claims: Sequence[Claim], barred: Collection[Bar]) -> None:
-    """Give back what was in force: all of it where it fits, else as much as does.
+    """Give back what was in force: all of it where it fits, otherwise as much as fits.
 
-    All that was surely granted was in force at the same time, so it fits, unless a cache has less to give than it had.
-    Where the layout does not tell how much it was, nobody gets more than the least before everybody has that.
+    All grants that are certain were in force at the same time, so they fit, unless a cache has less to give than it
+    had. Where the layout does not show how much VMs had, all of them get the smallest mask before any gets more.
     """
     owed = [
         (claim, cache)
@@ -168,7 +169,7 @@ def _give_back(world: World, result: Admission, claims: Sequence[Claim], barred:
 
 
 def _return(world: World, result: Admission, claim: ExclusiveClaim, cache: int, ways: int) -> None:
-    """Give a VM back so many ways of a cache, or as many as there are."""
+    """Give a VM back ``ways`` ways of a cache, or as many as there are."""
     room, exists = result.rooms[cache], claim.group in world.groups
     most = min(ways, room.most(claim.uuid))
     if most <= _length(room, claim.uuid) or not (exists or claim.uuid in result.served or result.closids):
@@ -192,7 +193,7 @@ def _return_to_class(world: World, result: Admission, claim: SharedClaim) -> Non
 
 
 def _length(room: Room, uuid: str) -> int:
-    """How many ways a VM gets so far."""
+    """How many ways a VM gets by what was decided so far."""
     if uuid in room.stuck:
         return room.stuck[uuid].bit_count()
     return room.pieces[uuid].length if uuid in room.pieces else 0
@@ -216,7 +217,7 @@ def _grow(world: World, result: Admission, claim: ExclusiveClaim, barred: Collec
 
 
 def _short(result: Admission, claim: ExclusiveClaim, caches: Iterable[int]) -> dict[int, int]:
-    """The ways that the VM can't have, by cache."""
+    """How many ways the VM asks for on each cache where they do not fit."""
     asked = {cache: claim.ways_on(cache) for cache in caches}
     return {cache: ways for cache, ways in asked.items() if not result.rooms[cache].takes(claim.uuid, ways)}
 
@@ -279,7 +280,7 @@ def _may_be_made(world: World, result: Admission, group: str) -> bool:
 
 
 def _too_many_others(world: World, result: Admission) -> bool:
-    """Whether there are as many classes as there may be beside those that are listed."""
+    """Whether there are already as many classes as there may be beside the listed ones."""
     most = most_others(world.capabilities, world.policy)
     return most is not None and sum(name not in result.listed for name in result.classes) >= most
 
@@ -306,10 +307,10 @@ def _without_closid(world: World, result: Admission, claim: Claim) -> None:
 
 
 def _nearest(world: World, claim: Claim, classes: Iterable[str]) -> str | None:
-    """The class with the same cap; else that with the next larger one, else that with the next smaller one.
+    """The class with the same cap, else the class with the next larger cap, else the one with the next smaller cap.
 
-    Of those with the same cap, that with the next larger limit of bandwidth; none that has a smaller one than asked
-    for, and none with a cap where none is asked for.
+    Among classes with the same cap, the one with the smallest limit of bandwidth is taken. A class whose limit is
+    smaller than the one asked for is never taken, and neither is a class with a cap where no cap is asked for.
     """
     limit = next(iter(claim.throttles.values()), None)
     ways = CacheRequest(ways=claim.ways or None, l2_ways=claim.l2 or None)
@@ -327,7 +328,7 @@ def _nearest(world: World, claim: Claim, classes: Iterable[str]) -> str | None:
 
 
 def _does_no_harm(grants: CacheRequest, wanted: CacheRequest) -> bool:
-    """Whether a class can stand in for what is wanted: it limits nothing that is to be free."""
+    """Whether a class can stand in for what is wanted: it sets no limit that was not asked for."""
     of_l2 = not grants.l2_ways or bool(wanted.l2_ways)
     return bool(grants.l3_ways) == bool(wanted.l3_ways) and of_l2 and _limit(grants) >= _limit(wanted)
 

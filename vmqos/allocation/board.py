@@ -52,7 +52,7 @@ class Board:
         return any(self._missing.values())
 
     def is_own(self, name: str, cache: int) -> bool:
-        """Whether the group's ways on the cache are to be nobody else's."""
+        """Whether the group is to have its ways on the cache alone."""
         return (name, cache) in self.target.own
 
     def is_free(self, name: str, cache: int, mask: int) -> bool:

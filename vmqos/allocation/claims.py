@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each VM asks for in terms of this machine, and what it already has."""
+"""What each VM asks for, in ways and limits of this machine, and what it already has."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from vmqos.reason import Reason, joined
 class ExclusiveClaim:
     """A VM that asks for a control group of its own.
 
-    :ivar uuid: whose claim it is.
-    :ivar group: the control group that is or would be its.
+    :ivar uuid: the VM's UUID.
+    :ivar group: the name of the VM's own control group, which may not exist yet.
     :ivar caches: the caches that the VM can run on, and that resctrl knows; none where it asks for no ways.
-    :ivar asked: how many L3 ways its flavor says.
-    :ivar ways: how many it is to get: as many as the smallest legal mask has, or more.
+    :ivar asked: how many L3 ways its flavor names.
+    :ivar ways: how many L3 ways it is to get: at least as many as the smallest legal mask has.
     :ivar throttles: its limits of memory bandwidth, by cache id.
     :ivar code: how many of the ways are for code; 0 where code and data fill all of them.
     :ivar data: how many of the ways are for data.
-    :ivar asked_l2: how many L2 ways its flavor says.
+    :ivar asked_l2: how many L2 ways its flavor names.
     :ivar l2: how many L2 ways it is to get.
     :ivar held: the ways that are its own now, by cache; a VM that has none anywhere is a newcomer.
-    :ivar near: the ways of its group that it need not leave, though somebody else has them too.
+    :ivar near: the ways of its group that it need not leave, though another group has them too.
     :ivar owed: what it was granted before, by cache, where that is more than it has now.
     """
 
@@ -48,27 +48,27 @@ class ExclusiveClaim:
     owed: Mapping[int, earlier.EarlierGrant] = field(default_factory=dict)
 
     def has(self, cache: int) -> int:
-        """How many of the ways asked for it has on a cache now."""
+        """How many ways the VM has on a cache now, of those that it asks for."""
         return min(self.ways_on(cache), self.held.get(cache, 0).bit_count())
 
     def ways_on(self, cache: int) -> int:
-        """How many ways it is to get on a cache."""
+        """How many ways the VM is to get on a cache."""
         return self.l2 if caches.level(cache) == 2 else self.ways
 
 
 @dataclass(frozen=True, slots=True)
 class SharedClaim:
-    """A VM that asks for a cap within the pool, or for a limit of bandwidth and no more.
+    """A VM that asks for a cap within the pool, or only for a limit of bandwidth.
 
-    :ivar uuid: whose claim it is.
+    :ivar uuid: the VM's UUID.
     :ivar group: the class that grants it.
     :ivar caches: the caches that the VM can run on, and that resctrl knows; none where it asks for no ways.
-    :ivar asked: how many L3 ways its flavor says.
+    :ivar asked: how many L3 ways its flavor names.
     :ivar ways: the class's cap: at least the smallest legal mask, at most the whole cache; 0 for the whole pool.
     :ivar throttles: its limits of memory bandwidth, by cache id.
     :ivar code: how many of the ways are for code; 0 where code and data fill all of them.
     :ivar data: how many of the ways are for data.
-    :ivar asked_l2: how many L2 ways its flavor says.
+    :ivar asked_l2: how many L2 ways its flavor names.
     :ivar l2: the class's cap on L2; 0 for the whole pool.
     """
 
@@ -92,7 +92,7 @@ Claim = ExclusiveClaim | SharedClaim
 
 
 def in_order(requests: Iterable[Request]) -> list[Request]:
-    """The requests, first come first; of several for one VM the first counts."""
+    """The requests in order of arrival; if there are several for one VM, only the first counts."""
     first: dict[str, Request] = {}
     for request in sorted(requests, key=lambda request: (request.arrival, request.uuid)):
         first.setdefault(request.uuid, request)
@@ -100,10 +100,11 @@ def in_order(requests: Iterable[Request]) -> list[Request]:
 
 
 def read(world: World, requests: Sequence[Request]) -> list[Claim]:
-    """What the requests, in order, come to; those to which this machine can give nothing make no claim.
+    """The claims of the requests, in order of arrival; a request has none if this machine can give it nothing.
 
-    A limit of bandwidth alone is granted by a class where it is a percentage, for that binds each CPU by itself. One in
-    MB/s binds all tasks of a control group together, so a VM that does not ask to share gets a group of its own.
+    If a VM asks only for a limit of bandwidth, and the limit is a percentage, a class grants it: a percentage binds each
+    CPU by itself. A limit in MB/s binds all tasks of a control group together, so a VM that does not ask to share gets
+    a group of its own.
     """
     claims: list[Claim] = []
     exclusive: list[ExclusiveClaim] = []
@@ -127,7 +128,7 @@ def read(world: World, requests: Sequence[Request]) -> list[Claim]:
 
 
 def _throttles(world: World, request: Request) -> dict[int, int]:
-    """The limits of bandwidth, by cache id; none where none can be given."""
+    """The limits of bandwidth that the machine can give to a request, by cache id."""
     resource, limit = world.capabilities.memory_bandwidth, throttle.read(world.capabilities, request.wants).value
     if resource is None or limit is None:
         return {}
@@ -155,7 +156,7 @@ def _exclusive(
 def _shared(
     world: World, request: Request, used: tuple[int, ...], wanted: Mapping[int, int], throttles: Mapping[int, int]
 ) -> SharedClaim:
-    """The same within the pool, where no cap can be larger than the cache."""
+    """What a VM of a class asks for within the pool, where no cap can be larger than the cache."""
     alone = _exclusive(world, request, used, wanted, throttles)
     most = {3: 0, 2: 0}
     for cache in used:
@@ -182,21 +183,21 @@ def _shared(
 
 
 def _parts_of(world: World, wants: CacheRequest) -> tuple[int, int]:
-    """How many ways are for code and how many for data; none where they are not asked for apart."""
+    """How many ways are for code and how many for data; 0 and 0 where the flavor does not name them apart."""
     if wants.code_ways is None or wants.data_ways is None:
         return 0, 0
     return max(wants.code_ways, world.fewest(3)), max(wants.data_ways, world.fewest(3))
 
 
 def _ways_of(world: World, wants: CacheRequest) -> int:
-    """How many L3 ways are asked for, for code and data together; 0 where there are none, or none of that kind."""
+    """How many L3 ways are asked for, code and data together; 0 for none, or where the machine can't divide them."""
     if wants.code_ways is None or wants.data_ways is None:
         return wants.ways or 0
     return wants.code_ways + wants.data_ways if world.capabilities.cdp else 0
 
 
 def unmet(world: World, request: Request) -> Reason:
-    """What of the request this machine, mounted as it is, can give to nobody; empty where there is no such thing."""
+    """Why this machine, mounted as it is, can't give all of the request to any VM; empty where it can."""
     faults = []
     if request.wants.ways is not None or request.wants.code_ways is not None:
         if world.capabilities.l3 is None:
@@ -220,22 +221,22 @@ def unmet(world: World, request: Request) -> Reason:
 
 
 def remarks(world: World, request: Request) -> Reason:
-    """What the request comes to on this machine where that is not exactly what it says."""
+    """What the VM gets on this machine where that is not exactly what its flavor names; empty where it is."""
     return throttle.read(world.capabilities, request.wants).remark
 
 
 def _with_what_they_hold(world: World, claims: Collection[ExclusiveClaim]) -> list[ExclusiveClaim]:
-    """Fill in what is the VMs' own now.
+    """Fill in which ways are the VMs' own now.
 
-    A mask that overlaps the default group's is not the VM's own: the group was just created when an agent was killed,
-    or the VM did not use that cache until now, or an outsider wrote the default group's masks, or the cache came
-    online. What the VM is owed then is for :mod:`vmqos.allocation.earlier` to tell. One that overlaps a class's alone
-    is its own: it is the class that was just created.
+    A mask that overlaps the default group's mask is not the VM's own. There are four causes: an agent was killed just
+    after it created the group, the VM did not use that cache until now, another program wrote the default group's mask,
+    or the cache came online. :mod:`vmqos.allocation.earlier` tells what the VM is owed then. A mask that overlaps only
+    the mask of a class is the VM's own: then it is the class that was just created.
     """
     settled = dict.fromkeys(world.lines, 0)
     default = world.masks[DEFAULT_GROUP]
     present = [claim for claim in claims if claim.group in world.masks]
-    # A mask that an outsider made too long is no reason to doubt a right one.
+    # The right masks come first: a mask that another program made too long must not put them in doubt.
     present.sort(key=lambda claim: any(_is_too_long(world, claim, cache) for cache in claim.caches))
     held: dict[str, dict[int, int]] = {claim.uuid: {} for claim in present}
     near: dict[str, dict[int, int]] = {claim.uuid: {} for claim in present}
@@ -263,7 +264,7 @@ def _is_too_long(world: World, claim: ExclusiveClaim, cache: int) -> bool:
 
 
 def _with_debts(world: World, claim: ExclusiveClaim) -> ExclusiveClaim:
-    """Fill in what the VM was granted before and has no more."""
+    """Fill in what the VM was granted before and does not have any more."""
     if claim.group not in world.masks and not any(world.granted.get(claim.group, {}).values()):
         return claim
     lacking = [cache for cache in claim.caches if claim.has(cache) < claim.ways_on(cache)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who makes way, and how, where every mask's new place is still somebody else's: masks going round in a circle."""
+"""Which group makes way, and how, where each mask's new place is still another group's: the masks form a circle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Detour = tuple[int, list[Write]]
 def make_way(board: Board) -> tuple[int, list[Write]]:
     """The writes that clear the new place of one mask at the least harm.
 
-    :returns: the cache, and what is to be written there; nothing if nobody can make way.
+    :returns: the cache, and what is to be written there; nothing to write if no group can make way.
     """
     best: tuple[int, int, list[Write]] | None = None
     stuck: list[int] = []
@@ -35,7 +35,7 @@ def make_way(board: Board) -> tuple[int, list[Write]]:
 
 
 def _clear(board: Board, name: str, cache: int, place: int) -> Detour | None:
-    """How everyone who is in the way steps aside; ``None`` if somebody can't."""
+    """How all groups that are in the way step aside; ``None`` if one of them can't."""
     harm, writes = 0, list[Write]()
     for other in board.in_the_way(name, cache, place):
         asides = (

@@ -83,11 +83,11 @@ class Line:
         return self.every.bit_length()
 
     def without(self, ways: int) -> Line:
-        """The same line where nobody can be given these ways."""
+        """The line where no VM can be given these ways."""
         return replace(self, pool=self.pool & ~ways, company=self.company & ~ways, exclusive=self.exclusive & ~ways)
 
     def with_company(self, ways: int) -> Line:
-        """The same line where the default group may stay on these ways, which are not to be promised."""
+        """The line where the default group may stay on these ways, which are not to be promised."""
         ways &= ~self.pool
         return replace(self, pool=self.pool | ways, company=self.company | ways)
 

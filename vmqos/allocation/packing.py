@@ -122,7 +122,7 @@ class _State(NamedTuple):
     :ivar kept: bit *i* is set if fixed piece *i* has its place, and where it was is not passed yet.
     :ivar pooled: whether the pool has its place.
     :ivar moves: how many more masks may be moved.
-    :ivar gap: whether the way below was left to nobody.
+    :ivar gap: whether the way below was left to no mask.
     """
 
     way: int

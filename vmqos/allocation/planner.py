@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan: from the world as it is to the promises that can be kept."""
+"""Making the plan: it leads from the groups as they are to the promises that can be kept."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def plan(
     policy: Policy,
     granted: Mapping[str, Mapping[int, int]] | None = None,
 ) -> Plan:
-    """Decide who gets which L3 ways and how much memory bandwidth, and how to get there.
+    """Decide which VM gets which ways and how much memory bandwidth, and which steps give it.
 
-    The same values give the same plan, in whatever order the groups and requests come. A layout that is as it should be
-    gives a plan without steps. Where nothing is promised to anybody, nothing is touched, unless the default group has
-    ways that the operator reserved.
+    The same values give the same plan; the order of the groups and requests does not matter. A layout that is as it
+    should be gives a plan without steps. Where no VM has a promise, the plan touches nothing, unless the default group
+    has ways that the operator reserved.
 
-    :param requests: of the running VMs that ask for something; a group of a VM that is not among them is retired.
-    :param granted: :attr:`Plan.granted` of the last plan that was carried out. Without it, what was granted before is
-        read off the layout, as far as that shows it (:mod:`vmqos.allocation.earlier`).
+    :param requests: the requests of the running VMs that ask for something; the group of any other VM is retired.
+    :param granted: :attr:`Plan.granted` of the last plan that was carried out. Without it, the planner derives the
+        earlier grants from the layout, as far as the layout shows them (:mod:`vmqos.allocation.earlier`).
     """
     ordered = in_order(requests)
     world = look(capabilities, capabilities.l3, layout, policy, _l2(capabilities, layout, ordered), granted)
@@ -50,12 +50,12 @@ def plan(
 
 
 def _granted(world: World, claims: Sequence[Claim], target: Target) -> dict[str, dict[int, int]]:
-    """What each group is granted, to be known to the next plan."""
+    """How many ways each group is granted, by cache, for the next plan."""
     found: dict[str, dict[int, int]] = {}
     nothing = dict.fromkeys(world.lines, 0)
     members: set[tuple[str, tuple[int, ...]]] = set()
     for claim in claims:
-        # Most of many VMs have nothing yet, or are in a class that others are in, too.
+        # Where there are many VMs, most have nothing yet, or are in a class with others: those need no work here.
         if claim.group not in target.masks and claim.group not in world.granted:
             found[claim.group] = nothing
             continue
@@ -80,9 +80,9 @@ def _granted(world: World, claims: Sequence[Claim], target: Target) -> dict[str,
 
 
 def _l2(capabilities: Capabilities, layout: Layout, requests: Sequence[Request]) -> CacheResource | None:
-    """The L2, if anybody wants some of it, or a group that we may write has less than all of it.
+    """The L2, if a VM wants some of it, or if a group that we may write has less than all of it.
 
-    A machine has many L2s, and mostly nobody has to do with them.
+    A machine has many L2s, and mostly no VM has to do with them.
     """
     l2 = capabilities.l2
     if l2 is None or any(request.wants.l2_ways is not None for request in requests):
@@ -102,9 +102,9 @@ def whatif(
 ) -> tuple[Allocation, Plan]:
     """What one more VM would get now, and the plan that would be carried out for it and all others.
 
-    :param requests: of the VMs that are there; the hypothetical one comes last.
-    :param wants: what it asks for.
-    :param reach: the caches that it could run on.
+    :param requests: the requests of the VMs that run; the additional VM comes after them.
+    :param wants: what the additional VM asks for.
+    :param reach: the caches that the additional VM could run on.
     """
     arrival = max((request.arrival for request in requests), default=0) + 1
     newcomer = Request(_NOBODY, wants, reach, arrival)
@@ -113,7 +113,11 @@ def whatif(
 
 
 def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, tuple[Step, ...]]:
-    """Decide, place and order; where there is no safe order, search for a way, or decide again without the latest."""
+    """Decide, place the masks, and order the steps.
+
+    Where there is no safe order, search for a packing that can be reached; where there is none, decide again without
+    what was given last.
+    """
     routes: dict[int, Route] = {}
     barred: set[Bar] = set()
     frozen: set[int] = set()

@@ -39,7 +39,7 @@ NO_BANDWIDTH = Reason(
 NO_PERCENT_OF_GBPS = Reason(
     Code.BANDWIDTH_UNIT,
     "this host's memory bandwidth is throttled in steps of 1/8 GB/s, and hw:mem_bandwidth_percent would be per cent of "
-    "nobody knows what: ask for hw:mem_bandwidth_mbps",
+    "an unknown total: ask for hw:mem_bandwidth_mbps",
 )
 NO_CDP = Reason(
     Code.CDP,
@@ -136,7 +136,7 @@ def capped(got: Mapping[int, int], asked: Mapping[int, int]) -> Reason:
 
 
 def overlapped(cache: int, mask: int, others: Iterable[str]) -> Reason:
-    """Somebody else has ways of an exclusive mask, and there is no room to move."""
+    """Another group has ways of an exclusive mask, and there is no room to move."""
     names = sorted(others)
     whose = "the default group" if names == [""] else f"the control group{'s' * (len(names) > 1)} {', '.join(names)}"
     return Reason(

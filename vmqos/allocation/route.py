@@ -70,7 +70,7 @@ class _Gap:
     :ivar start: its lowest way.
     :ivar end: one more than its highest way.
     :ivar row: the keys of the pieces in it, from the lowest way up.
-    :ivar free: how many of its ways nobody has.
+    :ivar free: how many of its ways no group has.
     """
 
     start: int
@@ -261,7 +261,7 @@ class _Search:
 
 
 def _clear(state: _State, gap: _Gap, below: int, low: int, high: int) -> tuple[Write, ...]:
-    """Push whoever is in the way out of the ways from ``low`` to below ``high``.
+    """Push every mask that is in the way out of the ways from ``low`` to below ``high``.
 
     :param below: how many of the row are to lie below them; the others lie above them.
     """

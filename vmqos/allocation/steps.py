@@ -15,11 +15,11 @@ from vmqos.group_names import DEFAULT_GROUP
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 _DETOURS = 64
-"""On one cache nobody steps aside more often than that: each time a mask comes to its place, unless two take turns."""
+"""How often groups may step aside on one cache. Each time brings a mask to its place, unless two groups take turns."""
 
 
 class NoSafeOrder(Exception):
-    """The masks of a cache can't be brought in place without an overlap.
+    """The masks of a cache can't be brought to their places without an overlap.
 
     :param cache: the cache (:mod:`vmqos.allocation.caches`).
     """
@@ -30,17 +30,19 @@ class NoSafeOrder(Exception):
 
 
 def prepare(world: World, target: Target) -> tuple[Step, ...]:
-    """The steps from the world to the target.
+    """The steps that lead from the world to the target.
 
-    Guards (mode ``exclusive``) are taken off first where the target has none, and put on last. So is a guard on ways
-    that others have too: when a cache comes online, the kernel opens all of its ways to every group
-    (``domain_setup_ctrlval``), and the guard then has it refuse every write there. What is ready to be written is
-    written, first what takes no more ways than it has; where nothing is, somebody makes way for a while.
-    Groups of VMs are created when those that exist are done, which need the room till then. Classes are created last: a
-    class that exists is taken for a promise, and must not be taken for one that forbids what this very plan lets in,
-    should it be interrupted. Limits of bandwidth take nothing from anybody and come after all masks.
+    * Guards (mode ``exclusive``) are taken off first where the target has none, and put on last. A guard on ways that
+      other groups have too is also taken off first. When a cache comes online, the kernel opens all of its ways to
+      every group (``domain_setup_ctrlval``), and because of the guard it would refuse every write there.
+    * A mask that is ready to be written is written, and masks that do not grow come first. Where no mask is ready, a
+      group makes way for a while.
+    * Groups of VMs are created when the existing groups are in place, which need the room until then. Classes are
+      created last: if the plan is interrupted, the next plan takes an existing class for a promise, and this promise
+      must not forbid what this plan lets in.
+    * Limits of bandwidth take nothing from other groups, and come after all masks.
 
-    :raises NoSafeOrder: if there is none, or none was found.
+    :raises NoSafeOrder: if there is no safe order, or none was found.
     """
     board = Board(world, target)
     steps: list[Step] = []
@@ -78,7 +80,7 @@ def retire(target: Target) -> tuple[Step, ...]:
 
 
 def _follow(board: Board, cache: int, writes: Sequence[tuple[str, int]]) -> Iterator[Step]:
-    """The way that was found for a cache; who shares goes to the default group's ways before a mask takes its own."""
+    """The writes that were found for a cache. A group that shares ways first moves to ways of the default group."""
     for name, mask in writes:
         for other in list(board.in_the_way(name, cache, mask)):
             if board.is_in_force(other, cache):
@@ -94,7 +96,7 @@ def _follow(board: Board, cache: int, writes: Sequence[tuple[str, int]]) -> Iter
 
 
 def _next_write(board: Board) -> tuple[str, dict[int, int]] | None:
-    """A group and the masks that it can have at once."""
+    """A group, and its masks that can be written now; ``None`` where no group has any."""
     best: tuple[bool, bool] | None = None
     found: tuple[str, dict[int, int]] | None = None
     for name in board.order:
@@ -124,7 +126,7 @@ def _masks(world: World, target: Target, name: str, masks: Mapping[int, int]) ->
 
 
 def _divide(world: World, target: Target, steps: Sequence[Step]) -> Iterator[Step]:
-    """Write the parts for code and data that are not what they are to be: they take nothing from anybody else."""
+    """Write the parts for code and data that are not right yet: they take nothing from other groups."""
     now = {name: dict(group.splits) for name, group in world.groups.items() if name in target.masks}
     for step in steps:
         if isinstance(step, WriteMasks):
@@ -137,7 +139,7 @@ def _divide(world: World, target: Target, steps: Sequence[Step]) -> Iterator[Ste
 
 
 def _throttle(world: World, target: Target) -> Iterator[Step]:
-    """Write the limits that are not what they are to be; a group that is created has none (``rdtgroup_init_mba``)."""
+    """Write the limits that are not right yet; a group that is created has none (``rdtgroup_init_mba``)."""
     resource = world.capabilities.memory_bandwidth
     if resource is None:
         return
@@ -152,13 +154,13 @@ def _throttle(world: World, target: Target) -> Iterator[Step]:
 
 
 def _has_company(world: World, name: str) -> bool:
-    """Whether any other group has ways of this group's."""
+    """Whether any other group has ways that this group has."""
     others = [other for other in world.groups if other != name]
     return any(mask & world.ways(others, cache) for cache, mask in world.masks[name].items())
 
 
 def _passes_io(world: World, target: Target, name: str) -> bool:
-    """Whether the group's mask lies on ways of I/O on its way, which the kernel refuses to a guarded group."""
+    """Whether a write on the way gives the group ways of I/O, which the kernel refuses to a guarded group."""
     return any(
         mask & world.lines[cache].shareable
         for cache, writes in target.routes.items()
@@ -168,7 +170,7 @@ def _passes_io(world: World, target: Target, name: str) -> bool:
 
 
 def _unguard_for_mkdir(board: Board) -> Iterator[Step]:
-    """Take off guards that would leave a new group fewer ways than a mask must have: the kernel says ENOSPC then."""
+    """Take off guards that would leave a new group too few ways for a legal mask: mkdir would fail with ENOSPC."""
     for name in sorted(board.guarded):
         if all(_kernel_gives(board, cache) >= line.fewest for cache, line in board.world.lines.items()):
             return
@@ -177,7 +179,7 @@ def _unguard_for_mkdir(board: Board) -> Iterator[Step]:
 
 
 def _kernel_gives(board: Board, cache: int) -> int:
-    """How many ways the kernel gives a new group: the first run of those that no guarded group has.
+    """How many ways the kernel gives a new group: the first run of ways that no guarded group has.
 
     ``__init_one_rdt_domain`` and ``cbm_ensure_valid`` in the kernel's resctrl.
     """

@@ -21,18 +21,18 @@ from vmqos.group_names import DEFAULT_GROUP, Owner, class_request
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The end of a plan's ``prepare``.
+    """The layout after a plan's ``prepare``.
 
-    :ivar masks: each group's ways by cache, by its name; those of groups that are to be removed, too: nothing but what
-        the default group has.
-    :ivar own: where a group's ways are nobody else's, as pairs of group and cache.
+    :ivar masks: each group's ways by cache, by the group's name. A group that is to be removed is there, too: it has
+        only ways that the default group has.
+    :ivar own: where a group has its ways alone, as pairs of group and cache.
     :ivar guarded: the groups that the kernel can guard by its mode ``exclusive``.
-    :ivar created: the groups that do not exist yet: the VMs' first, each kind in order of arrival.
+    :ivar created: the groups that do not exist yet: first the VMs' groups, then the classes, each in order of arrival.
     :ivar retired: the groups that no VM needs.
-    :ivar throttles: the limits of memory bandwidth of those that a VM needs, by cache, by the group's name: on every
-        cache, also where that is none.
-    :ivar routes: on some caches, what existing groups are given first, in this order, by the group's name.
-    :ivar parts: how many of a group's ways on a cache are for code and how many for data, where these are apart.
+    :ivar throttles: the limits of memory bandwidth by cache, by the name of each group that a VM needs; a cache without
+        a limit has the unit's greatest value.
+    :ivar routes: on some caches, the writes that come first, in this order: a group's name and its mask.
+    :ivar parts: how many ways are for code and how many for data, by group and cache, where these are apart.
     """
 
     masks: Mapping[str, Mapping[int, int]]
@@ -59,9 +59,9 @@ def build(
     admission: Admission,
     routes: Mapping[int, Route] | None = None,
 ) -> Target:
-    """Place everything that was let in.
+    """Place the masks of all VMs and classes that were let in.
 
-    :param routes: caches whose packing, and the way there, was found already.
+    :param routes: the packings that were found already, each with the writes that lead there, by cache.
     """
     routes = routes or {}
     rank = {claim.uuid: number for number, claim in enumerate(claims)}
@@ -104,7 +104,7 @@ def build(
 
 
 def route(world: World, claims: Sequence[Claim], admission: Admission, cache: int) -> Route | None:
-    """A packing of a cache that can be reached without an overlap, and the way there; ``None`` if none is found."""
+    """A packing that can be reached without an overlap, with the writes that lead there; ``None`` if none is found."""
     room, rank = admission.rooms[cache], {claim.uuid: number for number, claim in enumerate(claims)}
     pieces = sorted(room.pieces.values(), key=lambda piece: rank[piece.key])
     return find(room.line, pieces, room.need, world.masks[DEFAULT_GROUP].get(cache, 0))
@@ -117,7 +117,7 @@ def _pack(world: World, cache: int, room: Room, pieces: Sequence[Piece]) -> Pack
 def _throttles(
     world: World, claims: Sequence[Claim], admission: Admission, needed: Sequence[str]
 ) -> dict[str, dict[int, int]]:
-    """Each group's limits: on the caches where one of its VMs can run what was promised, and none on the others."""
+    """Each group's limits: the promised one on caches where one of its VMs can run, no limit on the other caches."""
     resource = world.capabilities.memory_bandwidth
     if resource is None:
         return {}
@@ -133,7 +133,7 @@ def _uuid(group_of: Mapping[str, str], name: str) -> str:
 
 
 def _default(world: World, cache: int, pool: int, taken: int) -> int:
-    """The default group's ways: the pool; where nothing is left for it, whatever is nobody's own."""
+    """The default group's ways: the pool; where nothing is left for the pool, all ways that no group has alone."""
     line, now = world.lines[cache], world.masks[DEFAULT_GROUP].get(cache, 0)
     if line.legal(pool):
         return pool
@@ -154,7 +154,7 @@ def _cap(name: str, cache: int, ways: int) -> int:
 
 
 def _class(world: World, cache: int, name: str, default: int, cap: int) -> int:
-    """A class's ways: as many of the default group's as its cap allows, and rather those that it has."""
+    """A class's ways: as many of the default group's as its cap allows, and preferably those that it has now."""
     line, now = world.lines[cache], world.masks.get(name, {}).get(cache, 0)
     return line.best_part(default, min(cap, default.bit_count()), (now, ~line.company, ~line.shareable)) or default
 
@@ -162,9 +162,9 @@ def _class(world: World, cache: int, name: str, default: int, cap: int) -> int:
 def _can_be_guarded(world: World, masks: Mapping[str, Mapping[int, int]], own: set[tuple[str, int]], name: str) -> bool:
     """Whether the kernel would take mode ``exclusive`` for the group.
 
-    It refuses groups that overlap any other group or the ways of I/O, in any cache of any resource
-    (``rdtgroup_mode_test_exclusive`` in the kernel's resctrl). So it takes none where there is a cache that the planner
-    has nothing to do with.
+    The kernel refuses it if the group overlaps any other group or the ways of I/O, in any cache of any resource
+    (``rdtgroup_mode_test_exclusive`` in the kernel's resctrl). So no group can be guarded where there is a level of
+    caches that the planner does not arrange.
     """
     levels = {cache.level for cache in world.capabilities.caches.values()}
     if not world.policy.kernel_exclusive or levels != set(map(caches.level, world.lines)):

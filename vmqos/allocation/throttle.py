@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory bandwidth: what a request for it comes to on this machine, and what a limit is called by.
 
-A limit belongs to nobody alone, so there is nothing to place: it is a plain value of a group.
+A limit takes nothing from other groups, so there is nothing to place: it is a plain value of a group.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class World:
     :ivar groups: every group by name, in the order of names.
     :ivar masks: each group's ways by cache, by its name; a cache that is missing counts as no way.
     :ivar lines: what each cache has to give, by cache (:mod:`vmqos.allocation.caches`); none of L3 where it can't be
-        partitioned, none of L2 where it can't or nobody has to do with it.
+        partitioned, none of L2 where it can't or where no group and no request has to do with it.
     :ivar names: the groups' names by their owner.
     :ivar granted: how many ways earlier plans granted, by group and cache; what is missing is not known.
     """
@@ -85,7 +85,7 @@ def look(
     """Turn the planner's input into the world.
 
     :param l3: the L3 as one resource, where it can be partitioned.
-    :param l2: likewise, where anybody has to do with it.
+    :param l2: likewise, where a group or a request has to do with it.
     :param granted: how many ways earlier plans granted, by group and cache, as far as that is known.
     """
     groups = {group.name: group for group in sorted(layout.groups, key=lambda group: group.name)}

@@ -42,7 +42,7 @@ class TooFewWays(BenchError):
     """The default group can't lend that many ways."""
 
     msg_fmt = (
-        "the experiment needs {wanted} neighbouring way(s) of L3 cache {cache} that nobody but the default group "
+        "the experiment needs {wanted} neighbouring way(s) of L3 cache {cache} that no group but the default group "
         "holds, at one end of its mask so that it keeps {floor} or more; it can lend {most}. {found}"
     )
 
@@ -51,8 +51,8 @@ class TooFewClosids(BenchError):
     """No control group is left for the victim."""
 
     msg_fmt = (
-        "the experiment needs one more control group, and all {total} CLOSIDs are taken; remove a group that nobody "
-        "needs, or stop a VM that has ways of its own"
+        "the experiment needs one more control group, and all {total} CLOSIDs are taken; remove a group that is not "
+        "needed, or stop a VM that has ways of its own"
     )
 
 
@@ -117,6 +117,9 @@ class VmNotRunning(BenchError):
 
 
 class Disturbed(BenchError):
-    """Somebody changed our group while the protected victim was measured."""
+    """Another program changed our group while the protected victim was measured."""
 
-    msg_fmt = "somebody changed the group {group} during the measurement ({problem}): it says nothing; measure again"
+    msg_fmt = (
+        "another program changed the group {group} during the measurement ({problem}), which says nothing then; "
+        "measure again"
+    )

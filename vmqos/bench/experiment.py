@@ -63,7 +63,7 @@ def run(
     timeout: float | None,
     report: Report,
 ) -> Measured:
-    """Make the experiment. Whoever calls it has a guardian, which gives the ways back however it ends.
+    """Make the experiment. The caller has a guardian, which gives the ways back however the experiment ends.
 
     :param loan: the ways that the victim gets in the end, or as many others.
     :param timeout: seconds to wait for resctrl's lock.

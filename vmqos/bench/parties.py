@@ -84,7 +84,7 @@ class Chaser:
         return frozenset({self._load.pid})
 
     def prepare(self, filesystem: Filesystem) -> None:
-        """It starts in the group of whoever ran the command."""
+        """It starts in the group of the process that ran the command."""
         self._load.wait_until_ready()
         tasks.move(filesystem, "", self.tids())
 

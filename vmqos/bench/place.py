@@ -95,7 +95,7 @@ def _on(
     """The CPUs of victim and neighbours among these; ``None`` where there are too few cores."""
     if (victim or neighbors) and not (victim | neighbors) & set(cpus):
         return None
-    # Where the whole of a VM may run, nobody else does; and a sibling shares more than the cache.
+    # The cores that a VM may run on are its alone here; and a sibling shares more than the cache.
     free = [core for core in cores(cpus, sysfs_cpu) if not core & (victim | neighbors)]
     if not victim:
         if not free:

@@ -85,7 +85,7 @@ class Load:
 
         :raises vmqos.bench.exceptions.LoadFailed: if it ends with another status than 0.
         """
-        # What it says is of no interest, but would make it wait once nobody reads it.
+        # What it says is of no interest, but it would wait for ever once its output is not read.
         assert self._process.stdout is not None
         while self._process.stdout.read1(65536):  # type: ignore[attr-defined]
             pass

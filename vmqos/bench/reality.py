@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether there is a cache behind the masks, or somebody only plays one."""
+"""Whether there is a cache behind the masks, or software only plays one."""
 
 from __future__ import annotations
 

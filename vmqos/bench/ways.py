@@ -3,7 +3,7 @@
 
 That is what the agent does for a VM with ``hw:cache_ways``: the ways go to one group, and the default group, where the
 neighbour is with everything else, loses them. What was done can be read from resctrl alone: the group's name says which
-ways of which cache the default group gets back. So whoever finds such a group can put everything right.
+ways of which cache the default group gets back. So every program that finds such a group can put everything right.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Policy:
     """The operator's choices, which the experiment keeps to as the agent does.
 
     :ivar floor: how many ways the default group keeps (``[allocation] default_ways_min``).
-    :ivar reserved: ways that nobody gets (``[allocation] reserved_ways``).
+    :ivar reserved: ways that no group gets (``[allocation] reserved_ways``).
     :ivar use_shareable: whether ways that devices fill too may be taken (``[allocation] use_shareable_ways``).
     """
 
@@ -46,7 +46,7 @@ class Policy:
 
     @classmethod
     def of(cls, floor: int, reserved: str, use_shareable: bool) -> Policy:
-        """The same, of the configuration's values: ``reserved`` is hexadecimal."""
+        """The operator's choices from the values of the configuration: ``reserved`` is hexadecimal."""
         return cls(floor, CapacityBitmask.parse(reserved), use_shareable)
 
 
@@ -189,7 +189,7 @@ def take(
 ) -> Loan:
     """Lend ways to a group of our own.
 
-    Somebody may have changed the groups since ``loan`` was chosen; then other ways are taken, as many.
+    Another program may have changed the groups since ``loan`` was chosen; then as many other ways are taken.
 
     :param enter: puts the victim into the group of that name.
     :param timeout: seconds to wait for the lock.
@@ -224,7 +224,7 @@ def _take(filesystem: Filesystem, loan: Loan, policy: Policy, enter: Callable[[s
 def give_back(filesystem: Filesystem, timeout: float | None) -> list[str]:
     """Remove every group of an experiment, those of one that was killed too; the default group gets its ways back.
 
-    The ways first: once the group is gone, nobody could tell any more whose they were.
+    The ways first: once the group is gone, nothing tells any more whose they were.
 
     :returns: the names of the groups that were removed.
     :raises vmqos.resctrl.exceptions.ResctrlError: if the kernel refuses.

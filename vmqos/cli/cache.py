@@ -26,7 +26,7 @@ class CacheShow(Listing):
     Shows the L3 caches, and then the L2 caches where these can be partitioned. Where there are more than four of a
     level, those that look the same are drawn once. In an L2 only VMs with ways of their own there are shown, and
     classes and others that have not all that the default group has. Where code and data have other ways, a group has a
-    line for each. The limits of memory bandwidth are those in force. Pseudo-locked memory is nobody's to fill.
+    line for each. The limits of memory bandwidth are those in force. No task fills pseudo-locked ways.
 
     In a terminal the map is coloured. With -f json or yaml the data of the agent's API is printed instead; with -f
     csv or value, or with -c, a table of it.

@@ -36,7 +36,7 @@ class Fill:
 
     @property
     def percent(self) -> str:
-        """The same for people. Only what is full is told as full."""
+        """How full its ways are, for people, such as ``99%``. A share below 1 is never rounded up to ``100%``."""
         share = round(100 * self.share)
         return f"{min(share, 99) if self.share < 1 else share}%"
 

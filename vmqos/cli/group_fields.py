@@ -14,7 +14,7 @@ _UNLIMITED_MBPS = "4294967295"
 _MANY = 12
 """VMs of a group that are named."""
 _SHORT = 8
-"""Characters of a UUID that stand for a VM whose name nobody tells."""
+"""Characters of a UUID that stand for a VM whose name is not known."""
 
 
 def describe(

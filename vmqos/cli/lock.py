@@ -27,7 +27,7 @@ _CACHE = re.compile(r"[Ll]([23]):([0-9]+)")
 
 
 class LockCreate(Details):
-    """Lock a piece of memory into ways of a cache that nobody has, so that it stays cached.
+    """Lock a piece of memory into ways of a cache that no group has, so that it stays cached.
 
     On processors whose prefetchers the kernel can switch off: Broadwell-EP (L3), Goldmont and Goldmont Plus (L2). Whole
     ways are locked, and SIZE is rounded up to them; the real size is shown. VMs' own ways, other groups', reserved ones

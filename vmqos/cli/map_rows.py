@@ -203,7 +203,7 @@ def _strangers(cache: contract.Cache, vms: Sequence[contract.Vm]) -> dict[str, b
 
 
 def _is_dull(group: contract.CacheGroup, cache: contract.Cache) -> bool:
-    """Whether a group is in an L2 as it is in any that nobody has to do with: it fills what the default group does."""
+    """Whether a group has nothing of its own in an L2: it may fill just the ways that the default group may fill."""
     default = next((one["mask"] for one in cache["groups"] if one["owner"] == "default"), None)
     return cache["resource"] != "L3" and group["owner"] in ("class", "foreign") and group["mask"] == default
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What of a stranger's text may reach a terminal.
 
-Whoever starts a VM chooses its name, and could choose one that moves the cursor, hides a line or retitles the window of
-the operator who lists it.
+The user who starts a VM chooses its name. That name could move the cursor, hide a line, or retitle the window of the
+operator who lists the VM.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def distinct_names(vms: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def tell_apart(names: Mapping[str, str]) -> dict[str, str]:
-    """The same names, by UUID; those that are there more than once carry as much of the UUID as tells them apart."""
+    """The names by UUID; a name that several VMs bear carries as much of the UUID as tells them apart."""
     bearers: dict[str, list[str]] = {}
     for uuid, name in names.items():
         bearers.setdefault(name, []).append(uuid)

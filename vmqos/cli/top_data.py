@@ -27,8 +27,8 @@ class Row:
     :ivar ways: how many L3 ways it has, by cache id.
     :ivar code_ways: how many of them are for code, where code and data are apart; ``data_ways`` likewise.
     :ivar l2_ways: how many L2 ways it has, by the L2's id.
-    :ivar ways_requested: how many it asks for; ``None`` where it asks for nothing or nobody knows.
-    :ivar l2_ways_requested: the same for L2.
+    :ivar ways_requested: how many it asks for; ``None`` where it asks for nothing, or where that is not known.
+    :ivar l2_ways_requested: how many L2 ways it asks for; ``None`` as for ``ways_requested``.
     :ivar bandwidth: the memory bandwidth that it may have, by cache id, in ``bandwidth_unit``.
     :ivar is_limited: whether its flavor asks for a limit of memory bandwidth.
     :ivar allocated: the bytes of its ways on all caches; ``None`` without a promise.
@@ -80,7 +80,7 @@ class Frame:
     """One look.
 
     :ivar taken_at: seconds since 1970.
-    :ivar interval: seconds between two looks at the counters; 0 where they are read when somebody asks.
+    :ivar interval: seconds between two looks at the counters; 0 where the agent reads them only when a client asks.
     :ivar source: ``agent`` or ``resctrl``.
     :ivar cache_ways: how many ways each cache has.
     :ivar cache_bytes: the size of each cache.
@@ -143,7 +143,7 @@ def is_troubled(row: Row) -> bool:
 
 
 def choose(rows: Iterable[Row], wanted: Sequence[str], order: Order) -> list[Row]:
-    """The VMs that somebody named by UUID, by the beginning of it, or by a name, in order; all if nobody did."""
+    """The VMs that the operator named by UUID, by its beginning, or by a name, in order; all if none was named."""
     return sort((row for row in rows if not wanted or any(_is_called(row, word) for word in wanted)), order)
 
 
@@ -236,7 +236,7 @@ CSV_TITLES = ("taken_at", *FIELDS, "age_seconds")
 
 
 def as_csv(frame: Frame, rows: Sequence[Row]) -> Iterator[list[Any]]:
-    """The same as lines of :data:`CSV_TITLES`; what is a mapping is written as ``0:2 1:4``."""
+    """A look at the VMs as lines of :data:`CSV_TITLES`, one a VM; a mapping is written as ``0:2 1:4``."""
     for row in rows:
         cells = (_cell(value(row)) for value in FIELDS.values())
         yield [f"{frame.taken_at:.3f}", *cells, "" if frame.age is None else f"{frame.age:.3f}"]

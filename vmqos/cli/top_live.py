@@ -30,7 +30,7 @@ _SORT_KEYS = {
 def run(
     look: Callable[[], Frame], output: TextIO, terminal: Terminal, delay: float, wanted: Sequence[str], order: Order
 ) -> None:
-    """Show look after look on the same screen until somebody has seen enough.
+    """Show look after look on the same screen until the operator ends it.
 
     :param look: looks once.
     :param delay: seconds between two looks.

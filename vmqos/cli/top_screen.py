@@ -141,7 +141,7 @@ class Screen:
         self._send("".join(sent))
 
     def wait(self) -> list[str]:
-        """Wait for keys or for :meth:`wake`; the keys, if any: ``q`` after Ctrl-C, or when nobody is left to press it.
+        """Wait for keys or for :meth:`wake`; the keys, if any: ``q`` after Ctrl-C, or when the terminal is gone.
 
         :raises SystemExit: after SIGTERM.
         """

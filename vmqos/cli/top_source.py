@@ -24,8 +24,8 @@ _NOT_COUNTED = Reading.none(Missing.NO_COUNTER)
 class Source:
     """Looks at the host, again and again; for one thread at a time.
 
-    At each look the agent is asked first. Where nobody answers, the counters are read here, which needs no more than
-    their permissions, and begins anew with the agent's return.
+    At each look the agent is asked first. Where no agent runs, the counters are read here, which needs no more than the
+    permission to read them; after the agent's return, that begins anew.
 
     :param agent: the agent's API.
     :param sweeper: reads resctrl's counters.

@@ -47,7 +47,7 @@ def ways_by_cache(masks: Mapping[str, str]) -> str:
 
 
 def parts_by_cache(code: Mapping[str, str], data: Mapping[str, str]) -> str:
-    """The same for ways that are apart: ``2c+4d`` for two for code and four for data."""
+    """How many ways on which cache, where code and data have ways of their own: ``2c+4d`` is 2 for code, 4 for data."""
     counts = {
         cache: f"{parse_mask(code[cache]).bit_count()}c+{parse_mask(data[cache]).bit_count()}d"
         for cache in code.keys() & data.keys()

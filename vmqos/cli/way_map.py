@@ -45,7 +45,7 @@ _FIGURES = ("ways", "bandwidth", "size", "mask")
 _CHOICES = ((2, 4), (2, 3), (2, 2), (1, 2), (0, 2), (2, 1), (1, 1), (0, 1))
 """How many of the last two figures there are, and how wide a way is; the best first."""
 _CHOICES_OF_FOUR = (*_CHOICES[:2], (1, 3), *_CHOICES[2:])
-"""The same where there are limits of memory bandwidth: rather no mask than narrow ways."""
+"""The choices where there are limits of memory bandwidth: rather no mask than narrow ways."""
 _WIDEST_LABEL = 32
 _LEAST_LABEL = 12
 

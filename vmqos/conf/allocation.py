@@ -60,6 +60,6 @@ OPTIONS = [
         "kernel_exclusive",
         default=True,
         help="Put the groups of exclusive VMs into the kernel's mode 'exclusive' where it allows that, so that the "
-        "kernel itself refuses every mask that would overlap theirs, whoever writes it.",
+        "kernel itself refuses every mask that would overlap theirs, also one that another program writes.",
     ),
 ]

@@ -19,8 +19,8 @@ OPTIONS = [
         "socket_mode",
         regex=r"^0?[0-7]{3}$",
         default="660",
-        help="Permissions of the socket in octal. Whoever may write to it may read what the agent knows; nothing "
-        "can be changed through it.",
+        help="Permissions of the socket in octal. Every process that may write to it may read what the agent knows; "
+        "no process can change anything through it.",
     ),
     cfg.StrOpt("socket_group", default=None, help="The group that the socket belongs to; the agent's own if unset."),
     cfg.ListOpt(

@@ -11,9 +11,9 @@ OPTIONS = [
     cfg.StrOpt(
         "host",
         default="127.0.0.1",
-        help="The address that the agent answers on over HTTP, without encryption or password. Whoever reaches it may "
-        "read what the agent knows, such as the names of VMs; nothing can be changed through it. For other addresses "
-        "than loopback, the systemd unit has to allow them, too (IPAddressAllow).",
+        help="The address that the agent answers on over HTTP, without encryption or password. Every client that "
+        "reaches it may read what the agent knows, such as the names of VMs; none can change anything. The systemd "
+        "unit has to allow every address but loopback, too (IPAddressAllow).",
     ),
     cfg.PortOpt(
         "port",

@@ -30,7 +30,7 @@ OPTIONS = [
         "readers_group",
         default="resctrl",
         help="The group whose members may read resctrl, such as Ceilometer's user. If this group exists when the agent "
-        "starts, the agent closes resctrl to all other users: whoever can open the mount point can lock it, and then "
-        "no promise can be kept. Empty leaves the permissions as they are.",
+        "starts, the agent closes resctrl to all other users: every process that can open the mount point can lock it, "
+        "and then no promise can be kept. Empty leaves the permissions as they are.",
     ),
 ]

@@ -14,7 +14,7 @@ OPTIONS = [
         min=0.0,
         max=3600.0,
         help="Seconds between two looks at all counters, for the page and for bandwidths. Each look interrupts one CPU "
-        "of each cache for some microseconds a counter. 0 looks only when somebody asks, and remembers nothing.",
+        "of each cache for some microseconds a counter. 0 looks only when a client asks, and remembers nothing.",
     ),
     cfg.FloatOpt(
         "history",

@@ -24,7 +24,7 @@ class CacheRequest:
     """What a flavor's extra specs ask for; every field ``None`` where the flavor is silent.
 
     :ivar ways: L3 ways on every L3 the VM may run on (``hw:cache_ways``).
-    :ivar policy: whether the ways are nobody else's, or a cap within the shared pool (``hw:cache_policy``).
+    :ivar policy: whether the VM has the ways alone, or a cap within the shared pool (``hw:cache_policy``).
     :ivar code_ways: L3 ways for code (``hw:cache_code_ways``), always with ``data_ways``, never with ``ways``.
     :ivar data_ways: L3 ways for data (``hw:cache_data_ways``).
     :ivar l2_ways: L2 ways (``hw:l2_cache_ways``).
@@ -63,7 +63,7 @@ class SpecError:
 
     def __str__(self) -> str:
         key = _shortened(self.key)
-        # A key with a blank at its end or a line break in it would not be seen for what it is.
+        # Quotes show a blank at the end of a key, or a line break in it.
         shown = key if key.isprintable() and key == "".join(key.split()) else repr(key)
         return f"{shown}={_shortened(self.value)!r}: {self.allowed}"
 
@@ -99,8 +99,8 @@ class Key:
     :ivar field: the field of :class:`CacheRequest` that it fills.
     :ivar pattern: a regular expression (ASCII, whole value) that every allowed value matches.
     :ivar allowed: what is allowed, for error messages.
-    :ivar convert: makes the field's value of a text that matches; raises ``ValueError`` for one that is not allowed all
-        the same.
+    :ivar convert: makes the field's value of a text that matches; raises ``ValueError`` for a text that matches and is
+        not allowed.
     """
 
     name: str
@@ -157,15 +157,15 @@ KEYS = (WAYS, POLICY, CODE_WAYS, DATA_WAYS, L2_WAYS, BANDWIDTH_PERCENT, BANDWIDT
 _NAMES = tuple(key.name for key in KEYS)
 
 _MOST_NAMED = 8
-"""Misspelt keys of a flavor of which each gets a text of its own. A flavor is read in each pass, and what is wrong with
-it is told in the log, the API and the metrics: a flavor of thousands must cost no more than that."""
+"""Misspelt keys of a flavor that get a text of their own, at most. A flavor is read in each pass, and its errors go to
+the log, the API and the metrics: thousands of misspelt keys must not cost more than a few."""
 
 
 def parse(specs: Mapping[str, str]) -> ParsedSpecs:
-    """Read a flavor's extra specs; never fails, whatever they say.
+    """Read a flavor's extra specs; it raises nothing, whatever they say.
 
-    Keys of others are ignored. A key that looks like one of ours and is none (:mod:`.misspelt`) is an error, because a
-    promise must not be dropped silently.
+    Keys that are not of vmqos are ignored. A key that looks like one of ours and is none (:mod:`.misspelt`) is an
+    error, because a promise must not be dropped silently.
 
     :param specs: all extra specs of the flavor.
     """
@@ -215,8 +215,9 @@ def parse_strict(specs: Mapping[str, str]) -> CacheRequest | None:
 
 
 def check_vcpus(request: CacheRequest, count: int) -> None:
-    """See to it that a VM with so many vCPUs has those that the promise names; the grammar can't know.
+    """Check that a VM has all vCPUs that its promise names; the grammar does not know how many it has.
 
+    :param count: how many vCPUs the VM has.
     :raises InvalidExtraSpecs: if it lacks one.
     """
     if request.vcpus is None or max(request.vcpus) < count:
@@ -226,7 +227,7 @@ def check_vcpus(request: CacheRequest, count: int) -> None:
 
 
 def asks_for(request: CacheRequest) -> bool:
-    """Whether anything is asked for; a policy or vCPUs alone are nothing."""
+    """Whether the request asks for anything; a policy or vCPUs alone ask for nothing."""
     return any(getattr(request, key.field) is not None for key in KEYS if key not in (POLICY, VCPUS))
 
 

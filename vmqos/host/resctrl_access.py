@@ -3,8 +3,8 @@
 
 The kernel mounts resctrl with the mode 0555 and has no option for another one (``rdt_fs_parameters`` in
 fs/resctrl/rdtgroup.c). flock(2) needs no more than an open descriptor: any account of the host could hold the lock for
-ever. ``resctrl-access.service`` closes the root at boot. This module closes it again after somebody else has mounted
-it anew, and tells ``vmqos doctor`` who can open it.
+ever. ``resctrl-access.service`` closes the root at boot. This module closes it again after the operator or another
+program has mounted it anew, and tells ``vmqos doctor`` who can open it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Closer:
             if not stat.S_IMODE(os.stat(self._path).st_mode) & stat.S_IRWXO:
                 return
             mount.find(self._path, writable=False)
-            # The mode first: at no moment does the group, which may be anybody's, have more than before.
+            # The mode first: at no moment does the group, which may be any group of the host, have more than before.
             os.chmod(self._path, MODE)
             os.chown(self._path, -1, self._gid)
         except ResctrlError:

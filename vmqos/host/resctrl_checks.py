@@ -92,7 +92,7 @@ def resctrl(conf: cfg.ConfigOpts, found: mount.Mount, cpuinfo: str) -> Iterator[
 
 
 def access(path: str, group: str, user: str = POLLSTER) -> Finding:
-    """Whether only those can open resctrl's root who have to: whoever opens it can hold the lock on it for ever.
+    """Whether only the users that have to can open resctrl's root: who can open it can hold the lock on it for ever.
 
     :param group: ``[resctrl] readers_group``.
     :param user: the user who reads resctrl without being root, if there is such a user.
@@ -205,14 +205,14 @@ def default_group(view: ResctrlState, control: Sequence[groups.ControlGroup], co
         return Finding(title, Status.PROBLEM, detail, repair)
     idle = {cache: ways for cache in of_l3 if (ways := l3.cbm_mask - reserved - _held(view, cache))}
     if idle:
-        detail = f"ways that no group holds, so that nobody uses them: {schemata.format_values('L3', idle)}"
+        detail = f"ways that no group holds, so that no task uses them: {schemata.format_values('L3', idle)}"
         return Finding(title, Status.WARNING, detail, repair)
     counts = ", ".join(f"{mask.count} ways on cache {cache}" for cache, mask in of_l3.items())
     return Finding(title, Status.OK, f"has {counts}")
 
 
 def _repair(view: ResctrlState, control: Sequence[groups.ControlGroup], conf: cfg.ConfigOpts) -> str:
-    """The command that gives the default group every way that is nobody's; empty if there is none."""
+    """The command that gives the default group every way that no group has; empty if there is no such way."""
     left = view.group(LEFT_LOCKED)
     reserved = CapacityBitmask.parse(conf.allocation.reserved_ways)
     grown = {
@@ -240,7 +240,7 @@ def closids(view: ResctrlState, path: str) -> Finding:
     detail = f"{used} of {total} in use, the default group included"
     if used < total:
         return Finding("Control groups (CLOSIDs)", Status.OK, detail)
-    command = f"rmdir {path}/NAME   # of a group that nobody needs, see 'Groups of others'"
+    command = f"rmdir {path}/NAME   # of a group that is not needed, see 'Groups of others'"
     return Finding("Control groups (CLOSIDs)", Status.WARNING, f"{detail}: no VM can get a class of its own", command)
 
 
@@ -285,7 +285,7 @@ def bench_groups(view: ResctrlState, control: Sequence[groups.ControlGroup], con
         yield Finding(title, Status.OK, f"{', '.join(names)}: an experiment runs and gives the ways back at its end")
         return
     detail = (
-        f"{', '.join(names)}: left behind by an experiment that was killed; nobody else can have the ways. The next "
+        f"{', '.join(names)}: left behind by an experiment that was killed; no VM can have the ways. The next "
         "'vmqos bench' removes it too, and so does 'vmqos reset', with all else that is vmqos'"
     )
     # 'vmqos reset' alone would take the VMs' ways from them, and is refused while the agent runs.
@@ -295,7 +295,7 @@ def bench_groups(view: ResctrlState, control: Sequence[groups.ControlGroup], con
 
 
 def locks(view: ResctrlState) -> Iterator[Finding]:
-    """What 'vmqos lock' made: nobody else's, but the operator's own."""
+    """What 'vmqos lock' made: no foreign groups, but the operator's own."""
     names = [group.name.removeprefix(LOCK_PREFIX) for group in view.layout.groups if group.name.startswith(LOCK_PREFIX)]
     if names:
         yield Finding("Locked memory", Status.OK, f"{', '.join(names)}: see 'vmqos lock list'")

@@ -171,7 +171,7 @@ def _monitoring_groups(
         return {}
     found = {}
     for name in names:
-        # A foreign group may be removed at any moment, by somebody who takes no lock.
+        # A foreign group may be removed at any moment, by a program that takes no lock.
         with contextlib.suppress(exceptions.Vanished):
             found[name] = tuple(groups.list_monitoring_groups(filesystem, name))
     return found

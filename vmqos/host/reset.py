@@ -86,7 +86,7 @@ def _look(filesystem: Filesystem, reserved: CapacityBitmask) -> Reset:
     found = groups.list_control_groups(filesystem)
     capabilities = info.read_capabilities(filesystem)
     monitored = capabilities.monitoring is not None
-    # Locked regions are the operator's own doing: 'vmqos lock remove' removes them, unless somebody uses them.
+    # Locked regions are the operator's own doing: 'vmqos lock remove' removes them, unless a process uses them.
     ours = [group.name for group in found if group.name.startswith(PREFIX) and group.mode not in pseudo_lock.MODES]
     grown = {}
     for name, cache in capabilities.caches.items():
@@ -119,7 +119,7 @@ def grow_default(
     shared. Where a mask may not have gaps it gets the run of ways around those it has, so that it never loses one.
 
     :param keep_ours: whether our groups keep their ways instead.
-    :param locked: the pseudo-locked ways by cache id, which the kernel gives to nobody.
+    :param locked: the pseudo-locked ways by cache id, which the kernel gives to no group.
     """
     groups_now = list(found)
     default = next((group for group in groups_now if group.name == DEFAULT_GROUP), None)

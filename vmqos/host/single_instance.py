@@ -48,7 +48,7 @@ def only_agent(resctrl_path: str, directory: str = LOCK_DIRECTORY, who: str = "a
 
 
 def is_running(resctrl_path: str, directory: str = LOCK_DIRECTORY, who: str = "agent") -> bool:
-    """Whether somebody holds that lock; it is looked at without being taken, which might keep another one out."""
+    """Whether a process holds that lock. The lock is not taken to find out: that might keep another process out."""
     return any(map(_holders, _lock_files(resctrl_path, directory, who)))
 
 
@@ -60,7 +60,7 @@ def _lock_files(resctrl_path: str, directory: str, who: str) -> tuple[str, str]:
 
 
 def _holders(path: str) -> list[int]:
-    """The processes that hold a lock on a file and run as the file's owner. A lock of anybody else means nothing."""
+    """The processes that hold a lock on a file and run as the file's owner. A lock of another user means nothing."""
     try:
         # It takes no right to the file to ask who has locked it.
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)

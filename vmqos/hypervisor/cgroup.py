@@ -219,7 +219,7 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def _is_roots(directory: str, mount: str) -> bool:
-    """Whether root, or whoever the agent runs as, owns a folder and every one between it and the mount.
+    """Whether root, or the user that the agent runs as, owns a folder and every one between it and the mount.
 
     systemd gives a user's own manager a part of the tree, ``user.slice/user-1000.slice/user@1000.service``, where the
     user makes folders of any name; they are the user's (``Delegate=`` in systemd.resource-control(5)).

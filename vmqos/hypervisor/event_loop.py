@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libvirt's event loop, which a process has once, in a thread that runs while anybody needs it.
+"""libvirt's event loop, which a process has once, in a thread that runs while a connection needs it.
 
 libvirt's client library keeps one event loop implementation per process and for ever (``virEventRegisterImpl``), and
 prints errors to stderr unless the process says otherwise. That makes this module the one place with state of its own.

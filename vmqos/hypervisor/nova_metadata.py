@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Nova tells about a VM in its domain XML (``nova.virt.libvirt.config.LibvirtConfigGuestMetaNovaInstance``).
 
-Anybody who may define domains can write there, so nothing is taken for granted: whatever can be read is, and the rest
-is said to be wrong.
+Every client of libvirt that may define domains can write there, so nothing is taken for granted: what can be read is
+used, and the rest is said to be wrong.
 """
 
 from __future__ import annotations

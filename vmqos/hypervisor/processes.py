@@ -89,7 +89,7 @@ def of_pid(pid: int) -> Process:
 def still(process: Process) -> bool:
     """Whether the process lives, and its PID is still its own.
 
-    A zombie does not: it runs nothing any more, and where nobody reaps it, it stays for ever.
+    A zombie does not: it runs nothing any more, and where its parent does not reap it, it stays for ever.
 
     :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if /proc does not tell.
     """
@@ -127,8 +127,8 @@ class Thread:
 def opened(process: Process) -> Iterator[int]:
     """Hold the process's directory of /proc open, for :func:`tasks_of`; gives its descriptor.
 
-    Once the process has ended, nothing is found there any more, whoever has its PID by then: the kernel looks for the
-    process that was opened (``get_proc_task``), not for its PID.
+    Once the process has ended, nothing is found there any more, even if another process has its PID: the kernel looks
+    for the process that was opened (``get_proc_task``), not for its PID.
 
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if the process has ended: the same that :func:`still` says.
     :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if the kernel does not allow it.

@@ -82,7 +82,7 @@ def _says_so(pid: int, domain: DomainDescription) -> bool:
 
 
 def _read_pid_file(path: str) -> int | None:
-    """The PID in a file that root, or whoever the agent runs as, has written; ``None`` where it is no such file."""
+    """The PID in a file that root, or the user that the agent runs as, has written; ``None`` where it is none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -21,7 +21,7 @@ def all_tasks(vm: VirtualMachine) -> set[int]:
 
 @contextlib.contextmanager
 def lister(vm: VirtualMachine) -> Iterator[Callable[[], set[int]]]:
-    """The same for those who list them several times: a function that does it once, while the block lasts.
+    """A function that lists what :func:`all_tasks` lists, to be called several times while the block lasts.
 
     Nothing in its answers belongs to another process that got a PID of the VM's meanwhile: QEMU's process is identified
     by its start time and held open from then on, and a helper counts only if it is in the VM's cgroup before and after

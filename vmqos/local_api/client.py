@@ -40,7 +40,7 @@ class AgentClient:
 
     Every method raises:
 
-    :raises vmqos.local_api.exceptions.AgentNotRunning: if nobody listens on the socket.
+    :raises vmqos.local_api.exceptions.AgentNotRunning: if no process listens on the socket.
     :raises vmqos.local_api.exceptions.SocketForbidden: if the caller may not use it.
     :raises vmqos.local_api.exceptions.AgentTimeout: if no answer comes.
     :raises vmqos.local_api.exceptions.AgentRefused: if the question is wrong; it carries the agent's text.
@@ -141,7 +141,7 @@ class AgentClient:
             return self._decode(path, answer, self._body(path, answer))
 
     def _body(self, path: str, answer: httpx.Response) -> bytes:
-        """The answer's body; whoever listens on the socket may send without end, or a byte now and then."""
+        """The answer's body, bounded in size and time: another program may listen there and send without end."""
         chunks, count, deadline = [], 0, time.monotonic() + 2 * self.timeout
         for chunk in answer.iter_raw():
             chunks.append(chunk)

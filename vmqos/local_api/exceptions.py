@@ -19,7 +19,7 @@ class LocalApiError(Exception):
 
 
 class AgentNotRunning(LocalApiError):
-    """Nobody listens on the socket."""
+    """No process listens on the socket."""
 
     command = "systemctl start vmqos-agent"
     msg_fmt = (

@@ -47,7 +47,7 @@ class NoComputeNode(CloudError):
 
 
 class StillConflicting(CloudError):
-    """Somebody else changed the provider at the same time, again and again."""
+    """Another client changed the provider at the same time, again and again."""
 
     def __init__(self, provider: str, times: int) -> None:
         super().__init__(f"the resource provider {provider} was changed by others {times} times while it was updated")

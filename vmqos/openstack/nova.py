@@ -42,7 +42,7 @@ class Nova:
     def extra_specs_of_host(self, hostname: str) -> dict[str, dict[str, str]]:
         """The extra specs of all servers of a compute node, by UUID; those are left out whose flavor is not shown.
 
-        One request for each page. It takes an administrator: nobody else may list the servers of all projects.
+        One request for each page. It takes an administrator: no other user may list the servers of all projects.
 
         :param hostname: the hypervisor hostname.
         """

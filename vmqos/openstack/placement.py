@@ -20,7 +20,7 @@ CONFLICT = 409
 
 
 class Conflict(Exception):
-    """Somebody else changed the provider, or made it, since it was read."""
+    """Another client changed the provider, or made it, since it was read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ class Service:
 
 
 class ConnectedService(Service):
-    """A service that somebody else has logged in to, such as openstacksdk.
+    """A service that another library has logged in to, such as openstacksdk.
 
     :param section: how the service is called in messages, such as ``placement``.
     :param adapter: the way to it.

@@ -85,7 +85,7 @@ def _line(cache: CacheResource, sparse: bool) -> Line:
 
 
 def _make_way(line: Line, holders: Holders, taken: int, floor: int) -> dict[str, int] | None:
-    """The masks that change so that nobody has these ways; ``None`` where somebody would have too few."""
+    """The masks that change so that no group has these ways; ``None`` where a group would have too few."""
     before = holders.default.bits
     if not before & taken:
         return {}

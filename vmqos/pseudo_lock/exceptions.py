@@ -87,16 +87,16 @@ class NoSuchLock(LockError):
 
 
 class ForeignLock(LockError):
-    """Somebody else made it."""
+    """Another program made it."""
 
     msg_fmt = (
-        "{name} is no lock of vmqos, which leaves it alone: who made it removes it (rmdir {path}, once nobody has "
-        "{device} open)"
+        "{name} is no lock of vmqos, which leaves it alone: the program or the person that made it removes it "
+        "(rmdir {path}, once no process has {device} open)"
     )
 
 
 class LockInUse(LockError):
-    """Somebody has its device open."""
+    """A process has its device open."""
 
     msg_fmt = (
         "{device} is in use by {users}: stop that first. A group that is removed meanwhile leaves its ways locked "

@@ -68,7 +68,7 @@ def check(host: Host, wanted: Wanted) -> frozenset[int]:
 
 
 def create(host: Host, wanted: Wanted) -> Lock:
-    """Lock ways that nobody has; if that fails, everything is as it was.
+    """Lock ways that no group has; if that fails, everything is as it was.
 
     The order is safe at each step: first the group goes into setup, where it has no ways; then others make way, all of
     them by having less; then the ways are locked. A process that is killed on the way leaves a group in
@@ -99,7 +99,7 @@ def remove(host: Host, name: str) -> Lock:
 
     :returns: what it was.
     :raises vmqos.pseudo_lock.exceptions.NoSuchLock: if there is none of that name.
-    :raises vmqos.pseudo_lock.exceptions.ForeignLock: if it is somebody else's.
+    :raises vmqos.pseudo_lock.exceptions.ForeignLock: if another program made it.
     :raises vmqos.pseudo_lock.exceptions.LockInUse: if a process has its device open.
     :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl is not there, or the kernel refuses.
     """

@@ -89,8 +89,8 @@ def having(connection: Any, path: str) -> list[Vm]:
 def give(connection: Any, vm: Vm, memory: SharedMemory, pins: Pins, now: Pins | None) -> None:
     """Give a VM the memory; if that fails, the VM is as it was.
 
-    :param pins: the CPUs to which the VM is confined from then on: the kernel lets nobody map a pseudo-locked region
-        whose thread may run elsewhere (``pseudo_lock_dev_mmap``). QEMU's main thread maps it.
+    :param pins: the CPUs to which the VM is confined from then on: the kernel lets no thread map a pseudo-locked region
+        if that thread may run elsewhere (``pseudo_lock_dev_mmap``). QEMU's main thread maps it.
     :param now: those of the VM that runs, if it gets the memory at once, too.
     """
     domain = connection.lookupByUUIDString(vm.uuid)

@@ -79,7 +79,7 @@ def list_locks(host: Host) -> list[Lock]:
 
 
 def find(host: Host, name: str) -> Lock:
-    """The lock of that name: one of ours, or else somebody's group.
+    """The lock of that name: one of ours, or else another program's group.
 
     :raises vmqos.pseudo_lock.exceptions.NoSuchLock: if there is none.
     :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl is not there or can't be read.
@@ -127,7 +127,7 @@ def _left(filesystem: Filesystem, locks: Iterable[Lock]) -> Iterator[Lock]:
 
 
 def named(name: str, locks: Iterable[Lock]) -> Lock:
-    """The lock of that name: one of ours, or else somebody's group.
+    """The lock of that name: one of ours, or else another program's group.
 
     :raises vmqos.pseudo_lock.exceptions.NoSuchLock: if there is none.
     """

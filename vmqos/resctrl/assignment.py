@@ -7,7 +7,8 @@ the mode ``mbm_cntr_assign`` and have one file for all groups, ``info/L3_MON/mbm
 ``default``, and where there is no such mode, every group is counted.
 
 ``info/L3_MON/available_mbm_cntrs`` says how many counters are free. By default the kernel assigns them itself when a
-group is made, while there are any (``info/L3_MON/mbm_assign_on_mkdir``); nobody does when one becomes free later.
+group is made, while there are any (``info/L3_MON/mbm_assign_on_mkdir``). A counter that becomes free later is not
+assigned.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Gap:
 
 
 class Assignments(Protocol):
-    """How this kernel's counters are assigned; whoever changes something holds the lock, exclusively."""
+    """How this kernel's counters are assigned; a caller that changes something holds the lock, exclusively."""
 
     def gaps(self, directory: str) -> list[Gap]:
         """What is not counted of a group, given its directory below the root.

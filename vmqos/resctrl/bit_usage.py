@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading ``info/L3/bit_usage``: the ways that are pseudo-locked, also those of groups that are gone.
 
-A pseudo-locked region outlives its group if somebody has ``/dev/pseudo_lock/NAME`` open when it is removed: the group's
+A pseudo-locked region outlives its group if a process has ``/dev/pseudo_lock/NAME`` open when the group is removed: its
 last user would free it (``rdtgroup_kn_put``), but closing the device does not look (``pseudo_lock_dev_release``, up to
 Linux 7.2 at least). The kernel refuses every mask that meets it, as it did before
 (``rdtgroup_cbm_overlaps_pseudo_locked``).

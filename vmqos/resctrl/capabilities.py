@@ -97,7 +97,7 @@ class BandwidthUnit(enum.Enum):
         return value * EIGHTH_GBPS_IN_MBPS if self is BandwidthUnit.EIGHTH_GBPS else value
 
     def limit(self, value: int | None) -> int | None:
-        """The same where it limits something; ``None`` where it does not, or where there is none."""
+        """A value of schemata in that unit; ``None`` where it limits nothing, or where there is no value."""
         return None if value is None or value >= self.unlimited else self.told(value)
 
     def limits(self, values: Mapping[int, int]) -> dict[int, int]:
@@ -177,7 +177,7 @@ class Capabilities:
 
     @property
     def l2(self) -> CacheResource | None:
-        """The same for the L2."""
+        """The L2 as one resource, also where CDP splits it; ``None`` where it can't be partitioned."""
         code = self.caches.get("L2CODE")
         return replace(code, name="L2") if code is not None else self.caches.get("L2")
 

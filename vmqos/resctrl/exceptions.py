@@ -112,7 +112,7 @@ class LockTimeout(ResctrlError):
 class Vanished(ResctrlError):
     """A file or a group is not there (any more); a group's files end with it."""
 
-    msg_fmt = "{path} does not exist (any more): somebody removed the group, or unmounted resctrl"
+    msg_fmt = "{path} does not exist (any more): another program removed the group, or resctrl was unmounted"
 
 
 class Unreadable(ResctrlError):
@@ -158,7 +158,7 @@ class CommandFailed(ResctrlError):
 
     @classmethod
     def of(cls, failure: CommandFailed) -> Self:
-        """The same failure, known to be this one."""
+        """The failure of a command, told as one of this class."""
         return cls(
             action=failure.action,
             path=failure.path,
@@ -171,13 +171,13 @@ class CommandFailed(ResctrlError):
 class NoClosidLeft(CommandFailed):
     """Every CLOSID is taken: no further control group can be made."""
 
-    msg_fmt = f"{CommandFailed.msg_fmt}. All CLOSIDs are in use: remove a control group that nobody needs"
+    msg_fmt = f"{CommandFailed.msg_fmt}. All CLOSIDs are in use: remove a control group that is not needed"
 
 
 class NoRmidLeft(CommandFailed):
     """Every RMID is taken: no further group can be monitored, and no control group made."""
 
-    msg_fmt = f"{CommandFailed.msg_fmt}. All RMIDs are in use: remove a monitoring or control group that nobody needs"
+    msg_fmt = f"{CommandFailed.msg_fmt}. All RMIDs are in use: remove a monitoring or control group that is not needed"
 
 
 class RmidsInLimbo(CommandFailed):

@@ -60,7 +60,7 @@ class Filesystem:
         return self.read_bytes(*relative).decode(errors="replace")
 
     def read_bytes(self, *relative: str) -> bytes:
-        """The same as :meth:`read`, undecoded: for files that are read often."""
+        """The whole content of a file, undecoded: for files that are read often. It raises what :meth:`read` raises."""
         path = self.path(*relative)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

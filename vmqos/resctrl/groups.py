@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Control groups and monitoring groups: what there is, making, changing, removing.
 
-The name of a control group is that of its directory below the root; ``""`` is the default group. Whoever reads and then
-writes holds :meth:`vmqos.resctrl.filesystem.Filesystem.lock`.
+The name of a control group is the name of its directory below the root; ``""`` is the default group. A caller that
+reads and then writes holds :meth:`vmqos.resctrl.filesystem.Filesystem.lock`.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def list_control_groups(fs: Filesystem) -> list[ControlGroup]:
 
 
 def read_raw(fs: Filesystem) -> dict[str, tuple[bytes, bytes]]:
-    """The same, unparsed: each control group's ``mode`` and ``schemata`` by its name.
+    """Each control group's ``mode`` and ``schemata``, unparsed, by its name.
 
-    For those who look often, to see at little cost that nothing has changed.
+    A caller that looks often sees so, at little cost, that nothing has changed.
 
     :raises vmqos.resctrl.exceptions.Vanished: if resctrl is not mounted (any more).
     """

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lock between applications on resctrl, ``flock`` on its root directory: waiting for it, and who holds it.
 
-What the kernel does with those who wait (``flock_lock_inode`` and ``__locks_wake_up_blocks`` in fs/locks.c): a request
-is compared with the locks that are held, never with those that are waited for. So a writer that waits keeps no reader
-out, and readers who take turns without a gap keep it waiting for ever; it is woken, though, the moment a lock that was
-in its way is released, and gets hold of a gap of microseconds. Who asks again and again (``LOCK_NB``) is asleep then.
+What the kernel does with processes that wait (``flock_lock_inode`` and ``__locks_wake_up_blocks`` in fs/locks.c): it
+compares a request with the locks that are held, never with those that are waited for. So a writer that waits keeps no
+reader out, and readers that take turns without a gap keep it waiting for ever. But the kernel wakes the writer the
+moment a lock that was in its way is released, so that a gap of microseconds suffices. A process that asks again and
+again instead (``LOCK_NB``) is asleep at that moment.
 
-Hence whoever finds the lock taken waits for it in the kernel, and the readers of this process, the only ones whose
-manners are up to us, let its writer go first. The writer of this process, which may come back at once, leaves a gap in
-which those who were woken can run and take the lock.
+Hence a thread that finds the lock taken waits for it in the kernel. The readers of this process, the only ones that we
+can teach manners, let its writer go first. The writer of this process, which may come back at once, leaves a gap in
+which the processes that were woken can run and take the lock.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ COURTESY = 0.5
 let the reader in."""
 
 GAP = 0.002
-"""Seconds between two locks of this process's writer: whoever is woken needs a CPU first."""
+"""Seconds between two locks of this process's writer: a process that is woken needs a CPU first."""
 
 _LONGEST_LINE = 256
 """Bytes of a line of ``/proc/locks``: nine fields, six of them numbers (``lock_get_status``)."""
@@ -126,7 +127,7 @@ class RootLock:
 
 
 class _Waiter(threading.Thread):
-    """Waits in the kernel, which can't be called off: a lock that nobody wants any more is given back at once."""
+    """Waits in the kernel, which can't be called off: a lock that comes too late for the caller is released at once."""
 
     def __init__(self, descriptor: int, operation: int) -> None:
         super().__init__(name="resctrl-lock", daemon=True)

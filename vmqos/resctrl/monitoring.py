@@ -6,8 +6,8 @@ The kernel makes a directory for each cache, ``mon_L3_XX``, with a file for each
 cache's nodes, and ``mon_sub_L3_YY`` below has each node's own. Linux 6.19 and later may add ``mon_PERF_PKG_XX``, one
 for each processor package, with energy and other events, two of which are no whole numbers.
 
-Counters are files that anybody may read (mode 0444), in directories that take their mode from the group's, which is
-what its maker's ``mkdir`` said: 0755 for those of vmqos.
+Counters are files that every user may read (mode 0444). Their directories have the mode of the group, and a group has
+the mode that its maker's ``mkdir`` said: 0755 for those of vmqos.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Missing(StrEnum):
     UNAVAILABLE = "unavailable"
     """The hardware has no valid value now: ``Unavailable``. The next read may have one."""
     ERROR = "error"
-    """The hardware or the kernel failed: ``Error``, or what nobody understands."""
+    """The hardware or the kernel failed: ``Error``, or a text that is no number and none of the kernel's words."""
     UNASSIGNED = "unassigned"
     """No hardware counter is assigned to this group and event: ``Unassigned`` (AMD, ``mbm_event`` mode)."""
     NO_COUNTER = "no-counter"
@@ -68,7 +68,7 @@ class Reading(NamedTuple):
 
     @classmethod
     def of(cls, value: Value) -> Reading:
-        """The same, made of a plain value."""
+        """The reading of a plain value."""
         return _NONE[value] if isinstance(value, Missing) else cls(value)
 
     @classmethod
@@ -97,9 +97,9 @@ def parse(raw: bytes) -> Value:
 
 
 def parse_all(raw: Sequence[bytes | Missing]) -> list[Value]:
-    """The same for many files, some of which could not even be read.
+    """Read the contents of many counters' files; a file that could not be read stands as the reason.
 
-    At little cost where they are whole numbers, which the kernel prints unsigned.
+    It costs little where all are whole numbers, which the kernel prints unsigned.
     """
     try:
         values: list[Value] = list(map(int, raw))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cache pseudo-locking: memory that the kernel loads into ways which nobody may fill from then on.
+"""Cache pseudo-locking: memory that the kernel loads into ways which no task may fill from then on.
 
 A control group goes into the mode ``pseudo-locksetup``; the mask of one cache that is then written to its schemata is
 locked, its mode becomes ``pseudo-locked``, and the memory can be mapped through a device of the group's name (the
@@ -21,7 +21,7 @@ SETUP = "pseudo-locksetup"
 LOCKED = "pseudo-locked"
 """The mode of a group with a locked region: it has neither tasks nor a CLOSID."""
 MODES = frozenset({SETUP, LOCKED})
-"""The modes of groups whose tasks nobody can read."""
+"""The modes of groups whose tasks can't be read."""
 
 MOST_BYTES = 4 << 20
 """The largest region: one piece of memory from kzalloc(), so KMALLOC_MAX_SIZE (``pseudo_lock_region_alloc``)."""

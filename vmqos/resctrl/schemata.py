@@ -90,7 +90,7 @@ def numbers_of(schemata: Mapping[str, Mapping[int, str]], resource: str) -> dict
 
 
 def parse_masks(text: str, resource: str) -> dict[int, CapacityBitmask]:
-    """The same, straight from the text.
+    """The masks of one resource by cache id, read from the text of a schemata file.
 
     :raises vmqos.resctrl.exceptions.InvalidSchemata: if a line is none of a schemata file.
     :raises vmqos.resctrl.exceptions.InvalidBitmask: if the resource's values are no masks.

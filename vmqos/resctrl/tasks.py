@@ -120,7 +120,7 @@ def _move_part(fs: Filesystem, path: str, part: str) -> set[int]:
 
 
 def _move_each(fs: Filesystem, path: str, part: str) -> set[int]:
-    """The same, with one write a task."""
+    """Move the tasks of one list with one write a task; returns those that have vanished."""
     vanished = set[int]()
     for tid in filter(None, part.split(",")):
         try:

@@ -15,7 +15,7 @@ __all__ = ["PROFILES", "Profile", "Record", "serve"]
 
 
 def __getattr__(name: str) -> Any:
-    # libfuse is loaded when the simulator is served, not when somebody lists the profiles.
+    # libfuse is loaded when the simulator is served, not when the profiles are listed.
     if name == "serve":
         from vmqos.simulator.service import serve
 

@@ -19,7 +19,7 @@ LEAST_MISS_RATIO = 0.02
 LOCAL_SHARE = 0.85
 """How much of the traffic stays on the socket."""
 IDLE_HALF_LIFE = 5.0
-"""Seconds in which an idle group loses half of its lines even if nobody else wants the room."""
+"""Seconds in which an idle group loses half of its lines even if no other group wants the room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _traffic(demand: Demand, held: float, elapsed: float) -> float:
 def _forget(
     counters: Mapping[int, Counter], active: Sequence[Demand], targets: Sequence[float], size: float, elapsed: float
 ) -> None:
-    """Let those lose lines who hold more than they would in the end, and nobody hold more than there is."""
+    """Let each group that holds more lines than it would in the end lose some; none holds more than there is."""
     goals: dict[int, float] = {}
     for demand, target in zip(active, targets, strict=True):
         goals[demand.rmid] = goals.get(demand.rmid, 0.0) + target

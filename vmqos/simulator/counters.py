@@ -20,7 +20,7 @@ class Counter:
 
 
 class Counters:
-    """Counters of a machine, and the faults that somebody wants them to show."""
+    """Counters of a machine, and the faults that a test wants them to show."""
 
     def __init__(self, profile: Profile) -> None:
         self._scale = profile.monitoring.scale if profile.monitoring else 1

@@ -183,11 +183,11 @@ class ResctrlFilesystem(mfusepy.Operations):  # type: ignore[misc]
         raise refusal(errno.EPERM)
 
     def mknod(self, path: str, mode: int, dev: int) -> int:
-        """Nobody makes files: the kernel has no such operation."""
+        """No process can make a file: the kernel's resctrl has no such operation."""
         raise refusal(errno.EACCES if stat.S_ISREG(mode) else errno.EPERM)
 
     def create(self, path: str, mode: int, fi: int | None = None) -> int:
-        """Nobody makes files: the kernel has no such operation."""
+        """No process can make a file: the kernel's resctrl has no such operation."""
         raise refusal(errno.EACCES)
 
     def statfs(self, path: str) -> dict[str, int]:

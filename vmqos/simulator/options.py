@@ -15,7 +15,7 @@ class MountOptions:
     """What a mount asks for.
 
     :ivar cdp: code and data in the L3 have masks of their own.
-    :ivar cdpl2: the same for the L2.
+    :ivar cdpl2: code and data in the L2 have masks of their own.
     :ivar mba_mbps: memory bandwidth is given in MB/s and kept by software.
     :ivar debug: show the hardware's class and monitoring numbers.
     """

@@ -28,7 +28,8 @@ INTEL_BANDWIDTH = 0xD50
 AMD_BANDWIDTH = 0xC000_0200
 """``L3QOS_BW_CONTROL_0``: how much a class may have, in units of 1/8 GB/s; bit 11 is no limit."""
 AMD_SLOW_BANDWIDTH = 0xC000_0280
-"""``L3QOS_SLOW_BW_CONTROL_0``: the same for memory behind a CXL device (``MSR_IA32_SMBA_BW_BASE``)."""
+"""``L3QOS_SLOW_BW_CONTROL_0``: how much a class may have of the memory behind a CXL device, in units of 1/8 GB/s
+(``MSR_IA32_SMBA_BW_BASE``)."""
 L3_EXTENDED_CONFIGURATION = 0xC000_03FF
 """``L3_QOS_EXT_CFG``: bit 1 confines devices to the ways of the highest class (``MSR_IA32_L3_QOS_EXT_CFG``)."""
 EVENT_CONFIGURATION = 0xC000_0400

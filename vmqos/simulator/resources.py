@@ -41,7 +41,7 @@ class Use(Enum):
 class LockedRegion:
     """A pseudo-locked part of a cache.
 
-    :ivar device_open: somebody holds ``/dev/pseudo_lock/…`` open, so that rmdir leaves the region.
+    :ivar device_open: a process holds ``/dev/pseudo_lock/…`` open, so that rmdir leaves the region.
     """
 
     schema: Schema
@@ -103,7 +103,7 @@ class Resource:
 
     @property
     def default(self) -> int:
-        """The value of a class that nobody has set: everything."""
+        """The value of a class before any is written to it: everything."""
         if isinstance(self.allocation, CacheAllocation):
             return (1 << self.allocation.ways) - 1
         return self.allocation.max

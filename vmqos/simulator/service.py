@@ -61,7 +61,7 @@ def mount(machine: Machine, mountpoint: str, observer: Observer | None = None) -
     :raises OSError: ``EIO`` if FUSE cannot mount.
     """
     options = str(machine.mounted.options)
-    # FUSE ends in order on these signals where nobody else handles them, and once it does: until then they wait.
+    # FUSE ends in order on these signals where no other code handles them, and once it does: until then they wait.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     for number in _ENDING:
         signal.signal(number, signal.SIG_DFL)

@@ -11,7 +11,7 @@ _MANY = 1000
 """Tasks of a group from which on it is faster to list every task of the host than to ask for each of them."""
 
 DEFAULT = (0, 0)
-"""Class and RMID of a task that nobody has assigned."""
+"""Class and RMID of a task that was never assigned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Membership:
     def settle(self) -> None:
         """Give tasks that are new since the last call what they inherited.
 
-        To be called before anything is assigned, so that nobody inherits what its creator got only later.
+        To be called before anything is assigned, so that no task inherits what its creator got only later.
         """
         for newcomer in self._processes.newcomers(self._assigned):
             tid, creator = newcomer.task.tid, newcomer.creator

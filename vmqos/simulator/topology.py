@@ -51,7 +51,7 @@ class Topology:
         return self.l3 if level == 3 else self.l2
 
     def fitted(self, cpus: Iterable[int]) -> Topology:
-        """The same L3 caches over other CPUs, dealt out evenly and in order; each core gets an L2 of its own.
+        """A topology with these L3 caches and other CPUs, dealt out evenly and in order; each core gets its own L2.
 
         :param cpus: the CPUs that shall exist, usually the host's; at least one.
         """

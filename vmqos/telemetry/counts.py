@@ -45,7 +45,8 @@ class Counts:
 def read_all(readers: Sequence[GroupReader], domains: Sequence[Domain], cpus: Mapping[int, int]) -> Counts:
     """Read every counter once.
 
-    The order is for the sake of whoever travels: all groups' counters of a cache, then those of the next one.
+    All groups' counters of one cache are read first, then those of the next cache: so the thread that reads them moves
+    to each cache's CPU once.
 
     :param cpus: from which CPU each cache is best read (:func:`vmqos.telemetry.near.reading_cpus`); from wherever the
         calling thread is where that is not known.

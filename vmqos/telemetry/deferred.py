@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mapping whose values are made one by one when somebody looks at them: a sweep reads more than is shown."""
+"""A mapping whose values are made one by one when the caller looks at them: a sweep reads more than is shown."""
 
 from __future__ import annotations
 

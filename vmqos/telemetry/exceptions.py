@@ -7,7 +7,7 @@ from vmqos.resctrl.exceptions import ResctrlError
 
 
 class SweepFailed(ResctrlError):
-    """A sweep stumbled over something that nobody thought of."""
+    """A sweep failed for a reason that the code does not foresee."""
 
     msg_fmt = "counters can't be read: {cause}: report this with the traceback in the log"
 

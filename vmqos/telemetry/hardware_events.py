@@ -40,7 +40,7 @@ _WHY = {
     errno.EACCES: "not permitted: run it as root, or with CAP_PERFMON",
     errno.EPERM: "not permitted: run it as root, or with CAP_PERFMON",
     errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
-    errno.EBUSY: "somebody else has taken the counters",
+    errno.EBUSY: "another program has taken the counters",
 }
 
 

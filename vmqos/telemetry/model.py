@@ -90,8 +90,8 @@ class HostReading:
     :ivar totals: their sums over all caches, by event.
     :ivar packages: the default group's readings by package and event.
     :ivar ways: how many ways each cache has, by cache id; empty where the L3 can't be partitioned.
-    :ivar ways_free: how many of them are the default group's or nobody's, by cache id. How many of those may be
-        promised is the agent's to say, which keeps a floor for the host.
+    :ivar ways_free: how many of them are the default group's or no group's, by cache id. The agent keeps some of these
+        for the host, and says how many may be promised.
     :ivar cache_bytes: the size of each cache; empty where resctrl does not say.
     :ivar closids: how many control groups there can be, the default one included.
     :ivar closids_used: how many there are.

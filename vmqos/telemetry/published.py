@@ -12,8 +12,8 @@ class VmState:
     """How one VM stands.
 
     :ivar name: its name in Nova; the libvirt name where there is none.
-    :ivar project: the UUID of its project; empty where nobody says.
-    :ivar flavor: the name of its flavor; empty where nobody says.
+    :ivar project: the UUID of its project; empty where it is not known.
+    :ivar flavor: the name of its flavor; empty where it is not known.
     :ivar state: ``kept``, ``pending``, ``degraded`` or ``none``.
     :ivar reason: one of a fixed set of words; empty where there is nothing to explain.
     :ivar ways: how many ways its promise gives it, by cache id.

@@ -42,8 +42,8 @@ class Sweeper:
 
     :param root: the mount point of resctrl or of a simulator; ``None``: wherever the kernel's own is mounted.
     :param keep_open: whether the counters' files stay open between sweeps, as far as this process may have so many:
-        three times cheaper, and the way for whoever sweeps often. Open files keep ``umount`` from unmounting resctrl;
-        ``umount -l`` completes at the next sweep or :meth:`close`, which finds another filesystem there.
+        three times cheaper, and the way for a caller that sweeps often. Open files keep ``umount`` from unmounting
+        resctrl; ``umount -l`` completes at the next sweep or :meth:`close`, which finds another filesystem there.
     :param nodes: whether sub-NUMA nodes are read one by one, too.
     """
 
@@ -90,7 +90,7 @@ class Sweeper:
             self._mounted = None
 
     def let_go_if_unmounted(self) -> None:
-        """Close every file if resctrl is no longer mounted where it was, for whoever may not sweep for a while."""
+        """Close every file if resctrl is no longer mounted where it was: the next sweep may be far off."""
         if self._mounted is not None and _identity(self._mounted.fs.root) != self._mounted.identity:
             self.close()
 
@@ -117,7 +117,7 @@ _THE_HOST = _Target(_HOST, Place("", "", None))
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What one sweep read of some groups: each is told apart when somebody asks for it.
+    """What one sweep read of some groups; what belongs to one group is picked out when the caller asks for it.
 
     :ivar again: those that were gone when their turn came, as they were found a moment later, by their numbers here.
     """

@@ -113,7 +113,7 @@ def granted(policy: PolicyName | None, held: Held, default: Held, unit: Bandwidt
 
 
 def free(every: Mapping[int, CapacityBitmask], held: Mapping[str, Held]) -> dict[int, int]:
-    """How many ways of each cache are the default group's or nobody's.
+    """How many ways of each cache are the default group's or no group's.
 
     What a group of ours has in common with the default group is no more than a share in that pool; every way of a
     foreign group is taken.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making the control groups what a plan says, and knowing whom it concerns where the kernel refuses."""
+"""Carrying out a plan on the control groups, and noting the VMs that a refusal of the kernel concerns."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from vmqos.resctrl.filesystem import Filesystem
 LOG = logging.getLogger(__name__)
 
 LIMBO = 1.0
-"""Seconds between two looks of the kernel at RMIDs that were given back (``CQM_LIMBOCHECK_INTERVAL``). A group for
-which no RMID is free yet is tried again as often."""
+"""Seconds between two looks of the kernel at RMIDs that were given back (``CQM_LIMBOCHECK_INTERVAL``). Where no RMID is
+free yet for a group, the agent tries again as often."""
 
 
 class ControlGroups:
@@ -36,7 +36,7 @@ class ControlGroups:
         self._unguarded: set[str] = set()
 
     def forget(self) -> None:
-        """Ask the kernel again for the mode ``exclusive`` where it has refused it."""
+        """Let the next plan ask the kernel again for the mode ``exclusive`` where the kernel has refused it."""
         self._unguarded.clear()
 
     def without_refused(self, plan: Plan) -> Plan:
@@ -49,7 +49,10 @@ class ControlGroups:
         return replace(plan, prepare=tuple(kept))
 
     def prepare(self, plan: Plan) -> StepFailed | None:
-        """Make every group ready for tasks; the step that failed, if one did: those after it were not tried."""
+        """Make every group ready for tasks.
+
+        :returns: the step that failed, if one did; the steps after it were not tried.
+        """
         try:
             self._unguarded |= plan_steps.execute(self._filesystem, plan.prepare)
         except StepFailed as failure:
@@ -58,10 +61,10 @@ class ControlGroups:
         return None
 
     def blame(self, plan: Plan, in_force: Mapping[str, Allocation], failure: StepFailed) -> bool:
-        """Note the failure for the VMs that it concerns: those of the group, or else all that miss something now.
+        """Note the failure for each VM of the step's group that lacks something now; if it has none, for all such VMs.
 
-        :param in_force: what each VM has of what the plan gave it, by UUID.
-        :returns: whether it concerns some VMs only, so that a pass without them gets further.
+        :param in_force: the part of its allocation that each VM really has now, by UUID.
+        :returns: whether the failure concerns the VMs of one group only, so that a pass without them gets further.
         """
         group = failure.step.group
         concerned = [uuid for uuid, given in plan.allocations.items() if given.group == group != ""]
@@ -72,7 +75,10 @@ class ControlGroups:
         return bool(concerned and blamed)
 
     def retire(self, plan: Plan, in_force: Mapping[str, Allocation]) -> bool:
-        """Remove the groups that no VM needs, unless the plan turned out differently; whether all of it succeeded."""
+        """Remove the groups that no VM needs, unless a VM is in another group than planned.
+
+        :returns: whether all of them were removed.
+        """
         if any(given.group != plan.allocations[uuid].group for uuid, given in in_force.items()):
             return False
         try:
@@ -84,5 +90,5 @@ class ControlGroups:
 
 
 def created(plan: Plan) -> set[str]:
-    """The groups that the plan makes."""
+    """The names of the control groups that the plan creates."""
     return {step.group for step in plan.prepare if isinstance(step, CreateGroup)}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long one pass may hold the lock on resctrl, and how many tasks fit into what is left of that time.
+"""How long one pass may hold the lock on resctrl, and how many tasks can be moved in the rest of that time.
 
 libvirt, pqos and the readers of resctrl wait for the same lock. A pass that has more to do than fits into its share
 gives the lock back, and the next pass goes on. The times are aims: one write, one read of a file and one listing of a
-process are never cut, so a pass may take a little longer.
+process are never interrupted, so a pass may take a little longer.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ SHARE = 0.1
 """Seconds that one pass may hold the lock."""
 
 SMALLEST_CHUNK = 64
-"""Tasks that are moved in each turn, however late it is: every turn gets further."""
+"""Tasks that are moved in each turn even if its time is over, so that every turn gets further."""
 
 LARGEST_CHUNK = 512
-"""Tasks that are moved without a look at the clock: about as many ids as fit into one write."""
+"""Tasks that are moved, at most, between two looks at the clock: about as many ids as fit into one write."""
 
 _FIRST_GUESS = 50e-6
-"""Seconds that the move of one task is taken for before any was measured: a kernel needs less, the simulator more."""
+"""Seconds that the move of one task is assumed to take at first. A kernel needs less, the simulator more."""
 
 Clock = Callable[[], float]
 
@@ -72,7 +72,7 @@ class Pace:
         self._seconds_each = _FIRST_GUESS
 
     def fits(self, until: float) -> int:
-        """How many tasks can be moved until then, :data:`LARGEST_CHUNK` at most; 0 once not even the fewest fit.
+        """How many tasks can be moved until then: :data:`SMALLEST_CHUNK` to :data:`LARGEST_CHUNK`, or 0 if fewer fit.
 
         :param until: monotonic seconds.
         """
@@ -80,7 +80,11 @@ class Pace:
         return int(number) if number >= SMALLEST_CHUNK else 0
 
     def timed(self, number: int, move: Callable[[], frozenset[int]]) -> frozenset[int]:
-        """Carry out a move of so many tasks, and learn from it how long one takes."""
+        """Carry out a move of tasks, and learn from it how long the move of one task takes.
+
+        :param number: how many tasks ``move`` moves.
+        :returns: what ``move`` returns.
+        """
         began = self._clock()
         moved = move()
         if number >= SMALLEST_CHUNK:

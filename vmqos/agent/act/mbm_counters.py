@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Giving hardware counters to VMs whose traffic nothing counts, on machines that have fewer counters than groups."""
+"""Assigning hardware counters to VMs whose traffic is not counted, on machines with fewer counters than groups."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LOG = logging.getLogger(__name__)
 
 
 def assign_counters(filesystem: Filesystem, snapshot: Snapshot) -> int:
-    """Assign what counters are free, VMs with a group of their own first, then those that came first.
+    """Assign the counters that are free, first to VMs with a control group of their own, then in order of arrival.
 
-    The caller holds the lock, exclusively. A VM that gets none is not counted and says so (``unassigned``); no other
-    group's counter is taken away.
+    The caller holds the lock, exclusively. The traffic of a VM that gets no counter is not counted, and its readings
+    say so (``unassigned``). No counter is taken away from another group.
 
     :returns: how many were assigned.
     """
@@ -34,7 +34,7 @@ def assign_counters(filesystem: Filesystem, snapshot: Snapshot) -> int:
     for directory in _directories(snapshot):
         if not any(free.values()):
             break
-        # A group may be removed at any moment, and somebody else may take the last counter.
+        # A group may be removed at any moment, and another program may take the last counter.
         with contextlib.suppress(exceptions.ResctrlError):
             for gap in assignments.gaps(directory):
                 if free.get(gap.cache):

@@ -20,7 +20,7 @@ from vmqos.resctrl.filesystem import Filesystem
 LOG = logging.getLogger(__name__)
 
 MAKING = 0.6
-"""The part of a pass's share of the lock in which monitoring groups are made; the others are the next pass's."""
+"""The part of a pass's share of the lock in which monitoring groups are made; the next pass makes the others."""
 
 YET_TO_BE_MADE = "its monitoring group is yet to be made"
 
@@ -29,9 +29,9 @@ YET_TO_BE_MADE = "its monitoring group is yet to be made"
 class Arranged:
     """The monitoring groups of all VMs as they are now.
 
-    :ivar unmonitored: why VMs have none, by UUID.
-    :ivar there: the directories of all monitoring groups, those of others too.
-    :ivar fresh: those of them that are new and have no tasks yet.
+    :ivar unmonitored: why a VM has no monitoring group, by UUID.
+    :ivar there: the directories of all monitoring groups, also of other programs' groups.
+    :ivar fresh: the directories of the groups that are new and have no tasks yet.
     :ivar stale: groups to be removed once their tasks are elsewhere.
     :ivar later: UUIDs of VMs whose groups are left to the next pass, because this one has no more time for them.
     """
@@ -43,14 +43,14 @@ class Arranged:
     later: frozenset[str] = frozenset()
 
     def target(self, uuid: str, control: str) -> TaskGroup:
-        """Where the tasks of a VM belong that has its ways from this control group."""
+        """Where the tasks of a VM belong if all of them have their ways from this control group."""
         monitored = TaskGroup(control, vm_group(uuid))
         return monitored if monitored.directory in self.there else TaskGroup(control)
 
     def aim(self, uuid: str, control: str, threads: frozenset[int] | None) -> TaskGroups:
-        """The same for a VM some of whose vCPUs alone have their ways from it.
+        """Where the tasks of a VM belong if only some of its threads have their ways from this control group.
 
-        :param vcpus: which; ``None``: all of its tasks do.
+        :param threads: the ids of these threads; ``None``: all of its tasks have their ways from the control group.
         """
         target = self.target(uuid, control)
         return (
@@ -72,13 +72,12 @@ class MonitoringGroups:
         self._given_up: dict[str, str] = {}
 
     def make_room(self, now: ResctrlState, created: Sequence[str], candidates: Sequence[str]) -> bool:
-        """Give up monitoring groups where no RMID is left for control groups; whether any was given up.
+        """Give up monitoring groups where no RMID is left for control groups; return whether any was given up.
 
-        The kernel does not give out an RMID again before it has looked whether the caches still hold lines of it, once
-        a second.
+        The kernel gives out an RMID again only when the caches hold few lines of it any more. It looks once a second.
 
         :param created: the names of the control groups that are about to be made.
-        :param candidates: UUIDs of the VMs whose monitoring groups may be given up, in this order.
+        :param candidates: UUIDs of the VMs whose monitoring groups may be given up, the first one first.
         """
         steps = monitoring_plan.give_up(now, created, candidates)
         for step, group in steps:
@@ -95,11 +94,11 @@ class MonitoringGroups:
         parted: Set[str],
         share: LockShare,
     ) -> Arranged:
-        """Make and move what VMs need; what they no longer need is only named.
+        """Make and move the monitoring groups that VMs need, and name those that they no longer need.
 
-        :param controls: the control group of each VM by UUID, those that came first in front; the default group is "".
+        :param controls: the control group of each VM by UUID, in order of arrival; the default group is "".
         :param unseen: UUIDs of VMs that run and could not be looked at: their groups stay.
-        :param parted: UUIDs of VMs some of whose tasks are in the default group, whatever their control group is.
+        :param parted: UUIDs of VMs of which some tasks are in the default group, even if they have a control group.
         :param share: the time that this pass has.
         """
         wanted = [
@@ -143,12 +142,12 @@ class MonitoringGroups:
         return Arranged(unmonitored, frozenset(there | fresh), frozenset(fresh), tuple(stale), frozenset(later))
 
     def remove(self, stale: Iterable[monitoring_plan.Remove]) -> None:
-        """Remove groups that no VM needs any more; what fails is tried again by a later pass."""
+        """Remove groups that no VM needs any more; a later pass tries again where that fails."""
         for step in stale:
             self._try(step)
 
     def _with_its_cause(self, uuid: str, reason: str) -> str:
-        """Why a VM has no monitoring group, and which promise its own was given up for."""
+        """The reason why a VM has no monitoring group, with the promise for which the group was given up, if any."""
         group = self._given_up.get(uuid)
         if group is None:
             return reason
@@ -157,7 +156,7 @@ class MonitoringGroups:
         return monitoring_plan.GIVEN_UP.format(whom=whom, rest=reason)
 
     def _try(self, step: monitoring_plan.Move | monitoring_plan.Create | monitoring_plan.Remove) -> str:
-        """Carry out one step, unless it failed a short time ago; the error, if there is one."""
+        """Carry out one step, unless it failed a short time ago; return the error, empty where there is none."""
         key = ("monitoring", _uuid_of(step))
         failure = self._backoff.get(key)
         if failure is not None and self._backoff.waits(key):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which VM gets a monitoring group, and where: RMIDs are few, and a VM's counters are worth keeping."""
+"""Deciding which VM gets a monitoring group, and in which control group: RMIDs are few, and counters worth keeping."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Take a monitoring group down; its tasks fall to the control group's own monitoring."""
+    """Remove a monitoring group; from then on its tasks are counted with those of its control group."""
 
     name: str
     control: str
@@ -45,7 +45,7 @@ class MonitoringPlan:
 
     :ivar steps: moves and creations, to be done before the VMs' tasks are placed.
     :ivar stale: removals, to be done after.
-    :ivar without: why a VM has none, by UUID.
+    :ivar without: why a VM has no monitoring group, by UUID.
     """
 
     steps: tuple[Move | Create, ...]
@@ -54,13 +54,13 @@ class MonitoringPlan:
 
 
 def plan(resctrl: ResctrlState, wanted: Sequence[tuple[str, str]]) -> MonitoringPlan:
-    """Arrange the monitoring of all VMs that have no control group of their own, or tasks outside of it.
+    """Arrange the monitoring of all VMs that have no control group of their own, or that have tasks outside of it.
 
-    Every control group takes an RMID too, so as many as groups can still be made are kept free: a promise is worth
-    more than a graph.
+    Every control group takes an RMID too. So the plan keeps one RMID free for each control group that can still be
+    made: a promise goes before a graph.
 
-    :param wanted: UUID and control group of each VM, those that came first in front; a VM whose tasks are in two
-        control groups is there twice.
+    :param wanted: UUID and control group of each VM, in order of arrival; a VM whose tasks are in two control groups is
+        there twice.
     """
     monitoring = resctrl.capabilities.monitoring
     if monitoring is None:
@@ -95,14 +95,14 @@ def plan(resctrl: ResctrlState, wanted: Sequence[tuple[str, str]]) -> Monitoring
 
 
 def give_up(resctrl: ResctrlState, created: Sequence[str], candidates: Sequence[str]) -> tuple[tuple[Remove, str], ...]:
-    """The monitoring groups that give way to control groups that are about to be made: a promise goes before a graph.
+    """The monitoring groups to give up for control groups that are about to be made: a promise goes before a graph.
 
-    Others may have taken the RMIDs that :func:`plan` keeps free. Nothing is given up while as many are free as are
-    needed. What was given up is not made again: :func:`plan` then finds fewer RMIDs than it keeps free.
+    That is needed where other programs have taken the RMIDs that :func:`plan` keeps free. While enough RMIDs are free,
+    no group is given up. :func:`plan` does not make such a group again: it finds fewer RMIDs than it keeps free.
 
     :param created: the names of the control groups.
-    :param candidates: UUIDs of the VMs whose monitoring groups may be given up, in this order.
-    :returns: what to remove, and the control group that each goes for.
+    :param candidates: UUIDs of the VMs whose monitoring groups may be given up, the first one first.
+    :returns: the removals, each with the control group that needs its RMID.
     """
     if resctrl.capabilities.monitoring is None:
         return ()

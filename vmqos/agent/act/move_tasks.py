@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Putting all tasks of a VM where they belong, although threads come and go meanwhile, and time may run out."""
+"""Moving all tasks of a VM to their group, although threads come and go meanwhile and the time may run out."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from vmqos.resctrl.filesystem import Filesystem
 LOG = logging.getLogger(__name__)
 
 ROUNDS = 8
-"""How often to look for threads that were born to a thread which had not been moved yet. Each round halves the odds
-at least; what is left is found by the next audit."""
+"""How often to look for threads whose parent had not been moved yet when they were born. Each round at least halves the
+odds that one is left; the next audit finds it then."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """Where a VM's tasks belong.
+    """One group of resctrl in which tasks of a VM belong.
 
     :ivar control: the control group; the empty name is the default group.
-    :ivar monitoring: the monitoring group in it; ``None`` for the control group's own monitoring.
+    :ivar monitoring: the monitoring group in it; ``None``: the tasks are counted with the control group's own ones.
     """
 
     control: str
@@ -34,7 +34,7 @@ class TaskGroup:
 
     @property
     def directory(self) -> str:
-        """The directory below the root of resctrl whose ``tasks`` file must list them all."""
+        """The directory, below the root of resctrl, whose ``tasks`` file must list the tasks."""
         parts = [self.control] if self.control else []
         if self.monitoring is not None:
             parts += ["mon_groups", self.monitoring]
@@ -43,11 +43,11 @@ class TaskGroup:
 
 @dataclass(frozen=True, slots=True)
 class TaskGroups:
-    """Where all tasks of a VM belong.
+    """The one or two groups in which the tasks of a VM belong.
 
-    :ivar target: where they belong.
-    :ivar threads: the ids of the threads that alone belong there; ``None``: all tasks do.
-    :ivar rest: where the others belong, in the default group; ``None`` where there are none.
+    :ivar target: the group with the VM's ways.
+    :ivar threads: the ids of the threads that belong in the target, if only some do; ``None``: all tasks do.
+    :ivar rest: the group of all other tasks, in the default group; ``None`` where all tasks belong in the target.
     """
 
     target: TaskGroup
@@ -56,21 +56,21 @@ class TaskGroups:
 
     @property
     def directories(self) -> frozenset[str]:
-        """The directories whose ``tasks`` files list them."""
+        """The directories whose ``tasks`` files must list the tasks."""
         return frozenset(target.directory for target in (self.target, self.rest) if target is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPlacement:
-    """What was found when a VM's tasks were last looked at.
+    """The tasks of a VM, and their groups, at the last look at them.
 
-    :ivar target: where they belong, or those of some vCPUs.
-    :ivar tasks: its tasks.
-    :ivar in_place: those of them that are where they belong.
-    :ivar foreign: those that somebody else put into a group of theirs, where they are left.
-    :ivar chosen: those that belong in the target; ``None``: all.
-    :ivar rest: where the others belong, in the default group; ``None`` where all belong in the target.
-    :ivar is_cut_short: whether time ran out before all of them were moved.
+    :ivar target: the group with the VM's ways.
+    :ivar tasks: all tasks of the VM.
+    :ivar in_place: the tasks that are in the group in which they belong.
+    :ivar foreign: the tasks that another program put into a group of its own, where they are left.
+    :ivar chosen: the tasks that belong in the target, if only some do; ``None``: all do.
+    :ivar rest: the group of all other tasks, in the default group; ``None`` where all tasks belong in the target.
+    :ivar is_cut_short: whether time ran out before all tasks were moved.
     """
 
     target: TaskGroup
@@ -101,15 +101,15 @@ def place(
     pace: Pace | None = None,
     until: float = math.inf,
 ) -> TaskPlacement:
-    """Move the tasks of a VM that are not where they belong, until it is too late; the caller holds the exclusive lock.
+    """Move the tasks of a VM that are not in the target, until the time is over; the caller holds the exclusive lock.
 
-    The oldest go first: QEMU's first thread, whose children are then born where they belong, and those of the vCPUs.
+    The oldest tasks go first: QEMU's first thread, whose children are born in the target from then on, and the vCPUs'.
 
     :param list_tasks: lists the VM's tasks as they are at that moment.
-    :param foreign: tasks in groups that are not ours: not to be taken away.
-    :param there: the tasks that are in the target, where the caller knows; those that are moved are added.
-    :param pace: how many tasks fit into the time.
-    :param until: when to stop, in monotonic seconds; a few tasks are moved even later than that.
+    :param foreign: tasks in groups that are not ours: they are left there.
+    :param there: the tasks in the target, if the caller knows them; the tasks that are moved are added.
+    :param pace: says how many tasks can be moved in a time, and learns from each move.
+    :param until: when to stop, in monotonic seconds; a few tasks are moved even later.
     :raises vmqos.resctrl.exceptions.ResctrlError: if the kernel refuses a task that lives.
     """
     pace = pace or Pace()
@@ -122,7 +122,7 @@ def place(
         if not missing:
             break
         moved = set[int]()
-        # The first chunk of a turn is moved however late it is, so that each turn gets further.
+        # The first chunk of a turn is moved even if its time is over, so that each turn gets further.
         while missing and (in_time := (size := pace.fits(until)) > 0 or not turned):
             chunk, missing = missing[: size or SMALLEST_CHUNK], missing[size or SMALLEST_CHUNK :]
             moved |= pace.timed(len(chunk), functools.partial(_move, filesystem, target, chunk))
@@ -135,13 +135,17 @@ def place(
     if strangers:
         _give_back(filesystem, strangers)
     found = frozenset(wanted)
-    # Mostly all of them are: a second set of a VM's thousands of threads would take a megabyte.
+    # Mostly all tasks are in place: then one set serves for both, as a second one of thousands would take a megabyte.
     in_place = found if found <= there else found & there
     return TaskPlacement(target, found, in_place, found & foreign, is_cut_short=not in_time)
 
 
 def joined(chosen: TaskPlacement, rest: TaskPlacement) -> TaskPlacement:
-    """What was found of a VM whose tasks belong in two places."""
+    """The result for a VM whose tasks belong in two groups.
+
+    :param chosen: the result for the tasks that belong in the group with the VM's ways.
+    :param rest: the result for the other tasks.
+    """
     return TaskPlacement(
         chosen.target,
         chosen.tasks | rest.tasks,
@@ -154,7 +158,7 @@ def joined(chosen: TaskPlacement, rest: TaskPlacement) -> TaskPlacement:
 
 
 def _move(filesystem: Filesystem, target: TaskGroup, tids: Collection[int]) -> frozenset[int]:
-    """Move tasks into the target; those that died meanwhile are left out of the result."""
+    """Move tasks into the target; return those that did not end meanwhile."""
     if target.monitoring is not None:
         if target.control:
             tids = tasks.move(filesystem, target.control, tids).moved
@@ -166,10 +170,10 @@ def _move(filesystem: Filesystem, target: TaskGroup, tids: Collection[int]) -> f
 
 
 def _give_back(filesystem: Filesystem, tids: set[int]) -> None:
-    """Move tasks to the default group that are no longer the VM's.
+    """Move the tasks with these ids to the default group, because they are not the VM's any more.
 
-    They ended while they were moved, so most of these ids are free; one that was given to a new task of another
-    process at that very moment must not keep the VM's ways.
+    The VM's tasks ended while they were moved, so most of these ids are free. But the kernel may have given one to a
+    new task of another process at that very moment, and this task must not keep the VM's ways.
     """
     moved = tasks.move(filesystem, "", tids).moved
     if moved:

@@ -30,7 +30,7 @@ _LEVELS = (3, 2)
 
 
 class StepFailed(Exception):
-    """A step of a plan did not succeed; those before it are in force, those after it were not tried."""
+    """A step of a plan failed. The steps before it are in force, the steps after it were not tried."""
 
     def __init__(self, step: Step, error: exceptions.ResctrlError) -> None:
         super().__init__(str(error))
@@ -40,7 +40,7 @@ class StepFailed(Exception):
 
 
 def describe(step: Step) -> str:
-    """One step in an operator's words."""
+    """One step in words for the operator."""
     match step:
         case CreateGroup(group):
             return f"create the control group {group}"
@@ -86,7 +86,7 @@ def lines(step: WriteMasks) -> list[str]:
 def execute(filesystem: Filesystem, steps: Iterable[Step]) -> set[str]:
     """Carry out the steps in order; the caller holds the exclusive lock.
 
-    A refusal of the kernel's mode ``exclusive`` is no failure: the masks keep the promise without it.
+    If the kernel refuses its mode ``exclusive``, that is no failure: the masks keep the promise without it.
 
     :returns: the groups for which the kernel refused that mode.
     :raises vmqos.agent.act.plan_steps.StepFailed: at the first step that fails.
@@ -106,7 +106,7 @@ def execute(filesystem: Filesystem, steps: Iterable[Step]) -> set[str]:
 
 
 def predict(layout: Layout, steps: Iterable[Step]) -> Layout:
-    """The layout once the steps have succeeded, without looking; pure."""
+    """The layout that the steps lead to if they succeed; resctrl is not read; pure."""
     groups_then = {group.name: group for group in layout.groups}
     for step in steps:
         match step:

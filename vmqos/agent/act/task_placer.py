@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which VMs' tasks have to be placed in this pass, in which order, and which tasks are left where others put them.
+"""Deciding which VMs' tasks a pass moves, in which order, and which tasks stay where other programs put them.
 
-The lock on resctrl is held meanwhile, so a pass places as many as fit into its share of time. Each VM has a turn, which
-ends after :data:`TURN`; a VM that is not done then is owed the rest, and comes again when the others had theirs. So no
-VM, however many threads it has, keeps another one waiting.
+The agent holds the lock on resctrl meanwhile, so a pass moves only as many tasks as fit into its share of time. Each VM
+has a turn, which ends after :data:`TURN`. If the VM has tasks left then, it gets another turn after the others had
+theirs. So no VM, however many threads it has, keeps another one waiting.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ TURN = 0.02
 """Seconds after which another VM has its turn."""
 
 PATIENCE = 1.0
-"""Seconds that a VM whose tasks are all in place, as far as known, waits longer for its turn than others."""
+"""Seconds that a VM waits longer than others for its turn if all its tasks were in place at the last look."""
 
 LOOKING = 0.4
-"""The part of a pass's share in which it reads where tasks are; the rest is left for moving them."""
+"""The part of a pass's share in which it reads where tasks are; the rest is for moving them."""
 
 MOVING = 0.8
-"""The part of a pass's share after which no turn begins: groups are still to be removed and read back."""
+"""The part of a pass's share after which no turn begins: the rest is for removing groups and reading them back."""
 
 
 class Placer:
-    """Knows where the VMs' tasks were found last, so that only what changed is looked at.
+    """Moves the VMs' tasks. It knows where they were found last, and looks only at VMs that may have changed.
 
     :param filesystem: resctrl.
     :param backoff: failures, by ``("tasks", uuid)``.
@@ -60,22 +60,22 @@ class Placer:
 
     @property
     def placed(self) -> Mapping[str, TaskPlacement]:
-        """What was found when the VMs' tasks were last looked at, by UUID."""
+        """The VMs' tasks and their groups at the last look at them, by UUID."""
         return self._placed
 
     @property
     def is_owing(self) -> bool:
-        """Whether time ran out before all was looked at, or before all tasks were moved."""
+        """Whether time ran out before all tasks were looked at, or before all were moved."""
         return bool(self._owed) or self._strays.is_behind
 
     def forget(self) -> None:
-        """Take nothing from earlier passes for granted."""
+        """Trust nothing that earlier passes found."""
         self._owed.clear()
         self._placed.clear()
         self._strays.forget()
 
     def strays(self, vms: Mapping[str, ObservedVm], share: LockShare) -> set[str]:
-        """UUIDs of the VMs that have tasks in the default group that belong elsewhere; VMs that are gone are forgotten.
+        """UUIDs of the VMs with tasks in the default group that belong elsewhere; forgets VMs that are gone.
 
         :param share: the time that this pass has.
         :raises vmqos.resctrl.exceptions.ResctrlError: if the default group can't be read.
@@ -95,13 +95,13 @@ class Placer:
         fresh: Set[str],
         share: LockShare,
     ) -> None:
-        """Put the tasks of those VMs where they belong that need it; the caller holds the exclusive lock.
+        """Move the tasks of all VMs that may have tasks in a wrong group; the caller holds the exclusive lock.
 
-        What does not fit into the pass's share is owed to the next one: :attr:`is_owing`.
+        The next pass moves the tasks for which the share of this pass does not suffice: :attr:`is_owing`.
 
-        :param aims: where the tasks of each VM belong, by UUID, those that came first in front.
+        :param aims: the groups in which each VM's tasks belong, by UUID, in order of arrival.
         :param look_at: UUIDs of VMs whose tasks may have changed.
-        :param fresh: directories that are new, so that no task is in them.
+        :param fresh: the directories of new groups: no task is in them.
         :param share: the time that this pass has.
         """
         due = [
@@ -122,7 +122,8 @@ class Placer:
             return
         self._strays.look_again()
         due.sort(key=lambda uuid: self._rank(uuid, aims[uuid]))
-        # Many VMs may have the same target; whoever reads a tasks file has the kernel go through all tasks of the host.
+        # Many VMs may have the same target, and for each read of a tasks file the kernel goes through all tasks of the
+        # host: so each file is read once.
         there: dict[str, set[int]] = {directory: set() for directory in fresh}
         turns = deque[str]()
         for uuid in due:
@@ -130,12 +131,13 @@ class Placer:
                 break
             turns.append(uuid)
             for directory in aims[uuid].directories - there.keys():
-                # What is wrong with it is told of the VMs that belong there.
+                # If it can't be read, the turns of the VMs that belong there meet the error and note it.
                 with contextlib.suppress(exceptions.ResctrlError):
                     there[directory] = tasks.read_tasks(self._filesystem, directory)
-        # Only now: others need not take the lock, and whom they take between the two reads is missed above, found here.
+        # Foreign groups are read last. Other programs need not take the lock: if one takes a task into its group
+        # between the two reads, this read finds it.
         left_alone = self._foreign_tasks(now)
-        # The first turn is a whole one, however long the reading took.
+        # The first turn is never cut short, even if the reading took long.
         until = share.now() + TURN
         while turns:
             uuid = turns.popleft()
@@ -149,7 +151,7 @@ class Placer:
             until = min(share.now() + TURN, share.end(MOVING))
 
     def _rank(self, uuid: str, aim: TaskGroups) -> tuple[bool, float]:
-        """Whose turn is first: the VM that has nothing of its promise, then the one that waits longest."""
+        """The key that orders the turns: first VMs that have nothing of their promise, then those that wait longest."""
         placed = self._placed.get(uuid)
         waits = bool(aim.target.control) and (placed is None or placed.target.control != aim.target.control)
         misses = placed is None or placed.in_place != placed.tasks - placed.foreign
@@ -163,7 +165,7 @@ class Placer:
         there: dict[str, set[int]],
         until: float,
     ) -> bool:
-        """Give one VM its turn; whether it is done, for now or because something failed.
+        """Give one VM its turn; return whether it is done, also because something failed.
 
         :param until: when the turn ends, in monotonic seconds.
         """
@@ -186,7 +188,7 @@ class Placer:
                     return list_own() | self._strays.kernel_threads(vm.uuid)
 
                 def list_chosen() -> set[int]:
-                    # Which threads the vCPUs' are was seen before the lock was taken; some may have ended.
+                    # The threads of the vCPUs were found before the lock was taken; some may have ended.
                     return list_own() & (aim.threads or set())
 
                 if aim.rest is None:
@@ -213,9 +215,9 @@ class Placer:
         return True
 
     def _foreign_tasks(self, now: ResctrlState) -> tuple[set[int], set[int]]:
-        """The tasks in control groups that others made, and those in their monitoring groups inside of ours.
+        """The tasks in other programs' control groups, and those in other programs' monitoring groups inside of ours.
 
-        The groups are listed anew: others may have made one since the pass began.
+        The groups are listed anew: another program may have made one since the pass began.
         """
         foreign, watched = set[int](), set[int]()
         for control in groups.list_names(self._filesystem):
@@ -223,7 +225,8 @@ class Placer:
                 if now.modes.get(control) != pseudo_lock.LOCKED:
                     foreign |= self._read_foreign(control)
             elif now.capabilities.monitoring is not None:
-                # Others may remove theirs, and the kernel removes all of a control group that is made pseudo-locked.
+                # Another program may remove its group, and when a control group becomes pseudo-locked, the kernel
+                # removes all monitoring groups in it.
                 with contextlib.suppress(exceptions.ResctrlError):
                     for name in groups.list_monitoring_groups(self._filesystem, control):
                         if owner_of(name) is not Owner.VM:
@@ -234,7 +237,7 @@ class Placer:
         try:
             return tasks.read_tasks(self._filesystem, directory)
         except exceptions.Vanished:
-            # Others may make and remove hundreds of theirs a second.
+            # Another program may make and remove hundreds of groups a second.
             return set()
         except exceptions.ResctrlError as error:
             LOG.info("the tasks of the foreign group %s can't be read: %s", directory, error)

@@ -23,5 +23,5 @@ class Wakeup:
             os.eventfd_read(self._descriptor)
 
     def close(self) -> None:
-        """Give the descriptor back; nobody may call :meth:`set` any more."""
+        """Give the descriptor back; no thread may call :meth:`set` any more."""
         os.close(self._descriptor)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vCPUs that a flavor's ``hw:cache_vcpus`` names, as the VM has them: whose threads get the ways.
+"""Finding the threads of the vCPUs that a flavor's ``hw:cache_vcpus`` names: these threads get the ways.
 
-A thread is known for a vCPU's by its name, and a VM may have thousands of threads. So the threads are looked at before
-the lock on resctrl is taken, and what was found is used under it.
+Only its name tells which vCPU a thread runs, and a VM may have thousands of threads. So the agent looks at the threads
+before it takes the lock on resctrl, and uses under the lock what it found.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ UNNAMED = Reason(
 )
 
 BUDGET = 0.2
-"""Seconds after which a pass looks at no more VMs that were looked at before: the others wait for the pass."""
+"""Seconds after which a pass looks again at no more VMs: the VMs that it found in order wait for it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheVcpus:
-    """Some vCPUs of one VM.
+    """The vCPUs of one VM that get the ways.
 
     :ivar asked: the vCPUs that the flavor names.
     :ivar present: those of them that the VM has now.
     :ivar affinities: the CPUs that each of these may run on.
     :ivar problem: why not all of them get the ways; empty where they do.
-    :ivar threads: the ids of the present ones' threads.
-    :ivar seen: the ids of all threads of QEMU's that were there before the vCPUs' were told.
+    :ivar threads: the ids of the threads that run the present vCPUs.
+    :ivar seen: the ids of all threads that QEMU had before the threads of the vCPUs were searched for.
     """
 
     asked: frozenset[int]
@@ -54,25 +54,25 @@ class CacheVcpus:
 
     @property
     def cpus(self) -> frozenset[int]:
-        """The CPUs that at least one of the present ones may run on."""
+        """The CPUs that at least one of the present vCPUs may run on."""
         return frozenset().union(*self.affinities)
 
     def is_outdated(self, vm: VirtualMachine) -> bool:
-        """Whether QEMU has threads that were not seen, or not all of those that get the ways."""
+        """Whether QEMU has a thread that was not seen, or lacks one of the threads that get the ways."""
         try:
             now = processes.tasks(vm.process.pid)
-        except Exception:  # whatever it is, the next look at the VM meets it, and tells it
+        except Exception:  # whatever it is, the next look at the VM meets it, and reports it
             return False
         return not (now <= self.seen and self.threads <= now)
 
 
 @dataclass(frozen=True, slots=True)
 class Vcpus:
-    """What was found of the vCPUs of all VMs where they matter, by the VMs' UUIDs.
+    """What was found of the vCPUs of all VMs whose vCPUs matter for the ways, by the VMs' UUIDs.
 
-    :ivar limits: the vCPUs that get the ways, of VMs whose flavors name some.
-    :ivar affinities: the CPUs that each vCPU may run on, of VMs that ask for ways of the L2 with all their vCPUs.
-    :ivar unknown: why the vCPUs of a VM that needs either could not be looked at: what such a VM has, it keeps.
+    :ivar limits: the vCPUs that get the ways, for VMs whose flavors name some.
+    :ivar affinities: the CPUs that each vCPU may run on, for VMs that ask for ways of the L2 for all their vCPUs.
+    :ivar unknown: why the vCPUs could not be looked at, for VMs that need one of these: such a VM keeps what it has.
     """
 
     limits: Mapping[str, CacheVcpus] = field(default_factory=dict)
@@ -80,24 +80,24 @@ class Vcpus:
     unknown: Mapping[str, Reason] = field(default_factory=dict)
 
     def of(self, uuid: str, asked: frozenset[int] | None) -> CacheVcpus | Sequence[frozenset[int]] | None:
-        """What was found of a VM; ``None`` where nothing was that suffices.
+        """What was found of a VM; ``None`` where that does not suffice.
 
         :param asked: the vCPUs that its flavor names now; ``None`` where it names none.
         """
         if asked is None:
-            # None is told of a VM whose vCPUs were still to be born.
+            # The affinities are empty if the VM had no vCPUs yet.
             return self.affinities.get(uuid) or None
         limit = self.limits.get(uuid)
         return limit if limit is not None and limit.asked == asked else None
 
     def applied(self, uuid: str, request: FlavorRequest) -> FlavorRequest:
-        """What can be done of what a VM asks for, now that its vCPUs were looked at."""
+        """The VM's request, changed by what was found of its vCPUs."""
         if uuid in self.unknown:
             return replace(request, wants=None, unknown=self.unknown[uuid])
         return request.but(self.limits[uuid].problem) if uuid in self.limits else request
 
     def affinities_of(self, uuid: str) -> tuple[frozenset[int], ...]:
-        """The CPUs that each of a VM's vCPUs may run on that get the ways; empty where that does not matter."""
+        """For each of the VM's vCPUs that get ways, the CPUs that it may run on; empty where that does not matter."""
         limit = self.limits.get(uuid)
         return limit.affinities if limit is not None else tuple(self.affinities.get(uuid, ()))
 
@@ -105,7 +105,7 @@ class Vcpus:
 class VcpuWatch:
     """Looks at the vCPUs of VMs before each pass, where they may have changed.
 
-    :param backoff: has the looks that failed tried again, by ``("vcpus", uuid)``.
+    :param backoff: says when a look that failed is tried again, by ``("vcpus", uuid)``.
     :param once: knows what was logged already.
     :param clock: monotonic seconds.
     """
@@ -121,7 +121,7 @@ class VcpuWatch:
     def look(
         self, vms: Mapping[str, ObservedVm], requests: Mapping[str, FlavorRequest], changed: Set[str]
     ) -> tuple[Vcpus, frozenset[str]]:
-        """Look at the vCPUs of those VMs that changed or have other threads.
+        """Look at the vCPUs of the VMs that changed or that have other threads than before.
 
         :param requests: what the flavor of each VM asks for, by UUID.
         :param changed: UUIDs of the VMs that may have changed.
@@ -129,14 +129,14 @@ class VcpuWatch:
         """
         limits = self._vcpus.limits
         born = frozenset(uuid for uuid, limit in limits.items() if uuid in vms and limit.is_outdated(vms[uuid].vm))
-        # A new vCPU's thread gets its name and its CPUs after it was made.
+        # The thread of a new vCPU gets its name and its CPUs some time after it was made.
         again, self._young = self._young & vms.keys(), born
         failed = {uuid for uuid in requests if self._is_due(("vcpus", uuid))}
         found, self._owed = look_at_all(
             vms,
             requests,
             self._vcpus,
-            # Those that waited the last time come first.
+            # The VMs that the last pass had no time for come first.
             list(dict.fromkeys([*self._owed, *sorted(changed | born | again | failed)])),
             self._backoff,
             self._once,
@@ -161,9 +161,9 @@ def look_at_all(
 ) -> tuple[Vcpus, tuple[str, ...]]:
     """Look at the vCPUs of VMs whose flavors name some, or that ask for ways of the L2.
 
-    :param before: what was found the last time. A VM that can't be looked at now keeps it.
-    :param again: UUIDs of the VMs to be looked at although something is known of them, the first in front.
-    :param backoff: has the looks that failed tried again, by ``("vcpus", uuid)``.
+    :param before: what was found the last time. It stays for a VM that can't be looked at now.
+    :param again: UUIDs of the VMs to be looked at even if something is known of them, in order.
+    :param backoff: says when a look that failed is tried again, by ``("vcpus", uuid)``.
     :param once: knows what was logged already.
     :param clock: monotonic seconds.
     :returns: what is known now, and the UUIDs of the VMs that :data:`BUDGET` did not suffice for, in order.
@@ -217,7 +217,7 @@ def look_at_all(
 def look(vm: VirtualMachine, asked: frozenset[int]) -> CacheVcpus:
     """Look at a VM's vCPUs.
 
-    :param asked: those that the flavor names.
+    :param asked: the vCPUs that the flavor names.
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if the VM's QEMU process has ended.
     """
     seen = frozenset(processes.tasks(vm.process.pid))
@@ -229,7 +229,11 @@ def look(vm: VirtualMachine, asked: frozenset[int]) -> CacheVcpus:
 
 
 def problem(asked: frozenset[int], there: Collection[int]) -> Reason:
-    """What is wrong with naming these vCPUs of a VM that has those; pure."""
+    """Why not all of the vCPUs that a flavor names get the ways; empty where they do; pure.
+
+    :param asked: the vCPUs that the flavor names.
+    :param there: the vCPUs that the VM has.
+    """
     if not there:
         return UNNAMED
     missing = asked.difference(there)

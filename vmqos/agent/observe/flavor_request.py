@@ -41,7 +41,7 @@ class FlavorRequest:
     hands_off: bool = False
 
     def but(self, problem: Reason) -> FlavorRequest:
-        """The request with one more problem, if there is one."""
+        """The request with this problem added; the request itself where the problem is empty."""
         return replace(self, problem=joined(self.problem, problem)) if problem else self
 
 
@@ -51,15 +51,15 @@ def unreadable(error: Exception) -> FlavorRequest:
 
 
 def lacks_extra_specs(vm: VirtualMachine) -> bool:
-    """Whether Nova made the VM and did not describe its flavor."""
+    """Whether Nova made the VM and did not write the extra specs of its flavor into the metadata."""
     return vm.metadata is not None and vm.metadata.extra_specs is None
 
 
 def read(vm: VirtualMachine, found: Found | None = None) -> FlavorRequest:
     """Read the extra specs in the VM's metadata.
 
-    :param found: what Nova's API says of the flavor, where the metadata lack the extra specs; ``None`` where nobody
-        asks it.
+    :param found: what Nova's API says of the flavor, where the metadata lack the extra specs; ``None`` where Nova is
+        not asked.
     """
     bad_metadata = Reason(Code.BAD_METADATA, vm.metadata_error) if vm.metadata_error else NO_REASON
     if vm.metadata is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 PATIENCE = 0.1
-"""Seconds that the list is waited for where something else waits, too. It takes some milliseconds."""
+"""Seconds that a round waits for the list while it has other work, too. The list takes some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,8 @@ class Listed:
     """What libvirt answered.
 
     :ivar since: when it was asked, by the monotonic clock.
-    :ivar running: libvirt's ID of each VM that runs, by UUID.
-    :ivar error: what ended the question instead.
+    :ivar running: libvirt's ID of each VM that runs, by UUID; ``None`` where libvirt did not answer.
+    :ivar error: why libvirt did not answer; ``None`` where it did.
     """
 
     since: float
@@ -27,10 +27,10 @@ class Listed:
 
 
 class Listing:
-    """One question at a time; :meth:`wake` may be called from any thread, the rest from one.
+    """Asks libvirt one question at a time; :meth:`wake` may be called from any thread, the other methods from one.
 
     :param ask: asks libvirt, and may take for ever.
-    :param on_late: called from the thread once there is an answer that :meth:`fetch` did not wait for any more.
+    :param on_late: called from the thread once there is an answer that :meth:`fetch` no longer waited for.
     """
 
     def __init__(self, ask: Callable[[], Mapping[str, int]], on_late: Callable[[], None]) -> None:
@@ -44,10 +44,11 @@ class Listing:
         self._closed = False
 
     def fetch(self, is_needed_elsewhere: Callable[[], bool]) -> Listed | None:
-        """What libvirt answers to this question, or to an earlier one that was answered late.
+        """The answer of libvirt to this question, or its late answer to an earlier one.
 
-        :param is_needed_elsewhere: whether something waits that needs no list; asked again after each :meth:`wake`.
-        :returns: ``None`` where the answer takes longer than :data:`PATIENCE` and something else waits.
+        :param is_needed_elsewhere: whether other work waits that needs no list; it is asked again after each
+            :meth:`wake`.
+        :returns: ``None`` where the answer takes longer than :data:`PATIENCE` and other work waits.
         """
         with self._condition:
             if self._since is None and self._answer is None:
@@ -68,7 +69,7 @@ class Listing:
             return answer
 
     def wake(self) -> None:
-        """Something waits that needs no list."""
+        """Tell :meth:`fetch` that other work waits that needs no list."""
         with self._condition:
             self._condition.notify_all()
 
@@ -87,7 +88,7 @@ class Listing:
                 since = self._since
             try:
                 answer = Listed(since, self._ask())
-            except Exception as error:  # the one who asked gets it
+            except Exception as error:  # the caller of fetch gets it
                 answer = Listed(since, error=error)
             with self._condition:
                 self._answer, self._since = answer, None

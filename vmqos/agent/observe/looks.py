@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at one VM after the other, where one whose look hangs keeps none of the others waiting.
+"""Looking at one VM after the other. A look that hangs does not keep the other VMs waiting.
 
-A read of /proc can take as long as the process that is read likes: its command line may be in memory that the process
-itself has to fill first (userfaultfd(2), FUSE). The kernel lets nobody call such a read off. So it is left behind, with
+A process can make a read of its files in /proc last as long as it likes: its command line may be in memory that the
+process itself has to fill first (userfaultfd(2), FUSE). No process can call such a read off. So it is left behind, with
 its thread, and another thread goes on with the next VM.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 LEAST_DEADLINE = 0.01
-"""Seconds that a look has at least, however many of the same round were left behind before it."""
+"""Seconds that a look has at least, even if many looks of the same round were left behind before it."""
 
 _T = TypeVar("_T")
 
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 class Done(Generic[_T]):
     """A look that has ended.
 
-    :ivar key: whose it was.
+    :ivar key: the UUID of the VM that was looked at.
     :ivar seconds: how long it took.
     :ivar value: what was found; ``None`` where an exception ended it.
     :ivar error: the exception.
@@ -39,7 +39,7 @@ class Done(Generic[_T]):
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """One thread, and what it does."""
+    """One thread, and the look that it makes now."""
 
     key: str | None = None
     since: float = field(default=0.0)
@@ -47,10 +47,10 @@ class _Lane:
 
 
 class Looks(Generic[_T]):
-    """Calls one function for many keys in a thread of its own, in order; one thread may use it.
+    """Calls one function for many keys, one after the other, in a thread of its own; one thread may use this object.
 
     :param look: the function; it is called for no key twice at the same time.
-    :param on_late: called from the thread once a look has ended that :meth:`run` did not wait for any more.
+    :param on_late: called from the thread once a look has ended that :meth:`run` no longer waited for.
     """
 
     def __init__(self, look: Callable[[str], _T], on_late: Callable[[], None]) -> None:
@@ -65,7 +65,7 @@ class Looks(Generic[_T]):
 
     @property
     def under_way(self) -> dict[str, float]:
-        """The keys whose looks were left behind and have not ended yet; when each was begun, by the monotonic clock."""
+        """When each look was begun that was left behind and has not ended yet, by the monotonic clock, by its key."""
         with self._condition:
             return dict(self._under_way)
 
@@ -76,13 +76,13 @@ class Looks(Generic[_T]):
             return bool(self._done)
 
     def run(self, keys: Iterable[str], deadline: float, budget: float) -> list[Done[_T]]:
-        """Look at all of these that are not under way.
+        """Look at all of these VMs whose look is not under way.
 
-        :param deadline: seconds after which a look is left behind. The looks after it have half of that, and so on: a
-            hundred that hang shall not take a hundred times as long as one. What is left behind for no good reason is
-            told a little later.
-        :param budget: seconds after which no further look is begun; the first one is in any case.
-        :returns: the looks that have ended, those that were left behind by an earlier call among them.
+        :param deadline: seconds after which a look is left behind. The looks after it have half of that, and so on, so
+            that a hundred looks that hang do not take a hundred times as long as one. A look that was only slow ends a
+            little later, and a later call returns it.
+        :param budget: seconds after which no further look is begun; the first look is begun in any case.
+        :returns: the looks that have ended, also those that an earlier call left behind.
         """
         with self._condition:
             self._queue.extend(key for key in keys if key not in self._under_way)
@@ -114,7 +114,8 @@ class Looks(Generic[_T]):
                 lane = self._lane = _Lane()
                 threading.Thread(target=self._work, args=(lane,), name="look", daemon=True).start()
             self._condition.notify_all()
-            # The thread goes from look to look without a word: only then is it asked how long this one takes.
+            # The thread goes from look to look without waking this one, which wakes when a look may have to be left
+            # behind.
             wait = lane.since + deadline - now if lane.key is not None else min(deadline, until - now)
             self._condition.wait(max(LEAST_DEADLINE, wait))
 
@@ -142,6 +143,6 @@ class Looks(Generic[_T]):
         began = time.monotonic()
         try:
             value = self._look(key)
-        except Exception as error:  # it is this key's alone; the one who asked gets it
+        except Exception as error:  # it concerns this VM alone; the caller of run gets it
             return Done(key, time.monotonic() - began, error=error)
         return Done(key, time.monotonic() - began, value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What passes have still to act on: whatever was told stays owed until a pass that acted on it ended well."""
+"""What passes have still to act on: a change stays owed until a pass that acted on it ended well."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from vmqos.agent.observe.running_vms import ObservedVm
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one pass sets out to do.
+    """The work that one pass takes over.
 
-    :ivar number: how often anything was noted until then.
-    :ivar everything: whether the pass has to trust nothing that was found before.
-    :ivar is_news: whether something was noted since the claim before, so that the VMs have to be looked at again, too.
+    :ivar number: how many notes there were when the pass began.
+    :ivar everything: whether the pass must trust nothing that was found before.
+    :ivar is_news: whether there was a note since the last claim, so that the VMs must be looked at again, too.
     """
 
     number: int
@@ -25,13 +25,12 @@ class Claim:
 
 
 class Owed:
-    """Remembers what was told, and forgets it only when a pass pays its claim.
+    """Remembers each note, and forgets it only when a pass pays its claim.
 
-    A pass takes a claim first, looks at the VMs, acts, and pays. A pass that fails on its way does not pay, so the next
-    one finds all of it again, for whatever reason it failed. What is told during a pass comes after its claim, and
-    stays.
+    A pass first takes a claim, then looks at the VMs, acts, and pays. A pass that fails does not pay, so the next pass
+    finds the whole claim again. A note that comes during a pass is not part of the pass's claim, and stays.
 
-    Of single VMs nothing has to be noted: they are compared with those that the last paid claim was about.
+    A change of a single VM needs no note: the VMs are compared with the VMs of the claim that was paid last.
     """
 
     def __init__(self) -> None:
@@ -42,12 +41,12 @@ class Owed:
         self._vms: Mapping[str, ObservedVm] = {}
 
     def note(self) -> None:
-        """Anything may have changed; any thread may say so."""
+        """Note that anything may have changed; any thread may call this."""
         with self._lock:
             self._noted += 1
 
     def claim(self) -> Claim:
-        """What the pass that begins now has to do."""
+        """The work of the pass that begins now."""
         with self._lock:
             claim = Claim(self._noted, self._noted > self._paid, self._noted > self._claimed)
             self._claimed = self._noted
@@ -62,7 +61,7 @@ class Owed:
         return frozenset(uuid for uuid in vms.keys() | acted_on.keys() if vms.get(uuid) is not acted_on.get(uuid))
 
     def pay(self, claim: Claim, vms: Mapping[str, ObservedVm]) -> None:
-        """The pass of this claim has ended well.
+        """Note that the pass of this claim has ended well.
 
         :param vms: the VMs that it acted on, by UUID.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The VMs of this host, as libvirt and /proc last showed them; each is looked at again when it may have changed."""
+"""The VMs of this host as libvirt and /proc last showed them. A VM is looked at again when it may have changed."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ LOOK_DEADLINE = 0.1
 """Seconds until a look at one VM is left behind and the next VM has its turn. A look takes some milliseconds."""
 
 ROUND_BUDGET = 0.3
-"""Seconds in which one round begins looks. What is left has its turn in the next round, after new VMs: they wait for
-the rest of one round, and within theirs for those that were started before, which is less than a second."""
+"""Seconds in which one round begins looks. VMs that are left have their turn in the next round, after new VMs. So a new
+VM waits less than a second: for the rest of one round, and in the next round for VMs that were started before it."""
 
 SLOW_AFTER = 1.0
-"""Seconds until a look that was left behind is told: libvirt keeps everybody waiting for a while when a VM starts."""
+"""Seconds until the log reports a look that was left behind: while a VM starts, libvirt answers no client."""
 
 QUICK_LOOK = 0.05
 """Seconds up to which a look is quick: VMs whose last look took longer come after all others."""
 
 RETRY_DELAYS = (1.0, 10.0)
-"""Seconds until a VM that could not be looked at is tried again, at first and at most. An event about it ends them."""
+"""Seconds until the next look at a VM that could not be looked at, at first and at most. An event about the VM ends the
+wait."""
 
 ERROR_LENGTH = 300
-"""Characters of an error that a reason repeats: a VM may have its part in them."""
+"""Characters of an error's text that a reason repeats, at most: a VM may influence how long the text is."""
 
 STARTING = Reason(Code.OTHER, "libvirt lists it, and its QEMU process is not found yet")
 WAITING = "it is about to be looked at"
@@ -51,7 +52,7 @@ SLOW = (
 
 @dataclass(frozen=True, slots=True)
 class ObservedVm:
-    """A VM and what its processes may do.
+    """A VM, and the CPUs that it may run on.
 
     :ivar vm: the VM.
     :ivar cpus: the CPUs that at least one of its tasks may run on.
@@ -62,13 +63,14 @@ class ObservedVm:
 
 
 class RunningVms:
-    """Keeps the observed VMs up to date; :meth:`mark` may be called from any thread, the rest from one.
+    """Keeps the observed VMs up to date; :meth:`mark` may be called from any thread, the other methods from one.
 
-    A VM that is marked stays so until a look that began after that has succeeded. A VM whose look fails or hangs keeps
-    what was known of it, and delays no other one.
+    A marked VM stays marked until a look that began after the mark has succeeded. Where a look at a VM fails or hangs,
+    the agent goes on with what it knew of the VM, and no other VM is delayed.
 
-    :param connection: the way to libvirt.
-    :param on_late_look: called from a thread once a look, or libvirt's list, has come that no round waits for any more.
+    :param connection: the connection to libvirt.
+    :param on_late_look: called from a thread once a look has ended, or libvirt's list has come, that no round waits for
+        any more.
     """
 
     def __init__(self, connection: Connection, on_late_look: Callable[[], None] = lambda: None) -> None:
@@ -96,15 +98,15 @@ class RunningVms:
         self.dying: frozenset[str] = frozenset()
         """VMs that libvirt no longer lists and whose process is not gone yet."""
         self.gone: frozenset[str] = frozenset()
-        """VMs whose process was found ended while libvirt's last word was that they run."""
+        """VMs that libvirt last listed as running and whose process has ended."""
         self.answered = False
         """Whether libvirt has ever said which VMs run: before that, nothing may be taken down."""
         self.troubles: Mapping[str, str] = {}
         """Why VMs that libvirt lists are not known as they are now, by UUID."""
         self.looked_at: float | None = None
-        """When a round ended that left nothing to be looked at, by the monotonic clock."""
+        """When the last round ended that left no VM to be looked at, by the monotonic clock."""
         self.due: float | None = None
-        """When another round gets further, by the monotonic clock; ``None`` where nothing waits for one."""
+        """When another round gets further, by the monotonic clock; ``None`` where no VM waits for one."""
 
     @property
     def vms(self) -> Mapping[str, ObservedVm]:
@@ -112,7 +114,7 @@ class RunningVms:
         return self._vms
 
     def mark(self, uuid: str) -> None:
-        """Have this VM looked at again by the next :meth:`refresh`, before those that only have their turn."""
+        """Have the next :meth:`refresh` look at this VM, before the VMs of a look at everything."""
         with self._lock:
             self._number += 1
             self._urgent[uuid] = self._number
@@ -121,7 +123,7 @@ class RunningVms:
 
     @property
     def is_marked(self) -> bool:
-        """Whether a VM is marked that no look has been taken over for since."""
+        """Whether a VM is marked whose look has not succeeded since."""
         with self._lock:
             return bool(self._urgent)
 
@@ -131,13 +133,14 @@ class RunningVms:
         self._listing.close()
 
     def refresh(self, everything: bool) -> None:
-        """Ask libvirt which VMs run, and look at those that are new, marked, or at all of them.
+        """Ask libvirt which VMs run, and look at the new and the marked VMs, or at all VMs.
 
-        Where libvirt does not answer, or leaves out a VM whose process lives on (it may just have been restarted), the
-        VM stays: its promise is the process's, not libvirt's. Where libvirt answers late, the VMs that are marked are
-        looked at meanwhile; the rest is for a later round.
+        A VM stays as long as its process lives, even if libvirt does not answer or does not list it (libvirtd may just
+        have been restarted): the promise belongs to the process. Where libvirt answers late, the marked VMs are looked
+        at meanwhile, and the others in a later round.
 
-        :raises Exception: what goes wrong in asking libvirt for the list, except that it can't be reached or refuses.
+        :param everything: whether to look at all VMs.
+        :raises Exception: any error in asking libvirt for the list, except that libvirt can't be reached or refuses.
         """
         self._everything |= everything
         self.due = None
@@ -162,34 +165,34 @@ class RunningVms:
         owed = self._owed(running)
         for uuid in running.keys() & self._vms.keys() - owed:
             self._look_for_new_threads(uuid)
-        # libvirtd may list a VM for a while whose QEMU died while it was being restarted.
+        # If a QEMU died while libvirtd was being restarted, libvirtd may list its VM for a while.
         self.gone = frozenset(self._forget_dead(owed & self._vms.keys()))
         self._sum_up(owed - self.gone)
         with self._lock:
             if self._urgent.keys() - running.keys() - self._vms.keys():
-                # They were marked since libvirt was asked, and the next list may have them.
+                # These VMs were marked after libvirt was asked, and the next list may have them.
                 self.due = time.monotonic()
 
     def _needs_no_list(self) -> bool:
-        """Whether a VM is marked that was not looked at since, or a look that was left behind has ended."""
+        """Whether a VM was marked after its last look began, or a look that was left behind has ended."""
         if self._looks.has_results:
             return True
         with self._lock:
             return any(number > self._tried.get(uuid, 0) for uuid, number in self._urgent.items())
 
     def _look_at_marked(self) -> None:
-        """Look at the VMs that are marked, also at those that libvirt has not listed yet."""
+        """Look at the marked VMs, also at those that libvirt has not listed yet."""
         with self._lock:
             number, urgent = self._number, dict(self._urgent)
         wanted = [uuid for uuid in sorted(urgent, key=lambda uuid: urgent[uuid]) if uuid not in self._looks.under_way]
         self._tried |= dict.fromkeys(wanted, number)
         for done in self._looks.run(wanted, LOOK_DEADLINE, ROUND_BUDGET):
-            # What is not found is for the list to tell: it has ended, or is only being started.
+            # A VM that is not found has ended or is only being started: the list will tell.
             if done.error is not None or done.value is not None:
                 self._take(done, None)
 
     def _order(self, running: Mapping[str, int], since: float) -> None:
-        """Order the looks that libvirt's list asks for, and forget the orders of VMs that are gone.
+        """Order a look at each VM that libvirt's list makes necessary, and forget the orders of VMs that are gone.
 
         :param since: when libvirt was asked for the list.
         """
@@ -201,7 +204,7 @@ class RunningVms:
                     self._urgent[uuid] = self._number
         with self._lock:
             there = running.keys() | self._vms.keys()
-            # An event may come before libvirt lists its VM: that is new then, and looked at anyway.
+            # An event may come before libvirt lists its VM. That VM is new in the next list, and is looked at anyway.
             if self._marked_at <= since:
                 self._urgent = {uuid: number for uuid, number in self._urgent.items() if uuid in there}
             if self._everything:
@@ -222,8 +225,8 @@ class RunningVms:
     def _wanted(self, running: Mapping[str, int]) -> list[str]:
         """The VMs to look at in this round, in order.
 
-        Those whose last look took long come last; of either kind the new and the marked ones come first, and of these
-        the ones that were started first: where ways are few, they go to whom is known first.
+        VMs whose last look took long come last. Within both parts, the new and the marked VMs come before the others,
+        in the order in which they were started: where ways are few, the VM that is known first gets them.
         """
         under_way = self._looks.under_way
         with self._lock:
@@ -248,7 +251,7 @@ class RunningVms:
     def _take(self, done: Done[tuple[ObservedVm, Set[int]] | None], libvirt_id: int | None) -> None:
         """Take over what a look has found.
 
-        :param libvirt_id: libvirt's number for the run of the VM that it lists now; ``None`` where it has not answered.
+        :param libvirt_id: libvirt's ID of the VM in its list of now; ``None`` where libvirt has not answered.
         """
         uuid = done.key
         (self._slow.add if done.seconds > QUICK_LOOK else self._slow.discard)(uuid)
@@ -280,9 +283,9 @@ class RunningVms:
         self._backoff.fail(uuid, reason)
 
     def _look_for_new_threads(self, uuid: str) -> None:
-        """Look whether the VM has a new thread that may run where none of its others may.
+        """Look whether the VM has a new thread that may run on CPUs that no other thread of the VM may run on.
 
-        libvirt tells of a vCPU that is pinned elsewhere, and not of one that is plugged in there.
+        libvirt sends an event when a vCPU is pinned to other CPUs, but none when a vCPU is plugged in there.
         """
         observed = self._vms[uuid]
         try:
@@ -306,7 +309,7 @@ class RunningVms:
         return dead
 
     def _sum_up(self, owed: Set[str]) -> None:
-        """Say what this round has left to be looked at, and why.
+        """Note why this round did not look at some VMs, and when another round is due.
 
         :param owed: UUIDs of these VMs.
         """
@@ -334,7 +337,7 @@ class RunningVms:
 
 
 def unexpected(doing: str, error: Exception) -> Reason:
-    """What is told of an exception that no VM should be able to cause.
+    """The reason for an exception that no VM should be able to cause.
 
     :param doing: what was being done, such as ``looking at it``.
     """
@@ -342,9 +345,9 @@ def unexpected(doing: str, error: Exception) -> Reason:
 
 
 def lives(vm: VirtualMachine) -> bool:
-    """Whether the VM's process has not ended; ``True`` where that can't be told."""
+    """Whether the VM's process has not ended; ``True`` where that is not known."""
     try:
         return processes.still(vm.process)
-    except Exception as error:  # a look at the VM meets it again, and says so
+    except Exception as error:  # a look at the VM meets it again, and reports it
         LOG.debug("whether VM %s lives can't be told: %s", vm.uuid, error)
         return True

@@ -14,20 +14,20 @@ from vmqos.hypervisor.model import Process
 from vmqos.resctrl.filesystem import Filesystem
 
 LOOKING = 0.5
-"""The part of a pass's share of the lock in which new processes are asked for; the others' turn is the next pass's."""
+"""The part of a pass's share of the lock in which new processes are identified; the next pass does the others."""
 
 FEWEST = 32
-"""How many new processes are asked for however late it is: each look gets further."""
+"""How many new processes each look identifies even if its time is over, so that each look gets further."""
 
 LOOKS_AT_UNKNOWN = 100
-"""How often a kernel thread is asked for that works for a process of no known VM: its VM may be about to start."""
+"""How often a kernel thread is identified that works for a process of no known VM: its VM may just be starting."""
 
 
 class StrayWatch:
     """Watches the default group's tasks; one object watches one mount.
 
-    New threads and forks inherit their creator's group, so a VM's task turns up here only if it was born to nobody of
-    the VM (a helper process that libvirt starts, a kernel thread), or if somebody moved it.
+    New threads and forks inherit their creator's group. So a VM's task turns up here only if no task of the VM created
+    it (libvirt starts a helper process, the kernel a thread), or if another program moved it.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class StrayWatch:
         self._kernel_threads: dict[str, set[Process]] = {}
         self._unknown: dict[int, int] = {}
         self.is_behind = False
-        """Whether there was no time to ask for all new processes; the next look goes on."""
+        """Whether the time did not suffice to identify all new processes; the next look goes on."""
 
     def look(
         self,
@@ -49,7 +49,7 @@ class StrayWatch:
 
         :param placed: what is known of the VMs' tasks, by UUID.
         :param vms: all VMs by UUID.
-        :param share: the time that this pass has; ``None``: as long as it takes.
+        :param share: the time that this pass has; ``None``: no limit.
         :raises vmqos.resctrl.exceptions.ResctrlError: if the default group can't be read.
         """
         for gone in self._kernel_threads.keys() - vms.keys():
@@ -65,11 +65,11 @@ class StrayWatch:
         unknown = set[int]()
         if newcomers:
             newcomers.difference_update(*(known.tasks for known in placed.values()))
-            # About to be placed: to ask for each of their threads by itself would take a hundred times as long.
+            # These VMs are about to be placed. To identify each of their threads would take a hundred times as long.
             newcomers.difference_update(*(_tasks(vms[uuid]) for uuid in vms.keys() - placed.keys()))
             by_pid = {observed.vm.process.pid: uuid for uuid, observed in vms.items()}
             by_cgroup = {observed.vm.cgroup: uuid for uuid, observed in vms.items() if observed.vm.cgroup}
-            # Those of one process are asked for once, by the oldest of them, which mostly is its first.
+            # All threads of a process are identified at once, by the oldest one, which mostly is its first thread.
             left, asked = deque(sorted(newcomers)), 0
             while left:
                 if asked >= FEWEST and share is not None and share.is_over(LOOKING):
@@ -84,14 +84,14 @@ class StrayWatch:
                 uuid = self._identify(tid, by_pid, by_cgroup, unknown, newcomers)
                 if uuid in elsewhere:
                     strays.add(uuid)
-        # A kernel thread may be there before the VM it works for is known: it is asked for again.
+        # A kernel thread may be there before the VM it works for is known: it is identified again.
         self._unknown = {tid: looks for tid, looks in self._unknown.items() if tid in now}
         self._seen = now - unknown
         self._last = b"" if unknown else raw
         return strays
 
     def kernel_threads(self, uuid: str) -> set[int]:
-        """The kernel threads that were seen working for the VM and still do."""
+        """The kernel threads that were seen to work for the VM, and that have not ended."""
         return {thread.pid for thread in self._kernel_threads.get(uuid, ()) if processes.still(thread)}
 
     def forget(self) -> None:
@@ -100,9 +100,9 @@ class StrayWatch:
         self._seen = set()
 
     def look_again(self) -> None:
-        """Compare tasks next time, even if the default group's are what they were when last looked at.
+        """Compare tasks next time, even if the default group's list of tasks is what it was at the last look.
 
-        Tasks were moved since: one that is back by then leaves the same list behind.
+        Tasks were moved since then. If one of them is back by the next look, the list has not changed.
         """
         self._last = b""
 
@@ -114,7 +114,7 @@ class StrayWatch:
         unknown: set[int],
         newcomers: set[int],
     ) -> str | None:
-        """The VM that a task works for; other threads of its process are taken off the newcomers."""
+        """The UUID of the VM that a task works for; the other threads of its process are taken off the newcomers."""
         try:
             identity = processes.identify(tid)
             if newcomers and not identity.is_kernel_thread:
@@ -137,7 +137,7 @@ class StrayWatch:
 
 
 def _tasks(observed: ObservedVm) -> set[int]:
-    """The threads of a VM's QEMU, without those that have ended meanwhile."""
+    """The threads of a VM's QEMU; none where they can't be listed, because it has ended for example."""
     try:
         with processes.opened(observed.vm.process) as descriptor:
             return processes.tasks_of(descriptor, observed.vm.process.pid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at the VMs from a thread of its own, so that the loop goes on while libvirt does not answer."""
+"""A thread that looks at the VMs, so that the loop goes on while libvirt does not answer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from vmqos.agent.observe.running_vms import ObservedVm, RunningVms, lives
 class VmList:
     """The VMs as they were last seen.
 
-    :ivar vms: the VMs by UUID; one that was looked at anew is another object.
+    :ivar vms: the VMs by UUID; each look at a VM makes a new object.
     :ivar dying: VMs that libvirt no longer lists and whose process is not gone yet.
     :ivar unseen: UUIDs of VMs that run and could not be looked at yet.
     :ivar answered: whether libvirt has ever said which VMs run: before that, nothing may be taken down.
     :ivar troubles: why VMs that libvirt lists are not known as they are now, by UUID.
-    :ivar looked_at: when a look ended that left none of the VMs out, by the monotonic clock; ``None`` before the first.
-    :ivar due: when another look gets further than this one, by the monotonic clock; ``None``: there is nothing to wait
-        for, or libvirt has not answered this one yet.
+    :ivar looked_at: when the last look ended that left no VM to be looked at, by the monotonic clock; ``None`` before
+        the first.
+    :ivar due: when another look gets further than this one, by the monotonic clock; ``None``: no VM waits for one, or
+        libvirt has not answered this one yet.
     """
 
     vms: Mapping[str, ObservedVm] = field(default_factory=dict)
@@ -37,14 +38,13 @@ class VmList:
 class VmWatcher:
     """Has the inventory refreshed by one thread, which lives until :meth:`close`.
 
-    There is one question at a time. While it is not answered, :meth:`look` returns the last answer, less the VMs whose
-    process has ended since: that much /proc says by itself. An answer that came late is returned by the next
-    :meth:`look`. It knows nothing of what libvirt told after it was made; if libvirt told something, another look is
-    due at once.
+    There is one question at a time. While it is not answered, :meth:`look` returns the last answer without the VMs
+    whose process has ended since, which /proc shows by itself. The next :meth:`look` returns an answer that came late.
+    Events that came after that answer are not part of it; if there were any, another look is due at once.
 
-    :param inventory: what to refresh; nobody else may, from now on.
+    :param inventory: what to refresh; from now on, only this object may refresh it.
     :param running: tells the UUIDs of the VMs that libvirt listed last.
-    :param on_late_answer: called from the thread once an answer is there that nobody waited for any more.
+    :param on_late_answer: called from the thread once an answer is there that :meth:`look` no longer waited for.
     """
 
     def __init__(
@@ -65,15 +65,16 @@ class VmWatcher:
     def look(self, everything: bool, patience: float) -> VmList:
         """Have the VMs looked at, and say how they are.
 
-        :param everything: whether to look at all VMs, or at the new and the marked ones.
-        :param patience: seconds to wait for the answer; nobody waits a second time for the same one.
-        :raises Exception: what went wrong in looking, except that libvirt can't be reached.
+        :param everything: whether to look at all VMs, or only at the new and the marked ones.
+        :param patience: seconds to wait for the answer; no later call waits for the same answer again.
+        :raises Exception: any error in looking, except that libvirt can't be reached.
         """
         with self._condition:
             self._everything |= everything
             was_late = self._late
             if was_late:
-                # An answer that came late is as good as a new one: asking again might be too late for ever.
+                # An answer that came late is used like a new one. If each late answer led to a new question, no answer
+                # might ever be in time.
                 self._late = self._pending
             else:
                 self._ask()
@@ -83,7 +84,7 @@ class VmWatcher:
         if error is not None:
             raise error
         if is_stale:
-            # The word of what changed meanwhile may have woken the loop for this pass, and will not wake it again.
+            # The event that came meanwhile may have woken the loop for this pass, and will not wake it again.
             return replace(answer, due=time.monotonic())
         if self._late:
             return replace(answer, vms={uuid: seen for uuid, seen in answer.vms.items() if lives(seen.vm)}, due=None)
@@ -113,7 +114,7 @@ class VmWatcher:
             error = self._refresh(everything)
             answer = self._read()
             with self._condition:
-                # What failed is still to be done.
+                # A look at everything that failed is still to be done.
                 self._everything |= everything and error is not None
                 self._error, self._answer = error, answer
                 self._pending = False
@@ -137,6 +138,6 @@ class VmWatcher:
     def _refresh(self, everything: bool) -> Exception | None:
         try:
             self._inventory.refresh(everything)
-        except Exception as error:  # the one who asked gets it
+        except Exception as error:  # the caller of look gets it
             return error
         return None

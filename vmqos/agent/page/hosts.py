@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """To which names the agent answers.
 
-A web page somewhere can have its own name resolve to this machine, and so read in the name's origin what the agent
-says (DNS rebinding). Such a request carries that name. Addresses can't be rebound, nor can names that nobody else
-decides about.
+A foreign web page can have its own name resolve to this machine, and then read what the agent says, because the browser
+takes both for one origin (DNS rebinding). Such a request carries that page's name. Addresses can't be rebound, nor can
+the names that only this machine's administrators decide about.
 """
 
 from __future__ import annotations

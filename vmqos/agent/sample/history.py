@@ -81,5 +81,5 @@ class History:
 def _value(number: float) -> float | None:
     if math.isnan(number):
         return None
-    # Whole numbers are shorter in JSON, and nobody needs a fraction of a byte.
+    # Whole numbers are shorter in JSON, and a fraction of a byte means nothing.
     return round(number)

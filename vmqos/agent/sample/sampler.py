@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading counters beside the loop: at an interval of its own, and when somebody asks for newer ones.
+"""Reading counters beside the loop: at an interval of its own, and when a client asks for newer ones.
 
-One thread alone reads resctrl. Whoever asks gets what it read last, and waits for it a bounded time: a resctrl that
-hangs costs that thread, and nobody else's.
+One thread alone reads resctrl. A caller gets what this thread read last, and waits for it a bounded time: a resctrl
+that hangs blocks that thread and no other one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Telemetry:
     """The host's counters; every method may be called from any thread.
 
     :param root: the root of resctrl.
-    :param interval: seconds between two regular sweeps; 0: only when somebody asks.
+    :param interval: seconds between two regular sweeps; 0: only when a client asks.
     :param history: seconds that are remembered.
     :param keep_open: see :class:`vmqos.telemetry.Sweeper`; nothing is kept open where there are no regular sweeps.
     :ivar fresh_for: seconds after which :meth:`newest` asks for a new sweep. Where sweeps are regular and not rare, the
@@ -125,7 +125,7 @@ class Telemetry:
     def _wait_for_a_sweep(self, wanted: bool) -> None:
         """Wait for the end of the sweep under way or, where there is none, of the next one; the caller has the lock.
 
-        Whoever comes while a sweep hangs does not wait again for what others have waited for in vain.
+        A caller that comes while a sweep hangs waits only until that sweep has taken :data:`PATIENCE`, not longer.
 
         :param wanted: whether the next one is to begin now.
         """
@@ -189,7 +189,7 @@ class Telemetry:
         except ResctrlError as error:
             failure = error
         except Exception as error:
-            # Whatever it is, the next sweep may be better, and nobody else sweeps.
+            # Whatever it is, the next sweep may be better, and no other thread sweeps.
             LOG.exception("a look at the counters failed")
             failure = SweepFailed(cause=error)
         if failure is not None and str(failure) != str(self._error):

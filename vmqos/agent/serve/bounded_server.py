@@ -7,10 +7,10 @@ What waitress alone leaves open, and what is done here:
   has a body: one that announces a body is refused as soon as its headers are there.
 * Its timeout counts idleness, so a request that comes byte by byte lives for ever; and it never closes a connection
   whose client does not read. Here, a request and an answer have an age limit.
-* It answers requests that come in one piece one after the other, and blocks a thread when nobody reads the answers.
+* It answers requests that come in one piece one after the other, and blocks a thread when the client does not read.
   Here, a connection has one request at a time; one with more behind it is answered and closed.
-* At its limit of connections it accepts no more, whoever has them. Here, the client that has the most connections
-  makes room: the one that has waited longest without a whole request is closed.
+* At its limit of connections it accepts no more, even if one client has all of them. Here, the client that has the most
+  connections makes room: its connection that has waited longest without a whole request is closed.
 * It accepts one connection a round. A client that connects faster than that fills the kernel's queue, and every other
   client is refused. Here, a round accepts many, and closes at once what is beyond one client's share.
 """

@@ -45,7 +45,7 @@ class LiveReads:
     def read(self, how: Callable[[], T]) -> T:
         """What ``how`` returns, called by the thread.
 
-        Whoever asks while a read hangs does not wait again for what others have waited for in vain.
+        A caller that comes while a read hangs waits only until that read has taken :data:`PATIENCE`, not longer.
 
         :raises ReadTakesLong: if that read, or the one before it, takes longer than :data:`PATIENCE`.
         :raises Exception: what ``how`` raises.

@@ -128,7 +128,7 @@ def placement(state: Told) -> contract.PlacementHealth | None:
 
 
 def nova(flavors: FlavorLookup) -> contract.NovaHealth | None:
-    """How asking Nova for flavors stands; ``None`` where nobody does."""
+    """How asking Nova for flavors stands; ``None`` where the agent does not ask Nova."""
     return {"error": flavors.error or None, "waiting": flavors.waiting} if flavors.is_on else None
 
 
