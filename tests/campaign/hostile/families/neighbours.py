@@ -65,6 +65,12 @@ def _make(path: bytes) -> None:
         raise Refused(f"mkdir: {error.strerror}") from error
 
 
+def _leave_ways(stage: Stage, path: bytes) -> None:
+    """Give back the ways that the kernel gives a new group: all that no exclusive group has."""
+    with open(path + b"/schemata", "w") as file:
+        file.write("".join(f"L3:{cache}={TOP_WAY}\n" for cache in stage.tree.masks()))
+
+
 def _remove(path: bytes) -> None:
     # Of groups that look like the agent's, it removes those of VMs that are gone.
     with contextlib.suppress(FileNotFoundError):
@@ -76,8 +82,7 @@ def _group(stage: Stage, name: bytes) -> Hold:
     path = bytes(root) + b"/" + name
     with locked(root):
         _make(path)
-        with open(path + b"/schemata", "w") as file:
-            file.write("".join(f"L3:{cache}={TOP_WAY}\n" for cache in stage.tree.masks()))
+        _leave_ways(stage, path)
     try:
         yield
     finally:
@@ -106,7 +111,7 @@ def _all_rmids(stage: Stage) -> Hold:
     try:
         for number in range(10_000):
             path = stage.simulator.root / "mon_groups" / f"foreign-{number}"
-            if not _made_in_time(path):
+            if not _made_in_time(path.mkdir):
                 break
             made.append(path)
         yield
@@ -116,12 +121,12 @@ def _all_rmids(stage: Stage) -> Hold:
         threshold.write_text(before)
 
 
-def _made_in_time(path: Path) -> bool:
-    """Make a monitoring group, also where the kernel first has to look at RMIDs that were given back."""
+def _made_in_time(make: Callable[[], None]) -> bool:
+    """Make a group, also where the kernel first has to look at RMIDs that were given back."""
     until = time.monotonic() + 3 * LIMBO
     while True:
         try:
-            path.mkdir()
+            make()
         except OSError as error:
             if error.errno != errno.EBUSY or time.monotonic() > until:
                 return False
@@ -239,7 +244,14 @@ def taken(stage: Stage, name: str) -> Hold:
     """
     path = f"/v1/vms/{stage.witness.steady.uuid}"
     folder = stage.simulator.root / name
-    if not _made_in_time(folder):
+
+    def make() -> None:
+        with locked(stage.simulator.root):
+            folder.mkdir()
+            # While it has all ways that are free, no VM can get more.
+            _leave_ways(stage, bytes(folder))
+
+    if not _made_in_time(make):
         raise RuntimeError("no RMID became free for the foreign group")
     try:
         _move_tasks(name)(stage)
