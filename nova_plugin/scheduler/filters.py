@@ -76,17 +76,19 @@ class CacheWaysFilter(filters.BaseHostFilter):  # type: ignore[misc]
             return passing
         if wanted.shared_class is not None:
             there = self._rooms.have_class(passing, wanted, able, spec_obj.instance_uuid)
-            return [host for host, has in zip(passing, there, strict=True) if has or self._refuse(host, NO_GROUP)]
-        found = zip(passing, self._rooms.free(passing, wanted, spec_obj, able), strict=True)
-        return [host for host, free in found if self._fits(host, free, wanted)]
-
-    def _fits(self, host: Any, free: Amount | None, wanted: Demand) -> bool:
-        amount = wanted.amount
-        if free is None:
-            return self._refuse(host, f"has no provider of cache in Placement, or one that can't give {_shown(wanted)}")
-        if free.ways < amount.ways:
-            return self._refuse(host, f"has {max(0, free.ways)} of {amount.ways} ways")
-        return free.classes >= amount.classes or self._refuse(host, NO_GROUP)
+            passing = [host for host, has in zip(passing, there, strict=True) if has or self._refuse(host, NO_GROUP)]
+        else:
+            found = zip(passing, self._rooms.free(passing, wanted, spec_obj, able), strict=True)
+            ways, classes = wanted.amount
+            passing = [
+                host
+                for host, free in found
+                if (free is not None and free.ways >= ways and free.classes >= classes)
+                or self._refuse(host, _lacking(free, wanted))
+            ]
+        if passing:
+            self._rooms.note(wanted, spec_obj.instance_uuid)
+        return passing
 
     @staticmethod
     def _refuse(host: Any, reason: str) -> bool:
@@ -98,6 +100,15 @@ def flavor_specs(spec_obj: Any) -> dict[str, str]:
     """The extra specs of a RequestSpec's flavor."""
     flavor = spec_obj.flavor
     return dict(flavor.extra_specs) if flavor.obj_attr_is_set("extra_specs") else {}
+
+
+def _lacking(free: Amount | None, wanted: Demand) -> str:
+    """Why a host has too little."""
+    if free is None:
+        return f"has no provider of cache in Placement, or one that can't give {_shown(wanted)}"
+    if free.ways < wanted.amount.ways:
+        return f"has {max(0, free.ways)} of {wanted.amount.ways} ways"
+    return NO_GROUP
 
 
 def _shown(wanted: Demand) -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import nova.conf
@@ -29,6 +29,12 @@ Key = tuple[str, str]
 """A server and its host: a server that was resized meanwhile is read again where it went."""
 
 
+Coming = Mapping[str, Mapping[str, Taken]]
+"""What servers take that are on their way to a host: by the UUID of the compute node, and by the server's own."""
+
+_NONE_COMING: Coming = {}
+
+
 class Promised(NamedTuple):
     """What the servers on a host were promised.
 
@@ -38,6 +44,9 @@ class Promised(NamedTuple):
 
     amount: Amount = NOTHING
     classes: frozenset[CacheRequest] = frozenset()
+
+
+_NONE_PROMISED = Promised()
 
 
 class _Sum:
@@ -57,13 +66,19 @@ class _Sum:
             self.ways += taken.amount.ways
             self.groups += taken.amount.classes
 
+    @property
+    def promised(self) -> Promised:
+        """All of it."""
+        return Promised(Amount(self.ways, self.groups), frozenset(self.classes))
+
 
 class Promises:
     """What servers take, by the flavor that they were made or resized with.
 
     A HostState has the servers as nova-compute sent them, with or without their flavor, or merely their UUIDs. Flavors
     that are missing are read from the cells' databases, many at a time, and remembered for ``flavor_lifetime`` at
-    least and twice that time at most.
+    least and twice that time at most. The sum of a host is used again as long as its servers are those that were
+    summed up: hosts are many, and few of their servers change between two requests.
 
     :param read: reads the extra specs of servers, by UUID, from the database of a cell.
     :param clock: seconds, ever rising.
@@ -79,17 +94,44 @@ class Promises:
         self._known: dict[Key, Taken] = {}
         self._older: dict[Key, Taken] = {}
         self._turned = clock()
+        self._sums: dict[str, tuple[tuple[Any, ...], Promised]] = {}
 
-    def on(self, hosts: Iterable[Any], without: str) -> list[Promised]:
-        """What the servers on each of the hosts take.
+    def on(self, hosts: Sequence[Any], without: str, coming: Coming = _NONE_COMING) -> list[Promised]:
+        """What the servers on each of the hosts take, and those that are on their way there.
 
-        A stub that the scheduler itself put there, for a server that it placed a moment ago, takes nothing here.
+        A stub that the scheduler itself put there, for a server that it placed a moment ago, takes nothing here: such a
+        server is among those on their way.
 
         :param hosts: HostStates.
         :param without: the UUID of the server that is to be placed: it takes nothing of its own of the host that it
             comes from, for what it has there, it gives back. The class that it is in exists there even so.
+        :param coming: servers that the scheduler placed a moment ago; those that are on their host by now count once.
         """
         self._turn()
+        # Otherwise Nova makes the objects of all servers anew for each request, and there is nothing but UUIDs in them.
+        is_tracked = CONF.filter_scheduler.track_instance_changes
+        sums, found, unknown = self._sums, list[Promised](), list[tuple[int, Any, tuple[Any, ...]]]()
+        for host in hosts:
+            servers = host.instances
+            there = tuple(servers.values() if is_tracked else servers)
+            known = sums.get(host.host)
+            if known is None or known[0] != there or without in servers:
+                unknown.append((len(found), host, there))
+                found.append(_NONE_PROMISED)
+            else:
+                found.append(known[1])
+        if unknown:
+            counted = self._count([host for _, host, _ in unknown], without)
+            for (index, host, there), promised in zip(unknown, counted, strict=True):
+                found[index] = promised
+                if without not in host.instances:
+                    sums[host.host] = (there, promised)
+        if not coming:
+            return found
+        return [_with(promised, host, coming.get(host.uuid)) for host, promised in zip(hosts, found, strict=True)]
+
+    def _count(self, hosts: Sequence[Any], without: str) -> list[Promised]:
+        """Go through the servers of each of the hosts."""
         sums: list[_Sum] = []
         missing: dict[str, list[tuple[_Sum, Key]]] = {}
         for host in hosts:
@@ -108,7 +150,7 @@ class Promises:
         for cell, places in missing.items():
             for (total, key), taken in zip(places, self._look_up(cell, [key for _, key in places]), strict=True):
                 total.add(taken, leaves=key[0] == without)
-        return [Promised(Amount(total.ways, total.groups), frozenset(total.classes)) for total in sums]
+        return [total.promised for total in sums]
 
     def _look_up(self, cell: str, keys: Sequence[Key]) -> Iterator[Taken]:
         for start in range(0, len(keys), BATCH):
@@ -127,6 +169,7 @@ class Promises:
         now = self._clock()
         if now - self._turned >= CONF.vmqos.flavor_lifetime:
             self._older, self._known, self._turned = self._known, {}, now
+            self._sums = {}
 
 
 def read_from_cell(cell: str, uuids: list[str]) -> dict[str, dict[str, str]]:
@@ -142,6 +185,20 @@ def read_from_cell(cell: str, uuids: list[str]) -> dict[str, dict[str, str]]:
     return {
         instance.uuid: {} if _shares_nothing_now(instance) else instance.flavor.extra_specs for instance in instances
     }
+
+
+def _with(promised: Promised, host: Any, coming: Mapping[str, Taken] | None) -> Promised:
+    """What servers on a host take, and those that are on their way to it and not counted there yet."""
+    if not coming:
+        return promised
+    total = _Sum()
+    total.ways, total.groups = promised.amount
+    total.classes = set(promised.classes)
+    for uuid, taken in coming.items():
+        instance = host.instances.get(uuid)
+        if instance is None or (_told(instance) is None and instance._context is None):
+            total.add(taken, leaves=False)
+    return total.promised
 
 
 def _told(instance: Any) -> Taken | None:

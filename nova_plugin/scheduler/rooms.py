@@ -4,21 +4,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nova.scheduler.client import report
 
 from nova_plugin.scheduler import promises, question
-from nova_plugin.scheduler.demand import Amount, Demand
+from nova_plugin.scheduler.demand import Amount, Demand, Taken
 from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.placement import Provider
-from nova_plugin.scheduler.promises import Promised, Promises
-from vmqos.extra_specs import CacheRequest
+from nova_plugin.scheduler.promises import Coming, Promised, Promises
+from nova_plugin.scheduler.recent import Recent
+from vmqos.extra_specs import CacheRequest, resources
 from vmqos.extra_specs.resources import SHARED_FULL, SHARED_ROOM
 
-_GROUP = Amount(classes=1)
 _NONE_PROMISED = Promised()
 _SEEN = "vmqos_seen"
 """The attribute of a HostState that keeps what was counted; Nova makes HostStates anew for each request."""
@@ -29,10 +30,12 @@ class Seen(NamedTuple):
 
     :ivar servers: how many there were on it; the HostState counts on with each server that it is chosen for.
     :ivar promised: what was promised to them.
+    :ivar free: what could be promised yet; ``None`` where Placement would not allocate what the flavor demands.
     """
 
     servers: int
     promised: Promised
+    free: Amount | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,12 @@ class Rooms:
 
     :ivar inventory: what the hosts have.
     :ivar promises: what their servers were promised.
+    :ivar recent: the servers that this scheduler placed a moment ago.
     """
 
     inventory: Inventory
     promises: Promises
+    recent: Recent
 
     def able(self, hosts: Sequence[Any], demand: Demand, spec_obj: Any) -> dict[str, Provider]:
         """The providers of cache of those hosts that have all the traits that are demanded, by the host's UUID.
@@ -66,20 +71,23 @@ class Rooms:
     ) -> list[Amount | None]:
         """What can be promised on each host yet; ``None`` where Placement would not allocate what the flavor demands.
 
-        Where the flavor asks Placement, what Placement allocated is taken. Where it does not, it is what the servers
-        there were promised, or what Placement allocated if that is more: a server that is about to come is in
-        Placement first. Either way less what this very request takes already.
+        Where the flavor asks Placement, what Placement allocated is taken. Where it does not, what was promised to the
+        servers there and to those on their way is taken, or what Placement allocated, if that is more. What this very
+        request takes already is taken as well.
 
         :param hosts: HostStates.
         :param spec_obj: the RequestSpec.
         :param able: what :meth:`able` found, if it was asked already.
         :raises nova_plugin.scheduler.placement.PlacementFailed: if Placement never told what the hosts have.
         """
-        if able is None:
-            able = self.able(hosts, demand, spec_obj)
-        self._look([host for host in hosts if host.uuid in able], demand.placement, spec_obj.instance_uuid)
+        # The weigher asks after the filter, about hosts that are seen.
+        unseen = [host for host in hosts if not hasattr(host, _SEEN)]
+        if unseen:
+            if able is None:
+                able = self.able(unseen, demand, spec_obj)
+            self._look(unseen, able, demand.placement, spec_obj.instance_uuid)
         each = demand.amount
-        return [_free(host, able.get(host.uuid), each) for host in hosts]
+        return [_left(host, each) for host in hosts]
 
     def have_class(
         self, hosts: Sequence[Any], demand: Demand, able: Mapping[str, Provider], instance_uuid: str
@@ -87,58 +95,103 @@ class Rooms:
         """Whether each host has the shared class of a flavor that does not ask Placement for it, or can make it.
 
         A host has it that keeps a CLOSID for it, or where a server is in it, the one that is to be placed included, or
-        that this very request has chosen. The databases are asked for the servers only where nothing else helps.
+        is on its way to it, or that this very request has chosen. What the agent told of further classes is older than
+        the servers on their way, so each of their classes counts. The databases are asked for the servers only where
+        nothing else helps.
 
         :param hosts: HostStates.
         :param able: what :meth:`able` found of them.
         :param instance_uuid: the server that is to be placed.
         """
-        sure = [_takes_any(able[host.uuid], demand) for host in hosts]
-        self._look([host for host, has in zip(hosts, sure, strict=True) if not has], False, instance_uuid)
+        coming = self.recent.by_provider(instance_uuid)
+        classes = {
+            host.uuid: _unlisted(able[host.uuid], {taken.shared_class for taken in coming[host.uuid].values()})
+            for host in hosts
+            if host.uuid in coming
+        }
+        sure = [_takes_any(able[host.uuid], demand, classes.get(host.uuid)) for host in hosts]
+        unsure = [host for host, has in zip(hosts, sure, strict=True) if not (has or hasattr(host, _SEEN))]
+        self._look(unsure, able, False, instance_uuid, coming)
         return [
-            has or _has_class(host, able[host.uuid], demand.shared_class) for host, has in zip(hosts, sure, strict=True)
+            has or _has_class(host, able[host.uuid], demand, classes.get(host.uuid, 0))
+            for host, has in zip(hosts, sure, strict=True)
         ]
 
-    def _look(self, hosts: Sequence[Any], placement: bool, instance_uuid: str) -> None:
-        unseen = [host for host in hosts if not hasattr(host, _SEEN)]
-        if placement:
-            # One object for all hosts with as many servers: hosts are many.
-            nothing = {servers: Seen(servers, _NONE_PROMISED) for servers in {host.num_instances for host in unseen}}
-            for host in unseen:
-                setattr(host, _SEEN, nothing[host.num_instances])
+    def note(self, demand: Demand, instance_uuid: str) -> None:
+        """Count a server that passed on whatever host Nova chooses for it, until that host tells of it.
+
+        :param demand: what its flavor demands, which Placement does not count.
+        """
+        self.recent.note(instance_uuid, Taken(demand.amount, demand.shared_class))
+
+    def _look(
+        self,
+        hosts: Sequence[Any],
+        able: Mapping[str, Provider],
+        placement: bool,
+        instance_uuid: str,
+        coming: Coming | None = None,
+    ) -> None:
+        """Count on hosts that were not seen yet."""
+        if not hosts:
             return
-        for host, promised in zip(unseen, self.promises.on(unseen, without=instance_uuid), strict=True):
-            setattr(host, _SEEN, Seen(host.num_instances, promised))
+        found: Iterable[Promised] = itertools.repeat(_NONE_PROMISED, len(hosts))
+        if not placement:
+            if coming is None:
+                coming = self.recent.by_provider(instance_uuid)
+            found = self.promises.on(hosts, instance_uuid, coming)
+        for host, promised in zip(hosts, found, strict=True):
+            seen = Seen(host.num_instances, promised, _free(able.get(host.uuid), promised.amount))
+            setattr(host, _SEEN, seen)
 
 
-def _free(host: Any, provider: Provider | None, each: Amount) -> Amount | None:
+def _free(provider: Provider | None, promised: Amount) -> Amount | None:
     if provider is None:
         return None
-    seen: Seen = getattr(host, _SEEN)
-    chosen = host.num_instances - seen.servers
-    promised = seen.promised.amount
-    capacity, used = provider.capacity, provider.used
+    (ways, classes), (used_ways, used_classes), (own_ways, own_classes) = provider.capacity, provider.used, promised
     return Amount(
-        capacity.ways - max(used.ways, promised.ways) - chosen * each.ways,
-        capacity.classes - max(used.classes, promised.classes) - chosen * each.classes,
+        ways - (used_ways if used_ways > own_ways else own_ways),
+        classes - (used_classes if used_classes > own_classes else own_classes),
     )
 
 
-def _takes_any(provider: Provider, demand: Demand) -> bool:
-    """Whether the agent itself says that a server of that class can come."""
-    return SHARED_ROOM in provider.traits or not provider.classes.isdisjoint(demand.taken)
+def _left(host: Any, each: Amount) -> Amount | None:
+    """What is free on a host that was seen, less what this very request takes there."""
+    servers, _, free = getattr(host, _SEEN)
+    chosen = host.num_instances - servers
+    if free is None or not chosen:
+        return free  # type: ignore[no-any-return]
+    return Amount(free.ways - chosen * each.ways, free.classes - chosen * each.classes)
 
 
-def _has_class(host: Any, provider: Provider, shared_class: CacheRequest | None) -> bool:
+def _takes_any(provider: Provider, demand: Demand, coming: int | None) -> bool:
+    """Whether the agent itself says that a server of that class can come.
+
+    :param coming: how many classes that are not listed are on their way to the host.
+    """
+    return (SHARED_ROOM in provider.traits and not coming) or not provider.classes.isdisjoint(demand.taken)
+
+
+def _has_class(host: Any, provider: Provider, demand: Demand, coming: int) -> bool:
     seen: Seen = getattr(host, _SEEN)
-    if shared_class in seen.promised.classes or host.num_instances > seen.servers:
+    if demand.shared_class in seen.promised.classes or host.num_instances > seen.servers:
         return True
+    if SHARED_FULL in provider.traits or not provider.refused.isdisjoint(demand.taken):
+        return False
+    if provider.others is not None:
+        return _unlisted(provider, seen.promised.classes) < provider.others
     # An older agent does not say how many classes can come: it takes any CLOSID that is left.
-    free = _free(host, provider, _GROUP)
-    return SHARED_FULL not in provider.traits and free is not None and free.classes > 0
+    return seen.free is not None and seen.free.classes > coming
+
+
+def _unlisted(provider: Provider, classes: Collection[CacheRequest | None]) -> int:
+    """How many of the classes the host keeps no CLOSID for."""
+    found = {resources.class_resource(found) for found in classes if found is not None}
+    return len(found - provider.classes - provider.refused)
 
 
 @functools.cache
 def of_scheduler() -> Rooms:
     """The one that the filter and the weigher of a scheduler share: Nova makes both without any argument."""
-    return Rooms(Inventory(report.report_client_singleton), Promises(promises.read_from_cell))
+    client = report.report_client_singleton
+    return Rooms(Inventory(client), Promises(promises.read_from_cell), Recent(client))

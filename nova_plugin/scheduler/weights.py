@@ -35,22 +35,21 @@ class CacheWaysWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
     def __init__(self, counter: Rooms | None = None) -> None:
         super().__init__()
         self._rooms = rooms.of_scheduler() if counter is None else counter
+        self._multiplier = float(CONF.filter_scheduler.cache_ways_weight_multiplier)
 
     def weight_multiplier(self, host_state: Any) -> float:
         """The option's value, or that of the host's aggregates."""
-        return float(
-            utils.get_weight_multiplier(
-                host_state,
-                "cache_ways_weight_multiplier",
-                CONF.filter_scheduler.cache_ways_weight_multiplier,
-            )
-        )
+        if not host_state.aggregates:
+            return self._multiplier
+        return float(utils.get_weight_multiplier(host_state, "cache_ways_weight_multiplier", self._multiplier))
 
     def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
         """The weights of all hosts of the request: so that Placement is asked once for all of them.
 
         :param weight_properties: the RequestSpec.
         """
+        # Nova asks for the multiplier of each host after this, and to read an option costs more than all the rest.
+        self._multiplier = float(CONF.filter_scheduler.cache_ways_weight_multiplier)
         return self._weigh([weighed.obj for weighed in weighed_obj_list], weight_properties)
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:

@@ -46,7 +46,8 @@ def run(arena: Arena, effort: Effort) -> Iterator[Comparison | Figure]:
                 reconciler.run(change, vms, CacheTopology(), Policy())
 
         first = timed(lambda: one_pass(True))
-        for _ in range(5):
+        # A pass does as much as fits into its share of the lock.
+        while reconciler.is_unfinished:
             one_pass()
         # Until the RMIDs that were in limbo are given out.
         while backoff.next_due() is not None:

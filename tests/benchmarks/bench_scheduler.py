@@ -27,6 +27,7 @@ from nova_plugin.scheduler import placement
 from nova_plugin.scheduler.filters import CacheWaysFilter
 from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.promises import Promises
+from nova_plugin.scheduler.recent import Recent
 from nova_plugin.scheduler.rooms import Rooms
 from nova_plugin.scheduler.weights import CacheWaysWeigher
 from tests.benchmarks.figures import Figure, spread, timed
@@ -121,7 +122,8 @@ def _samples(specs: dict[str, str], servers: Servers, count: int, questions: int
     """
     uuids = _uuids(count)
     answer = Prepared(uuids)
-    rooms = Rooms(Inventory(lambda: answer), Promises(lambda _, asked: dict.fromkeys(asked, FLAVORS[2])))
+    read = Promises(lambda _, asked: dict.fromkeys(asked, FLAVORS[2]))
+    rooms = Rooms(Inventory(lambda: answer), read, Recent(lambda: answer))
     handlers = HostFilterHandler(), HostWeightHandler()
     plugins = CacheWaysFilter(rooms), CacheWaysWeigher(rooms)
     luck = random.Random(count)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmqos import allocation
 from vmqos.allocation import Layout, Policy, Request
@@ -29,6 +29,10 @@ class Capacity:
     :ivar classes: how many VMs can have control groups of their own, by the CLOSIDs.
     :ivar offered: the resource classes of the listed shared classes that VMs can join.
     :ivar refused: those for which no CLOSID is left.
+    :ivar others: how many classes that are not listed the host can have, those included that exist; ``None`` where
+        their number is not bounded, or there is nothing to partition.
+    :ivar held: the most ways that one running VM was promised, where ``max_unit`` must not be less because of that; 0
+        where Placement itself is asked what VMs hold.
     :ivar traits: what the host is able to do.
     """
 
@@ -38,16 +42,20 @@ class Capacity:
     classes: int = 0
     offered: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
+    others: int | None = None
+    held: int = 0
     traits: frozenset[str] = frozenset()
 
     @property
     def inventories(self) -> dict[str, Inventory]:
         """In Placement's words, also where there is nothing: what VMs still hold can't be taken out of Placement."""
+        ways = _inventory(self.ways, self.fewest, self.longest)
         return {
-            resources.LLC_WAYS: _inventory(self.ways, self.fewest, self.longest),
+            resources.LLC_WAYS: replace(ways, max_unit=max(ways.max_unit, self.held)),
             resources.LLC_CLASSES: _inventory(self.classes, 1, 1),
             **dict.fromkeys(sorted(self.offered), _inventory(MEMBERS, 1, 1)),
             **dict.fromkeys(sorted(self.refused), _inventory(0, 1, 1)),
+            **({} if self.others is None else {resources.LLC_OTHERS: _inventory(self.others, 1, 1)}),
         }
 
 
@@ -66,13 +74,15 @@ def of(resctrl: ResctrlState, policy: Policy, requests: Sequence[Request] = ()) 
     found, layout = resctrl.capabilities, resctrl.layout
     closids = allocation.divide_closids(found, layout, policy)
     traits = _traits(found)
-    if found.caches or found.bandwidths:
+    can_partition = bool(found.caches or found.bandwidths)
+    unlisted = closids.others if can_partition else None
+    if can_partition:
         traits |= {resources.SHARED_ROOM if closids.another else resources.SHARED_FULL}
     offered, refused = (
         frozenset(map(resources.class_resource, classes)) for classes in (closids.offered, closids.refused)
     )
     if not found.l3_caches or found.l3 is None:
-        return Capacity(classes=closids.exclusive, offered=offered, refused=refused, traits=traits)
+        return Capacity(classes=closids.exclusive, offered=offered, refused=refused, others=unlisted, traits=traits)
     others = Layout(tuple(group for group in layout.groups if group.owner is not Owner.VM))
     room = allocation.free_ways(found, others, policy, requests).values()
     return Capacity(
@@ -82,8 +92,14 @@ def of(resctrl: ResctrlState, policy: Policy, requests: Sequence[Request] = ()) 
         classes=closids.exclusive,
         offered=offered,
         refused=refused,
+        others=unlisted,
         traits=traits,
     )
+
+
+def most_held(requests: Sequence[Request]) -> int:
+    """The most ways of its own that one of the running VMs was promised."""
+    return max((resources.requested(request.wants).get(resources.LLC_WAYS, 0) for request in requests), default=0)
 
 
 def _traits(found: Capabilities) -> frozenset[str]:

@@ -48,6 +48,8 @@ class Target(Protocol):
 
     where: str
     """In an operator's words."""
+    asks_what_is_held: bool
+    """Whether it asks what VMs hold before it lowers what one VM can have."""
 
     def tell(self, found: Capacity) -> bool:
         """Tell it, and say whether anything had to be changed.
@@ -66,6 +68,7 @@ class Api:
 
     def __init__(self, service: Service, hostname: Callable[[], str]) -> None:
         self.where = "Placement"
+        self.asks_what_is_held = True
         self._placement = Placement(service)
         self._hostname = hostname
         self._last: Synced | None = None
@@ -102,6 +105,7 @@ class File:
 
     def __init__(self, path: str) -> None:
         self.where = path
+        self.asks_what_is_held = False
         self._path = path
 
     def tell(self, found: Capacity) -> bool:
@@ -210,6 +214,8 @@ class PlacementSync:
             with self._worker.condition:
                 self._fresh = False
                 found = _capacity(self._known)
+                if found is not None and not target.asks_what_is_held:
+                    found = replace(found, held=capacity.most_held(self._known.snapshot.requests))
             if found is not None and (found != self.state.told or self.state.error or self._is_check_due()):
                 self._tell(target, found)
 

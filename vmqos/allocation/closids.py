@@ -30,12 +30,15 @@ class Closids:
     :ivar offered: the listed classes that exist or have a free CLOSID.
     :ivar refused: the listed classes that this host can grant, and for which no CLOSID is left.
     :ivar another: whether one more class that is not listed can be made.
+    :ivar others: how many classes that are not listed the host can have, those included that exist; ``None`` where
+        their number is not bounded.
     """
 
     exclusive: int = 0
     offered: tuple[CacheRequest, ...] = ()
     refused: tuple[CacheRequest, ...] = ()
     another: bool = False
+    others: int | None = None
 
 
 def divide_closids(capabilities: Capabilities, layout: Layout, policy: Policy) -> Closids:
@@ -51,11 +54,15 @@ def divide_closids(capabilities: Capabilities, layout: Layout, policy: Policy) -
     free = max(0, capabilities.num_closids - layout.closids_in_use)
     missing = [name for name in kept if name not in there]
     unserved = missing[free:]
+    more = max(0, free - len(missing))
+    if most is not None:
+        more = min(more, max(0, most - others))
     return Closids(
         max(0, capabilities.num_closids - taken - len(kept) - max(others, most or 0)),
         tuple(wants for name, granted in kept.items() if name not in unserved for wants in granted),
         tuple(wants for name in unserved for wants in kept[name]),
-        free > len(missing) and (most is None or others < most),
+        more > 0,
+        None if most is None else others + more,
     )
 
 

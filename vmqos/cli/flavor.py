@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from vmqos import extra_specs
-from vmqos.cli import exceptions, flavor_api, flavor_specs, host_ways
+from vmqos.cli import exceptions, flavor_api, flavor_specs, host_offers, host_ways
 from vmqos.cli.output import Details, Listing, is_for_machines
 from vmqos.cli.safe_text import neutralise
 from vmqos.extra_specs import InvalidExtraSpecs, Key, SpecError
@@ -134,8 +134,9 @@ class Check(Listing):
 
     Looks at all flavors, those that are not public too; that takes an administrator or a reader of the system. Prints
     one line a problem: bad values, keys that look like one of vmqos and are none (hw_cache_ways), requests that
-    Placement can't grant, L2 ways without pinned vCPUs, more ways than any host has. Only an administrator may ask
-    Placement about hosts; for others, a line on standard error says that their ways were not checked.
+    Placement can't grant, L2 ways without pinned vCPUs, more ways than any host has, shared classes and traits that no
+    host has. Only an administrator may ask Placement about hosts; for others, lines on standard error say that this was
+    not checked.
 
     'vmqos flavor set' mends what a flavor asks Placement for, with its promise repeated; 'openstack flavor unset
     --property' removes a key that is none.
@@ -166,12 +167,14 @@ class Check(Listing):
         connection = flavor_api.connect(parsed_args.os_cloud)
         flavors = sorted(flavor_api.flavors(connection), key=lambda flavor: str(flavor.name))
         misfits = self._misfits(connection, flavors)
+        lacking = self._lacking(connection, flavors)
         found = [
             (flavor.name, flavor.id, problem)
             for flavor in flavors
             for problem in (
                 *flavor_specs.problems(flavor.extra_specs, placement=not parsed_args.filter_only, vcpus=flavor.vcpus),
                 *misfits.get(flavor.id, ()),
+                *lacking.get(flavor.id, ()),
             )
         ]
         self.exit_status = int(bool(found))
@@ -192,6 +195,17 @@ class Check(Listing):
             self.app.LOG.warning(f"it was not checked whether any host has the ways that flavors promise: {problem}")
             return {}
         return {flavor: (misfits[ways].told(ways),) for flavor, ways in promised.items() if ways in misfits}
+
+    def _lacking(self, connection: Any, flavors: Iterable[Any]) -> dict[str, list[str]]:
+        """What is wrong with the flavors that ask Placement for what no host has; by ID."""
+        asked = {flavor.id: host_offers.asked(flavor.extra_specs) for flavor in flavors}
+        try:
+            lacking = host_offers.lacking(connection, frozenset[str]().union(*asked.values()))
+        except exceptions.CloudFailed as error:
+            problem = error.values["problem"]
+            self.app.LOG.warning(f"it was not checked whether any host has what flavors ask Placement for: {problem}")
+            return {}
+        return {flavor: [lacking[name] for name in sorted(names & lacking.keys())] for flavor, names in asked.items()}
 
 
 def _checked(key: Key) -> Callable[[str], str]:

@@ -90,12 +90,21 @@ def not_offered(connection: Connection, resource_class: str) -> str:
     Placement knows a resource class for ever once a host has told it, so the hosts are asked for, and one is enough.
     """
     try:
-        found = asked_of_placement(
-            connection, "/allocation_candidates", _LIMITED, resources=f"{resource_class}:1", limit="1"
-        )
+        found = is_offered(connection, resource_class)
     except exceptions.CloudFailed as error:
         return f"Placement can't be asked for {resource_class}: {error}"
-    return "" if found and found["allocation_requests"] else f"no host offers {resource_class} in Placement"
+    return "" if found else f"no host offers {resource_class} in Placement"
+
+
+def is_offered(connection: Connection, resource_class: str) -> bool:
+    """Whether any host has one of that resource class left.
+
+    :raises vmqos.cli.exceptions.CloudFailed: if Placement does not answer, or refuses.
+    """
+    found = asked_of_placement(
+        connection, "/allocation_candidates", _LIMITED, resources=f"{resource_class}:1", limit="1"
+    )
+    return bool(found and found["allocation_requests"])
 
 
 @contextmanager

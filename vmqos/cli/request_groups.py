@@ -154,7 +154,8 @@ def _out_of_reach(group: Group, trait: str) -> str:
         )
     return (
         f"{group.key_of(trait)}: no host passes, because a trait counts only where the same request group takes "
-        f"something of the provider of cache; ask for that there, or remove it"
+        f"something of the provider of cache; let 'vmqos flavor set' ask for it, with the promise repeated, or remove "
+        f"the trait"
     )
 
 

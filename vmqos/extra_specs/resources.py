@@ -23,6 +23,10 @@ LLC_SHARED = "CUSTOM_LLC_SHARED_"
 """How the resource classes begin that stand for shared classes, such as ``CUSTOM_LLC_SHARED_WAYS4_MB50``. A host has
 one for each class that it keeps a CLOSID for, and gives any number of it."""
 
+LLC_OTHERS = LLC_SHARED + "OTHERS"
+"""Resource class: how many different shared classes a host can have for which it keeps no CLOSID, those that exist
+included. The scheduler's filter reads the total, and no flavor asks for it."""
+
 # os-traits (3.9) has none for resource control: the CPU flags it knows are those that libvirt tells of a guest's CPU.
 L3_CAT = "CUSTOM_VMQOS_L3_CAT"
 """Trait: the ways of L3 can be given out."""

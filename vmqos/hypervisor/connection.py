@@ -44,7 +44,22 @@ _CLOSE_REASONS = {
     libvirt.VIR_CONNECT_CLOSE_REASON_CLIENT: "the connection was closed",
 }
 
+MOST_SPARES = 16
+"""Connections besides the first. A libvirtd takes 5000 clients (``max_clients``)."""
+
 _T = TypeVar("_T")
+
+
+@dataclass(slots=True, eq=False)
+class _Spare:
+    """Another connection, for calls about VMs.
+
+    :ivar calls: how many are under way.
+    :ivar libvirt: the connection; ``None`` until it is opened.
+    """
+
+    calls: int = 0
+    libvirt: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +82,8 @@ class Connection:
     A call may take for ever. The keep-alive messages end it where the whole of libvirtd hangs, but a libvirtd all of
     whose workers hang still answers them, by its main thread (``virKeepAliveCheckMessage`` in virnetserverclient.c).
     Calls are made side by side, so that one about a VM need not wait for one about another: libvirt locks a VM while it
-    starts or ends it, and a list of all VMs waits for that (``virDomainObjListFilter`` in virdomainobjlist.c). It takes
-    up to five calls of one client at a time (``max_client_requests`` in libvirtd.conf).
+    starts or ends it, and a list of all VMs waits for that (``virDomainObjListFilter`` in virdomainobjlist.c). As it
+    takes few calls of one client at a time, a call about a VM that finds others unanswered gets another connection.
 
     :param uri: libvirt's connection URI, such as ``qemu:///system``.
     :param on_change: called with a VM's UUID when something of it changed, and with ``None`` when anything may have:
@@ -98,6 +113,7 @@ class Connection:
         self._condition = threading.Condition()
         self._calls = 0
         self._libvirt: Any = None
+        self._spares: list[_Spare] = []
         self._domains: dict[str, Any] = {}
         self._running: frozenset[str] = frozenset()
         self._callbacks: list[int] = []
@@ -219,14 +235,51 @@ class Connection:
         """Ask libvirt about one VM; ``None`` where it knows no such VM."""
 
         def ask(connection: Any) -> _T | None:
+            known = None
+            with self._condition:
+                spare = self._spare_for_a_call()
+                if spare is None:
+                    known = self._domains.get(uuid)
             try:
-                return question(self._domains.get(uuid) or connection.lookupByUUIDString(uuid))
+                if spare is not None:
+                    connection = self._opened(spare)
+                return question(known or connection.lookupByUUIDString(uuid))
             except libvirt.libvirtError as error:
                 if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
                     return None
                 raise
+            finally:
+                if spare is not None:
+                    with self._condition:
+                        spare.calls -= 1
 
         return self._call("", ask)
+
+    def _spare_for_a_call(self) -> _Spare | None:
+        """An idle connection for a call about a VM, which counts from now on; ``None`` for the first connection.
+
+        A call that is not answered may keep those that are made on the same connection after it: that was seen with two
+        such calls, and is certain with five, for libvirtd then reads nothing more of a client (``max_client_requests``
+        in libvirtd.conf).
+        """
+        if self._calls - sum(spare.calls for spare in self._spares) <= 1:
+            return None
+        spare = next((spare for spare in self._spares if not spare.calls), None)
+        if spare is None:
+            if len(self._spares) >= MOST_SPARES:
+                return None
+            spare = _Spare()
+            self._spares.append(spare)
+        spare.calls += 1
+        return spare
+
+    def _opened(self, spare: _Spare) -> Any:
+        """Its connection, which is opened where it was lost, or is not there yet."""
+        connection = spare.libvirt
+        if connection is None or not connection.isAlive():
+            connection = spare.libvirt = libvirt.openReadOnly(self._uri)
+            connection.setKeepAlive(*self._keepalive)
+        return connection
 
     def _call(self, name: str, ask: Callable[[Any], _T]) -> _T:
         """Ask libvirt something.
@@ -310,6 +363,10 @@ class Connection:
             connection, self._libvirt = self._libvirt, None
             self._condition.wait_for(lambda: not self._calls)
             self._domains = {}
+            spares, self._spares = self._spares, []
+        for spare in spares:
+            if spare.libvirt is not None:
+                _ignore_errors(spare.libvirt.close)
         self._shut(connection)
 
     def _shut(self, connection: Any) -> None:

@@ -15,36 +15,44 @@ from typing import Protocol
 import pytest
 
 from tests.campaign.hostile.campaign import Campaign
+from tests.campaign.hostile.families import neighbours
 from tests.campaign.hostile.inputs import Attacker, Family, Hold, Input, Outcome, Result
 from tests.campaign.hostile.stage import Stage
-from tests.campaign.hostile.witness import MEMORY_MARGIN, group_of
+from tests.campaign.hostile.witness import MEMORY_MARGIN, WITHIN, group_of
 
 STOPPED = 3.0
-"""Seconds: what a VM may be late, and not much more."""
+"""Seconds for which a process is stopped."""
+
+A_LITTLE_LATE = WITHIN + 0.4
+"""Seconds: a little more than a VM may wait."""
 
 
 class Plant(Protocol):
-    """Try an input that is none of the campaign's."""
+    """Try an input that is none of the campaign's.
 
-    def __call__(self, act: Callable[[Stage], Hold]) -> Outcome: ...
+    :param simulator_works: as of :class:`Input`.
+    """
+
+    def __call__(self, act: Callable[[Stage], Hold], simulator_works: bool = False) -> Outcome: ...
 
 
 @pytest.fixture
 def planted(campaign: Campaign) -> Plant:
     """Tries such inputs, which do not count in the campaign's table."""
 
-    def plant(act: Callable[[Stage], Hold]) -> Outcome:
-        family = Family("planted", "planted", (Input("planted", Attacker.NEIGHBOUR, act),))
+    def plant(act: Callable[[Stage], Hold], simulator_works: bool = False) -> Outcome:
+        planted = Input("planted", Attacker.NEIGHBOUR, act, simulator_works=simulator_works)
+        family = Family("planted", "planted", (planted,))
         return Campaign(campaign.stage, campaign.witness).try_batch(family, family.inputs)[0]
 
     return plant
 
 
 @contextlib.contextmanager
-def stopped(pid: int) -> Iterator[None]:
+def stopped(pid: int, seconds: float = STOPPED) -> Iterator[None]:
     """A process is stopped from now on, for some seconds."""
     os.kill(pid, signal.SIGSTOP)
-    timer = threading.Timer(STOPPED, os.kill, (pid, signal.SIGCONT))
+    timer = threading.Timer(seconds, os.kill, (pid, signal.SIGCONT))
     timer.start()
     try:
         yield
@@ -56,9 +64,14 @@ def nothing(stage: Stage) -> Hold:
     yield
 
 
-def agent_stops(stage: Stage) -> Hold:
-    with stopped(stage.pid):
+def agent_stops(stage: Stage, seconds: float = STOPPED) -> Hold:
+    with stopped(stage.pid, seconds):
         yield
+
+
+def agent_stops_while_tasks_are_taken(stage: Stage) -> Hold:
+    with stopped(stage.pid):
+        yield from neighbours.taken(stage, "foreign")
 
 
 def resctrl_stops(stage: Stage) -> Hold:
@@ -115,6 +128,12 @@ def test_an_input_that_does_nothing_does_no_harm(planted: Plant) -> None:
     ("act", "seen"),
     [
         pytest.param(agent_stops, "health", id="the agent is stopped for three seconds"),
+        pytest.param(
+            partial(agent_stops, seconds=A_LITTLE_LATE), "resize took", id="the agent is stopped for a little too long"
+        ),
+        pytest.param(
+            agent_stops_while_tasks_are_taken, "the agent telling of it", id="the agent does not tell of taken tasks"
+        ),
         pytest.param(resctrl_stops, "resize", id="resctrl hangs for three seconds"),
         pytest.param(agent_dies, "the agent has ended", id="the agent dies"),
         pytest.param(partial(log_grows, b"again\n" * 20_000), "the log grew", id="the log is flooded"),
@@ -128,6 +147,12 @@ def test_planted_harm_is_noticed(planted: Plant, act: Callable[[Stage], Hold], s
     outcome = planted(act)
     assert outcome.result is Result.HARMED
     assert seen in outcome.evidence
+
+
+def test_an_agent_that_is_late_is_noticed_where_the_simulators_own_work_is_allowed_for(planted: Plant) -> None:
+    outcome = planted(agent_stops, simulator_works=True)
+    assert outcome.result is Result.HARMED
+    assert "resize took" in outcome.evidence
 
 
 def test_memory_beyond_the_margin_is_noticed(planted: Plant, campaign: Campaign) -> None:

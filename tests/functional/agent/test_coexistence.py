@@ -126,7 +126,7 @@ def test_tasks_in_a_foreign_group_are_left_there(
     taken = vm.pid
     (tree.root / "foreign" / "tasks").write_text(f"{taken}\n")
     told = wait_for_vm(vm, "degraded")
-    assert "somebody else" in told["reason"]
+    assert "another program" in told["reason"]
     assert tree.tasks("foreign") == {taken}
 
 

@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from tests.openstack.servers.placement import Placement
-from vmqos.extra_specs.resources import provider_name
+from vmqos.extra_specs.resources import LLC_OTHERS, provider_name
 
 
 class ComputeNode:
@@ -36,9 +36,9 @@ class ComputeNode:
         return self._placement.ask("GET", f"/resource_providers/{self.child['uuid']}/{what}")[what]
 
     def totals(self) -> dict[str, int]:
-        """What can be had of the child's inventories."""
+        """What can be had of the child's inventories, without the one that no server takes anything of."""
         found = self.of_child("inventories")
-        return {name: value["total"] - value["reserved"] for name, value in found.items()}
+        return {name: value["total"] - value["reserved"] for name, value in found.items() if name != LLC_OTHERS}
 
     def candidates(self, **resources: int) -> list[dict[str, Any]]:
         """What Placement offers for a VM of one CPU on this node."""

@@ -21,6 +21,7 @@ from nova.scheduler.host_manager import HostState
 from nova_plugin.scheduler.filters import CacheWaysFilter
 from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.promises import Promises
+from nova_plugin.scheduler.recent import Recent
 from nova_plugin.scheduler.rooms import Rooms
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tests.openstack.placement.compute_node import ComputeNode
@@ -118,7 +119,7 @@ def scheduled(nova_conf: Any, placement: Placement) -> Any:
     """Whether the filter lets a flavor pass on a host that has no server."""
     session = Session(Token(placement.endpoint, ADMIN_TOKEN))
     client = report.SchedulerReportClient(Adapter(session, "placement", raise_exc=False))
-    ours = CacheWaysFilter(Rooms(Inventory(lambda: client), Promises(lambda *_: {})))
+    ours = CacheWaysFilter(Rooms(Inventory(lambda: client), Promises(lambda *_: {}), Recent(lambda: client)))
 
     def passes(node: ComputeNode, specs: Mapping[str, str]) -> bool:
         host = HostState("compute", node.hostname, "cell")

@@ -18,6 +18,7 @@ from vmqos.extra_specs.resources import (
     L3_CAT,
     L3_CDP,
     LLC_CLASSES,
+    LLC_OTHERS,
     LLC_WAYS,
     MBA,
     MBA_MBPS,
@@ -100,6 +101,7 @@ def test_where_placement_counts_a_few_closids_are_left_for_classes_that_are_not_
     full = capacity.of(view(machine(closids=closids), {"": {0: 0x7FF}, **classes}), counting)
     assert full.classes == found.classes
     assert SHARED_ROOM in found.traits and SHARED_FULL in full.traits
+    assert found.inventories[LLC_OTHERS] == full.inventories[LLC_OTHERS] == Inventory(total=others)
 
 
 def test_reserved_ways_are_not_promised() -> None:

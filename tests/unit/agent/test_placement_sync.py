@@ -24,7 +24,9 @@ from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Policy
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.extra_specs.resources import LLC_WAYS
 from vmqos.openstack.exceptions import Unreachable
+from vmqos.resctrl.bitmask import CapacityBitmask
 
 CREDENTIALS = "auth_type = password\nauth_url = http://127.0.0.1:1/v3\nusername = vmqos\npassword = x\n"
 
@@ -33,7 +35,7 @@ class Notes:
     """A target."""
 
     def __init__(self) -> None:
-        self.where = "somewhere"
+        self.where, self.asks_what_is_held = "somewhere", True
         self.told: list[Capacity] = []
         self.failure: Exception | None = None
         self.gate = threading.Event()
@@ -240,6 +242,22 @@ def test_the_file_is_written_and_the_log_asks_for_a_restart_of_nova_compute(
     assert provider["identification"] == {"uuid": "$COMPUTE_NODE"}
     (warning,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert str(path) in warning and "restart nova-compute" in warning
+    sync.stop()
+
+
+def test_the_file_lets_one_server_have_as_many_ways_as_the_largest_running_vm_was_promised(tmp_path: Path) -> None:
+    path = tmp_path / "provider.yaml"
+    sync = PlacementSync.of(configured(tmp_path, f"[placement]\nprovider_yaml = {path}\n"), lambda: "node-1")
+    sync.start()
+    known = snapshot()
+    # Ways that are reserved since: the VM with 4 ways runs, and no other one can have as many.
+    lowered = replace(known, policy=Policy(reserved_ways=CapacityBitmask(0x7E0)))
+    assert known.resctrl is not None and capacity.of(known.resctrl, lowered.policy, known.requests).longest == 3
+    sync.offer(lowered)
+    eventually(lambda: sync.state.told)
+    (provider,) = yaml.safe_load(path.read_text())["providers"]
+    found = {name: value for one in provider["inventories"]["additional"] for name, value in one.items()}
+    assert found[LLC_WAYS]["max_unit"] == 4
     sync.stop()
 
 

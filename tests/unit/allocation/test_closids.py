@@ -60,9 +60,9 @@ def test_of_other_classes_there_are_only_so_many() -> None:
     policy = Policy(shared_classes=(TWO,), other_classes=1)
     kernel = Kernel(machine(closids=8))
     vms = [request(1, 3, SHARED), request(2, 4, SHARED), request(3, 3, SHARED), request(4, 2, SHARED)]
-    assert divided(kernel, policy) == Closids(5, (TWO,), another=True)
+    assert divided(kernel, policy) == Closids(5, (TWO,), another=True, others=1)
     assert states(kernel, policy, vms) == [KEPT, PENDING, KEPT, KEPT]
-    assert divided(kernel, policy) == Closids(5, (TWO,))
+    assert divided(kernel, policy) == Closids(5, (TWO,), others=1)
     assert "other_classes allows 1" in reason(kernel, policy, vms, 1)
 
 
@@ -80,7 +80,7 @@ def test_classes_beyond_the_number_that_exist_already_stay_and_lower_what_is_lef
     assert states(kernel, Policy(), vms) == [KEPT] * 3
     policy = Policy(other_classes=1)
     assert states(kernel, policy, vms) == [KEPT] * 3
-    assert divided(kernel, policy) == Closids(4)
+    assert divided(kernel, policy) == Closids(4, others=3)
 
 
 def test_on_a_full_host_a_listed_class_is_offered_once_a_closid_is_free() -> None:

@@ -62,7 +62,8 @@ PROBLEMS: list[tuple[dict[str, str], bool, list[str]]] = [
         False,
         [
             "trait:CUSTOM_VMQOS_L3_CAT=required: no host passes, because a trait counts only where the same request "
-            "group takes something of the provider of cache; ask for that there, or remove it"
+            "group takes something of the provider of cache; let 'vmqos flavor set' ask for it, with the promise "
+            "repeated, or remove the trait"
         ],
     ),
     ({"hw:mem_bandwidth_percent": "10"}, True, []),

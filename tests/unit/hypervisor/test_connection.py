@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from vmqos.hypervisor import connection as module
 from vmqos.hypervisor import exceptions
 from vmqos.hypervisor.connection import Connection
 
@@ -75,3 +76,83 @@ def test_closing_ends_its_thread_at_once(nowhere: str) -> None:
     connection.close()
     assert time.monotonic() - began < 5
     assert not any(thread.name.startswith("libvirt-") for thread in threading.enumerate())
+
+
+class HangingLibvirt:
+    """libvirt of a private kind: descriptions hang until the event is set, and of each client it takes five calls."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.opened: list[Client] = []
+
+    def open(self, uri: str) -> Client:
+        self.opened.append(Client(self))
+        return self.opened[-1]
+
+
+class Client:
+    """A connection to it."""
+
+    def __init__(self, libvirt: HangingLibvirt) -> None:
+        self._libvirt = libvirt
+        self._room = threading.Semaphore(5)
+        self.is_open = True
+
+    def registerCloseCallback(self, *_: object) -> None: ...
+    def unregisterCloseCallback(self) -> None: ...
+    def setKeepAlive(self, *_: object) -> None: ...
+    def domainEventRegisterAny(self, *_: object) -> int:
+        return 0
+
+    def domainEventDeregisterAny(self, *_: object) -> None: ...
+    def isAlive(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.is_open = False
+
+    def lookupByUUIDString(self, uuid: str) -> Domain:
+        return Domain(self, uuid)
+
+    def describe(self, uuid: str) -> str:
+        with self._room:
+            if uuid.startswith("hangs"):
+                self._libvirt.answers.wait(30)
+            return "<domain/>"
+
+
+class Domain:
+    """A VM."""
+
+    def __init__(self, client: Client, uuid: str) -> None:
+        self._client, self._uuid = client, uuid
+
+    def XMLDesc(self, flags: int) -> str:
+        return self._client.describe(self._uuid)
+
+
+def test_a_vm_is_described_however_many_descriptions_of_others_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    libvirt = HangingLibvirt()
+    monkeypatch.setattr(module.libvirt, "openReadOnly", libvirt.open)
+    monkeypatch.setattr(module.domain_xml, "parse", lambda xml: None)
+    connection = Connection("test:///", lambda uuid: None)
+    connection.start(wait=True)
+    asked = [
+        threading.Thread(target=connection.describe, args=(f"hangs-{number}",), daemon=True) for number in range(12)
+    ]
+    for thread in asked:
+        thread.start()
+    time.sleep(0.2)
+    answered = threading.Thread(target=connection.describe, args=("answers",), daemon=True)
+    answered.start()
+    answered.join(5)
+    assert not answered.is_alive()
+    assert 1 < len(libvirt.opened) <= module.MOST_SPARES + 1
+    libvirt.answers.set()
+    for thread in asked:
+        thread.join()
+    before = len(libvirt.opened)
+    connection.describe("answers")
+    assert len(libvirt.opened) == before
+    connection.close()
+    assert not any(client.is_open for client in libvirt.opened)

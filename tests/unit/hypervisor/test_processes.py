@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -224,3 +224,25 @@ def test_threads_that_are_named_as_vcpus_tell_where_they_may_run() -> None:
 
 def test_a_process_that_is_gone_has_no_vcpus() -> None:
     assert processes.vcpu_affinities(2**22 + 1) == []
+
+
+def test_the_stat_of_a_whole_process_is_never_read_because_the_kernel_adds_up_all_threads_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pid, asked, open_file = os.getpid(), list[str](), os.open
+
+    def noted(path: str, *arguments: Any, dir_fd: int | None = None, **details: Any) -> int:
+        folder = "" if dir_fd is None else os.readlink(f"/proc/self/fd/{dir_fd}")
+        asked.append(os.path.join(folder, path))
+        return open_file(path, *arguments, dir_fd=dir_fd, **details)
+
+    monkeypatch.setattr(os, "open", noted)
+    process = processes.of_pid(pid)
+    assert processes.still(process)
+    processes.identify(pid)
+    processes.vcpu_affinities(pid)
+    with processes.opened(process) as descriptor:
+        processes.thread_of(descriptor, pid)
+    stats = [path for path in asked if path.endswith("/stat")]
+    assert len(stats) >= 5
+    assert all("/task/" in path for path in stats)

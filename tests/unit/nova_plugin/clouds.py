@@ -53,17 +53,22 @@ class Placement:
         traits: tuple[str, ...] = (resources.L3_CAT,),
         units: tuple[int, int] | None = None,
         shared: Mapping[str, bool] | None = None,
+        others: int | None = None,
     ) -> str:
         """A compute node whose agent runs; its UUID.
 
         :param units: the least and the most ways that one server can have.
         :param shared: the resource classes of the shared classes that the agent lists, and whether it offers them.
+        :param others: how many classes that are not listed the agent says it can have.
         """
         name = f"node-{next(_numbers)}"
         root = self._root(name)
         cache = self._provider(resources.provider_name(name), root)
         self._trees.append([root, cache])
-        self._fill(cache, ways, classes, traits, units, shared or {})
+        more = {name: 1000 * is_offered for name, is_offered in (shared or {}).items()}
+        if others is not None:
+            more[resources.LLC_OTHERS] = others
+        self._fill(cache, ways, classes, traits, units, more)
         return root
 
     def node_with_a_file(self, ways: int, classes: int) -> str:
@@ -125,13 +130,12 @@ class Placement:
         classes: int,
         traits: tuple[str, ...],
         units: tuple[int, int] | None,
-        shared: Mapping[str, bool],
+        more: Mapping[str, int],
     ) -> None:
-        for kind, names in (("resource_classes", (*resources.CLASSES, *shared)), ("traits", traits)):
+        for kind, names in (("resource_classes", (*resources.CLASSES, *more)), ("traits", traits)):
             for name in names:
                 self.http.put(f"/{kind}/{name}").raise_for_status()
-        totals = {resources.LLC_WAYS: ways, resources.LLC_CLASSES: classes}
-        totals |= {name: 1000 * is_offered for name, is_offered in shared.items()}
+        totals = {resources.LLC_WAYS: ways, resources.LLC_CLASSES: classes, **more}
         least, most = units or (1, ways)
         self._put(f"/resource_providers/{provider}/inventories", totals, {"min_unit": least, "max_unit": most})
         self._tag(provider, *traits)

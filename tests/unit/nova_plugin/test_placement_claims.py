@@ -284,6 +284,24 @@ def test_what_an_orphan_holds_of_ours_goes_and_the_rest_is_left_to_nova_manage(e
     assert vmqos("audit").status == 0
 
 
+def test_what_novas_own_audit_leaves_of_an_orphan_is_found_and_given_back(
+    estate: Estate, vmqos: Vmqos, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nova.cmd import manage
+
+    # Nova remembers the cells that were there when it was first asked, those of earlier tests.
+    monkeypatch.setattr(nova.context, "CELLS", [])
+    node, gone = estate.host(), str(uuid4())
+    estate.hold(gone, {node.root: CPUS, node.cache: CLAIM})
+    removed_some, nothing_to_do = 4, 0
+    audit = manage.PlacementCommands().audit
+    assert [audit(verbose=False, delete=True) for _ in range(2)] == [removed_some, nothing_to_do]
+    assert estate.held(gone) == {node.cache: CLAIM}
+    assert problems(vmqos("audit")) == {gone: "orphan"}
+    assert [row["result"] for row in vmqos("heal").rows] == ["mended"]
+    assert estate.held(gone) == {}
+
+
 def test_a_server_without_a_claim_gets_one_and_keeps_all_else(estate: Estate, vmqos: Vmqos) -> None:
     node = estate.host()
     server = estate.server(node, TWO)

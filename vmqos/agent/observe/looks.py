@@ -69,6 +69,12 @@ class Looks(Generic[_T]):
         with self._condition:
             return dict(self._under_way)
 
+    @property
+    def has_results(self) -> bool:
+        """Whether looks have ended that :meth:`run` has not returned yet."""
+        with self._condition:
+            return bool(self._done)
+
     def run(self, keys: Iterable[str], deadline: float, budget: float) -> list[Done[_T]]:
         """Look at all of these VMs whose look is not under way.
 

@@ -83,8 +83,13 @@ class RunningVms:
         self._in_turn: dict[str, int] = {}
         self._tried: dict[str, int] = {}
         self._everything = False
-        self._looks = Looks(self._look_at, on_late_look)
         self._listing = Listing(connection.list_running, on_late_look)
+
+        def on_late() -> None:
+            self._listing.wake()
+            on_late_look()
+
+        self._looks = Looks(self._look_at, on_late)
         self._slow: set[str] = set()
         self._backoff = Backoff(*RETRY_DELAYS)
         self._once = LogOnce(LOG)
@@ -139,7 +144,7 @@ class RunningVms:
         """
         self._everything |= everything
         self.due = None
-        listed = self._listing.fetch(self._has_marked)
+        listed = self._listing.fetch(self._needs_no_list)
         if listed is None:
             self._look_at_marked()
             return
@@ -168,8 +173,10 @@ class RunningVms:
                 # These VMs were marked after libvirt was asked, and the next list may have them.
                 self.due = time.monotonic()
 
-    def _has_marked(self) -> bool:
-        """Whether there is a marked VM whose look was not begun since."""
+    def _needs_no_list(self) -> bool:
+        """Whether a VM was marked after its last look began, or a look that was left behind has ended."""
+        if self._looks.has_results:
+            return True
         with self._lock:
             return any(number > self._tried.get(uuid, 0) for uuid, number in self._urgent.items())
 

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 from tests.campaign.hostile.inputs import Attacker, Family, Harm, Hold, Input, Refused
-from tests.campaign.hostile.stage import Stage
-from tests.campaign.hostile.witness import group_of
+from tests.campaign.hostile.stage import AUDIT, Stage
+from tests.campaign.hostile.witness import WITHIN, group_of
 from tools.lab import processes
 
 TOP_WAY = "80000"
@@ -102,11 +104,11 @@ def _all_rmids(stage: Stage) -> Hold:
     before, made = threshold.read_text(), []
     threshold.write_text(f"{int(size.removesuffix('K')) << 10}\n")
     try:
-        with contextlib.suppress(OSError):
-            for number in range(10_000):
-                path = stage.simulator.root / "mon_groups" / f"foreign-{number}"
-                path.mkdir()
-                made.append(path)
+        for number in range(10_000):
+            path = stage.simulator.root / "mon_groups" / f"foreign-{number}"
+            if not _made_in_time(path):
+                break
+            made.append(path)
         yield
     finally:
         for path in made:
@@ -114,12 +116,27 @@ def _all_rmids(stage: Stage) -> Hold:
         threshold.write_text(before)
 
 
+def _made_in_time(path: Path) -> bool:
+    """Make a monitoring group, also where the kernel first has to look at RMIDs that were given back."""
+    until = time.monotonic() + 3 * LIMBO
+    while True:
+        try:
+            path.mkdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > until:
+                return False
+            time.sleep(0.02)
+        else:
+            return True
+
+
 LIMBO = 1.0
 """Seconds between two looks of the kernel at RMIDs that were given back (``CQM_LIMBOCHECK_INTERVAL``). The agent may
 ask for one just before such a look, and waits as long until it asks again."""
 
-TOLD_WITHIN = 3.0
-"""Seconds in which the agent must say that a promise is broken that it must not mend: two audits, and one to spare."""
+TOLD_WITHIN = AUDIT + WITHIN
+"""Seconds in which the agent must say that a promise is broken that it must not mend. The kernel tells nobody of a task
+that was moved, so the agent learns of it by its next audit."""
 
 Touch = Callable[[Stage], None]
 
@@ -215,14 +232,15 @@ def _touched(stage: Stage, touch: Touch) -> Hold:
     yield
 
 
-def _taken(stage: Stage, name: str) -> Hold:
+def taken(stage: Stage, name: str) -> Hold:
     """The tasks of an innocent VM are put into a foreign group, which is removed after the agent has told of it.
 
     As long as there is such a group, the agent leaves the tasks in it: groups of other programs are theirs.
     """
     path = f"/v1/vms/{stage.witness.steady.uuid}"
     folder = stage.simulator.root / name
-    folder.mkdir()
+    if not _made_in_time(folder):
+        raise RuntimeError("no RMID became free for the foreign group")
     try:
         _move_tasks(name)(stage)
         try:
@@ -247,7 +265,7 @@ def _inputs() -> Iterator[Input]:
     for what, touch in TOUCHES.items():
         act = partial(_touched, touch=touch)
         yield Input(what, Attacker.NEIGHBOUR, act, "others' writes", may_touch_promises=True)
-    act = partial(_taken, name="foreign")
+    act = partial(taken, name="foreign")
     yield Input("an exclusive VM's tasks moved to a foreign group", Attacker.NEIGHBOUR, act, may_touch_promises=True)
 
 

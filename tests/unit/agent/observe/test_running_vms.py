@@ -204,3 +204,28 @@ def test_a_new_vm_that_was_marked_after_libvirt_was_asked_is_looked_for_again(li
         assert inventory.due is None, "libvirt has no such VM"
     finally:
         inventory.close()
+
+
+def test_a_look_that_was_left_behind_is_taken_over_although_libvirts_list_is_still_late(
+    libvirt: Libvirt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_DEADLINE", 0.02)
+    inventory = RunningVms(libvirt)  # type: ignore[arg-type]
+    inventory.refresh(everything=True)
+    before, slow, answers = inventory.vms["a"], threading.Event(), threading.Event()
+    libvirt.on_list, libvirt.on_describe = answers.wait, slow.wait
+    try:
+        inventory.mark("a")
+        inventory.refresh(everything=False)
+        assert inventory.vms["a"] is before, "the look has not ended yet"
+        refresh = threading.Thread(target=inventory.refresh, args=(False,))
+        refresh.start()
+        time.sleep(0.2)
+        slow.set()
+        refresh.join(2.0)
+        assert not refresh.is_alive()
+        assert inventory.vms["a"] is not before
+    finally:
+        slow.set()
+        answers.set()
+        inventory.close()

@@ -8,6 +8,7 @@ import pytest
 from nova_plugin.scheduler import promises
 from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.promises import Promises
+from nova_plugin.scheduler.recent import Recent
 from nova_plugin.scheduler.rooms import Rooms
 
 
@@ -22,6 +23,11 @@ class Asked:
         self.paths.append(url.partition("?")[0])
         return self._client.get(url, version=version)
 
+    @property
+    def about_hosts(self) -> int:
+        """How many of the questions were about many hosts at once."""
+        return sum(path == "/allocation_candidates" for path in self.paths)
+
 
 @pytest.fixture
 def asked(client: Any) -> Asked:
@@ -31,4 +37,4 @@ def asked(client: Any) -> Asked:
 @pytest.fixture
 def rooms(asked: Asked) -> Rooms:
     """What the filter and the weigher count with, on Placement and the database."""
-    return Rooms(Inventory(lambda: asked), Promises(promises.read_from_cell))
+    return Rooms(Inventory(lambda: asked), Promises(promises.read_from_cell), Recent(lambda: asked))

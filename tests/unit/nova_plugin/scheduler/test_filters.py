@@ -17,6 +17,7 @@ from nova.scheduler.host_manager import HostManager
 from nova_plugin.scheduler.filters import CacheWaysFilter
 from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.promises import Promises
+from nova_plugin.scheduler.recent import Recent
 from nova_plugin.scheduler.rooms import Rooms
 from tests.unit.nova_plugin.clouds import Cloud, Placement, request
 from tests.unit.nova_plugin.scheduler.conftest import Asked
@@ -78,7 +79,7 @@ def test_placement_is_asked_once_for_all_hosts_and_requests(
     nodes = [placement.compute_node() for _ in range(5)]
     for _ in range(3):
         assert len(passes([cloud.host(node, cloud.server(TWO)) for node in nodes], request(TWO))) == 5
-    assert asked.paths == ["/allocation_candidates"]
+    assert asked.about_hosts == 1
 
 
 def test_each_number_of_ways_is_a_question_of_its_own(
@@ -87,7 +88,7 @@ def test_each_number_of_ways_is_a_question_of_its_own(
     node = placement.compute_node(8, units=(2, 2))
     found = [bool(passes([cloud.host(node)], request(specs))) for specs in (ONE, TWO, FOUR, TWO)]
     assert found == [False, True, False, True]
-    assert asked.paths == ["/allocation_candidates"] * 3
+    assert asked.about_hosts == 3
 
 
 def test_flavors_without_a_promise_pass_everywhere_and_ask_nothing(
@@ -147,7 +148,7 @@ def test_a_shared_promise_needs_a_host_that_can_cap_and_no_ways(
     agentless = cloud.host(placement.bare_node())
     for _ in range(2):
         assert passes([full, incapable, agentless], request(SHARED)) == [full]
-    assert asked.paths == ["/allocation_candidates"]
+    assert asked.about_hosts == 1
 
 
 @pytest.mark.parametrize("specs", [SHARED, {"hw:mem_bandwidth_percent": "20"}])
@@ -425,7 +426,7 @@ def test_without_placement_no_promise_is_made_and_the_log_says_why(
     def unreachable() -> Any:
         raise ConnectFailure("nobody listens")
 
-    ours = CacheWaysFilter(Rooms(Inventory(unreachable), Promises(lambda *_: {})))
+    ours = CacheWaysFilter(Rooms(Inventory(unreachable), Promises(lambda *_: {}), Recent(unreachable)))
     host = cloud.host(placement.compute_node())
     assert ours.filter_all([host], request({})) == [host]
     assert ours.filter_all([host], request(TWO)) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,7 +18,7 @@ from oslo_messaging import ExpectedException
 from nova_plugin.scheduler import placement as scheduler_placement
 from nova_plugin.scheduler import promises, rooms
 from tests.unit.nova_plugin.clouds import Cloud, Placement, flavor
-from vmqos import extra_specs
+from vmqos import extra_specs, group_names
 from vmqos.agent import capacity
 from vmqos.allocation import Group, Layout, Policy, PromiseState, Request, plan
 from vmqos.cli import flavor_specs
@@ -218,6 +219,68 @@ def test_no_control_group_is_promised_twice_whatever_servers_come_together(
         ]
         verdicts = plan(found, empty, requests, policy).allocations.values()
         assert {verdict.state for verdict in verdicts} == {PromiseState.KEPT}
+
+
+FULL_BUT_ONE = {
+    "the CLOSID is kept for a class": (("vm", "vm"), 2, [2], False),
+    "the CLOSID is kept for an exclusive server": (("class", "vm"), 1, [], True),
+    "two CLOSIDs are left, one of each kind": (("vm",), 1, [2], True),
+}
+"""The groups on a host with 4 CLOSIDs; how many servers Placement has allocated a group of their own to; which of the
+classes with 2, 3 and 4 ways must find the host, and whether an exclusive server must."""
+
+
+@pytest.mark.parametrize(("there", "allocated", "classes", "exclusive"), FULL_BUT_ONE.values(), ids=FULL_BUT_ONE)
+def test_of_servers_that_come_within_seconds_no_more_are_placed_than_there_are_closids_whatever_they_ask(
+    cloud: Cloud,
+    placement: Placement,
+    schedule: Schedule,
+    option: Any,
+    there: tuple[str, ...],
+    allocated: int,
+    classes: list[int],
+    exclusive: bool,
+) -> None:
+    option("vmqos", inventory_lifetime=10)
+    rooms.of_scheduler.cache_clear()
+    every, running, groups, free = frozenset({0}), [], [], 0x7FF
+    for number, kind in enumerate(there, 1):
+        wants = CacheRequest(1) if kind == "vm" else CacheRequest(1, CachePolicy.SHARED)
+        running.append(Request(str(UUID(int=number)), wants, every, number))
+        if kind == "vm":
+            free &= ~(1 << number)
+            name = group_names.vm_group(running[-1].uuid)
+            groups.append(Group(name, Owner.VM, {0: CapacityBitmask(1 << number)}))
+        else:
+            name = group_names.class_group(wants)
+            groups.append(Group(name, Owner.CLASS, {0: CapacityBitmask(0x400)}))
+    l3 = CacheResource("L3", 4, CapacityBitmask(0x7FF), 1, CapacityBitmask(), False, (0,))
+    layout = Layout((Group("", Owner.DEFAULT, {0: CapacityBitmask(free)}), *groups))
+    found, policy = Capabilities({"L3": l3}), Policy(placement_counts=True)
+    room = capacity.of(ResctrlState((1, 1), found, layout, {}, {}), policy, running)
+    node = placement.compute_node(room.ways, room.classes, tuple(room.traits), others=room.others)
+    host = cloud.compute(node)
+    for _ in range(allocated):
+        placement.allocate(node, ways=1)
+    placed = []
+    for promise in (*({**CAP, "hw:cache_ways": str(ways)} for ways in (2, 3, 4)), asking(TWO), CAP):
+        try:
+            assert schedule(promise) == [host]
+            placed.append(promise)
+        except exception.NoValidHost:
+            continue
+    # A class that was let in takes any number of servers.
+    expected = [{**CAP, "hw:cache_ways": str(ways)} for ways in classes] + [asking(TWO)] * exclusive
+    assert placed == expected + [CAP] * (2 in classes)
+    newcomers = [
+        Request(str(UUID(int=number)), extra_specs.parse_strict(specs) or CacheRequest(), every, number)
+        for number, specs in enumerate(placed, 10)
+    ]
+    for order in itertools.permutations(newcomers):
+        arrived = [replace(request, arrival=number) for number, request in enumerate(order, 10)]
+        allocations = plan(found, layout, [*running, *arrived], policy).allocations.values()
+        assert {given.state for given in allocations} == {PromiseState.KEPT}
+    rooms.of_scheduler.cache_clear()
 
 
 def test_a_flavor_that_asks_for_all_costs_no_question_but_the_weighers_and_reads_no_server(

@@ -12,6 +12,7 @@ from nova.scheduler.weights import HostWeightHandler
 
 from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.promises import Promises
+from nova_plugin.scheduler.recent import Recent
 from nova_plugin.scheduler.rooms import Rooms
 from nova_plugin.scheduler.weights import CacheWaysWeigher
 from tests.unit.nova_plugin.clouds import Cloud, Placement, request
@@ -92,7 +93,7 @@ def test_without_placement_all_hosts_weigh_the_same(hosts: list[Any]) -> None:
     def unreachable() -> Any:
         raise ConnectFailure("nobody listens")
 
-    weigher = CacheWaysWeigher(Rooms(Inventory(unreachable), Promises(lambda *_: {})))
+    weigher = CacheWaysWeigher(Rooms(Inventory(unreachable), Promises(lambda *_: {}), Recent(unreachable)))
     assert weights(weigher, hosts, TWO) == [0.0] * 4
 
 

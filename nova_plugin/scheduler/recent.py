@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers that this scheduler placed a moment ago, which neither their hosts nor the database tell of yet."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from keystoneauth1.exceptions import ClientException
+from oslo_log import log
+
+from nova_plugin.scheduler import placement
+from nova_plugin.scheduler.demand import Taken
+from nova_plugin.scheduler.placement import Client, PlacementFailed
+
+LOG = log.getLogger(__name__)
+
+REMEMBERED = 300.0
+"""Seconds for which a server is remembered: until its image is there, its process runs, and the agent has told."""
+
+UNCLAIMED = 10.0
+"""Seconds after which a server without an allocation is forgotten: Nova claims within the request that was filtered."""
+
+MOST = 1000
+"""How many servers are remembered at most; the oldest are forgotten first."""
+
+
+@dataclass(slots=True)
+class _Server:
+    """A server that passed the filter.
+
+    :ivar taken: what it takes of its host.
+    :ivar at: when it passed, in seconds of the clock.
+    :ivar providers: the UUIDs of the providers that Nova claimed from; empty while that is not known.
+    """
+
+    taken: Taken
+    at: float
+    providers: frozenset[str] = frozenset()
+
+
+class Recent:
+    """Remembers what the filter let through, and asks Placement once a server where Nova has claimed for it.
+
+    :param client: gives the client; asked at each question.
+    :param clock: seconds, ever rising.
+    """
+
+    def __init__(self, client: Callable[[], Client], clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._servers: dict[str, _Server] = {}
+
+    def note(self, server: str, taken: Taken) -> None:
+        """Remember that a server passed.
+
+        :param server: its UUID.
+        :param taken: what it takes of whatever host it comes to.
+        """
+        with self._lock:
+            self._servers.pop(server, None)
+            self._servers[server] = _Server(taken, self._clock())
+            while len(self._servers) > MOST:
+                del self._servers[next(iter(self._servers))]
+
+    def by_provider(self, without: str) -> Mapping[str, Mapping[str, Taken]]:
+        """What each of the servers takes, by the UUID of the provider and the server's own.
+
+        Where Placement does not tell where a server is, that server is left out.
+
+        :param without: the UUID of the server that is to be placed.
+        """
+        now = self._clock()
+        with self._lock:
+            for server, known in list(self._servers.items()):
+                if now - known.at >= (REMEMBERED if known.providers else UNCLAIMED):
+                    del self._servers[server]
+            servers = {server: known for server, known in self._servers.items() if server != without}
+        self._find({server: known for server, known in servers.items() if not known.providers})
+        found: dict[str, dict[str, Taken]] = {}
+        for server, known in servers.items():
+            for provider in known.providers:
+                found.setdefault(provider, {})[server] = known.taken
+        return found
+
+    def _find(self, servers: Mapping[str, _Server]) -> None:
+        try:
+            for server, known in servers.items():
+                known.providers = placement.claimed_from(self._client(), server)
+        except (PlacementFailed, ClientException) as error:
+            LOG.debug("It is not known where servers went that were placed a moment ago: %s", error)

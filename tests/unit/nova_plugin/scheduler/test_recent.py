@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers that were placed a moment ago, found where Placement has their allocations."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from keystoneauth1.exceptions import ConnectFailure
+from nova import objects
+
+from nova_plugin.scheduler import recent
+from nova_plugin.scheduler.demand import Amount, Taken
+from nova_plugin.scheduler.promises import Promises
+from nova_plugin.scheduler.recent import Recent
+from tests.unit.nova_plugin.clouds import Cloud, Placement
+from tests.unit.nova_plugin.scheduler.conftest import Asked
+
+TWO = Taken(Amount(2, 1))
+
+
+class Clock:
+    """A clock that stands until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def known(asked: Asked, clock: Clock) -> Recent:
+    return Recent(lambda: asked, clock)
+
+
+def claim(placement: Placement, node: str) -> str:
+    """Have Nova claim for a server on that node; the server's UUID."""
+    server = str(uuid4())
+    held = {node: {"resources": {"VCPU": 1}}}
+    body = {"allocations": held, "project_id": "p", "user_id": "u", "consumer_generation": None}
+    body["consumer_type"] = "INSTANCE"
+    headers = {"OpenStack-API-Version": "placement 1.38"}
+    placement.http.put(f"/allocations/{server}", json=body, headers=headers).raise_for_status()
+    placement.claimed([server])
+    return server
+
+
+def test_a_server_is_found_where_nova_claimed_for_it_and_placement_is_asked_once(
+    placement: Placement, known: Recent, asked: Asked
+) -> None:
+    node = placement.bare_node()
+    server = claim(placement, node)
+    known.note(server, TWO)
+    for _ in range(3):
+        assert known.by_provider(without="") == {node: {server: TWO}}
+    assert asked.paths == [f"/allocations/{server}"]
+    assert known.by_provider(without=server) == {}
+
+
+def test_a_server_is_forgotten_after_its_time_and_sooner_if_nova_never_claimed_for_it(
+    placement: Placement, known: Recent, asked: Asked, clock: Clock
+) -> None:
+    node = placement.bare_node()
+    server, refused = claim(placement, node), str(uuid4())
+    known.note(server, TWO)
+    known.note(refused, TWO)
+    assert known.by_provider(without="") == {node: {server: TWO}}
+    clock.now = recent.UNCLAIMED
+    before = len(asked.paths)
+    assert known.by_provider(without="") == {node: {server: TWO}}
+    assert len(asked.paths) == before
+    clock.now = recent.REMEMBERED
+    assert known.by_provider(without="") == {}
+
+
+def test_no_more_servers_are_remembered_than_allowed(
+    placement: Placement, known: Recent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent, "MOST", 2)
+    node = placement.bare_node()
+    servers = [claim(placement, node) for _ in range(3)]
+    for server in servers:
+        known.note(server, TWO)
+    assert known.by_provider(without="") == {node: dict.fromkeys(servers[1:], TWO)}
+
+
+def test_without_placement_the_servers_are_found_later(placement: Placement, client: Any, clock: Clock) -> None:
+    reachable = False
+
+    def connect() -> Any:
+        if not reachable:
+            raise ConnectFailure("nobody listens")
+        return client
+
+    known, node = Recent(connect, clock), placement.bare_node()
+    server = claim(placement, node)
+    known.note(server, TWO)
+    assert known.by_provider(without="") == {}
+    reachable = True
+    assert known.by_provider(without="") == {node: {server: TWO}}
+
+
+def test_a_server_on_its_way_counts_once_and_no_more_than_its_flavor_when_its_host_tells_of_it(cloud: Cloud) -> None:
+    promises = Promises(lambda *_: {})
+    told, coming = cloud.server({"hw:cache_ways": "2"}), str(uuid4())
+    host = cloud.host(str(uuid4()), told)
+    on_way = {host.uuid: {told.uuid: Taken(Amount(5, 1)), coming: Taken(Amount(3, 1))}}
+    assert [promised.amount for promised in promises.on([host], "", on_way)] == [Amount(5, 2)]
+    # The scheduler's own stub tells nothing.
+    host.instances[coming] = objects.Instance(uuid=coming)
+    assert [promised.amount for promised in promises.on([host], "", on_way)] == [Amount(5, 2)]
+    assert [promised.amount for promised in promises.on([host], "")] == [Amount(2, 1)]
+
+
+def test_the_sum_of_a_host_is_made_anew_when_a_server_comes_goes_or_is_told_anew(cloud: Cloud) -> None:
+    promises = Promises(lambda *_: {})
+    host = cloud.host(str(uuid4()), cloud.server({"hw:cache_ways": "2"}))
+
+    def amount(without: str = "") -> Amount:
+        (promised,) = promises.on([host], without)
+        return promised.amount
+
+    assert amount() == amount() == Amount(2, 1)
+    other = cloud.server({"hw:cache_ways": "3"})
+    host.instances[other.uuid] = other
+    assert amount() == Amount(5, 2)
+    assert amount(without=other.uuid) == Amount(2, 1)
+    resized = cloud.server({"hw:cache_ways": "4"})
+    host.instances[other.uuid] = resized
+    assert amount() == Amount(6, 2)
+    del host.instances[other.uuid]
+    assert amount() == Amount(2, 1)
