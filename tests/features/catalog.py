@@ -78,7 +78,7 @@ _EVERY = (
     Feature(
         "smba",
         "Slow memory",
-        "limits of the bandwidth of slow memory stay as somebody set them",
+        "limits of the bandwidth of slow memory stay as the operator set them",
         "AMD's SMBA",
         lambda profile: profile.slow_bandwidth is not None,
     ),

@@ -40,13 +40,13 @@ def advice(results: Mapping[str, Any]) -> str:
     pieces = {
         "Cap those who stream, first.": (
             "``hw:cache_ways=2`` with ``hw:cache_policy=shared`` on the flavor of batch VMs takes one class for all "
-            "of them, and leaves everybody else one large pool. It changes the throughput of the mixes by "
+            "of them, and leaves all other VMs one large pool. It changes the throughput of the mixes by "
             f"{gain(CAPPED)} on average, and where some stream the sensitive VMs' misses go from {missed(SHARED)} to "
             f"{missed(CAPPED)} (`Sharing done well: mixes of VMs`_). What is capped loses nothing that it had: the "
             f"batch VM's miss ratio is {batch('free')} before, and {batch('one way')} after (`A batch VM in one "
             "way`_)."
         ),
-        "Give ways of its own to a VM that must not depend on its neighbours, whoever they are.": (
+        "Give ways of its own to a VM that must not depend on its neighbours.": (
             f"Its miss ratio beside a noisy one is {ratio('noisy')} without, and {ratio('protected')} with them (`A "
             "noisy neighbour, and what undoes it`_). A cap does as much against those who are capped, and nothing "
             "against others."
@@ -56,12 +56,12 @@ def advice(results: Mapping[str, Any]) -> str:
             "in two (`A compression job`_)."
         ),
         "Don't divide the whole cache among all.": (
-            "What a VM does not use of its ways, nobody can use. Ways for each VM by itself change the throughput "
+            "What a VM does not use of its ways, no other VM can use. Ways for each VM by itself change the throughput "
             f"of the mixes by {gain(EVENLY)} on average where they are divided evenly, and by {gain(BY_NEED)} where "
             "they are divided by need (`Sharing done well: mixes of VMs`_)."
         ),
         "Lock memory for what must not be late even once.": (
-            "A handler that rests loses its lines to whoever is busy "
+            "A handler that rests loses its lines to the VMs that are busy "
             "(`Latency of a handler that rests`_); memory in a locked region stays (`Memory locked in the cache`_, "
             ":doc:`locking`)."
         ),

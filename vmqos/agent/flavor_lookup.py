@@ -30,15 +30,15 @@ from vmqos.reason import Reason, of_error
 LOG = logging.getLogger(__name__)
 
 _ALL = ""
-"""The back-off's key of what concerns every VM."""
+"""The key under which the back-off keeps failures that concern every VM."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """What is known of a VM's flavor.
 
-    :ivar extra_specs: its extra specs; ``None`` while Nova has not told them.
-    :ivar error: why it has not; empty while it is being asked.
+    :ivar extra_specs: its extra specs; ``None`` until Nova has told them.
+    :ivar error: why Nova has not told them; empty while it is being asked.
     """
 
     extra_specs: Mapping[str, str] | None = None
@@ -48,12 +48,12 @@ class Found:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     process: Process
-    """A flavor changes with the process alone: a resize starts another one."""
+    """The VM's process. The flavor changes only with it: a resize starts a new process."""
     extra_specs: Mapping[str, str] | None = None
 
 
 class FlavorLookup:
-    """Keeps the answers for as long as the VM's process lives.
+    """Asks Nova in a thread of its own, and keeps each answer as long as the VM's process lives.
 
     :param api: Nova; ``None``: Nova is not asked, and there is no thread.
     :param hostname: tells the compute node's hypervisor hostname.
@@ -93,7 +93,7 @@ class FlavorLookup:
 
     @property
     def error(self) -> str:
-        """Why Nova tells nothing at all; empty where it does, or was not asked yet."""
+        """Why Nova answers for no VM at all; empty where it answers, or was not asked yet."""
         with self._worker.condition:
             failure = self._backoff.get(_ALL)
         return failure.reason.text if failure else ""
@@ -108,7 +108,7 @@ class FlavorLookup:
         self._worker.stop()
 
     def look_up(self, vms: Iterable[VirtualMachine]) -> dict[str, Found]:
-        """What is known of these VMs' flavors, by UUID, without waiting; what is not will be asked for.
+        """What is known of these VMs' flavors, by UUID, without waiting; the thread asks Nova for the others.
 
         :param vms: all VMs that run and whose descriptions have no extra specs; the others are forgotten.
         """
@@ -143,11 +143,11 @@ class FlavorLookup:
                 self._failed(_ALL, unexpected("asking Nova for flavors", error), error)
             if failed:
                 for uuid in wanted:
-                    # So that their reason says why.
+                    # The reasons of these VMs then name the error.
                     self._on_answer(uuid)
 
     def _wait(self) -> dict[str, _Entry]:
-        """Wait until a VM is to be asked for; none at the end."""
+        """Wait until Nova is to be asked, and return the VMs to ask for, by UUID; none once the thread is to end."""
         with self._worker.condition:
             while not self._worker.ends:
                 unknown = {uuid: entry for uuid, entry in self._entries.items() if entry.extra_specs is None}

@@ -71,14 +71,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How the loop itself does.
+    """How well the loop itself works.
 
     :ivar looked: whether a pass has ended that knew from libvirt which VMs run.
     :ivar resctrl_error: why resctrl could not be read or written in the last pass; empty if it could.
     :ivar last_error: the last failure of a pass, however long ago.
     :ivar last_pass_seconds: how long the last pass took.
-    :ivar looked_at: when the last complete look at the VMs ended, by the monotonic clock: libvirt listed them, and each
-        that it listed could be looked at; ``None`` before the first.
+    :ivar looked_at: when the last complete look at the VMs ended, by the monotonic clock: libvirt listed the VMs, and
+        all of them could be looked at; ``None`` before the first.
     :ivar passed_at: when the last pass without an error ended, by the monotonic clock; ``None`` before the first.
     :ivar unserved: why a VM that libvirt lists is not served yet, by UUID.
     """

@@ -20,11 +20,11 @@ class VmRecord:
     :ivar observed: what libvirt and /proc say of it (observe).
     :ivar request: what its flavor asks for, as far as that is known now (request).
     :ivar vcpus: the vCPUs that get the ways, where its flavor names some (request).
-    :ivar affinities: the CPUs that each of the vCPUs that get the ways may run on, where that matters (request).
-    :ivar tasks: where its tasks were when they were last looked at; ``None`` before the first look (act).
+    :ivar affinities: the CPUs of each vCPU that gets the ways, where they matter (request).
+    :ivar tasks: where its tasks were at the last look at them; ``None`` before the first look (act).
     :ivar unmonitored: why it has no monitoring group; empty where it has one or needs none (act).
-    :ivar allocation: what it has, and how its promise stands (judge).
-    :ivar failure: what failed last for it and is not mended (judge).
+    :ivar allocation: what it has, and the state of its promise (judge).
+    :ivar failure: the last failure for it, if it was not corrected since (judge).
     """
 
     observed: ObservedVm
@@ -43,12 +43,12 @@ class VmRecord:
 
     @property
     def cpus(self) -> frozenset[int]:
-        """The CPUs that the tasks may run on that its promise is about."""
+        """The CPUs that the tasks with its ways may run on."""
         return self.vcpus.cpus if self.vcpus is not None else self.observed.cpus
 
     @property
     def arrival(self) -> tuple[int, str]:
-        """Which VM came first: the smaller one did."""
+        """The key that orders VMs by their start, the first one first."""
         return self.observed.vm.process.start_time, self.uuid
 
     @property
@@ -58,5 +58,5 @@ class VmRecord:
 
     @property
     def wants_something(self) -> bool:
-        """Whether the agent is to arrange something for it."""
+        """Whether the agent has to arrange something for it."""
         return self.request.wants is not None and not self.request.hands_off

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/metrics`` beside the API, and the TCP port that all of it can be had on."""
+"""``/metrics`` beside the API, and the TCP port on which both are served."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Board:
         return self._missing[name]
 
     def unfinished(self) -> bool:
-        """Whether any mask is not yet what it is to be."""
+        """Whether any mask is still to be written."""
         return any(self._missing.values())
 
     def is_own(self, name: str, cache: int) -> bool:
@@ -60,21 +60,21 @@ class Board:
         return not self.waits(name) and not any(True for _ in self.in_the_way(name, cache, mask))
 
     def waits(self, name: str) -> bool:
-        """Whether the group does not exist, and others have to be finished before it is created."""
+        """Whether the group does not exist yet, and can be created only when other groups have their masks."""
         earlier = (other for other in self.order if self._turn[other] < self._turn[name])
         return not self.exists(name) and any(self.missing(other) for other in earlier)
 
     def in_the_way(self, name: str, cache: int, mask: int) -> Iterator[str]:
-        """The groups that have ways of a mask which this group is to have, and that must not have them together."""
+        """The groups that have ways of this mask now, and must leave them before this group can have the mask."""
         own, goal = self.is_own(name, cache), self.target.masks[name][cache]
         for other, masks in self.masks.items():
             overlaps = other != name and masks.get(cache, 0) & mask and (own or (other, cache) in self._in_force)
-            # What overlaps in the end, for want of room, need not be kept apart on the way.
+            # Groups that overlap in the target, because room is short, may overlap on the way, too.
             if overlaps and not goal & self.target.masks[other][cache]:
                 yield other
 
     def grows(self, name: str, masks: dict[int, int]) -> bool:
-        """Whether the group would have more ways on any cache than it has."""
+        """Whether these masks would give the group more ways on any cache than it has."""
         now = self.masks.get(name, {})
         return any(mask.bit_count() > now.get(cache, 0).bit_count() for cache, mask in masks.items())
 
@@ -89,14 +89,14 @@ class Board:
         }
 
     def is_in_force(self, name: str, cache: int) -> bool:
-        """Whether the group's ways on the cache are a promise already."""
+        """Whether the group has its ways on the cache alone already, so that they are a promise."""
         return (name, cache) in self._in_force
 
     def least(self, name: str, cache: int) -> int:
-        """The fewest ways that the group can do with between two steps.
+        """The fewest ways that the group may have between two steps.
 
         For the default group that is its floor (rule 2). A VM and a class keep what they were granted (rule 4). A group
-        that has nothing of its own needs no more than a mask must have.
+        that has nothing of its own needs only as many ways as the smallest legal mask has.
         """
         fewest = self.world.lines[cache].fewest
         goal, now = self.target.masks[name][cache].bit_count(), self.masks[name].get(cache, 0).bit_count()

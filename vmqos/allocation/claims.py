@@ -103,8 +103,8 @@ def read(world: World, requests: Sequence[Request]) -> list[Claim]:
     """The claims of the requests, in order of arrival; a request has none if this machine can give it nothing.
 
     If a VM asks only for a limit of bandwidth, and the limit is a percentage, a class grants it: a percentage binds
-    each CPU by itself. A limit in MB/s binds all tasks of a control group together, so a VM that does not ask to share gets
-    a group of its own.
+    each CPU by itself. A limit in MB/s binds all tasks of a control group together, so a VM that does not ask to share
+    gets a group of its own.
     """
     claims: list[Claim] = []
     exclusive: list[ExclusiveClaim] = []

@@ -52,9 +52,9 @@ def _clear(board: Board, name: str, cache: int, place: int) -> Detour | None:
 
 
 def _clash(board: Board, cache: int, one: Write, other: Write) -> bool:
-    """Whether two masks that are to be written can't be there together.
+    """Whether two masks that are to be written can't be in force together.
 
-    A VM's mask that overlaps the default group's is not its own yet, and may overlap others' likewise.
+    A VM's mask that overlaps the default group's mask is not the VM's own yet, so it may overlap other masks, too.
     """
     default = board.masks[DEFAULT_GROUP].get(cache, 0)
     own = any(board.is_own(name, cache) and not mask & default for name, mask in (one, other))
@@ -62,7 +62,7 @@ def _clash(board: Board, cache: int, one: Write, other: Write) -> bool:
 
 
 def _asides(board: Board, name: str, cache: int, place: int) -> Iterator[Detour]:
-    """What the group could have instead of the ways that are wanted from it."""
+    """The detours by which the group could leave the ways that another group needs."""
     if board.is_in_force(name, cache):
         yield from _asides_of_owner(board, name, cache, place)
         return
@@ -72,10 +72,10 @@ def _asides(board: Board, name: str, cache: int, place: int) -> Iterator[Detour]
 
 
 def _asides_with_default(board: Board, name: str, cache: int, place: int) -> Iterator[Detour]:
-    """A VM that has nothing of its own yet waits within the default group's ways: many can do that together.
+    """A VM that has no ways of its own yet waits within the default group's ways, where many VMs can wait together.
 
-    If that can be, its mask is as long as it is to be, and not the default group's: an agent that is killed then finds
-    in it what the VM had (:mod:`vmqos.allocation.earlier`).
+    If possible, its mask is as long as its grant, and is not the default group's mask: if the agent is killed then, the
+    next one sees from this mask what the VM had (:mod:`vmqos.allocation.earlier`).
     """
     line, default = board.world.lines[cache], board.masks[DEFAULT_GROUP].get(cache, 0)
     ways = default & ~place & ~_owned(board, cache)
@@ -97,8 +97,8 @@ def _asides_of_sharer(board: Board, name: str, cache: int, place: int) -> Iterat
 def _asides_of_owner(board: Board, name: str, cache: int, place: int) -> Iterator[Detour]:
     """A VM's mask goes to a free place, or to one that the default group can spare.
 
-    It makes itself small only to leave ways that are not to be promised. An agent that is killed then leaves the VM
-    fewer ways than it was granted, which no other VM's promise is worth (rule 4).
+    The mask becomes smaller only to leave ways that are not to be promised. For no other VM's promise does it: if the
+    agent were killed then, the VM would have fewer ways than it was granted (rule 4).
     """
     line, now, goal = board.world.lines[cache], board.masks[name].get(cache, 0), board.target.masks[name][cache]
     size = board.least(name, cache)
@@ -125,7 +125,7 @@ def _asides_of_owner(board: Board, name: str, cache: int, place: int) -> Iterato
 
 
 def _enough(board: Board, name: str, cache: int, ways: int) -> int:
-    """The largest mask within the ways that is enough for a group that shares; 0 if there is none."""
+    """The largest mask within the ways, for a group that shares; 0 if it is smaller than the group needs."""
     line = board.world.lines[cache]
     if (length := line.largest(ways)) < board.least(name, cache):
         return 0
@@ -133,12 +133,12 @@ def _enough(board: Board, name: str, cache: int, ways: int) -> int:
 
 
 def _elsewhere(board: Board, name: str, cache: int, place: int) -> int:
-    """The ways that a group that shares could have, those that are wanted from it left out."""
+    """The ways that a group that shares could have, without the ways that another group needs."""
     ways = board.world.lines[cache].pool | board.masks[name].get(cache, 0)
     return ways & ~_owned(board, cache) & ~place
 
 
 def _owned(board: Board, cache: int, but: str = "") -> int:
-    """The ways that are some VM's own now."""
+    """The ways that any VM has alone now."""
     owners = (group for group in board.masks if group != but and board.is_in_force(group, cache))
     return board.ways(owners, cache)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many ways a group was granted before, as far as that can be told (rule 4).
+"""How many ways a group was granted before, as far as that is known (rule 4).
 
-There is no database. What earlier plans granted is known while the agent runs (:attr:`vmqos.allocation.Plan.granted`).
-An agent that starts anew has the layout alone, and an outsider's write or a cache that went off and on may have spoilt
-the masks in it. Then the group's existence, the length of its mask and its masks on other caches are the evidence.
+There is no database. A running agent knows what earlier plans granted (:attr:`vmqos.allocation.Plan.granted`). An agent
+that starts anew knows only the layout, and another program's write, or a cache that went off and on, may have spoilt
+its masks. Then the evidence is that the group exists, the length of its mask, and its masks on other caches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class EarlierGrant:
     """What a group was granted on one cache.
 
     :ivar ways: how many ways, at most as many as are asked for now; 0 for none.
-    :ivar guessed: whether that is no more than an upper bound, because the layout does not show the true number.
+    :ivar guessed: whether the number is only an upper bound, because the layout does not show the true one.
     """
 
     ways: int
@@ -34,10 +34,12 @@ NONE = EarlierGrant(0)
 def of_vm(world: World, group: str, cache: int, asked: int, held: Mapping[int, int]) -> EarlierGrant:
     """What a VM's own group was granted on a cache where it has no ways of its own now, or too few.
 
-    A VM has the default group's mask where it can't run; nothing was granted to it there. Where that mask has exactly
-    the length that is asked for, the layout may lie: an outsider gave the default group the VM's ways. The same holds
-    where both have every way, as after a cache came online (``domain_setup_ctrlval`` in the kernel's resctrl), and for
-    a group that was just created, whose mask ``mkdir`` made. All three are taken for a grant.
+    A VM has the default group's mask where it can't run; nothing was granted to it there. But there are three cases in
+    which a mask that looks like that is taken for a grant:
+
+    * The mask has exactly the length that is asked for: another program may have given the default group the VM's ways.
+    * Both masks have every way, as after a cache came online (``domain_setup_ctrlval`` in the kernel's resctrl).
+    * The group was just created, and ``mkdir`` made its mask.
 
     :param asked: how many ways it is to get.
     :param held: the ways that are its own now, by cache.
@@ -51,8 +53,8 @@ def of_vm(world: World, group: str, cache: int, asked: int, held: Mapping[int, i
     if not line.legal(mask) or (mask == default != line.every and mask.bit_count() != asked):
         return NONE
     if mask == line.every or mask.bit_count() != asked:
-        # A grant has as many ways on each cache of a level, for it grows on all of them or on none. But an agent that
-        # knows the group, and has not seen it here, may have made it while the cache was offline.
+        # A VM has equally many ways on all caches of a level, because its grant grows on all of them or on none. But an
+        # agent that knows the group, and has not seen it here, may have made it while the cache was offline.
         level = caches.level(cache)
         elsewhere = [ways.bit_count() for other, ways in held.items() if caches.level(other) == level]
         if elsewhere:
@@ -63,8 +65,8 @@ def of_vm(world: World, group: str, cache: int, asked: int, held: Mapping[int, i
 def of_class(world: World, group: str, cache: int, cap: int) -> EarlierGrant:
     """How many ways a class was granted on a cache.
 
-    A class that is settled never has more ways than its cap. One that has more, or has every way, was just created, or
-    the cache came online.
+    A class that is settled never has more ways than its cap. If a class has more ways, or every way, then it was just
+    created, or the cache came online.
 
     :param cap: the class's cap on the cache.
     """
@@ -77,10 +79,10 @@ def of_class(world: World, group: str, cache: int, cap: int) -> EarlierGrant:
 
 
 def remember(world: World, group: str, now: Mapping[int, int], before: Mapping[int, int]) -> dict[int, int]:
-    """What a group is granted by a plan, to be known to the next one: how many ways, by cache.
+    """How many ways a plan grants to a group, by cache, for the next plan.
 
-    What was granted and could not be given back stays owed. So does what was granted on a cache that is offline. Where
-    nothing was granted on a cache that is online, the number is 0.
+    Ways that were granted and could not be given back stay owed. So do ways on a cache that is offline. The number is 0
+    where nothing was granted on a cache that is online.
 
     :param now: how many ways it has when the plan is carried out, by cache.
     :param before: how many ways it was surely granted before, by cache.

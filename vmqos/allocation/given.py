@@ -40,7 +40,7 @@ def give(world: World, claims: Sequence[Claim], admission: Admission, target: Ta
 
 
 def with_the_rest(given: Allocation, unmet: Reason, remarks: Reason) -> Allocation:
-    """What all of a request gets, from what that part of it gets which the machine can give.
+    """The allocation of a whole request, made from the allocation of the part that the machine can give.
 
     :param unmet: what it can't give; empty where it can give everything.
     :param remarks: what it gives instead of exactly what is asked for.

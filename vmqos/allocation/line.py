@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cache as a line of ways: which of them may be given to whom.
+"""One cache as a line of ways: which ways may be given to VMs, and which to the default group and the classes.
 
 Inside the planner a set of ways is a plain integer, way 0 being bit 0: packing looks at thousands of sets.
 """

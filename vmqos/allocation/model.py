@@ -128,7 +128,7 @@ class PromiseState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What one VM gets: of the planner what it is to have, of the agent what it has.
+    """What one VM gets. The planner says what it is to have; the agent says what it has.
 
     :ivar state: how the promise stands; of the planner, once the plan is carried out.
     :ivar group: the control group its tasks belong in; :data:`vmqos.group_names.DEFAULT_GROUP` while pending.

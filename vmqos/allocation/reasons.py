@@ -208,7 +208,7 @@ def no_closid(world: World, nearest: str | None, kept: int = 0) -> Reason:
 
 
 def too_many_classes(world: World, most: int | None, nearest: str | None) -> Reason:
-    """There are as many shared classes as the operator allows beside those that are listed; what is done about it."""
+    """There are as many shared classes as the operator allows beside the listed ones; the reason says what is done."""
     why = (
         f"no class of service (CLOSID) is left for one more shared class: [allocation] other_classes allows "
         f"{most} beside those of shared_classes, so that none is taken that Placement has "

@@ -63,7 +63,7 @@ class Room:
 
 
 def furnish(line: Line, held: Sequence[Piece], floor: int, granted: int = 0, frozen: bool = False) -> Room:
-    """The room with what VMs have now, which is kept whatever else happens.
+    """The room with the ways that VMs have now, which they keep in any case.
 
     A mask on ways that can't be promised (a foreign group came, the operator reserved ways) moves away if it can.
     Neither that nor anything else takes from the pool what it can have.

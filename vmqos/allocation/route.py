@@ -166,7 +166,7 @@ class _Search:
         return found
 
     def _signature(self, state: _State) -> tuple[object, ...]:
-        """What the state has in common with all into which it can be pushed."""
+        """What the state has in common with all states into which it can be pushed."""
         astray = sorted((mask, self._kinds[key]) for key, mask in state.masks.items() if self._is_astray(mask))
         rows = tuple((gap.start, *(self._kinds[key] for key in gap.row)) for gap in self._gaps(state))
         return (state.pool, tuple(astray), rows)

@@ -27,7 +27,7 @@ class Times:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """Between which the middle half of them is."""
+        """The bounds of the middle half of the times."""
         if len(self.rounds) == 1:
             return self.rounds[0], self.rounds[0]
         low, _, high = statistics.quantiles(self.rounds, n=4, method="inclusive")

@@ -84,7 +84,7 @@ def _victim(libc: ctypes.CDLL, arguments: list[str]) -> None:
 
 
 def chain(size: int) -> tuple[mmap.mmap, int]:
-    """Memory whose lines point to each other in one circle, in an order without a pattern that is always the same.
+    """Memory whose lines point to each other in one circle. The order has no pattern, and is the same each time.
 
     :param size: bytes, at least two lines.
     :returns: the memory, and the address of one of its lines.

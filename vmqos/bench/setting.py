@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an experiment would be on this host: where, with which ways, with whom. Nothing is changed to find out."""
+"""The setting of an experiment on this host: the cache, the ways and the two parties. Nothing is changed to find it."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def fields(found: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
 
 
 def draw(found: Mapping[str, Any], screen: Terminal) -> RenderableType:
-    """The bars, what they mean, and how far they are to be trusted."""
+    """The bars, what they mean, and how reliable they are."""
     lines: list[RenderableType] = []
     if not found["meaningful"]:
         lines += [Text(_sentence(found["remarks"][0]), style="bold yellow"), Text("")]

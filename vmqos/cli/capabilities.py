@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``vmqos capabilities``: what this host's resctrl offers, and who has what of it."""
+"""``vmqos capabilities``: what this host's resctrl offers, and what each control group has."""
 
 from __future__ import annotations
 

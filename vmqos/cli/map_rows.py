@@ -98,7 +98,7 @@ def build(
 
 
 def _folded(maps: Sequence[CacheMap]) -> list[CacheMap]:
-    """The maps of one level, those of caches that look the same as one."""
+    """The maps of one level; caches that look the same become one map."""
     if len(maps) <= _MOST_APART:
         return list(maps)
     alike: dict[CacheMap, list[CacheMap]] = {}
@@ -239,7 +239,7 @@ def _row(group: contract.CacheGroup, cache: contract.Cache, names: _Names) -> Ro
 
 
 def _lock_label(name: str) -> str:
-    """The agent puts a name in parentheses that is no group's: that of a lock whose group is gone."""
+    """The label of a lock. Where its group is gone, the agent gives a name in parentheses, which is no group's name."""
     title = "group gone" if name.startswith("(") else neutralise(name.removeprefix(LOCK_PREFIX))
     return f"lock {title}"
 

@@ -15,7 +15,7 @@ _FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193
 
 
 def allot(names: Iterable[str], count: int) -> dict[str, int]:
-    """A number for each name: those below ``count`` while there are such, then those below twice ``count``, and so on.
+    """A number for each name: first the numbers below ``count``, then those below twice ``count``, and so on.
 
     :param names: in the order in which they came.
     :param count: how many marks there are; those who use more numbers begin with the first mark again.

@@ -310,7 +310,7 @@ def _bar_width(caches: Sequence[int]) -> int:
 
 
 def _bars_width(rows: Sequence[Row], caches: Sequence[int]) -> int:
-    """The bars side by side, a blank between those that are wider than a character; 0 where they would tell nothing."""
+    """The width of the bars side by side, with blanks between wide ones; 0 where bars would say nothing."""
     if not any(row.fills for row in rows) or len(caches) > _MOST_BARS:
         return 0
     each = _bar_width(caches)

@@ -35,14 +35,14 @@ def duration(seconds: float) -> str:
 
 
 def by_cache(texts: Mapping[str, str]) -> str:
-    """What is the same on all caches, or else what is where, such as ``0:2 1:4``; ``-`` for none."""
+    """The text, if all caches have it; otherwise each cache with its text, such as ``0:2 1:4``; ``-`` for none."""
     if len(set(texts.values())) == 1:
         return next(iter(texts.values()))
     return " ".join(f"{cache}:{text}" for cache, text in sorted(texts.items(), key=_by_number)) or "-"
 
 
 def ways_by_cache(masks: Mapping[str, str]) -> str:
-    """How many ways on which cache: ``2`` where it is the same on all, ``0:2 1:4`` where not, ``-`` for none."""
+    """How many ways on which cache: ``2`` where all have the same number, ``0:2 1:4`` where not, ``-`` for none."""
     return by_cache({cache: str(parse_mask(mask).bit_count()) for cache, mask in masks.items()})
 
 

@@ -87,7 +87,7 @@ class VmShow(Details):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Find the VM by what the user calls it, and ask the agent for all of it."""
+        """Find the VM by the name that the user gives, and ask the agent for all its values."""
         agent = settings.agent(self.app.options)
         vm = agent.vm(vm_view.find(agent.vms(), parsed_args.vm)["uuid"])
         self.warn_if_old(agent, ("vms", "pass") if is_for_machines(parsed_args) else ("vms", "pass", "counters"))

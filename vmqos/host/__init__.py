@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be told of this host, and done to it, where no agent runs: checks, a description, a reset."""
+"""What the command can say of this host, and do to it, where no agent runs: checks, a description, a reset."""

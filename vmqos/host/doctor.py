@@ -71,7 +71,7 @@ def secrets(files: Iterable[str]) -> Iterator[Finding]:
 
 
 def agent(ask: Callable[[], Mapping[str, Any]], provider_yaml: str = "") -> Iterator[Finding]:
-    """Whether the agent runs, and what it says of itself.
+    """Whether the agent runs, and what it reports about its own state.
 
     :param provider_yaml: the file for nova-compute that the configuration names; the agent may run with an older one.
     """

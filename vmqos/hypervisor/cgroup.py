@@ -162,7 +162,7 @@ def parse_mounts(lines: Iterable[bytes]) -> list[CgroupMount]:
 
 
 def own_folders(memberships: Iterable[Membership]) -> list[Membership]:
-    """The VM's folder in each hierarchy that has one, the most telling first.
+    """The VM's folder in each hierarchy that has one, the folder with the most information first.
 
     That is one where libvirt made a folder for each kind of thread: helper processes are put into ``emulator`` there,
     and nowhere else (``qemuSetupCgroupForExtDevices``; of version 1 in cpu, cpuacct and cpuset). Version 2 comes first

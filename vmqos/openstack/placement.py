@@ -49,7 +49,7 @@ class Inventory:
 
     @property
     def capacity(self) -> int:
-        """How much of it can be had."""
+        """How many units can be allocated."""
         return int((self.total - self.reserved) * self.allocation_ratio)
 
 

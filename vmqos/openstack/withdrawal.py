@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking a provider out of what Nova may give, while servers keep what they hold of it."""
+"""Having Nova give nothing more of a provider, while servers keep what they hold of it."""
 
 from __future__ import annotations
 

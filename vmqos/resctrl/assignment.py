@@ -32,7 +32,7 @@ _NONE = "_"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Gap:
-    """An event of a group that nothing counts on one cache.
+    """An event of a group to which no counter is assigned on one cache.
 
     :ivar event: such as ``mbm_total_bytes``.
     :ivar cache: the cache id.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small model of one shared cache: who holds how much of it, and what traffic that makes.
+"""A small model of one shared cache: how much of it each group holds, and what traffic that makes.
 
 It is there to let a demonstration live and to point the right way: a group with fewer ways holds less and
 misses more, one with ways of its own keeps its lines, an idle one loses them. It predicts no real machine.

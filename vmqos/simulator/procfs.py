@@ -178,7 +178,7 @@ def _of_thread(tid: int) -> str:
 
 
 def _is_another(known: Mapping[int, Assignment], tid: int, start: int) -> bool:
-    """Whether an id that is known is now that of another task."""
+    """Whether a known id is now the id of another task."""
     return tid in known and known[tid].task.start != start
 
 

@@ -15,7 +15,7 @@ from vmqos.telemetry.shape import Domain
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What one look at some groups found, told apart by :meth:`values` and :meth:`moments`.
+    """What one look at some groups found; :meth:`values` and :meth:`moments` pick out what belongs to one group.
 
     :ivar began: monotonic seconds, before the first of them was read.
     """

@@ -53,7 +53,7 @@ class HostCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Look, and tell."""
+        """Read the counters, and yield the metrics."""
         snapshot, state = self._look()
         yield from _of_agent(state)
         yield from _of_promises(state)

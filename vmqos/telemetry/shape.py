@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files a group's counters are, worked out once for all groups, and how their values are told apart again."""
+"""The list of the files of a group's counters, made once for all groups, and which value belongs to which counter."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Domain:
 
 
 class Shape:
-    """The files of every group's ``mon_data``; its methods tell apart their values, given in the order of the files.
+    """The files of every group's ``mon_data``. Its methods take the files' values in order and tell whose they are.
 
-    :param counters: what one group's has (:func:`vmqos.resctrl.monitoring.read_counters`).
+    :param counters: the counters of one group (:func:`vmqos.resctrl.monitoring.read_counters`).
     :param with_nodes: whether sub-NUMA nodes are read, too.
-    :ivar domains: the files by what they count.
-    :ivar count: how many they are.
+    :ivar domains: the files, by the cache or the package that they count for.
+    :ivar count: how many files there are.
     :ivar events: the events that are counted, in ascending order.
     """
 

@@ -246,7 +246,7 @@ class _Mounted:
         self._listing, self._held, self._targets, self._numbers = listing, held, targets, numbers
 
     def _read(self) -> _Look:
-        """Read every group, the host's first; those that vanished meanwhile once more, as what is there by then."""
+        """Read every group, the host's first; a group that vanished meanwhile is read once more, as it is by then."""
         targets, readers = self._targets, self._steady
         if readers is None:
             readers = [self._reader(target.key, target.place.directory) for target in targets]

@@ -15,7 +15,7 @@ def section(found: Mapping[str, Any]) -> Section:
     median, worst = (times_better(found, "malloc", "pseudo-locked", figure) for figure in ("median", "worst"))
     return Section(
         "Memory locked in the cache",
-        'R. Chatre, "Introducing Cache Pseudo-Locking to reduce memory access latency", 2018: beside somebody noisy, '
+        'R. Chatre, "Introducing Cache Pseudo-Locking to reduce memory access latency", 2018: beside a noisy program, '
         "the median latency of reading pseudo-locked memory was about 7 times better than of memory of the heap.",
         "On an emulated Broadwell with an L3 of 16 MiB and 20 ways: a process rests, and walks through 256 KiB, 40 "
         "times; of its heap, and of a region that ``vmqos lock create`` made (:doc:`locking`). Another process, "

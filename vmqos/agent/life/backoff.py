@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When to try again what failed: twice as long after each failure, up to a limit."""
+"""When to try again after a failure: the pause doubles with each failure, up to a limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vmqos.reason import Reason
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What failed last under a key.
+    """The last failure under a key.
 
     :ivar reason: what failed.
     :ivar delay: seconds between the failure and the next try.
@@ -26,7 +26,7 @@ class Failure:
 
 
 class Backoff:
-    """The failures that are not mended yet, by key.
+    """The failures that no success followed yet, by key.
 
     :param shortest: seconds until the first new try, greater than 0.
     :param longest: the most seconds between two tries.
@@ -40,7 +40,7 @@ class Backoff:
         self._failures: dict[Hashable, Failure] = {}
 
     def fail(self, key: Hashable, reason: Reason, at_most: float = math.inf) -> None:
-        """Note a failure; the same key waits twice as long as the last time.
+        """Note a failure; the key waits twice as long as after its last failure.
 
         :param reason: what failed.
         :param at_most: the most seconds to wait for something that is known to be over soon.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logging what goes on and on once, and again when it changes."""
+"""Logging a trouble that lasts only once, and again when it changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BURST = 4
 """How many lines a key may log at once."""
 
 REFILL = 600.0
-"""Seconds until a key may log one line more: what changes all the time fills no disk."""
+"""Seconds until a key may log one line more, so that a text that changes all the time does not fill the disk."""
 
 KEYS_MAX = 4096
 """How many keys are remembered; the one that was used longest ago is forgotten first."""
@@ -25,16 +25,16 @@ class _Told:
     text: str | None
     credit: float
     since: float
-    """When the credit was as it is noted, by the clock."""
+    """When ``credit`` was computed, by the clock."""
     dropped: int = 0
 
 
 class LogOnce:
-    """Logs a line of a key only where its text is not the key's last one; any thread may call.
+    """Logs a line only if the last line of its key had another text; any thread may call.
 
     A pass that fails repeats itself every second. The first line says what is wrong; a repetition says nothing new. A
     text that differs each time (it may name a thread) is no repetition, so each key also has a budget: ``BURST`` lines
-    at once, and one every ``REFILL`` seconds. The next line then says how many were left out.
+    at once, and then one line every ``REFILL`` seconds. The next line says how many lines were left out.
 
     :param logger: where the lines go.
     :param clock: monotonic seconds.
@@ -72,9 +72,9 @@ class LogOnce:
         return True
 
     def end(self, key: Hashable) -> bool:
-        """What the key is about is over: its next line is news, whatever it says. The key's budget stays as it is.
+        """Note that the trouble is over: the key's next line is news, whatever it says. Its budget does not change.
 
-        :returns: whether a line of the key's was logged since the last time.
+        :returns: whether a line of this key was logged since the last call.
         """
         with self._lock:
             told = self._told.get(key)

@@ -24,13 +24,13 @@ from vmqos.telemetry.model import LLC_OCCUPANCY
 LOG = logging.getLogger(__name__)
 
 LET_GO_INTERVAL = 5.0
-"""Seconds between two looks at whether resctrl is still mounted, where counters are read more seldom than that."""
+"""Seconds between two checks that resctrl is still mounted, where counters are read less often."""
 
 PATIENCE = 1.0
-"""Seconds that a sweep may take until those who wait for it get what was read before: most take milliseconds."""
+"""Seconds after which a caller that waits for a sweep gets the last one instead. Most sweeps take milliseconds."""
 
 OLD_AFTER = 5.0
-"""Seconds: a sweep that is younger than that is never called old."""
+"""Seconds up to which a sweep is never called old."""
 
 T = TypeVar("T")
 
@@ -40,10 +40,10 @@ class Telemetry:
 
     :param root: the root of resctrl.
     :param interval: seconds between two regular sweeps; 0: only when a client asks.
-    :param history: seconds that are remembered.
-    :param keep_open: see :class:`vmqos.telemetry.Sweeper`; nothing is kept open where there are no regular sweeps.
-    :ivar fresh_for: seconds after which :meth:`newest` asks for a new sweep. Where sweeps are regular and not rare, the
-        regular ones will do.
+    :param history: how many seconds of regular sweeps are remembered.
+    :param keep_open: see :class:`vmqos.telemetry.Sweeper`; without regular sweeps, no file is kept open.
+    :ivar fresh_for: seconds after which :meth:`newest` asks for a new sweep. Where regular sweeps are frequent, it
+        never needs to.
     """
 
     def __init__(self, root: str, interval: float, history: float, keep_open: bool = True) -> None:
@@ -91,10 +91,10 @@ class Telemetry:
         self._worker.stop()
 
     def newest(self) -> Snapshot:
-        """The last sweep, which is a new one where the one before is older than :attr:`fresh_for`.
+        """The last sweep; if it is older than :attr:`fresh_for`, a new sweep is made first.
 
-        Callers at the same time share one. Where the new one takes longer than :data:`PATIENCE`, the one before it is
-        returned, however old it is.
+        Callers at the same time share a new sweep. If it takes longer than :data:`PATIENCE`, they get the last one,
+        even if that is old.
 
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read, or no sweep has ended yet.
         """
@@ -105,9 +105,9 @@ class Telemetry:
             return self._told(self._newest)
 
     def sampled(self) -> tuple[Snapshot, Mapping[str, Rates]]:
-        """The last regular sweep, with the bandwidths since the one before it.
+        """The last regular sweep, with the bandwidths since the regular sweep before it.
 
-        Where there are no regular ones: what :meth:`newest` returns, with the bandwidths since the sweep before it.
+        Without regular sweeps it is what :meth:`newest` returns, with the bandwidths since the sweep before that.
 
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read, or no sweep has ended yet.
         """
