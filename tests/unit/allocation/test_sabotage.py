@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.allocation.oracle import Broken
 from tests.unit.allocation.story import Story
-from vmqos.allocation import admission, claims, detours, fitting, planner, route, steps, target, verdicts, world
+from vmqos.allocation import admission, claims, detours, fitting, given, planner, route, steps, target, world
 from vmqos.allocation.board import Board
 from vmqos.allocation.line import Line
 from vmqos.allocation.model import RemoveGroup, Request, Split, Step
@@ -141,7 +141,7 @@ def _limits_are_told_and_not_written(patch: Patch) -> None:
 
 
 def _intruders_are_not_told(patch: Patch) -> None:
-    patch.setattr(verdicts, "_intruders", lambda *given: iter(()))
+    patch.setattr(given, "_intruders", lambda *_: iter(()))
 
 
 def _foreign_groups_are_ours(patch: Patch) -> None:
