@@ -16,7 +16,7 @@ from typing import Protocol
 
 from oslo_config import cfg
 
-from vmqos.agent import capacity, provider_yaml
+from vmqos.agent import capacity
 from vmqos.agent.capacity import Capacity
 from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.life.worker import Worker
@@ -25,6 +25,7 @@ from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.extra_specs import resources
 from vmqos.hypervisor.exceptions import HypervisorError
+from vmqos.openstack import provider_yaml
 from vmqos.openstack.exceptions import CloudError
 from vmqos.openstack.placement import Placement
 from vmqos.openstack.provider_sync import Synced, Wanted, synchronize
@@ -110,7 +111,7 @@ class File:
 
     def tell(self, found: Capacity) -> bool:
         """See :class:`Target`."""
-        changed = provider_yaml.write(self._path, provider_yaml.render(found))
+        changed = provider_yaml.write(self._path, provider_yaml.render(found.inventories, found.traits))
         if changed:
             LOG.warning("%s was written: restart nova-compute, which reads it only when it starts", self._path)
         return changed

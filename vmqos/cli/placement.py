@@ -225,7 +225,7 @@ class Withdraw(Documented):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """See that no agent runs, and do it."""
-        from vmqos.agent import withdraw
+        from vmqos.cli import withdraw
         from vmqos.host.single_instance import is_running
 
         conf = settings.configuration(self.app.options)

@@ -96,8 +96,7 @@ class Reset(Documented):
 
     def _withdraw(self, conf: cfg.ConfigOpts, tells: bool, *, dry_run: bool = False) -> _Told:
         """Reserve what OpenStack has of this host; an error is told, and keeps nothing else from being done."""
-        from vmqos.agent import withdraw
-        from vmqos.agent.exceptions import AgentError
+        from vmqos.cli import withdraw
         from vmqos.conf.exceptions import ConfigurationError
         from vmqos.openstack.exceptions import CloudError
 
@@ -105,7 +104,7 @@ class Reset(Documented):
             return _Told()
         try:
             done = withdraw.perform(conf, dry_run=dry_run)
-        except (AgentError, CloudError, ConfigurationError, OSError) as error:
+        except (exceptions.CommandError, CloudError, ConfigurationError, OSError) as error:
             problem = " ".join(str(error).split())
             return _Told((f"leave what OpenStack has of this host, for it can't be told: {problem}",), problem)
         return _Told((done.step,), line=done.line) if done is not None and done.step else _Told()

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from oslo_config import cfg
 
-from vmqos.agent import provider_yaml
-from vmqos.agent.exceptions import AgentError
+from vmqos.cli.exceptions import CommandError
 from vmqos.conf import keystone
 from vmqos.extra_specs import resources
+from vmqos.openstack import provider_yaml
 from vmqos.openstack.placement import Placement
 from vmqos.openstack.service import Service
 from vmqos.openstack.withdrawal import Withdrawn, withdraw
@@ -23,14 +23,13 @@ LIBVIRT_PATIENCE = 10.0
 """Seconds to wait for libvirt to tell the host's name."""
 
 
-class HostnameUnknown(AgentError):
+class HostnameUnknown(CommandError):
     """Neither the configuration nor libvirt tells how Nova calls this host."""
 
-    def __init__(self, uri: str, reason: str) -> None:
-        super().__init__(
-            f"libvirt at {uri} does not tell this compute node's name: {reason}; "
-            "start libvirt, or set [placement] hypervisor_hostname"
-        )
+    msg_fmt = (
+        "libvirt at {uri} does not tell this compute node's name: {reason}; start libvirt, or set [placement] "
+        "hypervisor_hostname"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def perform(conf: cfg.ConfigOpts, *, dry_run: bool = False) -> Outcome | None:
     :raises vmqos.openstack.exceptions.CloudError: if Placement does not answer, or refuses.
     :raises HostnameUnknown: if nothing tells how Nova calls this host.
     :raises OSError: if the file can't be read or written.
-    :raises vmqos.agent.provider_yaml.NotOurs: if the file is not one that an agent wrote.
+    :raises vmqos.openstack.provider_yaml.NotOurs: if the file is not one that an agent wrote.
     """
     if keystone.is_configured(conf, "placement"):
         name = resources.provider_name(hostname(conf))
@@ -91,7 +90,7 @@ def hostname(conf: cfg.ConfigOpts, patience: float = LIBVIRT_PATIENCE) -> str:
     asking.join(patience)
     if found:
         return found[0]
-    raise HostnameUnknown(conf.libvirt.uri, errors[-1])
+    raise HostnameUnknown(uri=conf.libvirt.uri, reason=errors[-1])
 
 
 def _ask_libvirt(uri: str, found: list[str], errors: list[str]) -> None:

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vmqos.agent import provider_yaml
 from vmqos.agent.capacity import NOTHING, Capacity
 from vmqos.extra_specs.resources import L3_CAT, LLC_CLASSES, LLC_WAYS, MBM
+from vmqos.openstack import provider_yaml
 
 CAPACITY = Capacity(ways=9, longest=9, fewest=1, classes=15, traits=frozenset({MBM, L3_CAT}))
 
 
 def test_the_file_has_what_nova_reads() -> None:
     rest = {"reserved": 0, "min_unit": 1, "step_size": 1, "allocation_ratio": 1.0}
-    assert yaml.safe_load(provider_yaml.render(CAPACITY)) == {
+    assert yaml.safe_load(provider_yaml.render(CAPACITY.inventories, CAPACITY.traits)) == {
         "meta": {"schema_version": "1.0"},
         "providers": [
             {
@@ -34,7 +34,7 @@ def test_the_file_has_what_nova_reads() -> None:
 
 
 def test_a_host_without_anything_to_promise_keeps_its_inventories_for_vms_may_still_be_allocated() -> None:
-    (provider,) = yaml.safe_load(provider_yaml.render(NOTHING))["providers"]
+    (provider,) = yaml.safe_load(provider_yaml.render(NOTHING.inventories))["providers"]
     assert "traits" not in provider
     for inventory in provider["inventories"]["additional"]:
         (value,) = inventory.values()
@@ -42,7 +42,7 @@ def test_a_host_without_anything_to_promise_keeps_its_inventories_for_vms_may_st
 
 
 def test_the_file_says_who_writes_it_and_when_it_is_read() -> None:
-    head = provider_yaml.render(CAPACITY).splitlines()[:2]
+    head = provider_yaml.render(CAPACITY.inventories, CAPACITY.traits).splitlines()[:2]
     assert all(line.startswith("# ") for line in head)
     assert "vmqos-agent" in head[0] and "starts" in head[1]
 
@@ -89,9 +89,9 @@ def test_nothing_is_left_where_the_file_can_not_be_put(tmp_path: Path) -> None:
 def test_what_is_reserved_keeps_its_totals_and_loses_its_traits(tmp_path: Path) -> None:
     path = tmp_path / "vmqos.yaml"
     told = Capacity(ways=9, longest=9, classes=15, traits=frozenset({"CUSTOM_VMQOS_L3_CAT"}))
-    path.write_text(provider_yaml.render(told))
+    path.write_text(provider_yaml.render(told.inventories, told.traits))
     assert provider_yaml.reserve(str(path), dry_run=True)
-    assert path.read_text() == provider_yaml.render(told)
+    assert path.read_text() == provider_yaml.render(told.inventories, told.traits)
     assert provider_yaml.reserve(str(path))
     (provider,) = yaml.safe_load(path.read_text())["providers"]
     found = {name: value for one in provider["inventories"]["additional"] for name, value in one.items()}

@@ -8,8 +8,8 @@ from typing import Any
 
 from oslo_config import cfg
 
-from vmqos.agent import withdraw
-from vmqos.agent.exceptions import AgentError
+from vmqos.cli import withdraw
+from vmqos.cli.exceptions import CommandError
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.extra_specs import CachePolicy, CacheRequest, resources
@@ -45,7 +45,7 @@ def claims(conf: cfg.ConfigOpts, ask_vms: Callable[[], Sequence[Mapping[str, Any
     promised = {str(vm["uuid"]): str(vm["name"]) for vm in vms if counted & resources.requested(_request(vm)).keys()}
     try:
         missing = [name for uuid, name in sorted(_without(conf, promised).items(), key=lambda item: item[1])]
-    except (CloudError, AgentError) as error:
+    except (CloudError, CommandError) as error:
         yield Finding(_TITLE, Status.WARNING, str(error), "journalctl --unit vmqos-agent")
         return
     if not missing:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from vmqos.agent.capacity import Capacity
-from vmqos.agent.exceptions import AgentError
+from vmqos.openstack.exceptions import CloudError
+from vmqos.openstack.placement import Inventory
 
 _HEAD = """\
 # Written by vmqos-agent ([placement] provider_yaml): changes made here do not last.
@@ -24,24 +25,25 @@ _LONGEST = 1 << 20
 """Bytes of such a file that are read at most."""
 
 
-def render(capacity: Capacity) -> str:
-    """The file's text."""
+def render(inventories: Mapping[str, Inventory], traits: Iterable[str] = ()) -> str:
+    """The file's text.
+
+    :param inventories: by resource class.
+    """
     # Few hosts need it.
     import yaml
 
     provider: dict[str, object] = {
         "identification": {"uuid": "$COMPUTE_NODE"},
-        "inventories": {
-            "additional": [{name: asdict(inventory)} for name, inventory in sorted(capacity.inventories.items())]
-        },
+        "inventories": {"additional": [{name: asdict(inventory)} for name, inventory in sorted(inventories.items())]},
     }
-    if capacity.traits:
-        provider["traits"] = {"additional": sorted(capacity.traits)}
+    if found := sorted(traits):
+        provider["traits"] = {"additional": found}
     value = {"meta": {"schema_version": "1.0"}, "providers": [provider]}
     return _HEAD + str(yaml.safe_dump(value, sort_keys=False))
 
 
-class NotOurs(AgentError):
+class NotOurs(CloudError):
     """A file that is to be changed is not as an agent writes it."""
 
     def __init__(self, path: str, reason: str) -> None:
