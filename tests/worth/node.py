@@ -34,7 +34,7 @@ CALM: Options = {
 """The agent's options: it acts at once when something happens, and looks seldom otherwise, for looking fills the cache.
 The counters it reads when somebody asks."""
 
-PROGRAMS = ("vmqos.agent.main", "vmqos.cli.main", "vmqos.cli.top", "vmqos.cli.top_source")
+PROGRAMS = ("vmqos.agent.main", "vmqos.cli.main", "vmqos.cli.top.command", "vmqos.cli.top.source")
 """What is imported once, and not by each process anew."""
 
 STILL = {

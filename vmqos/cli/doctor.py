@@ -39,7 +39,7 @@ class Doctor(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Examine the host."""
         # Imported here: these reach for libvirt and resctrl, which the commands that ask the agent do not need.
-        from vmqos.cli import claim_checks
+        from vmqos.cli.placement import claim_checks
         from vmqos.host import doctor
         from vmqos.host.finding import Status
 

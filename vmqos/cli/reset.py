@@ -96,7 +96,7 @@ class Reset(Documented):
 
     def _withdraw(self, conf: cfg.ConfigOpts, tells: bool, *, dry_run: bool = False) -> _Told:
         """Reserve what OpenStack has of this host; an error is told, and keeps nothing else from being done."""
-        from vmqos.cli import withdraw
+        from vmqos.cli.placement import withdraw
         from vmqos.conf.exceptions import ConfigurationError
         from vmqos.openstack.exceptions import CloudError
 

@@ -13,7 +13,7 @@ from nova.scheduler.client.report import SchedulerReportClient
 
 from tests.unit.nova_plugin.clouds import Placement, request
 from vmqos import extra_specs
-from vmqos.cli import request_groups
+from vmqos.cli.flavor import request_groups
 from vmqos.extra_specs import resources
 
 Finds = Callable[[Mapping[str, str]], bool]

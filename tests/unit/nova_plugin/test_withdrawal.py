@@ -13,7 +13,7 @@ import pytest
 from oslo_config import cfg
 
 from tests.unit.nova_plugin.clouds import Placement
-from vmqos.cli import claim_checks
+from vmqos.cli.placement import claim_checks
 from vmqos.conf import loader
 from vmqos.extra_specs.resources import L3_CAT, LLC_CLASSES, LLC_WAYS, provider_name
 from vmqos.host.finding import Status

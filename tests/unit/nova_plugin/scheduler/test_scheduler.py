@@ -21,7 +21,7 @@ from tests.unit.nova_plugin.clouds import Cloud, Placement, flavor
 from vmqos import extra_specs, group_names
 from vmqos.agent import capacity
 from vmqos.allocation import Group, Layout, Policy, PromiseState, Request, plan
-from vmqos.cli import flavor_specs
+from vmqos.cli.flavor import flavor_specs
 from vmqos.extra_specs import CachePolicy, CacheRequest, resources
 from vmqos.group_names import Owner
 from vmqos.host.resctrl_state import ResctrlState

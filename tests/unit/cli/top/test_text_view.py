@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from vmqos.cli import top_view
 from vmqos.cli.freshness import Freshness
 from vmqos.cli.fullness import Fill
 from vmqos.cli.terminal import Terminal
-from vmqos.cli.top_data import Frame, Order, Row
+from vmqos.cli.top import text_view
+from vmqos.cli.top.data import Frame, Order, Row
 from vmqos.telemetry import Missing, Reading
 
 MIB = 1 << 20
@@ -42,7 +42,7 @@ def frame(*rows: Row, **fields: Any) -> Frame:
 
 
 def text(shown: Frame, terminal: Terminal = PLAIN, order: Order | None = None, **options: Any) -> list[str]:
-    drawn = top_view.draw(shown, shown.rows, order or Order(), terminal, **options)
+    drawn = text_view.draw(shown, shown.rows, order or Order(), terminal, **options)
     return [line.plain for line in drawn.lines]
 
 
@@ -169,9 +169,9 @@ def test_no_word_is_cut_however_narrow_the_terminal_is(width: int, fancy: bool) 
 
 @pytest.mark.parametrize("width", range(8, 120, 9))
 def test_the_keys_are_named_whole_or_not_at_all(width: int) -> None:
-    line = top_view.keys_line(Terminal(False, width))
+    line = text_view.keys_line(Terminal(False, width))
     assert len(line) <= width
-    whole = top_view.keys_line(Terminal(False, 200))
+    whole = text_view.keys_line(Terminal(False, 200))
     assert whole.startswith(line) and whole[len(line) : len(line) + 3] in ("", "   ")
 
 
@@ -267,7 +267,7 @@ def test_the_heading_tells_what_the_vms_are_sorted_by(key: str, reverse: bool, t
 def test_more_vms_than_lines_are_scrolled(first: int, names: range, told: str) -> None:
     rows = [row(f"vm-{number:02}") for number in range(30)]
     shown = frame(*rows)
-    drawn = top_view.draw(shown, rows, Order(), PLAIN, room=10, first=first)
+    drawn = text_view.draw(shown, rows, Order(), PLAIN, room=10, first=first)
     lines = [line.plain for line in drawn.lines]
     assert len(lines) == 10
     assert [line.split()[0] for line in lines[3:-1]] == [f"vm-{number:02}" for number in names]
@@ -277,13 +277,13 @@ def test_more_vms_than_lines_are_scrolled(first: int, names: range, told: str) -
 
 def test_vms_that_all_fit_are_not_scrolled() -> None:
     rows = [row(f"vm-{number}") for number in range(7)]
-    drawn = top_view.draw(frame(*rows), rows, Order(), PLAIN, room=10, first=5)
+    drawn = text_view.draw(frame(*rows), rows, Order(), PLAIN, room=10, first=5)
     assert (drawn.first, drawn.count, len(drawn.lines)) == (0, 7, 10)
 
 
 def test_a_tiny_terminal_still_shows_a_vm() -> None:
     rows = [row(f"vm-{number}", state="pending", reason="no way") for number in range(7)]
-    assert top_view.draw(frame(*rows), rows, Order(), PLAIN, room=3).count == 1
+    assert text_view.draw(frame(*rows), rows, Order(), PLAIN, room=3).count == 1
 
 
 def test_a_host_without_vms_says_so() -> None:
@@ -308,15 +308,15 @@ def test_bytes_are_three_digits_and_a_unit(value: int, short: str) -> None:
 
 
 def test_the_help_names_every_key_that_sorts() -> None:
-    from vmqos.cli.top_live import _SORT_KEYS
+    from vmqos.cli.top.live_display import _SORT_KEYS
 
-    told = " ".join(top_view.HELP)
+    told = " ".join(text_view.HELP)
     assert all(
         f" {key}  {name[:2]}" in told.lower().replace("llc ", "").replace("total bandwidth", "total")
         for key, name in _SORT_KEYS.items()
     )
     for width in (30, 80, 120):
-        lines = [line.plain for line in top_view.help_lines(Terminal(False, width))]
+        lines = [line.plain for line in text_view.help_lines(Terminal(False, width))]
         assert all(cell_len(line) <= width for line in lines)
         assert " ".join(" ".join(lines).split()) == " ".join(told.split())
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from vmqos.cli import units
 from vmqos.cli.terminal import Terminal
-from vmqos.cli.top_data import Row
+from vmqos.cli.top.data import Row
 
 
 def ways(row: Row) -> str:

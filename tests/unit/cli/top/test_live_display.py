@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from vmqos.cli.terminal import Terminal
-from vmqos.cli.top_data import Frame, Order, Row
-from vmqos.cli.top_live import Looker, View
+from vmqos.cli.top.data import Frame, Order, Row
+from vmqos.cli.top.live_display import Looker, View
 from vmqos.telemetry import Reading
 
 TERMINAL = Terminal(False, 100)

@@ -8,8 +8,8 @@ from typing import Any
 
 from oslo_config import cfg
 
-from vmqos.cli import withdraw
 from vmqos.cli.exceptions import CommandError
+from vmqos.cli.placement import withdraw
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.extra_specs import CachePolicy, CacheRequest, resources

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmqos.cli import placement_audit as audit
-from vmqos.cli.placement_audit import Finding, Host, Hosts, Problem
+from vmqos.cli.placement import audit as audit
+from vmqos.cli.placement.audit import Finding, Host, Hosts, Problem
 from vmqos.extra_specs.resources import CLASSES, LLC_CLASSES, LLC_SHARED, LLC_WAYS
 from vmqos.openstack.placement import Inventory
 from vmqos.openstack.servers import Migration, Server

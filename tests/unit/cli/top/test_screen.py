@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmqos.cli.top_screen import parse_keys
+from vmqos.cli.top.screen import parse_keys
 
 
 @pytest.mark.parametrize(

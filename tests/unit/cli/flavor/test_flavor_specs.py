@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmqos.cli import flavor_specs
-from vmqos.cli.flavor_specs import Edit
+from vmqos.cli.flavor import flavor_specs
+from vmqos.cli.flavor.flavor_specs import Edit
 from vmqos.extra_specs import InvalidExtraSpecs
 
 CAT = {"trait:CUSTOM_VMQOS_L3_CAT": "required"}

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from vmqos.cli import exceptions, flavor_api
+from vmqos.cli import exceptions
+from vmqos.cli.flavor import api
 from vmqos.extra_specs import resources
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def lacking(connection: Connection, names: Collection[str]) -> dict[str, str]:
     found = {}
     for name in sorted(names):
         if name.startswith(resources.LLC_SHARED):
-            if not flavor_api.is_offered(connection, name):
+            if not api.is_offered(connection, name):
                 called = name.removeprefix(resources.LLC_SHARED).lower().replace("_", "-")
                 found[name] = (
                     f"asks Placement for {name}, which no host offers now: name {called} in [allocation] "
@@ -52,5 +53,5 @@ def lacking(connection: Connection, names: Collection[str]) -> dict[str, str]:
 
 def _is_there(connection: Connection, trait: str) -> bool:
     """Whether any resource provider has the trait."""
-    found = flavor_api.asked_of_placement(connection, "/resource_providers", _VERSION, required=trait)
+    found = api.asked_of_placement(connection, "/resource_providers", _VERSION, required=trait)
     return bool(found and found["resource_providers"])

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from vmqos.cli import top_grants
 from vmqos.cli.terminal import Terminal
-from vmqos.cli.top_data import Row
+from vmqos.cli.top import grants
+from vmqos.cli.top.data import Row
 
 SPLIT = {"ways": {0: 6, 1: 6}, "code_ways": {0: 2, 1: 2}, "data_ways": {0: 4, 1: 4}, "ways_requested": 6}
 
@@ -25,8 +25,8 @@ SPLIT = {"ways": {0: 6, 1: 6}, "code_ways": {0: 2, 1: 2}, "data_ways": {0: 4, 1:
 )
 def test_ways_for_code_and_for_data_are_told_apart(fields: dict[str, Any], bar: str, cell: str) -> None:
     row = Row(uuid="u", **fields)
-    assert top_grants.ways(row) == cell
-    assert top_grants.bar(row, 11, Terminal(False, 80)).plain == bar
+    assert grants.ways(row) == cell
+    assert grants.bar(row, 11, Terminal(False, 80)).plain == bar
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_ways_for_code_and_for_data_are_told_apart(fields: dict[str, Any], bar: 
     ],
 )
 def test_of_l2_ways_the_fewest_count(fields: dict[str, Any], cell: str) -> None:
-    assert top_grants.l2_ways(Row(uuid="u", **fields)) == cell
+    assert grants.l2_ways(Row(uuid="u", **fields)) == cell
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_of_l2_ways_the_fewest_count(fields: dict[str, Any], cell: str) -> None:
     ],
 )
 def test_a_limit_is_what_is_in_force(fields: dict[str, Any], cell: str) -> None:
-    assert top_grants.limit(Row(uuid="u", **fields)) == cell
+    assert grants.limit(Row(uuid="u", **fields)) == cell

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from vmqos import extra_specs
-from vmqos.cli import exceptions, flavor_api, flavor_specs, host_offers, host_ways
+from vmqos.cli import exceptions
+from vmqos.cli.flavor import api, flavor_specs, host_offers, host_ways
 from vmqos.cli.output import Details, Listing, is_for_machines
 from vmqos.cli.safe_text import neutralise
 from vmqos.extra_specs import InvalidExtraSpecs, Key, SpecError
@@ -81,10 +82,10 @@ class Set(Details):
         if not wanted:
             what = f"at least one of {', '.join(_OPTIONS)} is needed"
             raise exceptions.MissingArgument(what=what, command="flavor set")
-        connection = flavor_api.connect(parsed_args.os_cloud)
-        flavor = flavor_api.find(connection, parsed_args.flavor)
+        connection = api.connect(parsed_args.os_cloud)
+        flavor = api.find(connection, parsed_args.flavor)
         placement, shared = not parsed_args.filter_only, flavor_specs.shared_to_ask_for(flavor.extra_specs, wanted)
-        if placement and shared is not None and (problem := flavor_api.not_offered(connection, shared)):
+        if placement and shared is not None and (problem := api.not_offered(connection, shared)):
             self.app.stderr.write(
                 f"The flavor does not ask Placement for its class: {neutralise(problem)}. The scheduler's filter alone "
                 "looks for hosts until [allocation] shared_classes on the hosts names the class, and the flavor is set "
@@ -98,7 +99,7 @@ class Set(Details):
             if any(key.name in flavor.extra_specs for key in extra_specs.KEYS):
                 problem += "; 'vmqos flavor unset' removes what it promises so far"
             raise exceptions.NoSuchPromise(flavor=neutralise(flavor.name), problem=problem) from error
-        return _shown(flavor, flavor_api.apply(connection, flavor, change), parsed_args)
+        return _shown(flavor, api.apply(connection, flavor, change), parsed_args)
 
 
 class Unset(Details):
@@ -123,10 +124,10 @@ class Unset(Details):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Read the flavor, and remove what is there."""
-        connection = flavor_api.connect(parsed_args.os_cloud)
-        flavor = flavor_api.find(connection, parsed_args.flavor)
+        connection = api.connect(parsed_args.os_cloud)
+        flavor = api.find(connection, parsed_args.flavor)
         change = flavor_specs.clearing(flavor.extra_specs)
-        return _shown(flavor, flavor_api.apply(connection, flavor, change), parsed_args)
+        return _shown(flavor, api.apply(connection, flavor, change), parsed_args)
 
 
 class Check(Listing):
@@ -164,8 +165,8 @@ class Check(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Read all flavors."""
-        connection = flavor_api.connect(parsed_args.os_cloud)
-        flavors = sorted(flavor_api.flavors(connection), key=lambda flavor: str(flavor.name))
+        connection = api.connect(parsed_args.os_cloud)
+        flavors = sorted(api.flavors(connection), key=lambda flavor: str(flavor.name))
         misfits = self._misfits(connection, flavors)
         lacking = self._lacking(connection, flavors)
         found = [

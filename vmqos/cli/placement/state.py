@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from vmqos.cli import exceptions, placement_audit
-from vmqos.cli.placement_audit import Finding, Host, Hosts
+from vmqos.cli import exceptions
+from vmqos.cli.placement import audit
+from vmqos.cli.placement.audit import Finding, Host, Hosts
 from vmqos.extra_specs import resources
 from vmqos.openstack.consumers import Consumer, Consumers
 from vmqos.openstack.placement import Provider
@@ -53,13 +54,13 @@ class State:
             raise exceptions.NoSuchHost(wanted=hostname)
         findings, claims = self._read_hosts(hostname)
         hosts = self.hosts
-        unknown = {consumer for consumer, held in claims.items() if placement_audit.claim_of(held)}
+        unknown = {consumer for consumer, held in claims.items() if audit.claim_of(held)}
         suspects: list[str] = []
         for server in self.track(self.servers.servers(hostname), "servers", None):
             unknown.discard(server.uuid)
             self._host(server.hostname)
             held = claims.get(server.uuid, {})
-            if any(placement_audit.judge_server(server, held, hosts, filter_only=self.filter_only)):
+            if any(audit.judge_server(server, held, hosts, filter_only=self.filter_only)):
                 suspects.append(server.uuid)
         return findings, [*sorted(unknown), *suspects]
 
@@ -83,13 +84,13 @@ class State:
         server = self.servers.get(uuid)
         if server is not None:
             self._host(server.hostname)
-            found = placement_audit.judge_server(server, consumer.held, self.hosts, filter_only=self.filter_only)
+            found = audit.judge_server(server, consumer.held, self.hosts, filter_only=self.filter_only)
             return consumer, list(found)
-        if not placement_audit.claim_of(consumer.held):
+        if not audit.claim_of(consumer.held):
             return consumer, []
         migration = self._migration(uuid)
         owner = self.servers.get(migration.server) if migration is not None else None
-        return consumer, list(placement_audit.judge_stranger(uuid, consumer.held, migration, owner, self.hosts))
+        return consumer, list(audit.judge_stranger(uuid, consumer.held, migration, owner, self.hosts))
 
     def _read_hosts(self, hostname: str) -> tuple[list[Finding], dict[str, dict[str, dict[str, int]]]]:
         """What is wrong with hosts, and what is held of them, by consumer and provider."""
@@ -103,7 +104,7 @@ class State:
                 for consumer, amounts in self.consumers.of_provider(provider).items():
                     claims.setdefault(consumer, {})[provider] = amounts
                     _add(used.setdefault(provider, {}), amounts)
-            findings += placement_audit.judge_host(host, used)
+            findings += audit.judge_host(host, used)
         return findings, claims
 
     def _migration(self, uuid: str) -> Migration | None:

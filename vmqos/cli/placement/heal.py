@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vmqos.cli import placement_audit
-from vmqos.cli.placement_audit import Finding
-from vmqos.cli.placement_state import State
+from vmqos.cli.placement import audit
+from vmqos.cli.placement.audit import Finding
+from vmqos.cli.placement.state import State
 from vmqos.openstack.consumers import Consumer, NoRoom
 from vmqos.openstack.exceptions import Refused
 from vmqos.openstack.placement import Conflict
@@ -52,7 +52,7 @@ def heal(state: State, uuid: str, *, dry_run: bool) -> list[Done]:
         if dry_run:
             return list(_told(found, "would mend"))
         try:
-            state.consumers.replace(consumer, placement_audit.after(consumer.held, mend))
+            state.consumers.replace(consumer, audit.after(consumer.held, mend))
         except Conflict:
             continue
         except NoRoom as error:
@@ -68,7 +68,7 @@ def first_to_free(findings: list[Finding]) -> int:
     return int(not any(finding.problem in _FREEING for finding in findings))
 
 
-_FREEING = frozenset({placement_audit.Problem.ORPHAN, placement_audit.Problem.TOO_MUCH, placement_audit.Problem.DOUBLE})
+_FREEING = frozenset({audit.Problem.ORPHAN, audit.Problem.TOO_MUCH, audit.Problem.DOUBLE})
 
 
 def _told(found: list[Finding], result: str) -> Iterator[Done]:
@@ -82,9 +82,9 @@ def _left(found: list[Finding], reason: str) -> Iterator[Done]:
         yield Done(finding, "left", detail)
 
 
-def _no_room(state: State, consumer: Consumer, mend: placement_audit.Mend, said: str) -> str:
+def _no_room(state: State, consumer: Consumer, mend: audit.Mend, said: str) -> str:
     """Which provider has too little left, by what it has now; Placement's word where none has."""
-    hosts, claim = state.hosts, placement_audit.claim_of(consumer.held)
+    hosts, claim = state.hosts, audit.claim_of(consumer.held)
     for provider, amounts in mend.claim.items():
         host = hosts.by_provider.get(provider)
         if host is None:

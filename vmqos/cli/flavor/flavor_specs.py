@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vmqos import extra_specs
-from vmqos.cli import request_groups
+from vmqos.cli.flavor import request_groups
 from vmqos.extra_specs import L2_WAYS, CacheRequest, InvalidExtraSpecs, SpecError, cpu_spec, resources
 
 _PINNED = (

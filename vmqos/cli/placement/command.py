@@ -17,8 +17,8 @@ from vmqos.cli.tables import Cell
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from vmqos.cli.placement_heal import Done
-    from vmqos.cli.placement_state import State
+    from vmqos.cli.placement.heal import Done
+    from vmqos.cli.placement.state import State
 
 _RESULTS = {"mended": "green", "would mend": "cyan", "left": "bold yellow"}
 
@@ -50,22 +50,22 @@ class _Claims(Listing):
         from rich.console import Console
         from rich.progress import Progress
 
-        from vmqos.cli import flavor_api
-        from vmqos.cli.placement_state import State
+        from vmqos.cli.flavor import api
+        from vmqos.cli.placement.state import State
         from vmqos.openstack.consumers import Consumers
         from vmqos.openstack.exceptions import CloudError
         from vmqos.openstack.servers import Servers
         from vmqos.openstack.service import TIMEOUT, ConnectedService
 
-        connection = flavor_api.connect(parsed_args.os_cloud)
+        connection = api.connect(parsed_args.os_cloud)
         stream = self.app.stderr
-        with flavor_api.told():
+        with api.told():
             connection.session.timeout = connection.session.timeout or TIMEOUT
             consumers = Consumers(ConnectedService("placement", connection.placement))
             servers = Servers(ConnectedService("nova", connection.compute))
         with Progress(console=Console(file=stream), transient=True, disable=not stream.isatty()) as self._progress:
             try:
-                with flavor_api.told():
+                with api.told():
                     yield State(consumers, servers, self._track, parsed_args.filter_only)
             except CloudError as error:
                 raise exceptions.CloudFailed(problem=str(error)) from error
@@ -149,19 +149,17 @@ class Heal(_Claims):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Read the cloud, and mend what seems wrong and is."""
-        from vmqos.cli import placement_heal
-        from vmqos.cli.placement_heal import Done
+        from vmqos.cli.placement import heal
+        from vmqos.cli.placement.heal import Done
 
         with self._cloud(parsed_args) as state:
             of_hosts, suspects = state.suspects(parsed_args.host)
             seen = {uuid: state.look(uuid)[1] for uuid in self._track(suspects, "suspects", len(suspects))}
-            wrong = sorted(
-                (uuid for uuid in seen if seen[uuid]), key=lambda uuid: placement_heal.first_to_free(seen[uuid])
-            )
+            wrong = sorted((uuid for uuid in seen if seen[uuid]), key=lambda uuid: heal.first_to_free(seen[uuid]))
             done = [
                 one
                 for uuid in self._track(wrong, "claims", len(wrong))
-                for one in placement_heal.heal(state, uuid, dry_run=parsed_args.dry_run)
+                for one in heal.heal(state, uuid, dry_run=parsed_args.dry_run)
             ]
             if not parsed_args.dry_run and any(one.result == "mended" for one in done):
                 # A claim that went may have been the one too many.
@@ -225,7 +223,7 @@ class Withdraw(Documented):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """See that no agent runs, and do it."""
-        from vmqos.cli import withdraw
+        from vmqos.cli.placement import withdraw
         from vmqos.host.single_instance import is_running
 
         conf = settings.configuration(self.app.options)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from vmqos.cli import fullness, top_grants, units
+from vmqos.cli import fullness, units
 from vmqos.cli.safe_text import neutralise, pad, squeeze
 from vmqos.cli.terminal import Terminal, wrapped
-from vmqos.cli.top_data import Frame, Order, Row, is_troubled
+from vmqos.cli.top import grants
+from vmqos.cli.top.data import Frame, Order, Row, is_troubled
 from vmqos.telemetry import Missing, Reading
 
 _KEYS = ("q quit", "h help", "o t l r i m w s n sort", "R reverse", "arrows scroll")
@@ -217,10 +218,10 @@ def _columns(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> list[_Col
     caches = sorted(frame.cache_ways)
     several = len(caches) > 1
     columns = [
-        _Column("WAYS", "ways", _widest("WAYS ", rows, top_grants.ways), lambda row: Text(top_grants.ways(row)), 2),
-        _Column("", "", wide, lambda row: top_grants.bar(row, wide, terminal), 8, True),
-        _Column("L2", "", _some_l2(rows), lambda row: Text(top_grants.l2_ways(row)), 4),
-        _Column("LIMIT", "", _some_limit(rows), lambda row: Text(top_grants.limit(row)), 4),
+        _Column("WAYS", "ways", _widest("WAYS ", rows, grants.ways), lambda row: Text(grants.ways(row)), 2),
+        _Column("", "", wide, lambda row: grants.bar(row, wide, terminal), 8, True),
+        _Column("L2", "", _some_l2(rows), lambda row: Text(grants.l2_ways(row)), 4),
+        _Column("LIMIT", "", _some_limit(rows), lambda row: Text(grants.limit(row)), 4),
         _Column("OCCUPANCY", "occupancy", 10, lambda row: _number(row.occupancy, _bytes)),
         _Column("OF", "", 5, lambda row: Text("" if row.allocated is None else _bytes(row.allocated)), 4, True),
         _Column("FULLEST", "", _some_full(rows, several), lambda row: _fullest(row, several), 1),
@@ -254,11 +255,11 @@ def _columns(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> list[_Col
 
 
 def _some_l2(rows: Sequence[Row]) -> int:
-    return _widest("L2", rows, top_grants.l2_ways) if any(row.l2_ways or row.l2_ways_requested for row in rows) else 0
+    return _widest("L2", rows, grants.l2_ways) if any(row.l2_ways or row.l2_ways_requested for row in rows) else 0
 
 
 def _some_limit(rows: Sequence[Row]) -> int:
-    return _widest("LIMIT", rows, top_grants.limit) if any(row.bandwidth or row.is_limited for row in rows) else 0
+    return _widest("LIMIT", rows, grants.limit) if any(row.bandwidth or row.is_limited for row in rows) else 0
 
 
 def _widest(title: str, rows: Sequence[Row], text: Callable[[Row], str]) -> int:

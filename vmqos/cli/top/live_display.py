@@ -9,10 +9,10 @@ from typing import TextIO
 
 from rich.text import Text
 
-from vmqos.cli import top_data, top_view
 from vmqos.cli.terminal import Terminal
-from vmqos.cli.top_data import Frame, Order, Row
-from vmqos.cli.top_screen import Screen
+from vmqos.cli.top import data, text_view
+from vmqos.cli.top.data import Frame, Order, Row
+from vmqos.cli.top.screen import Screen
 
 _SORT_KEYS = {
     "o": "occupancy",
@@ -38,7 +38,7 @@ def run(
     :raises vmqos.cli.exceptions.NoSuchVm: if one of them is not there at the beginning.
     """
     first = look()
-    top_data.require(first.rows, wanted)
+    data.require(first.rows, wanted)
     with Screen(output, terminal).open() as screen, Looker(look, delay, screen.wake) as looker:
         view = View(first, wanted, order)
         while not view.over:
@@ -63,24 +63,24 @@ class View:
         self._help = False
         self._first = 0
         self._page = 1
-        self._rows: list[Row] = top_data.choose(frame.rows, wanted, order)
+        self._rows: list[Row] = data.choose(frame.rows, wanted, order)
 
     def draw(self, frame: Frame, problem: str, terminal: Terminal, height: int) -> list[Text]:
         """The whole screen, line by line.
 
         :param problem: why there is nothing newer than the frame; empty if there is no such reason.
         """
-        self._rows = top_data.choose(frame.rows, self._wanted, self._order)
+        self._rows = data.choose(frame.rows, self._wanted, self._order)
         room = height - 1
         if self._help:
-            lines = [Text("vmqos top", style="bold"), Text(), *top_view.help_lines(terminal)][:room]
+            lines = [Text("vmqos top", style="bold"), Text(), *text_view.help_lines(terminal)][:room]
         else:
-            shown = top_view.draw(
+            shown = text_view.draw(
                 frame, self._rows, self._order, terminal, room=room, first=self._first, problem=problem
             )
             self._first, self._page, lines = shown.first, shown.count, shown.lines
         blank = [Text() for _ in range(room - len(lines))]
-        return [*lines, *blank, Text(top_view.keys_line(terminal), style="dim")]
+        return [*lines, *blank, Text(text_view.keys_line(terminal), style="dim")]
 
     def press(self, key: str) -> None:
         """Do what a key asks for."""

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vmqos.cli import exceptions, flavor_api
+from vmqos.cli import exceptions
+from vmqos.cli.flavor import api
 from vmqos.extra_specs.resources import L3_CAT, LLC_WAYS
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def misfits(connection: Connection, amounts: Collection[int]) -> dict[int, Misfi
 
 def _is_left(connection: Connection, ways: int) -> bool:
     """Whether any host has so many ways left for one server."""
-    found = flavor_api.asked_of_placement(
+    found = api.asked_of_placement(
         connection, "/allocation_candidates", _VERSION, resources=f"{LLC_WAYS}:{ways}", limit="1"
     )
     return bool(found and found["allocation_requests"])
@@ -66,9 +67,9 @@ def _is_left(connection: Connection, ways: int) -> bool:
 
 def _sizes(connection: Connection) -> Iterator[tuple[int, int]]:
     """The fewest and the most ways that each host promises to one server."""
-    found = flavor_api.asked_of_placement(connection, "/resource_providers", _VERSION, required=L3_CAT)
+    found = api.asked_of_placement(connection, "/resource_providers", _VERSION, required=L3_CAT)
     for provider in found["resource_providers"] if found else ():
         path = f"/resource_providers/{provider['uuid']}/inventories/{LLC_WAYS}"
-        inventory = flavor_api.asked_of_placement(connection, path, _VERSION)
+        inventory = api.asked_of_placement(connection, path, _VERSION)
         if inventory and inventory["max_unit"] > 0:
             yield inventory["min_unit"], min(inventory["max_unit"], inventory["total"])

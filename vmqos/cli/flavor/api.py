@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from vmqos.cli import exceptions
-from vmqos.cli.flavor_specs import Edit
+from vmqos.cli.flavor.flavor_specs import Edit
 
 if TYPE_CHECKING:
     from openstack.compute.v2.flavor import Flavor

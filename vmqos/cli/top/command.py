@@ -11,11 +11,12 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
-from vmqos.cli import freshness, settings, terminal, top_data, top_view
+from vmqos.cli import freshness, settings, terminal
 from vmqos.cli.help_text import Documented
 from vmqos.cli.option_values import seconds, whole_number
 from vmqos.cli.terminal import Terminal
-from vmqos.cli.top_data import Frame, Order
+from vmqos.cli.top import data, text_view
+from vmqos.cli.top.data import Frame, Order
 
 LEAST_DELAY = 0.1
 LONGEST_DELAY = 86400.0
@@ -84,9 +85,9 @@ class Top(Documented):
         parser.add_argument(
             "--sort",
             metavar="KEY",
-            choices=tuple(top_data.SORT_KEYS),
+            choices=tuple(data.SORT_KEYS),
             default="occupancy",
-            help=f"sort by this: {', '.join(top_data.SORT_KEYS)}; by occupancy unless given",
+            help=f"sort by this: {', '.join(data.SORT_KEYS)}; by occupancy unless given",
         )
         parser.add_argument("--reverse", action="store_true", help="sort the other way round")
         parser.add_argument(
@@ -103,7 +104,7 @@ class Top(Documented):
         """Look, and show."""
         screen = terminal.of_stream(self.app.stdout, os.environ, self.app.options.no_color)
         # Imported here: only this command counts.
-        from vmqos.cli.top_source import Source
+        from vmqos.cli.top.source import Source
         from vmqos.telemetry import Sweeper
         from vmqos.telemetry.hardware_events import HardwareEvents
 
@@ -115,10 +116,10 @@ class Top(Documented):
         try:
             if live and parsed_args.count is None:
                 # Imported here: there may be no terminal's library where there is no terminal.
-                from vmqos.cli import top_live
+                from vmqos.cli.top import live_display
 
                 with contextlib.suppress(KeyboardInterrupt):
-                    top_live.run(source.look, self.app.stdout, screen, parsed_args.delay, parsed_args.vms, order)
+                    live_display.run(source.look, self.app.stdout, screen, parsed_args.delay, parsed_args.vms, order)
             else:
                 return self._print(source.look, parsed_args, screen, order)
         finally:
@@ -132,18 +133,18 @@ class Top(Documented):
         table = csv.writer(output, lineterminator="\n")
         for number, frame in enumerate(_looks(look, parsed_args.delay, count)):
             if number == 0:
-                top_data.require(frame.rows, parsed_args.vms)
+                data.require(frame.rows, parsed_args.vms)
                 if parsed_args.formatter == "csv":
-                    table.writerow(top_data.CSV_TITLES)
+                    table.writerow(data.CSV_TITLES)
             if parsed_args.formatter != "table" and frame.freshness.warning:
                 self.app.LOG.warning(frame.freshness.warning)
-            rows = top_data.choose(frame.rows, parsed_args.vms, order)
+            rows = data.choose(frame.rows, parsed_args.vms, order)
             if parsed_args.formatter == "json":
-                output.write(f"{json.dumps(top_data.as_json(frame, rows))}\n")
+                output.write(f"{json.dumps(data.as_json(frame, rows))}\n")
             elif parsed_args.formatter == "csv":
-                table.writerows(top_data.as_csv(frame, rows))
+                table.writerows(data.as_csv(frame, rows))
             else:
-                lines = top_view.draw(frame, rows, order, screen).lines
+                lines = text_view.draw(frame, rows, order, screen).lines
                 if number:
                     output.write("\n")
                 for line in lines:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from vmqos.cli import top_data
 from vmqos.cli.exceptions import NoSuchVm
-from vmqos.cli.top_data import Frame, Order, Row
+from vmqos.cli.top import data
+from vmqos.cli.top.data import Frame, Order, Row
 from vmqos.telemetry import Missing, Reading
 
 NONE = Reading.none(Missing.UNASSIGNED)
@@ -43,13 +43,13 @@ ROWS = [
     ],
 )
 def test_numbers_go_down_words_go_up_and_what_is_not_known_is_last(key: str, reverse: bool, names: str) -> None:
-    assert [each.name for each in top_data.sort(ROWS, Order(key, reverse))] == names.split()
+    assert [each.name for each in data.sort(ROWS, Order(key, reverse))] == names.split()
 
 
 def test_every_key_sorts_rows_of_which_nothing_is_known() -> None:
     rows = [Row(uuid="b"), Row(uuid="a")]
-    for key in top_data.SORT_KEYS:
-        assert [each.uuid for each in top_data.sort(rows, Order(key))] == ["a", "b"]
+    for key in data.SORT_KEYS:
+        assert [each.uuid for each in data.sort(rows, Order(key))] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -63,18 +63,18 @@ def test_every_key_sorts_rows_of_which_nothing_is_known() -> None:
     ],
 )
 def test_vms_are_chosen_by_name_and_by_the_beginning_of_the_uuid(wanted: list[str], names: list[str]) -> None:
-    assert [each.name for each in top_data.choose(ROWS, wanted, Order())] == names
+    assert [each.name for each in data.choose(ROWS, wanted, Order())] == names
 
 
 @pytest.mark.parametrize("word", ["nobody", "", "eb", "\x1b[2J"])
 def test_a_word_that_names_no_vm_is_told(word: str) -> None:
     with pytest.raises(NoSuchVm) as caught:
-        top_data.require(ROWS, ["web", word])
+        data.require(ROWS, ["web", word])
     assert "\x1b" not in str(caught.value)
 
 
 def test_words_that_name_vms_are_fine() -> None:
-    top_data.require(ROWS, ["web", "instance-mail", "db-"])
+    data.require(ROWS, ["web", "instance-mail", "db-"])
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_look_that_takes_another_one_says_so(rows: list[Row], first: bool) -> 
 
 def test_a_program_gets_a_number_or_a_reason_and_no_nan() -> None:
     frame = Frame(5.25, 1.0, "agent", tuple(ROWS), notes=("No IPC",))
-    shown = json.loads(json.dumps(top_data.as_json(frame, ROWS), allow_nan=False))
+    shown = json.loads(json.dumps(data.as_json(frame, ROWS), allow_nan=False))
     assert (shown["taken_at"], shown["interval"], shown["source"], shown["notes"]) == (5.25, 1.0, "agent", ["No IPC"])
     web, db = shown["vms"][:2]
     assert web["ways"] == {"0": 2, "1": 4}
@@ -106,8 +106,8 @@ def test_a_program_gets_a_number_or_a_reason_and_no_nan() -> None:
 
 def test_a_line_of_csv_has_a_cell_for_each_title_and_nothing_that_steers_a_terminal() -> None:
     frame = Frame(5.25, 1.0, "agent", ())
-    (line,) = top_data.as_csv(frame, [row("\x1b[2Jweb", ways={0: 2, 1: 4}, reason="a\nb")])
-    cells = dict(zip(top_data.CSV_TITLES, line, strict=True))
+    (line,) = data.as_csv(frame, [row("\x1b[2Jweb", ways={0: 2, 1: 4}, reason="a\nb")])
+    cells = dict(zip(data.CSV_TITLES, line, strict=True))
     assert cells["taken_at"] == "5.250"
     assert cells["ways"] == "0:2 1:4"
     assert cells["instance_name"] == "\\x1b[2Jweb"
@@ -117,7 +117,7 @@ def test_a_line_of_csv_has_a_cell_for_each_title_and_nothing_that_steers_a_termi
 
 
 def test_what_else_a_vm_was_granted_is_told_by_cache() -> None:
-    shown = top_data.as_json(
+    shown = data.as_json(
         Frame(5.25, 1.0, "agent", ()),
         [row("web", code_ways={0: 1}, data_ways={0: 2}, l2_ways={3: 4}, bandwidth={"0": 50}, bandwidth_unit="%")],
     )["vms"][0]

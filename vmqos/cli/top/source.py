@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from vmqos.cli import freshness, fullness, vm_view
 from vmqos.cli.safe_text import distinct_names
-from vmqos.cli.top_data import Frame, Row
+from vmqos.cli.top.data import Frame, Row
 from vmqos.cli.units import parse_mask
 from vmqos.local_api import contract, exceptions
 from vmqos.local_api.client import AgentClient

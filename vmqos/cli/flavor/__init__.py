@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vmqos flavor``: the promises of the flavors of the cloud, written and checked."""
