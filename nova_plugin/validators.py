@@ -12,19 +12,6 @@ from nova.api.validation.extra_specs import base
 from vmqos import extra_specs
 from vmqos.extra_specs import Key, SpecError, misspelt
 
-_DESCRIPTIONS = {
-    extra_specs.WAYS: "How many L3 cache ways the server gets on every L3 cache that it may run on.",
-    extra_specs.POLICY: (
-        "Whether the VM has the L3 cache ways alone, or a cap within the pool that all others fill too."
-    ),
-    extra_specs.CODE_WAYS: "How many L3 cache ways the server gets for code, where the host keeps code and data apart.",
-    extra_specs.DATA_WAYS: "How many L3 cache ways the server gets for data, where the host keeps code and data apart.",
-    extra_specs.L2_WAYS: "How many L2 cache ways the server gets, on the CPUs that it is pinned to.",
-    extra_specs.BANDWIDTH_PERCENT: "The share of the memory bandwidth that the server may use, in per cent.",
-    extra_specs.BANDWIDTH_MBPS: "The memory bandwidth that the server may use, in MB/s.",
-    extra_specs.VCPUS: "The vCPUs that get the cache ways; the emulator and all others share the pool.",
-}
-
 
 class KeyValidator(base.ExtraSpecValidator):  # type: ignore[misc]
     """A validator that takes what the grammar takes, which is less than Nova's types and patterns can say.
@@ -81,7 +68,7 @@ _MISSPELT = MisspeltValidator(
 
 def register() -> list[base.ExtraSpecValidator]:
     """The validators: one for each key, and one for what looks like a key."""
-    known = [KeyValidator(name=key.name, description=_DESCRIPTIONS[key], value=_value(key)) for key in extra_specs.KEYS]
+    known = [KeyValidator(name=key.name, description=key.description, value=_value(key)) for key in extra_specs.KEYS]
     return [*known, _MISSPELT]
 
 

@@ -97,6 +97,8 @@ class Key:
 
     :ivar name: its key.
     :ivar field: the field of :class:`CacheRequest` that it fills.
+    :ivar option: the option of ``vmqos flavor set`` that sets it.
+    :ivar description: what it promises, for Nova's reference of extra specs.
     :ivar pattern: a regular expression (ASCII, whole value) that every allowed value matches.
     :ivar allowed: what is allowed, for error messages.
     :ivar convert: makes the field's value of a text that matches; raises ``ValueError`` for a text that matches and is
@@ -105,6 +107,8 @@ class Key:
 
     name: str
     field: str
+    option: str
+    description: str
     pattern: str
     allowed: str
     convert: Callable[[str], object] = int
@@ -131,21 +135,68 @@ _LONGEST_SHOWN = 80
 _COUNT = r"[1-9][0-9]{0,8}"
 _COUNT_ALLOWED = "an integer from 1 up is allowed, in plain decimal digits"
 
-WAYS = Key("hw:cache_ways", "ways", _COUNT, _COUNT_ALLOWED)
-POLICY = Key("hw:cache_policy", "policy", "exclusive|shared", "'exclusive' or 'shared' is allowed", CachePolicy)
-CODE_WAYS = Key("hw:cache_code_ways", "code_ways", _COUNT, _COUNT_ALLOWED)
-DATA_WAYS = Key("hw:cache_data_ways", "data_ways", _COUNT, _COUNT_ALLOWED)
-L2_WAYS = Key("hw:l2_cache_ways", "l2_ways", _COUNT, _COUNT_ALLOWED)
+WAYS = Key(
+    "hw:cache_ways",
+    "ways",
+    "--cache-ways",
+    "How many L3 cache ways the server gets on every L3 cache that it may run on.",
+    _COUNT,
+    _COUNT_ALLOWED,
+)
+POLICY = Key(
+    "hw:cache_policy",
+    "policy",
+    "--policy",
+    "Whether the VM has the L3 cache ways alone, or a cap within the pool that all others fill too.",
+    "exclusive|shared",
+    "'exclusive' or 'shared' is allowed",
+    CachePolicy,
+)
+CODE_WAYS = Key(
+    "hw:cache_code_ways",
+    "code_ways",
+    "--code-ways",
+    "How many L3 cache ways the server gets for code, where the host keeps code and data apart.",
+    _COUNT,
+    _COUNT_ALLOWED,
+)
+DATA_WAYS = Key(
+    "hw:cache_data_ways",
+    "data_ways",
+    "--data-ways",
+    "How many L3 cache ways the server gets for data, where the host keeps code and data apart.",
+    _COUNT,
+    _COUNT_ALLOWED,
+)
+L2_WAYS = Key(
+    "hw:l2_cache_ways",
+    "l2_ways",
+    "--l2-ways",
+    "How many L2 cache ways the server gets, on the CPUs that it is pinned to.",
+    _COUNT,
+    _COUNT_ALLOWED,
+)
 BANDWIDTH_PERCENT = Key(
     "hw:mem_bandwidth_percent",
     "bandwidth_percent",
+    "--bandwidth-percent",
+    "The share of the memory bandwidth that the server may use, in per cent.",
     "[1-9][0-9]?|100",
     "an integer from 1 to 100 is allowed, in plain decimal digits",
 )
-BANDWIDTH_MBPS = Key("hw:mem_bandwidth_mbps", "bandwidth_mbps", _COUNT, _COUNT_ALLOWED + " (MB/s)")
+BANDWIDTH_MBPS = Key(
+    "hw:mem_bandwidth_mbps",
+    "bandwidth_mbps",
+    "--bandwidth-mbps",
+    "The memory bandwidth that the server may use, in MB/s.",
+    _COUNT,
+    _COUNT_ALLOWED + " (MB/s)",
+)
 VCPUS = Key(
     "hw:cache_vcpus",
     "vcpus",
+    "--vcpus",
+    "The vCPUs that get the cache ways; the emulator and all others share the pool.",
     cpu_spec.PATTERN,
     "a list of vCPU numbers (0 to 9999) and ranges that leaves at least one is allowed, such as '0-3,^2'",
     cpu_spec.parse,

@@ -14,17 +14,6 @@ from vmqos.cli.output import Details, Listing, is_for_machines
 from vmqos.cli.safe_text import neutralise
 from vmqos.extra_specs import InvalidExtraSpecs, Key, SpecError
 
-_OPTIONS = {
-    "--cache-ways": extra_specs.WAYS,
-    "--policy": extra_specs.POLICY,
-    "--code-ways": extra_specs.CODE_WAYS,
-    "--data-ways": extra_specs.DATA_WAYS,
-    "--l2-ways": extra_specs.L2_WAYS,
-    "--bandwidth-percent": extra_specs.BANDWIDTH_PERCENT,
-    "--bandwidth-mbps": extra_specs.BANDWIDTH_MBPS,
-    "--vcpus": extra_specs.VCPUS,
-}
-
 
 class Set(Details):
     """Put a promise into a flavor, and ask Placement for what it takes.
@@ -59,11 +48,11 @@ class Set(Details):
         """Add the flavor, and an option for each key of the grammar."""
         parser = super().get_parser(prog_name)
         _add_flavor(parser)
-        for option, key in _OPTIONS.items():
+        for key in extra_specs.KEYS:
             parser.add_argument(
-                option,
+                key.option,
                 dest=key.field,
-                metavar=_metavar(option),
+                metavar=_metavar(key.option),
                 type=_checked(key),
                 help=f"{key.name}: {key.allowed.replace('%', '%%')}",
             )
@@ -77,10 +66,10 @@ class Set(Details):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Read the flavor, and write what differs."""
-        given = {key.name: getattr(parsed_args, key.field) for key in _OPTIONS.values()}
+        given = {key.name: getattr(parsed_args, key.field) for key in extra_specs.KEYS}
         wanted = {name: value for name, value in given.items() if value is not None}
         if not wanted:
-            what = f"at least one of {', '.join(_OPTIONS)} is needed"
+            what = f"at least one of {', '.join(key.option for key in extra_specs.KEYS)} is needed"
             raise exceptions.MissingArgument(what=what, command="flavor set")
         connection = api.connect(parsed_args.os_cloud)
         flavor = api.find(connection, parsed_args.flavor)
@@ -224,7 +213,7 @@ def _checked(key: Key) -> Callable[[str], str]:
 
 def _told(error: SpecError, wanted: Mapping[str, str]) -> str:
     """What is wrong in the words of the command line: an option where it was given, and those that would help."""
-    options = {key.name: option for option, key in _OPTIONS.items()}
+    options = {key.name: key.option for key in extra_specs.KEYS}
     given = error.key in wanted
     what = f"{options[error.key]} {neutralise(error.value)}" if given else f"{error.key}={error.value!r} (as it is)"
     allowed = error.allowed
