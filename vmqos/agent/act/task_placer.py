@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from vmqos.agent.act import move_tasks
 from vmqos.agent.act.lock_share import LockShare, Pace
@@ -104,36 +104,13 @@ class Placer:
         :param fresh: the directories of new groups: no task is in them.
         :param share: the time that this pass has.
         """
-        due = [
-            uuid
-            for uuid, aim in aims.items()
-            if not self._backoff.waits(("tasks", uuid))
-            and (
-                uuid in look_at
-                or uuid in self._owed
-                or uuid not in self._placed
-                or (self._placed[uuid].target, self._placed[uuid].rest) != (aim.target, aim.rest)
-                or not aim.directories.isdisjoint(fresh)
-                or self._backoff.get(("tasks", uuid)) is not None
-            )
-        ]
+        due = self._due(aims, look_at, fresh)
         self._owed = set(due)
         if not due:
             return
         self._strays.look_again()
-        due.sort(key=lambda uuid: self._rank(uuid, aims[uuid]))
-        # Many VMs may have the same target, and for each read of a tasks file the kernel goes through all tasks of the
-        # host: so each file is read once.
         there: dict[str, set[int]] = {directory: set() for directory in fresh}
-        turns = deque[str]()
-        for uuid in due:
-            if turns and share.is_over(LOOKING):
-                break
-            turns.append(uuid)
-            for directory in aims[uuid].directories - there.keys():
-                # If it can't be read, the turns of the VMs that belong there meet the error and note it.
-                with contextlib.suppress(exceptions.ResctrlError):
-                    there[directory] = tasks.read_tasks(self._filesystem, directory)
+        turns = self._read_groups(sorted(due, key=lambda uuid: self._rank(uuid, aims[uuid])), aims, there, share)
         # Foreign groups are read last. Other programs need not take the lock: if one takes a task into its group
         # between the two reads, this read finds it.
         left_alone = self._foreign_tasks(now)
@@ -149,6 +126,40 @@ class Placer:
             if share.is_over(MOVING):
                 break
             until = min(share.now() + TURN, share.end(MOVING))
+
+    def _due(self, aims: Mapping[str, TaskGroups], look_at: Set[str], fresh: Set[str]) -> list[str]:
+        """The VMs that may have tasks in a wrong group, unless a move failed a short time ago."""
+
+        def is_due(uuid: str, aim: TaskGroups) -> bool:
+            placed = self._placed.get(uuid)
+            if placed is None or (placed.target, placed.rest) != (aim.target, aim.rest):
+                return True
+            has_failed = self._backoff.get(("tasks", uuid)) is not None
+            return has_failed or uuid in look_at or uuid in self._owed or not aim.directories.isdisjoint(fresh)
+
+        return [uuid for uuid, aim in aims.items() if not self._backoff.waits(("tasks", uuid)) and is_due(uuid, aim)]
+
+    def _read_groups(
+        self, order: Sequence[str], aims: Mapping[str, TaskGroups], there: dict[str, set[int]], share: LockShare
+    ) -> deque[str]:
+        """Read the tasks of the groups where VMs' tasks belong, for as many VMs as there is time for.
+
+        Many VMs may have the same target, and for each read of a tasks file the kernel goes through all tasks of the
+        host: so each file is read once.
+
+        :param there: the tasks by directory; what is read is added.
+        :returns: the VMs that have a turn in this pass, in order.
+        """
+        turns = deque[str]()
+        for uuid in order:
+            if turns and share.is_over(LOOKING):
+                break
+            turns.append(uuid)
+            for directory in aims[uuid].directories - there.keys():
+                # If it can't be read, the turns of the VMs that belong there meet the error and note it.
+                with contextlib.suppress(exceptions.ResctrlError):
+                    there[directory] = tasks.read_tasks(self._filesystem, directory)
+        return turns
 
     def _rank(self, uuid: str, aim: TaskGroups) -> tuple[bool, float]:
         """The key that orders the turns: first VMs that have nothing of their promise, then those that wait longest."""
