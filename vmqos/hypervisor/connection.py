@@ -44,22 +44,22 @@ _CLOSE_REASONS = {
     libvirt.VIR_CONNECT_CLOSE_REASON_CLIENT: "the connection was closed",
 }
 
-MOST_SPARES = 16
-"""Connections besides the first. A libvirtd takes 5000 clients (``max_clients``)."""
+SPARES = 8
+"""Connections besides the first, for calls about VMs. A libvirtd takes 5000 clients (``max_clients``)."""
 
 _T = TypeVar("_T")
 
 
 @dataclass(slots=True, eq=False)
-class _Spare:
-    """Another connection, for calls about VMs.
+class _Client:
+    """One connection to libvirtd.
 
+    :ivar libvirt: the connection itself.
     :ivar calls: how many are under way.
-    :ivar libvirt: the connection; ``None`` until it is opened.
     """
 
+    libvirt: Any
     calls: int = 0
-    libvirt: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,10 @@ class Connection:
     A call may take for ever. The keep-alive messages end it where the whole of libvirtd hangs, but a libvirtd all of
     whose workers hang still answers them, by its main thread (``virKeepAliveCheckMessage`` in virnetserverclient.c).
     Calls are made side by side, so that one about a VM need not wait for one about another: libvirt locks a VM while it
-    starts or ends it, and a list of all VMs waits for that (``virDomainObjListFilter`` in virdomainobjlist.c). As it
-    takes few calls of one client at a time, a call about a VM that finds others unanswered gets another connection.
+    starts or ends it, and a list of all VMs waits for that (``virDomainObjListFilter`` in virdomainobjlist.c). A call
+    that is not answered may keep those that are made on the same connection after it: that was seen with two such
+    calls, and is certain with five, for libvirtd then reads nothing more of a client (``max_client_requests`` in
+    libvirtd.conf). So there are several connections, and a call about a VM takes the one with the fewest calls.
 
     :param uri: libvirt's connection URI, such as ``qemu:///system``.
     :param on_change: called with a VM's UUID when something of it changed, and with ``None`` when anything may have:
@@ -111,9 +113,8 @@ class Connection:
         self._under_way: list[Call] = []
         # libvirt-python frees a connection under a call that still uses it, so the close waits for all calls.
         self._condition = threading.Condition()
-        self._calls = 0
-        self._libvirt: Any = None
-        self._spares: list[_Spare] = []
+        self._clients: list[_Client] = []
+        """The first one has the events and all calls that are not about one VM."""
         self._domains: dict[str, Any] = {}
         self._running: frozenset[str] = frozenset()
         self._callbacks: list[int] = []
@@ -147,7 +148,7 @@ class Connection:
     @property
     def is_connected(self) -> bool:
         """Whether libvirt could be reached when last heard of."""
-        return self._libvirt is not None and not self._lost.is_set()
+        return bool(self._clients) and not self._lost.is_set()
 
     @property
     def was_tried(self) -> bool:
@@ -176,8 +177,8 @@ class Connection:
         :raises vmqos.hypervisor.exceptions.HypervisorFailed: if libvirt refuses.
         """
 
-        def ask(connection: Any) -> dict[str, int]:
-            domains = connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
+        def ask(first: _Client) -> dict[str, int]:
+            domains = first.libvirt.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
             self._domains = {domain.UUIDString(): domain for domain in domains}
             self._running = frozenset(self._domains)
             return {uuid: domain.ID() for uuid, domain in self._domains.items()}
@@ -190,7 +191,7 @@ class Connection:
         :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if there is no connection.
         :raises vmqos.hypervisor.exceptions.HypervisorFailed: if libvirt refuses.
         """
-        return self._call("virConnectGetHostname", lambda connection: str(connection.getHostname()))
+        return self._call("virConnectGetHostname", lambda first: str(first.libvirt.getHostname()))
 
     def describe(self, uuid: str) -> VirtualMachine | None:
         """A running VM, its QEMU process and cgroup included.
@@ -234,74 +235,46 @@ class Connection:
     def _ask_about(self, uuid: str, question: Callable[[Any], _T]) -> _T | None:
         """Ask libvirt about one VM; ``None`` where it knows no such VM."""
 
-        def ask(connection: Any) -> _T | None:
-            known = None
-            with self._condition:
-                spare = self._spare_for_a_call()
-                if spare is None:
-                    known = self._domains.get(uuid)
+        def ask(client: _Client) -> _T | None:
+            # libvirt's word on a VM is bound to the connection that it came by.
+            known = self._domains.get(uuid) if client is self._first else None
             try:
-                if spare is not None:
-                    connection = self._opened(spare)
-                return question(known or connection.lookupByUUIDString(uuid))
+                return question(known or client.libvirt.lookupByUUIDString(uuid))
             except libvirt.libvirtError as error:
                 if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
                     return None
                 raise
-            finally:
-                if spare is not None:
-                    with self._condition:
-                        spare.calls -= 1
 
         return self._call("", ask)
 
-    def _spare_for_a_call(self) -> _Spare | None:
-        """An idle connection for a call about a VM, which counts from now on; ``None`` for the first connection.
+    @property
+    def _first(self) -> _Client | None:
+        return next(iter(self._clients), None)
 
-        A call that is not answered may keep those that are made on the same connection after it: that was seen with two
-        such calls, and is certain with five, for libvirtd then reads nothing more of a client (``max_client_requests``
-        in libvirtd.conf).
-        """
-        if self._calls - sum(spare.calls for spare in self._spares) <= 1:
-            return None
-        spare = next((spare for spare in self._spares if not spare.calls), None)
-        if spare is None:
-            if len(self._spares) >= MOST_SPARES:
-                return None
-            spare = _Spare()
-            self._spares.append(spare)
-        spare.calls += 1
-        return spare
-
-    def _opened(self, spare: _Spare) -> Any:
-        """Its connection, which is opened where it was lost, or is not there yet."""
-        connection = spare.libvirt
-        if connection is None or not connection.isAlive():
-            connection = spare.libvirt = libvirt.openReadOnly(self._uri)
-            connection.setKeepAlive(*self._keepalive)
-        return connection
-
-    def _call(self, name: str, ask: Callable[[Any], _T]) -> _T:
+    def _call(self, name: str, ask: Callable[[_Client], _T]) -> _T:
         """Ask libvirt something.
 
         :param name: the call, for :attr:`under_way`; empty where it is about one VM.
         """
         with self._condition:
-            connection = self._libvirt
-            if connection is None:
+            first = self._first
+            if first is None:
                 raise exceptions.HypervisorUnreachable(uri=self._uri, error=self._last_error)
-            self._calls += 1
+            alive = [client for client in self._clients if client is first or client.libvirt.isAlive()]
+            client = first if name else min(alive, key=lambda client: client.calls)
+            client.calls += 1
         try:
             with self._noted(name) if name else contextlib.nullcontext():
-                return ask(connection)
+                return ask(client)
         except libvirt.libvirtError as error:
-            if connection.isAlive():
+            if client.libvirt.isAlive():
                 raise exceptions.HypervisorFailed(uri=self._uri, error=error) from error
-            self._lose(str(error))
+            if client is first:
+                self._lose(str(error))
             raise exceptions.HypervisorUnreachable(uri=self._uri, error=error) from error
         finally:
             with self._condition:
-                self._calls -= 1
+                client.calls -= 1
                 self._condition.notify_all()
 
     @contextlib.contextmanager
@@ -334,6 +307,7 @@ class Connection:
             delay = self._retry_delays[0]
             self._tried.set()
             self._tell(None)
+            self._open_spares()
             if not self._closing.is_set():
                 self._lost.wait()
             self._disconnect()
@@ -356,18 +330,31 @@ class Connection:
             raise
         with self._condition:
             self._last_error = ""
-            self._libvirt = connection
+            self._clients = [_Client(connection)]
+
+    def _open_spares(self) -> None:
+        """Open the other connections. No call waits for that: where a libvirtd hangs, it may take for ever."""
+        for _ in range(SPARES):
+            if self._lost.is_set() or self._closing.is_set():
+                return
+            try:
+                connection = libvirt.openReadOnly(self._uri)
+                connection.setKeepAlive(*self._keepalive)
+            except libvirt.libvirtError as error:
+                LOG.info("libvirt takes no further connection, so calls share those that there are: %s", error)
+                return
+            with self._condition:
+                self._clients.append(_Client(connection))
 
     def _disconnect(self) -> None:
         with self._condition:
-            connection, self._libvirt = self._libvirt, None
-            self._condition.wait_for(lambda: not self._calls)
+            clients, self._clients = self._clients, []
+            self._condition.wait_for(lambda: not any(client.calls for client in clients))
             self._domains = {}
-            spares, self._spares = self._spares, []
+        first, *spares = clients
         for spare in spares:
-            if spare.libvirt is not None:
-                _ignore_errors(spare.libvirt.close)
-        self._shut(connection)
+            _ignore_errors(spare.libvirt.close)
+        self._shut(first.libvirt)
 
     def _shut(self, connection: Any) -> None:
         for callback in self._callbacks:

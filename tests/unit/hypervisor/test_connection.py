@@ -137,8 +137,12 @@ def test_a_vm_is_described_however_many_descriptions_of_others_hang(monkeypatch:
     monkeypatch.setattr(module.domain_xml, "parse", lambda xml: None)
     connection = Connection("test:///", lambda uuid: None)
     connection.start(wait=True)
+    until = time.monotonic() + 10
+    while len(libvirt.opened) <= module.SPARES and time.monotonic() < until:
+        time.sleep(0.01)
     asked = [
-        threading.Thread(target=connection.describe, args=(f"hangs-{number}",), daemon=True) for number in range(12)
+        threading.Thread(target=connection.describe, args=(f"hangs-{number}",), daemon=True)
+        for number in range(3 * module.SPARES)
     ]
     for thread in asked:
         thread.start()
@@ -147,12 +151,30 @@ def test_a_vm_is_described_however_many_descriptions_of_others_hang(monkeypatch:
     answered.start()
     answered.join(5)
     assert not answered.is_alive()
-    assert 1 < len(libvirt.opened) <= module.MOST_SPARES + 1
+    assert len(libvirt.opened) == module.SPARES + 1
     libvirt.answers.set()
     for thread in asked:
         thread.join()
-    before = len(libvirt.opened)
-    connection.describe("answers")
-    assert len(libvirt.opened) == before
+    connection.close()
+    assert not any(client.is_open for client in libvirt.opened)
+
+
+def test_no_call_waits_for_a_further_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    libvirt, may_open = HangingLibvirt(), threading.Event()
+
+    def open_slowly(uri: str) -> Client:
+        if libvirt.opened:
+            may_open.wait(30)
+        return libvirt.open(uri)
+
+    monkeypatch.setattr(module.libvirt, "openReadOnly", open_slowly)
+    monkeypatch.setattr(module.domain_xml, "parse", lambda xml: None)
+    connection = Connection("test:///", lambda uuid: None)
+    connection.start(wait=True)
+    answered = threading.Thread(target=connection.describe, args=("answers",), daemon=True)
+    answered.start()
+    answered.join(5)
+    assert not answered.is_alive() and len(libvirt.opened) == 1
+    may_open.set()
     connection.close()
     assert not any(client.is_open for client in libvirt.opened)
