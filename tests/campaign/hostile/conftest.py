@@ -55,5 +55,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.write_line(f"longest in the trials without harm, {WITHIN} s are allowed:")
     for operation, (time, names) in campaign.longest.items():
         terminalreporter.write_line(f"  {operation} {time}: {names[:100]}")
+    for late in campaign.late_once:
+        terminalreporter.write_line(f"late once, and in time when it was tried again: {late}")
     for line in table.lines(FAMILIES, campaign.outcomes):
         terminalreporter.write_line(line)

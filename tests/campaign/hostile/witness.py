@@ -53,9 +53,11 @@ class Sight:
     """Something that a witness saw and that must not be.
 
     :ivar what: in words.
+    :ivar is_late: whether something took too long, and nothing else was wrong.
     """
 
     what: str
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +428,7 @@ class Watch:
         if took > self.took.get(operation, Time(0.0)).took:
             self.took[operation] = time_
         if took > limit:
-            self.sights.append(Sight(f"{operation} took {time_}, {limit:.2f} s are allowed"))
+            self.sights.append(Sight(f"{operation} took {time_}, {limit:.2f} s are allowed", is_late=True))
 
 
 @contextlib.contextmanager
