@@ -23,6 +23,7 @@ from vmqos.extra_specs.resources import (
     CMT,
     L3_CAT,
     LLC_CLASSES,
+    LLC_OTHERS,
     LLC_WAYS,
     MBA,
     MBA_PERCENT,
@@ -34,6 +35,8 @@ from vmqos.extra_specs.resources import (
 EMPTY = {LLC_WAYS: 9, LLC_CLASSES: 5}
 """Cascade Lake: 11 ways less the floor's two, which are those of the devices; 8 CLOSIDs less the default group's, and
 less two for classes that are not listed."""
+TOLD = {**EMPTY, LLC_OTHERS: 2}
+"""What the agent tells of it: the two classes that are not listed are an inventory too."""
 
 
 def doctor(agent: Agent) -> dict[str, dict[str, Any]]:
@@ -60,7 +63,8 @@ def test_placement_counts_what_resctrl_has_whatever_vms_come_and_go(
     wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider", 30)
     assert set(node.of_child("traits")) == {L3_CAT, MBA, MBA_PERCENT, CMT, MBM, SHARED_ROOM}
     health = agent.get("/v1/health")
-    assert health["placement"]["inventories"] == EMPTY
+    assert health["placement"]["inventories"] == TOLD
+    assert node.of_child("inventories")[LLC_OTHERS]["total"] == TOLD[LLC_OTHERS]
     assert (health["placement"]["error"], health["placement"]["failures"]) == (None, 0)
     assert node.hostname in health["placement"]["where"]
 
@@ -183,4 +187,4 @@ def test_the_file_is_where_nova_looks_for_it(make_agent: MakeAgent, tmp_path: An
     wait_for(path.exists, "the file", 30)
     assert f"{LLC_WAYS}:" in path.read_text()
     assert "restart nova-compute" in agent.log.read_text()
-    assert agent.get("/v1/health")["placement"]["inventories"] == EMPTY
+    assert agent.get("/v1/health")["placement"]["inventories"] == TOLD
