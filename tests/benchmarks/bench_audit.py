@@ -17,11 +17,11 @@ from tests.benchmarks.arena import Arena
 from tests.benchmarks.contest import compare
 from tests.benchmarks.figures import Comparison, Effort, Figure, spread, timed
 from tests.benchmarks.programs import sleeping
-from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology
 from vmqos.allocation import Policy
+from vmqos.daemon.backoff import Backoff
 from vmqos.hypervisor import processes as process_table
 from vmqos.hypervisor.model import NovaMetadata, VirtualMachine
 from vmqos.resctrl import groups

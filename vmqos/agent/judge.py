@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from vmqos.agent.act.control_groups import created
 from vmqos.agent.act.move_tasks import TaskPlacement
-from vmqos.agent.life.backoff import Backoff, Failure
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Group, Layout, Plan, PromiseState, caches
+from vmqos.daemon.backoff import Backoff, Failure
 from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.reason import Code, Reason, joined

@@ -12,21 +12,21 @@ from oslo_config import cfg
 
 from vmqos import allocation
 from vmqos.agent.act.mbm_counters import assign_counters
-from vmqos.agent.flavor_lookup import FlavorLookup
-from vmqos.agent.life import notify
-from vmqos.agent.life.backoff import Backoff
-from vmqos.agent.life.log_once import LogOnce
 from vmqos.agent.life.pass_times import PassTimes
 from vmqos.agent.life.wakeup import Wakeup
 from vmqos.agent.observe.owed import Claim, Owed
 from vmqos.agent.observe.running_vms import WAITING, RunningVms
 from vmqos.agent.observe.vm_watcher import VmList, VmWatcher
-from vmqos.agent.placement_sync import PlacementSync
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.daemon import notify
+from vmqos.daemon.backoff import Backoff
+from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import resources
+from vmqos.gateway.flavors import FlavorLookup
+from vmqos.gateway.placement import PlacementSync
 from vmqos.host.resctrl_access import Closer
 from vmqos.hypervisor.connection import Call, Connection
 from vmqos.reason import NO_REASON, Code, Reason, of_error

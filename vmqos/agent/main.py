@@ -13,13 +13,13 @@ from oslo_log import log
 
 from vmqos.agent.exceptions import AgentError
 from vmqos.agent.loop import Agent
-from vmqos.agent.page import Site
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import api
 from vmqos.agent.serve.live_reads import LiveReads
-from vmqos.agent.web import TcpServer, WithMetrics
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.gateway.page import Site
+from vmqos.gateway.server import TcpServer, WithMetrics
 from vmqos.host.exceptions import HostError
 from vmqos.host.single_instance import only_agent
 from vmqos.version import version

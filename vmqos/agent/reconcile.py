@@ -14,15 +14,15 @@ from vmqos.agent.act.control_groups import ControlGroups, created
 from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.monitoring_groups import MonitoringGroups
 from vmqos.agent.act.task_placer import Placer
-from vmqos.agent.flavor_lookup import FlavorLookup
-from vmqos.agent.life.backoff import Backoff
-from vmqos.agent.life.log_once import LogOnce
 from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.snapshot import CacheTopology, Snapshot
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, Request
+from vmqos.daemon.backoff import Backoff
+from vmqos.daemon.log_once import LogOnce
+from vmqos.gateway.flavors import FlavorLookup
 from vmqos.group_names import Owner, owner_of, vm_group
 from vmqos.host import resctrl_state
 from vmqos.host.resctrl_state import ResctrlState

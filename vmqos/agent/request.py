@@ -7,16 +7,16 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from vmqos.agent import keep_current
-from vmqos.agent.flavor_lookup import FlavorLookup, Found
-from vmqos.agent.life.backoff import Backoff
-from vmqos.agent.life.log_once import LogOnce
 from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.snapshot import CacheTopology
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Request, caches
+from vmqos.daemon.backoff import Backoff
+from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import CacheRequest
+from vmqos.gateway.flavors import FlavorLookup, Found
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor.model import VirtualMachine
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from vmqos.agent.act.move_tasks import TaskPlacement
-from vmqos.agent.life.backoff import Failure
 from vmqos.agent.observe.cache_vcpus import CacheVcpus
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.allocation import Allocation, PromiseState
+from vmqos.daemon.backoff import Failure
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
-from vmqos.agent.page import Site
-from vmqos.agent.serve.bounded_server import BoundedServer
+from vmqos.daemon.bounded_server import BoundedServer
+from vmqos.gateway.page import Site
 
 WAY = 1_572_864
 MIB = 1 << 20

@@ -16,10 +16,10 @@ from ceilometer_pollster import metadata, meters, reasons
 from tests.functional.telemetry.scraped import Scrape
 from tests.kernel.limits import processor
 from tests.kernel.telemetry.conftest import BUSY, IDLE, SPIKE, Pair, numbers, until_more
+from vmqos.gateway.exposition import HostCollector
+from vmqos.gateway.published import AgentState, VmState
 from vmqos.resctrl.filesystem import Filesystem
 from vmqos.telemetry import EVENTS, Missing, Reading, Snapshot, Sweeper, rates
-from vmqos.telemetry.exposition import HostCollector
-from vmqos.telemetry.published import AgentState, VmState
 
 pytestmark = pytest.mark.guest(machines=("cascade-lake", "milan"))
 

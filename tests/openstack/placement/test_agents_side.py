@@ -21,9 +21,9 @@ from tests.openstack.servers.placement import Placement
 from tests.unit.agent.serve.test_vms import snapshot
 from tools.lab.processes import wait_until
 from tools.lab.workspace import Workspace
-from vmqos.agent.placement_sync import PlacementSync
 from vmqos.allocation import Policy
 from vmqos.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, SHARED_ROOM
+from vmqos.gateway.placement import PlacementSync
 
 Configure = Callable[..., cfg.ConfigOpts]
 FAST = {"retry_delay_min": 0.1, "retry_delay_max": 0.5}

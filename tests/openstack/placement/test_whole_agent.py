@@ -18,7 +18,7 @@ from tests.openstack.servers.process import free_port, script
 from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
-from vmqos.agent.capacity import MEMBERS
+from vmqos.agent.serve.capacity import MEMBERS
 from vmqos.extra_specs.resources import (
     CMT,
     L3_CAT,

@@ -7,9 +7,9 @@ import pytest
 
 from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
 from vmqos.agent.judge import borne_out, judge
-from vmqos.agent.life.backoff import Failure
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.allocation import Allocation, Group, Layout, PromiseState, Split
+from vmqos.daemon.backoff import Failure
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.reason import NO_REASON, Code, Reason

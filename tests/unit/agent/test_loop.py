@@ -21,7 +21,6 @@ from oslo_config import cfg
 
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
 from vmqos.agent import loop
-from vmqos.agent.flavor_lookup import Found
 from vmqos.agent.loop import Agent, policy_from
 from vmqos.agent.observe import flavor_request as wishes
 from vmqos.agent.observe import running_vms
@@ -29,6 +28,7 @@ from vmqos.allocation import Policy, PromiseState
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.gateway.flavors import Found
 from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.resctrl import exceptions, mount, topology

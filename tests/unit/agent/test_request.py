@@ -10,13 +10,13 @@ import pytest
 from tests.unit.agent.serve.test_vms import GROUP, UUID, snapshot, with_record
 from vmqos.agent import request
 from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
-from vmqos.agent.life.backoff import Backoff
-from vmqos.agent.life.log_once import LogOnce
 from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.cache_vcpus import CacheVcpus
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Layout, Request
+from vmqos.daemon.backoff import Backoff
+from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.reason import Code, Reason
 

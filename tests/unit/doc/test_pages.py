@@ -73,11 +73,11 @@ def test_the_api_reference_explains_every_field_that_the_commands_rely_on() -> N
 def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -> None:
     from prometheus_client.core import CollectorRegistry
 
-    from tests.unit.telemetry.test_exposition import IN_BYTES, STATE
+    from tests.unit.gateway.test_exposition import IN_BYTES, STATE
     from tests.unit.telemetry.values import HOST, snapshot, vm
+    from vmqos.gateway.exposition import HostCollector
     from vmqos.reason import Code
     from vmqos.telemetry import Missing, Reading
-    from vmqos.telemetry.exposition import HostCollector
 
     counted = vm((1, 2, 2), packages={0: {"core_energy": Reading(1.5)}})
     found = snapshot(counted, host=replace(HOST, caches=counted.caches))

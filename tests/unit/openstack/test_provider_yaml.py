@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vmqos.agent.capacity import NOTHING, Capacity
+from vmqos.agent.serve.capacity import NOTHING, Capacity
 from vmqos.extra_specs.resources import L3_CAT, LLC_CLASSES, LLC_WAYS, MBM
 from vmqos.openstack import provider_yaml
 

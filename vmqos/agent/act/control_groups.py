@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from vmqos.agent.act import plan_steps
 from vmqos.agent.act.plan_steps import StepFailed
-from vmqos.agent.life.backoff import Backoff
 from vmqos.allocation import Allocation, CreateGroup, Plan, SetExclusive
+from vmqos.daemon.backoff import Backoff
 from vmqos.reason import of_error
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.filesystem import Filesystem

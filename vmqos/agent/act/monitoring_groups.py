@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from vmqos.agent.act import monitoring_plan, plan_steps
 from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
-from vmqos.agent.life.backoff import Backoff
+from vmqos.daemon.backoff import Backoff
 from vmqos.group_names import vm_group, vm_of
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.reason import of_error

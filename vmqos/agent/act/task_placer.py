@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from vmqos.agent.act import move_tasks
 from vmqos.agent.act.lock_share import LockShare, Pace
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups, TaskPlacement
-from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.observe.running_vms import ERROR_LENGTH, ObservedVm, unexpected
 from vmqos.agent.observe.stray_tasks import StrayWatch
+from vmqos.daemon.backoff import Backoff
 from vmqos.group_names import Owner, owner_of
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor import vm_tasks

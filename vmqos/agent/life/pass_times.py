@@ -7,7 +7,7 @@ import threading
 from bisect import bisect_left
 from itertools import accumulate
 
-from vmqos.telemetry.published import Durations
+from vmqos.gateway.published import Durations
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds: an idle pass takes some milliseconds, one that waits for the lock up to ``[resctrl] lock_timeout``."""

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from vmqos.agent.life.backoff import Backoff
-from vmqos.agent.life.log_once import LogOnce
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ERROR_LENGTH, ObservedVm, unexpected
+from vmqos.daemon.backoff import Backoff
+from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import VCPUS, cpu_spec
 from vmqos.hypervisor import processes, vcpu_threads
 from vmqos.hypervisor.exceptions import HypervisorError

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from vmqos import extra_specs
-from vmqos.agent.flavor_lookup import Found
 from vmqos.agent.observe.running_vms import unexpected
 from vmqos.extra_specs import CacheRequest
+from vmqos.gateway.flavors import Found
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.reason import NO_REASON, Code, Reason, joined
 

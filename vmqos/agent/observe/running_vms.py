@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
-from vmqos.agent.life.backoff import Backoff
-from vmqos.agent.life.log_once import LogOnce
 from vmqos.agent.observe.listing import Listing
 from vmqos.agent.observe.looks import Done, Looks
+from vmqos.daemon.backoff import Backoff
+from vmqos.daemon.log_once import LogOnce
 from vmqos.hypervisor import exceptions, processes, vm_tasks
 from vmqos.hypervisor.connection import Connection
 from vmqos.hypervisor.model import VirtualMachine

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from oslo_config import cfg
 
-from vmqos.agent.life.worker import Worker
 from vmqos.agent.sample.history import History, Past, Sample
+from vmqos.daemon.worker import Worker
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.telemetry import Rates, Snapshot, Sweeper, VmReading, rates
 from vmqos.telemetry.exceptions import SweepFailed, SweepTakesLong

@@ -19,9 +19,9 @@ from vmqos.agent import exceptions
 from vmqos.agent.loop import Agent
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import caches, counters, health_report, vms
-from vmqos.agent.serve.bounded_server import Application, BoundedServer
 from vmqos.agent.serve.live_reads import LiveReads
-from vmqos.agent.web import HEALTH
+from vmqos.daemon.bounded_server import Application, BoundedServer
+from vmqos.gateway.server import HEALTH
 from vmqos.host import describe
 from vmqos.local_api import contract
 from vmqos.resctrl.exceptions import ResctrlError

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from vmqos.agent.life.worker import Worker
+from vmqos.daemon.worker import Worker
 from vmqos.resctrl.exceptions import ResctrlError
 
 PATIENCE = 2.0

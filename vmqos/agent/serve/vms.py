@@ -9,13 +9,13 @@ from collections.abc import Mapping
 
 from vmqos import allocation, group_names
 from vmqos.agent.act import plan_steps
-from vmqos.agent.flavor_lookup import FlavorLookup
-from vmqos.agent.placement_sync import Told
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, WriteMasks
 from vmqos.allocation.caches import of_level as caches_of
 from vmqos.extra_specs import CacheRequest, cpu_spec
+from vmqos.gateway.flavors import FlavorLookup
+from vmqos.gateway.placement import Told
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor import exceptions as hypervisor_exceptions
 from vmqos.hypervisor import processes, vm_tasks

@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.agent.machine import SimulatedResctrl
 from vmqos.agent.act.control_groups import ControlGroups, created
-from vmqos.agent.life.backoff import Backoff
 from vmqos.allocation import Allocation, CreateGroup, Plan, PromiseState, RemoveGroup, SetExclusive, WriteMasks
+from vmqos.daemon.backoff import Backoff
 from vmqos.group_names import vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 

@@ -15,8 +15,8 @@ import pytest
 from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
 from vmqos.agent.act.task_placer import Placer
-from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.daemon.backoff import Backoff
 from vmqos.host import resctrl_state
 from vmqos.hypervisor import processes
 from vmqos.hypervisor.model import VirtualMachine

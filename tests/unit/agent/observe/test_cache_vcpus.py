@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from vmqos.agent.life.backoff import Backoff
-from vmqos.agent.life.log_once import LogOnce
 from vmqos.agent.observe import cache_vcpus
 from vmqos.agent.observe.cache_vcpus import UNNAMED, CacheVcpus, Vcpus, VcpuWatch, look_at_all, problem
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.daemon.backoff import Backoff
+from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import CacheRequest
 from vmqos.hypervisor import processes
 from vmqos.hypervisor.model import Process, VirtualMachine

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from vmqos.agent.flavor_lookup import Found
 from vmqos.agent.observe import flavor_request
 from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.gateway.flavors import Found
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.reason import Code
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.unit.agent.serve.test_vms import snapshot, with_record
-from vmqos.agent.placement_sync import Told
 from vmqos.agent.serve import health_report
 from vmqos.agent.snapshot import Health, Snapshot
 from vmqos.allocation import Allocation, PromiseState
+from vmqos.gateway.placement import Told
 from vmqos.hypervisor.connection import Call
 
 NOW = 5000.0

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
-from vmqos.agent.life.backoff import Backoff
 from vmqos.agent.observe.cache_vcpus import CacheVcpus
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
@@ -15,6 +14,7 @@ from vmqos.agent.serve import vms
 from vmqos.agent.snapshot import CacheTopology, Snapshot
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Group, Layout, Policy, PromiseState, Request
+from vmqos.daemon.backoff import Backoff
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import Owner
 from vmqos.host.resctrl_state import ResctrlState

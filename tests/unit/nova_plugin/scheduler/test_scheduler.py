@@ -19,7 +19,7 @@ from nova_plugin.scheduler import placement as scheduler_placement
 from nova_plugin.scheduler import promises, rooms
 from tests.unit.nova_plugin.clouds import Cloud, Placement, flavor
 from vmqos import extra_specs, group_names
-from vmqos.agent import capacity
+from vmqos.agent.serve import capacity
 from vmqos.allocation import Group, Layout, Policy, PromiseState, Request, plan
 from vmqos.cli.flavor import flavor_specs
 from vmqos.extra_specs import CachePolicy, CacheRequest, resources

@@ -16,13 +16,13 @@ from typing import Protocol
 
 from oslo_config import cfg
 
-from vmqos.agent import capacity
-from vmqos.agent.capacity import Capacity
-from vmqos.agent.life.backoff import Backoff
-from vmqos.agent.life.worker import Worker
+from vmqos.agent.serve import capacity
+from vmqos.agent.serve.capacity import Capacity
 from vmqos.agent.snapshot import Snapshot
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.daemon.backoff import Backoff
+from vmqos.daemon.worker import Worker
 from vmqos.extra_specs import resources
 from vmqos.hypervisor.exceptions import HypervisorError
 from vmqos.openstack import provider_yaml

@@ -16,19 +16,19 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 
 from vmqos import allocation, group_names
-from vmqos.agent.flavor_lookup import FlavorLookup
 from vmqos.agent.loop import Agent
-from vmqos.agent.placement_sync import Told
 from vmqos.agent.sample.sampler import OLD_AFTER, Telemetry
 from vmqos.agent.serve.health_report import ages
 from vmqos.agent.snapshot import Snapshot as AgentSnapshot
 from vmqos.allocation.caches import of_level
+from vmqos.gateway.exposition import HostCollector
+from vmqos.gateway.flavors import FlavorLookup
+from vmqos.gateway.placement import Told
+from vmqos.gateway.published import AgentState, CacheState, VmState
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.resctrl.capabilities import BandwidthUnit
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.telemetry import Snapshot
-from vmqos.telemetry.exposition import HostCollector
-from vmqos.telemetry.published import AgentState, CacheState, VmState
 from vmqos.version import version
 
 SHARED_FOR = 1.0

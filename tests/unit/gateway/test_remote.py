@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.remote."""
+"""Tests of vmqos.gateway.remote."""
 
 from tests.unit.telemetry.values import snapshot, vm
+from vmqos.gateway.remote import RemoteCounters
 from vmqos.telemetry import Missing, Reading
-from vmqos.telemetry.remote import RemoteCounters
 
 
 def test_remote_is_what_is_not_local():

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from vmqos.agent.page import assets, hosts
+from vmqos.gateway.page import assets, hosts
 
 Headers = list[tuple[str, str]]
 StartResponse = Callable[..., object]

@@ -16,15 +16,16 @@ import yaml
 from oslo_config import cfg
 
 from tests.unit.agent.serve.test_vms import snapshot
-from vmqos.agent import capacity, placement_sync
-from vmqos.agent.capacity import Capacity
-from vmqos.agent.life.backoff import Backoff
-from vmqos.agent.placement_sync import PlacementSync, Told
+from vmqos.agent.serve import capacity
+from vmqos.agent.serve.capacity import Capacity
 from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Policy
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.daemon.backoff import Backoff
 from vmqos.extra_specs.resources import LLC_WAYS
+from vmqos.gateway import placement
+from vmqos.gateway.placement import PlacementSync, Told
 from vmqos.openstack.exceptions import Unreachable
 from vmqos.resctrl.bitmask import CapacityBitmask
 
@@ -58,7 +59,7 @@ def eventually(condition: Callable[[], object]) -> None:
 
 @pytest.fixture(autouse=True)
 def settles_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement_sync, "SETTLES", 0.01)
+    monkeypatch.setattr(placement, "SETTLES", 0.01)
 
 
 @pytest.fixture
@@ -135,7 +136,7 @@ def test_before_the_first_pass_nothing_is_told(make: Callable[..., PlacementSync
 def test_a_resctrl_that_is_gone_for_long_leaves_nothing_to_promise(
     make: Callable[..., PlacementSync], notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement_sync, "WITHOUT_RESCTRL", 0.3)
+    monkeypatch.setattr(placement, "WITHOUT_RESCTRL", 0.3)
     sync = make()
     known = snapshot()
     sync.offer(known)

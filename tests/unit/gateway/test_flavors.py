@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from vmqos.agent.flavor_lookup import FlavorLookup, Found
-from vmqos.agent.life.backoff import Backoff
 from vmqos.conf import loader
+from vmqos.daemon.backoff import Backoff
+from vmqos.gateway.flavors import FlavorLookup, Found
 from vmqos.hypervisor.exceptions import HypervisorUnreachable
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.openstack.exceptions import Refused, ServerUnknown, Unreachable

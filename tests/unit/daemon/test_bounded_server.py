@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from vmqos.agent.serve import bounded_server
-from vmqos.agent.serve.bounded_server import PLACES, SHARE, BoundedServer
+from vmqos.daemon import bounded_server
+from vmqos.daemon.bounded_server import PLACES, SHARE, BoundedServer
 
 Connect = Callable[[], socket.socket]
 REQUEST = b"GET /fast HTTP/1.1\r\nHost: localhost\r\n\r\n"

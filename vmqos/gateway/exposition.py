@@ -19,9 +19,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from vmqos.gateway.published import AgentState, VmState
+from vmqos.gateway.remote import RemoteCounters
 from vmqos.telemetry.model import EVENTS, LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL, Missing, Reading, Snapshot, VmReading
-from vmqos.telemetry.published import AgentState, VmState
-from vmqos.telemetry.remote import RemoteCounters
 
 VM = ("uuid", "name", "project", "flavor")
 """The labels of every sample that is about one VM."""

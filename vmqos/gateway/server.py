@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from vmqos.agent.loop import Agent
 from vmqos.agent.sample.sampler import Telemetry
-from vmqos.agent.serve.bounded_server import Application, BoundedServer, StartResponse
+from vmqos.daemon.bounded_server import Application, BoundedServer, StartResponse
 
 if TYPE_CHECKING:
-    from vmqos.agent.metrics import Metrics
+    from vmqos.gateway.metrics import Metrics
 
 LOG = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class WithMetrics:
         """Made at the first scrape: the library takes a quarter of the agent's memory."""
         with self._lock:
             if self._made is None:
-                from vmqos.agent.metrics import Metrics
+                from vmqos.gateway.metrics import Metrics
 
                 self._made = Metrics(self._agent, self._telemetry)
             return self._made

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from vmqos.agent.page import hosts
+from vmqos.gateway.page import hosts
 
 NAMES = frozenset({"localhost", "compute-7"})
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmqos.agent.life.backoff import Backoff
+from vmqos.daemon.backoff import Backoff
 from vmqos.reason import Code, Reason
 
 REFUSED, AGAIN = Reason(Code.REFUSED, "refused"), Reason(Code.REFUSED, "refused again")

@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from vmqos.agent.life import log_once
-from vmqos.agent.life.log_once import BURST, REFILL, LogOnce
+from vmqos.daemon import log_once
+from vmqos.daemon.log_once import BURST, REFILL, LogOnce
 
 LOG = logging.getLogger(__name__)
 DAY = 24 * 60 * 60

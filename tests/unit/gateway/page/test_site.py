@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vmqos.agent.page import Site
+from vmqos.gateway.page import Site
 
 PATHS = ["/", "/page/main.js", "/page/layout.css", "/page/icon.svg", "/v1/health", "/nowhere"]
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page: a read-only view of the host for browsers, served by the agent beside its API."""
 
-from vmqos.agent.page.site import Site
+from vmqos.gateway.page.site import Site
 
 __all__ = ["Site"]

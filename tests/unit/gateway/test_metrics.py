@@ -11,17 +11,17 @@ import pytest
 from tests.unit.agent.serve.test_vms import UUID, snapshot, with_record
 from tests.unit.telemetry.values import snapshot as counted
 from tests.unit.telemetry.values import vm
-from vmqos.agent.capacity import Capacity
 from vmqos.agent.life.pass_times import PassTimes
-from vmqos.agent.metrics import Metrics, published
-from vmqos.agent.placement_sync import Told
+from vmqos.agent.serve.capacity import Capacity
 from vmqos.agent.snapshot import Health
 from vmqos.allocation import Allocation, PromiseState
 from vmqos.allocation.reasons import NO_CACHE
 from vmqos.extra_specs.resources import LLC_CLASSES, LLC_WAYS
+from vmqos.gateway.metrics import Metrics, published
+from vmqos.gateway.placement import Told
+from vmqos.gateway.published import CacheState, VmState
 from vmqos.resctrl import exceptions
 from vmqos.telemetry import Snapshot, VmReading
-from vmqos.telemetry.published import CacheState, VmState
 
 
 class Counters:
@@ -147,6 +147,6 @@ def test_scrapes_at_the_same_time_share_one_text(agent: Any, monkeypatch: pytest
     assert len({metrics.answer("") for _ in range(20)}) == 1
     assert found.asked == 1
     assert metrics.answer("application/openmetrics-text; version=1.0.0")[1].endswith(b"# EOF\n"), "of the same format"
-    monkeypatch.setattr("vmqos.agent.metrics.SHARED_FOR", 0.0)
+    monkeypatch.setattr("vmqos.gateway.metrics.SHARED_FOR", 0.0)
     metrics.answer("")
     assert found.asked == 3

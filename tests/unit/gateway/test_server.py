@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vmqos.agent.web import TcpServer, WithMetrics
+from vmqos.gateway.server import TcpServer, WithMetrics
 
 
 def behind(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

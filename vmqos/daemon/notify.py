@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 
-from vmqos.agent.life.log_once import LogOnce
+from vmqos.daemon.log_once import LogOnce
 
 LOG = logging.getLogger(__name__)
 

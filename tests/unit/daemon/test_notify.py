@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vmqos.agent.life import notify
+from vmqos.daemon import notify
 
 
 def test_a_state_reaches_the_socket_that_systemd_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

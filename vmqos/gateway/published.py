@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent makes known beside the counters: plain values for :mod:`vmqos.telemetry.exposition`."""
+"""What the agent makes known beside the counters: plain values for :mod:`vmqos.gateway.exposition`."""
 
 from __future__ import annotations
 

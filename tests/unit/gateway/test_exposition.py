@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.exposition, read back by the library's own parser."""
+"""Tests of vmqos.gateway.exposition, read back by the library's own parser."""
 
 from dataclasses import replace
 
@@ -9,9 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
 
 from tests.unit.telemetry.values import HOST, snapshot, vm
+from vmqos.gateway.exposition import HostCollector
+from vmqos.gateway.published import AgentState, CacheState, Durations, VmState
 from vmqos.telemetry import Missing, Reading
-from vmqos.telemetry.exposition import HostCollector
-from vmqos.telemetry.published import AgentState, CacheState, Durations, VmState
 
 WHO = {"uuid": "u", "name": "db-1", "project": "p", "flavor": "gold"}
 KEPT = VmState("u", "db-1", "p", "gold", "kept", "", {0: 2}, {0: 0.5}, l2_ways={3: 4})

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
 from vmqos import group_names
-from vmqos.agent import capacity
-from vmqos.agent.capacity import NOTHING, Capacity
+from vmqos.agent.serve import capacity
+from vmqos.agent.serve.capacity import NOTHING, Capacity
 from vmqos.allocation import Group, Layout, Policy
 from vmqos.extra_specs import CacheRequest
 from vmqos.extra_specs.resources import (

@@ -14,11 +14,11 @@ from functools import partial
 
 from oslo_config import cfg
 
-from vmqos.agent.life.backoff import Backoff
-from vmqos.agent.life.log_once import LogOnce
-from vmqos.agent.life.worker import Worker
 from vmqos.agent.observe.running_vms import unexpected
 from vmqos.conf import keystone
+from vmqos.daemon.backoff import Backoff
+from vmqos.daemon.log_once import LogOnce
+from vmqos.daemon.worker import Worker
 from vmqos.hypervisor.exceptions import HypervisorError
 from vmqos.hypervisor.model import Process, VirtualMachine
 from vmqos.openstack import nova

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from vmqos.agent.page import assets
+from vmqos.gateway.page import assets
 
 LOADED = assets.load()
 SCRIPTS = [name for name in LOADED if name.endswith(".js")]

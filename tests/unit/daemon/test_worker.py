@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import threading
 
-from vmqos.agent.life.worker import Worker
+from vmqos.daemon.worker import Worker
 
 
 def test_it_wakes_what_waits_and_is_over_when_stop_returns() -> None:
