@@ -11,14 +11,14 @@ OPTIONS = [
     cfg.StrOpt(
         "host",
         default="127.0.0.1",
-        help="The address that the agent answers on over HTTP, without encryption or password. Every client that "
+        help="The address that the gateway answers on over HTTP, without encryption or password. Every client that "
         "reaches it may read what the agent knows, such as the names of VMs; none can change anything. The systemd "
-        "unit has to allow every address but loopback, too (IPAddressAllow).",
+        "unit of the gateway has to allow every address but loopback, too (IPAddressAllow).",
     ),
     cfg.PortOpt(
         "port",
         default=19177,
-        help="The TCP port; 0 leaves HTTP to the Unix socket ([api] socket). If it is taken, the agent says so in its "
-        "log and does its work without.",
+        help="The TCP port; 0 leaves HTTP to the Unix socket ([gateway] socket). If it is taken, the gateway says so in "
+        "its log and does its work without.",
     ),
 ]

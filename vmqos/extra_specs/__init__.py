@@ -243,6 +243,12 @@ def parse(specs: Mapping[str, str]) -> ParsedSpecs:
     return ParsedSpecs(replace(CacheRequest(), **values))
 
 
+def relevant(specs: Mapping[str, str]) -> dict[str, str]:
+    """Those of a flavor's extra specs that :func:`parse` looks at: our keys, and at most a few that look like them."""
+    names = (*(name for name in _NAMES if name in specs), *misspelt.suspects(specs, _NAMES)[: 2 * _MOST_NAMED])
+    return {name: specs[name] for name in names}
+
+
 def unknown(name: str, text: str) -> SpecError:
     """What is wrong with a key that looks like one of ours and is none.
 

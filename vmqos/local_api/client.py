@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import parse_qsl
 
 import httpx
 
@@ -91,6 +92,39 @@ class AgentClient:
         parameters = tuple(("spec", spec) for spec in extra_specs)
         return cast(contract.Plan, self._one("/v1/plan", contract.Plan, parameters))
 
+    def newest_telemetry(self) -> contract.Telemetry:
+        """Every VM's counters as they are now: the agent reads them again where the last look is a second old."""
+        return cast(contract.Telemetry, self._one("/v1/telemetry", contract.Telemetry, (("newest", "1"),)))
+
+    def openstack(self) -> contract.OpenStack:
+        """What OpenStack is to be told of this host, and what it is to be asked; for the gateway's socket alone."""
+        return cast(contract.OpenStack, self._one("/v1/openstack", contract.OpenStack))
+
+    def tell_flavor(self, wanted: contract.WantedFlavor, extra_specs: Mapping[str, str]) -> None:
+        """Answer one of :meth:`openstack`'s wanted flavors; for the gateway's socket alone.
+
+        :param extra_specs: those that are about vmqos (:func:`vmqos.extra_specs.relevant`).
+        """
+        self._write(wanted, [("spec", f"{key}={value}") for key, value in extra_specs.items()])
+
+    def flavor_is_not_known(self, wanted: contract.WantedFlavor, why: str) -> None:
+        """Say why one of :meth:`openstack`'s wanted flavors can't be told; for the gateway's socket alone.
+
+        The agent goes on wanting it.
+        """
+        self._write(wanted, [("error", why)])
+
+    def relay(self, path: str, query: str) -> tuple[int, bytes]:
+        """The status and the body that the agent answers a ``GET`` with, whatever they are.
+
+        :param query: what stands behind the question mark, as it came.
+        """
+        return self._send("GET", path, tuple(parse_qsl(query, keep_blank_values=True)))
+
+    def _write(self, wanted: contract.WantedFlavor, parameters: list[tuple[str, str]]) -> None:
+        parameters.append(("process", wanted["process"]))
+        self._get(f"/v1/flavors/{wanted['uuid']}", parameters, "PUT")
+
     def _list(self, path: str, key: str, kind: type) -> list[dict[str, Any]]:
         return self._items(path, self._get(path), key, kind)
 
@@ -114,11 +148,15 @@ class AgentClient:
             problem = f"{path} lacks {', '.join(missing)}"
             raise exceptions.NotOurApi(socket=self.socket, problem=problem)
 
-    def _get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+    def _get(self, path: str, parameters: Iterable[tuple[str, str]] = (), method: str = "GET") -> dict[str, Any]:
+        return self._decode(path, *self._send(method, path, tuple(parameters)))
+
+    def _send(self, method: str, path: str, parameters: tuple[tuple[str, str], ...]) -> tuple[int, bytes]:
+        """The status and the body of the agent's answer."""
         deadline = time.monotonic() + self.timeout
         while True:
             try:
-                return self._ask(path, parameters)
+                return self._ask(method, path, parameters)
             except httpx.TimeoutException as error:
                 raise exceptions.AgentTimeout(socket=self.socket, seconds=self.timeout) from error
             except httpx.ConnectError as error:
@@ -131,14 +169,14 @@ class AgentClient:
             # Others fill the agent's queue of connections at this moment.
             time.sleep(BUSY_PAUSE)
 
-    def _ask(self, path: str, parameters: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    def _ask(self, method: str, path: str, parameters: tuple[tuple[str, str], ...]) -> tuple[int, bytes]:
         # There is no TLS on a Unix socket; verify=False spares the time of loading every authority's certificate.
         transport = httpx.HTTPTransport(uds=self.socket, verify=False)
         with (
             httpx.Client(transport=transport, base_url="http://vmqos-agent", timeout=self.timeout) as http,
-            http.stream("GET", path, params=tuple(parameters), headers={"Accept-Encoding": "identity"}) as answer,
+            http.stream(method, path, params=parameters, headers={"Accept-Encoding": "identity"}) as answer,
         ):
-            return self._decode(path, answer, self._body(path, answer))
+            return answer.status_code, self._body(path, answer)
 
     def _body(self, path: str, answer: httpx.Response) -> bytes:
         """The answer's body, bounded in size and time: another program may listen there and send without end."""
@@ -153,23 +191,23 @@ class AgentClient:
                 raise exceptions.AgentTimeout(socket=self.socket, seconds=2 * self.timeout)
         return b"".join(chunks)
 
-    def _decode(self, path: str, answer: httpx.Response, body: bytes) -> dict[str, Any]:
+    def _decode(self, path: str, status: int, body: bytes) -> dict[str, Any]:
         try:
             value = json.loads(body)
         except (ValueError, RecursionError) as error:
-            problem = f"{path} is no JSON (HTTP {answer.status_code})"
+            problem = f"{path} is no JSON (HTTP {status})"
             raise exceptions.NotOurApi(socket=self.socket, problem=problem) from error
         if _is_deeper(value, DEEPEST_ANSWER):
             problem = f"{path} is more than {DEEPEST_ANSWER} lists and objects deep"
             raise exceptions.NotOurApi(socket=self.socket, problem=problem)
         if not isinstance(value, dict):
             raise exceptions.NotOurApi(socket=self.socket, problem=f"{path} is no JSON object")
-        if answer.is_success:
+        if 200 <= status < 300:
             return value
-        text = str(value.get("error") or answer.reason_phrase)
-        if answer.is_client_error:
+        text = str(value.get("error") or f"HTTP {status}")
+        if 400 <= status < 500:
             raise exceptions.AgentRefused(text=neutralise(text))
-        raise exceptions.AgentFailed(text=neutralise(text), status=answer.status_code)
+        raise exceptions.AgentFailed(text=neutralise(text), status=status)
 
     def _why_no_connection(self, error: httpx.ConnectError) -> exceptions.LocalApiError:
         # httpx keeps no errno of its own: the OSError is at the far end of the chain of causes.

@@ -167,9 +167,13 @@ Counts = dict[str, float | None]
 
 
 class VmTelemetry(TypedDict):
-    """One VM's counters: bytes by event, bytes a second, each ``None`` where there is no number, and then why."""
+    """One VM's counters: bytes by event, bytes a second, each ``None`` where there is no number, and then why.
+
+    ``generation`` changes when the counters begin anew.
+    """
 
     group: NotRequired[str]
+    generation: NotRequired[str]
     ways: dict[str, int]
     policy: str | None
     allocated_bytes: int | None
@@ -216,12 +220,21 @@ class History(TypedDict):
 
 
 class ResctrlHealth(TypedDict):
-    """The agent's view of resctrl."""
+    """The agent's view of resctrl: ``groups`` counts the control groups by the kind of their owner.
+
+    ``closids`` is how many control groups there can be, ``rmids`` how many groups of both kinds can be monitored; both
+    are 0 while resctrl can't be read.
+    """
 
     path: str
     mounted: bool | None
     error: str | None
     simulated: bool
+    groups: NotRequired[dict[str, int]]
+    closids: NotRequired[int]
+    closids_used: NotRequired[int]
+    rmids: NotRequired[int]
+    rmids_used: NotRequired[int]
 
 
 class UnansweredCall(TypedDict):
@@ -259,17 +272,27 @@ class NovaHealth(TypedDict):
     waiting: int
 
 
+class Durations(TypedDict):
+    """A histogram of seconds: each bucket is an upper bound and how many were at most that long, in ascending order."""
+
+    buckets: Sequence[tuple[float, int]]
+    count: int
+    sum: float
+
+
 class Health(TypedDict):
     """How the agent itself fares; how the VMs do is in ``vms``, counts by state.
 
     ``ages`` are seconds since the last complete look at the VMs (``vms``), the last pass that ended well (``pass``) and
     the last look at the counters (``counters``), ``None`` before the first; ``stale`` names those that are too great.
-    ``unserved`` has the reason why a VM that libvirt lists is not served, by UUID.
+    ``unserved`` has the reason why a VM that libvirt lists is not served, by UUID. ``placement`` and ``nova`` are the
+    gateway's: only its answer has them.
     """
 
     status: Literal["starting", "ok", "degraded", "failing"]
     version: str
     hostname: NotRequired[str]
+    pid: NotRequired[int]
     uptime_seconds: float
     ages: NotRequired[dict[str, float | None]]
     stale: NotRequired[list[str]]
@@ -280,5 +303,53 @@ class Health(TypedDict):
     nova: NotRequired[NovaHealth | None]
     passes: int
     last_pass_ms: float
+    failed_passes: NotRequired[int]
+    pass_seconds: NotRequired[Durations]
     last_error: str | None
     vms: dict[str, int]
+
+
+class Capacity(TypedDict):
+    """What a host can promise at all, whatever VMs run on it.
+
+    ``ways`` can be promised exclusively on every L3 at once, to however many VMs; ``longest`` and ``fewest`` are the
+    most and the fewest that one VM can have. ``classes`` is how many VMs can have control groups of their own.
+    ``offered`` and ``refused`` are the resource classes of the listed shared classes that VMs can join, and those for
+    which no CLOSID is left; ``others`` is how many further classes there can be, ``None`` where there is no bound.
+    ``held`` is the most ways that one running VM was promised. ``traits`` are what the host is able to do.
+    """
+
+    ways: int
+    longest: int
+    fewest: int
+    classes: int
+    offered: list[str]
+    refused: list[str]
+    others: int | None
+    held: int
+    traits: list[str]
+
+
+class WantedFlavor(TypedDict):
+    """A VM whose flavor libvirt does not tell; ``process`` says which run of the VM an answer is for."""
+
+    uuid: str
+    process: str
+
+
+class OpenStack(TypedDict):
+    """What the gateway tells OpenStack, and what it asks it for.
+
+    ``hypervisor_hostname`` is ``None`` while libvirt has not told the host's name. ``capacity`` is ``None`` while
+    resctrl can't be read.
+    """
+
+    hypervisor_hostname: str | None
+    capacity: Capacity | None
+    flavors_wanted: list[WantedFlavor]
+
+
+class Taken(TypedDict):
+    """The agent has taken over what was told."""
+
+    uuid: str
