@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent, with a configuration of its own."""
+"""The agent, with a configuration of its own, and its gateway."""
 
 from __future__ import annotations
 
 import configparser
 import http.client
-import json
 import signal
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.lab import processes
+from tools.lab import processes, unix_http
+from tools.lab.gateway import Gateway
 from tools.lab.program import Launch, Program, launch
 from tools.lab.workspace import Workspace
 
@@ -25,7 +24,10 @@ Options = Mapping[str, Mapping[str, object]]
 
 
 class Agent:
-    """``vmqos-agent`` on a configuration file that is written here.
+    """``vmqos-agent`` on a configuration file that is written here, and its gateway where the options need one.
+
+    A gateway is started and stopped with the agent where there is a TCP port, where OpenStack is told or asked
+    something, or where the options have a section ``gateway``.
 
     :param resctrl: the root of resctrl.
     :param sysfs: ``[resctrl] sysfs_cpu_path``; the host's own where ``None``.
@@ -36,6 +38,7 @@ class Agent:
     :param launch: how to start it.
     :ivar config_file: for ``--config-file``.
     :ivar socket: the API's.
+    :ivar gateway: the gateway, which runs only where the options need it.
     :ivar log: what the agent says.
     """
 
@@ -63,6 +66,14 @@ class Agent:
             "libvirt": {"uri": uri, "run_dir": run_dir},
             "agent": {"state_path": state},
         }
+        self.gateway = Gateway(
+            workspace,
+            config_file=self.config_file,
+            socket=workspace.path / f"{name}-gateway.sock",
+            name=f"{name}-gateway",
+            launch=launch,
+        )
+        self._options_of_the_gateway: dict[str, object] = {"socket": self.gateway.socket}
         if sysfs is not None:
             self._options["resctrl"]["sysfs_cpu_path"] = sysfs
         self.configure(options or {})
@@ -73,7 +84,8 @@ class Agent:
             self._options.setdefault(section, {}).update(values)
         # oslo.config substitutes $NAME.
         parser = configparser.ConfigParser(interpolation=None)
-        for section, values in self._options.items():
+        written = {**self._options, "gateway": {**self._options_of_the_gateway, **self._options.get("gateway", {})}}
+        for section, values in written.items():
             parser[section] = {key: str(value).replace("$", "$$") for key, value in values.items()}
         with self.config_file.open("w") as file:
             parser.write(file)
@@ -92,6 +104,8 @@ class Agent:
         self.launch()
         if wait:
             processes.wait_until(self._looked_or_ended, f"the agent answering on {self.socket}", START_TIMEOUT)
+        if self._needs_gateway and self.gateway.pid is None:
+            self.gateway.start()
 
     def launch(self, *arguments: str) -> Program:
         """Start it without waiting, with further arguments such as ``--once``; its output goes to :attr:`log`."""
@@ -112,11 +126,12 @@ class Agent:
             self._process.send_signal(signal.SIGHUP)
 
     def stop(self) -> int | None:
-        """End it by SIGTERM, which leaves the VMs' groups alone; the result is its exit status."""
+        """End it and its gateway by SIGTERM, which leaves the VMs' groups alone; the result is the agent's status."""
+        self.gateway.stop()
         return self._end(signal.SIGTERM)
 
     def kill(self) -> int | None:
-        """End it by SIGKILL."""
+        """End it by SIGKILL; its gateway lives on."""
         return self._end(signal.SIGKILL)
 
     def get(self, path: str, timeout: float = 10.0) -> Any:
@@ -125,16 +140,12 @@ class Agent:
         :raises RuntimeError: if the status is not 200.
         :raises OSError: if the agent does not answer.
         """
-        connection = _UnixConnection(self.socket, timeout)
-        try:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            body = response.read()
-        finally:
-            connection.close()
-        if response.status != 200:
-            raise RuntimeError(f"GET {path}: {response.status} {body.decode(errors='replace')}")
-        return json.loads(body)
+        return unix_http.get(self.socket, path, timeout)
+
+    @property
+    def _needs_gateway(self) -> bool:
+        port = self._options.get("http", {}).get("port", 0)
+        return bool(port) or any(section in self._options for section in ("gateway", "nova", "placement"))
 
     def _end(self, number: signal.Signals) -> int | None:
         if self._process is None:
@@ -157,16 +168,3 @@ class Agent:
             return bool(self.get("/v1/health")["status"] != "starting")
         except (OSError, http.client.HTTPException):
             return False
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
-
-    def __init__(self, path: Path, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))

@@ -16,6 +16,7 @@ from vmqos.agent.life.pass_times import PassTimes
 from vmqos.agent.life.wakeup import Wakeup
 from vmqos.agent.observe.owed import Claim, Owed
 from vmqos.agent.observe.running_vms import WAITING, RunningVms
+from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.observe.vm_watcher import VmList, VmWatcher
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
@@ -25,8 +26,6 @@ from vmqos.daemon import notify
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import resources
-from vmqos.gateway.flavors import FlavorLookup
-from vmqos.gateway.placement import PlacementSync
 from vmqos.host.resctrl_access import Closer
 from vmqos.hypervisor.connection import Call, Connection
 from vmqos.reason import NO_REASON, Code, Reason, of_error
@@ -112,10 +111,8 @@ class Agent:
         self.backoff = Backoff(conf.agent.retry_delay_min, conf.agent.retry_delay_max)
         self.filesystem = Filesystem(conf.resctrl.path)
         self._closer = Closer(conf.resctrl.path, conf.resctrl.readers_group)
-        self._configured_hostname: str | None = conf.placement.hypervisor_hostname
-        self.flavors = FlavorLookup.of(conf, self._hostname, self._on_change)
+        self.flavors = ToldFlavors(keystone.is_configured(conf, "nova"), self._on_change)
         self.reconciler = Reconciler(self.filesystem, self.backoff, self.flavors)
-        self.placement = PlacementSync.of(conf, self._hostname)
         self.connection = Connection(conf.libvirt.uri, self._on_change, run_dir=conf.libvirt.run_dir)
         self._wakeup = Wakeup()
         self._once = LogOnce(LOG)
@@ -145,6 +142,11 @@ class Agent:
         return self.reconciler.snapshot
 
     @property
+    def hostname(self) -> str | None:
+        """The compute node's hypervisor hostname in Nova; ``None`` where libvirt is to tell it and did not yet."""
+        return self.conf.placement.hypervisor_hostname or self.connection.hostname
+
+    @property
     def starting(self) -> bool:
         """Whether the first look at the host has not ended yet, and nothing is known to be wrong."""
         if self.health.looked or self.health.last_error or self.unanswered():
@@ -169,8 +171,6 @@ class Agent:
     def run(self) -> None:
         """Watch over the host until :meth:`stop`."""
         self.connection.start()
-        for part in (self.flavors, self.placement):
-            part.start()
         self._watchdog = watchdog = notify.watchdog_interval()
         try:
             while not self._stop:
@@ -182,8 +182,6 @@ class Agent:
                 self._wakeup.wait(min(self._pause(), watchdog / 3) if watchdog else self._pause())
         finally:
             self._notify("STOPPING=1")
-            for part in (self.placement, self.flavors):
-                part.stop()
             self._observer.close()
             self.connection.close()
 
@@ -248,7 +246,6 @@ class Agent:
             self._ended_well(claim)
         if error:
             self._retry.fail(_PASS, Reason(Code.OTHER, error))
-        self._offer_to_placement()
         took = time.monotonic() - began
         self.pass_times.add(took, bool(error))
         self.health = replace(
@@ -299,13 +296,6 @@ class Agent:
         found |= {uuid: WAITING for uuid in sight.unseen}
         return found | {uuid: why for uuid, why in sight.troubles.items() if uuid in sight.vms or uuid in sight.unseen}
 
-    def _offer_to_placement(self) -> None:
-        try:
-            self.placement.offer(self.snapshot)
-        except Exception as error:  # no VM's promise depends on what OpenStack is told
-            text = f"{type(error).__name__}: {error}"
-            self._once.log(logging.ERROR, "offer", "Placement can't be told what is free: %s", text, error=error)
-
     def _caches_changed(self) -> bool:
         """Whether the last pass saw other caches than the pass before it: then all VMs are looked at anew."""
         if self.snapshot.resctrl is None:
@@ -352,9 +342,6 @@ class Agent:
         except Exception as unexpected:
             self._once.log(logging.ERROR, "mount", "the mounts can't be read: %s", unexpected, error=unexpected)
         return error
-
-    def _hostname(self) -> str:
-        return self._configured_hostname or self.connection.hostname()
 
     def _on_change(self, uuid: str | None) -> None:
         if uuid is None:
@@ -412,8 +399,8 @@ class Agent:
         self.backoff.longest = self.conf.agent.retry_delay_max
         self._owed.note()
         LOG.info(
-            "configuration read again; [libvirt], [api], [http], [nova], [placement], [telemetry], [resctrl] path and "
-            "[agent] state_path need a restart"
+            "configuration read again; [libvirt], [api], [gateway], [http], [nova], [placement], [telemetry], "
+            "[resctrl] path and [agent] state_path need a restart"
         )
 
     def _notify(self, state: str) -> None:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import pwd
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -11,17 +13,16 @@ from collections.abc import Callable, Sequence
 from oslo_config import cfg
 from oslo_log import log
 
-from vmqos.agent.exceptions import AgentError
 from vmqos.agent.loop import Agent
 from vmqos.agent.sample.sampler import Telemetry
-from vmqos.agent.serve import api
+from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
-from vmqos.gateway.page import Site
-from vmqos.gateway.server import TcpServer, WithMetrics
+from vmqos.daemon.unix_server import SocketUnusable, UnixServer
 from vmqos.host.exceptions import HostError
 from vmqos.host.single_instance import only_agent
+from vmqos.local_api import contract
 from vmqos.version import version
 from vmqos.visible_text import make_visible, neutralise
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         conf = _configuration(arguments)
         with only_agent(conf.resctrl.path):
             return _once(conf) if conf.once else _serve(conf, lambda: _configuration(arguments))
-    except (ConfigurationError, AgentError, HostError) as error:
+    except (ConfigurationError, SocketUnusable, HostError) as error:
         print(f"vmqos-agent: {neutralise(str(error))}", file=sys.stderr)
         return 1
 
@@ -51,7 +52,8 @@ def _configuration(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
     loader.load(sys.argv[1:] if arguments is None else arguments, conf, version())
     log.setup(conf, "vmqos")
     make_visible(logging.getLogger())
-    for warning in loader.unknown_options(conf):
+    # The gateway looks at those with credentials: the agent has no use for keystoneauth.
+    for warning in loader.unknown_options(conf, of_keystoneauth=False):
         LOG.warning("%s", warning)
     return conf
 
@@ -68,8 +70,7 @@ def _once(conf: cfg.ConfigOpts) -> int:
 def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> int:
     agent = Agent(conf, read_again)
     telemetry, live = Telemetry.of(conf), LiveReads()
-    application = Site(WithMetrics(agent, telemetry, api.Api(agent, telemetry, live)), conf.api.host_names)
-    servers = api.Server(application, conf), TcpServer(application, conf.http.host, conf.http.port)
+    servers = _open_socket(conf, agent, telemetry, live), _open_gateway_socket(conf, agent, telemetry, live)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     signal.signal(signal.SIGHUP, lambda *_: agent.reload())
@@ -82,6 +83,36 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
             part.stop()
     LOG.info("stopped; every VM keeps its group")
     return 0
+
+
+def _open_socket(conf: cfg.ConfigOpts, agent: Agent, telemetry: Telemetry, live: LiveReads) -> UnixServer:
+    """The socket that is open to whom the operator lets read."""
+    section = conf.api
+    return UnixServer(
+        Api(agent, telemetry, live),
+        "[api] socket",
+        section.socket,
+        mode=section.socket_mode,
+        group=section.socket_group or "",
+        at_once=contract.HEALTH,
+    )
+
+
+def _open_gateway_socket(conf: cfg.ConfigOpts, agent: Agent, telemetry: Telemetry, live: LiveReads) -> UnixServer:
+    """The socket that only the gateway's user may connect to, beside root and the agent's own user."""
+    try:
+        owner = pwd.getpwnam(conf.gateway.user).pw_uid
+    except KeyError:
+        owner = os.geteuid()
+        LOG.info("there is no user %s ([gateway] user): the gateway has to run as the agent's user", conf.gateway.user)
+    return UnixServer(
+        Api(agent, telemetry, live, gateways={0, os.geteuid(), owner}),
+        "[gateway] agent_socket",
+        conf.gateway.agent_socket,
+        mode="600",
+        owner=owner,
+        at_once=contract.HEALTH,
+    )
 
 
 if __name__ == "__main__":

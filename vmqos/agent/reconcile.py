@@ -17,12 +17,12 @@ from vmqos.agent.act.task_placer import Placer
 from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.snapshot import CacheTopology, Snapshot
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, Request
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
-from vmqos.gateway.flavors import FlavorLookup
 from vmqos.group_names import Owner, owner_of, vm_group
 from vmqos.host import resctrl_state
 from vmqos.host.resctrl_state import ResctrlState
@@ -103,7 +103,7 @@ class Reconciler:
     :param flavors: knows the flavors that the VMs' descriptions lack; ``None`` where Nova is not asked.
     """
 
-    def __init__(self, filesystem: Filesystem, backoff: Backoff, flavors: FlavorLookup | None = None) -> None:
+    def __init__(self, filesystem: Filesystem, backoff: Backoff, flavors: ToldFlavors | None = None) -> None:
         self._filesystem = filesystem
         self._backoff = backoff
         self._flavors = flavors

@@ -10,18 +10,18 @@ from vmqos.agent import keep_current
 from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.agent.observe.told_flavors import Found, ToldFlavors
 from vmqos.agent.snapshot import CacheTopology
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Request, caches
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import CacheRequest
-from vmqos.gateway.flavors import FlavorLookup, Found
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor.model import VirtualMachine
 
 
-def of_flavors(vms: Mapping[str, ObservedVm], flavors: FlavorLookup | None, once: LogOnce) -> dict[str, FlavorRequest]:
+def of_flavors(vms: Mapping[str, ObservedVm], flavors: ToldFlavors | None, once: LogOnce) -> dict[str, FlavorRequest]:
     """What the flavors ask for, by the VMs' UUIDs.
 
     :param flavors: knows the flavors that the VMs' descriptions lack; ``None`` where Nova is not asked.

@@ -11,6 +11,7 @@ from vmqos.cli import settings
 from vmqos.cli.output import Listing, is_for_machines
 from vmqos.cli.safe_text import neutralise
 from vmqos.cli.tables import Cell
+from vmqos.local_api.client import AgentClient
 
 _STYLES = {"ok": "green", "warning": "bold yellow", "problem": "bold red"}
 
@@ -46,7 +47,10 @@ class Doctor(Listing):
         options = self.app.options
         agent = settings.agent(options)
         conf = settings.configuration(options)
-        findings = doctor.examine(conf, agent.health, check_claims=lambda: claim_checks.claims(conf, agent.vms))
+        gateway = AgentClient(conf.gateway.socket, program="vmqos-gateway")
+        findings = doctor.examine(
+            conf, agent.health, gateway.health, check_claims=lambda: claim_checks.claims(conf, agent.vms)
+        )
         self.exit_status = int(any(finding.status is Status.PROBLEM for finding in findings))
         if parsed_args.problems:
             checks = len(findings)

@@ -50,14 +50,18 @@ def register(conf: cfg.ConfigOpts, section: str) -> None:
 def is_configured(conf: cfg.ConfigOpts, section: str) -> bool:
     """Whether the section says how to log in.
 
-    :raises vmqos.conf.exceptions.ConfigurationError: if keystoneauth is not installed.
+    The agent asks this too, and never logs in: the files are read here without keystoneauth.
     """
     if conf[section].os_cloud:
         return True
-    if section not in conf.list_all_sections():
-        return False
-    register(conf, section)
-    return bool(conf[conf[section].auth_section or section].auth_type)
+    found: dict[str, dict[str, str]] = {}
+    for _, sections in _parsed(conf):
+        for name, options in sections.items():
+            values = {option.replace("-", "_"): texts[-1] for option, texts in options.items() if texts}
+            found.setdefault(name, {}).update(values)
+    login = found.get(found.get(section, {}).get("auth_section") or section, {})
+    # The second one is what keystoneauth called it before.
+    return bool(login.get("auth_type") or login.get("auth_plugin"))
 
 
 def names(section: Mapping[str, list[str]]) -> set[str]:
@@ -86,12 +90,7 @@ def files_with_secrets(conf: cfg.ConfigOpts, clouds: Sequence[str] = CLOUDS) -> 
 
     :param clouds: the folders of clouds.yaml, which is one of the files where a section names a cloud.
     """
-    for path in _files(conf):
-        sections: dict[str, dict[str, list[str]]] = {}
-        try:
-            cfg.ConfigParser(path, sections).parse()
-        except (OSError, ValueError, cfg.ParseError):
-            continue
+    for path, sections in _parsed(conf):
         options = [(name, value) for found in sections.values() for name, values in found.items() for value in values]
         if any(value and name.replace("-", "_").endswith(_SECRET) for name, value in options):
             yield path
@@ -101,6 +100,17 @@ def files_with_secrets(conf: cfg.ConfigOpts, clouds: Sequence[str] = CLOUDS) -> 
                 path = os.path.join(os.path.expanduser(folder), name)
                 if os.path.isfile(path):
                     yield path
+
+
+def _parsed(conf: cfg.ConfigOpts) -> Iterator[tuple[str, dict[str, dict[str, list[str]]]]]:
+    """The files of this configuration that can be read, and the options of each by section."""
+    for path in _files(conf):
+        sections: dict[str, dict[str, list[str]]] = {}
+        try:
+            cfg.ConfigParser(path, sections).parse()
+        except (OSError, ValueError, cfg.ParseError):
+            continue
+        yield path, sections
 
 
 def _files(conf: cfg.ConfigOpts) -> Iterable[str]:

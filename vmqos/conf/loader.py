@@ -100,8 +100,11 @@ def _allowed(option: cfg.Opt) -> str:
     return f" (allowed: {low if low is not None else '...'} to {high if high is not None else '...'})"
 
 
-def unknown_options(conf: cfg.ConfigOpts) -> Iterator[str]:
-    """A sentence for each section or option in the files that vmqos does not know, most likely a typing error."""
+def unknown_options(conf: cfg.ConfigOpts, of_keystoneauth: bool = True) -> Iterator[str]:
+    """A sentence for each section or option in the files that vmqos does not know, most likely a typing error.
+
+    :param of_keystoneauth: whether the options of the sections that are keystoneauth's too are looked at.
+    """
     known = {section.GROUP.name: {option.name for option in section.OPTIONS} for section in SECTIONS}
     for path in conf.config_file or ():
         sections: dict[str, dict[str, list[str]]] = {}
@@ -113,6 +116,8 @@ def unknown_options(conf: cfg.ConfigOpts) -> Iterator[str]:
             if section not in known:
                 if section not in of_others:
                     yield f"{path}: section [{section}] is unknown and ignored{_suggest(section, known)}"
+                continue
+            if section in keystone.SECTIONS and not of_keystoneauth:
                 continue
             try:
                 names = known[section] | (keystone.names(options) if section in keystone.SECTIONS else set())

@@ -187,7 +187,7 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(header_plus)
         if self.chunked or self.content_length > 0 or "TRANSFER_ENCODING" in self.headers:
-            self.error = _BodyRefused("this API only answers questions: a request with a body is refused unread")
+            self.error = _BodyRefused("a request with a body is refused unread: no request here has one")
             # Without a receiver of a body, and without bytes to come, the request is complete.
             self.body_rcv, self.content_length, self.expect_continue = None, 0, False
 
@@ -271,7 +271,9 @@ class _Places:
             with contextlib.suppress(OSError):
                 # The client of a TCP connection may be gone already.
                 self.set_socket_options(conn)
-            self.channel_class(self, conn, self.fix_addr(addr), self.adj, map=self._map, peer=peer)
+            # WSGI's REMOTE_ADDR: a client of a Unix socket is its user, as the kernel knows it (SO_PEERCRED).
+            address = (peer, None) if conn.family == socket.AF_UNIX else self.fix_addr(addr)
+            self.channel_class(self, conn, address, self.adj, map=self._map, peer=peer)
             _make_room([channel for channel in _channels(self._map) if not channel.is_shut])
 
     def _accepted(self) -> list[tuple[str, socket.socket, Any]]:
@@ -345,10 +347,15 @@ def _peer(sock: socket.socket, address: Any) -> str:
     return _user(sock) if sock.family == socket.AF_UNIX else _client(str(address[0]))
 
 
+def user(uid: int) -> str:
+    """What WSGI's ``REMOTE_ADDR`` is for a user who connected to a Unix socket."""
+    return f"user {uid}"
+
+
 def _user(sock: socket.socket) -> str:
     """The user who connected to a Unix socket."""
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)
-    return f"user {_PEER_CREDENTIALS.unpack(credentials)[1]}"
+    return user(_PEER_CREDENTIALS.unpack(credentials)[1])
 
 
 def _client(address: str) -> str:

@@ -20,6 +20,7 @@ from vmqos.host.finding import Finding, Status, read
 def examine(
     conf: cfg.ConfigOpts,
     ask_agent: Callable[[], Mapping[str, Any]],
+    ask_gateway: Callable[[], Mapping[str, Any]],
     proc: str = "/proc",
     check_claims: Callable[[], Iterable[Finding]] = tuple,
 ) -> list[Finding]:
@@ -27,6 +28,7 @@ def examine(
 
     :param ask_agent: returns the agent's health as its API tells it, or raises an error with the reason, and with a
         ``command`` that mends it where there is one.
+    :param ask_gateway: likewise of the gateway, which adds what it knows of Placement and Nova.
     :param proc: where procfs is mounted.
     :param check_claims: looks whether Placement has claimed something for each VM that runs here.
     """
@@ -45,7 +47,8 @@ def examine(
         host_checks.pid_files(conf.libvirt.run_dir),
         host_checks.cgroups(read(proc, "mounts")),
         host_checks.descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
-        *agent(ask_agent, conf.placement.provider_yaml or ""),
+        *agent(ask_agent),
+        *gateway(conf, ask_gateway),
         *check_claims(),
     ]
 
@@ -70,11 +73,8 @@ def secrets(files: Iterable[str]) -> Iterator[Finding]:
             yield Finding("Credentials", Status.OK, f"{path} has credentials, and is not open to every user")
 
 
-def agent(ask: Callable[[], Mapping[str, Any]], provider_yaml: str = "") -> Iterator[Finding]:
-    """Whether the agent runs, and what it reports about its own state.
-
-    :param provider_yaml: the file for nova-compute that the configuration names; the agent may run with an older one.
-    """
+def agent(ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:
+    """Whether the agent runs, and what it reports about its own state."""
     try:
         health = ask()
     except Exception as error:  # whatever keeps it from answering is the finding
@@ -89,7 +89,23 @@ def agent(ask: Callable[[], Mapping[str, Any]], provider_yaml: str = "") -> Iter
     command = "" if status is Status.OK else "journalctl --unit vmqos-agent"
     yield Finding("Agent", status, "; ".join([answers, *_troubles(health)]), command)
     yield promises(health["vms"])
-    # An older agent does not tell of these.
+
+
+def gateway(conf: cfg.ConfigOpts, ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:
+    """Whether the gateway runs where the configuration needs it, and what it reports of Placement and Nova."""
+    provider_yaml = conf.placement.provider_yaml or ""
+    of_openstack = bool(provider_yaml) or any(keystone.is_configured(conf, name) for name in keystone.SECTIONS)
+    try:
+        health = ask()
+    except Exception as error:  # whatever keeps it from answering is the finding
+        if getattr(error, "is_answer", False):
+            yield Finding("Gateway", Status.OK, "vmqos-gateway answers, and waits for the agent")
+        elif of_openstack or conf.http.port:
+            missing = "OpenStack is told and asked nothing" if of_openstack else "there are no metrics and no page"
+            status = Status.PROBLEM if of_openstack else Status.WARNING
+            yield Finding("Gateway", status, f"{missing}: {error}", getattr(error, "command", ""))
+        return
+    yield Finding("Gateway", Status.OK, "vmqos-gateway answers")
     yield from placement(health.get("placement"), provider_yaml)
     yield from nova(health.get("nova"))
 
@@ -120,24 +136,24 @@ def promises(counts: Mapping[str, int]) -> Finding:
 
 
 def placement(told: Mapping[str, Any] | None, provider_yaml: str = "") -> Iterator[Finding]:
-    """Whether OpenStack knows what this host can promise, by what the agent says of it.
+    """Whether OpenStack knows what this host can promise, by what the gateway says of it.
 
-    :param provider_yaml: the file that the configuration names, while the agent may still run with credentials.
+    :param provider_yaml: the file that the configuration names, while the gateway may still run with credentials.
     """
     if told is None:
         return
     title = "Placement"
     if provider_yaml and told["where"] != provider_yaml:
         detail = (
-            f"the configuration names provider_yaml = {provider_yaml}, and the agent keeps a provider in Placement "
-            f"({told['where']}). Both together would have each way counted twice. Before the agent is restarted, move "
-            "away the servers whose flavors ask Placement for cache, and delete that provider: Placement refuses that "
+            f"the configuration names provider_yaml = {provider_yaml}, and the gateway keeps a provider in Placement "
+            f"({told['where']}). Both together would have each way counted twice. Before the gateway is restarted, "
+            "move away the servers whose flavors ask Placement for cache, and delete that provider: Placement refuses that "
             "(409) as long as a server holds something of it"
         )
         yield Finding(title, Status.PROBLEM, detail, "openstack resource provider show --allocations UUID")
         return
     if told["error"]:
-        yield Finding(title, Status.WARNING, told["error"], "journalctl --unit vmqos-agent")
+        yield Finding(title, Status.WARNING, told["error"], "journalctl --unit vmqos-gateway")
     elif told["told_at"] is None:
         yield Finding(title, Status.OK, f"{told['where']}: not told yet")
     else:

@@ -110,6 +110,7 @@ class Connection:
         self._keepalive = keepalive
         self._retry_delays = retry_delays
         self._last_error = "not connected yet"
+        self._hostname: str | None = None
         self._under_way: list[Call] = []
         # libvirt-python frees a connection under a call that still uses it, so the close waits for all calls.
         self._condition = threading.Condition()
@@ -161,6 +162,14 @@ class Connection:
         return self._last_error
 
     @property
+    def hostname(self) -> str | None:
+        """The host's name as libvirt told it at the last connect; ``None`` before.
+
+        Nova takes it for the compute node's (``Host.get_hostname``).
+        """
+        return self._hostname
+
+    @property
     def under_way(self) -> Call | None:
         """The oldest call that libvirt has not answered yet, if there is one; those about one VM are left out."""
         return next(iter(self._under_way), None)
@@ -184,14 +193,6 @@ class Connection:
             return {uuid: domain.ID() for uuid, domain in self._domains.items()}
 
         return self._call("virConnectListAllDomains", ask)
-
-    def hostname(self) -> str:
-        """The host's name as libvirt has it, which Nova takes for the compute node's (``Host.get_hostname``).
-
-        :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if there is no connection.
-        :raises vmqos.hypervisor.exceptions.HypervisorFailed: if libvirt refuses.
-        """
-        return self._call("virConnectGetHostname", lambda first: str(first.libvirt.getHostname()))
 
     def describe(self, uuid: str) -> VirtualMachine | None:
         """A running VM, its QEMU process and cgroup included.
@@ -321,6 +322,7 @@ class Connection:
         connection = libvirt.openReadOnly(self._uri)
         self._callbacks = []
         try:
+            self._hostname = str(connection.getHostname())
             connection.registerCloseCallback(self._closed, None)
             connection.setKeepAlive(*self._keepalive)
             for event in EVENTS:

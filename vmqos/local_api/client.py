@@ -48,12 +48,14 @@ class AgentClient:
     :raises vmqos.local_api.exceptions.AgentFailed: if the agent can't answer; it carries the agent's text.
     :raises vmqos.local_api.exceptions.NotOurApi: if the answer is not what :mod:`vmqos.local_api.contract` says.
 
-    :param socket: the path of the agent's Unix socket.
+    :param socket: the path of the agent's Unix socket, or of the gateway's, which answers the same questions.
     :param timeout: seconds to wait for an answer.
+    :param program: which program answers there, for the errors.
     """
 
     socket: str
     timeout: float = TIMEOUT
+    program: str = "vmqos-agent"
 
     def vms(self) -> list[contract.Vm]:
         """Every running VM, in the agent's order."""
@@ -131,7 +133,7 @@ class AgentClient:
     def _items(self, path: str, answer: dict[str, Any], key: str, kind: type) -> list[dict[str, Any]]:
         items = answer.get(key)
         if not isinstance(items, list):
-            raise exceptions.NotOurApi(socket=self.socket, problem=f"{path} has no list '{key}'")
+            raise exceptions.NotOurApi(self.program, socket=self.socket, problem=f"{path} has no list '{key}'")
         for item in items:
             self._check(path, item, kind)
         return items
@@ -146,7 +148,7 @@ class AgentClient:
         missing = sorted(required - value.keys()) if isinstance(value, Mapping) else ["everything"]
         if missing:
             problem = f"{path} lacks {', '.join(missing)}"
-            raise exceptions.NotOurApi(socket=self.socket, problem=problem)
+            raise exceptions.NotOurApi(self.program, socket=self.socket, problem=problem)
 
     def _get(self, path: str, parameters: Iterable[tuple[str, str]] = (), method: str = "GET") -> dict[str, Any]:
         return self._decode(path, *self._send(method, path, tuple(parameters)))
@@ -158,14 +160,16 @@ class AgentClient:
             try:
                 return self._ask(method, path, parameters)
             except httpx.TimeoutException as error:
-                raise exceptions.AgentTimeout(socket=self.socket, seconds=self.timeout) from error
+                raise exceptions.AgentTimeout(self.program, socket=self.socket, seconds=self.timeout) from error
             except httpx.ConnectError as error:
                 if not any(isinstance(cause, BlockingIOError) for cause in _causes(error)):
                     raise self._why_no_connection(error) from error
                 if time.monotonic() + BUSY_PAUSE > deadline:
-                    raise exceptions.AgentTimeout(socket=self.socket, seconds=self.timeout) from error
+                    raise exceptions.AgentTimeout(self.program, socket=self.socket, seconds=self.timeout) from error
             except httpx.HTTPError as error:
-                raise exceptions.NotOurApi(socket=self.socket, problem=str(error) or type(error).__name__) from error
+                raise exceptions.NotOurApi(
+                    self.program, socket=self.socket, problem=str(error) or type(error).__name__
+                ) from error
             # Others fill the agent's queue of connections at this moment.
             time.sleep(BUSY_PAUSE)
 
@@ -186,9 +190,9 @@ class AgentClient:
             count += len(chunk)
             if count > LONGEST_ANSWER:
                 problem = f"{path} is longer than {LONGEST_ANSWER} bytes"
-                raise exceptions.NotOurApi(socket=self.socket, problem=problem)
+                raise exceptions.NotOurApi(self.program, socket=self.socket, problem=problem)
             if time.monotonic() > deadline:
-                raise exceptions.AgentTimeout(socket=self.socket, seconds=2 * self.timeout)
+                raise exceptions.AgentTimeout(self.program, socket=self.socket, seconds=2 * self.timeout)
         return b"".join(chunks)
 
     def _decode(self, path: str, status: int, body: bytes) -> dict[str, Any]:
@@ -196,27 +200,27 @@ class AgentClient:
             value = json.loads(body)
         except (ValueError, RecursionError) as error:
             problem = f"{path} is no JSON (HTTP {status})"
-            raise exceptions.NotOurApi(socket=self.socket, problem=problem) from error
+            raise exceptions.NotOurApi(self.program, socket=self.socket, problem=problem) from error
         if _is_deeper(value, DEEPEST_ANSWER):
             problem = f"{path} is more than {DEEPEST_ANSWER} lists and objects deep"
-            raise exceptions.NotOurApi(socket=self.socket, problem=problem)
+            raise exceptions.NotOurApi(self.program, socket=self.socket, problem=problem)
         if not isinstance(value, dict):
-            raise exceptions.NotOurApi(socket=self.socket, problem=f"{path} is no JSON object")
+            raise exceptions.NotOurApi(self.program, socket=self.socket, problem=f"{path} is no JSON object")
         if 200 <= status < 300:
             return value
         text = str(value.get("error") or f"HTTP {status}")
         if 400 <= status < 500:
-            raise exceptions.AgentRefused(text=neutralise(text))
-        raise exceptions.AgentFailed(text=neutralise(text), status=status)
+            raise exceptions.AgentRefused(self.program, text=neutralise(text))
+        raise exceptions.AgentFailed(self.program, text=neutralise(text), status=status)
 
     def _why_no_connection(self, error: httpx.ConnectError) -> exceptions.LocalApiError:
         # httpx keeps no errno of its own: the OSError is at the far end of the chain of causes.
         for cause in _causes(error):
             if isinstance(cause, PermissionError):
-                return exceptions.SocketForbidden(socket=self.socket, **_access(self.socket))
+                return exceptions.SocketForbidden(self.program, socket=self.socket, **_access(self.socket))
             if isinstance(cause, OSError) and cause.errno in _ABSENT:
-                return exceptions.AgentNotRunning(socket=self.socket)
-        return exceptions.SocketUnusable(socket=self.socket, problem=str(error))
+                return exceptions.AgentNotRunning(self.program, socket=self.socket)
+        return exceptions.SocketUnusable(self.program, socket=self.socket, problem=str(error))
 
 
 def _is_deeper(value: object, most: int) -> bool:

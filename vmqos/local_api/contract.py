@@ -9,6 +9,9 @@ earlier agent; this one has them all.
 from collections.abc import Mapping, Sequence
 from typing import Literal, NotRequired, TypedDict
 
+HEALTH = "/v1/health"
+"""Answered however many other requests wait."""
+
 State = Literal["kept", "pending", "degraded", "none"]
 
 

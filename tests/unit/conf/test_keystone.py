@@ -61,6 +61,7 @@ def test_an_option_of_another_plugin_is_told(tmp_path: Path) -> None:
 def test_what_one_configuration_has_no_other_one_needs(tmp_path: Path) -> None:
     first = load(tmp_path, f"[placement]\n{PASSWORD}")
     assert keystone.is_configured(first, "placement")
+    keystone.register(first, "placement")
     loading.load_auth_from_conf_options(first, "placement")
     # auth_url is an option that has to be there, where a plugin registered it.
     assert not keystone.is_configured(load(tmp_path, ""), "placement")

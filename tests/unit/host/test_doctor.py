@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oslo_config import cfg
 
 from vmqos.conf import loader
 from vmqos.host import doctor
 from vmqos.host.finding import Finding, Status
+from vmqos.local_api.client import AgentClient
+from vmqos.local_api.exceptions import AgentFailed
 
 
 def health(**changes: Any) -> dict[str, Any]:
@@ -97,7 +100,7 @@ PLACEMENT = {"where": "Placement", "error": None, "told_at": 1.0, "inventories":
         ({"placement": PLACEMENT | {"told_at": None}}, Finding("Placement", Status.OK, "Placement: not told yet")),
         (
             {"placement": PLACEMENT | {"error": "refused"}},
-            Finding("Placement", Status.WARNING, "refused", "journalctl --unit vmqos-agent"),
+            Finding("Placement", Status.WARNING, "refused", "journalctl --unit vmqos-gateway"),
         ),
         ({"nova": {"error": None, "waiting": 0}}, Finding("Nova", Status.OK, "no VM waits for its flavor")),
         ({"nova": {"error": None, "waiting": 2}}, Finding("Nova", Status.OK, "2 VM(s) wait for their flavor")),
@@ -107,26 +110,57 @@ PLACEMENT = {"where": "Placement", "error": None, "told_at": 1.0, "inventories":
         ),
     ],
 )
-def test_an_agent_that_speaks_to_openstack_tells_how_that_goes(changes: dict[str, Any], finding: Finding) -> None:
-    _, promises, cloud = doctor.agent(lambda: health(**changes))
+def test_a_gateway_that_speaks_to_openstack_tells_how_that_goes(changes: dict[str, Any], finding: Finding) -> None:
+    running, cloud = doctor.gateway(loader.defaults(), lambda: health(**changes))
+    assert running == Finding("Gateway", Status.OK, "vmqos-gateway answers")
     assert cloud == finding
-    assert promises.status is Status.OK
 
 
-def test_a_change_from_credentials_to_a_file_is_warned_of_before_the_agent_is_restarted() -> None:
+def test_a_change_from_credentials_to_a_file_is_warned_of_before_the_gateway_is_restarted(tmp_path: Path) -> None:
     path = "/etc/nova/provider_config/vmqos.yaml"
+    conf = configured(tmp_path, f"[placement]\nprovider_yaml = {path}\n")
     told = health(placement=PLACEMENT | {"where": "Placement, resource provider c7_LLC"})
-    _, _, found = doctor.agent(lambda: told, path)
+    _, found = doctor.gateway(conf, lambda: told)
     assert found.status is Status.PROBLEM
     assert path in found.detail and "c7_LLC" in found.detail and "move away the servers" in found.detail
-    _, _, found = doctor.agent(lambda: health(placement=PLACEMENT | {"where": path}), path)
+    _, found = doctor.gateway(conf, lambda: health(placement=PLACEMENT | {"where": path}))
     assert found.status is Status.OK
-    assert len(list(doctor.agent(lambda: health(placement=None), path))) == 2
+    assert len(list(doctor.gateway(conf, lambda: health(placement=None)))) == 1
 
 
 @pytest.mark.parametrize("changes", [{}, {"placement": None, "nova": None}])
-def test_an_agent_that_does_not_has_nothing_to_tell_of_it(changes: dict[str, Any]) -> None:
-    assert len(list(doctor.agent(lambda: health(**changes)))) == 2
+def test_a_gateway_that_does_not_has_nothing_to_tell_of_it(changes: dict[str, Any]) -> None:
+    assert len(list(doctor.gateway(loader.defaults(), lambda: health(**changes)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "words"),
+    [
+        ("", Status.WARNING, "there are no metrics and no page"),
+        ("[placement]\nprovider_yaml = /etc/nova/vmqos.yaml\n", Status.PROBLEM, "OpenStack is told and asked nothing"),
+        ("[nova]\nauth_type = password\n", Status.PROBLEM, "OpenStack is told and asked nothing"),
+    ],
+)
+def test_a_gateway_that_does_not_run_costs_what_the_configuration_wants_of_it(
+    tmp_path: Path, text: str, status: Status, words: str
+) -> None:
+    (found,) = doctor.gateway(
+        configured(tmp_path, text), AgentClient(str(tmp_path / "none"), program="vmqos-gateway").health
+    )
+    assert (found.title, found.status, found.command) == ("Gateway", status, "systemctl start vmqos-gateway")
+    assert words in found.detail and "vmqos-gateway does not run" in found.detail
+
+
+def test_a_gateway_that_nothing_is_wanted_of_need_not_run(tmp_path: Path) -> None:
+    assert list(doctor.gateway(configured(tmp_path, "[http]\nport = 0\n"), silent)) == []
+
+
+def test_a_gateway_whose_agent_is_away_is_fine_itself() -> None:
+    def waits() -> dict[str, Any]:
+        raise AgentFailed("vmqos-gateway", text="vmqos-agent does not run", status=503)
+
+    (found,) = doctor.gateway(loader.defaults(), waits)
+    assert found == Finding("Gateway", Status.OK, "vmqos-gateway answers, and waits for the agent")
 
 
 def test_an_agent_that_does_not_answer_is_a_problem_with_the_reason() -> None:
@@ -135,13 +169,19 @@ def test_an_agent_that_does_not_answer_is_a_problem_with_the_reason() -> None:
     ]
 
 
+def configured(tmp_path: Path, text: str) -> cfg.ConfigOpts:
+    path = tmp_path / "vmqos.conf"
+    path.write_text(text)
+    return loader.load(["--config-file", str(path)])
+
+
 def test_a_host_without_anything_is_examined_to_the_end(tmp_path: Path) -> None:
     (tmp_path / "vmqos.conf").write_text(
         f"[resctrl]\npath = {tmp_path}/resctrl\n[libvirt]\nuri = test:///default\nrun_dir = {tmp_path}/run\n"
         "[allocation]\ndefault_wais_min = 3\n"
     )
     conf = loader.load(["--config-file", str(tmp_path / "vmqos.conf")])
-    findings = doctor.examine(conf, silent, proc=str(tmp_path))
+    findings = doctor.examine(conf, silent, silent, proc=str(tmp_path))
     by_title = {finding.title: finding for finding in findings}
     assert by_title["CPU"].status is Status.PROBLEM
     assert by_title["Kernel"].status is Status.PROBLEM
@@ -165,7 +205,7 @@ def test_a_file_with_credentials_that_everybody_may_read_is_a_warning(
     path.write_text("[placement]\nauth_type = admin_token\ntoken = x\n")
     path.chmod(mode)
     conf = loader.load(["--config-file", str(path)])
-    found = {finding.title: finding for finding in doctor.examine(conf, silent, proc=str(tmp_path))}
+    found = {finding.title: finding for finding in doctor.examine(conf, silent, silent, proc=str(tmp_path))}
     assert found["Credentials"].status is status
     assert found["Credentials"].command == command.format(path)
     assert str(path) in found["Credentials"].detail

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from vmqos import extra_specs
 from vmqos.agent.observe.running_vms import unexpected
+from vmqos.agent.observe.told_flavors import Found
 from vmqos.extra_specs import CacheRequest
-from vmqos.gateway.flavors import Found
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.reason import NO_REASON, Code, Reason, joined
 

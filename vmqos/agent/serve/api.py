@@ -1,32 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The local, read-only HTTP API: JSON over a Unix socket."""
+"""The local HTTP API: JSON over Unix sockets. It changes nothing; the gateway alone may tell it a flavor."""
 
 from __future__ import annotations
 
-import contextlib
-import grp
 import json
-import logging
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, cast
 from urllib.parse import parse_qs
 
-from oslo_config import cfg
-
 from vmqos import extra_specs
-from vmqos.agent import exceptions
 from vmqos.agent.loop import Agent
+from vmqos.agent.observe.told_flavors import Found
 from vmqos.agent.sample.sampler import Telemetry
-from vmqos.agent.serve import caches, counters, health_report, vms
+from vmqos.agent.serve import caches, capacity, counters, health_report, vms
 from vmqos.agent.serve.live_reads import LiveReads
-from vmqos.daemon.bounded_server import Application, BoundedServer
-from vmqos.gateway.server import HEALTH
+from vmqos.daemon import bounded_server
 from vmqos.host import describe
 from vmqos.local_api import contract
 from vmqos.resctrl.exceptions import ResctrlError
+from vmqos.visible_text import neutralise
 
-LOG = logging.getLogger(__name__)
+FLAVORS = "/v1/flavors/"
+
+ERROR_MOST = 500
+"""Characters of what the gateway says why a flavor is not known."""
 
 LOCK_PATIENCE = 1.5
 """Seconds to wait for resctrl's lock: less than :data:`vmqos.agent.serve.live_reads.PATIENCE`, so that the error names
@@ -51,22 +48,29 @@ class Api:
     :param agent: the agent to tell about.
     :param telemetry: the host's counters.
     :param live: reads resctrl.
+    :param gateways: UIDs of the users who may ask what OpenStack is to know, and may tell the flavors that the agent
+        wants; none on the socket that is open to others.
     """
 
-    def __init__(self, agent: Agent, telemetry: Telemetry, live: LiveReads) -> None:
+    def __init__(
+        self, agent: Agent, telemetry: Telemetry, live: LiveReads, gateways: Collection[int] = frozenset()
+    ) -> None:
         self._agent = agent
         self._telemetry = telemetry
         self._live = live
+        self._gateways = frozenset(map(bounded_server.user, gateways))
         self._routes: dict[str, Callable[[dict[str, list[str]]], Any]] = {
             "/v1/vms": lambda query: self._vms(),
             "/v1/caches": lambda query: self._caches(),
             "/v1/capabilities": self._capabilities,
             "/v1/groups": lambda query: self._groups(),
-            HEALTH: lambda query: health_report.health(agent, telemetry),
+            contract.HEALTH: lambda query: health_report.health(agent, telemetry),
             "/v1/plan": self._plan,
             "/v1/telemetry": lambda query: self._counters(),
             "/v1/telemetry/history": self._history,
         }
+        if gateways:
+            self._routes["/v1/openstack"] = lambda query: self._openstack()
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """WSGI (PEP 3333)."""
@@ -83,6 +87,12 @@ class Api:
 
     def _answer(self, environ: dict[str, Any]) -> Any:
         path = environ.get("PATH_INFO", "").rstrip("/")
+        if self._gateways:
+            client = environ["REMOTE_ADDR"]
+            if client not in self._gateways:
+                raise _Answer("403 Forbidden", f"this socket is the gateway's: {client} has no business here")
+            if environ["REQUEST_METHOD"] == "PUT" and path.startswith(FLAVORS):
+                return self._take_flavor(path.removeprefix(FLAVORS), environ.get("QUERY_STRING", ""))
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             raise _Answer("405 Method Not Allowed", "this API only answers GET: it can't change anything")
         route = self._routes.get(path)
@@ -115,6 +125,27 @@ class Api:
             raise _Answer("404 Not Found", f"no VM {uuid[:80]} runs on this host") from error
         in_place = sum(task["in_place"] for task in tasks)
         return {**found, "tasks": len(tasks), "tasks_in_place": in_place, "task_list": tasks}
+
+    def _openstack(self) -> contract.OpenStack:
+        snapshot = self._agent.snapshot
+        resctrl = snapshot.resctrl
+        found = None if resctrl is None else capacity.of(resctrl, snapshot.policy, snapshot.requests)
+        return {
+            "hypervisor_hostname": self._agent.hostname,
+            "capacity": found,
+            "flavors_wanted": self._agent.flavors.wanted(),
+        }
+
+    def _take_flavor(self, uuid: str, text: str) -> contract.Taken:
+        query = parse_qs(text, keep_blank_values=True)
+        specs = dict(spec.partition("=")[::2] for spec in query.get("spec", []))
+        error = query.get("error", [""])[0][:ERROR_MOST]
+        found = Found(None, neutralise(error)) if error else Found(specs)
+        try:
+            self._agent.flavors.tell(uuid, query.get("process", [""])[0], found)
+        except LookupError as refusal:
+            raise _Answer("404 Not Found", str(refusal)[:ERROR_MOST]) from refusal
+        return {"uuid": uuid}
 
     def _capabilities(self, query: dict[str, list[str]]) -> Any:
         resctrl = self._agent.snapshot.resctrl
@@ -171,31 +202,3 @@ class Api:
             raise _Answer("400 Bad Request", f"seconds={text[:20]!r} is no length of time: write a number of 0 or more")
         uuids = frozenset(query["vm"]) if "vm" in query else None
         return counters.history(self._telemetry.past(seconds, uuids), self._telemetry.interval)
-
-
-class Server:
-    """Serves the API on its Unix socket from a thread of its own, between :meth:`start` and :meth:`stop`."""
-
-    def __init__(self, application: Application, conf: cfg.ConfigOpts) -> None:
-        self._path: str = conf.api.socket
-        try:
-            os.makedirs(os.path.dirname(self._path) or ".", mode=0o755, exist_ok=True)
-            self._server = BoundedServer(
-                application, "api", at_once=HEALTH, unix_socket=self._path, unix_socket_perms=conf.api.socket_mode
-            )
-            if conf.api.socket_group:
-                os.chown(self._path, -1, grp.getgrnam(conf.api.socket_group).gr_gid)
-        except KeyError as error:
-            raise exceptions.ApiUnusable(self._path, f"[api] socket_group: {error.args[0]}") from error
-        except OSError as error:
-            raise exceptions.ApiUnusable(self._path, error.strerror or str(error)) from error
-
-    def start(self) -> None:
-        """Answer from now on."""
-        self._server.start()
-
-    def stop(self) -> None:
-        """Stop answering, and remove the socket."""
-        self._server.stop()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._path)

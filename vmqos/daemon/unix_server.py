@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bounded HTTP server on a Unix socket, whose file says who may connect."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+
+from vmqos.daemon.bounded_server import Application, BoundedServer
+
+
+class SocketUnusable(Exception):
+    """The socket can't be made."""
+
+    def __init__(self, option: str, path: str, reason: str) -> None:
+        super().__init__(f"can't answer on {option} = {path}: {reason}")
+
+
+class UnixServer:
+    """Serves an application on a Unix socket from a thread of its own, between :meth:`start` and :meth:`stop`.
+
+    A socket that an earlier process left behind is replaced.
+
+    :param option: the option that names the path, for the error: ``[api] socket``.
+    :param path: the socket's; its directory is made where it is missing.
+    :param mode: the socket's permissions in octal, such as ``660``.
+    :param group: the name of the group that the socket belongs to; empty for the process's own.
+    :param owner: the UID that the socket belongs to; ``None`` for the process's own.
+    :param at_once: a path whose requests have a thread of their own.
+    :raises SocketUnusable: if it can't be made.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        option: str,
+        path: str,
+        *,
+        mode: str,
+        group: str = "",
+        owner: int | None = None,
+        at_once: str = "",
+    ) -> None:
+        self._path = path
+        try:
+            os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
+            self._server = BoundedServer(application, option, at_once=at_once, unix_socket=path, unix_socket_perms=mode)
+            if group or owner is not None:
+                os.chown(path, -1 if owner is None else owner, grp.getgrnam(group).gr_gid if group else -1)
+        except KeyError as error:
+            raise SocketUnusable(option, path, f"socket_group: {error.args[0]}") from error
+        except OSError as error:
+            raise SocketUnusable(option, path, error.strerror or str(error)) from error
+
+    def start(self) -> None:
+        """Answer from now on."""
+        self._server.start()
+
+    def stop(self) -> None:
+        """Stop answering, and remove the socket."""
+        self._server.stop()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
