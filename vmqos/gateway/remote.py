@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from vmqos.telemetry.model import MBM_LOCAL, MBM_TOTAL, Reading, Snapshot
+from vmqos.local_api import contract
 
 
 class RemoteCounters:
@@ -16,27 +16,21 @@ class RemoteCounters:
     """
 
     def __init__(self) -> None:
-        self._highest: dict[tuple[str, str, int], int | float] = {}
+        self._highest: dict[tuple[str, str, str], float] = {}
 
-    def update(self, snapshot: Snapshot) -> Mapping[tuple[str, int], Reading]:
-        """The counters of every VM and cache, by UUID and cache id; those of VMs that are gone are forgotten."""
-        found = {}
-        highest = {}
-        for uuid, vm in snapshot.vms.items():
-            for cache, readings in vm.caches.items():
-                key = uuid, vm.generation, cache
-                reading = self._remote(key, readings)
-                found[uuid, cache] = reading
-                known = self._highest.get(key) if reading.value is None else reading.value
-                if known is not None:
-                    highest[key] = known
+    def update(self, vms: Mapping[str, contract.VmTelemetry]) -> Mapping[tuple[str, str], float]:
+        """The counters by UUID and cache id, where there are numbers; those of VMs that are gone are forgotten.
+
+        :param vms: by UUID.
+        """
+        found, highest = {}, {}
+        for uuid, vm in vms.items():
+            for cache, counts in vm["caches"].items():
+                key = uuid, vm["generation"], cache
+                total, local = counts["mbm_total_bytes"], counts["mbm_local_bytes"]
+                known = self._highest.get(key, 0)
+                if total is not None and local is not None:
+                    known = found[uuid, cache] = max(total - local, known)
+                highest[key] = known
         self._highest = highest
         return found
-
-    def _remote(self, key: tuple[str, str, int], readings: Mapping[str, Reading]) -> Reading:
-        for event in (MBM_TOTAL, MBM_LOCAL):
-            if readings[event].value is None:
-                return readings[event]
-        total, local = readings[MBM_TOTAL].value, readings[MBM_LOCAL].value
-        assert total is not None and local is not None
-        return Reading(max(0, total - local, self._highest.get(key, 0)))

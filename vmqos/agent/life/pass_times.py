@@ -7,7 +7,7 @@ import threading
 from bisect import bisect_left
 from itertools import accumulate
 
-from vmqos.gateway.published import Durations
+from vmqos.local_api import contract
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds: an idle pass takes some milliseconds, one that waits for the lock up to ``[resctrl] lock_timeout``."""
@@ -41,8 +41,9 @@ class PassTimes:
         """Whether the last pass failed."""
         return self._last_failed
 
-    def durations(self) -> Durations:
+    def durations(self) -> contract.Durations:
         """The histogram of all passes so far, failed ones included."""
         with self._lock:
             upto = list(accumulate(self._counts))
-            return Durations(tuple(zip(BOUNDS, upto, strict=False)), upto[-1], self._total)
+            buckets = tuple(zip(BOUNDS, upto, strict=False))
+            return {"buckets": buckets, "count": upto[-1], "sum": self._total}

@@ -18,6 +18,7 @@ from vmqos.daemon import bounded_server
 from vmqos.host import describe
 from vmqos.local_api import contract
 from vmqos.resctrl.exceptions import ResctrlError
+from vmqos.telemetry import rates
 from vmqos.visible_text import neutralise
 
 FLAVORS = "/v1/flavors/"
@@ -66,7 +67,7 @@ class Api:
             "/v1/groups": lambda query: self._groups(),
             contract.HEALTH: lambda query: health_report.health(agent, telemetry),
             "/v1/plan": self._plan,
-            "/v1/telemetry": lambda query: self._counters(),
+            "/v1/telemetry": self._counters,
             "/v1/telemetry/history": self._history,
         }
         if gateways:
@@ -187,9 +188,14 @@ class Api:
         except LookupError as error:
             raise _Answer("503 Service Unavailable", self._agent.health.resctrl_error or str(error)) from error
 
-    def _counters(self) -> contract.Telemetry:
-        snapshot, rates = self._telemetry.sampled()
-        told = counters.telemetry(snapshot, rates, self._telemetry.interval)
+    def _counters(self, query: dict[str, list[str]]) -> contract.Telemetry:
+        if query.get("newest") == ["1"]:
+            # Bandwidths are known from one regular sweep to the next; here each is told as one that is not known.
+            snapshot = self._telemetry.newest()
+            found = rates(snapshot, snapshot)
+        else:
+            snapshot, found = self._telemetry.sampled()
+        told = counters.telemetry(snapshot, found, self._telemetry.interval)
         return {**told, "age_seconds": health_report.age(snapshot.monotonic)}
 
     def _history(self, query: dict[str, list[str]]) -> contract.History:

@@ -29,6 +29,7 @@ def history(past: Past, interval: float) -> contract.History:
 def _vm(vm: VmReading, found: Rates) -> contract.VmTelemetry:
     return {
         "group": vm.group,
+        "generation": vm.generation,
         "policy": vm.policy,
         "ways": {str(cache): ways for cache, ways in vm.ways.items()},
         "allocated_bytes": vm.allocated_bytes,

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
+from collections import Counter
 from typing import Literal
 
 from vmqos.agent.loop import Agent
 from vmqos.agent.sample.sampler import OLD_AFTER, Telemetry
 from vmqos.agent.serve import vms
+from vmqos.group_names import Owner
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.local_api import contract
 from vmqos.version import version
 
@@ -35,10 +39,12 @@ def health(agent: Agent, telemetry: Telemetry) -> contract.Health:
     else:
         status = "ok"
     resctrl = agent.snapshot.resctrl
+    monitoring = resctrl.capabilities.monitoring if resctrl is not None else None
     return {
         "status": status,
         "hostname": socket.gethostname(),
         "version": version(),
+        "pid": os.getpid(),
         "uptime_seconds": time.monotonic() - agent.started,
         "ages": ages(agent, telemetry),
         "stale": old,
@@ -48,6 +54,11 @@ def health(agent: Agent, telemetry: Telemetry) -> contract.Health:
             "mounted": mounted,
             "error": found.resctrl_error or None,
             "simulated": resctrl is not None and resctrl.simulated,
+            "groups": _groups_by_owner(resctrl) if resctrl is not None else {},
+            "closids": resctrl.capabilities.num_closids if resctrl is not None else 0,
+            "closids_used": len(resctrl.layout.groups) if resctrl is not None else 0,
+            "rmids": monitoring.num_rmids if monitoring is not None else 0,
+            "rmids_used": resctrl.rmids_in_use if resctrl is not None else 0,
         },
         "libvirt": {
             "uri": agent.uri,
@@ -57,10 +68,10 @@ def health(agent: Agent, telemetry: Telemetry) -> contract.Health:
             if unanswered is None
             else {"call": unanswered.name, "seconds": time.monotonic() - unanswered.since},
         },
-        "placement": vms.placement(agent.placement.state),
-        "nova": vms.nova(agent.flavors),
         "passes": found.passes,
         "last_pass_ms": found.last_pass_seconds * 1000,
+        "failed_passes": agent.pass_times.failed,
+        "pass_seconds": agent.pass_times.durations(),
         "last_error": found.last_error or None,
         "vms": vms.counts(agent.snapshot),
     }
@@ -92,6 +103,11 @@ def stale(agent: Agent, telemetry: Telemetry) -> list[str]:
     if telemetry.is_old or (never_swept and uptime > max(3 * telemetry.interval, OLD_AFTER)):
         found.append("counters")
     return found
+
+
+def _groups_by_owner(resctrl: ResctrlState) -> dict[str, int]:
+    owners = Counter(group.owner for group in resctrl.layout.groups)
+    return {owner.value: owners[owner] for owner in Owner}
 
 
 def oldest(*moments: float | None) -> float | None:

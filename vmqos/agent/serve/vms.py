@@ -14,8 +14,6 @@ from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, WriteMasks
 from vmqos.allocation.caches import of_level as caches_of
 from vmqos.extra_specs import CacheRequest, cpu_spec
-from vmqos.gateway.flavors import FlavorLookup
-from vmqos.gateway.placement import Told
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor import exceptions as hypervisor_exceptions
 from vmqos.hypervisor import processes, vm_tasks
@@ -109,27 +107,6 @@ def counts(snapshot: Snapshot) -> dict[str, int]:
     for record in snapshot.vms.values():
         result[record.allocation.state.value] += 1
     return result
-
-
-def placement(state: Told) -> contract.PlacementHealth | None:
-    """What OpenStack was told of this host; ``None`` where it is told nothing."""
-    if not state.where:
-        return None
-    inventories = state.told.inventories if state.told else {}
-    return {
-        "where": state.where,
-        "error": state.error or None,
-        "told_at": state.at or None,
-        "inventories": {name: inventory.capacity for name, inventory in inventories.items()},
-        "traits": sorted(state.told.traits) if state.told else [],
-        "changes": state.changes,
-        "failures": state.failures,
-    }
-
-
-def nova(flavors: FlavorLookup) -> contract.NovaHealth | None:
-    """How asking Nova for flavors stands; ``None`` where the agent does not ask Nova."""
-    return {"error": flavors.error or None, "waiting": flavors.waiting} if flavors.is_on else None
 
 
 def what_if(snapshot: Snapshot, wants: CacheRequest) -> contract.Plan:
