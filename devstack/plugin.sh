@@ -9,8 +9,9 @@
 #
 #     n-api                     the validators of the extra specs; nova-api finds them by itself
 #     n-sch                     CacheWaysFilter and CacheWaysWeigher
-#     n-cpu with libvirt        vmqos-agent, and resctrl: the kernel's, or vmqos-simulator; a timer that withdraws the host
-#                               from Placement when the agent has been away for ten minutes
+#     n-cpu with libvirt        vmqos-agent, and resctrl: the kernel's, or vmqos-simulator; vmqos-gateway, which tells
+#                               Placement and has metrics and the page; a timer that withdraws the host from Placement
+#                               when the agent has been away for ten minutes
 #     ceilometer-acompute       the pollsters
 #     ceilometer-anotification  their metrics in Gnocchi
 #
@@ -139,6 +140,9 @@ function configure_vmqos_agent {
     iniset "$VMQOS_CONF" libvirt uri "$VMQOS_LIBVIRT_URI"
     # So that "vmqos vm list" needs no sudo.
     iniset "$VMQOS_CONF" api socket_group "$(id -gn)"
+    # The gateway needs no root: it runs as the user of all services, who owns this directory.
+    iniset "$VMQOS_CONF" gateway user "$STACK_USER"
+    iniset "$VMQOS_CONF" gateway socket "$VMQOS_GATEWAY_SOCKET"
     if is_service_enabled placement placement-client; then
         configure_keystoneauth "$VMQOS_CONF" vmqos placement
         iniset "$VMQOS_CONF" placement region_name "$REGION_NAME"
@@ -251,6 +255,13 @@ function start_vmqos_agent {
         "vmqos-agent did not start" 60
 }
 
+# It tells Placement what the agent says that the host has, so it comes after the agent.
+function start_vmqos_gateway {
+    run_process vmqos-gateway "$VMQOS_BIN_DIR/vmqos-gateway --config-file $VMQOS_CONF"
+    test_with_retry "$VMQOS_BIN_DIR/vmqos --socket $VMQOS_GATEWAY_SOCKET vm list >/dev/null 2>&1" \
+        "vmqos-gateway did not start" 60
+}
+
 # Print the groups of the kernel's resctrl; when vmqos has taken its own back, they are others'.
 function _vmqos_groups {
     sudo find /sys/fs/resctrl /sys/fs/resctrl/mon_groups -mindepth 1 -maxdepth 1 -type d \
@@ -274,8 +285,9 @@ function stop_vmqos_resctrl {
     fi
 }
 
-# The agent first: it would make its groups again.
+# The agent before its groups: it would make them again.
 function stop_vmqos {
+    stop_process vmqos-gateway
     stop_process vmqos-agent
     if [[ -e "$VMQOS_CONF" ]] && mountpoint -q "$(iniget "$VMQOS_CONF" resctrl path)"; then
         sudo "$VMQOS_BIN_DIR/vmqos" --config-file "$VMQOS_CONF" reset --yes
@@ -291,10 +303,13 @@ function stop_vmqos {
 # clean.sh has called unstack.sh before, which stopped everything, and Ceilometer's plugin has removed its directory. The
 # user vmqos and the host's provider in Placement are in databases that go too.
 function cleanup_vmqos {
-    sudo rm -f "$VMQOS_CONF" "$SYSTEMD_DIR/devstack@vmqos-agent.service" "$SYSTEMD_DIR/devstack@vmqos-simulator.service"
+    local service directory
+    for service in agent gateway simulator; do
+        sudo rm -f "$SYSTEMD_DIR/devstack@vmqos-$service.service"
+    done
+    sudo rm -f "$VMQOS_CONF" "$VMQOS_GATEWAY_SOCKET"
     sudo rm -rf "$VMQOS_SIMULATOR_DIR/cpu"
-    local directory
-    for directory in "$VMQOS_CONF_DIR" "$VMQOS_SIMULATOR_DIR" /run/vmqos; do
+    for directory in "$VMQOS_CONF_DIR" "$VMQOS_SIMULATOR_DIR" "${VMQOS_GATEWAY_SOCKET%/*}" /run/vmqos; do
         if [[ -d "$directory" ]]; then
             sudo rmdir --ignore-fail-on-non-empty "$directory"
         fi
@@ -331,6 +346,10 @@ elif [[ "$1" == "stack" && "$2" == "extra" ]]; then
     if is_service_enabled vmqos-agent; then
         echo_summary "Starting vmqos-agent"
         start_vmqos_agent
+        if is_service_enabled vmqos-gateway; then
+            echo_summary "Starting vmqos-gateway"
+            start_vmqos_gateway
+        fi
     fi
 
 elif [[ "$1" == "stack" && "$2" == "test-config" ]]; then

@@ -54,6 +54,7 @@ class Stack:
         self.variables = {
             "ROOT": str(root),
             "DEST": str(root / "stack"),
+            "DATA_DIR": str(root / "data"),
             "SYSTEMD_DIR": str(self.systemd),
             "SYSTEMCTL": "systemctl",
             "STACK_USER": str(root.owner()),

@@ -72,9 +72,9 @@ def test_a_node_gets_the_extras_that_its_services_need(root: Path, node: str, ex
 @pytest.mark.parametrize(
     ("node", "started"),
     [
-        ("all in one", ["vmqos-simulator", "vmqos-agent"]),
+        ("all in one", ["vmqos-simulator", "vmqos-agent", "vmqos-gateway"]),
         ("controller", []),
-        ("compute", ["vmqos-simulator", "vmqos-agent"]),
+        ("compute", ["vmqos-simulator", "vmqos-agent", "vmqos-gateway"]),
     ],
 )
 def test_the_services_are_started_in_order_where_nova_compute_runs(root: Path, node: str, started: list[str]) -> None:
@@ -130,6 +130,8 @@ def test_the_agent_is_told_where_resctrl_libvirt_and_placement_are(root: Path) -
         ("libvirt", "uri"): "qemu:///system",
         ("resctrl", "readers_group"): group,
         ("api", "socket_group"): group,
+        ("gateway", "user"): str(root.owner()),
+        ("gateway", "socket"): f"{root}/data/vmqos/gateway.sock",
         ("placement", "region_name"): "RegionOne",
     }
     assert names(calls, "configure_keystoneauth") == [f"configure_keystoneauth {stack.agent_conf} vmqos placement"]
@@ -206,6 +208,12 @@ def test_the_services_are_waited_for(root: Path) -> None:
             f"{binary}/vmqos --config-file {stack.agent_conf} vm list >/dev/null 2>&1",
             "vmqos-agent did not start",
         ),
+        ("run_process", "vmqos-gateway", f"{binary}/vmqos-gateway --config-file {stack.agent_conf}"),
+        (
+            "test_with_retry",
+            f"{binary}/vmqos --socket {root}/data/vmqos/gateway.sock vm list >/dev/null 2>&1",
+            "vmqos-gateway did not start",
+        ),
     ]
 
 
@@ -271,14 +279,18 @@ def test_unstack_ends_the_timer_after_the_agent_whose_end_starts_it(root: Path) 
     assert not [path for path in stack.systemd.rglob("*") if "withdraw" in path.name or path.name == f"{AGENT}.d"]
 
 
-def test_the_services_run_as_root(root: Path) -> None:
-    started = [call for call in Stack(root).stack() if call[0] == "run_process"]
-    assert [call[3:] for call in started] == [("", "root"), ("", "root")]
+def test_the_gateway_runs_as_the_user_of_all_services_and_the_others_as_root(root: Path) -> None:
+    started = {call[1]: call[3:] for call in Stack(root).stack() if call[0] == "run_process"}
+    assert started == {"vmqos-simulator": ("", "root"), "vmqos-agent": ("", "root"), "vmqos-gateway": ()}
 
 
 @pytest.mark.parametrize(
     ("disabled", "started"),
-    [("vmqos-agent", []), ("vmqos-simulator", ["vmqos-simulator", "vmqos-agent"])],
+    [
+        ("vmqos-agent", []),
+        ("vmqos-gateway", ["vmqos-simulator", "vmqos-agent"]),
+        ("vmqos-simulator", ["vmqos-simulator", "vmqos-agent", "vmqos-gateway"]),
+    ],
 )
 def test_a_service_that_local_conf_disables_is_not_waited_for(root: Path, disabled: str, started: list[str]) -> None:
     """DevStack's run_process leaves alone what is not enabled."""
@@ -381,7 +393,8 @@ def test_unstack_ends_the_agent_then_takes_the_groups_back_then_resctrl(root: Pa
     stack.stack()
     made = [" ".join(call) for call in stack.run("unstack")]
     last = "systemctl stop sys-fs-resctrl.mount" if rdt == "True" else "stop_process vmqos-simulator"
-    wanted = ["stop_process vmqos-agent", f"sudo {root}/bin/vmqos --config-file {stack.agent_conf} reset --yes", last]
+    stopped = ["stop_process vmqos-gateway", "stop_process vmqos-agent"]
+    wanted = [*stopped, f"sudo {root}/bin/vmqos --config-file {stack.agent_conf} reset --yes", last]
     assert [line for line in made if line in wanted] == wanted
     assert (root / "mounts").read_text() == ""
 

@@ -38,6 +38,7 @@ class Node:
     :param local: further variables in ``local.conf``.
     :ivar root: where everything is.
     :ivar state: the directory of the agent's socket.
+    :ivar gateway_socket: the gateway's.
     """
 
     def __init__(self, workspace: Workspace, name: str, libvirt: PrivateLibvirt, local: Mapping[str, str]) -> None:
@@ -49,6 +50,7 @@ class Node:
         self.venv = root / "data" / "venv"
         self.resctrl = root / "sim" / "resctrl"
         self.state = root / "state"
+        self.gateway_socket = root / "data" / "vmqos" / "gateway.sock"
         workspace.record_mount(self.resctrl)
         checkout.copy(root / "devstack")
         for directory in (self.systemd, self.nova_conf.parent, self.ceilometer, root / "logs", root / "stack"):
@@ -127,6 +129,7 @@ class Node:
             "data/venv/bin/pip": note,
             "data/venv/bin/vmqos": f'{python} -m vmqos.cli.main "$@"',
             "data/venv/bin/vmqos-agent": f'{python} -m vmqos.agent.main "$@"',
+            "data/venv/bin/vmqos-gateway": f'{python} -m vmqos.gateway.main "$@"',
             "stack/requirements/.venv/bin/edit-constraints": note,
         }
         for name, text in programs.items():

@@ -20,6 +20,7 @@ from vmqos.conf import loader
 
 UNITS = [
     "devstack@vmqos-agent.service",
+    "devstack@vmqos-gateway.service",
     "devstack@vmqos-simulator.service",
     "devstack@vmqos-withdraw.service",
     "devstack@vmqos-withdraw.timer",
@@ -120,6 +121,13 @@ def test_the_agent_answers_on_the_simulated_machine(stacked: Node) -> None:
     assert (stacked.resctrl / "info" / "L3" / "cbm_mask").is_file()
 
 
+def test_the_gateway_has_the_agents_answers_and_is_no_service_of_roots(stacked: Node) -> None:
+    assert "L3" in stacked.vmqos("--socket", str(stacked.gateway_socket), "cache", "show")
+    unit = (stacked.systemd / "devstack@vmqos-gateway.service").read_text()
+    conf = loader.load([f"--config-file={stacked.agent_conf}"])
+    assert f"User={conf.gateway.user}\n" in unit.replace(" = ", "=")
+
+
 @pytest.mark.parametrize("profile", ["cascade-lake", "milan"])
 def test_a_vm_gets_its_ways_and_unstack_and_clean_leave_nothing(
     make_node: MakeNode, libvirt_host: PrivateLibvirt, profile: str
@@ -139,6 +147,7 @@ def test_a_vm_gets_its_ways_and_unstack_and_clean_leave_nothing(
     node.run("clean")
     assert node.nova_conf.read_text().split() == nova_conf
     assert not node.agent_conf.parent.exists() and not node.resctrl.parent.exists()
+    assert not node.gateway_socket.parent.exists()
     assert [path.name for path in node.systemd.iterdir()] == []
 
 
