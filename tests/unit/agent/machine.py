@@ -153,6 +153,7 @@ class PlayedLibvirt:
     def close(self, timeout: float = 0.0) -> None:
         pass
 
+    @property
     def hostname(self) -> str:
         return "compute"
 
@@ -172,8 +173,11 @@ class PlayedLibvirt:
             raise self.broken[uuid]
         return self.vms.get(uuid)
 
-    def boot(self, specs: Mapping[str, str]) -> str:
-        """Start a VM whose flavor has these extra specs; its UUID."""
+    def boot(self, specs: Mapping[str, str] | None) -> str:
+        """Start a VM whose flavor has these extra specs; its UUID.
+
+        :param specs: ``None`` where the VM's description does not tell them.
+        """
         uuid = str(uuids.uuid4())
         self._number += 1
         self._processes[uuid] = process = subprocess.Popen(["sleep", "1000"])

@@ -28,7 +28,7 @@ from vmqos.allocation import Policy, PromiseState
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.extra_specs import CachePolicy, CacheRequest
-from vmqos.gateway.flavors import Found
+from vmqos.agent.observe.told_flavors import Found
 from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.resctrl import exceptions, mount, topology
@@ -104,7 +104,15 @@ class Host:
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[Host]:
+def further_options() -> str:
+    """What else the agent's configuration says."""
+    return ""
+
+
+@pytest.fixture
+def host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, further_options: str
+) -> Iterator[Host]:
     """An agent that makes no audit during a test: what is served at once is served for another reason."""
     caplog.set_level(logging.INFO)
     root, sysfs, conf = tmp_path / "resctrl", tmp_path / "cpu", tmp_path / "vmqos.conf"
@@ -117,7 +125,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapt
     monkeypatch.setattr(mount, "find", lambda path, **_: mounted)
     conf.write_text(
         f"[resctrl]\npath = {root}\nsysfs_cpu_path = {sysfs}\nlock_timeout = {LOCK_TIMEOUT}\n"
-        f"[agent]\nstate_path = {tmp_path}\naudit_interval = 60\nfull_audit_interval = 600\n"
+        f"[agent]\nstate_path = {tmp_path}\naudit_interval = 60\nfull_audit_interval = 600\n{further_options}"
     )
     agent = Agent(loader.load(["--config-file", str(conf)]), lambda: loader.load(["--config-file", str(conf)]))
     yield Host(agent, resctrl, libvirt, conf)
@@ -545,18 +553,18 @@ def test_systemd_is_told_how_many_vms_are_not_served(host: Host) -> None:
     assert host.agent._summary().endswith(", 1 not served")
 
 
-def test_what_placement_trips_over_ends_no_pass(
-    host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(snapshot: object) -> None:
-        raise RuntimeError("a fault of ours")
-
-    monkeypatch.setattr(host.agent.placement, "offer", fail)
-    vm = host.libvirt.boot(TWO)
-    for _ in range(3):
-        host.agent.run_passes()
-    assert host.ways(vm) == 2
-    assert len([record for record in caplog.records if record.exc_info]) == 1
+@pytest.mark.parametrize("further_options", ["[nova]\nauth_type = password\n"])
+def test_a_vm_is_served_once_the_gateway_has_told_its_flavor_and_keeps_what_it_has_before(host: Host) -> None:
+    vm = host.libvirt.boot(None)
+    with host.running():
+        wait_for(lambda: host.state(vm) is PromiseState.PENDING)
+        (wanted,) = host.agent.flavors.wanted()
+        host.agent.flavors.tell(vm, wanted["process"], Found(None, "Nova is away"))
+        wait_for(lambda: "Nova is away" in host.agent.snapshot.vms[vm].allocation.reason.text)
+        assert host.ways(vm) == 0
+        host.agent.flavors.tell(vm, wanted["process"], Found(TWO))
+        wait_for(lambda: host.ways(vm) == 2)
+        assert host.agent.flavors.wanted() == []
 
 
 def configuration(tmp_path: Path, text: str) -> cfg.ConfigOpts:

@@ -25,7 +25,7 @@ from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology
 from vmqos.allocation import Allocation, Policy, PromiseState
 from vmqos.daemon.backoff import Backoff
-from vmqos.gateway.flavors import FlavorLookup, Found
+from vmqos.agent.observe.told_flavors import Found, ToldFlavors
 from vmqos.hypervisor import processes, vcpu_threads
 from vmqos.hypervisor.model import NovaMetadata, VirtualMachine
 from vmqos.reason import Code
@@ -55,8 +55,8 @@ for line in sys.stdin:
 """
 
 
-class SilentNova(FlavorLookup):
-    """Nova's API, which does not answer."""
+class SilentNova(ToldFlavors):
+    """A gateway that Nova does not answer."""
 
     def __init__(self) -> None:
         pass

@@ -7,7 +7,7 @@ import pytest
 
 from vmqos.agent.observe import flavor_request
 from vmqos.extra_specs import CachePolicy, CacheRequest
-from vmqos.gateway.flavors import Found
+from vmqos.agent.observe.told_flavors import Found
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.reason import Code
 

@@ -9,7 +9,6 @@ import pytest
 from tests.unit.allocation.worlds import SHARED, machine, request, uuid
 from vmqos import group_names
 from vmqos.agent.serve import capacity
-from vmqos.agent.serve.capacity import NOTHING, Capacity
 from vmqos.allocation import Group, Layout, Policy
 from vmqos.extra_specs import CacheRequest
 from vmqos.extra_specs.resources import (
@@ -29,7 +28,6 @@ from vmqos.extra_specs.resources import (
 )
 from vmqos.group_names import owner_of
 from vmqos.host.resctrl_state import ResctrlState
-from vmqos.openstack.placement import Inventory
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities, Monitoring
 
