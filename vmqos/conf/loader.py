@@ -20,18 +20,25 @@ _FILE = re.compile(r"LocationInfo\(.*?detail='(.*?)'\)")
 """Where oslo.config says in its error's text that the value came from; the error itself does not carry it."""
 
 
-def load(arguments: Sequence[str], conf: cfg.ConfigOpts | None = None, version: str | None = None) -> cfg.ConfigOpts:
+def load(
+    arguments: Sequence[str],
+    conf: cfg.ConfigOpts | None = None,
+    version: str | None = None,
+    program: str = "vmqos-agent",
+) -> cfg.ConfigOpts:
     """Parse the command line and the files it names, and check every option.
 
     :param arguments: the command line without the program's name.
     :param conf: where command line options are registered already; a fresh one if ``None``.
+    :param version: what ``--version`` prints.
+    :param program: whose name ``--help`` prints.
     :raises vmqos.conf.exceptions.NotReadable: if this user may not read a file.
     :raises vmqos.conf.exceptions.ConfigurationError: if a file is not there or a value is not allowed.
     """
     conf = cfg.ConfigOpts() if conf is None else conf
     _register(conf)
     try:
-        conf(list(arguments), project="vmqos", prog="vmqos-agent", version=version)
+        conf(list(arguments), project="vmqos", prog=program, version=version)
     except cfg.ConfigFilesNotFoundError as error:
         raise ConfigurationError(f"can't read the configuration file: {', '.join(error.config_files)}") from error
     except cfg.ConfigFilesPermissionDeniedError as error:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""To which names the agent answers.
+"""To which names the gateway answers.
 
-A foreign web page can have its own name resolve to this machine, and then read what the agent says, because the browser
-takes both for one origin (DNS rebinding). Such a request carries that page's name. Addresses can't be rebound, nor can
-the names that only this machine's administrators decide about.
+A foreign web page can have its own name resolve to this machine, and then read what the gateway says, because the
+browser takes both for one origin (DNS rebinding). Such a request carries that page's name. Addresses can't be rebound,
+nor can the names that only this machine's administrators decide about.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import socket
 from collections.abc import Collection
 
 LOCAL = frozenset({"localhost", "vmqos-agent"})
-"""``vmqos-agent`` is what the command ``vmqos`` asks for over the Unix socket."""
+"""``vmqos-agent`` is what :mod:`vmqos.local_api.client` asks for over a Unix socket."""
 
 _HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]]*))(?::[0-9]{0,5})?", re.ASCII)
 

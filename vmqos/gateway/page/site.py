@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The WSGI application around the API: it adds the page, and the headers that keep a browser from being tricked."""
+"""Adds the page to a WSGI application, and the headers that keep a browser from being tricked."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SECURITY: Headers = [
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
 ]
-"""Sent with every answer, the API's included."""
+"""Sent with every answer, those of the application behind included."""
 
 
 class Site:
     """Serves the page at ``/``, and hands every other question to the application behind it.
 
-    :param behind: the API.
+    :param behind: the application that answers for the metrics and the API.
     :param names: further host names that may stand in a request, beside ``localhost``, this machine's own name and any
         address.
     """
@@ -52,7 +52,7 @@ class Site:
 
         host = environ.get("HTTP_HOST")
         if not hosts.is_ours(host, self._names):
-            text = f"this agent is not called {str(host)[:80]!r}: ask by address, or add the name to [api] host_names"
+            text = f"this host is not called {str(host)[:80]!r}: ask by address, or add the name to [api] host_names"
             return _refuse("421 Misdirected Request", text, [], start)
         asset = self._asset(environ.get("PATH_INFO", ""))
         if asset is None:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions to the agent.
+// Questions to the agent, which the gateway hands on.
 
 export const PATIENCE = 5000;
 
@@ -20,6 +20,7 @@ export async function ask(path) {
     if (error instanceof SyntaxError) throw new Refused(`${path} is no JSON (HTTP ${response.status})`);
     throw new Silent(error.name === "TimeoutError" ? `no answer within ${PATIENCE / 1000} s` : "no connection");
   }
+  if (body.agent_answers === false) throw new Silent(body.error);
   if (!response.ok) throw new Refused(body.error ?? `HTTP ${response.status}`);
   return body;
 }

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``vmqos-gateway``."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from oslo_config import cfg
+from oslo_log import log
+
+from vmqos.conf import loader
+from vmqos.conf.exceptions import ConfigurationError
+from vmqos.daemon.notify import notify
+from vmqos.daemon.unix_server import SocketUnusable, UnixServer
+from vmqos.gateway.agent_away import AgentWatch
+from vmqos.gateway.metrics import Metrics
+from vmqos.gateway.openstack_sync import OpenStackSync
+from vmqos.gateway.page import Site
+from vmqos.gateway.relay import Relay
+from vmqos.gateway.server import TcpServer
+from vmqos.local_api import contract
+from vmqos.local_api.client import AgentClient
+from vmqos.version import version
+from vmqos.visible_text import make_visible, neutralise
+
+LOG = log.getLogger(__name__)
+
+PROGRAM = "vmqos-gateway"
+
+LOOK_INTERVAL = 5.0
+"""Seconds between two looks at whether the agent answers."""
+
+LOOK_TIMEOUT = 2.0
+"""Seconds that such a look takes at most; so much later the end may come."""
+
+ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the gateway; the exit status is 0 after SIGTERM, 1 where something is wrong."""
+    try:
+        with _held_back(ENDS):
+            _serve(_configuration(sys.argv[1:] if arguments is None else arguments))
+    except (ConfigurationError, SocketUnusable) as error:
+        print(f"{PROGRAM}: {neutralise(str(error))}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _configuration(arguments: Sequence[str]) -> cfg.ConfigOpts:
+    """The agent's own configuration, and a log that follows it."""
+    conf = cfg.ConfigOpts()
+    log.register_options(conf)
+    loader.load(arguments, conf, version(), PROGRAM)
+    log.setup(conf, "vmqos")
+    make_visible(logging.getLogger())
+    for warning in loader.unknown_options(conf):
+        LOG.warning("%s", warning)
+    return conf
+
+
+@contextmanager
+def _held_back(numbers: Sequence[signal.Signals]) -> Iterator[None]:
+    """Have these signals wait until they are asked for, in every thread that is started from now on."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _serve(conf: cfg.ConfigOpts) -> None:
+    """Answer until a signal says that this is the end."""
+    agent = AgentClient(conf.gateway.agent_socket)
+    openstack = OpenStackSync.of(conf, agent)
+    application = Site(Relay(agent, openstack, Metrics(agent, openstack)), conf.api.host_names)
+    servers = (
+        UnixServer(
+            application,
+            "[gateway] socket",
+            conf.gateway.socket,
+            mode=conf.gateway.socket_mode,
+            at_once=contract.HEALTH,
+        ),
+        TcpServer(application, conf.http.host, conf.http.port),
+    )
+    watch = AgentWatch(AgentClient(conf.gateway.agent_socket, LOOK_TIMEOUT))
+    with ExitStack() as stack:
+        for part in (openstack, *servers):
+            stack.callback(part.stop)
+            part.start()
+        notify("READY=1")
+        watch.look()
+        while signal.sigtimedwait(ENDS, LOOK_INTERVAL) is None:
+            watch.look()
+        notify("STOPPING=1")
+    LOG.info("stopped")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
