@@ -218,10 +218,11 @@ def make_agent(
 
     yield make
     for agent in made_agents:
-        agent.kill()
-        if agent.log.exists():
-            # pytest shows it with a test that failed.
-            print(f"--- {agent.log.name}\n{agent.log.read_text(errors='replace')[-8000:]}")
+        agent.end()
+        for log in (agent.log, agent.gateway.log):
+            if log.exists():
+                # pytest shows it with a test that failed.
+                print(f"--- {log.name}\n{log.read_text(errors='replace')[-8000:]}")
 
 
 @pytest.fixture

@@ -244,7 +244,7 @@ def node() -> Iterator[Node]:
                 yield made
             finally:
                 made.remove_all()
-                agent.kill()
+                agent.end()
                 libvirtd.stop()
     finally:
         mounts.unmount(RESCTRL, patience=PATIENCE)

@@ -52,7 +52,7 @@ def ask(node: Node, workers: Collection[Worker]) -> dict[str, Told]:
     for worker in workers:
         worker.pause()
     first = {worker: switch.counts(ANY_CPU, rmid) for worker, rmid in rmids.items()}
-    metrics, api = scrape(node.agent.socket), node.agent.get("/v1/telemetry")
+    metrics, api = scrape(node.agent.metrics), node.agent.get("/v1/telemetry")
     last = {worker: switch.counts(ANY_CPU, rmid) for worker, rmid in rmids.items()}
     for worker in workers:
         worker.resume()

@@ -134,6 +134,11 @@ class Agent:
         """End it by SIGKILL; its gateway lives on."""
         return self._end(signal.SIGKILL)
 
+    def end(self) -> None:
+        """End it and its gateway by SIGKILL, whether they run or not."""
+        self.gateway.kill()
+        self.kill()
+
     def get(self, path: str, timeout: float = 10.0) -> Any:
         """``GET`` a path of the API, such as ``/v1/vms``; the result is the decoded JSON.
 
@@ -141,6 +146,13 @@ class Agent:
         :raises OSError: if the agent does not answer.
         """
         return unix_http.get(self.socket, path, timeout)
+
+    @property
+    def metrics(self) -> Path:
+        """Where ``/metrics`` is served: the gateway's socket. The gateway is started where it does not run."""
+        if self.gateway.pid is None:
+            self.gateway.start()
+        return self.gateway.socket
 
     @property
     def _needs_gateway(self) -> bool:

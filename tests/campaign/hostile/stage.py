@@ -113,8 +113,8 @@ class Stage:
         self.agent.start()
 
     def close(self) -> None:
-        """End the agent and the simulator."""
-        self.agent.kill()
+        """End the agent, its gateway and the simulator."""
+        self.agent.end()
         self.simulator.stop()
 
     @property

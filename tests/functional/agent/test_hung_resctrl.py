@@ -73,7 +73,7 @@ def test_health_and_scrapes_are_answered_while_resctrl_hangs(
     stop_resctrl()
     # From the first moment on, when nobody knows yet that it hangs.
     asking = [
-        *together(20, lambda: scrape(agent.socket)),
+        *together(20, lambda: scrape(agent.metrics)),
         *together(5, lambda: agent.get(f"/v1/vms/{vm.uuid}")),
         *together(5, lambda: agent.get("/v1/groups")),
     ]
@@ -102,7 +102,7 @@ def test_health_and_scrapes_are_answered_while_resctrl_hangs(
     wait_for(is_old, "the counters being called old")
     assert health["status"] == "degraded"
     assert health["ages"]["counters"] > 5
-    found = scrape(agent.socket)
+    found = scrape(agent.metrics)
     assert found.value("vmqos_sweep_age_seconds") > 5
     assert found.find("vmqos_vm_llc_occupancy_bytes") == [], "figures that stand still are no figures"
     assert found.value("vmqos_vm_state", uuid=vm.uuid, state="kept") == 1
@@ -112,7 +112,7 @@ def test_health_and_scrapes_are_answered_while_resctrl_hangs(
     wait_for(lambda: agent.get("/v1/health")["stale"] == [], "figures being young again")
     assert wait_for_vm(vm, "kept")["task_list"]
     assert agent.get("/v1/groups")["groups"]
-    wait_for(lambda: has_counters(agent.socket, vm.uuid), "the counters being back")
+    wait_for(lambda: has_counters(agent.metrics, vm.uuid), "the counters being back")
 
 
 def has_counters(socket: Path, uuid: str) -> bool:
@@ -129,16 +129,16 @@ def test_without_regular_sweeps_a_scrape_waits_for_one_and_not_for_ever(
     agent = make_agent({"telemetry": {"interval": 0}})
     agent.start()
     vm = make_vm(EXCLUSIVE_2)
-    wait_for(lambda: has_counters(agent.socket, vm.uuid), "its counters")
+    wait_for(lambda: has_counters(agent.metrics, vm.uuid), "its counters")
     time.sleep(1.5)
-    assert scrape(agent.socket).value("vmqos_sweep_age_seconds") < 1 * pace.patience, "it was made for this scrape"
+    assert scrape(agent.metrics).value("vmqos_sweep_age_seconds") < 1 * pace.patience, "it was made for this scrape"
     time.sleep(1.5)
     stop_resctrl()
     found: list[tuple[float, Scrape]] = []
 
     def ask() -> None:
         began = time.monotonic()
-        told = scrape(agent.socket)
+        told = scrape(agent.metrics)
         found.append((time.monotonic() - began, told))
 
     asking = together(20, ask)

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import http.client
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from tools.lab.unix_http import UnixConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def scrape(where: Path | int) -> Scrape:
 
     :raises OSError: if nobody answers.
     """
-    connection = _UnixConnection(where) if isinstance(where, Path) else http.client.HTTPConnection("127.0.0.1", where)
+    connection = UnixConnection(where, 10) if isinstance(where, Path) else http.client.HTTPConnection("127.0.0.1", where)
     try:
         connection.request("GET", "/metrics")
         answer = connection.getresponse()
@@ -56,14 +57,3 @@ def scrape(where: Path | int) -> Scrape:
         return Scrape(text)
     finally:
         connection.close()
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=10)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))

@@ -57,11 +57,11 @@ def test_counters_tell_the_vm_that_works_from_the_idle_one_and_a_word_is_never_a
     busy, idle = make_vm(EXCLUSIVE_2), make_vm()
     wait_until_told(agent, wait_for, busy, "kept")
     wait_until_told(agent, wait_for, idle, "none")
-    wait_for(lambda: len(scrape(agent.socket).find(OCCUPANCY, uuid=idle.uuid)) == 2, "the counters of both")
-    before = scrape(agent.socket)
+    wait_for(lambda: len(scrape(agent.metrics).find(OCCUPANCY, uuid=idle.uuid)) == 2, "the counters of both")
+    before = scrape(agent.metrics)
     busy.domain.resume()
     _work(busy, agent, wait_for, lambda now: traffic(now, busy) > traffic(before, busy) + MUCH)
-    after = scrape(agent.socket)
+    after = scrape(agent.metrics)
     assert traffic(after, idle) - traffic(before, idle) < (traffic(after, busy) - traffic(before, busy)) / 10
     # What the idle one's start brought into the caches leaves them with time.
     _work(busy, agent, wait_for, lambda now: held(now, busy) > held(now, idle))
@@ -73,9 +73,9 @@ def test_counters_tell_the_vm_that_works_from_the_idle_one_and_a_word_is_never_a
         wait_for(lambda: len(told(agent, busy)["missing"]) == 3, "a look of the agent's that began after that")
         # One text serves all who scrape within a second.
         wait_for(
-            lambda: len(scrape(agent.socket).find(LOST, uuid=busy.uuid, reason="unavailable")) == 3, "metrics of that"
+            lambda: len(scrape(agent.metrics).find(LOST, uuid=busy.uuid, reason="unavailable")) == 3, "metrics of that"
         )
-        found, said = scrape(agent.socket), told(agent, busy)
+        found, said = scrape(agent.metrics), told(agent, busy)
     assert set(said["missing"].values()) == set(said["rates_missing"].values()) == {"unavailable"}
     assert set(said["totals"].values()) == set(said["rates"].values()) == set(said["caches"]["0"].values()) == {None}
     assert None not in said["caches"]["1"].values()
@@ -85,8 +85,8 @@ def test_counters_tell_the_vm_that_works_from_the_idle_one_and_a_word_is_never_a
     assert not found.find(LOST, uuid=idle.uuid)
 
     wait_for(lambda: None not in told(agent, busy)["rates"].values(), "rates again")
-    wait_for(lambda: not scrape(agent.socket).find(LOST, uuid=busy.uuid), "metrics of that")
-    assert 0 <= traffic(scrape(agent.socket), busy) - traffic(after, busy) < SPIKE
+    wait_for(lambda: not scrape(agent.metrics).find(LOST, uuid=busy.uuid), "metrics of that")
+    assert 0 <= traffic(scrape(agent.metrics), busy) - traffic(after, busy) < SPIKE
     past = agent.get(f"/v1/telemetry/history?seconds=600&vm={busy.uuid}")["vms"][busy.uuid]
     assert any(value is None for value in past["total"][1:])
     assert all(value is None or 0 <= value < SPIKE for name in ("total", "local", "remote") for value in past[name])
@@ -96,7 +96,7 @@ def _work(vm: RunningVm, agent: Agent, wait_for: WaitFor, enough: Callable[[Scra
     """Have the VM's firmware look for something to boot, over and over."""
 
     def worked() -> bool:
-        if enough(scrape(agent.socket)):
+        if enough(scrape(agent.metrics)):
             return True
         vm.domain.reset()
         return False

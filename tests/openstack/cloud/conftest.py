@@ -69,7 +69,7 @@ def cloud(workspace: Workspace, request: pytest.FixtureRequest) -> Iterator[Clou
 @pytest.fixture(autouse=True)
 def _logs(cloud: Cloud) -> Iterator[None]:
     """What the services said meanwhile; pytest shows it with a test that failed."""
-    logs = [*cloud.nova.logs, *(node.agent.log for node in cloud.nodes)]
+    logs = [*cloud.nova.logs, *(log for node in cloud.nodes for log in (node.agent.log, node.agent.gateway.log))]
     before = {log: log.stat().st_size for log in logs}
     yield
     for log in logs:

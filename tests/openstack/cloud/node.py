@@ -86,7 +86,7 @@ class Node:
 
     def stop(self) -> None:
         """End everything; the instances, too."""
-        self.agent.kill()
+        self.agent.end()
         for domain in self.domains().values():
             if domain.isActive():
                 domain.destroy()

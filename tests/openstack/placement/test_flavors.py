@@ -101,13 +101,13 @@ def test_a_vm_without_extra_specs_gets_what_nova_says_and_waits_for_it_no_longer
     wait_for(lambda: "Nova can't be reached" in told(first)["reason"], "the reason", 30)
     assert told(first)["state"] == "pending"
     assert "Nova's API has not told" in told(first)["reason"]
-    assert agent.get("/v1/health")["nova"]["waiting"] == 2
+    assert agent.gateway.get("/v1/health")["nova"]["waiting"] == 2
     nova.start()
     nova.make("n", {first.uuid: {"hw:cache_ways": "2"}, second.uuid: {}})
     wait_for(lambda: told(first)["state"] == "kept", "the VM being served as Nova says", 60)
     assert told(first)["ways_requested"] == 2
     wait_for(lambda: told(second)["state"] == "none", "the VM that asks for nothing", 60)
-    assert agent.get("/v1/health")["nova"] == {"error": None, "waiting": 0}
+    assert agent.gateway.get("/v1/health")["nova"] == {"error": None, "waiting": 0}
 
 
 def test_a_vm_keeps_its_ways_while_an_agent_that_was_restarted_can_not_ask(

@@ -17,7 +17,6 @@ from tests.openstack.placement.compute_node import ComputeNode
 from tests.openstack.servers.mariadb import MariaDb
 from tests.openstack.servers.placement import Placement as Server
 from tools.lab.workspace import Workspace
-from vmqos.agent.serve.capacity import NOTHING, Capacity
 from vmqos.extra_specs.resources import (
     CMT,
     L3_CAT,
@@ -28,6 +27,7 @@ from vmqos.extra_specs.resources import (
     TRAITS,
     provider_name,
 )
+from vmqos.gateway.capacity import NOTHING, Capacity
 from vmqos.gateway.placement import Api
 from vmqos.openstack import exceptions
 from vmqos.openstack.placement import Inventory, Placement

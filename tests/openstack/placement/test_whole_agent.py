@@ -18,7 +18,6 @@ from tests.openstack.servers.process import free_port, script
 from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
-from vmqos.agent.serve.capacity import MEMBERS
 from vmqos.extra_specs.resources import (
     CMT,
     L3_CAT,
@@ -31,6 +30,7 @@ from vmqos.extra_specs.resources import (
     SHARED_FULL,
     SHARED_ROOM,
 )
+from vmqos.gateway.capacity import MEMBERS
 
 EMPTY = {LLC_WAYS: 9, LLC_CLASSES: 5}
 """Cascade Lake: 11 ways less the floor's two, which are those of the devices; 8 CLOSIDs less the default group's, and
@@ -62,7 +62,7 @@ def test_placement_counts_what_resctrl_has_whatever_vms_come_and_go(
     agent.start()
     wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider", 30)
     assert set(node.of_child("traits")) == {L3_CAT, MBA, MBA_PERCENT, CMT, MBM, SHARED_ROOM}
-    health = agent.get("/v1/health")
+    health = agent.gateway.get("/v1/health")
     assert health["placement"]["inventories"] == TOLD
     assert node.of_child("inventories")[LLC_OTHERS]["total"] == TOLD[LLC_OTHERS]
     assert (health["placement"]["error"], health["placement"]["failures"]) == (None, 0)
@@ -139,8 +139,8 @@ def test_the_host_is_served_while_placement_is_away(
     agent.start()
     vm = make_vm({"hw:cache_ways": "2"})
     wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being served")
-    wait_for(lambda: bool(agent.get("/v1/health")["placement"]["error"]), "the reason", 30)
-    health = agent.get("/v1/health")
+    wait_for(lambda: bool(agent.gateway.get("/v1/health")["placement"]["error"]), "the reason", 30)
+    health = agent.gateway.get("/v1/health")
     assert "Placement can't be reached" in health["placement"]["error"]
     assert health["status"] == "ok", "the host does its work"
     assert metrics(agent, port)["vmqos_placement_up"] == 0
@@ -164,20 +164,20 @@ def test_an_agent_that_is_killed_and_started_again_changes_nothing_in_placement(
     agent.start()
     wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider", 30)
     before = node.child
-    agent.kill()
+    agent.end()
     agent.start()
-    wait_for(lambda: bool(agent.get("/v1/health")["placement"]["told_at"]), "the provider being looked at", 30)
+    wait_for(lambda: bool(agent.gateway.get("/v1/health")["placement"]["told_at"]), "the provider being looked at", 30)
     assert node.child == before
-    assert agent.get("/v1/health")["placement"]["changes"] == 0
+    assert agent.gateway.get("/v1/health")["placement"]["changes"] == 0
 
 
-def test_an_agent_with_credentials_and_a_file_does_not_start(
+def test_a_gateway_with_credentials_and_a_file_does_not_start(
     placement: Placement, make_agent: MakeAgent, workspace: Any
 ) -> None:
     agent = make_agent({"placement": {**placement.credentials, "provider_yaml": "/etc/nova/vmqos.yaml"}})
     with pytest.raises(RuntimeError):
         agent.start()
-    assert "counted twice" in agent.log.read_text()
+    assert "counted twice" in agent.gateway.log.read_text()
 
 
 def test_the_file_is_where_nova_looks_for_it(make_agent: MakeAgent, tmp_path: Any, wait_for: WaitFor) -> None:
@@ -186,5 +186,5 @@ def test_the_file_is_where_nova_looks_for_it(make_agent: MakeAgent, tmp_path: An
     agent.start()
     wait_for(path.exists, "the file", 30)
     assert f"{LLC_WAYS}:" in path.read_text()
-    assert "restart nova-compute" in agent.log.read_text()
-    assert agent.get("/v1/health")["placement"]["inventories"] == TOLD
+    assert "restart nova-compute" in agent.gateway.log.read_text()
+    assert agent.gateway.get("/v1/health")["placement"]["inventories"] == TOLD

@@ -80,7 +80,7 @@ class Node:
         # The end of a VM takes a second of waiting, mostly for its cgroups.
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda vm: vms.remove(connection, vm.uuid), (*RUNNING, STOPPED)))
-        self.agent.kill()
+        self.agent.end()
         self.libvirt.stop()
         self.simulator.stop()
 
