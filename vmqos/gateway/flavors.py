@@ -1,161 +1,169 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking Nova for the extra specs that a VM's description does not have, beside the loop.
+"""Asking Nova for the extra specs that the agent wants, and telling them to the agent.
 
-Nova writes them into the description since 2025.2. A VM that was started before, or came by live migration from a host
-with an older Nova, has none until its next hard reboot.
+Nova writes them into a VM's description since 2025.2. A VM that was started before, or came by live migration from a
+host with an older Nova, has none until its next hard reboot.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from oslo_config import cfg
 
-from vmqos.agent.observe.running_vms import unexpected
+from vmqos import extra_specs
 from vmqos.conf import keystone
-from vmqos.daemon.backoff import Backoff
+from vmqos.daemon.backoff import Backoff, Failure
 from vmqos.daemon.log_once import LogOnce
 from vmqos.daemon.worker import Worker
-from vmqos.hypervisor.exceptions import HypervisorError
-from vmqos.hypervisor.model import Process, VirtualMachine
+from vmqos.local_api import contract
+from vmqos.local_api.client import AgentClient
+from vmqos.local_api.exceptions import AgentFailed, AgentRefused, NotOurApi
 from vmqos.openstack import nova
-from vmqos.openstack.exceptions import CloudError, Refused, ServerUnknown
+from vmqos.openstack.exceptions import CloudError, HostnameUnknown, Refused, ServerUnknown
 from vmqos.openstack.nova import Nova
 from vmqos.openstack.service import Service
-from vmqos.reason import Reason, of_error
+from vmqos.reason import Code, Reason, of_error
 
 LOG = logging.getLogger(__name__)
+
+ERROR_LENGTH = 500
+"""Characters of an unexpected error that are told."""
 
 _ALL = ""
 """The key under which the back-off keeps failures that concern every VM."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What is known of a VM's flavor.
+@dataclass(slots=True)
+class _Entry:
+    """A VM whose flavor the agent wants.
 
-    :ivar extra_specs: its extra specs; ``None`` until Nova has told them.
-    :ivar error: why Nova has not told them; empty while it is being asked.
+    :ivar extra_specs: those of Nova's answer that are about vmqos; ``None`` until Nova has answered. The worker's
+        condition is held while they are changed.
+    :ivar told: the failure that the agent was told last; of no concern to the worker.
     """
 
+    wanted: contract.WantedFlavor
     extra_specs: Mapping[str, str] | None = None
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    process: Process
-    """The VM's process. The flavor changes only with it: a resize starts a new process."""
-    extra_specs: Mapping[str, str] | None = None
+    told: Failure | None = None
 
 
 class FlavorLookup:
-    """Asks Nova in a thread of its own, and keeps each answer as long as the VM's process lives.
+    """Asks Nova in a thread of its own, and keeps each answer until the agent has it.
 
-    :param api: Nova; ``None``: Nova is not asked, and there is no thread.
-    :param hostname: tells the compute node's hypervisor hostname.
-    :param on_answer: called with the UUID of each VM whose extra specs are known now, from the thread.
+    :param api: Nova.
+    :param agent: wants the answers.
     :param backoff: the pauses after failures, by UUID.
     """
 
-    def __init__(
-        self, api: Nova | None, hostname: Callable[[], str], on_answer: Callable[[str], None], backoff: Backoff
-    ) -> None:
+    def __init__(self, api: Nova, agent: AgentClient, backoff: Backoff) -> None:
         self._api = api
-        self._hostname = hostname
-        self._on_answer = on_answer
+        self._agent = agent
         self._backoff = backoff
         self._worker = Worker("flavors")
         self._once = LogOnce(LOG)
         self._entries: dict[str, _Entry] = {}
+        self._hostname: str | None = None
         self._one_by_one = False
 
     @classmethod
-    def of(cls, conf: cfg.ConfigOpts, hostname: Callable[[], str], on_answer: Callable[[str], None]) -> FlavorLookup:
-        """As the configuration says."""
-        is_on = keystone.is_configured(conf, "nova")
+    def of(cls, conf: cfg.ConfigOpts, agent: AgentClient) -> FlavorLookup | None:
+        """As the configuration says; ``None`` where Nova is not to be asked."""
+        if not keystone.is_configured(conf, "nova"):
+            return None
         backoff = Backoff(conf.agent.retry_delay_min, conf.agent.retry_delay_max)
-        return cls(Nova(Service(conf, "nova", "compute")) if is_on else None, hostname, on_answer, backoff)
+        return cls(Nova(Service(conf, "nova", "compute")), agent, backoff)
 
     @property
-    def is_on(self) -> bool:
-        """Whether Nova is asked."""
-        return self._api is not None
-
-    @property
-    def waiting(self) -> int:
-        """How many VMs' extra specs are not known yet."""
-        with self._worker.condition:
-            return sum(entry.extra_specs is None for entry in self._entries.values())
-
-    @property
-    def error(self) -> str:
-        """Why Nova answers for no VM at all; empty where it answers, or was not asked yet."""
+    def health(self) -> contract.NovaHealth:
+        """Why Nova answers for no VM at all, and how many VMs' extra specs it has not told yet."""
         with self._worker.condition:
             failure = self._backoff.get(_ALL)
-        return failure.reason.text if failure else ""
+            waiting = sum(entry.extra_specs is None for entry in self._entries.values())
+        return {"error": failure.reason.text if failure else None, "waiting": waiting}
 
     def start(self) -> None:
         """Ask from now on."""
-        if self._api is not None:
-            self._worker.start(partial(self._run, self._api))
+        self._worker.start(self._run)
 
     def stop(self) -> None:
         """Ask no more."""
         self._worker.stop()
 
-    def look_up(self, vms: Iterable[VirtualMachine]) -> dict[str, Found]:
-        """What is known of these VMs' flavors, by UUID, without waiting; the thread asks Nova for the others.
+    def answer(self, wanted: Iterable[contract.WantedFlavor], hostname: str | None) -> None:
+        """Tell the agent what is known of these flavors, without waiting for Nova; the thread asks Nova for the others.
 
-        :param vms: all VMs that run and whose descriptions have no extra specs; the others are forgotten.
+        The agent is told an error again after each further try: it may have been started anew meanwhile.
+
+        :param wanted: all that the agent wants; the others are forgotten.
+        :param hostname: the compute node's hypervisor hostname; ``None`` where it is not known yet.
+        :raises vmqos.local_api.exceptions.LocalApiError: if the agent went away meanwhile.
         """
-        if self._api is None:
-            return {}
+        for entry, failure in self._take_over(wanted, hostname):
+            try:
+                if entry.extra_specs is not None:
+                    self._agent.tell_flavor(entry.wanted, entry.extra_specs)
+                elif failure is not None and failure is not entry.told:
+                    entry.told = failure
+                    self._agent.flavor_is_not_known(entry.wanted, failure.reason.text)
+            except (AgentRefused, AgentFailed, NotOurApi) as error:
+                self._not_taken(entry, error)
+
+    def agent_is_away(self) -> None:
+        """Note that the agent does not answer: the one that comes back may not know what was told."""
+        for entry in self._entries.values():
+            entry.told = None
+
+    def _take_over(
+        self, wanted: Iterable[contract.WantedFlavor], hostname: str | None
+    ) -> list[tuple[_Entry, Failure | None]]:
+        """Everything that is wanted now, with its last failure."""
         with self._worker.condition:
+            self._hostname = hostname
             before, self._entries = self._entries, {}
-            for vm in vms:
-                entry = before.get(vm.uuid)
-                if entry is None or entry.process != vm.process:
-                    entry = _Entry(vm.process)
-                    self._backoff.succeed(vm.uuid)
-                self._entries[vm.uuid] = entry
+            for one in wanted:
+                uuid = one["uuid"]
+                entry = before.get(uuid)
+                if entry is None or entry.wanted["process"] != one["process"]:
+                    # The flavor changes only with the VM's process: a resize starts a new one.
+                    entry = _Entry(one)
+                    self._backoff.succeed(uuid)
+                self._entries[uuid] = entry
             self._backoff.keep_only({_ALL, *self._entries})
             self._worker.condition.notify_all()
-            return {uuid: Found(entry.extra_specs, self._error_of(uuid)) for uuid, entry in self._entries.items()}
+            failure = self._backoff.get(_ALL)
+            return [(entry, self._backoff.get(uuid) or failure) for uuid, entry in self._entries.items()]
 
-    def _error_of(self, uuid: str) -> str:
-        failure = self._backoff.get(uuid) or self._backoff.get(_ALL)
-        return failure.reason.text if failure else ""
+    def _not_taken(self, entry: _Entry, error: Exception) -> None:
+        """Forget an answer that the agent does not take, and ask Nova again in a while if it is wanted still."""
+        uuid = entry.wanted["uuid"]
+        self._once.log(logging.INFO, ("told", uuid), "VM %s: the agent does not take what Nova told: %s", uuid, error)
+        with self._worker.condition:
+            if entry.extra_specs is not None:
+                entry.extra_specs = None
+                self._backoff.fail(uuid, of_error(error))
 
-    def _run(self, api: Nova) -> None:
+    def _run(self) -> None:
         while wanted := self._wait():
-            failed = False
             try:
-                self._ask(api, wanted)
-            except (CloudError, HypervisorError) as error:
-                failed = True
+                self._ask(wanted)
+            except CloudError as error:
                 self._failed(_ALL, of_error(error))
             except Exception as error:
-                failed = True
-                self._failed(_ALL, unexpected("asking Nova for flavors", error), error)
-            if failed:
-                for uuid in wanted:
-                    # The reasons of these VMs then name the error.
-                    self._on_answer(uuid)
+                self._failed(_ALL, _unexpected("asking Nova for flavors", error), error)
 
-    def _wait(self) -> dict[str, _Entry]:
-        """Wait until Nova is to be asked, and return the VMs to ask for, by UUID; none once the thread is to end."""
+    def _wait(self) -> list[_Entry]:
+        """Wait until Nova is to be asked, and return the VMs to ask for; none once the thread is to end."""
         with self._worker.condition:
             while not self._worker.ends:
                 unknown = {uuid: entry for uuid, entry in self._entries.items() if entry.extra_specs is None}
-                wanted = {uuid: entry for uuid, entry in unknown.items() if not self._backoff.waits(uuid)}
+                wanted = [entry for uuid, entry in unknown.items() if not self._backoff.waits(uuid)]
                 if wanted and not self._backoff.waits(_ALL):
                     return wanted
                 self._worker.condition.wait(self._pause() if unknown else None)
-        return {}
+        return []
 
     def _pause(self) -> float | None:
         """Seconds until something may be tried again; what concerns every VM comes first."""
@@ -164,36 +172,40 @@ class FlavorLookup:
             return self._backoff.seconds_until(failure)
         return self._backoff.next_due()
 
-    def _ask(self, api: Nova, wanted: Mapping[str, _Entry]) -> None:
+    def _ask(self, wanted: list[_Entry]) -> None:
         answers, not_listed, is_answered = dict[str, dict[str, str]](), None, False
         try:
             if len(wanted) > 1 and not self._one_by_one:
-                answers = self._ask_at_once(api)
-        except (CloudError, HypervisorError):
+                answers = self._ask_at_once()
+        except CloudError:
             raise
         except Exception as error:  # for one server's sake, perhaps: one by one the others are answered
             not_listed = error
-        for uuid, entry in wanted.items():
+        for entry in wanted:
             if self._worker.ends:
                 return
+            uuid = entry.wanted["uuid"]
             try:
-                self._answered(uuid, entry, answers[uuid] if uuid in answers else api.extra_specs(uuid))
+                self._answered(entry, answers[uuid] if uuid in answers else self._api.extra_specs(uuid))
                 is_answered = True
             except (ServerUnknown, Refused) as refusal:
                 if isinstance(refusal, ServerUnknown):
                     self._reached()
                 self._failed(uuid, of_error(refusal))
-            except (CloudError, HypervisorError):
+            except CloudError:
                 raise
             except Exception as error:  # of this server's alone
-                self._failed(uuid, unexpected("asking Nova for its flavor", error), error)
-            self._on_answer(uuid)
+                self._failed(uuid, _unexpected("asking Nova for its flavor", error), error)
         if not_listed is not None and not is_answered:
             raise not_listed
 
-    def _ask_at_once(self, api: Nova) -> dict[str, dict[str, str]]:
+    def _ask_at_once(self) -> dict[str, dict[str, str]]:
+        with self._worker.condition:
+            hostname = self._hostname
+        if hostname is None:
+            raise HostnameUnknown()
         try:
-            return api.extra_specs_of_host(self._hostname())
+            return self._api.extra_specs_of_host(hostname)
         except Refused as error:
             if not nova.may_not_list(error):
                 raise
@@ -208,13 +220,13 @@ class FlavorLookup:
             self._backoff.succeed(_ALL)
         self._once.end(_ALL)
 
-    def _answered(self, uuid: str, entry: _Entry, extra_specs: Mapping[str, str]) -> None:
+    def _answered(self, entry: _Entry, found: Mapping[str, str]) -> None:
         self._reached()
+        uuid = entry.wanted["uuid"]
         with self._worker.condition:
             self._backoff.succeed(uuid)
-            self._once.end(uuid)
-            if self._entries.get(uuid) == entry:
-                self._entries[uuid] = _Entry(entry.process, extra_specs)
+            entry.extra_specs = extra_specs.relevant(found)
+        self._once.end(uuid)
 
     def _failed(self, key: str, reason: Reason, error: Exception | None = None) -> None:
         """Note a failure.
@@ -224,3 +236,7 @@ class FlavorLookup:
         with self._worker.condition:
             self._backoff.fail(key, reason)
         self._once.log(logging.WARNING, key, "a flavor is not known: %s", reason, error=error)
+
+
+def _unexpected(doing: str, error: Exception) -> Reason:
+    return Reason(Code.OTHER, f"{doing} failed unexpectedly: {type(error).__name__}: {error}"[:ERROR_LENGTH])

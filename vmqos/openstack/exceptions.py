@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong between the agent and OpenStack; each message says what the operator should do."""
+"""What can go wrong between this host and OpenStack; each message says what the operator should do."""
 
 from __future__ import annotations
 
@@ -34,6 +34,16 @@ class Refused(CloudError):
             hint = f"; the user of [{section}] needs more rights"
         super().__init__(f"{section.capitalize()} refuses {question} with {status}: {reason}{hint}")
         self.status = status
+
+
+class HostnameUnknown(CloudError):
+    """The configuration does not name the compute node, and libvirt has not told its name yet."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the hypervisor hostname of this compute node is not known, for libvirt has not told it to vmqos-agent: "
+            "see what 'vmqos doctor' says about libvirt, or set [placement] hypervisor_hostname"
+        )
 
 
 class NoComputeNode(CloudError):

@@ -197,7 +197,9 @@ def test_no_control_group_is_promised_twice_whatever_servers_come_together(
     policy = Policy(shared_classes=(cap, four), other_classes=1)
     room = capacity.of(ResctrlState((1, 1), found, empty, {}, {}), policy)
     host = cloud.compute(
-        placement.compute_node(room.ways, room.classes, tuple(room.traits), shared=dict.fromkeys(room.offered, True))
+        placement.compute_node(
+            room["ways"], room["classes"], tuple(room["traits"]), shared=dict.fromkeys(room["offered"], True)
+        )
     )
     # All are placed before the agent has seen one of them.
     wanted = [TWO, CAP, {**CAP, "hw:cache_ways": "4"}, TWO, CAP, {**CAP, "hw:cache_ways": "3"}]
@@ -258,7 +260,7 @@ def test_of_servers_that_come_within_seconds_no_more_are_placed_than_there_are_c
     layout = Layout((Group("", Owner.DEFAULT, {0: CapacityBitmask(free)}), *groups))
     found, policy = Capabilities({"L3": l3}), Policy(placement_counts=True)
     room = capacity.of(ResctrlState((1, 1), found, layout, {}, {}), policy, running)
-    node = placement.compute_node(room.ways, room.classes, tuple(room.traits), others=room.others)
+    node = placement.compute_node(room["ways"], room["classes"], tuple(room["traits"]), others=room["others"])
     host = cloud.compute(node)
     for _ in range(allocated):
         placement.allocate(node, ways=1)

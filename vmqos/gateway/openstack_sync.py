@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What OpenStack and the agent have to tell each other: the agent is asked regularly, and answers go both ways."""
+
+from __future__ import annotations
+
+import logging
+
+from oslo_config import cfg
+
+from vmqos.daemon.log_once import LogOnce
+from vmqos.daemon.worker import Worker
+from vmqos.gateway import placement
+from vmqos.gateway.capacity import Capacity
+from vmqos.gateway.flavors import FlavorLookup
+from vmqos.gateway.placement import PlacementSync
+from vmqos.local_api import contract
+from vmqos.local_api.client import AgentClient
+from vmqos.local_api.exceptions import LocalApiError
+
+LOG = logging.getLogger(__name__)
+
+PERIOD = 1.0
+"""Seconds between two questions to the agent."""
+
+_AGENT = "agent"
+
+
+class OpenStackSync:
+    """Asks the agent what OpenStack is to know, and hands it to those who tell Placement and ask Nova.
+
+    :param agent: the way to the agent.
+    :param placement: tells Placement, or nova-compute; ``None``: OpenStack is told nothing.
+    :param flavors: asks Nova; ``None``: Nova is not asked. Without either, the agent is not asked, and no thread runs.
+    :param hostname: the compute node's hypervisor hostname; ``None``: the agent knows it from libvirt.
+    """
+
+    def __init__(
+        self,
+        agent: AgentClient,
+        placement: PlacementSync | None,
+        flavors: FlavorLookup | None,
+        hostname: str | None = None,
+    ) -> None:
+        self._agent = agent
+        self._placement = placement
+        self._flavors = flavors
+        self._parts = [part for part in (placement, flavors) if part is not None]
+        self._hostname = hostname
+        self._worker = Worker("openstack")
+        self._once = LogOnce(LOG)
+
+    @classmethod
+    def of(cls, conf: cfg.ConfigOpts, agent: AgentClient) -> OpenStackSync:
+        """As the configuration says.
+
+        :raises vmqos.conf.exceptions.ConfigurationError: if its sections contradict each other.
+        """
+        return cls(agent, PlacementSync.of(conf), FlavorLookup.of(conf, agent), conf.placement.hypervisor_hostname)
+
+    def placement(self) -> contract.PlacementHealth | None:
+        """What OpenStack was told of this host; ``None`` where it is told nothing."""
+        return self._placement.health if self._placement is not None else None
+
+    def nova(self) -> contract.NovaHealth | None:
+        """How asking Nova for flavors stands; ``None`` where Nova is not asked."""
+        return self._flavors.health if self._flavors is not None else None
+
+    def start(self) -> None:
+        """Ask and tell from now on."""
+        for part in self._parts:
+            part.start()
+        if self._parts:
+            self._worker.start(self._run)
+
+    def stop(self) -> None:
+        """Ask and tell no more."""
+        for part in (self._worker, *self._parts):
+            part.stop()
+
+    def _run(self) -> None:
+        last: contract.OpenStack | None = None
+        while not self._worker.ends:
+            answer = self._exchange()
+            # Something new is looked at again before it is told: it may just be changing.
+            pause = PERIOD if answer == last else placement.SETTLES / 2
+            last = answer
+            with self._worker.condition:
+                self._worker.condition.wait_for(lambda: self._worker.ends, pause)
+
+    def _exchange(self) -> contract.OpenStack | None:
+        """Ask the agent once, and hand on what it says; ``None`` where it does not answer."""
+        try:
+            answer = self._agent.openstack()
+            self._hand_on(answer)
+        except LocalApiError as error:
+            self._agent_is_away(str(error))
+            return None
+        except Exception as error:  # an agent of another version may answer anything
+            self._agent_is_away(f"{type(error).__name__}: {error}", error)
+            return None
+        if self._once.end(_AGENT):
+            LOG.info("the agent answers again")
+        return answer
+
+    def _hand_on(self, answer: contract.OpenStack) -> None:
+        hostname = self._hostname or answer["hypervisor_hostname"]
+        capacity = answer["capacity"]
+        if self._placement is not None:
+            self._placement.offer(Capacity.of(capacity) if capacity is not None else None, hostname)
+        if self._flavors is not None:
+            self._flavors.answer(answer["flavors_wanted"], hostname)
+
+    def _agent_is_away(self, why: str, error: Exception | None = None) -> None:
+        for part in self._parts:
+            part.agent_is_away()
+        message = "the agent does not answer, and OpenStack is told nothing new until it does: %s"
+        self._once.log(logging.WARNING, _AGENT, message, why, error=error)
