@@ -43,7 +43,8 @@ html_show_sourcelink = False
 man_pages = [
     ("man/vmqos", "vmqos", "show which VM owns which cache ways, and why", [author], 1),
     ("man/vmqos-agent", "vmqos-agent", "keep the cache promises of flavors on a compute node", [author], 8),
-    ("man/vmqos.conf", "vmqos.conf", "configuration of vmqos-agent", [author], 5),
+    ("man/vmqos-gateway", "vmqos-gateway", "metrics, page and OpenStack for vmqos-agent", [author], 8),
+    ("man/vmqos.conf", "vmqos.conf", "configuration of vmqos-agent and vmqos-gateway", [author], 5),
 ]
 man_show_urls = True
 

@@ -12,8 +12,8 @@ OPTIONS = [
         "host",
         default="127.0.0.1",
         help="The address that the gateway answers on over HTTP, without encryption or password. Every client that "
-        "reaches it may read what the agent knows, such as the names of VMs; none can change anything. The systemd "
-        "unit of the gateway has to allow every address but loopback, too (IPAddressAllow).",
+        "reaches it may read what the agent knows, such as the names of VMs; none can change anything. A drop-in for "
+        "the systemd unit of the gateway can limit the addresses of clients (IPAddressDeny, IPAddressAllow).",
     ),
     cfg.PortOpt(
         "port",
