@@ -10,6 +10,7 @@ from oslo_config import cfg
 from vmqos.daemon.log_once import LogOnce
 from vmqos.daemon.worker import Worker
 from vmqos.gateway import placement
+from vmqos.gateway.agent_away import explain
 from vmqos.gateway.capacity import Capacity
 from vmqos.gateway.flavors import FlavorLookup
 from vmqos.gateway.placement import PlacementSync
@@ -93,13 +94,13 @@ class OpenStackSync:
             answer = self._agent.openstack()
             self._hand_on(answer)
         except LocalApiError as error:
-            self._agent_is_away(str(error))
+            self._agent_is_away(explain(error))
             return None
         except Exception as error:  # an agent of another version may answer anything
             self._agent_is_away(f"{type(error).__name__}: {error}", error)
             return None
         if self._once.end(_AGENT):
-            LOG.info("the agent answers again")
+            LOG.info("the agent answers, and OpenStack is told of this host again")
         return answer
 
     def _hand_on(self, answer: contract.OpenStack) -> None:
@@ -113,5 +114,4 @@ class OpenStackSync:
     def _agent_is_away(self, why: str, error: Exception | None = None) -> None:
         for part in self._parts:
             part.agent_is_away()
-        message = "the agent does not answer, and OpenStack is told nothing new until it does: %s"
-        self._once.log(logging.WARNING, _AGENT, message, why, error=error)
+        self._once.log(logging.WARNING, _AGENT, "OpenStack is told nothing new of this host: %s", why, error=error)

@@ -227,8 +227,8 @@ class PlacementSync:
                 known, found = self._known, self._known.due if self._known else None
                 if known is None or found is None or not self._is_due():
                     continue
-                # Gateways that were started together shall not look together for ever. This stands before the telling: the
-                # agent may go and come while that lasts, and then Placement is looked at once more.
+                # Gateways that were started together shall not look together for ever. This stands before the telling:
+                # the agent may go and come while that lasts, and then Placement is looked at once more.
                 self._check_at = time.monotonic() + self._check_interval * random.uniform(0.9, 1.1)
             self._tell(found, known.hostname)
 

@@ -15,19 +15,18 @@ import pytest
 import yaml
 from oslo_config import cfg
 
-from tests.unit.agent.serve.test_vms import snapshot
-from vmqos.agent.serve import capacity
-from vmqos.agent.serve.capacity import Capacity
-from vmqos.agent.snapshot import Snapshot
-from vmqos.allocation import Policy
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.daemon.backoff import Backoff
-from vmqos.extra_specs.resources import LLC_WAYS
+from vmqos.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS
 from vmqos.gateway import placement
-from vmqos.gateway.placement import PlacementSync, Told
+from vmqos.gateway.capacity import NOTHING, Capacity
+from vmqos.gateway.placement import PlacementSync
 from vmqos.openstack.exceptions import Unreachable
-from vmqos.resctrl.bitmask import CapacityBitmask
+
+HOST = Capacity(ways=9, longest=9, classes=15, traits=frozenset({L3_CAT, CMT}))
+LESS = replace(HOST, ways=6, longest=6)
+NAME = "node-1"
 
 CREDENTIALS = "auth_type = password\nauth_url = http://127.0.0.1:1/v3\nusername = vmqos\npassword = x\n"
 
@@ -38,12 +37,14 @@ class Notes:
     def __init__(self) -> None:
         self.where, self.asks_what_is_held = "somewhere", True
         self.told: list[Capacity] = []
+        self.hostnames: list[str | None] = []
         self.failure: Exception | None = None
         self.gate = threading.Event()
         self.gate.set()
 
-    def tell(self, found: Capacity) -> bool:
+    def tell(self, found: Capacity, hostname: str | None) -> bool:
         self.told.append(found)
+        self.hostnames.append(hostname)
         assert self.gate.wait(10)
         if self.failure is not None:
             raise self.failure
@@ -88,49 +89,82 @@ def configured(tmp_path: Path, text: str) -> cfg.ConfigOpts:
     return loader.load(["--config-file", str(tmp_path / "vmqos.conf")])
 
 
-def with_policy(known: Snapshot, floor: int) -> Snapshot:
-    return replace(known, policy=Policy(default_ways_min=floor))
+def made_of(conf: cfg.ConfigOpts) -> PlacementSync:
+    sync = PlacementSync.of(conf)
+    assert sync is not None
+    return sync
 
 
-def test_what_the_first_pass_found_is_told(make: Callable[..., PlacementSync], notes: Notes) -> None:
+def test_what_the_agent_says_first_is_told(make: Callable[..., PlacementSync], notes: Notes) -> None:
     sync = make()
-    known = snapshot()
-    assert known.resctrl is not None
-    sync.offer(known)
-    eventually(lambda: sync.state.told)
-    assert notes.told == [capacity.of(known.resctrl, known.policy, known.requests)]
-    assert (sync.state.error, sync.state.changes, sync.state.failures) == ("", 1, 0)
-    assert sync.state.at == pytest.approx(time.time(), abs=10)
+    sync.offer(HOST, NAME)
+    eventually(lambda: sync.health["told_at"])
+    assert (notes.told, notes.hostnames) == ([HOST], [NAME])
+    assert sync.health == {
+        "where": "somewhere",
+        "error": None,
+        "told_at": pytest.approx(time.time(), abs=10),
+        "inventories": {LLC_WAYS: 9, LLC_CLASSES: 15},
+        "traits": sorted({L3_CAT, CMT}),
+        "changes": 1,
+        "failures": 0,
+    }
 
 
 def test_only_a_change_is_told(make: Callable[..., PlacementSync], notes: Notes) -> None:
     sync = make()
-    known = snapshot()
-    sync.offer(known)
-    eventually(lambda: sync.state.told)
+    sync.offer(HOST, NAME)
+    eventually(lambda: sync.health["told_at"])
     for _ in range(3):
-        # Every full audit makes values anew.
-        sync.offer(snapshot())
+        # Every answer makes values anew.
+        sync.offer(replace(HOST), NAME)
         time.sleep(0.05)
     assert len(notes.told) == 1
-    sync.offer(with_policy(known, 5))
+    sync.offer(LESS, NAME)
     eventually(lambda: len(notes.told) == 2)
-    assert notes.told[0].ways - notes.told[1].ways == 3
+    assert notes.told == [HOST, LESS]
+
+
+def test_a_change_that_is_undone_before_it_settled_is_not_told(
+    make: Callable[..., PlacementSync], notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = make()
+    sync.offer(HOST, NAME)
+    eventually(lambda: sync.health["told_at"])
+    monkeypatch.setattr(placement, "SETTLES", 0.3)
+    sync.offer(LESS, NAME)
+    time.sleep(0.05)
+    sync.offer(HOST, NAME)
+    time.sleep(0.5)
+    assert notes.told == [HOST]
+
+
+def test_what_vms_hold_is_told_only_where_it_is_not_asked_for(notes: Notes) -> None:
+    for asks, expected in ((True, 0), (False, 4)):
+        notes.asks_what_is_held = asks
+        sync = PlacementSync(notes, 3600.0, Backoff(0.01, 0.05))
+        sync.start()
+        sync.offer(replace(HOST, held=4), NAME)
+        eventually(lambda sync=sync: sync.health["told_at"])
+        sync.stop()
+        assert notes.told[-1].held == expected
 
 
 def test_what_was_told_is_looked_at_again_from_time_to_time(make: Callable[..., PlacementSync], notes: Notes) -> None:
     sync = make(check_interval=0.02)
-    sync.offer(snapshot())
+    sync.offer(HOST, NAME)
     eventually(lambda: len(notes.told) > 3)
     assert len(set(notes.told)) == 1
-    assert sync.state.changes == 1
+    assert sync.health["changes"] == 1
 
 
-def test_before_the_first_pass_nothing_is_told(make: Callable[..., PlacementSync], notes: Notes) -> None:
+def test_before_the_agent_knows_its_host_nothing_is_told(make: Callable[..., PlacementSync], notes: Notes) -> None:
     sync = make(check_interval=0.02)
-    sync.offer(Snapshot())
+    time.sleep(0.1)
+    sync.offer(None, None)
     time.sleep(0.2)
-    assert notes.told == [] and sync.state == Told("somewhere")
+    assert notes.told == []
+    assert (sync.health["where"], sync.health["told_at"], sync.health["inventories"]) == ("somewhere", None, {})
 
 
 def test_a_resctrl_that_is_gone_for_long_leaves_nothing_to_promise(
@@ -138,18 +172,63 @@ def test_a_resctrl_that_is_gone_for_long_leaves_nothing_to_promise(
 ) -> None:
     monkeypatch.setattr(placement, "WITHOUT_RESCTRL", 0.3)
     sync = make()
-    known = snapshot()
-    sync.offer(known)
-    eventually(lambda: sync.state.told)
-    sync.offer(replace(known, resctrl=None))
+    sync.offer(HOST, NAME)
+    eventually(lambda: sync.health["told_at"])
+    sync.offer(None, NAME)
     time.sleep(0.1)
     assert len(notes.told) == 1, "it may just be mounted anew"
-    eventually(lambda: notes.told[-1] == capacity.NOTHING)
+    eventually(lambda: notes.told[-1] == NOTHING)
     time.sleep(0.1)
     assert len(notes.told) == 2
-    sync.offer(known)
+    sync.offer(HOST, NAME)
     eventually(lambda: len(notes.told) == 3)
     assert notes.told[-1] == notes.told[0]
+
+
+def test_while_the_agent_is_away_nothing_is_told_whatever_is_due(
+    make: Callable[..., PlacementSync], notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "WITHOUT_RESCTRL", 0.2)
+    sync = make(check_interval=0.02)
+    sync.offer(HOST, NAME)
+    eventually(lambda: len(notes.told) > 1)
+    sync.offer(None, NAME)
+    sync.agent_is_away()
+    time.sleep(0.1)
+    told = len(notes.told)
+    time.sleep(0.4)
+    assert len(notes.told) == told and set(notes.told) == {HOST}
+    # An agent that was started anew does not know its host at once: the time begins again.
+    sync.offer(None, NAME)
+    time.sleep(0.1)
+    assert len(notes.told) == told
+    eventually(lambda: notes.told[-1] == NOTHING)
+
+
+def test_when_the_agent_is_back_what_was_told_is_looked_at_at_once(
+    make: Callable[..., PlacementSync], notes: Notes
+) -> None:
+    sync = make()
+    sync.offer(HOST, NAME)
+    eventually(lambda: sync.health["told_at"])
+    sync.agent_is_away()
+    sync.offer(HOST, NAME)
+    eventually(lambda: len(notes.told) == 2)
+    time.sleep(0.1)
+    assert notes.told == [HOST, HOST]
+
+
+def test_an_agent_that_goes_and_comes_back_while_placement_is_told_has_it_looked_at_once_more(
+    make: Callable[..., PlacementSync], notes: Notes
+) -> None:
+    sync = make()
+    notes.gate.clear()
+    sync.offer(HOST, NAME)
+    eventually(lambda: notes.told)
+    sync.agent_is_away()
+    sync.offer(HOST, NAME)
+    notes.gate.set()
+    eventually(lambda: len(notes.told) == 2)
 
 
 def test_what_could_not_be_told_is_told_later_and_complained_of_once(
@@ -158,13 +237,13 @@ def test_what_could_not_be_told_is_told_later_and_complained_of_once(
     notes.failure = Unreachable("placement", "refused")
     sync = make()
     with caplog.at_level(logging.INFO, "vmqos"):
-        sync.offer(snapshot())
-        eventually(lambda: sync.state.failures > 3)
-        assert "Placement can't be reached: refused" in sync.state.error
-        assert sync.state.told is None
+        sync.offer(HOST, NAME)
+        eventually(lambda: sync.health["failures"] > 3)
+        assert "Placement can't be reached: refused" in (sync.health["error"] or "")
+        assert sync.health["told_at"] is None
         notes.failure = None
-        eventually(lambda: sync.state.told)
-    assert sync.state.error == ""
+        eventually(lambda: sync.health["told_at"])
+    assert sync.health["error"] is None
     complaints = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len(complaints) == 1 and "refused" in complaints[0].message
     assert [record for record in caplog.records if "could be told again" in record.message]
@@ -175,58 +254,66 @@ def test_an_error_that_nobody_thought_of_does_not_end_it(
 ) -> None:
     notes.failure = KeyError("resource_providers")
     sync = make()
-    sync.offer(snapshot())
-    eventually(lambda: sync.state.failures)
-    assert sync.state.error == "KeyError: 'resource_providers'"
+    sync.offer(HOST, NAME)
+    eventually(lambda: sync.health["failures"])
+    assert sync.health["error"] == "KeyError: 'resource_providers'"
     assert caplog.records[0].exc_info, "this one is worth a traceback"
     notes.failure = None
-    eventually(lambda: sync.state.told)
+    eventually(lambda: sync.health["told_at"])
 
 
-def test_the_loop_is_never_kept_waiting_and_the_last_word_counts(
+def test_it_never_keeps_its_caller_waiting_and_the_last_word_counts(
     make: Callable[..., PlacementSync], notes: Notes
 ) -> None:
     sync = make()
     notes.gate.clear()
-    sync.offer(snapshot())
+    sync.offer(HOST, NAME)
     eventually(lambda: notes.told)
     began = time.monotonic()
-    for floor in range(2, 9):
-        sync.offer(with_policy(snapshot(), floor))
+    for ways in range(8, 2, -1):
+        sync.offer(replace(HOST, ways=ways), NAME)
     assert time.monotonic() - began < 1
     notes.gate.set()
     eventually(lambda: notes.told[-1].ways == 3)
     assert len(notes.told) == 2
 
 
-def test_it_is_at_rest_between_two_tries(notes: Notes) -> None:
+def test_it_is_at_rest_between_two_tries_and_without_an_agent(notes: Notes) -> None:
     notes.failure = Unreachable("placement", "refused")
     sync = PlacementSync(notes, 3600.0, Backoff(60.0, 60.0))
     sync.start()
-    sync.offer(snapshot())
-    eventually(lambda: sync.state.failures)
+    sync.offer(HOST, NAME)
+    eventually(lambda: sync.health["failures"])
     used = time.process_time()
-    sync.offer(with_policy(snapshot(), 5))
-    time.sleep(0.3)
+    sync.offer(LESS, NAME)
+    time.sleep(0.2)
+    sync.agent_is_away()
+    time.sleep(0.2)
     assert time.process_time() - used < 0.2
     assert len(notes.told) == 1
     sync.stop()
 
 
-def test_without_credentials_nobody_is_told_and_no_thread_runs(tmp_path: Path) -> None:
-    sync = PlacementSync.of(configured(tmp_path, "[placement]\nregion_name = RegionOne\n"), lambda: "node-1")
-    threads = threading.active_count()
+def test_a_name_that_is_not_known_yet_is_an_error_that_says_what_helps(tmp_path: Path) -> None:
+    settings = f"[placement]\n{CREDENTIALS}[agent]\nretry_delay_min = 0.1\nretry_delay_max = 0.1\n"
+    sync = made_of(configured(tmp_path, settings))
     sync.start()
-    sync.offer(snapshot())
-    assert threading.active_count() == threads
-    assert sync.state == Told()
+    sync.offer(HOST, None)
+    eventually(lambda: sync.health["error"])
+    assert "[placement] hypervisor_hostname" in (sync.health["error"] or "")
+    sync.offer(HOST, NAME)
+    eventually(lambda: "Placement can't be reached" in (sync.health["error"] or ""))
     sync.stop()
+
+
+def test_without_credentials_nothing_is_told(tmp_path: Path) -> None:
+    assert PlacementSync.of(configured(tmp_path, "[placement]\nregion_name = RegionOne\n")) is None
 
 
 def test_credentials_and_a_file_at_once_are_refused_with_the_reason(tmp_path: Path) -> None:
     conf = configured(tmp_path, f"[placement]\n{CREDENTIALS}provider_yaml = /etc/nova/provider_config/vmqos.yaml\n")
     with pytest.raises(ConfigurationError, match=r"provider_yaml = /etc/nova/.*counted twice"):
-        PlacementSync.of(conf, lambda: "node-1")
+        PlacementSync.of(conf)
 
 
 def test_the_file_is_written_and_the_log_asks_for_a_restart_of_nova_compute(
@@ -234,11 +321,11 @@ def test_the_file_is_written_and_the_log_asks_for_a_restart_of_nova_compute(
 ) -> None:
     path = tmp_path / "provider.yaml"
     conf = configured(tmp_path, f"[placement]\nprovider_yaml = {path}\ncheck_interval = 1\n")
-    sync = PlacementSync.of(conf, lambda: "node-1")
+    sync = made_of(conf)
     sync.start()
-    sync.offer(snapshot())
-    eventually(lambda: sync.state.told)
-    assert sync.state.where == str(path)
+    sync.offer(HOST, NAME)
+    eventually(lambda: sync.health["told_at"])
+    assert sync.health["where"] == str(path)
     (provider,) = yaml.safe_load(path.read_text())["providers"]
     assert provider["identification"] == {"uuid": "$COMPUTE_NODE"}
     (warning,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
@@ -248,14 +335,11 @@ def test_the_file_is_written_and_the_log_asks_for_a_restart_of_nova_compute(
 
 def test_the_file_lets_one_server_have_as_many_ways_as_the_largest_running_vm_was_promised(tmp_path: Path) -> None:
     path = tmp_path / "provider.yaml"
-    sync = PlacementSync.of(configured(tmp_path, f"[placement]\nprovider_yaml = {path}\n"), lambda: "node-1")
+    sync = made_of(configured(tmp_path, f"[placement]\nprovider_yaml = {path}\n"))
     sync.start()
-    known = snapshot()
     # Ways that are reserved since: the VM with 4 ways runs, and no other one can have as many.
-    lowered = replace(known, policy=Policy(reserved_ways=CapacityBitmask(0x7E0)))
-    assert known.resctrl is not None and capacity.of(known.resctrl, lowered.policy, known.requests).longest == 3
-    sync.offer(lowered)
-    eventually(lambda: sync.state.told)
+    sync.offer(replace(HOST, longest=3, held=4), NAME)
+    eventually(lambda: sync.health["told_at"])
     (provider,) = yaml.safe_load(path.read_text())["providers"]
     found = {name: value for one in provider["inventories"]["additional"] for name, value in one.items()}
     assert found[LLC_WAYS]["max_unit"] == 4
@@ -264,30 +348,30 @@ def test_the_file_lets_one_server_have_as_many_ways_as_the_largest_running_vm_wa
 
 def test_a_file_that_can_not_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "provider.yaml"
-    sync = PlacementSync.of(configured(tmp_path, f"[placement]\nprovider_yaml = {path}\n"), lambda: "node-1")
+    sync = made_of(configured(tmp_path, f"[placement]\nprovider_yaml = {path}\n"))
     sync.start()
-    sync.offer(snapshot())
-    eventually(lambda: sync.state.error)
-    assert "nowhere" in sync.state.error
+    sync.offer(HOST, NAME)
+    eventually(lambda: sync.health["error"])
+    assert "nowhere" in (sync.health["error"] or "")
     sync.stop()
 
 
 def test_a_placement_that_is_away_is_an_error_that_says_so(tmp_path: Path) -> None:
-    sync = PlacementSync.of(configured(tmp_path, f"[placement]\n{CREDENTIALS}"), lambda: "node-1")
+    sync = made_of(configured(tmp_path, f"[placement]\n{CREDENTIALS}"))
     sync.start()
-    sync.offer(snapshot())
-    eventually(lambda: sync.state.error)
-    assert "Placement can't be reached" in sync.state.error
-    assert "127.0.0.1" in sync.state.error
+    sync.offer(HOST, NAME)
+    eventually(lambda: sync.health["error"])
+    assert "Placement can't be reached" in (sync.health["error"] or "")
+    assert "127.0.0.1" in (sync.health["error"] or "")
     sync.stop()
 
 
 def test_a_password_is_never_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     conf: Any = configured(tmp_path, f"[placement]\n{CREDENTIALS.replace('= x', '= hush-hush')}")
-    sync = PlacementSync.of(conf, lambda: "node-1")
+    sync = made_of(conf)
     with caplog.at_level(logging.DEBUG):
         sync.start()
-        sync.offer(snapshot())
-        eventually(lambda: sync.state.error)
+        sync.offer(HOST, NAME)
+        eventually(lambda: sync.health["error"])
         sync.stop()
-    assert "hush-hush" not in caplog.text + sync.state.error
+    assert "hush-hush" not in f"{caplog.text}{sync.health}"
