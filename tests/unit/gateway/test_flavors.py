@@ -3,28 +3,23 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.gateway.played_agent import PlayedAgent, wanted
 from vmqos.conf import loader
 from vmqos.daemon.backoff import Backoff
-from vmqos.gateway.flavors import FlavorLookup, Found
-from vmqos.hypervisor.exceptions import HypervisorUnreachable
-from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
+from vmqos.gateway.flavors import FlavorLookup
+from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, LocalApiError, NotOurApi
 from vmqos.openstack.exceptions import Refused, ServerUnknown, Unreachable
 
 SPECS = {"hw:cache_ways": "2"}
-
-
-def vm(uuid: str, pid: int = 1) -> VirtualMachine:
-    metadata = NovaMetadata("gold", "w2", "project", None)
-    return VirtualMachine(uuid, f"instance-{uuid}", 1, Process(pid, 1), None, False, metadata)
 
 
 class Nova:
@@ -64,94 +59,154 @@ def nova() -> Nova:
 
 
 @pytest.fixture
-def told() -> list[str]:
-    """UUIDs of the VMs that the loop was told of."""
-    return []
+def agent() -> PlayedAgent:
+    return PlayedAgent()
+
+
+def made(nova: Nova, agent: PlayedAgent, backoff: Backoff) -> FlavorLookup:
+    lookup = FlavorLookup(nova, agent, backoff)  # type: ignore[arg-type]
+    lookup.start()
+    return lookup
 
 
 @pytest.fixture
-def lookup(nova: Nova, told: list[str]) -> Iterator[FlavorLookup]:
-    made = FlavorLookup(nova, lambda: "node-1", told.append, Backoff(0.01, 0.05))  # type: ignore[arg-type]
-    made.start()
-    yield made
+def lookup(nova: Nova, agent: PlayedAgent) -> Iterator[FlavorLookup]:
+    lookup = made(nova, agent, Backoff(0.01, 0.05))
+    yield lookup
     nova.gate.set()
-    made.stop()
+    lookup.stop()
 
 
-def test_the_first_answer_is_that_nobody_knows_and_the_loop_is_told_once_somebody_does(
-    lookup: FlavorLookup, nova: Nova, told: list[str]
+@pytest.fixture
+def exchange(lookup: FlavorLookup, agent: PlayedAgent) -> Callable[[], None]:
+    """Hands over what the agent wants now, as the gateway does each second."""
+    return lambda: lookup.answer(agent.openstack()["flavors_wanted"], agent.hostname)
+
+
+@pytest.fixture
+def until(exchange: Callable[[], None]) -> Callable[[Callable[[], object]], None]:
+    """Hands over what the agent wants until something is so."""
+
+    def is_so(condition: Callable[[], object]) -> bool:
+        exchange()
+        return bool(condition())
+
+    return lambda condition: eventually(lambda: is_so(condition))
+
+
+def test_what_the_agent_wants_is_asked_of_nova_once_and_told(
+    lookup: FlavorLookup, nova: Nova, agent: PlayedAgent, exchange: Callable[[], None], until: Callable[..., None]
+) -> None:
+    nova.servers["a"] = {**SPECS, "hw:cpu_policy": "shared", "hw:cache_way": "3"}
+    agent.wants = [wanted("a")]
+    exchange()
+    assert agent.flavors == {} and lookup.health == {"error": None, "waiting": 1}
+    until(lambda: agent.flavors)
+    # A misspelt key is the agent's to complain of; what has nothing to do with caches is not its business.
+    assert agent.flavors == {"a": {**SPECS, "hw:cache_way": "3"}}
+    exchange()
+    assert (nova.asked, agent.errors, lookup.health) == (["a"], [], {"error": None, "waiting": 0})
+
+
+def test_an_answer_is_forgotten_once_the_agent_has_it(
+    nova: Nova, agent: PlayedAgent, exchange: Callable[[], None], until: Callable[..., None]
 ) -> None:
     nova.servers["a"] = SPECS
-    assert lookup.look_up([vm("a")]) == {"a": Found()}
-    eventually(lambda: told == ["a"])
-    assert lookup.look_up([vm("a")]) == {"a": Found(SPECS)}
-    assert (nova.asked, lookup.waiting, lookup.error) == (["a"], 0, "")
-
-
-def test_an_answer_is_kept_while_the_process_lives_and_no_longer(lookup: FlavorLookup, nova: Nova) -> None:
-    nova.servers["a"] = SPECS
-    lookup.look_up([vm("a")])
-    eventually(lambda: lookup.waiting == 0)
-    lookup.look_up([vm("a")])
-    assert nova.asked == ["a"]
+    agent.wants = [wanted("a")]
+    until(lambda: agent.flavors == {"a": SPECS})
+    exchange()
+    # The VM has been started anew, with another flavor.
     nova.servers["a"] = {}
-    assert lookup.look_up([vm("a", pid=2)]) == {"a": Found()}
-    eventually(lambda: lookup.look_up([vm("a", pid=2)]) == {"a": Found({})})
-    lookup.look_up([])
-    assert lookup.look_up([vm("a", pid=2)]) == {"a": Found()}
+    agent.wants = [wanted("a", "2-2")]
+    until(lambda: agent.flavors == {"a": {}})
+    assert nova.asked == ["a", "a"]
 
 
-def test_several_vms_take_one_question(lookup: FlavorLookup, nova: Nova, told: list[str]) -> None:
+def test_an_agent_that_was_started_anew_and_wants_it_again_is_told_again(
+    nova: Nova, agent: PlayedAgent, lookup: FlavorLookup, until: Callable[..., None]
+) -> None:
+    nova.servers["a"] = SPECS
+    agent.wants = [wanted("a")]
+    until(lambda: agent.flavors)
+    lookup.agent_is_away()
+    agent.flavors.clear()
+    agent.wants = [wanted("a")]
+    until(lambda: agent.flavors == {"a": SPECS})
+
+
+def test_an_answer_waits_for_an_agent_that_is_away(
+    nova: Nova, agent: PlayedAgent, lookup: FlavorLookup, exchange: Callable[[], None]
+) -> None:
+    nova.servers["a"] = SPECS
+    agent.wants = [wanted("a")]
+    exchange()
+    eventually(lambda: lookup.health["waiting"] == 0)
+    agent.failure = AgentNotRunning(socket="agent.sock")
+    with pytest.raises(AgentNotRunning):
+        lookup.answer([wanted("a")], "node-1")
+    assert lookup.health == {"error": None, "waiting": 0}, "this is no error of Nova's"
+    lookup.agent_is_away()
+    agent.failure = None
+    exchange()
+    assert agent.flavors == {"a": SPECS} and nova.asked == ["a"]
+
+
+def test_several_vms_take_one_question(nova: Nova, agent: PlayedAgent, until: Callable[..., None]) -> None:
     nova.listing = {"a": SPECS, "b": {}, "c": {"x": "y"}}
-    lookup.look_up([vm("a"), vm("b")])
-    eventually(lambda: sorted(told) == ["a", "b"])
+    agent.wants = [wanted("a"), wanted("b")]
+    until(lambda: not agent.wants)
     assert nova.asked == ["host node-1"]
-    assert lookup.look_up([vm("a"), vm("b")]) == {"a": Found(SPECS), "b": Found({})}
+    assert agent.flavors == {"a": SPECS, "b": {}}
 
 
-def test_a_vm_that_is_still_another_host_s_is_asked_for_by_itself(lookup: FlavorLookup, nova: Nova) -> None:
+def test_a_vm_that_is_still_another_host_s_is_asked_for_by_itself(
+    nova: Nova, agent: PlayedAgent, until: Callable[..., None]
+) -> None:
     nova.listing, nova.servers = {"a": SPECS}, {"migrating": SPECS}
-    lookup.look_up([vm("a"), vm("migrating")])
-    eventually(lambda: lookup.waiting == 0)
+    agent.wants = [wanted("a"), wanted("migrating")]
+    until(lambda: not agent.wants)
     assert nova.asked == ["host node-1", "migrating"]
 
 
-def test_without_the_right_to_list_they_are_asked_for_one_by_one_from_then_on(lookup: FlavorLookup, nova: Nova) -> None:
+def test_without_the_right_to_list_they_are_asked_for_one_by_one_from_then_on(
+    nova: Nova, agent: PlayedAgent, until: Callable[..., None]
+) -> None:
     nova.listing = Refused("nova", "GET /servers/detail", 403, "policy")
     nova.servers = dict.fromkeys("abcd", SPECS)
-    lookup.look_up([vm("a"), vm("b")])
-    eventually(lambda: lookup.waiting == 0)
-    lookup.look_up([vm("c"), vm("d")])
-    eventually(lambda: lookup.waiting == 0)
+    agent.wants = [wanted("a"), wanted("b")]
+    until(lambda: not agent.wants)
+    agent.wants = [wanted("c"), wanted("d")]
+    until(lambda: not agent.wants)
     assert nova.asked == ["host node-1", "a", "b", "c", "d"]
 
 
 def test_a_server_that_nova_does_not_know_keeps_no_other_waiting(
-    lookup: FlavorLookup, nova: Nova, told: list[str]
+    nova: Nova, agent: PlayedAgent, until: Callable[..., None]
 ) -> None:
     nova.servers["b"] = SPECS
-    lookup.look_up([vm("a"), vm("b")])
-    eventually(lambda: lookup.waiting == 1)
-    found = lookup.look_up([vm("a"), vm("b")])
-    assert found["b"] == Found(SPECS)
-    eventually(lambda: "knows no server a" in lookup.look_up([vm("a"), vm("b")])["a"].error)
-    assert "a" in told, "the loop is to show the reason"
+    agent.wants = [wanted("a"), wanted("b")]
+    until(lambda: agent.flavors == {"b": SPECS})
+    until(lambda: [uuid for uuid, why in agent.errors if "knows no server a" in why] == ["a"])
     nova.servers["a"] = SPECS
-    eventually(lambda: lookup.waiting == 0)
+    until(lambda: not agent.wants)
 
 
 @pytest.mark.parametrize("listing", [{}, KeyError("id")], ids=["not listed", "unreadable list"])
 def test_an_answer_that_is_not_understood_is_its_vm_s_alone(
-    lookup: FlavorLookup, nova: Nova, caplog: pytest.LogCaptureFixture, listing: Any
+    lookup: FlavorLookup,
+    nova: Nova,
+    agent: PlayedAgent,
+    until: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
+    listing: Any,
 ) -> None:
     nova.listing = listing
     nova.servers = {"bad": TypeError("no such thing"), "good": SPECS}
-    vms = [vm("bad"), vm("good")]
-    lookup.look_up(vms)
-    eventually(lambda: lookup.look_up(vms)["good"].extra_specs == SPECS and nova.asked.count("bad") >= 3)
-    assert "no such thing" in lookup.look_up(vms)["bad"].error and not lookup.error
-    told = [record for record in caplog.records if "no such thing" in record.getMessage()]
-    assert len(told) == 1 and told[0].exc_info, "once, although it was asked for again and again"
+    agent.wants = [wanted("bad"), wanted("good")]
+    until(lambda: agent.flavors == {"good": SPECS} and nova.asked.count("bad") >= 3 and agent.errors)
+    assert {uuid for uuid, why in agent.errors if "no such thing" in why} == {"bad"} and not lookup.health["error"]
+    logged = [record for record in caplog.records if "no such thing" in record.getMessage()]
+    assert len(logged) == 1 and logged[0].exc_info, "once, although it was asked for again and again"
 
 
 @pytest.mark.parametrize(
@@ -160,64 +215,127 @@ def test_an_answer_that_is_not_understood_is_its_vm_s_alone(
     ids=["away", "busy", "nonsense"],
 )
 def test_a_nova_that_does_not_answer_is_asked_again_and_the_reason_is_told(
-    lookup: FlavorLookup, nova: Nova, told: list[str], error: Exception
+    lookup: FlavorLookup, nova: Nova, agent: PlayedAgent, until: Callable[..., None], error: Exception
 ) -> None:
     nova.listing = error
     nova.servers = {"a": error, "b": error}
-    both = [vm("a"), vm("b")]
-    lookup.look_up(both)
-    eventually(lambda: len(nova.asked) > 2)
-    assert {"a", "b"} <= set(told)
-    assert all(str(error) in found.error for found in lookup.look_up(both).values())
-    assert str(error) in lookup.error
+    agent.wants = [wanted("a"), wanted("b")]
+    until(lambda: len(nova.asked) > 2 and {uuid for uuid, _ in agent.errors} == {"a", "b"})
+    assert all(str(error) in why for _, why in agent.errors)
+    assert str(error) in (lookup.health["error"] or "")
     nova.listing = {"a": SPECS, "b": SPECS}
-    eventually(lambda: lookup.waiting == 0)
-    assert lookup.error == ""
+    until(lambda: not agent.wants)
+    assert lookup.health["error"] is None
 
 
-def test_a_libvirt_that_does_not_tell_the_host_s_name_is_a_reason(nova: Nova) -> None:
-    def nobody() -> str:
-        raise HypervisorUnreachable(uri="qemu:///system", error="gone")
-
-    lookup = FlavorLookup(nova, nobody, lambda uuid: None, Backoff(0.01, 0.05))  # type: ignore[arg-type]
-    lookup.start()
-    lookup.look_up([vm("a"), vm("b")])
-    eventually(lambda: "qemu:///system" in lookup.error)
+def test_an_error_is_told_once_for_each_try_and_at_once_to_an_agent_that_was_away(
+    nova: Nova, agent: PlayedAgent
+) -> None:
+    lookup = made(nova, agent, Backoff(60, 60))
+    agent.wants = [wanted("a")]
+    lookup.answer(agent.wants, "node-1")
+    eventually(lambda: lookup.answer(agent.wants, "node-1") or agent.errors)
+    for _ in range(5):
+        lookup.answer(agent.wants, "node-1")
+    assert len(agent.errors) == 1
+    lookup.agent_is_away()
+    for _ in range(5):
+        lookup.answer(agent.wants, "node-1")
+    assert len(agent.errors) == 2 and agent.errors[0] == agent.errors[1]
     lookup.stop()
 
 
-def test_the_loop_is_never_kept_waiting(lookup: FlavorLookup, nova: Nova) -> None:
+def test_a_host_whose_name_is_not_known_is_a_reason(nova: Nova, agent: PlayedAgent, until: Callable[..., None]) -> None:
+    nova.listing = {"a": SPECS, "b": SPECS}
+    agent.hostname = None
+    agent.wants = [wanted("a"), wanted("b")]
+    until(lambda: agent.errors)
+    assert "[placement] hypervisor_hostname" in agent.errors[0][1]
+    agent.hostname = "node-1"
+    until(lambda: not agent.wants)
+
+
+def test_its_caller_is_never_kept_waiting_for_nova(
+    nova: Nova, agent: PlayedAgent, exchange: Callable[[], None], until: Callable[..., None]
+) -> None:
     nova.servers["a"] = SPECS
     nova.gate.clear()
-    lookup.look_up([vm("a")])
+    agent.wants = [wanted("a")]
+    exchange()
     eventually(lambda: nova.asked)
     began = time.monotonic()
+    agent.wants = [wanted("a"), wanted("b")]
     for _ in range(100):
-        lookup.look_up([vm("a"), vm("b")])
+        exchange()
     assert time.monotonic() - began < 5
     nova.gate.set()
-    eventually(lambda: lookup.look_up([vm("a"), vm("b")])["a"].extra_specs == SPECS)
+    until(lambda: agent.flavors == {"a": SPECS})
 
 
-def test_an_answer_for_a_process_that_is_gone_is_dropped(lookup: FlavorLookup, nova: Nova) -> None:
+def test_an_answer_for_a_process_that_is_gone_is_dropped(
+    nova: Nova, agent: PlayedAgent, exchange: Callable[[], None], until: Callable[..., None]
+) -> None:
     nova.servers["a"] = {"hw:cache_ways": "4"}
     nova.gate.clear()
-    lookup.look_up([vm("a")])
+    agent.wants = [wanted("a")]
+    exchange()
     eventually(lambda: nova.asked == ["a"])
-    lookup.look_up([vm("a", pid=2)])
+    agent.wants = [wanted("a", "2-2")]
+    exchange()
     nova.servers["a"] = SPECS
     nova.gate.set()
-    eventually(lambda: lookup.waiting == 0)
-    assert nova.asked == ["a", "a"]
-    assert lookup.look_up([vm("a", pid=2)])["a"].extra_specs == SPECS
+    until(lambda: agent.flavors)
+    assert (nova.asked, agent.flavors) == (["a", "a"], {"a": SPECS})
 
 
-def test_it_is_at_rest_while_it_waits_for_a_nova_that_is_away(nova: Nova) -> None:
-    lookup = FlavorLookup(nova, lambda: "n", lambda uuid: None, Backoff(60, 60))  # type: ignore[arg-type]
-    lookup.start()
+def test_an_answer_that_the_agent_refuses_because_the_process_has_ended_is_forgotten(
+    nova: Nova, agent: PlayedAgent, lookup: FlavorLookup, until: Callable[..., None]
+) -> None:
+    nova.servers["a"] = {"hw:cache_ways": "4"}
+    agent.wants = [wanted("a", "2-2")]
+    # The process ends between the agent's answer and what it is told.
+    lookup.answer([wanted("a")], "node-1")
+    eventually(lambda: lookup.health["waiting"] == 0)
+    lookup.answer([wanted("a")], "node-1")
+    assert agent.flavors == {}
+    nova.servers["a"] = SPECS
+    until(lambda: agent.flavors)
+    assert agent.flavors == {"a": SPECS}
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        AgentRefused(text="that is too long"),
+        AgentFailed(text="that is too long", status=500),
+        NotOurApi(socket="s", problem="that is too long"),
+    ],
+    ids=["refused", "failed", "no answer of ours"],
+)
+def test_what_the_agent_never_takes_keeps_no_other_vm_waiting_and_nova_at_peace(
+    nova: Nova, agent: PlayedAgent, caplog: pytest.LogCaptureFixture, refusal: LocalApiError
+) -> None:
+    lookup = made(nova, agent, Backoff(60, 60))
+    nova.listing = {"a": SPECS, "b": SPECS}
+    agent.wants = [wanted("a"), wanted("b")]
+    agent.refuses["a"] = refusal
+    with caplog.at_level(logging.INFO, "vmqos"):
+        eventually(lambda: lookup.answer(agent.openstack()["flavors_wanted"], "node-1") or agent.flavors)
+        for _ in range(5):
+            lookup.answer(agent.openstack()["flavors_wanted"], "node-1")
+            time.sleep(0.02)
+    assert agent.flavors == {"b": SPECS}
+    assert nova.asked == ["host node-1"] and lookup.health["error"] is None
+    assert len([record for record in caplog.records if "that is too long" in record.getMessage()]) == 1
+    lookup.stop()
+
+
+def test_it_is_at_rest_while_it_waits_for_a_nova_that_is_away(nova: Nova, agent: PlayedAgent) -> None:
+    lookup = made(nova, agent, Backoff(60, 60))
     nova.listing = Unreachable("nova", "refused")
-    lookup.look_up([vm("a"), vm("b")])
-    eventually(lambda: lookup.error)
+    agent.wants = [wanted("a"), wanted("b")]
+    lookup.answer(agent.wants, "node-1")
+    eventually(lambda: lookup.health["error"])
     asked, used = len(nova.asked), time.process_time()
     time.sleep(0.3)
     assert len(nova.asked) == asked
@@ -225,11 +343,7 @@ def test_it_is_at_rest_while_it_waits_for_a_nova_that_is_away(nova: Nova) -> Non
     lookup.stop()
 
 
-def test_without_credentials_nobody_is_asked(tmp_path: Path) -> None:
+def test_without_credentials_nova_is_not_asked(tmp_path: Path, agent: Any) -> None:
     (tmp_path / "vmqos.conf").write_text("[nova]\nregion_name = RegionOne\n")
     conf = loader.load(["--config-file", str(tmp_path / "vmqos.conf")])
-    lookup = FlavorLookup.of(conf, lambda: "node-1", lambda uuid: None)
-    lookup.start()
-    assert not lookup.is_on
-    assert lookup.look_up([replace(vm("a"), name="b")]) == {}
-    lookup.stop()
+    assert FlavorLookup.of(conf, agent) is None
