@@ -18,12 +18,15 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import libvirt
 from oslo_config import cfg
 
-# Not used here: what this process imports is compiled for good, which the agent can't do in its sandbox.
-import vmqos.agent.main  # noqa: F401
+# Not used here: what this process imports is compiled for good, which agent and gateway can't do in their sandboxes.
+import vmqos.agent.main
+import vmqos.gateway.main  # noqa: F401
 from tools.lab import vms
 from vmqos.conf import loader
 from vmqos.host import doctor, reset
@@ -34,7 +37,8 @@ from vmqos.local_api.exceptions import LocalApiError
 from vmqos.telemetry import Sweeper
 
 ROOT = Path("/sys/fs/resctrl")
-AGENT, MOUNT, ACCESS = "vmqos-agent.service", "sys-fs-resctrl.mount", "resctrl-access.service"
+AGENT, GATEWAY = "vmqos-agent.service", "vmqos-gateway.service"
+MOUNT, ACCESS = "sys-fs-resctrl.mount", "resctrl-access.service"
 TIMER, WITHDRAW = "vmqos-withdraw.timer", "vmqos-withdraw.service"
 FAILS = "[Service]\nExecStart=\nExecStart=/bin/false\nRestartSec=4\n"
 """A drop-in. An emulated CPU works for a second at each start, to set the sandbox up."""
@@ -44,6 +48,9 @@ SHORT_WATCHDOG = Path("/etc/systemd/system/vmqos-agent.service.d/watchdog.conf")
 BYSTANDER = "systemd-run --unit=bystander --property=PrivateNetwork=yes --property=Type=exec sleep 1000"
 """A service with a mount of its own of resctrl: it has that when the command ends, for this waits for the program."""
 LOCK_FILE = "/run/vmqos/agent-sys-fs-resctrl.running"
+PORT = 19177
+AGENT_SOCKET = "/run/vmqos/gateway.sock"
+"""Where the agent answers the gateway."""
 PATIENCE = 120.0
 WAYS = 4
 ROM = Path("/var/lib/libvirt/halt.rom")
@@ -157,12 +164,30 @@ def access() -> str:
     return shell(f"stat --format='%a %U:%G' {ROOT}")
 
 
+def over_tcp(path: str) -> str:
+    """What the gateway answers on its port: the status, and the text."""
+    try:
+        with urlopen(f"http://127.0.0.1:{PORT}{path}", timeout=60) as answer:
+            return f"{answer.status} {answer.read().decode()}"
+    except HTTPError as error:
+        return f"{error.code} {error.read().decode()}"
+
+
+def internet_sockets(pid: str) -> list[str]:
+    """The sockets of a process that are neither Unix sockets nor of any other kind that stays on the host."""
+    kinds = ("tcp", "tcp6", "udp", "udp6", "raw", "raw6")
+    lines = [line.split() for kind in kinds for line in Path("/proc/net", kind).read_text().splitlines()[1:]]
+    inodes = {f"socket:[{words[9]}]" for words in lines}
+    return sorted(inodes & {os.readlink(link) for link in Path("/proc", pid, "fd").iterdir()})
+
+
 def command_of(check: str) -> str:
     """What the doctor says that is to be done. It is asked without its command, which takes an emulated CPU ten seconds
     to start; the command itself is tried in ``tests/functional/cli``."""
     conf = cfg.ConfigOpts()
     loader.load(["--config-file", str(CONFIGURATION)], conf, "")
-    findings = doctor.examine(conf, AgentClient("/run/vmqos/agent.sock").health)
+    agent, gateway = AgentClient("/run/vmqos/agent.sock"), AgentClient("/run/vmqos-gateway/gateway.sock")
+    findings = doctor.examine(conf, agent.health, gateway.health)
     (found,) = (finding.command for finding in findings if finding.title == check)
     return found
 
@@ -170,6 +195,7 @@ def command_of(check: str) -> str:
 def boot() -> object:
     """Nothing was done but what the README says."""
     wait_until(AGENT, "active", "the agent being up")
+    wait_until(GATEWAY, "active", "the gateway being up")
     return {
         "failed": shell("systemctl --failed --no-legend --plain"),
         "root": access(),
@@ -182,8 +208,8 @@ def boot() -> object:
 
 
 def exposure() -> object:
-    """What systemd itself says of the unit."""
-    return shell(f"systemd-analyze security --no-pager {AGENT} | tail -1")
+    """What systemd itself says of the units."""
+    return {unit: shell(f"systemd-analyze security --no-pager {unit} | tail -1") for unit in (AGENT, GATEWAY)}
 
 
 def a_vm() -> object:
@@ -199,7 +225,34 @@ def others() -> object:
     return {
         "a stranger locks resctrl": as_user("stranger", f"flock --nonblock --shared {ROOT} true"),
         "a stranger locks the lock file": as_user("stranger", f"flock --nonblock --shared {LOCK_FILE} true"),
+        "a stranger asks the gateway's socket of the agent": in_child_of("stranger", lambda: ask(AGENT_SOCKET)),
+        "the gateway's user asks it": in_child_of("vmqos-gateway", lambda: ask(AGENT_SOCKET)),
+        "the gateway's user reads the configuration": as_user("vmqos-gateway", f"cat {CONFIGURATION}"),
         "Ceilometer's user reads": in_child_of("ceilometer", lambda: " ".join(Sweeper().sweep().vms)),
+    }
+
+
+def ask(socket: str) -> str:
+    """Whether an agent answers on a socket: its version, or the error."""
+    try:
+        return AgentClient(socket).health()["version"]
+    except LocalApiError as error:
+        return type(error).__name__
+
+
+def network() -> object:
+    """Who of the two has a way to the network, and with which rights."""
+    agent, gateway = prop(AGENT, "MainPID"), prop(GATEWAY, "MainPID")
+    status = dict(line.split(":", 1) for line in Path("/proc", gateway, "status").read_text().splitlines())
+    return {
+        "agent's": internet_sockets(agent),
+        "gateway's": len(internet_sockets(gateway)),
+        "user": pwd.getpwuid(int(status["Uid"].split()[0])).pw_name,
+        "capabilities": [status[name].strip() for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb")],
+        "health": over_tcp("/v1/health"),
+        "metrics": over_tcp("/metrics"),
+        "page": over_tcp("/"),
+        "agent's pid": agent,
     }
 
 
@@ -305,6 +358,7 @@ def stop() -> object:
     """The agent is stopped, and all of vmqos is taken back."""
     done = shell(f"systemctl stop {AGENT}")
     told = {"done": done, "result": prop(AGENT, "Result"), "group stays": GROUP.exists()}
+    told |= {"gateway": state(GATEWAY), "metrics": over_tcp("/metrics")[:3], "restarts": prop(GATEWAY, "NRestarts")}
     # The command itself is tried in tests/functional/cli.
     with only_agent(str(ROOT)):
         reset.perform(str(ROOT))
@@ -312,9 +366,10 @@ def stop() -> object:
 
 
 def journal() -> object:
-    """What the agent and the kernel said all the while."""
+    """What the agent, the gateway and the kernel said all the while."""
     return {
         "agent": shell(f"journalctl -b -o cat --no-pager -u {AGENT}"),
+        "gateway": shell(f"journalctl -b -o cat --no-pager -u {GATEWAY}"),
         "kernel": shell("journalctl -b -o cat --no-pager -k --grep 'type=1326|segfault'"),
     }
 
@@ -324,6 +379,7 @@ STEPS = (
     exposure,
     a_vm,
     others,
+    network,
     reload,
     watchdog,
     held,
