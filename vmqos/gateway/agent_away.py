@@ -36,10 +36,16 @@ class AgentWatch:
 
     def look(self) -> None:
         """Ask the agent, and log what is news."""
+        why = self._why()
+        if why:
+            self._once.log(logging.WARNING, "agent", "the agent is away: %s", why)
+        elif self._once.end("agent"):
+            LOG.info("the agent answers again")
+
+    def _why(self) -> str:
+        """Why it does not answer; empty where it does."""
         try:
             self._agent.health()
         except LocalApiError as error:
-            self._once.log(logging.WARNING, "agent", "the agent is away: %s", explain(error))
-        else:
-            if self._once.end("agent"):
-                LOG.info("the agent answers again")
+            return explain(error)
+        return ""

@@ -62,9 +62,11 @@ class Metrics:
         return content_type, text
 
     def _ask(self) -> Answers:
+        # The counters come first: the agent may read them anew for this, and its health then tells their age.
+        counters = self._counters()
         found = health(self._agent, self._openstack)
         self._pid = found["pid"]
-        return Answers(found, self._agent.vms(), self._agent.caches(), self._counters())
+        return Answers(found, self._agent.vms(), self._agent.caches(), counters)
 
     def _counters(self) -> contract.Telemetry | None:
         """The counters as they are now; ``None`` where the agent can't read them, or could not for a while.
@@ -79,6 +81,12 @@ class Metrics:
             # The agent's log has it, and vmqos_resctrl_up or vmqos_sweep_age_seconds says so.
             return None
         age = found["age_seconds"]
-        # The agent reads them again for a client once they are that old.
-        fresh_for = min(max(1.0, 1.5 * found["interval"]), NEVER_OLD)
-        return None if age is None or age > max(3 * fresh_for, NEVER_OLD) else found
+        return None if age is None or age > max(3 * fresh_for(found["interval"]), NEVER_OLD) else found
+
+
+def fresh_for(interval: float) -> float:
+    """Seconds after which the agent reads counters anew for a client that asks for the newest.
+
+    :param interval: seconds between two of its regular looks at them; 0 without such.
+    """
+    return min(max(1.0, 1.5 * interval), NEVER_OLD)

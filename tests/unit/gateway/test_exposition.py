@@ -2,46 +2,29 @@
 """Tests of vmqos.gateway.exposition, read back by the library's own parser."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
 
+from tests.unit.gateway.answers import CACHE, HEALTH, IN_BYTES, KEPT, TOLD, telemetry
 from tests.unit.telemetry.values import HOST, snapshot, vm
+from vmqos.gateway import exposition
 from vmqos.gateway.exposition import HostCollector
-from vmqos.gateway.published import AgentState, CacheState, Durations, VmState
-from vmqos.telemetry import Missing, Reading
+from vmqos.telemetry import Missing, Reading, model
 
 WHO = {"uuid": "u", "name": "db-1", "project": "p", "flavor": "gold"}
-KEPT = VmState("u", "db-1", "p", "gold", "kept", "", {0: 2}, {0: 0.5}, l2_ways={3: 4})
-STATE = AgentState(
-    version="1.2.3",
-    resctrl=True,
-    libvirt=True,
-    vms={"u": KEPT},
-    caches={0: CacheState(11, 11 << 20, 7, 4)},
-    groups={"default": 1, "vm": 1, "class": 0, "foreign": 0},
-    closids=16,
-    closids_used=2,
-    rmids=192,
-    rmids_used=3,
-    placement=True,
-    inventories={"CUSTOM_LLC_WAYS": 9},
-    placement_failures=2,
-    nova=False,
-    flavors_unknown=3,
-    passes=Durations(((0.1, 3), (1.0, 4)), 5, 12.5),
-    failed_passes=1,
-    ages={"vms": 1.5, "pass": 0.5, "counters": 2.5},
-    unserved=2,
-)
+
+SCRAPE = Path(__file__).with_name("scrape.txt")
 
 
 class Scraped:
     """What a scrape said."""
 
     def __init__(self, text):
+        self.text = text
         self.samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
     def of(self, name):
@@ -51,22 +34,33 @@ class Scraped:
         return self.of(name).get(tuple(sorted(labels.items())))
 
 
-IN_BYTES = replace(KEPT, bandwidth={0: 4e9}, bandwidth_is_ratio=False)
-"""A VM whose host limits bandwidth in MB/s."""
-
-
 @pytest.fixture
 def scrape():
     """Scrapes one after the other, of the same collector."""
     now = {}
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(HostCollector(lambda: (now["snapshot"], now["state"])))
+    registry.register(HostCollector(lambda: now["told"]))
 
-    def scrape(found, state=STATE):
-        now.update(snapshot=found, state=state)
+    def scrape(found, told=TOLD):
+        now["told"] = replace(told, telemetry=telemetry(found) if found is not None else None)
         return Scraped(generate_latest(registry).decode())
 
     return scrape
+
+
+def test_a_scrape_is_these_lines(scrape):
+    """Operators' alerts and dashboards know these names, labels and words."""
+    counted = vm((4096, 100, 60), (0, Missing.ERROR, 7), packages={0: {"core_energy": Reading(1.5)}})
+    host = replace(HOST, caches=vm((5, 6, Missing.ERROR)).caches)
+    waits = {"uuid": "v", "instance_name": "web-1", "state": "pending", "reason_code": "no-ways", "masks": {}}
+    told = replace(TOLD, vms=[KEPT, {**IN_BYTES, **waits, "l2_masks": {}}])
+    assert scrape(snapshot(counted, host=host), told).text == SCRAPE.read_text(encoding="utf-8")
+
+
+def test_the_words_of_counters_are_those_of_the_agent():
+    for name in ("LLC_OCCUPANCY", "MBM_TOTAL", "MBM_LOCAL", "EVENTS"):
+        assert getattr(exposition, name) == getattr(model, name)
+    assert exposition.NOT_MONITORED == Missing.NOT_MONITORED.value
 
 
 def test_a_vms_counters_are_told_by_cache_and_scope(scrape):
@@ -100,7 +94,7 @@ def test_a_vm_that_nobody_counts_says_so_for_each_event(scrape):
 
 def test_the_series_of_a_vm_that_is_gone_disappear(scrape):
     scrape(snapshot(vm((4096, 100, 60))))
-    found = scrape(snapshot(), replace(STATE, vms={}))
+    found = scrape(snapshot(), replace(TOLD, vms=[]))
     assert not [sample for sample in found.samples if "uuid" in sample.labels]
 
 
@@ -118,8 +112,8 @@ def test_the_promise_is_told_with_its_state_ways_and_size(scrape):
 
 def test_a_state_that_changed_leaves_no_second_series(scrape):
     scrape(snapshot())
-    pending = replace(KEPT, state="pending", reason="no-ways", ways={})
-    found = scrape(snapshot(), replace(STATE, vms={"u": pending}))
+    pending = {**KEPT, "state": "pending", "reason_code": "no-ways", "masks": {}}
+    found = scrape(snapshot(), replace(TOLD, vms=[pending]))
     assert found.of("vmqos_vm_state") == {tuple(sorted({**WHO, "state": "pending", "reason": "no-ways"}.items())): 1}
     assert found.of("vmqos_vm_cache_ways") == {}
 
@@ -157,18 +151,60 @@ def test_the_age_of_each_part_is_told_and_how_many_vms_are_not_served(scrape):
 
 
 def test_without_resctrl_the_states_are_told_and_no_counter_is_0(scrape):
-    found = scrape(None, AgentState("1", vms={"u": replace(KEPT, state="pending", reason="no-resctrl", ways={})}))
+    no_room = {"groups": {}, "closids": 0, "closids_used": 0, "rmids": 0, "rmids_used": 0}
+    lost = {**HEALTH["resctrl"], **no_room, "mounted": False, "error": "not mounted"}
+    pending = {**KEPT, "state": "pending", "reason_code": "no-resctrl", "masks": {}}
+    told = replace(TOLD, health={**HEALTH, "resctrl": lost}, vms=[pending], caches=[])
+    found = scrape(None, told)
     assert found.value("vmqos_resctrl_up") == 0
     assert found.value("vmqos_vm_state", **WHO, state="pending", reason="no-resctrl") == 1
     reasons = [dict(labels)["reason"] for labels in found.of("vmqos_vm_counter_missing")]
     assert reasons == 3 * ["no-sweep"], "whether a group counts the VM is not known"
-    for name in ("vmqos_closids", "vmqos_rmids", "vmqos_vm_llc_occupancy_bytes", "vmqos_sweep_seconds"):
+    absent = ("vmqos_closids", "vmqos_rmids", "vmqos_groups", "vmqos_cache_ways", "vmqos_vm_llc_occupancy_bytes")
+    for name in (*absent, "vmqos_sweep_seconds"):
         assert found.of(name) == {}, name
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "up"),
+    [
+        ("resctrl", {}, 1),
+        ("resctrl", {"error": "the lock could not be had"}, 0),
+        ("resctrl", {"mounted": None}, 0),
+        ("libvirt", {}, 1),
+        ("libvirt", {"connected": False}, 0),
+        ("libvirt", {"unanswered": {"call": "virConnectListAllDomains", "seconds": 3.0}}, 0),
+    ],
+)
+def test_what_can_not_be_read_is_not_up(scrape, part, changes, up):
+    found = scrape(None, replace(TOLD, health={**HEALTH, part: {**HEALTH[part], **changes}}))
+    assert found.value(f"vmqos_{part}_up") == up
+
+
+def test_what_was_never_done_is_as_old_as_the_agent(scrape):
+    ages = {"vms": 1.5, "pass": None, "counters": None}
+    found = scrape(None, replace(TOLD, health={**HEALTH, "ages": ages}))
+    names = ("vmqos_vms_look_age_seconds", "vmqos_pass_age_seconds", "vmqos_sweep_age_seconds")
+    assert [found.value(name) for name in names] == [1.5, 60, 60]
+
+
+def test_a_vm_that_nova_does_not_know_has_its_libvirt_name(scrape):
+    plain = {**KEPT, "instance_name": "", "project": "", "flavor": ""}
+    found = scrape(None, replace(TOLD, vms=[plain]))
+    who = {"uuid": "u", "name": "instance-00000001", "project": "", "flavor": ""}
+    assert found.value("vmqos_vm_state", **who, state="kept", reason="") == 1
+
+
+def test_a_cache_of_unknown_size_is_told_without_it(scrape):
+    found = scrape(None, replace(TOLD, caches=[{**CACHE, "size_bytes": None, "way_bytes": None}]))
+    assert found.value("vmqos_cache_ways", cache="0") == 11
+    assert found.value("vmqos_vm_cache_ways", **WHO, cache="0") == 2
+    assert found.of("vmqos_cache_size_bytes") == found.of("vmqos_vm_cache_allocated_bytes") == {}
 
 
 def test_a_hostile_name_stays_inside_its_label(scrape):
     name = 'x"} 1\nvmqos_closids 999\\'
-    found = scrape(snapshot(), replace(STATE, vms={"u": replace(KEPT, name=name)}))
+    found = scrape(snapshot(), replace(TOLD, vms=[{**KEPT, "instance_name": name}]))
     assert found.value("vmqos_closids") == 16
     assert found.value("vmqos_vm_state", **{**WHO, "name": name}, state="kept", reason="") == 1
 
@@ -184,15 +220,25 @@ def test_what_openstack_was_told_is_a_metric_where_it_is_told_anything(scrape):
     assert found.value("vmqos_placement_failures_total") == 2
     assert found.value("vmqos_placement_inventory", resource_class="CUSTOM_LLC_WAYS") == 9
     assert (found.value("vmqos_nova_up"), found.value("vmqos_flavors_unknown")) == (0, 3)
-    silent = scrape(None, replace(STATE, placement=None, nova=None))
+    silent = scrape(None, replace(TOLD, health={**HEALTH, "placement": None, "nova": None}))
     assert not [sample for sample in silent.samples if "placement" in sample.name or "nova" in sample.name]
+
+
+@pytest.mark.parametrize(
+    ("changes", "up"), [({}, 1), ({"error": "can't be reached"}, 0), ({"told_at": None, "inventories": {}}, 0)]
+)
+def test_placement_is_up_where_it_was_told_and_has_it_still(scrape, changes, up):
+    told = TOLD.health["placement"] | changes
+    found = scrape(None, replace(TOLD, health={**HEALTH, "placement": told}))
+    assert found.value("vmqos_placement_up") == up
+    assert len(found.of("vmqos_placement_inventory")) == len(told["inventories"])
 
 
 def test_a_limit_of_bandwidth_is_a_ratio_or_bytes_per_second(scrape):
     who = {**WHO, "cache": "0"}
-    found = scrape(None, STATE)
+    found = scrape(None)
     assert found.value("vmqos_vm_memory_bandwidth_limit_ratio", **who) == 0.5
     assert not found.of("vmqos_vm_memory_bandwidth_limit_bytes_per_second")
-    found = scrape(None, replace(STATE, vms={"u": IN_BYTES}))
+    found = scrape(None, replace(TOLD, vms=[IN_BYTES]))
     assert found.value("vmqos_vm_memory_bandwidth_limit_bytes_per_second", **who) == 4e9
     assert not found.of("vmqos_vm_memory_bandwidth_limit_ratio")

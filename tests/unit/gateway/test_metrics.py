@@ -1,152 +1,246 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.unit.agent.serve.test_vms import UUID, snapshot, with_record
+from tests.unit.gateway.answers import NOVA, PLACEMENT, over_the_socket, telemetry
 from tests.unit.telemetry.values import snapshot as counted
 from tests.unit.telemetry.values import vm
 from vmqos.agent.life.pass_times import PassTimes
-from vmqos.agent.serve.capacity import Capacity
-from vmqos.agent.snapshot import Health
+from vmqos.agent.sample.sampler import Telemetry
+from vmqos.agent.serve import caches, health_report, vms
+from vmqos.agent.snapshot import Health, Snapshot
 from vmqos.allocation import Allocation, PromiseState
 from vmqos.allocation.reasons import NO_CACHE
-from vmqos.extra_specs.resources import LLC_CLASSES, LLC_WAYS
-from vmqos.gateway.metrics import Metrics, published
-from vmqos.gateway.placement import Told
-from vmqos.gateway.published import CacheState, VmState
-from vmqos.resctrl import exceptions
-from vmqos.telemetry import Snapshot, VmReading
+from vmqos.gateway import metrics
+from vmqos.gateway.metrics import Metrics
+from vmqos.hypervisor.connection import Call
+from vmqos.local_api import contract
+from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, LocalApiError
+from vmqos.telemetry import VmReading
+
+NOT_READ = AgentFailed(status=503, text="resctrl is not mounted")
 
 
-class Counters:
-    """Counters that are there, or are not."""
+@dataclass
+class PlayedAgent:
+    """An agent that a test makes up, and the answers that the real one would make of it.
 
-    fresh_for = 1.0
+    :ivar counters: the answer about counters, or the error instead of it.
+    :ivar asked: how often the agent was asked for counters.
+    """
 
-    def __init__(self, found: Snapshot | None) -> None:
-        self.found = found
-        self.asked = 0
-        self.swept_at = found.monotonic if found else None
+    snapshot: Snapshot = field(default_factory=snapshot)
+    started: float = field(default_factory=lambda: time.monotonic() - 60)
+    call: Call | None = None
+    counters: contract.Telemetry | LocalApiError = NOT_READ
+    swept_at: float | None = None
+    asked: int = 0
+    pid: int = field(default_factory=os.getpid)
 
-    def newest(self) -> Snapshot:
+    starting = False
+    uri = "qemu:///system"
+    filesystem = SimpleNamespace(root="/sys/fs/resctrl")
+    connection = SimpleNamespace(is_connected=True, last_error="")
+    conf = SimpleNamespace(agent=SimpleNamespace(audit_interval=1.0))
+    pass_times = PassTimes()
+
+    @property
+    def _health(self) -> Health:
+        return Health(looked_at=time.monotonic() - 3, unserved={"u1": "no PID file", "u2": "no PID file"})
+
+    def unanswered(self) -> Call | None:
+        return self.call
+
+    def health(self) -> Any:
+        agent = SimpleNamespace(
+            health=self._health,
+            **{name: getattr(self, name) for name in dir(self) if not name.startswith("_") and name != "health"},
+        )
+        sampler = SimpleNamespace(swept_at=self.swept_at, interval=2.0, is_old=False)
+        told = health_report.health(agent, sampler)  # type: ignore[arg-type]
+        return over_the_socket({**told, "pid": self.pid})
+
+    def vms(self) -> Any:
+        return over_the_socket(vms.vms(self.snapshot))
+
+    def caches(self) -> Any:
+        return over_the_socket(caches.caches(self.snapshot) + caches.l2_caches(self.snapshot))
+
+    def newest_telemetry(self) -> contract.Telemetry:
         self.asked += 1
-        if self.found is None:
-            raise exceptions.NotMounted(path="/sys/fs/resctrl", mend="mount it")
-        return self.found
+        if isinstance(self.counters, LocalApiError):
+            raise self.counters
+        return self.counters
 
 
-def counters(*vms: VmReading, age: float = 0.0) -> Any:
-    return Counters(replace(counted(*vms), monotonic=time.monotonic() - age))
+def counting(*found: VmReading, age: float = 0.0, interval: float = 2.0) -> PlayedAgent:
+    """An agent whose counters say this."""
+    told = telemetry(counted(*found), age, interval)
+    return PlayedAgent(counters=told, swept_at=time.monotonic() - age)
 
 
-@pytest.fixture
-def agent() -> Any:
-    """What of an agent is asked for here."""
-    return SimpleNamespace(
-        snapshot=snapshot(),
-        health=Health(looked_at=time.monotonic() - 3, unserved={"u1": "no PID file", "u2": "no PID file"}),
-        started=time.monotonic() - 60,
-        pass_times=PassTimes(),
-        connection=SimpleNamespace(is_connected=True),
-        placement=SimpleNamespace(state=Told()),
-        flavors=SimpleNamespace(is_on=False, error="", waiting=0),
-        unanswered=lambda: None,
-    )
+def scrape(agent: PlayedAgent, placement: Any = None, nova: Any = None) -> bytes:
+    openstack = SimpleNamespace(placement=lambda: placement, nova=lambda: nova)
+    return Metrics(agent, openstack).answer("")[1]  # type: ignore[arg-type]
 
 
-def test_what_the_agent_knows_is_published_as_plain_values(agent: Any) -> None:
-    found = published(agent, Counters(None))
-    assert found.vms == {UUID: VmState(UUID, "gold", "p", "c4", "kept", "", {0: 4})}
-    assert found.caches[0] == CacheState(11, 11 << 20, 5, 5)
-    assert found.groups == {"default": 1, "vm": 1, "class": 0, "foreign": 0}
-    assert (found.closids, found.closids_used, found.rmids, found.rmids_used) == (16, 2, 32, 2)
-    assert (found.resctrl, found.libvirt) == (True, True)
+def made_of(agent: PlayedAgent) -> Metrics:
+    return Metrics(agent, SimpleNamespace(placement=lambda: None, nova=lambda: None))  # type: ignore[arg-type]
 
 
-def test_a_reason_is_one_word(agent: Any) -> None:
-    agent.snapshot = with_record(agent.snapshot, allocation=Allocation(PromiseState.PENDING, reason=NO_CACHE))
-    assert published(agent, Counters(None)).vms[UUID].reason == "no-cache"
-    assert published(agent, Counters(None)).vms[UUID].ways == {}
+def values(text: bytes) -> dict[str, float]:
+    """The values by sample, labels included."""
+    lines = (line.rpartition(" ") for line in text.decode().splitlines() if not line.startswith("#"))
+    return {sample: float(value) for sample, _, value in lines}
 
 
-def test_without_resctrl_its_resources_are_left_out(agent: Any) -> None:
-    agent.snapshot = replace(agent.snapshot, resctrl=None)
-    found = published(agent, Counters(None))
-    assert (found.resctrl, found.closids, found.groups, found.caches) == (False, 0, {}, {})
+WHO = f'flavor="c4",name="gold",project="p",uuid="{UUID}"'
 
 
-def test_a_libvirt_that_hangs_is_not_up(agent: Any) -> None:
-    agent.unanswered = lambda: "virConnectListAllDomains"
-    assert not published(agent, Counters(None)).libvirt
+def test_what_the_agent_answers_is_told() -> None:
+    found = values(scrape(PlayedAgent()))
+    who = f'flavor="c4",name="gold",project="p",reason="",state="kept",uuid="{UUID}"'
+    assert found[f"vmqos_vm_state{{{who}}}"] == 1
+    assert found[f'vmqos_vm_cache_ways{{cache="0",{WHO}}}'] == 4
+    room = ("ways", "size_bytes", "free_ways", "largest_free_run_ways")
+    assert [found[f'vmqos_cache_{name}{{cache="0"}}'] for name in room] == [11, 11 << 20, 5, 5]
+    owners = ("default", "vm", "class", "foreign")
+    assert [found[f'vmqos_groups{{owner="{owner}"}}'] for owner in owners] == [1, 1, 0, 0]
+    assert (found["vmqos_closids"], found["vmqos_closids_used"]) == (16, 2)
+    assert (found["vmqos_rmids"], found["vmqos_rmids_used"]) == (32, 2)
+    assert (found["vmqos_resctrl_up"], found["vmqos_libvirt_up"]) == (1, 1)
 
 
-def test_what_openstack_was_told_is_published_where_it_is_told_anything(agent: Any) -> None:
-    assert (published(agent, Counters(None)).placement, published(agent, Counters(None)).nova) == (None, None)
-    agent.placement.state = Told("Placement", error="can't be reached", failures=3)
-    agent.flavors = SimpleNamespace(is_on=True, error="", waiting=2)
-    found = published(agent, Counters(None))
-    assert (found.placement, found.placement_failures, found.inventories) == (False, 3, {})
-    assert (found.nova, found.flavors_unknown) == (True, 2)
-    agent.placement.state = Told("Placement", told=Capacity(9, 9, 1, 15), at=1.0)
-    found = published(agent, Counters(None))
-    assert found.placement and found.inventories == {LLC_WAYS: 9, LLC_CLASSES: 15}
+def test_a_reason_is_one_word() -> None:
+    pending = Allocation(PromiseState.PENDING, reason=NO_CACHE)
+    text = scrape(PlayedAgent(with_record(snapshot(), allocation=pending))).decode()
+    assert 'reason="no-cache",state="pending"' in text
+    assert "vmqos_vm_cache_ways{" not in text
 
 
-def test_a_scrape_has_counters_states_and_the_process(agent: Any) -> None:
-    metrics = Metrics(agent, counters(vm((4096, 1, 1), uuid=UUID)))
-    content_type, text = metrics.answer("")
+def test_without_resctrl_its_resources_are_left_out() -> None:
+    found = values(scrape(PlayedAgent(replace(snapshot(), resctrl=None))))
+    assert found["vmqos_resctrl_up"] == 0
+    assert not [name for name in found if name.startswith(("vmqos_closids", "vmqos_rmids", "vmqos_groups", "vmqos_ca"))]
+
+
+def test_a_libvirt_that_hangs_is_not_up() -> None:
+    assert values(scrape(PlayedAgent(call=Call("virConnectListAllDomains", 0.0))))["vmqos_libvirt_up"] == 0
+
+
+def test_what_openstack_was_told_is_told_where_it_is_told_anything() -> None:
+    assert not [name for name in values(scrape(PlayedAgent())) if "placement" in name or "nova" in name]
+    failed: contract.PlacementHealth = {**PLACEMENT, "error": "can't be reached", "told_at": None, "inventories": {}}
+    found = values(scrape(PlayedAgent(), failed, {"error": None, "waiting": 2}))
+    assert (found["vmqos_placement_up"], found["vmqos_placement_failures_total"]) == (0, 2)
+    assert (found["vmqos_nova_up"], found["vmqos_flavors_unknown"]) == (1, 2)
+    found = values(scrape(PlayedAgent(), PLACEMENT, NOVA))
+    assert (found["vmqos_placement_up"], found["vmqos_nova_up"]) == (1, 0)
+    assert found['vmqos_placement_inventory{resource_class="CUSTOM_LLC_WAYS"}'] == 9
+
+
+def test_a_scrape_has_counters_states_and_both_processes() -> None:
+    content_type, text = made_of(counting(vm((4096, 1, 1), uuid=UUID))).answer("")
     assert content_type.startswith("text/plain; version=")
     for name in ("vmqos_vm_llc_occupancy_bytes{", "vmqos_vm_state{", "process_cpu_seconds_total "):
         assert f"\n{name}" in text.decode()
+    assert "\nvmqos_gateway_process_cpu_seconds_total " in text.decode()
 
 
-def test_a_client_that_prefers_openmetrics_gets_it(agent: Any) -> None:
-    metrics = Metrics(agent, counters())
-    content_type, text = metrics.answer("application/openmetrics-text; version=1.0.0,text/plain;q=0.5")
+@pytest.fixture
+def other() -> Iterator[int]:
+    """The PID of another process."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process.pid
+        process.kill()
+
+
+def test_the_process_is_the_agents_and_the_gateways_own_has_a_prefix(other: int) -> None:
+    agent = counting()
+    agent.pid = other
+    found = values(scrape(agent))
+    assert found["process_start_time_seconds"] > found["vmqos_gateway_process_start_time_seconds"]
+    agent.pid = 0
+    found = values(scrape(agent))
+    assert "process_start_time_seconds" not in found and "vmqos_gateway_process_start_time_seconds" in found
+
+
+def test_a_client_that_prefers_openmetrics_gets_it() -> None:
+    content_type, text = made_of(counting()).answer("application/openmetrics-text; version=1.0.0,text/plain;q=0.5")
     assert content_type.startswith("application/openmetrics-text")
     assert text.endswith(b"# EOF\n")
 
 
-def test_a_scrape_without_counters_is_answered_all_the_same(agent: Any) -> None:
-    text = Metrics(agent, Counters(None)).answer("")[1].decode()
+def test_a_scrape_without_counters_is_answered_all_the_same() -> None:
+    text = scrape(PlayedAgent()).decode()
     assert "vmqos_vm_state{" in text
     assert "vmqos_vm_llc_occupancy_bytes{" not in text
+    assert text.count('reason="no-sweep"') == 3
 
 
-def values(text: bytes) -> dict[str, float]:
-    """The samples without labels."""
-    lines = (line.split() for line in text.decode().splitlines() if not line.startswith("#"))
-    return {line[0]: float(line[1]) for line in lines if "{" not in line[0]}
+def test_without_an_agent_there_is_no_text() -> None:
+    with pytest.raises(AgentNotRunning):
+        scrape(PlayedAgent(counters=AgentNotRunning(socket="/run/vmqos/gateway.sock")))
+    with pytest.raises(AgentFailed):
+        scrape(PlayedAgent(counters=AgentFailed(status=500, text="a defect")))
 
 
-def test_each_part_tells_its_age_and_what_was_never_done_is_as_old_as_the_agent(agent: Any) -> None:
-    told = values(Metrics(agent, counters(age=1.5)).answer("")[1])
+def test_each_part_tells_its_age_and_what_was_never_done_is_as_old_as_the_agent() -> None:
+    told = values(scrape(counting(age=1.5)))
     assert 3 <= told["vmqos_vms_look_age_seconds"] < 10
     assert 60 <= told["vmqos_pass_age_seconds"] < 70
     assert 1.5 <= told["vmqos_sweep_age_seconds"] < 8
     assert told["vmqos_vms_unserved"] == 2
-    assert values(Metrics(agent, Counters(None)).answer("")[1])["vmqos_sweep_age_seconds"] >= 60
+    assert values(scrape(PlayedAgent()))["vmqos_sweep_age_seconds"] >= 60
 
 
-def test_counters_that_stand_still_are_not_told_as_if_they_counted(agent: Any) -> None:
-    text = Metrics(agent, counters(vm((4096, 1, 1), uuid=UUID), age=20.0)).answer("")[1].decode()
+def test_counters_that_stand_still_are_not_told_as_if_they_counted() -> None:
+    text = scrape(counting(vm((4096, 1, 1), uuid=UUID), age=20.0)).decode()
     assert "vmqos_vm_llc_occupancy_bytes{" not in text
     assert text.count('reason="no-sweep"') == 3
     assert values(text.encode())["vmqos_sweep_age_seconds"] >= 20
 
 
-def test_scrapes_at_the_same_time_share_one_text(agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = counters()
-    metrics = Metrics(agent, found)
-    assert len({metrics.answer("") for _ in range(20)}) == 1
-    assert found.asked == 1
-    assert metrics.answer("application/openmetrics-text; version=1.0.0")[1].endswith(b"# EOF\n"), "of the same format"
+@pytest.mark.parametrize(
+    ("interval", "age", "is_told"),
+    [
+        (0.0, 4.9, True),
+        (0.0, 5.1, False),
+        (2.0, 8.9, True),
+        (2.0, 9.1, False),
+        (60.0, 14.9, True),
+        (60.0, 15.1, False),
+    ],
+)
+def test_counters_are_too_old_after_three_times_the_age_at_which_the_agent_reads_them_anew(
+    interval: float, age: float, is_told: bool
+) -> None:
+    text = scrape(counting(vm((4096, 1, 1), uuid=UUID), age=age, interval=interval)).decode()
+    assert ("vmqos_vm_llc_occupancy_bytes{" in text) is is_told
+
+
+@pytest.mark.parametrize("interval", [0.0, 0.5, 2.0, 3.0, 60.0])
+def test_the_age_at_which_counters_are_read_anew_is_the_agents(interval: float) -> None:
+    assert metrics.fresh_for(interval) == Telemetry("/sys/fs/resctrl", interval, 0.0).fresh_for
+
+
+def test_scrapes_at_the_same_time_share_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = counting()
+    made = made_of(agent)
+    assert len({made.answer("") for _ in range(20)}) == 1
+    assert agent.asked == 1
+    assert made.answer("application/openmetrics-text; version=1.0.0")[1].endswith(b"# EOF\n"), "of the same format"
     monkeypatch.setattr("vmqos.gateway.metrics.SHARED_FOR", 0.0)
-    metrics.answer("")
-    assert found.asked == 3
+    made.answer("")
+    assert agent.asked == 3

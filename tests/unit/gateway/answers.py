@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent's API answers on a host that a test makes up."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from vmqos.agent.serve import counters
+from vmqos.gateway.exposition import Answers
+from vmqos.local_api import contract
+from vmqos.telemetry import Snapshot, rates
+
+HEALTH: contract.Health = {
+    "status": "ok",
+    "version": "1.2.3",
+    "hostname": "compute-7",
+    "pid": 4711,
+    "uptime_seconds": 60.0,
+    "ages": {"vms": 1.5, "pass": 0.5, "counters": 2.5},
+    "stale": [],
+    "unserved": {"u8": "no PID file", "u9": "no PID file"},
+    "resctrl": {
+        "path": "/sys/fs/resctrl",
+        "mounted": True,
+        "error": None,
+        "simulated": False,
+        "groups": {"default": 1, "vm": 1, "class": 0, "foreign": 0},
+        "closids": 16,
+        "closids_used": 2,
+        "rmids": 192,
+        "rmids_used": 3,
+    },
+    "libvirt": {"uri": "qemu:///system", "connected": True, "error": None, "unanswered": None},
+    "passes": 5,
+    "last_pass_ms": 2.0,
+    "failed_passes": 1,
+    "pass_seconds": {"buckets": [(0.1, 3), (1.0, 4)], "count": 5, "sum": 12.5},
+    "last_error": None,
+    "vms": {"kept": 1},
+}
+"""As the agent tells it."""
+
+PLACEMENT: contract.PlacementHealth = {
+    "where": "Placement",
+    "error": None,
+    "told_at": 1000.0,
+    "inventories": {"CUSTOM_LLC_WAYS": 9},
+    "traits": [],
+    "changes": 1,
+    "failures": 2,
+}
+
+NOVA: contract.NovaHealth = {"error": "Nova can't be reached", "waiting": 3}
+
+KEPT: contract.Vm = {
+    "uuid": "u",
+    "name": "instance-00000001",
+    "instance_name": "db-1",
+    "flavor": "gold",
+    "project": "p",
+    "state": "kept",
+    "reason": "",
+    "reason_code": "",
+    "policy": "exclusive",
+    "ways_requested": 2,
+    "masks": {"0": "3"},
+    "l2_masks": {"3": "f0"},
+    "bandwidth": {"0": 50},
+    "bandwidth_unit": "%",
+    "group": "vmqos.u",
+    "monitoring_group": None,
+    "unmonitored_reason": "",
+    "tasks": 3,
+    "tasks_in_place": 3,
+    "pid": 100,
+    "caches": [0],
+    "since": 1000.0,
+    "last_error": None,
+    "retry_in": None,
+}
+
+IN_BYTES: contract.Vm = {**KEPT, "bandwidth": {"0": 4000}, "bandwidth_unit": "MB/s"}
+"""A VM whose host limits bandwidth in MB/s."""
+
+CACHE: contract.Cache = {
+    "resource": "L3",
+    "id": 0,
+    "cbm_mask": "7ff",
+    "ways": 11,
+    "way_bytes": 1 << 20,
+    "size_bytes": 11 << 20,
+    "shareable_bits": "0",
+    "cpus": "0-3",
+    "free_ways": 7,
+    "largest_free_run": 4,
+    "groups": [],
+}
+
+L2_CACHE: contract.Cache = {**CACHE, "resource": "L2", "cbm_mask": "ff", "ways": 8, "free_ways": 4}
+"""It has the L3's id: an id is one of its level's."""
+
+TOLD = Answers({**HEALTH, "placement": PLACEMENT, "nova": NOVA}, [KEPT], [CACHE, L2_CACHE], None)
+"""What is told of the host beside its counters."""
+
+
+def telemetry(found: Snapshot, age: float = 0.0, interval: float = 2.0) -> contract.Telemetry:
+    """A look at the counters, as it comes over the socket."""
+    told = {**counters.telemetry(found, rates(found, found), interval), "age_seconds": age}
+    return cast(contract.Telemetry, over_the_socket(told))
+
+
+def over_the_socket(value: Any) -> Any:
+    """A value as its JSON says it."""
+    return json.loads(json.dumps(value))
