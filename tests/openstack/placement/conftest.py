@@ -102,5 +102,5 @@ def configure(tmp_path: Path) -> Callable[..., cfg.ConfigOpts]:
 
 @pytest.fixture
 def service(placement: Placement, configure: Callable[..., cfg.ConfigOpts]) -> Service:
-    """The agent's way to Placement."""
+    """The gateway's way to Placement."""
     return Service(configure(placement=placement.credentials), "placement", "placement")

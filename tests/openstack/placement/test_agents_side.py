@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's thread and a real Placement: what is told, by whom, and what happens while it is away."""
+"""The gateway's thread and a real Placement: what is told, by whom, and what happens while it is away."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +20,54 @@ from tests.openstack.servers.placement import Placement
 from tests.unit.agent.serve.test_vms import snapshot
 from tools.lab.processes import wait_until
 from tools.lab.workspace import Workspace
+from vmqos.agent.serve import capacity
 from vmqos.allocation import Policy
-from vmqos.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, SHARED_ROOM
+from vmqos.extra_specs.resources import (
+    CMT,
+    L3_CAT,
+    LLC_CLASSES,
+    LLC_WAYS,
+    SHARED_ROOM,
+    TRAITS,
+    is_resource_class,
+    provider_name,
+)
+from vmqos.gateway.capacity import Capacity
 from vmqos.gateway.placement import PlacementSync
+from vmqos.openstack.placement import Placement as ResourceProviders
+from vmqos.openstack.service import Service
+from vmqos.openstack.withdrawal import withdraw
 
 Configure = Callable[..., cfg.ConfigOpts]
 FAST = {"retry_delay_min": 0.1, "retry_delay_max": 0.5}
 
 
+def found(floor: int = 2) -> Capacity:
+    """What a pass of the agent finds.
+
+    :param floor: ways that the default group keeps.
+    """
+    known = snapshot()
+    assert known.resctrl is not None
+    return Capacity.of(capacity.of(known.resctrl, Policy(default_ways_min=floor), known.requests))
+
+
+def sync_of(conf: cfg.ConfigOpts) -> PlacementSync:
+    sync = PlacementSync.of(conf)
+    assert sync is not None
+    return sync
+
+
 @pytest.fixture
 def start(configure: Configure) -> Iterator[Callable[..., PlacementSync]]:
-    """Starts what the agent starts, and hands it what a pass found."""
+    """Starts what the gateway starts, and hands it what the agent says."""
     running: list[PlacementSync] = []
 
     def begin(hostname: str, section: Mapping[str, object]) -> PlacementSync:
-        sync = PlacementSync.of(configure(placement=section, agent=FAST), lambda: hostname)
+        sync = sync_of(configure(placement=section, agent=FAST))
         running.append(sync)
         sync.start()
-        sync.offer(snapshot())
+        sync.offer(found(), hostname)
         return sync
 
     yield begin
@@ -47,11 +76,11 @@ def start(configure: Configure) -> Iterator[Callable[..., PlacementSync]]:
 
 
 def has_told(sync: PlacementSync) -> None:
-    wait_until(lambda: sync.state.told and not sync.state.error, f"Placement being told: {sync.state}", 30)
+    wait_until(lambda: sync.health["told_at"] and not sync.health["error"], f"Placement being told: {sync.health}", 30)
 
 
 def has_failed(sync: PlacementSync, words: str) -> None:
-    wait_until(lambda: words in sync.state.error, f"{words!r} as the reason", 30)
+    wait_until(lambda: words in (sync.health["error"] or ""), f"{words!r} as the reason", 30)
 
 
 def test_what_a_pass_found_is_in_placement(
@@ -62,11 +91,11 @@ def test_what_a_pass_found_is_in_placement(
     # Of 11 ways two are the floor's, and the devices' two are that same floor.
     assert node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}
     assert set(node.of_child("traits")) == {L3_CAT, CMT, SHARED_ROOM}
-    assert f"{node.hostname}_LLC" in sync.state.where
-    sync.offer(replace(snapshot(), policy=Policy(default_ways_min=4)))
-    wait_until(lambda: sync.state.changes == 2, "the change in Placement", 30)
+    assert f"{node.hostname}_LLC" in sync.health["where"]
+    sync.offer(found(floor=4), node.hostname)
+    wait_until(lambda: sync.health["changes"] == 2, "the change in Placement", 30)
     assert node.totals()[LLC_WAYS] == 7
-    assert sync.state.failures == 0
+    assert sync.health["failures"] == 0
 
 
 def test_an_agent_that_starts_before_nova_compute_waits_for_it(
@@ -90,7 +119,7 @@ def test_a_placement_that_goes_and_comes_back_gets_what_changed_meanwhile(
         has_told(sync)
         server.stop()
         has_failed(sync, "Placement can't be reached")
-        sync.offer(replace(snapshot(), policy=Policy(default_ways_min=4)))
+        sync.offer(found(floor=4), node.hostname)
         server.start()
         has_told(sync)
         wait_until(lambda: node.totals()[LLC_WAYS] == 7, "the change in Placement", 30)
@@ -106,6 +135,20 @@ def test_what_somebody_takes_away_is_back_after_the_next_look(
     assert node.child is not None
     placement.ask("DELETE", f"/resource_providers/{node.child['uuid']}")
     wait_until(lambda: node.child and node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}, "the provider being back", 30)
+
+
+def test_what_was_withdrawn_while_the_agent_was_away_is_back_soon_after_it_answers(
+    placement: Placement, node: ComputeNode, service: Service, start: Callable[..., PlacementSync]
+) -> None:
+    sync = start(node.hostname, placement.credentials)
+    has_told(sync)
+    sync.agent_is_away()
+    name = provider_name(node.hostname)
+    assert withdraw(ResourceProviders(service), name, is_resource_class, frozenset(TRAITS))
+    assert node.totals() == {LLC_WAYS: 0, LLC_CLASSES: 0}
+    sync.offer(found(), node.hostname)
+    wait_until(lambda: node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}, "the inventories being back", 30)
+    assert set(node.of_child("traits")) == {L3_CAT, CMT, SHARED_ROOM}
 
 
 def test_the_role_service_and_a_password_are_enough(
@@ -129,9 +172,9 @@ def test_credentials_of_another_section_are_enough(
 ) -> None:
     node = ComputeNode(guarded_placement, f"node-{uuid.uuid4()}")
     conf = configure(placement={"auth_section": "shared"}, shared=keystone.credentials("vmqos"), agent=FAST)
-    sync = PlacementSync.of(conf, lambda: node.hostname)
+    sync = sync_of(conf)
     sync.start()
-    sync.offer(snapshot())
+    sync.offer(found(), node.hostname)
     has_told(sync)
     sync.stop()
     assert node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}
@@ -179,8 +222,8 @@ def test_what_is_wrong_with_the_section_is_told_and_tried_again(
 ) -> None:
     sync = start("node", {**keystone.credentials("vmqos"), **change})
     has_failed(sync, words)
-    assert PASSWORD not in sync.state.error
-    wait_until(lambda: sync.state.failures > 1, "another try", 30)
+    assert PASSWORD not in (sync.health["error"] or "")
+    wait_until(lambda: sync.health["failures"] > 1, "another try", 30)
 
 
 def test_a_user_without_the_role_is_told_what_is_missing(
@@ -188,7 +231,7 @@ def test_a_user_without_the_role_is_told_what_is_missing(
 ) -> None:
     sync = start("node", keystone.credentials("guest", role="reader"))
     has_failed(sync, "with 403")
-    assert "the user of [placement] needs more rights" in sync.state.error
+    assert "the user of [placement] needs more rights" in (sync.health["error"] or "")
 
 
 def test_placement_itself_refuses_strangers(guarded_placement: Placement) -> None:

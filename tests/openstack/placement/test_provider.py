@@ -288,11 +288,11 @@ def test_nova_deletes_it_with_its_compute_node(placement: Server, node: ComputeN
 def test_from_a_host_that_lost_resctrl_servers_can_be_moved_away(
     placement: Server, node: ComputeNode, service: Service
 ) -> None:
-    api = Api(service, lambda: node.hostname)
-    api.tell(Capacity(ways=9, longest=9, classes=15, traits=frozenset({L3_CAT})))
+    api = Api(service)
+    api.tell(Capacity(ways=9, longest=9, classes=15, traits=frozenset({L3_CAT})), node.hostname)
     vm = node.boot(**{LLC_WAYS: 4, LLC_CLASSES: 1})
-    assert api.tell(NOTHING)
-    assert not api.tell(NOTHING)
+    assert api.tell(NOTHING, node.hostname)
+    assert not api.tell(NOTHING, node.hostname)
     assert node.totals() == {LLC_WAYS: 0, LLC_CLASSES: 0} and not node.of_child("traits")
     # Nova begins to move a server by having the migration hold what the server holds.
     found = placement.ask("GET", f"/allocations/{vm}")
@@ -314,5 +314,5 @@ def test_from_a_host_that_lost_resctrl_servers_can_be_moved_away(
     }
     placement.ask("POST", "/allocations", body)
     assert node.of_child("usages") == {LLC_WAYS: 4, LLC_CLASSES: 1}
-    assert api.tell(Capacity(ways=9, longest=9, classes=15, traits=frozenset({L3_CAT})))
+    assert api.tell(Capacity(ways=9, longest=9, classes=15, traits=frozenset({L3_CAT})), node.hostname)
     assert node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}

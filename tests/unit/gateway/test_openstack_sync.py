@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent and OpenStack through the gateway: who learns what, and what happens while one of them is away."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.agent.serve.test_vms import snapshot
+from tests.unit.gateway.played_agent import CAPACITY, PlayedAgent, wanted
+from tests.unit.gateway.test_flavors import SPECS, Nova
+from tests.unit.gateway.test_placement import CREDENTIALS, Notes, configured, eventually
+from vmqos.agent.observe.told_flavors import Found, ToldFlavors
+from vmqos.agent.serve.api import Api
+from vmqos.agent.serve.live_reads import LiveReads
+from vmqos.allocation import Policy
+from vmqos.conf.exceptions import ConfigurationError
+from vmqos.daemon.backoff import Backoff
+from vmqos.daemon.unix_server import UnixServer
+from vmqos.extra_specs.resources import LLC_WAYS
+from vmqos.gateway import openstack_sync, placement
+from vmqos.gateway.capacity import NOTHING, Capacity
+from vmqos.gateway.flavors import FlavorLookup
+from vmqos.gateway.openstack_sync import OpenStackSync
+from vmqos.gateway.placement import PlacementSync
+from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
+from vmqos.local_api.client import AgentClient
+from vmqos.local_api.exceptions import AgentNotRunning
+from vmqos.openstack.exceptions import Unreachable
+
+AWAY = AgentNotRunning(socket="/run/vmqos/gateway.sock")
+HOST = replace(Capacity.of(CAPACITY), held=0)
+"""What a target is told that asks for what VMs hold."""
+
+
+@pytest.fixture(autouse=True)
+def hurries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "SETTLES", 0.04)
+    monkeypatch.setattr(openstack_sync, "PERIOD", 0.04)
+
+
+@pytest.fixture
+def agent() -> PlayedAgent:
+    return PlayedAgent()
+
+
+@pytest.fixture
+def notes() -> Iterator[Notes]:
+    notes = Notes()
+    yield notes
+    notes.gate.set()
+
+
+@pytest.fixture
+def nova() -> Nova:
+    return Nova()
+
+
+@pytest.fixture
+def make(agent: PlayedAgent, notes: Notes, nova: Nova) -> Iterator[Callable[..., OpenStackSync]]:
+    made: list[OpenStackSync] = []
+
+    def start(hostname: str | None = None, check_interval: float = 3600.0, asked: Any = agent) -> OpenStackSync:
+        tells = PlacementSync(notes, check_interval, Backoff(0.01, 0.05))
+        asks = FlavorLookup(nova, asked, Backoff(0.01, 0.05))  # type: ignore[arg-type]
+        made.append(OpenStackSync(asked, tells, asks, hostname))
+        made[-1].start()
+        return made[-1]
+
+    yield start
+    for sync in made:
+        sync.stop()
+
+
+def told(sync: OpenStackSync) -> bool:
+    health = sync.placement()
+    assert health is not None
+    return bool(health["told_at"])
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == openstack_sync.__name__]
+
+
+def test_placement_is_told_what_the_agent_says_and_the_agent_what_nova_says(
+    make: Callable[..., OpenStackSync], agent: PlayedAgent, notes: Notes, nova: Nova
+) -> None:
+    nova.servers["a"] = SPECS
+    agent.wants = [wanted("a")]
+    sync = make()
+    eventually(lambda: told(sync) and agent.flavors)
+    assert (notes.told, notes.hostnames, agent.flavors) == ([HOST], ["node-1"], {"a": SPECS})
+    assert CAPACITY["held"] == 4, "which this target asks for itself"
+    eventually(lambda: sync.nova() == {"error": None, "waiting": 0})
+
+
+def test_a_change_on_the_host_is_told(make: Callable[..., OpenStackSync], agent: PlayedAgent, notes: Notes) -> None:
+    sync = make()
+    eventually(lambda: told(sync))
+    agent.capacity = {**CAPACITY, "ways": 6}
+    eventually(lambda: notes.told == [HOST, replace(HOST, ways=6)])
+
+
+def test_a_change_is_looked_at_again_before_it_is_told(
+    make: Callable[..., OpenStackSync], agent: PlayedAgent, notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = make()
+    eventually(lambda: told(sync))
+    # As they are in truth: the period is longer than the time that a change settles in.
+    monkeypatch.setattr(openstack_sync, "PERIOD", 1.5)
+    monkeypatch.setattr(placement, "SETTLES", 0.8)
+    asked = agent.asked
+    eventually(lambda: agent.asked > asked)
+    before = agent.asked
+    agent.capacity = {**CAPACITY, "ways": 6}
+    eventually(lambda: agent.asked > before)
+    # The pass that made a group has filled it.
+    agent.capacity = CAPACITY
+    time.sleep(1.2)
+    assert notes.told == [HOST]
+
+
+def test_the_configured_name_goes_before_libvirt_s(make: Callable[..., OpenStackSync], notes: Notes) -> None:
+    sync = make(hostname="configured")
+    eventually(lambda: told(sync))
+    assert notes.hostnames == ["configured"]
+
+
+def test_an_agent_that_is_away_is_logged_once_and_its_return_too_and_nothing_is_told_meanwhile(
+    make: Callable[..., OpenStackSync],
+    agent: PlayedAgent,
+    notes: Notes,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(placement, "WITHOUT_RESCTRL", 0.1)
+    caplog.set_level(logging.INFO, "vmqos")
+    agent.failure = AWAY
+    sync = make()
+    eventually(lambda: agent.asked > 5)
+    assert notes.told == [] and sync.placement() is not None
+    agent.failure = None
+    eventually(lambda: told(sync))
+    agent.failure = AWAY
+    agent.capacity = None
+    asked = agent.asked
+    eventually(lambda: agent.asked > asked + 10)
+    assert notes.told == [HOST]
+    agent.failure, agent.capacity = None, CAPACITY
+    eventually(lambda: len(notes.told) == 2)
+    away = "OpenStack is told nothing new of this host: vmqos-agent does not run"
+    back = "the agent answers, and OpenStack is told of this host again"
+    assert [line.startswith(away) or line for line in lines(caplog)] == [True, back, True, back]
+
+
+def test_what_was_withdrawn_while_the_agent_was_away_is_told_again_at_once(
+    make: Callable[..., OpenStackSync], agent: PlayedAgent, notes: Notes
+) -> None:
+    sync = make()
+    eventually(lambda: told(sync))
+    agent.failure = AWAY
+    asked = agent.asked
+    eventually(lambda: agent.asked > asked + 2)
+    # A timer on the host ran 'vmqos placement withdraw' now; the capacity is what it was.
+    agent.failure = None
+    eventually(lambda: len(notes.told) == 2)
+    time.sleep(0.2)
+    assert notes.told == [HOST, HOST]
+
+
+def test_an_agent_that_lost_resctrl_for_long_has_nothing_to_promise(
+    make: Callable[..., OpenStackSync], agent: PlayedAgent, notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "WITHOUT_RESCTRL", 0.5)
+    sync = make()
+    eventually(lambda: told(sync))
+    agent.capacity = None
+    time.sleep(0.25)
+    assert notes.told == [HOST]
+    eventually(lambda: notes.told == [HOST, NOTHING])
+    agent.capacity = CAPACITY
+    eventually(lambda: notes.told == [HOST, NOTHING, HOST])
+
+
+def test_a_nova_that_is_away_is_told_to_the_agent_and_again_to_one_that_comes_back(
+    make: Callable[..., OpenStackSync], agent: PlayedAgent, nova: Nova
+) -> None:
+    nova.servers["a"] = Unreachable("nova", "refused")
+    agent.wants = [wanted("a")]
+    sync = make()
+    eventually(lambda: agent.errors)
+    assert agent.errors[0] == ("a", "Nova can't be reached: refused")
+    health = sync.nova()
+    assert health == {"error": "Nova can't be reached: refused", "waiting": 1}
+    agent.failure = AWAY
+    asked = agent.asked
+    eventually(lambda: agent.asked > asked + 2)
+    agent.errors.clear()
+    agent.failure = None
+    eventually(lambda: agent.errors)
+    nova.servers["a"] = SPECS
+    eventually(lambda: agent.flavors == {"a": SPECS})
+
+
+@pytest.mark.parametrize("capacity", [{}, {**CAPACITY, "offered": 3}, [], "much"], ids=str)
+def test_an_answer_that_is_not_understood_changes_nothing(
+    make: Callable[..., OpenStackSync],
+    agent: PlayedAgent,
+    notes: Notes,
+    caplog: pytest.LogCaptureFixture,
+    capacity: Any,
+) -> None:
+    sync = make()
+    eventually(lambda: told(sync))
+    agent.capacity = capacity
+    asked = agent.asked
+    eventually(lambda: agent.asked > asked + 10)
+    assert notes.told == [HOST]
+    assert len(lines(caplog)) == 1
+    agent.capacity = CAPACITY
+    eventually(lambda: notes.told == [HOST, HOST])
+
+
+def test_with_nothing_configured_the_agent_is_not_asked_and_no_thread_runs(tmp_path: Path, agent: Any) -> None:
+    sync = OpenStackSync.of(configured(tmp_path, "[placement]\nregion_name = RegionOne\n"), agent)
+    threads = threading.active_count()
+    sync.start()
+    assert threading.active_count() == threads
+    assert (sync.placement(), sync.nova(), agent.asked) == (None, None, 0)
+    sync.stop()
+
+
+def test_each_of_the_two_is_there_where_it_is_configured(tmp_path: Path, agent: Any) -> None:
+    by_file = OpenStackSync.of(configured(tmp_path, f"[placement]\nprovider_yaml = {tmp_path / 'p.yaml'}\n"), agent)
+    assert by_file.placement() is not None and by_file.nova() is None
+    by_nova = OpenStackSync.of(configured(tmp_path, f"[nova]\n{CREDENTIALS}"), agent)
+    assert by_nova.placement() is None and by_nova.nova() == {"error": None, "waiting": 0}
+    with pytest.raises(ConfigurationError, match="counted twice"):
+        OpenStackSync.of(configured(tmp_path, f"[placement]\n{CREDENTIALS}provider_yaml = p.yaml\n"), agent)
+
+
+def test_it_ends_soon_while_placement_does_not_answer(make: Callable[..., OpenStackSync], notes: Notes) -> None:
+    notes.gate.clear()
+    sync = make()
+    eventually(lambda: notes.told)
+    threading.Timer(0.2, notes.gate.set).start()
+    began = time.monotonic()
+    sync.stop()
+    assert time.monotonic() - began < 3
+    assert len(notes.told) == 1
+
+
+UUID = "38c43823-3651-469c-b344-166d1c87d77b"
+
+
+def test_over_the_agent_s_own_api_on_a_unix_socket(tmp_path: Path, nova: Nova) -> None:
+    """The agent's API as it is, asked by the client as it is; the agent goes and comes back."""
+    vm = VirtualMachine(UUID, "instance-1", 1, Process(7, 100), None, False, NovaMetadata("gold", "w2", "p", None))
+    flavors = ToldFlavors(True, lambda uuid: None)
+    flavors.look_up([vm])
+    nova.servers[UUID] = Unreachable("nova", "refused")
+    played = SimpleNamespace(snapshot=snapshot(), flavors=flavors, hostname="node-1")
+    socket, written = tmp_path / "gateway.sock", tmp_path / "provider.yaml"
+
+    def serve() -> UnixServer:
+        api = Api(played, None, LiveReads(), {os.geteuid()})  # type: ignore[arg-type]
+        server = UnixServer(api, "[gateway] agent_socket", str(socket), mode="600")
+        server.start()
+        return server
+
+    def ways() -> Any:
+        (provider,) = yaml.safe_load(written.read_text())["providers"]
+        (found,) = (one[LLC_WAYS] for one in provider["inventories"]["additional"] if LLC_WAYS in one)
+        return found["total"], found["max_unit"]
+
+    client = AgentClient(str(socket))
+    tells = PlacementSync.of(configured(tmp_path, f"[placement]\nprovider_yaml = {written}\n"))
+    sync = OpenStackSync(client, tells, FlavorLookup(nova, client, Backoff(0.01, 0.05)))  # type: ignore[arg-type]
+    sync.start()
+    server = serve()
+    try:
+        eventually(written.exists)
+        assert ways() == (9, 9)
+        eventually(lambda: flavors.look_up([vm]) == {UUID: Found(None, "Nova can't be reached: refused")})
+        nova.servers[UUID] = SPECS
+        eventually(lambda: flavors.look_up([vm]) == {UUID: Found(SPECS)})
+
+        server.stop()
+        written.unlink()
+        played.snapshot = replace(snapshot(), policy=Policy(default_ways_min=8))
+        flavors = played.flavors = ToldFlavors(True, lambda uuid: None)
+        flavors.look_up([vm])
+        time.sleep(0.3)
+        assert not written.exists()
+        server = serve()
+        eventually(written.exists)
+        # The VM with 4 ways runs still, and no other one can have as many.
+        assert ways() == (3, 4)
+        eventually(lambda: flavors.look_up([vm]) == {UUID: Found(SPECS)})
+    finally:
+        sync.stop()
+        server.stop()
