@@ -58,6 +58,8 @@ def _configuration(arguments: Sequence[str]) -> cfg.ConfigOpts:
     loader.load(arguments, conf, version(), PROGRAM)
     log.setup(conf, "vmqos")
     make_visible(logging.getLogger())
+    # At INFO it writes a line for each question to the agent.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     for warning in loader.unknown_options(conf):
         LOG.warning("%s", warning)
     return conf

@@ -27,6 +27,10 @@ _RELAYED = re.compile(r"/v1/(?!(?:openstack|flavors)(?:/|$))[a-z]+(?:/[0-9A-Za-z
 another one by the time the agent reads it. The agent has two resources for the gateway itself: these are no client's.
 """
 
+LONGEST_QUESTION = 10_000
+"""Characters of the path and the query that the agent is asked: they are quoted anew, which can make them some times as
+long, and httpx takes 65536."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
@@ -69,7 +73,10 @@ class Relay:
         if path == contract.HEALTH:
             return _json(200, health(self._agent, self._openstack))
         if _RELAYED.fullmatch(path):
-            return _Answer(*self._agent.relay(path, environ.get("QUERY_STRING", "")))
+            query = environ.get("QUERY_STRING", "")
+            if len(path) + len(query) > LONGEST_QUESTION:
+                return _json(414, {"error": f"the path and the query have more than {LONGEST_QUESTION} characters"})
+            return _Answer(*self._agent.relay(path, query))
         known = f"/, {METRICS}, and the agent's API below /v1/"
         return _json(404, {"error": f"there is no {path[:80] or '/'} here, but {known}"})
 

@@ -60,7 +60,7 @@ def test_a_scrape_is_these_lines(scrape):
 def test_the_words_of_counters_are_those_of_the_agent():
     for name in ("LLC_OCCUPANCY", "MBM_TOTAL", "MBM_LOCAL", "EVENTS"):
         assert getattr(exposition, name) == getattr(model, name)
-    assert exposition.NOT_MONITORED == Missing.NOT_MONITORED.value
+    assert Missing(exposition.NOT_MONITORED) is Missing.NOT_MONITORED
 
 
 def test_a_vms_counters_are_told_by_cache_and_scope(scrape):

@@ -4,45 +4,16 @@ from __future__ import annotations
 import socket
 import urllib.request
 from collections.abc import Iterable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from vmqos.gateway.server import TcpServer, WithMetrics
+from vmqos.gateway.server import TcpServer
 
 
 def behind(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
     start_response("200 OK", [("Content-Type", "text/plain")])
-    return [b"the API"]
-
-
-@pytest.fixture
-def application(monkeypatch: pytest.MonkeyPatch) -> WithMetrics:
-    made = WithMetrics(None, None, behind)  # type: ignore[arg-type]
-    metrics = SimpleNamespace(answer=lambda accept: ("text/plain", b"a_metric 1\n"))
-    monkeypatch.setattr(made, "_metrics", lambda: metrics)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("GET", "/metrics", b"a_metric 1\n"),
-        ("GET", "/metrics/", b"a_metric 1\n"),
-        ("HEAD", "/metrics", b""),
-        ("POST", "/metrics", b"the API"),
-        ("GET", "/v1/vms", b"the API"),
-        ("GET", "/", b"the API"),
-    ],
-)
-def test_only_a_read_of_its_path_is_answered_here(
-    application: WithMetrics, method: str, path: str, body: bytes
-) -> None:
-    started: list[Any] = []
-    environ = {"REQUEST_METHOD": method, "PATH_INFO": path}
-    assert b"".join(application(environ, lambda *arguments: started.append(arguments))) == body
-    assert started[0][0] == "200 OK"
+    return [b"the application"]
 
 
 def free_port() -> int:
@@ -57,7 +28,7 @@ def test_a_port_serves_the_application_until_it_is_stopped() -> None:
     server = TcpServer(behind, "127.0.0.1", port)
     server.start()
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
-        assert answer.read() == b"the API"
+        assert answer.read() == b"the application"
     server.stop()
     with pytest.raises(OSError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10)
