@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of vmqos.gateway.main, each with a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.unit.gateway.answers import HEALTH
+from tests.unit.gateway.test_relay import Agent
+from vmqos.daemon.unix_server import UnixServer
+from vmqos.local_api.client import TIMEOUT, AgentClient
+from vmqos.local_api.exceptions import AgentFailed
+
+PATIENCE = 60.0
+"""Seconds until something must have happened that takes one on an idle machine."""
+
+
+@dataclass
+class Gateway:
+    """A gateway, and the sockets around it."""
+
+    process: subprocess.Popen[str]
+    systemd: socket.socket
+    agent_socket: Path
+    socket: Path
+
+    def told_systemd(self) -> str:
+        """What it tells systemd next."""
+        return self.systemd.recv(100).decode()
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Have it end; its exit status and what it said."""
+        self.process.send_signal(number)
+        said = self.process.communicate(timeout=PATIENCE)[0]
+        return self.process.returncode, said
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[str], Gateway]]:
+    """Starts the gateway, with these lines in its configuration; without an agent."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(PATIENCE)
+        started: list[Gateway] = []
+
+        def start(lines: str = "") -> Gateway:
+            sockets = tmp_path / "agent.sock", tmp_path / "run" / "gateway.sock"
+            text = f"[gateway]\nagent_socket = {sockets[0]}\nsocket = {sockets[1]}\n[http]\nport = 0\n{lines}\n"
+            (tmp_path / "vmqos.conf").write_text(text, encoding="utf-8")
+            process = subprocess.Popen(
+                [sys.executable, "-m", "vmqos.gateway.main", "--config-file", str(tmp_path / "vmqos.conf")],
+                env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            started.append(Gateway(process, systemd, *sockets))
+            return started[-1]
+
+        yield start
+        for gateway in started:
+            gateway.process.kill()
+            gateway.process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_answers_without_an_agent_and_ends_well(start: Callable[[], Gateway], number: signal.Signals) -> None:
+    gateway = start()
+    assert gateway.told_systemd() == "READY=1"
+    with pytest.raises(AgentFailed, match=r"HTTP 503.*vmqos-agent does not run"):
+        AgentClient(str(gateway.socket)).health()
+    status, said = gateway.end(number)
+    assert (status, gateway.told_systemd()) == (0, "STOPPING=1")
+    assert said.count("the agent is away: vmqos-agent does not run") == 1
+    assert not gateway.socket.exists()
+
+
+def test_it_answers_for_an_agent_that_comes_later(start: Callable[[], Gateway]) -> None:
+    gateway = start()
+    assert gateway.told_systemd() == "READY=1"
+    server = UnixServer(Agent(), "[gateway] agent_socket", str(gateway.agent_socket), mode="600", at_once="/v1/health")
+    server.start()
+    found = AgentClient(str(gateway.socket)).health()
+    assert (found["version"], found["placement"], found["nova"]) == (HEALTH["version"], None, None)
+    assert gateway.end()[0] == 0
+    server.stop()
+
+
+def test_an_agent_that_hangs_does_not_keep_it_from_ending(start: Callable[[], Gateway], tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as hung:
+        hung.bind(str(tmp_path / "agent.sock"))
+        hung.listen()
+        gateway = start()
+        hung.settimeout(PATIENCE)
+        hung.accept()
+        began = time.monotonic()
+        assert gateway.end()[0] == 0
+    assert time.monotonic() - began < TIMEOUT, "other questions may wait as long as this"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("[placement]\ncheck_interval = often", "[placement] check_interval"),
+        ("[gateway]\nsocket = /proc/none/gateway.sock", "can't answer on [gateway] socket = /proc/none/gateway.sock"),
+    ],
+)
+def test_what_is_wrong_with_the_configuration_is_said(start: Callable[[str], Gateway], lines: str, said: str) -> None:
+    gateway = start(lines)
+    told = gateway.process.communicate(timeout=PATIENCE)[0]
+    assert gateway.process.returncode == 1
+    assert told.startswith("vmqos-gateway: ") and said in told
+    assert "Traceback" not in told
