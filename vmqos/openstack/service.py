@@ -48,7 +48,7 @@ class Answer:
 class Service:
     """A service of OpenStack. It is found, and logged in to, with the first question; not for several threads at once.
 
-    :param conf: the agent's configuration.
+    :param conf: the configuration of vmqos.
     :param section: the section with the credentials.
     :param service_type: its type in the catalog, such as ``placement``.
     """
@@ -123,7 +123,7 @@ class Service:
         auth = loading.load_auth_from_conf_options(self._conf, self.section)
         session = loading.load_session_from_conf_options(self._conf, self.section, auth=auth)
         session.timeout = session.timeout or TIMEOUT
-        session.app_name, session.app_version = "vmqos-agent", version()
+        session.app_name, session.app_version = "vmqos", version()
         wanted = {} if options.valid_interfaces else {"interface": list(INTERFACES)}
         return loading.load_adapter_from_conf_options(
             self._conf,
@@ -142,7 +142,7 @@ class Service:
         kind = self._service_type
         try:
             region = OpenStackConfig(
-                load_envvars=False, app_name="vmqos-agent", app_version=version(), pw_func=None
+                load_envvars=False, app_name="vmqos", app_version=version(), pw_func=None
             ).get_one(cloud=cloud)
             session = region.get_session()
         except sdk.SDKException as error:
