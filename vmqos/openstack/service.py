@@ -141,9 +141,9 @@ class Service:
 
         kind = self._service_type
         try:
-            region = OpenStackConfig(
-                load_envvars=False, app_name="vmqos", app_version=version(), pw_func=None
-            ).get_one(cloud=cloud)
+            region = OpenStackConfig(load_envvars=False, app_name="vmqos", app_version=version(), pw_func=None).get_one(
+                cloud=cloud
+            )
             session = region.get_session()
         except sdk.SDKException as error:
             raise ConfigurationError(f"os_cloud = {cloud}: {error}") from error
