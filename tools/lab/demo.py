@@ -42,7 +42,7 @@ class Host:
 
     :ivar root: the root of resctrl.
     :ivar simulator: ``None`` on the machine's own resctrl.
-    :ivar page: the address of the agent's page.
+    :ivar page: the address of the gateway's page.
     """
 
     root: Path
@@ -144,7 +144,7 @@ def _start(workspace: Workspace, options: argparse.Namespace) -> Host:
     _say("starting a private libvirtd; it can't see the host's")
     daemon = PrivateLibvirt(workspace)
     daemon.start()
-    _say("starting vmqos-agent")
+    _say("starting vmqos-agent, and vmqos-gateway, which has the page")
     port = _page_port()
     agent = Agent(
         workspace,
@@ -166,7 +166,7 @@ def _start(workspace: Workspace, options: argparse.Namespace) -> Host:
 
 
 def _page_port() -> int:
-    """The agent's usual port, or another one where that is taken."""
+    """The gateway's usual port, or another one where that is taken."""
     for port in (PAGE_PORT, 0):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)) as server:
             return int(server.getsockname()[1])
@@ -269,19 +269,29 @@ In another terminal, try:
   kill the VM {vm.display_name}, and see its ways come back:
     {sudo}kill -9 {running.pid}
     {command} cache show
-  what the agent says:
-    {sudo}tail -f {host.agent.log}
+  what the agent and the gateway say:
+    {sudo}tail -f {host.agent.log} {host.agent.gateway.log}
 """,
         flush=True,
     )
     # sudo that dies by SIGKILL passes nothing on.
     parent = os.getppid()
-    while host.agent.pid and host.libvirt.pid and (host.simulator is None or host.simulator.pid):
+    while not (dead := _dead(host)):
         time.sleep(0.5)
         if "SUDO_UID" in os.environ and os.getppid() != parent:
             raise KeyboardInterrupt
-    dead = "vmqos-agent" if not host.agent.pid else "the private libvirtd" if not host.libvirt.pid else "the simulator"
     raise DemoError(f"{dead} has ended")
+
+
+def _dead(host: Host) -> str:
+    """The first program of the demonstration that has ended; empty while all live."""
+    pids = {
+        "vmqos-agent": host.agent.pid,
+        "vmqos-gateway": host.agent.gateway.pid,
+        "the private libvirtd": host.libvirt.pid,
+        "the simulator": host.simulator.pid if host.simulator else os.getpid(),
+    }
+    return next((name for name, pid in pids.items() if not pid), "")
 
 
 if __name__ == "__main__":

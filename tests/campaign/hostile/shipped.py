@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the shipped systemd units say about permissions: the agent of the campaign runs with them."""
+"""What the shipped systemd units say about permissions: the agent and the gateway of the campaign run with them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ DEFAULT_UMASK = 0o022
 """systemd.exec(5), ``UMask=``."""
 
 
-def umask() -> int:
-    """The agent's umask."""
-    found = re.findall(r"^UMask=([0-7]+)$", (UNITS / "vmqos-agent.service").read_text(), re.MULTILINE)
+def umask(module: str = "vmqos.agent.main") -> int:
+    """The umask of a program.
+
+    :param module: the program's, ``vmqos.agent.main`` or ``vmqos.gateway.main``.
+    """
+    unit = UNITS / f"vmqos-{module.split('.')[1]}.service"
+    found = re.findall(r"^UMask=([0-7]+)$", unit.read_text(), re.MULTILINE)
     return int(found[-1], 8) if found else DEFAULT_UMASK
 
 
