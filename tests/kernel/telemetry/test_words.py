@@ -16,8 +16,9 @@ from ceilometer_pollster import metadata, meters, reasons
 from tests.functional.telemetry.scraped import Scrape
 from tests.kernel.limits import processor
 from tests.kernel.telemetry.conftest import BUSY, IDLE, SPIKE, Pair, numbers, until_more
-from vmqos.gateway.exposition import HostCollector
-from vmqos.gateway.published import AgentState, VmState
+from tests.unit.gateway import answers
+from vmqos.gateway.exposition import Answers, HostCollector
+from vmqos.local_api import contract
 from vmqos.resctrl.filesystem import Filesystem
 from vmqos.telemetry import EVENTS, Missing, Reading, Snapshot, Sweeper, rates
 
@@ -43,18 +44,21 @@ class Exposition:
     """What Prometheus would be told of each sweep."""
 
     def __init__(self) -> None:
-        self._newest: Snapshot | None = None
+        self._newest: contract.Telemetry | None = None
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(HostCollector(self._look))
+        self._registry.register(HostCollector(self._ask))
 
     def of(self, snapshot: Snapshot) -> Scrape:
         """The scrape after this sweep."""
-        self._newest = snapshot
+        self._newest = answers.telemetry(snapshot)
         return Scrape(generate_latest(self._registry).decode())
 
-    def _look(self) -> tuple[Snapshot | None, AgentState]:
-        vms = {uuid: VmState(uuid, uuid[-1], "", "", "none", "") for uuid in (BUSY, IDLE)}
-        return self._newest, AgentState("", vms=vms)
+    def _ask(self) -> Answers:
+        vms: list[contract.Vm] = [
+            {**answers.KEPT, "uuid": uuid, "instance_name": uuid[-1], "flavor": "", "project": ""}
+            for uuid in (BUSY, IDLE)
+        ]
+        return Answers(answers.HEALTH, vms, [], self._newest)
 
 
 def volumes(before: Snapshot, after: Snapshot, uuid: str) -> dict[str, int | float | None]:

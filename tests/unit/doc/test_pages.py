@@ -71,18 +71,19 @@ def test_the_api_reference_explains_every_field_that_the_commands_rely_on() -> N
 
 
 def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -> None:
+    from prometheus_client import ProcessCollector
     from prometheus_client.core import CollectorRegistry
 
-    from tests.unit.gateway.test_exposition import IN_BYTES, STATE
+    from tests.unit.gateway.answers import IN_BYTES, TOLD, telemetry
     from tests.unit.telemetry.values import HOST, snapshot, vm
     from vmqos.gateway.exposition import HostCollector
     from vmqos.reason import Code
     from vmqos.telemetry import Missing, Reading
 
     counted = vm((1, 2, 2), packages={0: {"core_energy": Reading(1.5)}})
-    found = snapshot(counted, host=replace(HOST, caches=counted.caches))
+    found = telemetry(snapshot(counted, host=replace(HOST, caches=counted.caches)))
     registry = CollectorRegistry()
-    registry.register(HostCollector(lambda: (found, replace(STATE, vms=STATE.vms | {"v": IN_BYTES}))))
+    registry.register(HostCollector(lambda: replace(TOLD, vms=[*TOLD.vms, IN_BYTES], telemetry=found)))
     made = {
         sample.name if metric.type != "histogram" else metric.name
         for metric in registry.collect()
@@ -90,7 +91,9 @@ def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -
     }
     told = set(re.findall(r"``([a-z0-9_-]+)``", text_of("reference", "metrics.rst")))
     assert made <= told
-    assert {name for name in told if name.startswith("vmqos_")} <= made | {"vmqos_vm_counter_missing"}
+    gateways_own = {metric.name for metric in ProcessCollector("vmqos_gateway", registry=None).collect()}
+    gateways_own |= {f"{name}_total" for name in gateways_own}
+    assert {name for name in told if name.startswith("vmqos_")} <= made | gateways_own | {"vmqos_vm_counter_missing"}
     assert {code.value for code in Code} <= told
     assert {missing.value for missing in Missing} - {"no-previous", "went-back"} <= told
 

@@ -2,15 +2,20 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from tests.unit.telemetry.values import snapshot, vm
 from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.snapshot import Snapshot
+from vmqos.resctrl.exceptions import NotMounted
+from vmqos.telemetry import rates
 
 NOT_READ = "resctrl was not read yet"
 
@@ -34,3 +39,57 @@ def test_a_plan_with_one_key_twice_is_refused_and_the_key_is_named(second: str) 
 
 def test_a_plan_with_several_keys_is_understood() -> None:
     assert plan("hw:cache_ways=2", "hw:cache_policy=shared") == ("503 Service Unavailable", {"error": NOT_READ})
+
+
+class Counters:
+    """What a regular look at the counters found a while ago, and what a look finds now."""
+
+    interval = 2.0
+
+    def __init__(self) -> None:
+        now = time.monotonic()
+        first = snapshot(vm((0, 100, 60)), monotonic=now - 4)
+        self.regular = snapshot(vm((4096, 300, 80), read_at=12.0), monotonic=now - 2)
+        self.rates = rates(first, self.regular)
+        self.now = replace(snapshot(vm((8192, 500, 90), read_at=13.0)), monotonic=now)
+
+    def sampled(self) -> Any:
+        return self.regular, self.rates
+
+    def newest(self) -> Any:
+        return self.now
+
+
+def telemetry(query: str, counters: Any) -> tuple[str, dict[str, Any]]:
+    """What the API answers to the question for the counters: status and body."""
+    api = Api(None, counters, LiveReads())  # type: ignore[arg-type]
+    told: list[str] = []
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/v1/telemetry", "QUERY_STRING": query}
+    (content,) = api(environ, lambda status, headers: told.append(status))
+    return told[0], json.loads(content)
+
+
+@pytest.mark.parametrize("query", ["", "newest=0", "newest=", "other=1"])
+def test_the_counters_of_the_last_regular_look_are_told_with_bandwidths(query: str) -> None:
+    _, told = telemetry(query, Counters())
+    assert told["vms"]["u"]["totals"]["llc_occupancy"] == 4096
+    assert told["vms"]["u"]["rates"] == {"total": 100.0, "local": 10.0, "remote": 90.0}
+    assert 2 <= told["age_seconds"] < 60
+
+
+def test_the_newest_counters_are_told_without_bandwidths() -> None:
+    _, told = telemetry("newest=1", Counters())
+    assert told["vms"]["u"]["totals"]["llc_occupancy"] == 8192
+    assert set(told["vms"]["u"]["rates"].values()) == {None}
+    assert set(told["vms"]["u"]["rates_missing"].values()) == {"no-previous"}
+    assert (told["interval"], told["vms"]["u"]["generation"]) == (2.0, "1")
+    assert 0 <= told["age_seconds"] < 2
+
+
+def test_newest_counters_that_can_not_be_read_are_an_error() -> None:
+    def newest() -> Any:
+        raise NotMounted(path="/sys/fs/resctrl", mend="mount it")
+
+    status, told = telemetry("newest=1", SimpleNamespace(newest=newest))
+    assert status == "503 Service Unavailable"
+    assert "/sys/fs/resctrl" in told["error"]

@@ -17,6 +17,7 @@ def test_a_vm_is_told_by_cache_with_its_bandwidths_and_what_is_missing() -> None
     told = counters.telemetry(after, rates(before, after), 2.0)
     assert told["vms"]["u"] == {
         "group": "",
+        "generation": "1",
         "policy": None,
         "ways": {"0": 2},
         "allocated_bytes": 2 << 20,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -9,11 +11,12 @@ from typing import Any
 import pytest
 
 from tests.unit.agent.serve.test_vms import snapshot, with_record
+from vmqos.agent.life.pass_times import PassTimes
 from vmqos.agent.serve import health_report
 from vmqos.agent.snapshot import Health, Snapshot
 from vmqos.allocation import Allocation, PromiseState
-from vmqos.gateway.placement import Told
 from vmqos.hypervisor.connection import Call
+from vmqos.local_api import contract
 
 NOW = 5000.0
 
@@ -48,12 +51,13 @@ class FakeAgent:
 
     uri = "qemu:///system"
     filesystem = SimpleNamespace(root="/sys/fs/resctrl")
-    placement = SimpleNamespace(state=Told())
-    flavors = SimpleNamespace(is_on=False, error="", waiting=0)
 
     @property
-    def pass_times(self) -> Any:
-        return SimpleNamespace(last_failed=self.last_failed)
+    def pass_times(self) -> PassTimes:
+        times = PassTimes()
+        times.add(0.004, failed=True)
+        times.add(0.002, failed=self.last_failed)
+        return times
 
     @property
     def connection(self) -> Any:
@@ -139,3 +143,39 @@ def test_a_vm_that_is_not_served_is_named_with_the_reason() -> None:
 def test_the_oldest_of_several_moments_counts_and_one_that_never_was_is_none() -> None:
     assert health_report.oldest(ago(3), ago(7), ago(5)) == 7
     assert health_report.oldest(ago(3), None) is None
+
+
+def test_all_that_the_contract_names_is_told_but_what_the_gateway_adds() -> None:
+    found = told()
+    everything = contract.Health.__required_keys__ | contract.Health.__optional_keys__
+    assert found.keys() == everything - {"placement", "nova"}
+    resctrl = contract.ResctrlHealth
+    assert found["resctrl"].keys() == resctrl.__required_keys__ | resctrl.__optional_keys__
+    json.dumps(found, allow_nan=False)
+
+
+def test_the_process_and_its_passes_are_told() -> None:
+    found = told()
+    assert (found["pid"], found["failed_passes"]) == (os.getpid(), 1)
+    assert (found["pass_seconds"]["count"], found["pass_seconds"]["sum"]) == (2, 0.006)
+    assert dict(found["pass_seconds"]["buckets"])[0.0025] == 1
+
+
+def test_what_resctrl_has_and_how_much_of_it_is_used_is_told() -> None:
+    found = told()["resctrl"]
+    assert found["groups"] == {"default": 1, "vm": 1, "class": 0, "foreign": 0}
+    assert (found["closids"], found["closids_used"], found["rmids"], found["rmids_used"]) == (16, 2, 32, 2)
+
+
+def test_a_host_that_monitors_nothing_has_no_rmids() -> None:
+    before = snapshot()
+    assert before.resctrl is not None
+    plain = replace(before.resctrl, capabilities=replace(before.resctrl.capabilities, monitoring=None))
+    found = told(snapshot=replace(before, resctrl=plain))["resctrl"]
+    assert (found["closids"], found["rmids"]) == (16, 0)
+
+
+def test_of_a_resctrl_that_can_not_be_read_nothing_is_told() -> None:
+    found = told(snapshot=replace(snapshot(), resctrl=None))["resctrl"]
+    assert found["groups"] == {}
+    assert (found["closids"], found["closids_used"], found["rmids"], found["rmids_used"]) == (0, 0, 0, 0)
