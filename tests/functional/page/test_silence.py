@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from tests.functional.conftest import WaitFor
@@ -10,6 +13,12 @@ from tests.functional.page.browser import Browser
 from tests.functional.page.conftest import NAMES, NextLook, OpenPage
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost, serving
+from vmqos.daemon.bounded_server import BoundedServer
+from vmqos.daemon.unix_server import UnixServer
+from vmqos.gateway.metrics import Metrics
+from vmqos.gateway.page import Site
+from vmqos.gateway.relay import Relay
+from vmqos.local_api.client import AgentClient
 
 
 def test_an_agent_that_falls_silent_is_told_and_so_is_its_return(
@@ -34,6 +43,39 @@ def test_an_agent_that_falls_silent_is_told_and_so_is_its_return(
         browser.leave()
     # Which of them it is depends on what was under way when the server ended.
     assert all("net::ERR_" in complaint for complaint in browser.errors())
+
+
+def test_an_agent_that_goes_while_its_gateway_stays_is_told_and_so_is_its_return(
+    host: PlayedHost, browser: Browser, wait_for: WaitFor, free_port: int, tmp_path: Path
+) -> None:
+    few(host)
+    socket = str(tmp_path / "agent.sock")
+    agent, openstack = AgentClient(socket), SimpleNamespace(placement=lambda: None, nova=lambda: None)
+    relay = Relay(agent, openstack, Metrics(agent, openstack))
+    gateway = BoundedServer(Site(relay), "gateway", host="127.0.0.1", port=free_port)
+    gateway.start()
+    try:
+        server = UnixServer(host.serve, "[gateway] agent_socket", socket, mode="600")
+        server.start()
+        browser.emulate()
+        browser.open(f"http://127.0.0.1:{free_port}/")
+        wait_for(lambda: browser.texts(NAMES) != [], "the VMs being shown", 30)
+        server.stop()
+        silence = browser.one("#silence")
+        wait_for(silence.is_displayed, "the silence being told", 30)
+        assert silence.text.startswith("The agent does not answer (vmqos-agent does not run, or does not answer on ")
+        assert " What you see is of " in silence.text
+        assert browser.one("#health").text == "agent silent"
+        assert len(browser.texts(NAMES)) == 4
+        server = UnixServer(host.serve, "[gateway] agent_socket", socket, mode="600")
+        server.start()
+        wait_for(lambda: not silence.is_displayed(), "the agent's return being told", 30)
+        assert browser.one("#health").text == "agent ok"
+        browser.leave()
+        server.stop()
+    finally:
+        gateway.stop()
+    assert all("503" in complaint for complaint in browser.errors())
 
 
 def questions_within(milliseconds: int, browser: Browser, host: PlayedHost) -> int:
