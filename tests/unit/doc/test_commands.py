@@ -18,7 +18,7 @@ COMMANDS = {
     for name, _, place in (line.partition("=") for line in SETUP["entry_points"]["vmqos.cli"].strip().splitlines())
 }
 LINES = sorted({(str(page.relative_to(CHECKOUT)), line) for page in written() for line in shell_lines(page)})
-PROGRAM = re.compile(r"(?:^|\bsudo +|\| *)(?:/opt/vmqos/bin/)?(vmqos|vmqos-agent|tools/\w+|tox)(?= |$)(.*)")
+PROGRAM = re.compile(r"(?:^|\bsudo +|\| *)(?:/opt/vmqos/bin/)?(vmqos(?:-agent|-gateway)?|tools/\w+|tox)(?= |$)(.*)")
 
 
 def uses(program: str) -> list[tuple[str, list[str]]]:
@@ -73,3 +73,4 @@ def test_the_programs_that_are_promised_are_installed() -> None:
     scripts = SETUP["entry_points"]["console_scripts"]
     assert "vmqos = vmqos.cli.main:main" in scripts
     assert "vmqos-agent = vmqos.agent.main:main" in scripts
+    assert "vmqos-gateway = vmqos.gateway.main:main" in scripts

@@ -70,6 +70,25 @@ def test_the_api_reference_explains_every_field_that_the_commands_rely_on() -> N
         assert kind.__required_keys__ <= explained, kind.__name__
 
 
+def test_the_api_reference_explains_every_field_of_health_and_of_what_openstack_is_told() -> None:
+    from vmqos.local_api import contract
+
+    explained = set(re.findall(r"``(?:resctrl\.|libvirt\.)?([a-z_]+)``", text_of("reference", "http-api.rst")))
+    for kind in (
+        contract.Health,
+        contract.ResctrlHealth,
+        contract.LibvirtHealth,
+        contract.PlacementHealth,
+        contract.NovaHealth,
+        contract.Durations,
+        contract.OpenStack,
+        contract.Capacity,
+        contract.WantedFlavor,
+    ):
+        fields = kind.__required_keys__ | kind.__optional_keys__
+        assert fields <= explained, (kind.__name__, fields - explained)
+
+
 def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -> None:
     from prometheus_client import ProcessCollector
     from prometheus_client.core import CollectorRegistry
