@@ -77,4 +77,11 @@ class Gateway:
         if self._process and self._process.poll() is not None:
             said = self.log.read_text(errors="replace")[-3000:]
             raise RuntimeError(f"the gateway ended with status {self._process.poll()}:\n{said}")
-        return self.socket.exists()
+        try:
+            self.get("/v1/nothing")
+        except OSError:
+            return False
+        except RuntimeError:
+            # It answers that there is no such thing, or that the agent is away.
+            return True
+        return True

@@ -147,8 +147,8 @@ def placement(told: Mapping[str, Any] | None, provider_yaml: str = "") -> Iterat
         detail = (
             f"the configuration names provider_yaml = {provider_yaml}, and the gateway keeps a provider in Placement "
             f"({told['where']}). Both together would have each way counted twice. Before the gateway is restarted, "
-            "move away the servers whose flavors ask Placement for cache, and delete that provider: Placement refuses that "
-            "(409) as long as a server holds something of it"
+            "move away the servers whose flavors ask Placement for cache, and delete that provider: Placement refuses "
+            "that (409) as long as a server holds something of it"
         )
         yield Finding(title, Status.PROBLEM, detail, "openstack resource provider show --allocations UUID")
         return

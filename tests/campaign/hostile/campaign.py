@@ -132,8 +132,8 @@ class Campaign:
                 watch.end()
                 trial.sights.extend(watch.sights)
                 rounds = watch.rounds
-        if not self._is_alive():
-            trial.sights.append(Sight("the agent has ended"))
+        if dead := self._dead():
+            trial.sights.append(Sight(f"{dead} has ended"))
         else:
             threads = sum(one.threads for one in inputs)
             trial.sights.extend(self.witness.excesses(gauges, rounds, len(inputs), threads))
@@ -187,18 +187,21 @@ class Campaign:
         except (Harm, TimeoutError) as harm:
             trial.harmed.setdefault(one.name, []).append(Sight(str(harm)))
 
-    def _is_alive(self) -> bool:
-        return self.stage.agent.pid is not None
+    def _dead(self) -> str:
+        """Which program has ended; empty where both live."""
+        if self.stage.agent.pid is None:
+            return "the agent"
+        return "the gateway" if self.stage.agent.gateway.pid is None else ""
 
     def _recover(self) -> None:
         """See to it that the next input finds the witness's VMs served."""
-        if self._is_alive() and not self.witness.memory_is_lost():
+        if not self._dead() and not self.witness.memory_is_lost():
             until = time.monotonic() + RECOVERY
             while time.monotonic() < until:
                 with contextlib.suppress(Exception):
                     if not self.witness.broken() and self.witness.resize() < WITHIN:
                         return
-        self.stage.agent.kill()
+        self.stage.agent.end()
         self.stage.agent.start()
         with contextlib.suppress(Exception):
             self.stage.fetch("/metrics")

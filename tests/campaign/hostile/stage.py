@@ -49,7 +49,7 @@ DEV_FUSE = Path("/dev/fuse")
 
 
 def launch(module: str, arguments: Sequence[str], log: Path) -> Program:
-    """Start the agent as the shipped unit does, as far as permissions go."""
+    """Start the agent or the gateway as the shipped unit does, as far as permissions go."""
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
@@ -58,7 +58,7 @@ def launch(module: str, arguments: Sequence[str], log: Path) -> Program:
             stdout=output,
             stderr=output,
             start_new_session=True,
-            umask=shipped.umask(),
+            umask=shipped.umask(module),
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY)),
         )
 
@@ -68,7 +68,7 @@ class Stage:
 
     :ivar witness: who looks on, once there is one.
     :ivar tree: resctrl, read from outside.
-    :ivar port: the agent's TCP port on loopback.
+    :ivar port: the gateway's TCP port on loopback.
     :ivar outside: a directory of the account :data:`outsider.READER`.
     """
 
@@ -126,6 +126,21 @@ class Stage:
         if self.agent.pid is None:
             raise RuntimeError("the agent has ended")
         return self.agent.pid
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """PIDs of the agent and of its gateway.
+
+        :raises RuntimeError: if one of them has ended.
+        """
+        if self.agent.gateway.pid is None:
+            raise RuntimeError("the gateway has ended")
+        return {"the agent": self.pid, "the gateway": self.agent.gateway.pid}
+
+    @property
+    def logs(self) -> tuple[Path, Path]:
+        """What the agent and its gateway say."""
+        return self.agent.log, self.agent.gateway.log
 
     @property
     def lock_file(self) -> Path:

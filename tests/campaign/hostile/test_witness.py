@@ -86,6 +86,11 @@ def agent_dies(stage: Stage) -> Hold:
     yield
 
 
+def gateway_dies(stage: Stage) -> Hold:
+    stage.agent.gateway.kill()
+    yield
+
+
 def log_grows(text: bytes, stage: Stage) -> Hold:
     with stage.agent.log.open("ab") as log:
         log.write(text)
@@ -136,7 +141,8 @@ def test_an_input_that_does_nothing_does_no_harm(planted: Plant) -> None:
         ),
         pytest.param(resctrl_stops, "resize", id="resctrl hangs for three seconds"),
         pytest.param(agent_dies, "the agent has ended", id="the agent dies"),
-        pytest.param(partial(log_grows, b"again\n" * 20_000), "the log grew", id="the log is flooded"),
+        pytest.param(gateway_dies, "the gateway has ended", id="the gateway dies"),
+        pytest.param(partial(log_grows, b"again\n" * 20_000), "the logs grew", id="the log is flooded"),
         pytest.param(partial(log_grows, b"\x1b[2J\n"), "control characters", id="the log moves the cursor"),
         pytest.param(partial(unmended, tasks_stray), "are not in", id="the tasks of a VM are moved away"),
         pytest.param(partial(unmended, masks_overlap), "shares ways", id="the default group gets the ways of a VM"),
@@ -155,13 +161,14 @@ def test_an_agent_that_is_late_is_noticed_where_the_simulators_own_work_is_allow
     assert "resize took" in outcome.evidence
 
 
-def test_memory_beyond_the_margin_is_noticed(planted: Plant, campaign: Campaign) -> None:
+@pytest.mark.parametrize("program", ["the agent", "the gateway"])
+def test_memory_beyond_the_margin_is_noticed(planted: Plant, campaign: Campaign, program: str) -> None:
     calm = campaign.witness.calm
     before = calm.memory
-    calm.memory -= 2 * MEMORY_MARGIN
+    calm.memory = before | {program: before[program] - 2 * MEMORY_MARGIN}
     try:
         outcome = planted(nothing)
     finally:
         calm.memory = before
     assert outcome.result is Result.HARMED
-    assert "more memory" in outcome.evidence
+    assert f"{program} took" in outcome.evidence and "more memory" in outcome.evidence

@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,14 +81,14 @@ class Calm:
 
     :ivar seconds: the longest time of each operation, by its name.
     :ivar simulated: the longest time that the simulator worked during each operation, by its name, in seconds.
-    :ivar log: bytes that the log grows by in one round of the witness.
-    :ivar memory: bytes: the most that the agent ever had.
+    :ivar log: bytes that the logs grow by in one round of the witness.
+    :ivar memory: bytes: the most that the agent and the gateway ever had, by the program.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
     simulated: dict[str, float] = field(default_factory=dict)
     log: float = 0.0
-    memory: int = 0
+    memory: dict[str, int] = field(default_factory=dict)
 
 
 class Witness:
@@ -110,11 +110,11 @@ class Witness:
         for vm, ways in ((self.steady, 2), (self.resized, 2)):
             self._until(lambda vm=vm, ways=ways: self._is_served(vm, ways), f"{vm.name} being served")  # type: ignore[misc]
         self._stage.fetch("/metrics")
-        _reset_peak(self._stage.pid)
+        self._reset_peaks()
         size = self._log_size()
         self.calm.seconds = self._longest(CALM_ROUNDS)
         self.calm.log = (self._log_size() - size) / CALM_ROUNDS
-        self.calm.memory = peak_memory(self._stage.pid)
+        self.calm.memory = {program: peak_memory(pid) for program, pid in self._stage.pids.items()}
 
     def _longest(self, rounds: int) -> dict[str, float]:
         """The longest time of each operation."""
@@ -245,32 +245,34 @@ class Witness:
             watch.end()
 
     def gauges(self) -> Gauges:
-        """What the agent's process has used so far; its peak of memory is counted from now on."""
-        pid = self._stage.pid
-        _reset_peak(pid)
-        return Gauges(self._log_size(), _written(pid), time.monotonic())
+        """What the agent and the gateway have used so far; their peaks of memory are counted from now on."""
+        self._reset_peaks()
+        written = {program: _written(pid) for program, pid in self._stage.pids.items()}
+        return Gauges(self._log_sizes(), written, time.monotonic())
 
     def excesses(self, since: Gauges, rounds: int, inputs: int, threads: int) -> list[Sight]:
-        """What the agent's process used too much of.
+        """What the agent and the gateway used too much of.
 
         :param rounds: how often the witness has resized a VM since then.
         :param inputs: how many were tried.
         :param threads: how many threads VMs have for them.
         """
-        pid, seen = self._stage.pid, list[Sight]()
-        memory = peak_memory(pid) - self.calm.memory
-        LOG.info("the agent took up to %.1f MiB more memory than when all is calm", memory / (1 << 20))
-        if memory > MEMORY_MARGIN + threads * MEMORY_PER_THREAD:
-            seen.append(Sight(f"the agent took {memory >> 20} MiB more memory than when all is calm"))
-        grown = self._log_size() - since.log
+        seen = list[Sight]()
+        for program, pid in self._stage.pids.items():
+            memory = peak_memory(pid) - self.calm.memory[program]
+            LOG.info("%s took up to %.1f MiB more memory than when all is calm", program, memory / (1 << 20))
+            if memory > MEMORY_MARGIN + threads * MEMORY_PER_THREAD:
+                seen.append(Sight(f"{program} took {memory >> 20} MiB more memory than when all is calm"))
+        grown = self._log_size() - sum(since.logs)
         seconds = time.monotonic() - since.at
         allowed = self.calm.log * (rounds + 1) + LOG_PER_INPUT * inputs + LOG_PER_SECOND * seconds
         if grown > allowed:
-            seen.append(Sight(f"the log grew by {grown} bytes in {seconds:.0f} s, {allowed:.0f} are allowed"))
-        written = _written(pid) - since.written - grown
-        if written > WRITTEN_PER_INPUT * inputs:
-            seen.append(Sight(f"the agent wrote {written >> 20} MiB"))
-        seen.extend(self._raw_characters(since.log))
+            seen.append(Sight(f"the logs grew by {grown} bytes in {seconds:.0f} s, {allowed:.0f} are allowed"))
+        for program, pid in self._stage.pids.items():
+            written = _written(pid) - since.written[program] - grown
+            if written > WRITTEN_PER_INPUT * inputs:
+                seen.append(Sight(f"{program} wrote {written >> 20} MiB"))
+        seen.extend(self._raw_characters(since.logs))
         return seen
 
     def simulated(self) -> float:
@@ -283,15 +285,18 @@ class Witness:
         return total / 1e9
 
     def memory_is_lost(self) -> bool:
-        """Whether the agent keeps memory that it took during an attack, so that the next input would be blamed."""
-        _reset_peak(self._stage.pid)
-        return peak_memory(self._stage.pid) > self.calm.memory + MEMORY_MARGIN // 2
+        """Whether a program keeps memory that it took during an attack, so that the next input would be blamed."""
+        self._reset_peaks()
+        kept = {program: peak_memory(pid) for program, pid in self._stage.pids.items()}
+        return any(size > self.calm.memory[program] + MEMORY_MARGIN // 2 for program, size in kept.items())
 
-    def _raw_characters(self, offset: int) -> Iterator[Sight]:
+    def _reset_peaks(self) -> None:
+        for pid in self._stage.pids.values():
+            _reset_peak(pid)
+
+    def _raw_characters(self, offsets: Sequence[int]) -> Iterator[Sight]:
         """A log is read on a terminal: no control character but the line's end."""
-        with self._stage.agent.log.open("rb") as log:
-            log.seek(offset)
-            text = log.read()
+        text = b"".join(log.read_bytes()[offset:] for log, offset in zip(self._stage.logs, offsets, strict=True))
         raw = sorted(set(text) & ({*range(32), 127} - {ord("\n")}))
         if raw:
             line = next(line for line in text.split(b"\n") if set(line) & set(raw))
@@ -340,20 +345,23 @@ class Witness:
             time.sleep(POLL)
 
     def _log_size(self) -> int:
-        return self._stage.agent.log.stat().st_size
+        return sum(self._log_sizes())
+
+    def _log_sizes(self) -> tuple[int, ...]:
+        return tuple(log.stat().st_size for log in self._stage.logs)
 
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """What the agent's process had used at a moment.
+    """What the agent and the gateway had used at a moment.
 
-    :ivar log: bytes of its log.
-    :ivar written: bytes that it had written, wherever to.
+    :ivar logs: bytes of the log of each.
+    :ivar written: bytes that each had written, wherever to.
     :ivar at: the moment.
     """
 
-    log: int
-    written: int
+    logs: tuple[int, ...]
+    written: dict[str, int]
     at: float
 
 

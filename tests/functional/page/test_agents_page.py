@@ -97,7 +97,7 @@ def test_an_agent_ends_at_once_though_a_browser_looks_and_the_page_says_that_it_
 def test_the_page_can_be_had_over_the_unix_socket(agent: Agent) -> None:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(10)
-        client.connect(str(agent.socket))
+        client.connect(str(agent.metrics))
         client.sendall(b"GET / HTTP/1.1\r\nHost: localhost:9190\r\nConnection: close\r\n\r\n")
         answer = b"".join(iter(lambda: client.recv(65536), b""))
     assert answer.startswith(b"HTTP/1.1 200 OK")

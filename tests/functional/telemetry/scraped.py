@@ -47,7 +47,8 @@ def scrape(where: Path | int) -> Scrape:
 
     :raises OSError: if nobody answers.
     """
-    connection = UnixConnection(where, 10) if isinstance(where, Path) else http.client.HTTPConnection("127.0.0.1", where)
+    is_path = isinstance(where, Path)
+    connection = UnixConnection(where, 10) if is_path else http.client.HTTPConnection("127.0.0.1", where)
     try:
         connection.request("GET", "/metrics")
         answer = connection.getresponse()

@@ -132,7 +132,7 @@ def test_promtool_finds_nothing_to_complain_about_and_no_label_is_unbounded(
     found = scrape(agent.metrics)
     checked = subprocess.run([program, "check", "metrics"], input=found.text, capture_output=True, text=True)
     # The process metrics are the client library's, and the counters that may be missing are the hardware's.
-    said = {line for line in (checked.stdout + checked.stderr).splitlines() if not "process_" in line}
+    said = {line for line in (checked.stdout + checked.stderr).splitlines() if "process_" not in line}
     assert said <= {"vmqos_vm_counter_missing metric name should not include type 'counter'"}
     assert {label for sample in found.samples for label in sample.labels} <= LABELS
     ours = [sample for sample in found.samples if sample.name.startswith("vmqos_vm_")]
@@ -172,7 +172,8 @@ def test_a_port_that_is_taken_keeps_nobody_from_the_promise(
 def test_scrapes_at_the_same_time_share_one_sweep(agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm) -> None:
     wait_for_vm(make_vm(), "none")
     found: list[Scrape] = []
-    threads = [threading.Thread(target=lambda: found.append(scrape(agent.metrics))) for _ in range(6)]
+    where = agent.metrics
+    threads = [threading.Thread(target=lambda: found.append(scrape(where))) for _ in range(6)]
     began = time.monotonic()
     for thread in threads:
         thread.start()

@@ -24,11 +24,11 @@ from vmqos.agent import loop
 from vmqos.agent.loop import Agent, policy_from
 from vmqos.agent.observe import flavor_request as wishes
 from vmqos.agent.observe import running_vms
+from vmqos.agent.observe.told_flavors import Found
 from vmqos.allocation import Policy, PromiseState
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.extra_specs import CachePolicy, CacheRequest
-from vmqos.agent.observe.told_flavors import Found
 from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.resctrl import exceptions, mount, topology

@@ -21,11 +21,11 @@ from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
 from vmqos.agent.act import lock_share, monitoring_groups
 from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.agent.observe.told_flavors import Found, ToldFlavors
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology
 from vmqos.allocation import Allocation, Policy, PromiseState
 from vmqos.daemon.backoff import Backoff
-from vmqos.agent.observe.told_flavors import Found, ToldFlavors
 from vmqos.hypervisor import processes, vcpu_threads
 from vmqos.hypervisor.model import NovaMetadata, VirtualMachine
 from vmqos.reason import Code

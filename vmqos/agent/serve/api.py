@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, cast
 from urllib.parse import parse_qs
 
@@ -14,8 +14,11 @@ from vmqos.agent.observe.told_flavors import Found
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import caches, capacity, counters, health_report, vms
 from vmqos.agent.serve.live_reads import LiveReads
+from vmqos.agent.snapshot import Snapshot
+from vmqos.allocation import Policy, Request
 from vmqos.daemon import bounded_server
 from vmqos.host import describe
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.local_api import contract
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.telemetry import rates
@@ -60,6 +63,7 @@ class Api:
         self._telemetry = telemetry
         self._live = live
         self._gateways = frozenset(map(bounded_server.user, gateways))
+        self._known_capacity: tuple[tuple[ResctrlState, Policy, Sequence[Request]], contract.Capacity] | None = None
         self._routes: dict[str, Callable[[dict[str, list[str]]], Any]] = {
             "/v1/vms": lambda query: self._vms(),
             "/v1/caches": lambda query: self._caches(),
@@ -128,14 +132,21 @@ class Api:
         return {**found, "tasks": len(tasks), "tasks_in_place": in_place, "task_list": tasks}
 
     def _openstack(self) -> contract.OpenStack:
-        snapshot = self._agent.snapshot
-        resctrl = snapshot.resctrl
-        found = None if resctrl is None else capacity.of(resctrl, snapshot.policy, snapshot.requests)
         return {
             "hypervisor_hostname": self._agent.hostname,
-            "capacity": found,
+            "capacity": self._capacity(self._agent.snapshot),
             "flavors_wanted": self._agent.flavors.wanted(),
         }
+
+    def _capacity(self, snapshot: Snapshot) -> contract.Capacity | None:
+        """What the host can promise. It is asked for every second, and mostly nothing has changed since."""
+        if snapshot.resctrl is None:
+            return None
+        basis = snapshot.resctrl, snapshot.policy, snapshot.requests
+        known = self._known_capacity
+        if known is None or any(before is not now for before, now in zip(known[0], basis, strict=True)):
+            known = self._known_capacity = basis, capacity.of(*basis)
+        return known[1]
 
     def _take_flavor(self, uuid: str, text: str) -> contract.Taken:
         query = parse_qs(text, keep_blank_values=True)

@@ -266,6 +266,14 @@ PLACES: dict[str, Callable[[Stage], Place]] = {
     "port": lambda stage: stage.port,
     "socket": lambda stage: str(stage.agent.socket),
 }
+"""The gateway's port and the agent's socket."""
+
+GATEWAYS_SOCKET = "gateway's socket"
+
+CLOSED_PLACES: dict[str, Callable[[Stage], Place]] = {
+    GATEWAYS_SOCKET: lambda stage: str(stage.agent.socket.with_name("gateway.sock")),
+}
+"""The agent's other socket, which only the gateway may use."""
 
 FLOODS: dict[str, tuple[outsider.Attack, tuple[object, ...]]] = {
     "150 half-open connections": (keep_open, (150, b"")),
@@ -303,12 +311,12 @@ FLOODS: dict[str, tuple[outsider.Attack, tuple[object, ...]]] = {
 
 
 def _held(stage: Stage, attack: outsider.Attack, where: str, arguments: tuple[object, ...], uid: int) -> Hold:
-    with outsider.attacking(attack, PLACES[where](stage), *arguments, uid=uid):
+    with outsider.attacking(attack, (PLACES | CLOSED_PLACES)[where](stage), *arguments, uid=uid):
         yield
 
 
 def held(attack: outsider.Attack, where: str, *arguments: object, uid: int = outsider.READER) -> Act:
-    """An account attacks one of the agent's two addresses."""
+    """An account attacks one of the addresses."""
     return partial(_held, attack=attack, where=where, arguments=arguments, uid=uid)
 
 
@@ -368,9 +376,20 @@ def _inputs() -> Iterator[Input]:
             yield Input(f"{where}: {name}", Attacker.ACCOUNT, act, name)
     stranger = held(send, "socket", get("/v1/vms"), uid=outsider.STRANGER)
     yield Input("an account that may not use the socket", Attacker.ACCOUNT, stranger, "the socket as a file")
+    for name, path, method in (
+        ("what OpenStack is told asked for", "/v1/openstack", "GET"),
+        ("a flavor told", "/v1/flavors/38c43823-3651-469c-b344-166d1c87d77b?process=1-1&spec=hw:cache_ways=9", "PUT"),
+    ):
+        act = held(send, GATEWAYS_SOCKET, get(path, method=method))
+        yield Input(f"{GATEWAYS_SOCKET}: {name}", Attacker.ACCOUNT, act, "the socket as a file")
+    for where in PLACES:
+        act = held(
+            send, where, get("/v1/flavors/38c43823-3651-469c-b344-166d1c87d77b?spec=hw:cache_ways=9", method="PUT")
+        )
+        yield Input(f"{where}: a flavor told", Attacker.ACCOUNT, act, "the socket as a file")
     for name, attack in (("the socket removed", unlink), ("the socket replaced", replace)):
         yield Input(name, Attacker.ACCOUNT, held(attack, "socket"), "the socket as a file")
     yield Input("the port taken as well", Attacker.ACCOUNT, held(take_port, "port"), "the socket as a file")
 
 
-FAMILY = Family("http", "HTTP on the port and on the Unix socket", tuple(_inputs()))
+FAMILY = Family("http", "HTTP on the gateway's port and on the agent's Unix sockets", tuple(_inputs()))

@@ -257,7 +257,9 @@ def taken(stage: Stage, name: str) -> Hold:
         _move_tasks(name)(stage)
         began = time.monotonic()
         try:
-            processes.wait_until(lambda: stage.ask(path)["state"] == "degraded", "the agent telling of it", TOLD_WITHIN)
+            processes.wait_until(
+                lambda: stage.agent.get(path)["state"] == "degraded", "the agent telling of it", TOLD_WITHIN
+            )
         except TimeoutError as error:
             raise Harm(str(error)) from error
         # The question itself may have waited for the agent.

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from vmqos.agent.observe import flavor_request
-from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.agent.observe.told_flavors import Found
+from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.reason import Code
 
