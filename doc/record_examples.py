@@ -5,7 +5,7 @@ As root, from the top of the source tree, with ``vmqos[agent,simulator]`` instal
 
     python doc/record_examples.py
 
-A private libvirtd, small VMs, the simulator and the agent play one host; each example is what a command printed there.
+A private libvirtd, small VMs, the simulator, the agent and the gateway play one host; each example is what a command printed there.
 Only the workspace's path is replaced, by one that fits a reader's host.
 """
 
@@ -48,6 +48,7 @@ SHOWN_PATH = "/run/vmqos-simulator-01"
 """What stands for the workspace's path: as long as that, or the tables would be askew."""
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_PAIR = re.compile(r"\[\s+([\d.]+),\s+([\d.]+)\s+\]")
 
 WAYS_2 = vms.Flavor("c2.cache2", {"hw:cache_ways": "2"})
 WAYS_3 = vms.Flavor("c2.cache3", {"hw:cache_ways": "3"})
@@ -97,6 +98,7 @@ class Host:
             sysfs=self.simulator.sysfs,
             uri=self.libvirt.uri,
             run_dir=self.libvirt.run_dir,
+            options={"gateway": {}, "http": {"port": 0}},
         )
         self._virt_type = kvm.virt_type()
 
@@ -131,11 +133,12 @@ class Host:
         return self._presentable(printed if colours else _ESCAPE.sub("", printed))
 
     def json(self, path: str) -> str:
-        """What the agent's API answers, laid out for people."""
-        answer = self.agent.get(path)
+        """What the gateway answers for the agent, laid out for people."""
+        answer = self.agent.gateway.get(path)
         if "hostname" in answer:
             answer["hostname"] = SHOWN_HOST
-        return self._presentable(json.dumps(answer, indent=2))
+        # A pair of numbers, such as a bucket of a histogram, is one line.
+        return self._presentable(_PAIR.sub(r"[\1, \2]", json.dumps(answer, indent=2)))
 
     def _presentable(self, text: str) -> str:
         assert len(SHOWN_PATH) == len(str(self.path))
