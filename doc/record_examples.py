@@ -5,8 +5,8 @@ As root, from the top of the source tree, with ``vmqos[agent,simulator]`` instal
 
     python doc/record_examples.py
 
-A private libvirtd, small VMs, the simulator, the agent and the gateway play one host; each example is what a command printed there.
-Only the workspace's path is replaced, by one that fits a reader's host.
+A private libvirtd, small VMs, the simulator, the agent and the gateway play one host; each example is what a command
+printed there. Only the workspace's path is replaced, by one that fits a reader's host.
 """
 
 from __future__ import annotations
