@@ -121,3 +121,8 @@ def test_what_is_wrong_with_the_configuration_is_said(start: Callable[[str], Gat
     assert gateway.process.returncode == 1
     assert told.startswith("vmqos-gateway: ") and said in told
     assert "Traceback" not in told
+
+
+def test_it_prints_its_own_name() -> None:
+    command = [sys.executable, "-m", "vmqos.gateway.main", "--help"]
+    assert subprocess.check_output(command, text=True, timeout=PATIENCE).startswith("usage: vmqos-gateway ")
