@@ -195,11 +195,16 @@ def tasks(group: Path) -> set[int]:
     return {int(line) for line in (group / "tasks").read_text().split()}
 
 
+def written(node: Node) -> dict[Path, str]:
+    """The agent's configuration, the units and their drop-ins."""
+    return {path: path.read_text() for path in (node.agent_conf, *node.systemd.rglob("*")) if path.is_file()}
+
+
 def test_stacking_again_after_unstack_gives_the_same(make_node: MakeNode) -> None:
     node = make_node({})
     node.run(*STACK)
-    before = [path.read_text() for path in (node.agent_conf, *sorted(node.systemd.iterdir()))]
+    before = written(node)
     node.run("unstack")
     node.run(*STACK)
-    assert [path.read_text() for path in (node.agent_conf, *sorted(node.systemd.iterdir()))] == before
+    assert written(node) == before
     assert "L3" in node.vmqos("cache", "show")
