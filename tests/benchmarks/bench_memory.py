@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's memory with many VMs on the host; they are paused, which makes no difference to it.
+"""What the agent and its gateway take with many VMs on the host; these are paused, which makes no difference to it.
 
 It stands on the private libvirtd and the simulator.
 """
@@ -7,6 +7,8 @@ It stands on the private libvirtd and the simulator.
 from __future__ import annotations
 
 import contextlib
+import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,11 +17,14 @@ import libvirt
 
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.host import host, standing
+from tests.functional.telemetry.scraped import scrape
 from tools.lab import processes, vms
 from tools.lab.agent import Agent
 
 VMS = 200
 PASSES = 10
+SCRAPES = 20
+PAUSE = 1.1
 
 
 def run() -> Iterator[Figure]:
@@ -32,18 +37,52 @@ def run() -> Iterator[Figure]:
         processes.wait_until(lambda: len(agent.get("/v1/vms", 60.0)["vms"]) == VMS, "all VMs being known", 600.0)
         seen = agent.get("/v1/health")["passes"]
         processes.wait_until(lambda: agent.get("/v1/health")["passes"] >= seen + PASSES, "some passes", 600.0)
-        now, most = _resident(agent, "VmRSS"), _resident(agent, "VmHWM")
-    yield Figure(
-        f"the agent's resident memory at {VMS} VMs", now, "MiB", 60.0, f"VmRSS; {most:.0f} MiB at most (VmHWM)"
-    )
+        agents, gateways = agent.pid, _gateway(agent)
+        assert agents is not None
+        scrape(agent.metrics)
+        before, began = (_cpu(agents), _cpu(gateways)), time.monotonic()
+        for _ in range(SCRAPES):
+            # One text serves all who scrape within a second.
+            time.sleep(PAUSE)
+            scrape(agent.metrics)
+        seconds = time.monotonic() - began
+        time.sleep(seconds)
+        idle = (_cpu(agents), _cpu(gateways))
+        time.sleep(seconds)
+        at_rest = (_cpu(agents) - idle[0], _cpu(gateways) - idle[1])
+        used = (idle[0] - before[0] - 2 * at_rest[0], idle[1] - before[1] - 2 * at_rest[1])
+        memory = {
+            name: (_resident(pid, "VmRSS"), _resident(pid, "VmHWM"))
+            for name, pid in (("agent", agents), ("gateway", gateways))
+        }
+    for name, goal in (("agent", 48.0), ("gateway", None)):
+        now, most = memory[name]
+        note = f"VmRSS; {most:.0f} MiB at most (VmHWM)"
+        yield Figure(f"the {name}'s resident memory at {VMS} VMs", now, "MiB", goal, note)
+    for name, cpu in zip(("agent", "gateway"), used, strict=True):
+        note = f"CPU time over {SCRAPES} scrapes, less what it takes at rest"
+        yield Figure(f"a scrape of {VMS} VMs in the {name}", cpu / SCRAPES * 1000, "ms", None, note)
+
+
+def _gateway(agent: Agent) -> int:
+    """PID of the gateway, which is started for it."""
+    scrape(agent.metrics)
+    assert agent.gateway.pid is not None
+    return agent.gateway.pid
+
+
+def _cpu(pid: int) -> float:
+    """Seconds of CPU time that the process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _start_paused(connection: libvirt.virConnect, number: int) -> None:
     vms.define(connection, standing(number)).createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
 
 
-def _resident(agent: Agent, field: str) -> float:
-    for line in Path(f"/proc/{agent.pid}/status").read_text().splitlines():
+def _resident(pid: int, field: str) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) / 1024
     raise ValueError(f"no {field}")

@@ -10,7 +10,6 @@ from oslo_config import cfg
 from vmqos.daemon.log_once import LogOnce
 from vmqos.daemon.worker import Worker
 from vmqos.gateway import placement
-from vmqos.gateway.agent_away import explain
 from vmqos.gateway.capacity import Capacity
 from vmqos.gateway.flavors import FlavorLookup
 from vmqos.gateway.placement import PlacementSync
@@ -93,14 +92,17 @@ class OpenStackSync:
         try:
             answer = self._agent.openstack()
             self._hand_on(answer)
-        except LocalApiError as error:
-            self._agent_is_away(explain(error))
+        except LocalApiError:
+            # The log has it from whoever watches the agent.
+            self._agent_is_away()
             return None
         except Exception as error:  # an agent of another version may answer anything
-            self._agent_is_away(f"{type(error).__name__}: {error}", error)
+            self._agent_is_away()
+            text = "OpenStack is told nothing new of this host: the agent answers something else: %s: %s"
+            self._once.log(logging.WARNING, _AGENT, text, type(error).__name__, error, error=error)
             return None
         if self._once.end(_AGENT):
-            LOG.info("the agent answers, and OpenStack is told of this host again")
+            LOG.info("OpenStack is told of this host again")
         return answer
 
     def _hand_on(self, answer: contract.OpenStack) -> None:
@@ -111,7 +113,6 @@ class OpenStackSync:
         if self._flavors is not None:
             self._flavors.answer(answer["flavors_wanted"], hostname)
 
-    def _agent_is_away(self, why: str, error: Exception | None = None) -> None:
+    def _agent_is_away(self) -> None:
         for part in self._parts:
             part.agent_is_away()
-        self._once.log(logging.WARNING, _AGENT, "OpenStack is told nothing new of this host: %s", why, error=error)
