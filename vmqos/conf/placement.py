@@ -35,6 +35,7 @@ OPTIONS = [
         "provider_yaml",
         default=None,
         help="Instead of talking to Placement, write this file for Nova, in the directory that nova.conf names in "
-        "[compute] provider_config_location. nova-compute reads it only when it starts.",
+        "[compute] provider_config_location. The gateway's user has to own the directory. nova-compute reads the file "
+        "only when it starts.",
     ),
 ]
