@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a process's new threads are noticed; the process is the test's own."""
+"""Whether a process's new threads are noticed; the process has no thread but those that a test begins."""
 
 from __future__ import annotations
 
-import os
-import threading
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,33 +14,45 @@ from vmqos.hypervisor.exceptions import ProcessVanished
 from vmqos.hypervisor.model import Process
 from vmqos.hypervisor.new_threads import NewThreads
 
+BEGINS_THREADS = """
+import sys, threading
+for line in sys.stdin:
+    thread = threading.Thread(target=threading.Event().wait, daemon=True)
+    thread.start()
+    print(thread.native_id, flush=True)
+"""
+
 
 @pytest.fixture
-def begin() -> Iterator[Callable[[], int]]:
+def process() -> Iterator[subprocess.Popen[str]]:
+    """A process of one thread, which begins another one for each line that it reads, and tells its id."""
+    command = [sys.executable, "-c", BEGINS_THREADS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        yield child
+        child.kill()
+
+
+@pytest.fixture
+def begin(process: subprocess.Popen[str]) -> Callable[[], int]:
     """Starts a thread that lives as long as the test; its id."""
-    done, started = threading.Event(), []
 
     def start() -> int:
-        thread = threading.Thread(target=done.wait, daemon=True)
-        thread.start()
-        started.append(thread)
-        assert thread.native_id is not None
-        return thread.native_id
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write("another\n")
+        process.stdin.flush()
+        return int(process.stdout.readline())
 
-    yield start
-    done.set()
-    for thread in started:
-        thread.join()
+    return start
 
 
 @pytest.fixture
-def watched() -> NewThreads:
-    return NewThreads(processes.of_pid(os.getpid()), processes.tasks(os.getpid()))
+def watched(process: subprocess.Popen[str]) -> NewThreads:
+    return NewThreads(processes.of_pid(process.pid), processes.tasks(process.pid))
 
 
-def test_a_thread_that_was_there_is_none(begin: Callable[[], int]) -> None:
+def test_a_thread_that_was_there_is_none(process: subprocess.Popen[str], begin: Callable[[], int]) -> None:
     begin()
-    assert not NewThreads(processes.of_pid(os.getpid()), processes.tasks(os.getpid())).look()
+    assert not NewThreads(processes.of_pid(process.pid), processes.tasks(process.pid)).look()
 
 
 def test_a_new_thread_is_told_of_twice(watched: NewThreads, begin: Callable[[], int]) -> None:
