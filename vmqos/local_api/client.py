@@ -15,6 +15,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl
 
 import httpx
+import msgspec
 
 from vmqos.local_api import contract, exceptions
 from vmqos.visible_text import neutralise
@@ -59,7 +60,7 @@ class AgentClient:
 
     def vms(self) -> list[contract.Vm]:
         """Every running VM, in the agent's order."""
-        return cast(list[contract.Vm], self._list("/v1/vms", "vms", contract.Vm))
+        return cast(list[contract.Vm], self._one("/v1/vms", contract.Vms)["vms"])
 
     def vm(self, uuid: str) -> contract.DetailedVm:
         """One VM with its threads."""
@@ -67,15 +68,13 @@ class AgentClient:
 
     def caches(self) -> list[contract.Cache]:
         """Every cache that can be partitioned and who may fill which of its ways: those of L3, then those of L2."""
-        answer = self._get("/v1/caches")
+        found = self._one("/v1/caches", contract.Caches)
         # An agent before these does not tell of L2 caches.
-        answer.setdefault("l2_caches", [])
-        found = [self._items("/v1/caches", answer, key, contract.Cache) for key in ("caches", "l2_caches")]
-        return cast(list[contract.Cache], found[0] + found[1])
+        return cast(list[contract.Cache], found["caches"] + found.get("l2_caches", []))
 
     def groups(self) -> list[contract.ControlGroup]:
         """Every control group: what it has, and who is in it."""
-        return cast(list[contract.ControlGroup], self._list("/v1/groups", "groups", contract.ControlGroup))
+        return cast(list[contract.ControlGroup], self._one("/v1/groups", contract.Groups)["groups"])
 
     def capabilities(self) -> dict[str, Any]:
         """What resctrl offers on this host, as ``info/`` says."""
@@ -127,28 +126,14 @@ class AgentClient:
         parameters.append(("process", wanted["process"]))
         self._get(f"/v1/flavors/{wanted['uuid']}", parameters, "PUT")
 
-    def _list(self, path: str, key: str, kind: type) -> list[dict[str, Any]]:
-        return self._items(path, self._get(path), key, kind)
-
-    def _items(self, path: str, answer: dict[str, Any], key: str, kind: type) -> list[dict[str, Any]]:
-        items = answer.get(key)
-        if not isinstance(items, list):
-            raise exceptions.NotOurApi(self.program, socket=self.socket, problem=f"{path} has no list '{key}'")
-        for item in items:
-            self._check(path, item, kind)
-        return items
-
     def _one(self, path: str, kind: type, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+        """An answer that is what its type says. It is kept as it is, with all that a later agent adds."""
         answer = self._get(path, parameters)
-        self._check(path, answer, kind)
+        try:
+            msgspec.convert(answer, kind)
+        except msgspec.ValidationError as error:
+            raise exceptions.NotOurApi(self.program, socket=self.socket, problem=f"{path}: {error}") from error
         return answer
-
-    def _check(self, path: str, value: object, kind: type) -> None:
-        required: frozenset[str] = kind.__required_keys__  # type: ignore[attr-defined]
-        missing = sorted(required - value.keys()) if isinstance(value, Mapping) else ["everything"]
-        if missing:
-            problem = f"{path} lacks {', '.join(missing)}"
-            raise exceptions.NotOurApi(self.program, socket=self.socket, problem=problem)
 
     def _get(self, path: str, parameters: Iterable[tuple[str, str]] = (), method: str = "GET") -> dict[str, Any]:
         return self._decode(path, *self._send(method, path, tuple(parameters)))

@@ -74,6 +74,22 @@ def test_what_is_no_api_of_ours_is_called_so(agent: FakeAgent, socket: str, answ
         AgentClient(socket).vms()
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"uuid": 7}, "got `int`"),
+        ({"masks": {"0": 15}}, "masks"),
+        ({"state": "cheerful"}, "'cheerful'"),
+        ({"caches": None}, "caches"),
+    ],
+)
+def test_a_field_of_another_kind_is_named(agent: FakeAgent, socket: str, change: dict[str, object], told: str) -> None:
+    agent.answers["/v1/vms"] = {"vms": [examples.vms()[0] | change]}
+    with pytest.raises(exceptions.NotOurApi, match=r"/v1/vms: ") as raised:
+        AgentClient(socket).vms()
+    assert told in str(raised.value) and "$.vms[0]" in str(raised.value)
+
+
 def test_an_answer_without_end_is_not_kept(agent: FakeAgent, socket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "LONGEST_ANSWER", 100_000)
     agent.answers["/v1/vms"] = lambda query: ("200 OK", b'{"vms": [], "x": "' + b"x" * 200_000 + b'"}')
