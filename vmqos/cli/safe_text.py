@@ -61,12 +61,8 @@ def display_name(vm: Mapping[str, Any]) -> str:
 
 
 def distinct_names(vms: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """A name for each VM by UUID; names that several VMs bear carry the beginning of the UUID."""
-    return tell_apart({vm["uuid"]: display_name(vm) for vm in vms})
-
-
-def tell_apart(names: Mapping[str, str]) -> dict[str, str]:
-    """The names by UUID; a name that several VMs bear carries as much of the UUID as tells them apart."""
+    """A name for each VM by UUID; a name that several VMs bear carries as much of the UUID as tells them apart."""
+    names = {vm["uuid"]: display_name(vm) for vm in vms}
     bearers: dict[str, list[str]] = {}
     for uuid, name in names.items():
         bearers.setdefault(name, []).append(uuid)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from vmqos.resctrl.monitoring import Missing, Value, parse_all
 from vmqos.telemetry.group_reader import GroupReader
-from vmqos.telemetry.near import travelling
+from vmqos.telemetry.reading_cpus import travelling
 from vmqos.telemetry.shape import Domain
 
 
@@ -48,8 +48,8 @@ def read_all(readers: Sequence[GroupReader], domains: Sequence[Domain], cpus: Ma
     All groups' counters of one cache are read first, then those of the next cache: so the thread that reads them moves
     to each cache's CPU once.
 
-    :param cpus: from which CPU each cache is best read (:func:`vmqos.telemetry.near.reading_cpus`); from wherever the
-        calling thread is where that is not known.
+    :param cpus: from which CPU each cache is best read (:func:`vmqos.telemetry.reading_cpus.by_cache`); from wherever
+        the calling thread is where that is not known.
     """
     raw: list[bytes | Missing] = []
     moments: list[float] = []

@@ -73,7 +73,7 @@ class Shape:
         self.domains = tuple(domains.values())
         self.count = sum(len(domain.files) for domain in self.domains)
 
-    def tell_apart(self, values: Sequence[Value]) -> Parts:
+    def decode(self, values: Sequence[Value]) -> Parts:
         """What one group's values mean."""
         found = readings(values)
         found.append(_NO_COUNTER)

@@ -16,12 +16,12 @@ from vmqos.resctrl.capabilities import Capabilities
 from vmqos.resctrl.filesystem import Filesystem
 from vmqos.resctrl.monitoring import Value
 from vmqos.resctrl.mount import Mount
-from vmqos.telemetry import descriptors, near, ways
+from vmqos.telemetry import descriptors, reading_cpus, ways
 from vmqos.telemetry.controls import Controls
 from vmqos.telemetry.counts import Counts, read_all
-from vmqos.telemetry.deferred import Deferred
 from vmqos.telemetry.group_reader import GroupReader
 from vmqos.telemetry.groups import Listing, Place, list_groups
+from vmqos.telemetry.lazy import LazyMapping
 from vmqos.telemetry.model import HostReading, Missing, PolicyName, Snapshot, VmReading, add
 from vmqos.telemetry.shape import Parts, Shape
 from vmqos.telemetry.ways import Granted, Held
@@ -147,7 +147,7 @@ class _Look:
 
     def parts(self, number: int) -> Parts:
         """The readings of one group."""
-        return self.shape.tell_apart(self.values(number))
+        return self.shape.decode(self.values(number))
 
     def vm(self, uuid: str, number: int) -> VmReading:
         """One VM's reading: the sum of both its groups where it has two."""
@@ -156,7 +156,7 @@ class _Look:
         if target.rest is not None:
             values = add(values, self.values(target.rest))
             generation = f"{generation}+{self.generation(target.rest)}"
-        caches, totals, nodes, packages = self.shape.tell_apart(values)
+        caches, totals, nodes, packages = self.shape.decode(values)
         return VmReading(
             uuid,
             target.place.control,
@@ -213,7 +213,7 @@ class _Mounted:
         if listing is not self._listing or held is not self._held:
             self._aim(listing, held)
         look = self._read()
-        vms = Deferred(self._numbers, look.vm)
+        vms = LazyMapping(self._numbers, look.vm)
         return Snapshot(began, wall, vms, self._host(look), time.monotonic() - began)
 
     def _look_at_machine(self) -> None:
@@ -223,7 +223,7 @@ class _Mounted:
             self._drop(set(self._readers))
             self._capabilities = info.read_capabilities(self.fs)
             self._shape = Shape(monitoring.read_counters(self.fs) if domains else (), self._nodes)
-            self._cpus = {} if self._simulated else near.reading_cpus()
+            self._cpus = {} if self._simulated else reading_cpus.by_cache()
             self._domains = domains
             self._domains_id = "-".join(f"{inode:x}" for _, inode in sorted(domains))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tests.unit.local_api import examples
-from vmqos.cli.safe_text import display_name, distinct_names, neutralise, pad, shorten, squeeze, tell_apart
+from vmqos.cli.safe_text import display_name, distinct_names, neutralise, pad, shorten, squeeze
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,8 @@ def test_vms_of_one_name_are_told_apart_by_their_uuid() -> None:
 
 def test_uuids_that_begin_alike_are_told_until_they_differ() -> None:
     first, second = "4f2c1a9e-0f0b-4a55-9c1e-2b6d7a90c3aa", "4f2c1a9e-0f0b-4a56-9c1e-2b6d7a90c3aa"
-    assert list(tell_apart({first: "web", second: "web"}).values()) == [
+    vms = [{"uuid": uuid, "name": "web", "instance_name": ""} for uuid in (first, second)]
+    assert list(distinct_names(vms).values()) == [
         "web (4f2c1a9e-0f0b-4a55)",
         "web (4f2c1a9e-0f0b-4a56)",
     ]

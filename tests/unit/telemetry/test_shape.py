@@ -24,7 +24,7 @@ def test_the_files_are_those_of_every_cache_and_event():
 def test_values_are_told_apart_and_summed():
     shape = Shape(TWO_CACHES)
     values = [1, 2, 3, 10, 20, 30]
-    caches, totals, nodes, packages = shape.tell_apart(values)
+    caches, totals, nodes, packages = shape.decode(values)
     assert caches == {
         0: {OCCUPANCY: Reading(1), LOCAL: Reading(2), TOTAL: Reading(3)},
         1: {OCCUPANCY: Reading(10), LOCAL: Reading(20), TOTAL: Reading(30)},
@@ -36,7 +36,7 @@ def test_values_are_told_apart_and_summed():
 def test_a_sum_is_a_number_only_if_each_part_is_and_the_parts_stay_visible():
     shape = Shape(TWO_CACHES)
     values = [1, 2, 3, Missing.UNAVAILABLE, 20, Missing.ERROR]
-    caches, totals, _, _ = shape.tell_apart(values)
+    caches, totals, _, _ = shape.decode(values)
     assert totals == {
         OCCUPANCY: Reading(None, Missing.UNAVAILABLE),
         LOCAL: Reading(22),
@@ -48,13 +48,13 @@ def test_a_sum_is_a_number_only_if_each_part_is_and_the_parts_stay_visible():
 
 def test_an_event_that_the_machine_does_not_count_is_there_with_that_reason():
     shape = Shape([Counters(Source(0), "mon_data/mon_L3_00", (TOTAL,))])
-    caches, totals, _, _ = shape.tell_apart([5])
+    caches, totals, _, _ = shape.decode([5])
     assert caches == {0: {OCCUPANCY: NO_COUNTER, TOTAL: Reading(5), LOCAL: NO_COUNTER}}
     assert totals == {OCCUPANCY: NO_COUNTER, TOTAL: Reading(5), LOCAL: NO_COUNTER}
 
 
 def test_a_machine_that_counts_nothing_says_so_for_each_event():
-    caches, totals, _, _ = Shape(()).tell_apart([])
+    caches, totals, _, _ = Shape(()).decode([])
     assert totals == {OCCUPANCY: NO_COUNTER, TOTAL: NO_COUNTER, LOCAL: NO_COUNTER}
     assert caches == {}
 
@@ -70,7 +70,7 @@ def nodes():
 
 def test_sub_numa_nodes_are_read_when_asked_for_and_never_summed_twice(nodes):
     shape = Shape(nodes, with_nodes=True)
-    _, totals, told, _ = shape.tell_apart([30, 10, 20])
+    _, totals, told, _ = shape.decode([30, 10, 20])
     assert totals[OCCUPANCY] == Reading(30)
     assert {node: found[OCCUPANCY] for node, found in told[0].items()} == {0: Reading(10), 1: Reading(20)}
     (domain,) = shape.domains
@@ -81,7 +81,7 @@ def test_sub_numa_nodes_are_read_when_asked_for_and_never_summed_twice(nodes):
 def test_sub_numa_nodes_are_left_alone_otherwise(nodes):
     shape = Shape(nodes)
     assert [domain.files for domain in shape.domains] == [(OCCUPANCY,)]
-    assert shape.tell_apart([30])[2] == {}
+    assert shape.decode([30])[2] == {}
 
 
 def test_energy_is_a_number_with_a_fraction_and_summed_over_the_packages():
@@ -89,6 +89,6 @@ def test_energy_is_a_number_with_a_fraction_and_summed_over_the_packages():
     packages = [Counters(Source(package=number), f"mon_data/mon_PERF_PKG_0{number}", energy) for number in (0, 1)]
     shape = Shape(packages)
     assert [domain.cache for domain in shape.domains] == [None, None]
-    _, totals, _, told = shape.tell_apart([0.25, 1.5, 0.5, 2])
+    _, totals, _, told = shape.decode([0.25, 1.5, 0.5, 2])
     assert told[1] == {"activity": Reading(0.5), "core_energy": Reading(2)}
     assert totals["core_energy"] == Reading(3.5)

@@ -18,7 +18,7 @@ from vmqos.resctrl import topology
 NO_TICK = "nohz_full"
 
 
-def reading_cpus(sysfs_cpu: str = topology.SYSFS_CPU) -> dict[int, int]:
+def by_cache(sysfs_cpu: str = topology.SYSFS_CPU) -> dict[int, int]:
     """The CPU on which the kernel reads the counters of each L3, by cache id."""
     tickless = _tickless(f"{sysfs_cpu}/{NO_TICK}")
     return {cache: min(cpus - tickless or cpus) for cache, cpus in topology.l3_of_cpus(sysfs_cpu).items()}

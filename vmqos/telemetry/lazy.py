@@ -11,7 +11,7 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 
-class Deferred(Mapping[K, V]):
+class LazyMapping(Mapping[K, V]):
     """The mapping from each key to ``make(key, source)``, made at the first look. As immutable as its values are.
 
     :param sources: what each value is made of, in the order of the keys.

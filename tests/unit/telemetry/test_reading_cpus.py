@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.near."""
+"""Tests of vmqos.telemetry.reading_cpus."""
 
 import os
 import threading
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from vmqos.telemetry import near
+from vmqos.telemetry import reading_cpus
 
 
 @pytest.fixture
@@ -50,22 +50,22 @@ def allowed(monkeypatch):
 def test_the_kernel_reads_on_a_cache_s_first_cpu_that_keeps_its_tick(sysfs, tickless, expected):
     if tickless is not None:
         (sysfs / "nohz_full").write_text(f"{tickless}\n")
-    assert near.reading_cpus(str(sysfs)) == expected
+    assert reading_cpus.by_cache(str(sysfs)) == expected
 
 
 def test_a_machine_that_does_not_tell_its_caches_has_no_such_cpu(tmp_path):
-    assert near.reading_cpus(str(tmp_path)) == {}
+    assert reading_cpus.by_cache(str(tmp_path)) == {}
 
 
 def test_who_travels_comes_home(allowed):
-    with near.travelling() as go:
+    with reading_cpus.travelling() as go:
         go(0)
         go(4)
     assert allowed.went == [{0}, {4}, set(range(8))]
 
 
 def test_who_comes_home_does_so_after_a_failure_too(allowed):
-    with pytest.raises(ZeroDivisionError), near.travelling() as go:
+    with pytest.raises(ZeroDivisionError), reading_cpus.travelling() as go:
         go(4)
         raise ZeroDivisionError
     assert allowed.went[-1] == set(range(8))
@@ -73,7 +73,7 @@ def test_who_comes_home_does_so_after_a_failure_too(allowed):
 
 def test_nobody_goes_where_he_may_not_run(allowed):
     allowed.home = frozenset({1, 2, 4})
-    with near.travelling() as go:
+    with reading_cpus.travelling() as go:
         go(0)
         go(None)
         go(4)
@@ -83,7 +83,7 @@ def test_nobody_goes_where_he_may_not_run(allowed):
 @pytest.mark.parametrize("home", [{0}, {3}])
 def test_nobody_who_has_one_cpu_only_is_moved(allowed, home):
     allowed.home = frozenset(home)
-    with near.travelling() as go:
+    with reading_cpus.travelling() as go:
         go(0)
         go(4)
     assert allowed.went == []
@@ -94,7 +94,7 @@ def test_a_cpu_that_went_offline_just_now_is_not_missed(allowed, monkeypatch):
         raise OSError(22, "Invalid argument")
 
     monkeypatch.setattr(os, "sched_setaffinity", refuse)
-    with near.travelling() as go:
+    with reading_cpus.travelling() as go:
         go(0)
 
 
@@ -108,7 +108,7 @@ def test_other_threads_stay_where_they_are():
 
     thread = threading.Thread(target=look)
     thread.start()
-    with near.travelling() as go:
+    with reading_cpus.travelling() as go:
         go(min(home))
         assert os.sched_getaffinity(0) == {min(home)}
         done.set()
