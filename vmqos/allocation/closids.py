@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from vmqos.allocation import caches
 from vmqos.allocation.claims import read, unmet
 from vmqos.allocation.model import Layout, Policy, Request
-from vmqos.allocation.world import look
+from vmqos.allocation.planner_input import read_input
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import Owner
 from vmqos.resctrl.capabilities import Capabilities
@@ -81,14 +81,14 @@ def kept_classes(capabilities: Capabilities, policy: Policy) -> Mapping[str, tup
     """
     if not policy.shared_classes:
         return {}
-    world = look(capabilities, capabilities.l3, Layout(()), policy, capabilities.l2)
+    inputs = read_input(capabilities, capabilities.l3, Layout(()), policy, capabilities.l2)
     cores = capabilities.l2.cache_ids if capabilities.l2 else ()
     limited = capabilities.memory_bandwidth.cache_ids if capabilities.memory_bandwidth else ()
     reach = frozenset((*capabilities.l3_caches, *limited, *map(caches.l2, cores)))
     found: dict[str, tuple[CacheRequest, ...]] = {}
     for wants in policy.shared_classes:
         request = Request(_ANY_VM, wants, reach, 0)
-        if not unmet(world, request):
-            for claim in read(world, [request]):
+        if not unmet(inputs, request):
+            for claim in read(inputs, [request]):
                 found[claim.group] = (*found.get(claim.group, ()), wants)
     return found

@@ -10,24 +10,24 @@ from vmqos.allocation import reasons
 from vmqos.allocation.admission import Admission
 from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
 from vmqos.allocation.model import Allocation, PromiseState, Split
+from vmqos.allocation.planner_input import PlannerInput
 from vmqos.allocation.target import Target
-from vmqos.allocation.world import World
 from vmqos.group_names import DEFAULT_GROUP
 from vmqos.reason import NO_REASON, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 
-def give(world: World, claims: Sequence[Claim], admission: Admission, target: Target) -> dict[str, Allocation]:
+def give(inputs: PlannerInput, claims: Sequence[Claim], admission: Admission, target: Target) -> dict[str, Allocation]:
     """What each claim gets, by the VM's UUID."""
     intruders: dict[tuple[str, int], tuple[str, ...]] = {
-        (name, cache): tuple(_intruders(world, target, name, cache)) for name, cache in target.own
+        (name, cache): tuple(_intruders(inputs, target, name, cache)) for name, cache in target.own
     }
     given = {}
     for claim in claims:
         if claim.uuid in admission.served and isinstance(claim, ExclusiveClaim):
-            given[claim.uuid] = _exclusive(world, claim, admission, target, intruders)
+            given[claim.uuid] = _exclusive(inputs, claim, admission, target, intruders)
         elif isinstance(claim, SharedClaim) and admission.members.get(claim.uuid) == claim.group:
-            given[claim.uuid] = _shared(world, claim, target)
+            given[claim.uuid] = _shared(inputs, claim, target)
         elif claim.uuid in admission.sharing:
             group = admission.members.get(claim.uuid, DEFAULT_GROUP)
             masks = _masks(target, group, claim) if group != DEFAULT_GROUP else {}
@@ -52,7 +52,7 @@ def with_the_rest(given: Allocation, unmet: Reason, remarks: Reason) -> Allocati
 
 
 def _exclusive(
-    world: World,
+    inputs: PlannerInput,
     claim: ExclusiveClaim,
     admission: Admission,
     target: Target,
@@ -67,22 +67,22 @@ def _exclusive(
     if any(has[cache] < asked[cache] for cache in has):
         faults.append(reasons.grown(has, asked, admission.notes.get(claim.uuid, reasons.NO_SAFE_ORDER)))
     for cache in mine:
-        line = world.lines[cache]
+        cache_ways = inputs.cache_ways[cache]
         if others := intruders[claim.group, cache]:
             faults.append(reasons.overlapped(cache, got[cache], others))
-        if got[cache] & line.shareable and not world.policy.use_shareable_ways:
-            faults.append(reasons.on_io_ways(line, cache, got[cache]))
-        if got[cache] & world.reserved(cache):
+        if got[cache] & cache_ways.shareable and not inputs.policy.use_shareable_ways:
+            faults.append(reasons.on_io_ways(cache_ways, cache, got[cache]))
+        if got[cache] & inputs.reserved(cache):
             remarks.append(reasons.on_reserved_ways(cache, got[cache]))
     masks = {cache: CapacityBitmask(got[cache]) for cache in mine}
-    splits = _splits(world, target, claim, masks)
-    remarks += (*_raised(world, claim), *_common(splits))
+    splits = _splits(inputs, target, claim, masks)
+    remarks += (*_raised(inputs, claim), *_common(splits))
     state = PromiseState.DEGRADED if faults else PromiseState.KEPT
     reason = joined(*faults, *remarks)
     return Allocation(state, claim.group, masks, reason, claim.throttles, splits)
 
 
-def _shared(world: World, claim: SharedClaim, target: Target) -> Allocation:
+def _shared(inputs: PlannerInput, claim: SharedClaim, target: Target) -> Allocation:
     """A VM in the class of its promise: whether the class has its whole cap."""
     masks = _masks(target, claim.group, claim)
     got = {cache: mask.count for cache, mask in masks.items()}
@@ -94,8 +94,8 @@ def _shared(world: World, claim: SharedClaim, target: Target) -> Allocation:
         faults.append(reasons.more_than_all(claim.asked, claim.ways))
     if claim.asked_l2 > claim.l2:
         faults.append(reasons.more_than_all(claim.asked_l2, claim.l2, 2))
-    splits = _splits(world, target, claim, masks)
-    remarks = (*_raised(world, claim), *_common(splits))
+    splits = _splits(inputs, target, claim, masks)
+    remarks = (*_raised(inputs, claim), *_common(splits))
     state = PromiseState.DEGRADED if faults else PromiseState.KEPT
     reason = joined(*faults, *remarks)
     return Allocation(state, claim.group, masks, reason, claim.throttles, splits)
@@ -108,24 +108,26 @@ def _common(splits: Mapping[int, Split]) -> Iterator[Reason]:
         yield reasons.parts_in_common({cache: ways.count for cache, ways in common.items()})
 
 
-def _raised(world: World, claim: Claim) -> Iterator[Reason]:
+def _raised(inputs: PlannerInput, claim: Claim) -> Iterator[Reason]:
     """What was rounded up to the smallest mask."""
     for asked, ways, level in ((claim.asked, claim.ways, 3), (claim.asked_l2, claim.l2, 2)):
         if asked < ways:
-            yield reasons.raised(asked, ways, world.fewest(level), level)
+            yield reasons.raised(asked, ways, inputs.fewest(level), level)
 
 
-def _splits(world: World, target: Target, claim: Claim, masks: Mapping[int, CapacityBitmask]) -> dict[int, Split]:
+def _splits(
+    inputs: PlannerInput, target: Target, claim: Claim, masks: Mapping[int, CapacityBitmask]
+) -> dict[int, Split]:
     """The parts of the masks that a VM asked for apart."""
-    return target.splits(world, claim.group, {cache: mask.bits for cache, mask in masks.items()}) if claim.code else {}
+    return target.splits(inputs, claim.group, {cache: mask.bits for cache, mask in masks.items()}) if claim.code else {}
 
 
 def _masks(target: Target, group: str, claim: Claim) -> dict[int, CapacityBitmask]:
     return {cache: CapacityBitmask(target.masks[group][cache]) for cache in claim.caches}
 
 
-def _intruders(world: World, target: Target, name: str, cache: int) -> Iterator[str]:
+def _intruders(inputs: PlannerInput, target: Target, name: str, cache: int) -> Iterator[str]:
     """The groups that have ways of an exclusive mask in the end."""
     mask = target.masks[name][cache]
-    yield from world.foreigners(cache, mask)
+    yield from inputs.foreigners(cache, mask)
     yield from (other for other, masks in target.masks.items() if other != name and masks[cache] & mask)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The planner's words: the world as it is, what is asked of it, and the steps from the one to the other."""
+"""The planner's words: the groups as they are, what is asked for, and the steps from the one to the other."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from vmqos.allocation import caches, earlier, given, steps
 from vmqos.allocation.admission import Admission, Bar, admit
 from vmqos.allocation.claims import Claim, SharedClaim, in_order, read, remarks, unmet
 from vmqos.allocation.model import Allocation, Layout, Plan, Policy, PromiseState, Request, Step
+from vmqos.allocation.planner_input import PlannerInput, read_input
 from vmqos.allocation.route import Route
 from vmqos.allocation.target import Target, build, route
-from vmqos.allocation.world import World, look
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import Owner
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
@@ -37,26 +37,26 @@ def plan(
         earlier grants from the layout, as far as the layout shows them (:mod:`vmqos.allocation.earlier`).
     """
     ordered = in_order(requests)
-    world = look(capabilities, capabilities.l3, layout, policy, _l2(capabilities, layout, ordered), granted)
-    claims = read(world, ordered)
-    admission, target, prepare = _arrange(world, claims)
-    allocations = given.give(world, claims, admission, target)
+    inputs = read_input(capabilities, capabilities.l3, layout, policy, _l2(capabilities, layout, ordered), granted)
+    claims = read(inputs, ordered)
+    admission, target, prepare = _arrange(inputs, claims)
+    allocations = given.give(inputs, claims, admission, target)
     return Plan(
         prepare=prepare,
-        allocations={request.uuid: _judge(world, request, allocations.get(request.uuid)) for request in ordered},
+        allocations={request.uuid: _judge(inputs, request, allocations.get(request.uuid)) for request in ordered},
         retire=steps.retire(target),
-        granted=_granted(world, claims, target),
+        granted=_granted(inputs, claims, target),
     )
 
 
-def _granted(world: World, claims: Sequence[Claim], target: Target) -> dict[str, dict[int, int]]:
+def _granted(inputs: PlannerInput, claims: Sequence[Claim], target: Target) -> dict[str, dict[int, int]]:
     """How many ways each group is granted, by cache, for the next plan."""
     found: dict[str, dict[int, int]] = {}
-    nothing = dict.fromkeys(world.lines, 0)
+    nothing = dict.fromkeys(inputs.cache_ways, 0)
     members: set[tuple[str, tuple[int, ...]]] = set()
     for claim in claims:
         # Where there are many VMs, most have nothing yet, or are in a class with others: those need no work here.
-        if claim.group not in target.masks and claim.group not in world.granted:
+        if claim.group not in target.masks and claim.group not in inputs.granted:
             found[claim.group] = nothing
             continue
         if (claim.group, claim.caches) in members:
@@ -67,13 +67,13 @@ def _granted(world: World, claims: Sequence[Claim], target: Target) -> dict[str,
             mask = target.masks.get(claim.group, {}).get(cache, 0)
             if isinstance(claim, SharedClaim):
                 now[cache] = min(claim.ways_on(cache), mask.bit_count())
-                was = earlier.of_class(world, claim.group, cache, claim.ways_on(cache))
+                was = earlier.of_class(inputs, claim.group, cache, claim.ways_on(cache))
                 before[cache] = 0 if was.guessed else was.ways
             else:
                 now[cache] = min(claim.ways_on(cache), mask.bit_count()) if (claim.group, cache) in target.own else 0
                 owed = claim.owed.get(cache, earlier.NONE)
                 before[cache] = max(claim.has(cache), 0 if owed.guessed else owed.ways)
-        more = earlier.remember(world, claim.group, now, before)
+        more = earlier.remember(inputs, claim.group, now, before)
         known = found.setdefault(claim.group, {})
         known |= {cache: max(ways, known.get(cache, 0)) for cache, ways in more.items()}
     return found
@@ -112,7 +112,7 @@ def whatif(
     return found.allocations[_NOBODY], found
 
 
-def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, tuple[Step, ...]]:
+def _arrange(inputs: PlannerInput, claims: Sequence[Claim]) -> tuple[Admission, Target, tuple[Step, ...]]:
     """Decide, place the masks, and order the steps.
 
     Where there is no safe order, search for a packing that can be reached; where there is none, decide again without
@@ -122,15 +122,15 @@ def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, 
     barred: set[Bar] = set()
     frozen: set[int] = set()
     while True:
-        admission = admit(world, claims, barred, frozen)
-        target = build(world, claims, admission, routes)
-        promised = admission.served or admission.classes or world.named(Owner.VM, Owner.CLASS)
-        if not promised and not world.reserve_is_used:
+        admission = admit(inputs, claims, barred, frozen)
+        target = build(inputs, claims, admission, routes)
+        promised = admission.served or admission.classes or inputs.named(Owner.VM, Owner.CLASS)
+        if not promised and not inputs.reserve_is_used:
             return admission, target, ()
         try:
-            return admission, target, steps.prepare(world, target)
+            return admission, target, steps.prepare(inputs, target)
         except steps.NoSafeOrder as error:
-            if error.cache not in routes and (found := route(world, claims, admission, error.cache)) is not None:
+            if error.cache not in routes and (found := route(inputs, claims, admission, error.cache)) is not None:
                 routes[error.cache] = found
                 continue
             routes.clear()
@@ -143,9 +143,9 @@ def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, 
                 return admission, target, ()
 
 
-def _judge(world: World, request: Request, allocation: Allocation | None) -> Allocation:
-    missing = unmet(world, request)
+def _judge(inputs: PlannerInput, request: Request, allocation: Allocation | None) -> Allocation:
+    missing = unmet(inputs, request)
     if allocation is None:
         state = PromiseState.PENDING if missing else PromiseState.NONE
         return Allocation(state, reason=missing)
-    return given.with_the_rest(allocation, missing, remarks(world, request))
+    return given.with_the_rest(allocation, missing, remarks(inputs, request))

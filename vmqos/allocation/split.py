@@ -7,7 +7,7 @@ where a mask lies is decided without regard to its parts.
 
 from __future__ import annotations
 
-from vmqos.allocation.line import take
+from vmqos.allocation.cache_ways import take
 from vmqos.allocation.model import Split
 from vmqos.resctrl.bitmask import CapacityBitmask
 

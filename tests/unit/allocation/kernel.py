@@ -22,7 +22,7 @@ from vmqos.allocation import (
     WriteThrottles,
     caches,
 )
-from vmqos.allocation.line import run, runs
+from vmqos.allocation.cache_ways import run, runs
 from vmqos.allocation.split import split
 from vmqos.group_names import owner_of
 from vmqos.resctrl.bitmask import CapacityBitmask

@@ -2,17 +2,17 @@
 from __future__ import annotations
 
 from tests.unit.allocation.kernel import Kernel
-from tests.unit.allocation.worlds import SHARED, machine, request, uuid
+from tests.unit.allocation.machines import SHARED, machine, request, uuid
 from vmqos.allocation import Policy, Request
 from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim, in_order, read
-from vmqos.allocation.world import look
+from vmqos.allocation.planner_input import read_input
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import class_group, vm_group
 from vmqos.resctrl.capabilities import Capabilities
 
 
 def claims(kernel: Kernel, *requests: Request) -> list[Claim]:
-    return read(look(kernel.capabilities, kernel.l3, kernel.layout(), Policy()), in_order(requests))
+    return read(read_input(kernel.capabilities, kernel.l3, kernel.layout(), Policy()), in_order(requests))
 
 
 def host(capabilities: Capabilities | None = None, **masks: int) -> Kernel:

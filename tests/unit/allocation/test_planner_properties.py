@@ -15,7 +15,7 @@ from tests.unit.allocation.hosts import EVERYTHING, Host, happens, hosts
 from tests.unit.allocation.kernel import Kernel, Refused
 from tests.unit.allocation.run_plan import follow, settle
 from vmqos.allocation import Allocation, CreateGroup, Layout, PromiseState, Request, Step, WriteMasks, plan, reasons
-from vmqos.allocation.line import runs
+from vmqos.allocation.cache_ways import runs
 from vmqos.extra_specs import CachePolicy
 from vmqos.group_names import Owner, owner_of, vm_group
 
@@ -154,5 +154,5 @@ def test_when_all_vms_are_gone_the_host_has_its_ways_back(host: Host, data: st.D
     assert all(owner_of(name) in (Owner.DEFAULT, Owner.FOREIGN) for name in kernel.masks)
     if had_groups:
         for cache in kernel.l3.cache_ids:
-            line = every_place.line_of(kernel, host.policy, cache)
-            assert kernel.masks[""][cache].bit_count() >= line.largest(line.pool)
+            cache_ways = every_place.line_of(kernel, host.policy, cache)
+            assert kernel.masks[""][cache].bit_count() >= cache_ways.largest(cache_ways.pool)

@@ -12,12 +12,12 @@ import pytest
 
 from tests.unit.allocation.oracle import Broken
 from tests.unit.allocation.story import Story
-from vmqos.allocation import admission, claims, detours, fitting, given, planner, route, steps, target, world
-from vmqos.allocation.board import Board
-from vmqos.allocation.line import Line
+from vmqos.allocation import admission, claims, detours, fitting, given, planner, planner_input, route, steps, target
+from vmqos.allocation.cache_ways import CacheWays
 from vmqos.allocation.model import RemoveGroup, Request, Split, Step
+from vmqos.allocation.planner_input import PlannerInput
+from vmqos.allocation.progress import Progress
 from vmqos.allocation.target import Target
-from vmqos.allocation.world import World
 from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource
@@ -29,37 +29,37 @@ Patch = pytest.MonkeyPatch
 
 
 def _foreign_ways_are_free(patch: Patch) -> None:
-    real = world._line
-    patch.setattr(world, "_line", lambda found, cache, resource, taken: real(found, cache, resource, 0))
+    real = planner_input._cache_ways
+    patch.setattr(planner_input, "_cache_ways", lambda found, cache, resource, taken: real(found, cache, resource, 0))
 
 
 def _ways_of_io_are_given_out(patch: Patch) -> None:
-    real = world._line
+    real = planner_input._cache_ways
 
-    def line(found: World, cache: int, resource: CacheResource, taken: int) -> Line:
+    def cache_ways(found: PlannerInput, cache: int, resource: CacheResource, taken: int) -> CacheWays:
         allowed = replace(found, policy=replace(found.policy, use_shareable_ways=True))
         return real(allowed, cache, resource, taken)
 
-    patch.setattr(world, "_line", line)
+    patch.setattr(planner_input, "_cache_ways", cache_ways)
 
 
 def _the_floor_is_one_way_lower(patch: Patch) -> None:
-    real = World.floor
-    patch.setattr(World, "floor", lambda self, cache: real(self, cache) - 1)
+    real = PlannerInput.floor
+    patch.setattr(PlannerInput, "floor", lambda self, cache: real(self, cache) - 1)
 
 
 def _masks_may_be_too_small(patch: Patch) -> None:
-    real = world._line
-    patch.setattr(world, "_line", lambda *given: replace(real(*given), fewest=1))
-    patch.setattr(World, "fewest", lambda self, level: 1)
+    real = planner_input._cache_ways
+    patch.setattr(planner_input, "_cache_ways", lambda *given: replace(real(*given), fewest=1))
+    patch.setattr(PlannerInput, "fewest", lambda self, level: 1)
 
 
 def _nobody_is_in_the_way(patch: Patch) -> None:
-    patch.setattr(Board, "in_the_way", lambda self, name, cache, mask: iter(()))
+    patch.setattr(Progress, "in_the_way", lambda self, name, cache, mask: iter(()))
 
 
 def _who_grows_is_written_before_who_shrinks(patch: Patch) -> None:
-    patch.setattr(Board, "is_free", lambda self, name, cache, mask: not self.waits(name))
+    patch.setattr(Progress, "is_free", lambda self, name, cache, mask: not self.waits(name))
 
 
 def _nothing_is_given_back(patch: Patch) -> None:
@@ -74,7 +74,7 @@ def _what_was_granted_is_forgotten(patch: Patch) -> None:
 def _who_waits_comes_before_who_has(patch: Patch) -> None:
     real = claims._with_what_they_hold
 
-    def emptied(found: World, wanted: Sequence[claims.ExclusiveClaim]) -> list[claims.ExclusiveClaim]:
+    def emptied(found: PlannerInput, wanted: Sequence[claims.ExclusiveClaim]) -> list[claims.ExclusiveClaim]:
         return [replace(claim, held={}, near={}, owed={}) for claim in real(found, wanted)]
 
     patch.setattr(claims, "_with_what_they_hold", emptied)
@@ -87,18 +87,18 @@ def _one_way_is_kept_back(patch: Patch) -> None:
 
 def _no_order_is_searched_and_nobody_steps_aside(patch: Patch) -> None:
     patch.setattr(planner, "route", lambda *given: None)
-    patch.setattr(detours, "make_way", lambda board: (next(iter(board.world.lines)), []))
+    patch.setattr(detours, "make_way", lambda progress: (next(iter(progress.inputs.cache_ways)), []))
 
 
 def _the_search_pushes_nobody(patch: Patch) -> None:
-    patch.setattr(detours, "make_way", lambda board: (next(iter(board.world.lines)), []))
+    patch.setattr(detours, "make_way", lambda progress: (next(iter(progress.inputs.cache_ways)), []))
     patch.setattr(route, "_push", lambda state, row, places: ())
     patch.setattr(steps, "_follow", _follow_blindly)
 
 
-def _follow_blindly(board: Board, cache: int, writes: Sequence[tuple[str, int]]) -> Iterator[Step]:
+def _follow_blindly(progress: Progress, cache: int, writes: Sequence[tuple[str, int]]) -> Iterator[Step]:
     for name, mask in writes:
-        yield from steps._write(board, name, {cache: mask})
+        yield from steps._write(progress, name, {cache: mask})
 
 
 def _groups_of_others_are_removed(patch: Patch) -> None:
@@ -115,8 +115,8 @@ def _groups_are_never_removed(patch: Patch) -> None:
 def _vms_pay_on_every_cache(patch: Patch) -> None:
     real = claims.read
 
-    def read(found: World, requests: Sequence[Request]) -> list[claims.Claim]:
-        return real(found, [replace(each, caches=frozenset(found.lines)) for each in requests])
+    def read(found: PlannerInput, requests: Sequence[Request]) -> list[claims.Claim]:
+        return real(found, [replace(each, caches=frozenset(found.cache_ways)) for each in requests])
 
     patch.setattr(planner, "read", read)
 
@@ -128,7 +128,7 @@ def _code_and_data_are_one(patch: Patch) -> None:
 def _the_default_group_is_limited(patch: Patch) -> None:
     real = steps._throttle
 
-    def throttle(found: World, goal: Target) -> Iterator[Step]:
+    def throttle(found: PlannerInput, goal: Target) -> Iterator[Step]:
         for step in real(found, goal):
             yield step
             yield replace(step, group=DEFAULT_GROUP)
@@ -145,12 +145,12 @@ def _intruders_are_not_told(patch: Patch) -> None:
 
 
 def _foreign_groups_are_ours(patch: Patch) -> None:
-    real = World.named
+    real = PlannerInput.named
 
-    def named(self: World, *owners: Owner) -> tuple[str, ...]:
+    def named(self: PlannerInput, *owners: Owner) -> tuple[str, ...]:
         return real(self, *owners, Owner.FOREIGN) if Owner.VM in owners else real(self, *owners)
 
-    patch.setattr(World, "named", named)
+    patch.setattr(PlannerInput, "named", named)
 
 
 FAULTS: dict[Callable[[Patch], None], set[int]] = {

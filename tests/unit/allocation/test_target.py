@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 from tests.unit.allocation.kernel import Kernel
-from tests.unit.allocation.worlds import SHARED, machine, request, uuid
+from tests.unit.allocation.machines import SHARED, machine, request, uuid
 from vmqos.allocation import Policy, Request
 from vmqos.allocation.admission import admit
 from vmqos.allocation.claims import in_order, read
+from vmqos.allocation.planner_input import read_input
 from vmqos.allocation.target import Target, build
-from vmqos.allocation.world import look
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import class_group, vm_group
 
@@ -15,9 +15,9 @@ A, B, C = (vm_group(uuid(number)) for number in (1, 2, 3))
 
 
 def aim(kernel: Kernel, *requests: Request, policy: Policy | None = None) -> Target:
-    world = look(kernel.capabilities, kernel.l3, kernel.layout(), policy or Policy())
-    claims = read(world, in_order(requests))
-    return build(world, claims, admit(world, claims))
+    inputs = read_input(kernel.capabilities, kernel.l3, kernel.layout(), policy or Policy())
+    claims = read(inputs, in_order(requests))
+    return build(inputs, claims, admit(inputs, claims))
 
 
 def test_every_group_of_ours_has_a_mask_on_every_cache() -> None:

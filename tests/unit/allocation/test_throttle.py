@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.allocation.worlds import machine
+from tests.unit.allocation.machines import machine
 from vmqos.allocation import throttle
 from vmqos.extra_specs import CacheRequest
 from vmqos.reason import NO_REASON

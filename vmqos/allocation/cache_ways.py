@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cache as a line of ways: which ways may be given to VMs, and which to the default group and the classes.
+"""The ways of one cache: which ways may be given to VMs, and which to the default group and the classes.
 
 Inside the planner a set of ways is a plain integer, way 0 being bit 0: packing looks at thousands of sets.
 """
@@ -56,7 +56,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CacheWays:
     """What one cache has to give.
 
     :ivar every: every way of the cache.
@@ -82,12 +82,12 @@ class Line:
         """One more than the highest way."""
         return self.every.bit_length()
 
-    def without(self, ways: int) -> Line:
-        """The line where no VM can be given these ways."""
+    def without(self, ways: int) -> CacheWays:
+        """The ways of the cache where no VM can be given these ways."""
         return replace(self, pool=self.pool & ~ways, company=self.company & ~ways, exclusive=self.exclusive & ~ways)
 
-    def with_company(self, ways: int) -> Line:
-        """The line where the default group may stay on these ways, which are not to be promised."""
+    def with_company(self, ways: int) -> CacheWays:
+        """The ways of the cache where the default group may stay on these ways, which are not to be promised."""
         ways &= ~self.pool
         return replace(self, pool=self.pool | ways, company=self.company | ways)
 

@@ -7,22 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from vmqos.allocation import caches
-from vmqos.allocation.line import Line, union
+from vmqos.allocation.cache_ways import CacheWays, union
 from vmqos.allocation.model import Group, Layout, Policy
 from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """The world before the plan.
+class PlannerInput:
+    """The groups and caches before the plan.
 
     :ivar capabilities: what resctrl can do here.
     :ivar policy: the operator's choices.
     :ivar groups: every group by name, in the order of names.
     :ivar masks: each group's ways by cache, by its name; a cache that is missing counts as no way.
-    :ivar lines: what each cache has to give, by cache (:mod:`vmqos.allocation.caches`); none of L3 where it can't be
-        partitioned, none of L2 where it can't or where no group and no request has to do with it.
+    :ivar cache_ways: what each cache has to give, by cache (:mod:`vmqos.allocation.caches`); none of L3 where it
+        can't be partitioned, none of L2 where it can't or where no group and no request has to do with it.
     :ivar names: the groups' names by their owner.
     :ivar granted: how many ways earlier plans granted, by group and cache; what is missing is not known.
     """
@@ -31,7 +31,7 @@ class World:
     policy: Policy
     groups: Mapping[str, Group]
     masks: Mapping[str, Mapping[int, int]]
-    lines: Mapping[int, Line]
+    cache_ways: Mapping[int, CacheWays]
     names: Mapping[Owner, tuple[str, ...]]
     granted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
@@ -42,7 +42,7 @@ class World:
 
     def floor(self, cache: int) -> int:
         """How many ways the default group keeps on a cache (rule 2)."""
-        return max(self.policy.default_ways_min, self.lines[cache].fewest)
+        return max(self.policy.default_ways_min, self.cache_ways[cache].fewest)
 
     def reserved(self, cache: int) -> int:
         """The ways of a cache that are to be left alone."""
@@ -74,15 +74,15 @@ class World:
         return (name for name in self.named(Owner.FOREIGN) if self.masks[name].get(cache, 0) & ways)
 
 
-def look(
+def read_input(
     capabilities: Capabilities,
     l3: CacheResource | None,
     layout: Layout,
     policy: Policy,
     l2: CacheResource | None = None,
     granted: Mapping[str, Mapping[int, int]] | None = None,
-) -> World:
-    """Turn the planner's input into the world.
+) -> PlannerInput:
+    """Turn what the planner is given into integers by cache.
 
     :param l3: the L3 as one resource, where it can be partitioned.
     :param l2: likewise, where a group or a request has to do with it.
@@ -98,23 +98,23 @@ def look(
     }
     masks.setdefault(DEFAULT_GROUP, {})
     foreign = [masks[name] for name in names[Owner.FOREIGN]]
-    world = World(capabilities, policy, groups, masks, {}, names, granted or {})
-    lines = {
-        cache: _line(world, cache, resource, union(of_group.get(cache, 0) for of_group in foreign))
+    inputs = PlannerInput(capabilities, policy, groups, masks, {}, names, granted or {})
+    cache_ways = {
+        cache: _cache_ways(inputs, cache, resource, union(of_group.get(cache, 0) for of_group in foreign))
         for cache, resource in resources.items()
     }
-    return replace(world, lines=lines)
+    return replace(inputs, cache_ways=cache_ways)
 
 
-def _line(world: World, cache: int, resource: CacheResource, taken: int) -> Line:
+def _cache_ways(inputs: PlannerInput, cache: int, resource: CacheResource, taken: int) -> CacheWays:
     """What one cache has to give.
 
     :param taken: the ways that groups of others have.
     """
-    every, reserved = resource.cbm_mask.bits, world.reserved(cache)
+    every, reserved = resource.cbm_mask.bits, inputs.reserved(cache)
     shareable = resource.filled_by_devices(caches.id_of(cache)).bits & every
     clean = every & ~taken & ~reserved
-    exclusive = clean if world.policy.use_shareable_ways else clean & ~shareable
-    company = world.masks[DEFAULT_GROUP].get(cache, 0) & taken & ~reserved
+    exclusive = clean if inputs.policy.use_shareable_ways else clean & ~shareable
+    company = inputs.masks[DEFAULT_GROUP].get(cache, 0) & taken & ~reserved
     fewest = max(1, resource.min_cbm_bits)
-    return Line(every, clean | company, company, exclusive, shareable, fewest, resource.sparse_masks)
+    return CacheWays(every, clean | company, company, exclusive, shareable, fewest, resource.sparse_masks)

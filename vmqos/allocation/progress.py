@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from vmqos.allocation.line import union
+from vmqos.allocation.cache_ways import union
+from vmqos.allocation.planner_input import PlannerInput
 from vmqos.allocation.target import Target
-from vmqos.allocation.world import World
 from vmqos.group_names import DEFAULT_GROUP
 
 
-class Board:
+class Progress:
     """The groups that the plan may write, on their way to the target.
 
     :ivar masks: each group's ways now by cache, by its name; groups that do not exist yet are missing.
@@ -20,11 +20,11 @@ class Board:
         classes; the VMs and the classes each in order of arrival.
     """
 
-    def __init__(self, world: World, target: Target) -> None:
-        self.world = world
+    def __init__(self, inputs: PlannerInput, target: Target) -> None:
+        self.inputs = inputs
         self.target = target
-        self.masks = {name: dict(world.masks[name]) for name in target.masks if name in world.masks}
-        self.guarded = {name for name in self.masks if name in world.groups and world.groups[name].exclusive}
+        self.masks = {name: dict(inputs.masks[name]) for name in target.masks if name in inputs.masks}
+        self.guarded = {name for name in self.masks if name in inputs.groups and inputs.groups[name].exclusive}
         self._missing = {name: self._look_for_missing(name) for name in target.masks}
         self._turn = {name: (1 if self._owns(name) else 2) if name in target.created else 0 for name in target.masks}
         self.order = tuple(sorted(target.masks, key=lambda name: (self._turn[name], self._owns(name))))
@@ -98,11 +98,11 @@ class Board:
         For the default group that is its floor (rule 2). A VM and a class keep what they were granted (rule 4). A group
         that has nothing of its own needs only as many ways as the smallest legal mask has.
         """
-        fewest = self.world.lines[cache].fewest
+        fewest = self.inputs.cache_ways[cache].fewest
         goal, now = self.target.masks[name][cache].bit_count(), self.masks[name].get(cache, 0).bit_count()
         if name == DEFAULT_GROUP:
-            return max(fewest, min(self.world.floor(cache), goal, now))
-        is_granted = self.is_in_force(name, cache) or self.world.is_class(name)
+            return max(fewest, min(self.inputs.floor(cache), goal, now))
+        is_granted = self.is_in_force(name, cache) or self.inputs.is_class(name)
         return max(fewest, min(goal, now)) if is_granted else fewest
 
     def _look_for_missing(self, name: str) -> dict[int, int]:

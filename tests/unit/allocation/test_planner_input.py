@@ -4,65 +4,65 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.unit.allocation.kernel import Kernel
-from tests.unit.allocation.worlds import machine, uuid
+from tests.unit.allocation.machines import machine, uuid
 from vmqos.allocation import Group, Layout, Policy
-from vmqos.allocation.line import Line
-from vmqos.allocation.world import World, look
+from vmqos.allocation.cache_ways import CacheWays
+from vmqos.allocation.planner_input import PlannerInput, read_input
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import Owner, class_group, vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
 
 
-def world(kernel: Kernel, policy: Policy | None = None) -> World:
-    return look(kernel.capabilities, kernel.l3, kernel.layout(), policy or Policy())
+def inputs(kernel: Kernel, policy: Policy | None = None) -> PlannerInput:
+    return read_input(kernel.capabilities, kernel.l3, kernel.layout(), policy or Policy())
 
 
 def test_what_may_be_promised_is_neither_foreign_nor_reserved_nor_ios() -> None:
     kernel = Kernel(machine(11, shareable=0x600))
     kernel.masks |= {"": {0: 0x7F0}, "pqos": {0: 0xC}}
     policy = Policy(reserved_ways=CapacityBitmask(0x1001))
-    assert world(kernel, policy).lines == {0: Line(0x7FF, 0x7F2, 0, 0x1F2, 0x600, 1, False)}
+    assert inputs(kernel, policy).cache_ways == {0: CacheWays(0x7FF, 0x7F2, 0, 0x1F2, 0x600, 1, False)}
     policy = Policy(use_shareable_ways=True)
-    assert world(kernel, policy).lines == {0: Line(0x7FF, 0x7F3, 0, 0x7F3, 0x600, 1, False)}
+    assert inputs(kernel, policy).cache_ways == {0: CacheWays(0x7FF, 0x7F3, 0, 0x7F3, 0x600, 1, False)}
 
 
 def test_ways_that_devices_are_confined_to_are_ios_on_their_caches_alone() -> None:
     found = machine(11, (0, 1, 2), shareable=0x400)
     l3 = replace(found.caches["L3"], io_alloc={0: CapacityBitmask(0x3), 1: CapacityBitmask(0)})
     kernel = Kernel(replace(found, caches={"L3": l3}))
-    lines = world(kernel).lines
-    assert {cache: line.shareable for cache, line in lines.items()} == {0: 0x403, 1: 0x400, 2: 0x400}
-    assert {cache: line.exclusive for cache, line in lines.items()} == {0: 0x3FC, 1: 0x3FF, 2: 0x3FF}
+    cache_ways = inputs(kernel).cache_ways
+    assert {cache: cache_ways.shareable for cache, cache_ways in cache_ways.items()} == {0: 0x403, 1: 0x400, 2: 0x400}
+    assert {cache: cache_ways.exclusive for cache, cache_ways in cache_ways.items()} == {0: 0x3FC, 1: 0x3FF, 2: 0x3FF}
 
 
 def test_ways_for_devices_of_an_l2_are_known_by_the_kernel_s_id() -> None:
     l3 = machine(11, (0,)).caches["L3"]
     l2 = replace(l3, name="L2", cache_ids=(0, 5), io_alloc={5: CapacityBitmask(0x3)})
-    found = look(Capabilities({"L3": l3, "L2": l2}), l3, Kernel(machine(11)).layout(), Policy(), l2)
-    assert {cache: line.shareable for cache, line in found.lines.items()} == {0: 0, ~0: 0, ~5: 0x3}
+    found = read_input(Capabilities({"L3": l3, "L2": l2}), l3, Kernel(machine(11)).layout(), Policy(), l2)
+    assert {cache: cache_ways.shareable for cache, cache_ways in found.cache_ways.items()} == {0: 0, ~0: 0, ~5: 0x3}
 
 
 def test_the_default_group_may_stay_with_foreign_groups_that_it_is_with() -> None:
     kernel = Kernel(machine(11))
     kernel.masks |= {"": {0: 0x7F8}, "pqos": {0: 0x1C}}
-    assert world(kernel).lines == {0: Line(0x7FF, 0x7FB, 0x18, 0x7E3, 0, 1, False)}
+    assert inputs(kernel).cache_ways == {0: CacheWays(0x7FF, 0x7FB, 0x18, 0x7E3, 0, 1, False)}
 
 
 def test_hardware_that_takes_an_empty_mask_is_given_none() -> None:
-    assert world(Kernel(machine(11, fewest=0))).fewest(3) == 1
+    assert inputs(Kernel(machine(11, fewest=0))).fewest(3) == 1
 
 
 def test_the_floor_is_a_legal_mask() -> None:
-    assert world(Kernel(machine(11, fewest=2)), Policy(default_ways_min=1)).floor(0) == 2
-    assert world(Kernel(machine(11)), Policy(default_ways_min=3)).floor(0) == 3
+    assert inputs(Kernel(machine(11, fewest=2)), Policy(default_ways_min=1)).floor(0) == 2
+    assert inputs(Kernel(machine(11)), Policy(default_ways_min=3)).floor(0) == 3
 
 
 def test_groups_are_found_by_owner_in_the_order_of_names() -> None:
     kernel = Kernel(machine(11))
     names = [class_group(CacheRequest(2)), vm_group(uuid(2)), vm_group(uuid(1)), "b", "a"]
     kernel.masks |= {name: {0: 1 << number} for number, name in enumerate(names)}
-    found = world(kernel)
+    found = inputs(kernel)
     assert found.named(Owner.VM, Owner.CLASS) == (vm_group(uuid(1)), vm_group(uuid(2)), class_group(CacheRequest(2)))
     assert found.named(Owner.FOREIGN) == ("a", "b")
     assert list(found.foreigners(0, 0x8)) == ["b"] and found.foreign(0) == 0x18
@@ -72,6 +72,6 @@ def test_groups_are_found_by_owner_in_the_order_of_names() -> None:
 def test_caches_that_a_group_does_not_know_and_that_are_offline_count_for_nothing() -> None:
     kernel = Kernel(machine(4, (0, 1)))
     groups = (Group("x", Owner.FOREIGN, {0: CapacityBitmask(1), 7: CapacityBitmask(1)}),)
-    found = look(kernel.capabilities, kernel.l3, Layout(groups), Policy())
-    assert found.masks == {"x": {0: 1}, "": {}} and set(found.lines) == {0, 1}
-    assert found.lines[1].pool == 0xF
+    found = read_input(kernel.capabilities, kernel.l3, Layout(groups), Policy())
+    assert found.masks == {"x": {0: 1}, "": {}} and set(found.cache_ways) == {0, 1}
+    assert found.cache_ways[1].pool == 0xF
