@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from vmqos.allocation.cache_ways import CacheWays, Need, union
-from vmqos.allocation.fitting import fits, largest_newcomer, largest_pool
+from vmqos.allocation.cache_ways import CacheWays, Need, run, runs, union
 from vmqos.allocation.packing import WantedMask
 
 
@@ -18,22 +17,17 @@ class CacheBudget:
     :ivar cache_ways: what the cache has to give; the ways of ``stuck`` are not in it.
     :ivar wanted_masks: the exclusive masks that the planner places, by VM.
     :ivar stuck: the exclusive masks that can't be placed where they should be, and stay where they are, by VM.
-    :ivar floor: how many ways the pool has to have before anything is promised exclusively (rule 2).
     :ivar need: what it surely has: the floor, and what classes were granted, as far as there is room.
-    :ivar frozen: whether no promise can be added.
+    :ivar frozen: whether every mask stays where it is, and no promise can be added.
+    :ivar closed: whether no way can be promised exclusively.
     """
 
     cache_ways: CacheWays
     wanted_masks: dict[str, WantedMask]
     stuck: dict[str, int]
-    floor: int
     need: Need
-    frozen: bool = False
-
-    @property
-    def closed(self) -> bool:
-        """Whether no way can be promised exclusively."""
-        return self.frozen or self.need.clean < self.floor
+    frozen: bool
+    closed: bool
 
     def lengths(self, without: str = "") -> tuple[int, ...]:
         """The lengths of the masks to be placed."""
@@ -63,7 +57,7 @@ class CacheBudget:
 
 
 def budget_for(
-    cache_ways: CacheWays, held: Sequence[WantedMask], floor: int, granted: int = 0, frozen: bool = False
+    cache_ways: CacheWays, held: Sequence[WantedMask], granted: int = 0, frozen: bool = False
 ) -> CacheBudget:
     """The budget with the ways that VMs have now, which they keep in any case.
 
@@ -71,7 +65,6 @@ def budget_for(
     Neither that nor anything else takes from the pool what it can have.
 
     :param held: the masks by VM in order of arrival, none of them longer than it is now.
-    :param floor: how many ways the pool has to have before anything is promised exclusively.
     :param granted: how many ways the largest class has.
     :param frozen: whether every mask stays where it is.
     """
@@ -81,9 +74,9 @@ def budget_for(
         for key, wanted in amiss.items()
     }
     wanted_masks = {wanted.key: wanted for wanted in held if wanted.key not in stuck}
-    asked = max(floor, granted)
-    need = _need(cache_ways, wanted_masks, stuck, floor, asked)
-    if not frozen:
+    left = cache_ways.without(union(stuck.values())) if stuck else cache_ways
+    need = _need(left, wanted_masks, granted)
+    if stuck and not frozen:
         if fits(cache_ways, [wanted.length for wanted in held], need):
             wanted_masks, stuck = {wanted.key: wanted for wanted in held}, {}
         for key in list(stuck):
@@ -92,16 +85,96 @@ def budget_for(
             if fits(cache_ways.without(union(others.values())), lengths, need):
                 stuck = others
                 wanted_masks[key] = amiss[key]
-        need = _need(cache_ways, wanted_masks, stuck, floor, asked)
-    return CacheBudget(cache_ways.without(union(stuck.values())), wanted_masks, stuck, floor, need, frozen)
+        left = cache_ways.without(union(stuck.values()))
+        need = _need(left, wanted_masks, granted)
+    return CacheBudget(left, wanted_masks, stuck, need, frozen, frozen or need.clean < cache_ways.floor)
 
 
-def _need(
-    cache_ways: CacheWays, wanted_masks: Mapping[str, WantedMask], stuck: Mapping[str, int], floor: int, asked: int
-) -> Need:
-    """What the pool can have of what is asked for it, the width first."""
-    left = cache_ways.without(union(stuck.values()))
+def _need(left: CacheWays, wanted_masks: Mapping[str, WantedMask], granted: int) -> Need:
+    """What the pool can have of its floor and of what the largest class has, the width first."""
     lengths = [wanted.length for wanted in wanted_masks.values()]
-    width = min(asked, largest_pool(left, lengths))
-    clean = range(min(floor, width), -1, -1)
+    width = min(max(left.floor, granted), largest_pool(left, lengths))
+    clean = range(min(left.floor, width), -1, -1)
     return Need(width, next((ways for ways in clean if fits(left, lengths, Need(width, ways))), 0))
+
+
+def fits(cache_ways: CacheWays, lengths: Collection[int], need: Need) -> bool:
+    """Whether exclusive masks of these lengths fit beside the pool that is needed, wherever they may lie.
+
+    The answer is exact, and it does not depend on where the masks are now. So it does not matter at which of a plan's
+    steps an agent was killed: the next plan lets in the same VMs.
+    """
+    total, width = sum(lengths), cache_ways.pool.bit_count()
+    clean = width - cache_ways.company.bit_count()
+    if total > cache_ways.exclusive.bit_count() or total + need.width > width or total + need.clean > clean:
+        return False
+    if cache_ways.sparse:
+        return True
+    wanted = sorted(lengths, reverse=True)
+    return any(
+        _pack_into([length for _, length in runs(cache_ways.exclusive & ~place)], wanted)
+        for place in _pools(cache_ways, need)
+    )
+
+
+def largest_pool(cache_ways: CacheWays, lengths: Collection[int], clean: int = 0) -> int:
+    """The most ways that a pool can have beside exclusive masks of these lengths; 0 if it can have no legal mask.
+
+    :param clean: how many of them must be without company.
+    """
+    most = cache_ways.pool.bit_count() - sum(lengths)
+    return next(
+        (size for size in range(most, cache_ways.fewest - 1, -1) if fits(cache_ways, lengths, Need(size, clean))), 0
+    )
+
+
+def largest_newcomer(cache_ways: CacheWays, lengths: Collection[int], need: Need) -> int:
+    """The most ways that one more exclusive mask can have beside these and the pool; 0 if it can have no legal mask."""
+    most = cache_ways.exclusive.bit_count() - sum(lengths)
+    return next(
+        (size for size in range(most, cache_ways.fewest - 1, -1) if fits(cache_ways, (*lengths, size), need)), 0
+    )
+
+
+def unpromised(cache_ways: CacheWays, lengths: Collection[int], need: Need) -> int:
+    """How many ways can be promised exclusively beside these masks and the pool, to however many VMs; 0 or more."""
+    total = sum(lengths)
+    if cache_ways.sparse:
+        clean = cache_ways.pool.bit_count() - cache_ways.company.bit_count()
+        left = (cache_ways.exclusive.bit_count(), cache_ways.pool.bit_count() - need.width, clean - need.clean)
+        return max(0, min(left) - total)
+    wanted = sorted(lengths, reverse=True)
+    gaps = [cache_ways.exclusive & ~place for place in _pools(cache_ways, need)]
+    fitting = (ways for ways in gaps if _pack_into([length for _, length in runs(ways)], wanted))
+    return max((ways.bit_count() - total for ways in fitting), default=0)
+
+
+def _pools(cache_ways: CacheWays, need: Need) -> Iterator[int]:
+    """From each way on, the shortest run that is pool enough; the empty one alone if none is needed."""
+    if not need.width:
+        yield 0
+        return
+    for start, length in runs(cache_ways.pool):
+        for first in range(start, start + length):
+            for size in range(need.width, start + length - first + 1):
+                place = run(first, size)
+                if (place & ~cache_ways.company).bit_count() >= need.clean:
+                    yield place
+                    break
+
+
+def _pack_into(gaps: Sequence[int], lengths: Sequence[int]) -> bool:
+    """Whether the lengths, longest first, can be shared out to the gaps (bin packing; a cache has few of both)."""
+    if not lengths:
+        return True
+    if sum(lengths) > sum(gaps):
+        return False
+    first, rest = lengths[0], lengths[1:]
+    for gap in sorted({gap for gap in gaps if gap >= first}):
+        left = list(gaps)
+        left.remove(gap)
+        if gap > first:
+            left.append(gap - first)
+        if _pack_into(left, rest):
+            return True
+    return False

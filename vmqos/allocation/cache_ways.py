@@ -67,6 +67,9 @@ class CacheWays:
     :ivar shareable: the ways that I/O fills too.
     :ivar fewest: the fewest ways a mask may have, 1 or more.
     :ivar sparse: whether a mask may have gaps.
+    :ivar floor: how many ways the default group keeps (rule 2): nothing is promised exclusively before it has them.
+    :ivar reserved: the ways that the operator wants left alone.
+    :ivar foreign: the ways that groups of others have.
     """
 
     every: int
@@ -76,11 +79,9 @@ class CacheWays:
     shareable: int
     fewest: int
     sparse: bool
-
-    @property
-    def width(self) -> int:
-        """One more than the highest way."""
-        return self.every.bit_length()
+    floor: int = 1
+    reserved: int = 0
+    foreign: int = 0
 
     def without(self, ways: int) -> CacheWays:
         """The ways of the cache where no VM can be given these ways."""
@@ -95,7 +96,8 @@ class CacheWays:
         """Whether the kernel takes the set as a mask (:meth:`vmqos.resctrl.capabilities.CacheResource.check`)."""
         if ways & ~self.every or ways.bit_count() < self.fewest:
             return False
-        return self.sparse or longest_run(ways) == ways.bit_count()
+        # Adding the lowest way to neighbours carries past all of them.
+        return self.sparse or not ways & (ways + (ways & -ways))
 
     def parts(self, ways: int, size: int) -> Iterator[int]:
         """The legal masks of that size within the ways; where they may have gaps, just one: any is as good."""

@@ -24,7 +24,7 @@ def make_way(progress: Progress) -> tuple[int, list[Write]]:
     best: tuple[int, int, list[Write]] | None = None
     stuck: list[int] = []
     for name in progress.order:
-        for cache, place in progress.missing(name).items():
+        for cache, place in progress.missing[name].items():
             if progress.waits(name) or progress.is_free(name, cache, place):
                 continue
             stuck.append(cache)
@@ -57,7 +57,7 @@ def _clash(progress: Progress, cache: int, one: Write, other: Write) -> bool:
     A VM's mask that overlaps the default group's mask is not the VM's own yet, so it may overlap other masks, too.
     """
     default = progress.masks[DEFAULT_GROUP].get(cache, 0)
-    own = any(progress.is_own(name, cache) and not mask & default for name, mask in (one, other))
+    own = any((name, cache) in progress.target.own and not mask & default for name, mask in (one, other))
     return one[0] == other[0] or (own and bool(one[1] & other[1]))
 
 
@@ -67,7 +67,7 @@ def _asides(progress: Progress, name: str, cache: int, place: int) -> Iterator[D
         yield from _asides_of_owner(progress, name, cache, place)
         return
     yield from _asides_of_sharer(progress, name, cache, place)
-    if progress.is_own(name, cache):
+    if (name, cache) in progress.target.own:
         yield from _asides_with_default(progress, name, cache, place)
 
 
@@ -109,7 +109,7 @@ def _asides_of_owner(progress: Progress, name: str, cache: int, place: int) -> I
     others = [group for group in progress.masks if group != name]
     allowed = cache_ways.exclusive & ~place & ~(cache_ways.shareable if name in progress.guarded else 0)
     free = allowed & ~progress.ways(others, cache)
-    wanted = union(progress.missing(group).get(cache, 0) for group in progress.order if group != name)
+    wanted = union(progress.missing[group].get(cache, 0) for group in progress.order if group != name)
     for harm, ways in ((1, free & ~wanted), (2, free)):
         if mask := cache_ways.best_part(ways, size, (goal,)):
             yield harm, [(name, mask)]

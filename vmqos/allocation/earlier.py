@@ -80,17 +80,3 @@ def of_class(inputs: PlannerInput, group: str, cache: int, cap: int) -> EarlierG
     mask = inputs.masks.get(group, {}).get(cache, 0)
     count = mask.bit_count()
     return EarlierGrant(min(cap, count), guessed=count > cap or mask == inputs.cache_ways[cache].every)
-
-
-def remember(inputs: PlannerInput, group: str, now: Mapping[int, int], before: Mapping[int, int]) -> dict[int, int]:
-    """How many ways a plan grants to a group, by cache, for the next plan.
-
-    Ways that were granted and could not be given back stay owed. So do ways on a cache that is offline. The number is 0
-    where nothing was granted on a cache that is online.
-
-    :param now: how many ways it has when the plan is carried out, by cache.
-    :param before: how many ways it was surely granted before, by cache.
-    """
-    offline = {cache: ways for cache, ways in inputs.granted.get(group, {}).items() if cache not in inputs.cache_ways}
-    nothing = dict.fromkeys(inputs.cache_ways, 0)
-    return offline | nothing | {cache: max(ways, before.get(cache, 0)) for cache, ways in now.items()}

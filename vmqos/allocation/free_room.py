@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmqos.allocation import caches
-from vmqos.allocation.cache_budget import budget_for
-from vmqos.allocation.claims import in_order, read
-from vmqos.allocation.fitting import unpromised
+from vmqos.allocation.cache_budget import budget_for, unpromised
+from vmqos.allocation.claims import read
 from vmqos.allocation.model import Layout, Policy, Request
 from vmqos.allocation.packing import WantedMask
 from vmqos.allocation.planner_input import read_input
@@ -42,16 +41,16 @@ def free_ways(
     resource = capabilities.l3 if level == 3 else capabilities.l2
     if resource is None:
         return {}
-    inputs = read_input(capabilities, capabilities.l3, layout, policy, capabilities.l2)
+    inputs = read_input(capabilities, layout, policy, requests, with_l2=level == 2)
     used: dict[str, set[int]] = {}
-    for claim in read(inputs, in_order(requests)):
+    for claim in read(inputs):
         used.setdefault(claim.group, set()).update(claim.caches)
     found = {}
     for cache_id in resource.cache_ids:
         cache = cache_id if level == 3 else caches.l2(cache_id)
         cache_ways = inputs.cache_ways[cache]
         pool = inputs.masks[DEFAULT_GROUP].get(cache, 0)
-        vms = {name: inputs.masks[name].get(cache, 0) for name in inputs.named(Owner.VM)}
+        vms = {name: inputs.masks[name].get(cache, 0) for name in inputs.names[Owner.VM]}
         held = [
             WantedMask(name, mask.bit_count(), mask)
             for name, mask in vms.items()
@@ -59,10 +58,10 @@ def free_ways(
         ]
         granted = [
             min(grants.l3_ways if level == 3 else (grants.l2_ways or 0), inputs.masks[name].get(cache, 0).bit_count())
-            for name in inputs.named(Owner.CLASS)
+            for name in inputs.names[Owner.CLASS]
             if cache in used.get(name, inputs.cache_ways) and (grants := class_request(name))
         ]
-        budget = budget_for(cache_ways, held, inputs.floor(cache), max(granted, default=0))
+        budget = budget_for(cache_ways, held, max(granted, default=0))
         total = unpromised(budget.cache_ways, budget.lengths(), budget.need) if not budget.closed else 0
         one = budget.most("")
         found[cache_id] = FreeRoom(total if one else 0, one)

@@ -59,11 +59,6 @@ class Layout:
 
     groups: tuple[Group, ...]
 
-    @property
-    def closids_in_use(self) -> int:
-        """How many CLOSIDs the groups take."""
-        return sum(group.holds_closid for group in self.groups)
-
 
 @dataclass(frozen=True, slots=True)
 class Request:

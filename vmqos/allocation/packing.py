@@ -52,31 +52,24 @@ def pack(cache_ways: CacheWays, wanted_masks: Sequence[WantedMask], need: Need, 
 
     :param wanted_masks: those that come first get the lower places among equals.
     :param pool_now: the ways that the pool has now.
-    :raises ValueError: if they do not fit (:func:`vmqos.allocation.fitting.fits`).
+    :raises ValueError: if they do not fit (:func:`vmqos.allocation.cache_budget.fits`).
     """
     if cache_ways.sparse:
         return _scatter(cache_ways, wanted_masks)
-    if (found := _nothing_moves(cache_ways, wanted_masks, need, pool_now)) is not None:
-        return found
+    if all(
+        wanted.held.bit_count() == wanted.length and not wanted.held & ~cache_ways.exclusive for wanted in wanted_masks
+    ):
+        # On most caches, most of the time, every mask can stay as it is.
+        places = (run(*place) for place in runs(cache_ways.pool & ~union(wanted.held for wanted in wanted_masks)))
+        pools = [pool for pool in places if is_enough(cache_ways, pool, need)]
+        if pools or not need.width:
+            pool = min(pools, key=lambda pool: pool_cost(cache_ways, pool, pool_now), default=0)
+            return Packing(pool, {wanted.key: wanted.held for wanted in wanted_masks})
     for moves in range(len(wanted_masks) + 1):
         found = _Search(cache_ways, wanted_masks, need, pool_now, moves).find()
         if found is not None:
             return found
     raise ValueError(f"masks of {[wanted.length for wanted in wanted_masks]} ways and a pool with {need} do not fit")
-
-
-def _nothing_moves(
-    cache_ways: CacheWays, wanted_masks: Sequence[WantedMask], need: Need, pool_now: int
-) -> Packing | None:
-    """The packing in which every mask stays as it is: on most caches, most of the time, there is one."""
-    if any(wanted.held.bit_count() != wanted.length or wanted.held & ~cache_ways.exclusive for wanted in wanted_masks):
-        return None
-    pools = [run(*place) for place in runs(cache_ways.pool & ~union(wanted.held for wanted in wanted_masks))]
-    pools = [pool for pool in pools if is_enough(cache_ways, pool, need)]
-    if need.width and not pools:
-        return None
-    pool = min(pools, key=lambda pool: pool_cost(cache_ways, pool, pool_now), default=0)
-    return Packing(pool, {wanted.key: wanted.held for wanted in wanted_masks})
 
 
 def is_enough(cache_ways: CacheWays, pool: int, need: Need) -> bool:
@@ -157,6 +150,7 @@ class _Search:
         self, cache_ways: CacheWays, wanted_masks: Sequence[WantedMask], need: Need, pool_now: int, moves: int
     ) -> None:
         self._cache_ways = cache_ways
+        self._width = cache_ways.every.bit_length()
         self._wanted_masks = wanted_masks
         self._need = need
         self._pool_now = pool_now
@@ -205,7 +199,7 @@ class _Search:
             found = self._best[state]
             return None if found is None else found[0]
         best: tuple[int, _Choice | None] | None = None
-        if state.way >= self._cache_ways.width:
+        if state.way >= self._width:
             if not any(state.loose) and (state.pooled or not self._need.width):
                 best = (0, None)
         else:
@@ -227,10 +221,14 @@ class _Search:
                 unsettled = not state.kept >> index & 1
                 if unsettled and self._wanted_masks[index].length == length and state.way in starts:
                     yield from self._put(state, index, length, state.loose, state.kept | 1 << index, cost)
-            wanted = state.loose[number] > 0 or (state.moves and self._last.get(length, -1) >= state.way)
-            if wanted and not (state.gap and self._better_lower(place)):
-                loose = tuple(count - (other == number) for other, count in enumerate(state.loose))
-                yield from self._put(state, _LOOSE, length, loose, state.kept, cost)
+            if state.loose[number] <= 0 and not (state.moves and self._last.get(length, -1) >= state.way):
+                continue
+            lower, io = place >> 1, self._cache_ways.shareable
+            could_be_lower = not lower & ~self._cache_ways.exclusive
+            if state.gap and could_be_lower and (lower & io).bit_count() <= (place & io).bit_count():
+                continue  # The gap below would be for nothing.
+            loose = tuple(count - (other == number) for other, count in enumerate(state.loose))
+            yield from self._put(state, _LOOSE, length, loose, state.kept, cost)
         if not state.pooled and not (state.gap and self._cache_ways.pool >> (state.way - 1) & 1):
             longest = lowest(~(self._cache_ways.pool >> state.way))
             for length in range(min(longest, self._largest_pool), 0, -1):
@@ -240,12 +238,6 @@ class _Search:
                 cost = pool_cost(self._cache_ways, place, self._pool_now)
                 yield from self._put(state, _POOL, length, state.loose, state.kept, cost)
         yield from self._put(state, _NOTHING, 0, state.loose, state.kept, 0)
-
-    def _better_lower(self, place: int) -> bool:
-        """Whether one way further down would do as well, so that a gap below is for nothing."""
-        lower = place >> 1
-        shareable = (place & self._cache_ways.shareable).bit_count()
-        return not lower & ~self._cache_ways.exclusive and (lower & self._cache_ways.shareable).bit_count() <= shareable
 
     def _put(
         self, state: _State, what: int, length: int, loose: tuple[int, ...], kept: int, cost: int
@@ -263,8 +255,8 @@ class _Search:
         if moves < 0 or -sum(count for count in loose if count < 0) > moves:
             return
         pooled = state.pooled or what == _POOL
-        budget = (self._cache_ways.pool >> end).bit_count() - (0 if pooled else self._need.width)
-        if sum(count * size for count, size in zip(loose, self._lengths, strict=True) if count > 0) > budget:
+        left = (self._cache_ways.pool >> end).bit_count() - (0 if pooled else self._need.width)
+        if sum(count * size for count, size in zip(loose, self._lengths, strict=True) if count > 0) > left:
             return
         yield _Choice(what, length, _State(end, loose, kept, pooled, moves, what == _NOTHING)), cost
 

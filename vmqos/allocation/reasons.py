@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from vmqos.allocation import caches
-from vmqos.allocation.cache_budget import CacheBudget
+from vmqos.allocation.cache_budget import CacheBudget, fits, largest_newcomer
 from vmqos.allocation.cache_ways import CacheWays, Need
-from vmqos.allocation.fitting import fits, largest_newcomer
 from vmqos.allocation.model import WhenFull
 from vmqos.allocation.planner_input import PlannerInput
 from vmqos.group_names import Owner
@@ -105,14 +104,13 @@ def shortage(
     ]
     if not short:
         return NO_SAFE_ORDER
-    cache, floor = short[0], inputs.floor(short[0])
-    asked = asked_on[cache]
+    cache, asked = short[0], asked_on[short[0]]
     cache_ways, budget = inputs.cache_ways[cache], budgets[cache]
     most = budget.most(uuid)
     begin = f"{_cache(cache)} has {most or 'no'} {_ways(most)} to give in one piece" if not cache_ways.sparse else (
         f"{_cache(cache)} has {most or 'no'} {_ways(most)} to give"
     )  # fmt: skip
-    ever = largest_newcomer(cache_ways, (), Need(floor, floor))
+    ever = largest_newcomer(cache_ways, (), Need(cache_ways.floor, cache_ways.floor))
     parts = [f"{begin} and {asked} {_are(asked)} asked for: {_account(inputs, cache, budget, uuid)}"]
     if asked > ever:
         parts.append(f"with no other VM there it would be {ever}")
@@ -197,8 +195,8 @@ def no_closid(inputs: PlannerInput, nearest: str | None, kept: int = 0) -> Reaso
 
     :param kept: how many are kept for shared classes that do not exist yet.
     """
-    foreign = [name for name in inputs.named(Owner.FOREIGN) if inputs.groups[name].holds_closid]
-    ours = len(inputs.named(Owner.VM, Owner.CLASS))
+    foreign = [name for name in inputs.names[Owner.FOREIGN] if inputs.groups[name].holds_closid]
+    ours = len(inputs.ours)
     total = inputs.capabilities.num_closids
     why = (
         f"no class of service (CLOSID) is left: of {total} one is the default group's, {ours} vmqos uses"
@@ -237,8 +235,11 @@ def _confines_devices(inputs: PlannerInput) -> bool:
 
 def _would_fit(inputs: PlannerInput, cache: int, budget: CacheBudget, uuid: str, asked: int) -> bool:
     """Whether there were room if every mask could be moved anywhere."""
-    lengths, floor = [mask.bit_count() for key, mask in budget.stuck.items() if key != uuid], inputs.floor(cache)
-    return fits(inputs.cache_ways[cache], (*lengths, *budget.lengths(uuid), asked), Need(floor, floor))
+    cache_ways, lengths = (
+        inputs.cache_ways[cache],
+        [mask.bit_count() for key, mask in budget.stuck.items() if key != uuid],
+    )
+    return fits(cache_ways, (*lengths, *budget.lengths(uuid), asked), Need(cache_ways.floor, cache_ways.floor))
 
 
 def _account(inputs: PlannerInput, cache: int, budget: CacheBudget, uuid: str) -> str:
@@ -248,12 +249,12 @@ def _account(inputs: PlannerInput, cache: int, budget: CacheBudget, uuid: str) -
     if others := budget.taken(uuid):
         parts.append(f"{others} {_are(others)} other VMs'")
     kept = budget.need.width
-    if budget.need.clean < budget.floor:
+    if budget.need.clean < cache_ways.floor:
         parts.append(
-            f"the default group can have {budget.need.clean} and nothing is given out before it has {budget.floor} "
+            f"the default group can have {budget.need.clean} and nothing is given out before it has {cache_ways.floor} "
             f"([allocation] default_ways_min = {policy.default_ways_min})"
         )
-    elif kept > inputs.floor(cache):
+    elif kept > cache_ways.floor:
         parts.append(f"{kept} stay with the default group and the classes that share it")
     else:
         parts.append(
@@ -262,11 +263,11 @@ def _account(inputs: PlannerInput, cache: int, budget: CacheBudget, uuid: str) -
         )
     if io := (cache_ways.pool & ~cache_ways.exclusive & ~cache_ways.company).bit_count():
         parts.append(f"{io} {_are(io)} I/O's ([allocation] use_shareable_ways = true would give them out)")
-    if reserved := (inputs.reserved(cache) & cache_ways.every).bit_count():
+    if reserved := (cache_ways.reserved & cache_ways.every).bit_count():
         parts.append(f"{reserved} {_are(reserved)} reserved ([allocation] reserved_ways)")
-    if foreign := inputs.foreign(cache) & cache_ways.every:
-        names = ", ".join(inputs.foreigners(cache, foreign))
-        parts.append(f"{foreign.bit_count()} {_are(foreign.bit_count())} taken by {names}")
+    if foreign := cache_ways.foreign & cache_ways.every:
+        names = [name for name in inputs.names[Owner.FOREIGN] if inputs.masks[name].get(cache, 0) & foreign]
+        parts.append(f"{foreign.bit_count()} {_are(foreign.bit_count())} taken by {', '.join(names)}")
     return f"of its {cache_ways.every.bit_count()} ways {', '.join(parts)}"
 
 

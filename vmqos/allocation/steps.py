@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from vmqos.allocation import caches, detours
 from vmqos.allocation.cache_ways import runs
-from vmqos.allocation.model import CreateGroup, RemoveGroup, SetExclusive, Step, WriteMasks, WriteThrottles
+from vmqos.allocation.model import CreateGroup, SetExclusive, Step, WriteMasks, WriteThrottles
 from vmqos.allocation.planner_input import PlannerInput
 from vmqos.allocation.progress import Progress
 from vmqos.allocation.target import Target
@@ -55,7 +55,7 @@ def prepare(inputs: PlannerInput, target: Target) -> tuple[Step, ...]:
             progress.guarded.discard(name)
     for cache, writes in target.routes.items():
         steps += _follow(progress, cache, writes)
-    while progress.unfinished():
+    while any(progress.missing.values()):
         write = _next_write(progress)
         if write is not None:
             steps += _write(progress, *write)
@@ -67,16 +67,12 @@ def prepare(inputs: PlannerInput, target: Target) -> tuple[Step, ...]:
         for name, mask in asides:
             steps += _write(progress, name, {cache: mask})
     # Where no cache has ways to give, a group has no mask to be created for.
-    steps += [CreateGroup(name) for name in target.created if not progress.exists(name)]
-    steps += _divide(inputs, target, steps)
+    steps += [CreateGroup(name) for name in target.created if name not in progress.masks]
+    if inputs.capabilities.cdp or inputs.capabilities.is_split(2):
+        steps += _divide(inputs, target, steps)
     steps += _throttle(inputs, target)
     steps += [SetExclusive(name, True) for name in target.masks if name in target.guarded - progress.guarded]
     return tuple(steps)
-
-
-def retire(target: Target) -> tuple[Step, ...]:
-    """The steps that remove what no VM needs; its ways are given away already."""
-    return tuple(RemoveGroup(name) for name in target.retired)
 
 
 def _follow(progress: Progress, cache: int, writes: Sequence[tuple[str, int]]) -> Iterator[Step]:
@@ -100,20 +96,22 @@ def _next_write(progress: Progress) -> tuple[str, dict[int, int]] | None:
     best: tuple[bool, bool] | None = None
     found: tuple[str, dict[int, int]] | None = None
     for name in progress.order:
-        missing = progress.missing(name)
+        missing, now = progress.missing[name], progress.masks.get(name)
         ready = {cache: mask for cache, mask in missing.items() if progress.is_free(name, cache, mask)}
         part = len(ready) < len(missing)
-        if ready and (progress.exists(name) or not part):
-            rank = (progress.grows(name, ready), part)
-            if best is None or rank < best:
-                best, found = rank, (name, ready)
+        if ready and (now is not None or not part):
+            has = now or {}
+            grows = any(mask.bit_count() > has.get(cache, 0).bit_count() for cache, mask in ready.items())
+            if best is None or (grows, part) < best:
+                best, found = (grows, part), (name, ready)
     return found
 
 
 def _write(progress: Progress, name: str, masks: dict[int, int]) -> Iterator[Step]:
     """Write the masks; the group is created first where it does not exist, and its first write names every cache."""
-    if not progress.exists(name):
-        yield from _unguard_for_mkdir(progress)
+    if name not in progress.masks:
+        if progress.guarded:
+            yield from _unguard_for_mkdir(progress)
         yield CreateGroup(name)
     progress.write(name, masks)
     yield _masks(progress.inputs, progress.target, name, masks)

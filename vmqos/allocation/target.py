@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 
 from vmqos.allocation import caches
 from vmqos.allocation.admission import Admission
-from vmqos.allocation.cache_budget import CacheBudget
-from vmqos.allocation.cache_ways import union
+from vmqos.allocation.cache_ways import take, union
 from vmqos.allocation.claims import Claim
 from vmqos.allocation.model import Split
-from vmqos.allocation.packing import Packing, WantedMask, pack
+from vmqos.allocation.packing import pack
 from vmqos.allocation.planner_input import PlannerInput
 from vmqos.allocation.route import Route, find
-from vmqos.allocation.split import split
 from vmqos.group_names import DEFAULT_GROUP, Owner, class_request
+from vmqos.resctrl.bitmask import CapacityBitmask
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,29 +56,30 @@ def build(
     inputs: PlannerInput,
     claims: Sequence[Claim],
     admission: Admission,
-    routes: Mapping[int, Route] | None = None,
+    routes: Mapping[int, Route],
 ) -> Target:
     """Place the masks of all VMs and classes that were let in.
 
     :param routes: the packings that were found already, each with the writes that lead there, by cache.
     """
-    routes = routes or {}
     rank = {claim.uuid: number for number, claim in enumerate(claims)}
-    group_of = {uuid: claim.group for uuid, claim in admission.served.items()}
-    needed = (*sorted(group_of.values(), key=lambda name: rank[_uuid(group_of, name)]), *admission.classes)
-    retired = tuple(name for name in inputs.named(Owner.VM, Owner.CLASS) if name not in needed)
+    group_of = {claim.uuid: claim.group for claim in claims if claim.uuid in admission.served}
+    needed = (*group_of.values(), *admission.classes)
+    retired = tuple(name for name in inputs.ours if name not in needed)
     masks: dict[str, dict[int, int]] = {name: {} for name in (DEFAULT_GROUP, *needed, *retired)}
     own = set()
     for cache, budget in admission.budgets.items():
-        wanted_masks = sorted(budget.wanted_masks.values(), key=lambda wanted: rank[wanted.key])
-        packing = routes[cache].packing if cache in routes else _pack(inputs, cache, budget, wanted_masks)
+        if cache in routes:
+            packing = routes[cache].packing
+        else:
+            wanted_masks = sorted(budget.wanted_masks.values(), key=lambda wanted: rank[wanted.key])
+            packing = pack(budget.cache_ways, wanted_masks, budget.need, inputs.masks[DEFAULT_GROUP].get(cache, 0))
         exclusive = {group_of[uuid]: mask for uuid, mask in (*packing.masks.items(), *budget.stuck.items())}
+        own |= {(name, cache) for name in exclusive}
         default = _default(inputs, cache, packing.pool, union(exclusive.values()))
         for name in masks:
-            if name in exclusive:
-                own.add((name, cache))
             if name in admission.classes:
-                masks[name][cache] = _class(inputs, cache, name, default, _cap(name, cache, admission.classes[name]))
+                masks[name][cache] = _class(inputs, cache, name, default, admission.classes[name])
             else:
                 masks[name][cache] = exclusive.get(name, default)
     return Target(
@@ -93,7 +93,8 @@ def build(
             (claim.group, cache): (claim.code, claim.data)
             for claim in claims
             if claim.code
-            for cache in caches.among(3, inputs.cache_ways)
+            for cache in inputs.cache_ways
+            if caches.level(cache) == 3
             if claim.group in admission.classes or (claim.group, cache) in own
         },
         routes={
@@ -110,10 +111,6 @@ def route(inputs: PlannerInput, claims: Sequence[Claim], admission: Admission, c
     return find(budget.cache_ways, wanted_masks, budget.need, inputs.masks[DEFAULT_GROUP].get(cache, 0))
 
 
-def _pack(inputs: PlannerInput, cache: int, budget: CacheBudget, wanted_masks: Sequence[WantedMask]) -> Packing:
-    return pack(budget.cache_ways, wanted_masks, budget.need, inputs.masks[DEFAULT_GROUP].get(cache, 0))
-
-
 def _throttles(
     inputs: PlannerInput, claims: Sequence[Claim], admission: Admission, needed: Sequence[str]
 ) -> dict[str, dict[int, int]]:
@@ -128,38 +125,27 @@ def _throttles(
     return found
 
 
-def _uuid(group_of: Mapping[str, str], name: str) -> str:
-    return next(uuid for uuid, group in group_of.items() if group == name)
-
-
 def _default(inputs: PlannerInput, cache: int, pool: int, taken: int) -> int:
     """The default group's ways: the pool; where nothing is left for the pool, all ways that no group has alone."""
     cache_ways, now = inputs.cache_ways[cache], inputs.masks[DEFAULT_GROUP].get(cache, 0)
     if cache_ways.legal(pool):
         return pool
-    guarded = inputs.ways((name for name in inputs.named(Owner.FOREIGN) if inputs.groups[name].exclusive), cache)
+    guarded = inputs.ways((name for name in inputs.names[Owner.FOREIGN] if inputs.groups[name].exclusive), cache)
     free = cache_ways.every & ~taken & ~guarded
     return cache_ways.best_part(free, cache_ways.largest(free), (cache_ways.pool, now)) or now
 
 
-def _cap(name: str, cache: int, ways: int) -> int:
-    """A class's cap on a cache; 0 for none.
-
-    :param ways: its cap on L3.
-    """
-    if caches.level(cache) == 3:
-        return ways
-    grants = class_request(name)
-    return (grants.l2_ways or 0) if grants is not None else 0
-
-
 def _class(inputs: PlannerInput, cache: int, name: str, default: int, cap: int) -> int:
-    """A class's ways: as many of the default group's as its cap allows, and preferably those that it has now."""
+    """A class's ways: as many of the default group's as its cap allows, and preferably those that it has now.
+
+    :param cap: the class's cap on L3; 0 for none.
+    """
+    if caches.level(cache) == 2:
+        grants = class_request(name)
+        cap = (grants.l2_ways or 0) if grants is not None else 0
     cache_ways, now = inputs.cache_ways[cache], inputs.masks.get(name, {}).get(cache, 0)
-    return (
-        cache_ways.best_part(default, min(cap, default.bit_count()), (now, ~cache_ways.company, ~cache_ways.shareable))
-        or default
-    )
+    liked = (now, ~cache_ways.company, ~cache_ways.shareable)
+    return cache_ways.best_part(default, min(cap, default.bit_count()), liked) or default
 
 
 def _can_be_guarded(
@@ -175,7 +161,27 @@ def _can_be_guarded(
     if not inputs.policy.kernel_exclusive or levels != set(map(caches.level, inputs.cache_ways)):
         return False
     for cache, cache_ways in inputs.cache_ways.items():
-        others = inputs.foreign(cache) | union(other[cache] for group, other in masks.items() if group != name)
+        others = cache_ways.foreign | union(other[cache] for group, other in masks.items() if group != name)
         if (name, cache) not in own or masks[name][cache] & (others | cache_ways.shareable):
             return False
     return True
+
+
+def split(ways: int, code: int = 0, data: int = 0) -> Split:
+    """Divide a mask, where resctrl is mounted with CDP: code has the lowest ways, data has the others.
+
+    Neither has fewer than asked for, as far as there are so many; where there are too few, they have ways in common.
+    The planner places the ways of both as one mask. So what keeps masks apart keeps code apart from others' data, too,
+    and where a mask lies is decided without regard to its parts.
+
+    :param ways: the mask of both.
+    :param code: how many ways are for code; 0 where both fill all of them.
+    :param data: how many ways are for data.
+    """
+    if not code:
+        return Split(CapacityBitmask(ways), CapacityBitmask(ways))
+    count = ways.bit_count()
+    lower = min(code, count)
+    common = max(0, lower + min(data, count) - count)
+    upper = ways & ~take(ways, lower - common)
+    return Split(CapacityBitmask(take(ways, lower)), CapacityBitmask(upper))

@@ -16,7 +16,7 @@ def arrangements(cache_ways: CacheWays, lengths: Sequence[int], taken: int = 0) 
     if not lengths:
         yield ()
         return
-    for start in range(cache_ways.width - lengths[0] + 1):
+    for start in range(cache_ways.every.bit_length() - lengths[0] + 1):
         mask = ((1 << lengths[0]) - 1) << start
         if not mask & (taken | ~cache_ways.exclusive):
             for rest in arrangements(cache_ways, lengths[1:], taken | mask):
@@ -27,8 +27,8 @@ def pools(cache_ways: CacheWays, taken: int, need: Need) -> Iterator[int]:
     """Every pool that satisfies the need beside the masks."""
     if not need.width:
         yield 0
-    for start in range(cache_ways.width):
-        for length in range(max(need.width, cache_ways.fewest), cache_ways.width - start + 1):
+    for start in range(cache_ways.every.bit_length()):
+        for length in range(max(need.width, cache_ways.fewest), cache_ways.every.bit_length() - start + 1):
             mask = ((1 << length) - 1) << start
             clean = (mask & ~cache_ways.company).bit_count()
             if not mask & (taken | ~cache_ways.pool) and clean >= need.clean:
@@ -62,7 +62,7 @@ def fewest_moves(cache_ways: CacheWays, lengths: Sequence[int], held: Sequence[i
     return min(found, default=None)
 
 
-def line_of(kernel: Kernel, policy: Policy, cache: int) -> CacheWays:
+def cache_ways_of(kernel: Kernel, policy: Policy, cache: int) -> CacheWays:
     """What a cache has to give, read from the kernel."""
     l3, foreign = kernel.resources[cache], [name for name in kernel.masks if owner_of(name) is Owner.FOREIGN]
     taken, reserved = kernel.others("", cache, foreign), policy.reserved_ways.bits if cache >= 0 else 0
@@ -87,7 +87,7 @@ def can_be_placed(kernel: Kernel, policy: Policy, name: str, ways: Mapping[int, 
     """Whether a VM could have so many ways of its own on each of these caches, beside all others' present promises."""
     for cache, wanted in ways.items():
         floor = max(policy.default_ways_min, kernel.resources[cache].min_cbm_bits, 1)
-        cache_ways = line_of(kernel, policy, cache)
+        cache_ways = cache_ways_of(kernel, policy, cache)
         default, lengths, width = kernel.masks[""][cache], [wanted], floor
         for other, masks in kernel.masks.items():
             mask = masks[cache]

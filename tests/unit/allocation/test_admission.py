@@ -7,7 +7,7 @@ from tests.unit.allocation.run_plan import settle
 from vmqos.allocation import Group, Layout, Policy, PromiseState, Request, WhenFull, plan, reasons
 from vmqos.allocation.admission import Admission, Change, admit
 from vmqos.allocation.cache_ways import Need
-from vmqos.allocation.claims import in_order, read
+from vmqos.allocation.claims import read
 from vmqos.allocation.planner_input import read_input
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import Owner, class_group, vm_group
@@ -21,8 +21,8 @@ def decide(
     barred: str = "",
     frozen: int = -1,
 ) -> Admission:
-    inputs = read_input(kernel.capabilities, kernel.l3, kernel.layout(), policy or Policy())
-    return admit(inputs, read(inputs, in_order(requests)), {(barred, False)}, {frozen})
+    inputs = read_input(kernel.capabilities, kernel.layout(), policy or Policy(), requests)
+    return admit(inputs, read(inputs), {(barred, False)}, {frozen})
 
 
 def test_what_vms_have_comes_before_what_they_want_more_and_that_before_newcomers() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.unit.allocation.machines import SHARED, machine, request, uuid
 from tests.unit.allocation.run_plan import follow
 from vmqos.allocation import Allocation, Policy, Request, plan
 from vmqos.allocation import earlier as earlier_grants
-from vmqos.allocation.claims import ExclusiveClaim, in_order, read
+from vmqos.allocation.claims import read
 from vmqos.allocation.earlier import NONE, EarlierGrant
 from vmqos.allocation.planner_input import PlannerInput, read_input
 from vmqos.extra_specs import CacheRequest
@@ -206,7 +207,7 @@ class TestEvidence:
     def seen(found: Mapping[str, Mapping[int, int]], caches: Iterable[int] = (0,)) -> PlannerInput:
         kernel = Kernel(machine(11, caches))
         kernel.masks = {name: dict(masks) for name, masks in found.items()}
-        return read_input(kernel.capabilities, kernel.l3, kernel.layout(), Policy())
+        return read_input(kernel.capabilities, kernel.layout(), Policy())
 
     @pytest.mark.parametrize(
         ("default", "mask", "asked", "found"),
@@ -243,8 +244,8 @@ class TestEvidence:
 
     def test_only_what_is_lacking_is_owed(self) -> None:
         inputs = self.seen({"": {0: 0x700}, A: {0: 0xF}, B: {0: 0xF0}})
-        found = read(inputs, in_order([request(1, 4), request(2, 6)]))
-        assert all(isinstance(claim, ExclusiveClaim) and not claim.owed for claim in found)
+        found = read(replace(inputs, requests=[request(1, 4), request(2, 6)]))
+        assert len(found) == 2 and not any(claim.owed for claim in found)
 
     def test_of_those_whose_grants_nobody_knows_each_gets_something(self) -> None:
         kernel = host(request(1, 2), request(2, 5), policy=UNGUARDED)

@@ -6,8 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.unit.allocation import every_place
+from vmqos.allocation.cache_budget import fits
 from vmqos.allocation.cache_ways import CacheWays, Need, longest_run, run, union
-from vmqos.allocation.fitting import fits
 from vmqos.allocation.packing import Packing, WantedMask, pack
 
 
@@ -23,14 +23,14 @@ def cache_ways(draw: st.DrawFn, most: int = 9, sparse: bool = False) -> CacheWay
 
 
 @st.composite
-def pieces_on(draw: st.DrawFn, cache_ways: CacheWays, most: int = 4) -> list[WantedMask]:
+def masks_on(draw: st.DrawFn, cache_ways: CacheWays, most: int = 4) -> list[WantedMask]:
     """Masks that lie side by side, and how long they are to be; some are new, some in places that they must leave."""
-    wanted_masks, taken = [], 0
+    wanted_masks, taken, width = [], 0, cache_ways.every.bit_length()
     for number in range(draw(st.integers(0, most))):
-        held, length = 0, draw(st.integers(cache_ways.fewest, max(cache_ways.fewest, cache_ways.width // 2)))
+        held, length = 0, draw(st.integers(cache_ways.fewest, max(cache_ways.fewest, width // 2)))
         if draw(st.integers(0, 3)):
-            start = draw(st.integers(0, cache_ways.width - cache_ways.fewest))
-            held = run(start, min(length, cache_ways.width - start)) & cache_ways.every
+            start = draw(st.integers(0, width - cache_ways.fewest))
+            held = run(start, min(length, width - start)) & cache_ways.every
             if held & taken or held.bit_count() < cache_ways.fewest:
                 held = 0
             elif draw(st.booleans()):
@@ -52,7 +52,7 @@ def moved(wanted_masks: list[WantedMask], found: Packing) -> int:
 
 @given(st.data(), cache_ways(), needs())
 def test_no_packing_moves_fewer_masks(data: st.DataObject, cache_ways: CacheWays, need: Need) -> None:
-    wanted_masks = data.draw(pieces_on(cache_ways))
+    wanted_masks = data.draw(masks_on(cache_ways))
     lengths, held = [wanted.length for wanted in wanted_masks], [wanted.held for wanted in wanted_masks]
     least = every_place.fewest_moves(cache_ways, lengths, held, need)
     assume(least is not None)
@@ -62,7 +62,7 @@ def test_no_packing_moves_fewer_masks(data: st.DataObject, cache_ways: CacheWays
 
 @given(st.data(), cache_ways(most=20), needs())
 def test_masks_lie_side_by_side_where_they_may(data: st.DataObject, cache_ways: CacheWays, need: Need) -> None:
-    wanted_masks = data.draw(pieces_on(cache_ways, 6))
+    wanted_masks = data.draw(masks_on(cache_ways, 6))
     assume(fits(cache_ways, [wanted.length for wanted in wanted_masks], need))
     found = pack(cache_ways, wanted_masks, need)
     masks = [found.masks[wanted.key] for wanted in wanted_masks]
@@ -77,7 +77,7 @@ def test_masks_lie_side_by_side_where_they_may(data: st.DataObject, cache_ways: 
 def test_a_mask_that_may_have_gaps_leaves_no_way_that_it_may_keep(
     data: st.DataObject, cache_ways: CacheWays, need: Need
 ) -> None:
-    wanted_masks = data.draw(pieces_on(cache_ways, 6))
+    wanted_masks = data.draw(masks_on(cache_ways, 6))
     assume(fits(cache_ways, [wanted.length for wanted in wanted_masks], need))
     found = pack(cache_ways, wanted_masks, need)
     masks = [found.masks[wanted.key] for wanted in wanted_masks]
@@ -91,7 +91,7 @@ def test_a_mask_that_may_have_gaps_leaves_no_way_that_it_may_keep(
 
 @given(st.data(), cache_ways(most=16), needs())
 def test_a_packing_that_is_in_force_stays(data: st.DataObject, cache_ways: CacheWays, need: Need) -> None:
-    wanted_masks = data.draw(pieces_on(cache_ways, 5))
+    wanted_masks = data.draw(masks_on(cache_ways, 5))
     assume(fits(cache_ways, [wanted.length for wanted in wanted_masks], need))
     first = pack(cache_ways, wanted_masks, need)
     again = pack(

@@ -104,7 +104,9 @@ def test_who_waits_for_ways_could_not_have_them_anywhere(host: Host) -> None:
         if request.wants.policy is CachePolicy.EXCLUSIVE and waits and "CLOSID" not in verdict.reason.text:
             if reasons.NO_SAFE_ORDER.text in verdict.reason.text:
                 # Masks that can't pass each other can be pushed together, unless somebody is in between.
-                assert any(len(list(runs(every_place.line_of(kernel, host.policy, cache).pool))) > 1 for cache in ways)
+                assert any(
+                    len(list(runs(every_place.cache_ways_of(kernel, host.policy, cache).pool))) > 1 for cache in ways
+                )
                 continue
             assert not every_place.can_be_placed(kernel, host.policy, vm_group(request.uuid), ways)
 
@@ -154,5 +156,5 @@ def test_when_all_vms_are_gone_the_host_has_its_ways_back(host: Host, data: st.D
     assert all(owner_of(name) in (Owner.DEFAULT, Owner.FOREIGN) for name in kernel.masks)
     if had_groups:
         for cache in kernel.l3.cache_ids:
-            cache_ways = every_place.line_of(kernel, host.policy, cache)
+            cache_ways = every_place.cache_ways_of(kernel, host.policy, cache)
             assert kernel.masks[""][cache].bit_count() >= cache_ways.largest(cache_ways.pool)

@@ -32,7 +32,7 @@ def test_a_mask_is_a_promise_once_it_is_nobody_elses() -> None:
     assert found.is_free("", 0, 0b11110000), "a group that was just created is in nobody's way"
     found.write("", {0: 0b11110000})
     found.write(A, {0: 0b0011})
-    assert found.is_in_force(A, 0) and not found.unfinished()
+    assert found.is_in_force(A, 0) and not any(found.missing.values())
 
 
 def test_what_overlaps_in_the_end_need_not_be_kept_apart_on_the_way() -> None:

@@ -8,7 +8,7 @@ from tests.unit.allocation.brute_force import Cache, can_be_reached
 from tests.unit.allocation.examples import KEPT, carry_out, masks
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.machines import machine, request, uuid
-from tests.unit.allocation.test_packing import cache_ways, needs, pieces_on
+from tests.unit.allocation.test_packing import cache_ways, masks_on, needs
 from vmqos.allocation import Policy
 from vmqos.allocation.cache_ways import CacheWays, Need, run, runs, union
 from vmqos.allocation.packing import WantedMask
@@ -26,7 +26,7 @@ def pool_beside(cache_ways: CacheWays, wanted_masks: list[WantedMask], choice: i
 def test_every_write_is_safe_and_the_last_ones_lie_within_the_packing(
     data: st.DataObject, cache_ways: CacheWays, need: Need, choice: int
 ) -> None:
-    wanted_masks = data.draw(pieces_on(cache_ways, 4))
+    wanted_masks = data.draw(masks_on(cache_ways, 4))
     pool = pool_beside(cache_ways, wanted_masks, choice)
     route = find(cache_ways, wanted_masks, need, pool)
     assume(route is not None)
@@ -53,14 +53,14 @@ def test_every_write_is_safe_and_the_last_ones_lie_within_the_packing(
 def test_there_is_a_route_wherever_trying_every_write_finds_one(
     data: st.DataObject, cache_ways: CacheWays, width: int, choice: int
 ) -> None:
-    wanted_masks = data.draw(pieces_on(cache_ways, 3))
+    wanted_masks = data.draw(masks_on(cache_ways, 3))
     # The plain search knows no mask on ways that it must leave, and no pool in company.
     assume(not cache_ways.company and not any(wanted.held & ~cache_ways.exclusive for wanted in wanted_masks))
     pool, need = pool_beside(cache_ways, wanted_masks, choice), Need(max(width, cache_ways.fewest), 0)
     assume(cache_ways.legal(pool))
     here = [wanted for wanted in wanted_masks if wanted.held]
     there_is_one = can_be_reached(
-        Cache(cache_ways.width, cache_ways.pool, cache_ways.exclusive, need.width),
+        Cache(cache_ways.every.bit_length(), cache_ways.pool, cache_ways.exclusive, need.width),
         pool,
         [wanted.held for wanted in here],
         [wanted.length for wanted in here],
@@ -69,18 +69,18 @@ def test_there_is_a_route_wherever_trying_every_write_finds_one(
     assert (find(cache_ways, wanted_masks, need, pool) is not None) == there_is_one
 
 
-def line_of(width: int, exclusive: int = 0) -> CacheWays:
+def cache_ways_of(width: int, exclusive: int = 0) -> CacheWays:
     every = run(0, width)
     return CacheWays(every, every, 0, exclusive or every, every & ~(exclusive or every), 1, False)
 
 
 def test_nothing_is_written_where_there_is_room_already() -> None:
-    found = find(line_of(8), [WantedMask("a", 2, 0b11), WantedMask("b", 2)], Need(2, 2), 0b11000000)
+    found = find(cache_ways_of(8), [WantedMask("a", 2, 0b11), WantedMask("b", 2)], Need(2, 2), 0b11000000)
     assert found is not None and found.writes == () and found.packing.masks == {"a": 0b11, "b": 0b1100}
 
 
 def test_the_pool_jumps_over_masks_to_ways_that_only_it_may_have() -> None:
-    cache_ways = line_of(8, exclusive=0b00111111)
+    cache_ways = cache_ways_of(8, exclusive=0b00111111)
     wanted_masks = [WantedMask("a", 2, 0b000011), WantedMask("b", 2, 0b110000), WantedMask("c", 2)]
     found = find(cache_ways, wanted_masks, Need(2, 2), 0b001100)
     assert found is not None
@@ -88,7 +88,7 @@ def test_the_pool_jumps_over_masks_to_ways_that_only_it_may_have() -> None:
 
 
 def test_who_is_where_it_may_not_be_goes_first_where_there_is_room() -> None:
-    cache_ways = line_of(8, exclusive=0b00111111)
+    cache_ways = cache_ways_of(8, exclusive=0b00111111)
     found = find(cache_ways, [WantedMask("a", 2, 0b11000000)], Need(3, 3), 0b000111)
     assert isinstance(found, Route) and found.writes == (("a", 0b00011000),)
 
@@ -105,8 +105,8 @@ def test_there_is_none_where_two_that_fill_everything_would_swap() -> None:
 
 
 def test_a_pool_with_too_few_ways_or_masks_with_gaps_are_not_for_it() -> None:
-    assert find(line_of(4), [], Need(0, 0), 0b11) is None
-    assert find(line_of(4), [], Need(2, 0), 0) is None
+    assert find(cache_ways_of(4), [], Need(0, 0), 0b11) is None
+    assert find(cache_ways_of(4), [], Need(2, 0), 0) is None
     assert find(CacheWays(15, 15, 0, 15, 0, 1, True), [], Need(2, 0), 0b11) is None
 
 

@@ -9,7 +9,7 @@ from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.machines import machine, uuid
 from vmqos.allocation import CreateGroup, Policy, RemoveGroup, SetExclusive, Step, WriteMasks
 from vmqos.allocation.planner_input import PlannerInput, read_input
-from vmqos.allocation.steps import NoSafeOrder, prepare, retire
+from vmqos.allocation.steps import NoSafeOrder, prepare
 from vmqos.allocation.target import Target
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import class_group, vm_group
@@ -25,7 +25,7 @@ def inputs(now: Mapping[str, int | tuple[int, ...]], ways: int = 0, fewest: int 
     ways = ways or max(mask.bit_length() for found in masks.values() for mask in found)
     kernel = Kernel(machine(ways, range(len(masks[""])), fewest=fewest))
     kernel.masks = {name: dict(enumerate(found)) for name, found in masks.items()}
-    return read_input(kernel.capabilities, kernel.l3, kernel.layout(), Policy(default_ways_min=floor))
+    return read_input(kernel.capabilities, kernel.layout(), Policy(default_ways_min=floor))
 
 
 def target(
@@ -156,7 +156,7 @@ def test_guards_come_off_first_and_go_on_last() -> None:
     kernel = Kernel(machine(8))
     kernel.masks = {"": {0: 0b11110000}, A: {0: 0b00000011}}
     kernel.exclusive = {A}
-    guarded = read_input(kernel.capabilities, kernel.l3, kernel.layout(), Policy())
+    guarded = read_input(kernel.capabilities, kernel.layout(), Policy())
     goal = target(guarded, {"": 0b11111111, A: 0b11111111})
     assert shown(prepare(guarded, goal)) == ["A free", "default=11111111", "A=11111111"]
 
@@ -167,7 +167,7 @@ def test_guards_that_keep_every_write_out_of_a_cache_come_off_and_on_again() -> 
     kernel.exclusive = {A, B}
     goal = {"": (0xF0, 0xF0), A: (0x03, 0x03), B: (0x0C, 0x0C)}
     kernel.come_online(1)
-    found = read_input(kernel.capabilities, kernel.l3, kernel.layout(), Policy())
+    found = read_input(kernel.capabilities, kernel.layout(), Policy())
     steps = prepare(found, target(found, goal, guarded=frozenset({A, B})))
     for step in steps:
         kernel.apply(step)
@@ -189,8 +189,3 @@ def test_many_vms_that_all_have_every_way_get_their_own_back() -> None:
 def test_nothing_to_do_is_no_step() -> None:
     start = inputs({"": 0b11110000, A: 0b00000011})
     assert prepare(start, target(start, {"": 0b11110000, A: 0b00000011})) == ()
-
-
-def test_what_nobody_needs_is_removed() -> None:
-    start = inputs({"": 0b11111111, "x": 0b11111111})
-    assert retire(target(start, {"": 0b11111111, "x": 0b11111111})) == (RemoveGroup("x"),)
