@@ -52,12 +52,7 @@ class Target:
         }
 
 
-def build(
-    inputs: PlannerInput,
-    claims: Sequence[Claim],
-    admission: Admission,
-    routes: Mapping[int, Route],
-) -> Target:
+def build(inputs: PlannerInput, claims: Sequence[Claim], admission: Admission, routes: Mapping[int, Route]) -> Target:
     """Place the masks of all VMs and classes that were let in.
 
     :param routes: the packings that were found already, each with the writes that lead there, by cache.

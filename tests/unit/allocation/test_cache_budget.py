@@ -54,7 +54,7 @@ def test_nothing_is_promised_while_the_default_group_lacks_ways_of_its_own() -> 
     assert not budget.takes("a", 1) and budget.most("a") == 0
 
 
-def test_a_frozen_room_keeps_every_mask_in_its_place() -> None:
+def test_a_frozen_cache_keeps_every_mask_in_its_place() -> None:
     budget = budget_for(CACHE.without(0x1), [WantedMask("a", 2, 0x3), WantedMask("b", 2, 0xC)], frozen=True)
     assert budget.stuck == {"a": 0x3, "b": 0xC} and budget.closed
 
