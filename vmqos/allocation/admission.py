@@ -13,19 +13,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from vmqos.allocation import earlier, reasons, throttle
-from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
+from vmqos.allocation import earlier, reasons
+from vmqos.allocation.cache_budget import CacheBudget, budget_for
+from vmqos.allocation.claims import Claim, with_limit
 from vmqos.allocation.closids import kept_classes, most_others
 from vmqos.allocation.model import WhenFull
-from vmqos.allocation.packing import Piece
-from vmqos.allocation.room import Room, furnish
-from vmqos.allocation.world import World
+from vmqos.allocation.packing import WantedMask
+from vmqos.allocation.planner_input import PlannerInput
 from vmqos.extra_specs import CacheRequest
-from vmqos.group_names import DEFAULT_GROUP, Owner, class_request
+from vmqos.group_names import DEFAULT_GROUP, class_request
 from vmqos.reason import NO_REASON, Reason
 
-Question = tuple[type, tuple[int, ...], int, int]
-"""The kind of a claim, its caches, its L3 ways and its L2 ways: can a claim like that have these ways?"""
+Question = tuple[bool, tuple[int, ...], int, int]
+"""Whether a claim is shared, its caches, its L3 ways and its L2 ways: can a claim like that have these ways?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +41,17 @@ class Change:
     caches: frozenset[int]
     given_back: bool = False
 
-    @property
-    def bar(self) -> Bar:
-        """What has to be barred so that the next decision does not give this."""
-        return self.who, self.given_back
-
 
 Bar = tuple[str, bool]
-"""The VM or class that gets no more than it has. ``True``: it does not get back what it had before; ``False``: it gets
-nothing beyond that."""
+"""The VM or class of a :class:`Change` that is not to be made, and whether this change gives back. If so, the VM or
+class does not get back what it had before; if not, it gets nothing beyond that."""
 
 
 @dataclass(slots=True)
 class Admission:
     """What was decided so far; it is filled in VM by VM.
 
-    :ivar rooms: what is promised on each cache.
+    :ivar budgets: what is promised on each cache.
     :ivar served: the VMs that have ways of their own after the plan, by UUID.
     :ivar classes: the classes that exist after the plan, with their caps; 0 for none.
     :ivar members: the class of each VM that is in one, by UUID.
@@ -72,8 +67,8 @@ class Admission:
     :ivar fitting: the questions whose answer was yes, since the last change.
     """
 
-    rooms: dict[int, Room]
-    served: dict[str, ExclusiveClaim] = field(default_factory=dict)
+    budgets: dict[int, CacheBudget]
+    served: set[str] = field(default_factory=set)
     classes: dict[str, int] = field(default_factory=dict)
     members: dict[str, str] = field(default_factory=dict)
     notes: dict[str, Reason] = field(default_factory=dict)
@@ -88,7 +83,7 @@ class Admission:
 
 
 def admit(
-    world: World, claims: Sequence[Claim], barred: Collection[Bar] = (), frozen: Collection[int] = ()
+    inputs: PlannerInput, claims: Sequence[Claim], barred: Collection[Bar] = (), frozen: Collection[int] = ()
 ) -> Admission:
     """Decide on all claims.
 
@@ -96,217 +91,213 @@ def admit(
     :param barred: VMs and classes that get no more than they have: there is no safe order of steps for more.
     :param frozen: caches where no exclusive mask may move.
     """
-    exclusive = [claim for claim in claims if isinstance(claim, ExclusiveClaim)]
-    shared = [claim for claim in claims if isinstance(claim, SharedClaim)]
-    result = Admission({cache: _room(world, cache, exclusive, shared, cache in frozen) for cache in world.lines})
+    result = Admission({cache: _budget(inputs, cache, claims, cache in frozen) for cache in inputs.cache_ways})
     needed = {claim.group for claim in claims}
-    result.closids = max(0, world.capabilities.num_closids - sum(group.holds_closid for group in world.groups.values()))
-    result.listed = frozenset(kept_classes(world.capabilities, world.policy))
-    result.kept = set(result.listed - world.groups.keys())
-    result.freed = sum(name not in needed for name in world.named(Owner.VM, Owner.CLASS))
-    _give_back(world, result, claims, barred)
-    for claim in sorted(claims, key=lambda claim: not _is_kept(world, result, claim)):
-        if isinstance(claim, SharedClaim):
-            _join(world, result, claim, barred)
-        elif _is_kept(world, result, claim):
-            _grow(world, result, claim, barred)
+    taken = sum(group.holds_closid for group in inputs.groups.values())
+    result.closids = max(0, inputs.capabilities.num_closids - taken)
+    if inputs.policy.shared_classes:
+        result.listed = frozenset(kept_classes(inputs.capabilities, inputs.policy))
+    result.kept = set(result.listed - inputs.groups.keys())
+    result.freed = sum(name not in needed for name in inputs.ours)
+    _give_back(inputs, result, claims, barred)
+    # A part of these promises is in force already, or was in force and is given back.
+    in_force = {
+        claim.uuid
+        for claim in claims
+        if (claim.group in inputs.groups if claim.shared else claim.held or claim.uuid in result.served)
+    }
+    for claim in sorted(claims, key=lambda claim: claim.uuid not in in_force):
+        if claim.shared:
+            _join(inputs, result, claim, barred)
+        elif claim.uuid in in_force:
+            _grow(inputs, result, claim, barred)
         else:
-            _place(world, result, claim, barred)
+            _place(inputs, result, claim, barred)
     return result
 
 
-def _is_kept(world: World, result: Admission, claim: Claim) -> bool:
-    """Whether a part of the promise is in force already, or was in force and is given back."""
-    if isinstance(claim, SharedClaim):
-        return claim.group in world.groups
-    return bool(claim.held) or claim.uuid in result.served
-
-
-def _room(
-    world: World, cache: int, exclusive: Iterable[ExclusiveClaim], shared: Iterable[SharedClaim], frozen: bool
-) -> Room:
+def _budget(inputs: PlannerInput, cache: int, claims: Iterable[Claim], frozen: bool) -> CacheBudget:
     """One cache with all grants on it that must not be taken away (rule 4)."""
-    classes = {claim.group: claim.ways_on(cache) for claim in shared if cache in claim.caches}
-    found = (earlier.of_class(world, group, cache, cap) for group, cap in classes.items())
-    granted = [grant.ways for grant in found if not grant.guessed]
-    held = [Piece(claim.uuid, claim.has(cache), claim.held[cache]) for claim in exclusive if cache in claim.held]
-    line, most, floor = world.lines[cache], max(granted, default=0), world.floor(cache)
-    room = furnish(line, held, floor, most, frozen)
-    if room.need.width < floor:
+    held, classes = [], {}
+    for claim in claims:
+        if cache in claim.held:
+            held.append(WantedMask(claim.uuid, claim.has(cache), claim.held[cache]))
+        elif claim.shared and cache in claim.caches:
+            classes[claim.group] = claim.ways_on[cache]
+    found = (earlier.of_class(inputs, group, cache, cap) for group, cap in classes.items())
+    most = max((grant.ways for grant in found if not grant.guessed), default=0)
+    cache_ways = inputs.cache_ways[cache]
+    budget = budget_for(cache_ways, held, most, frozen)
+    if budget.need.width < cache_ways.floor:
         # It is better for the host to stay on ways that were reserved since than to have too few ways.
-        reserved = world.masks[DEFAULT_GROUP].get(cache, 0) & world.reserved(cache)
-        room = furnish(line.with_company(reserved & line.every), held, floor, most, frozen)
-    return room
+        reserved = inputs.masks[DEFAULT_GROUP].get(cache, 0) & cache_ways.reserved
+        budget = budget_for(cache_ways.with_company(reserved & cache_ways.every), held, most, frozen)
+    return budget
 
 
-def _give_back(world: World, result: Admission, claims: Sequence[Claim], barred: Collection[Bar]) -> None:
+def _give_back(inputs: PlannerInput, result: Admission, claims: Sequence[Claim], barred: Collection[Bar]) -> None:
     """Give back what was in force: all of it where it fits, otherwise as much as fits.
 
     All grants that are certain were in force at the same time, so they fit, unless a cache has less to give than it
     had. Where the layout does not show how much VMs had, all of them get the smallest mask before any gets more.
     """
-    owed = [
-        (claim, cache)
-        for claim in claims
-        if isinstance(claim, ExclusiveClaim) and (claim.uuid, True) not in barred
-        for cache in claim.owed
-    ]
+    owed = [(claim, cache) for claim in claims if (claim.uuid, True) not in barred for cache in claim.owed]
     guesses = [(claim, cache) for claim, cache in owed if claim.owed[cache].guessed]
     for claim, cache in owed:
         if not claim.owed[cache].guessed:
-            _return(world, result, claim, cache, claim.owed[cache].ways)
+            _return(inputs, result, claim, cache, claim.owed[cache].ways)
     for claim, cache in guesses:
-        _return(world, result, claim, cache, world.lines[cache].fewest)
+        _return(inputs, result, claim, cache, inputs.cache_ways[cache].fewest)
     for claim, cache in guesses:
-        if result.rooms[cache].takes(claim.uuid, claim.owed[cache].ways):
-            _return(world, result, claim, cache, claim.owed[cache].ways)
+        if result.budgets[cache].takes(claim.uuid, claim.owed[cache].ways):
+            _return(inputs, result, claim, cache, claim.owed[cache].ways)
     for claim, cache in guesses:
-        _return(world, result, claim, cache, claim.owed[cache].ways)
-    classes = {(claim.group, claim.caches): claim for claim in claims if isinstance(claim, SharedClaim)}
+        _return(inputs, result, claim, cache, claim.owed[cache].ways)
+    classes = {(claim.group, claim.caches): claim for claim in claims if claim.shared}
     for shared in classes.values():
-        if shared.group in world.groups and (shared.group, True) not in barred:
-            _return_to_class(world, result, shared)
+        if shared.group in inputs.groups and (shared.group, True) not in barred:
+            _return_to_class(inputs, result, shared)
 
 
-def _return(world: World, result: Admission, claim: ExclusiveClaim, cache: int, ways: int) -> None:
+def _return(inputs: PlannerInput, result: Admission, claim: Claim, cache: int, ways: int) -> None:
     """Give a VM back ``ways`` ways of a cache, or as many as there are."""
-    room, exists = result.rooms[cache], claim.group in world.groups
-    most = min(ways, room.most(claim.uuid))
-    if most <= _length(room, claim.uuid) or not (exists or claim.uuid in result.served or result.closids):
+    budget, exists = result.budgets[cache], claim.group in inputs.groups
+    most = min(ways, budget.most(claim.uuid))
+    if most <= _length(budget, claim.uuid) or not (exists or claim.uuid in result.served or result.closids):
         return
     if claim.uuid not in result.served:
-        result.served[claim.uuid] = claim
+        result.served.add(claim.uuid)
         result.closids -= not exists
-    room.pieces[claim.uuid] = Piece(claim.uuid, most, claim.held.get(cache, claim.near.get(cache, 0)))
+    budget.wanted_masks[claim.uuid] = WantedMask(claim.uuid, most, claim.held.get(cache, claim.near.get(cache, 0)))
     result.changes.append(Change(claim.uuid, frozenset({cache}), given_back=True))
 
 
-def _return_to_class(world: World, result: Admission, claim: SharedClaim) -> None:
+def _return_to_class(inputs: PlannerInput, result: Admission, claim: Claim) -> None:
     """Give a class back what it may have had, or as much of it as there is."""
     for cache in claim.caches:
-        room, was = result.rooms[cache], earlier.of_class(world, claim.group, cache, claim.ways_on(cache))
-        before = room.need.width
+        budget, was = result.budgets[cache], earlier.of_class(inputs, claim.group, cache, claim.ways_on[cache])
+        before = budget.need.width
         if was.guessed:
-            room.raise_pool(was.ways)
-        if room.need.width > before:
+            budget.raise_pool(was.ways)
+        if budget.need.width > before:
             result.changes.append(Change(claim.group, frozenset({cache}), given_back=True))
 
 
-def _length(room: Room, uuid: str) -> int:
+def _length(budget: CacheBudget, uuid: str) -> int:
     """How many ways a VM gets by what was decided so far."""
-    if uuid in room.stuck:
-        return room.stuck[uuid].bit_count()
-    return room.pieces[uuid].length if uuid in room.pieces else 0
+    if uuid in budget.stuck:
+        return budget.stuck[uuid].bit_count()
+    return budget.wanted_masks[uuid].length if uuid in budget.wanted_masks else 0
 
 
-def _grow(world: World, result: Admission, claim: ExclusiveClaim, barred: Collection[Bar]) -> None:
+def _grow(inputs: PlannerInput, result: Admission, claim: Claim, barred: Collection[Bar]) -> None:
     """Keep what the VM has, and give it what it lacks if that fits on all of its caches."""
-    result.served[claim.uuid] = claim
-    lacking = [cache for cache in claim.caches if _length(result.rooms[cache], claim.uuid) < claim.ways_on(cache)]
+    result.served.add(claim.uuid)
+    lacking = [cache for cache in claim.caches if _length(result.budgets[cache], claim.uuid) < claim.ways_on[cache]]
     if not lacking:
         return
     if (claim.uuid, False) in barred:
         result.notes[claim.uuid] = reasons.NO_SAFE_ORDER
     elif short := _short(result, claim, lacking):
-        result.notes[claim.uuid] = reasons.shortage(world, result.rooms, short, claim.uuid)
+        result.notes[claim.uuid] = reasons.shortage(inputs, result.budgets, short, claim.uuid)
     else:
         for cache in lacking:
             now = claim.held.get(cache, claim.near.get(cache, 0))
-            result.rooms[cache].pieces[claim.uuid] = Piece(claim.uuid, claim.ways_on(cache), now)
+            result.budgets[cache].wanted_masks[claim.uuid] = WantedMask(claim.uuid, claim.ways_on[cache], now)
         result.changes.append(Change(claim.uuid, frozenset(lacking)))
 
 
-def _short(result: Admission, claim: ExclusiveClaim, caches: Iterable[int]) -> dict[int, int]:
+def _short(result: Admission, claim: Claim, caches: Iterable[int]) -> dict[int, int]:
     """How many ways the VM asks for on each cache where they do not fit."""
-    asked = {cache: claim.ways_on(cache) for cache in caches}
-    return {cache: ways for cache, ways in asked.items() if not result.rooms[cache].takes(claim.uuid, ways)}
+    asked = {cache: claim.ways_on[cache] for cache in caches}
+    return {cache: ways for cache, ways in asked.items() if not result.budgets[cache].takes(claim.uuid, ways)}
 
 
-def _place(world: World, result: Admission, claim: ExclusiveClaim, barred: Collection[Bar]) -> None:
+def _place(inputs: PlannerInput, result: Admission, claim: Claim, barred: Collection[Bar]) -> None:
     """Give a newcomer its ways on all of its caches, or nothing."""
-    exists = claim.group in world.groups
-    question = (ExclusiveClaim, claim.caches, claim.ways, claim.l2)
+    exists = claim.group in inputs.groups
+    question = (claim.shared, claim.caches, claim.ways, claim.l2)
     if (claim.uuid, False) in barred or (claim.owed and (claim.uuid, True) in barred):
         note = reasons.NO_SAFE_ORDER
     elif question in result.answered:
         note = result.answered[question]
     elif question not in result.fitting and (short := _short(result, claim, claim.caches)):
-        note = result.answered[question] = reasons.shortage(world, result.rooms, short, claim.uuid)
+        note = result.answered[question] = reasons.shortage(inputs, result.budgets, short, claim.uuid)
     elif exists or result.closids > len(result.kept):
         result.closids -= not exists
         result.fitting.clear()
         for cache in claim.caches:
-            piece = Piece(claim.uuid, claim.ways_on(cache), claim.near.get(cache, 0))
-            result.rooms[cache].pieces[claim.uuid] = piece
-        result.served[claim.uuid] = claim
+            wanted = WantedMask(claim.uuid, claim.ways_on[cache], claim.near.get(cache, 0))
+            result.budgets[cache].wanted_masks[claim.uuid] = wanted
+        result.served.add(claim.uuid)
         result.changes.append(Change(claim.uuid, frozenset(claim.caches)))
         return
     else:
         result.fitting.add(question)
-        _without_closid(world, result, claim)
+        _without_closid(inputs, result, claim)
         return
     result.freed += exists
     result.notes[claim.uuid] = note
 
 
-def _join(world: World, result: Admission, claim: SharedClaim, barred: Collection[Bar]) -> None:
+def _join(inputs: PlannerInput, result: Admission, claim: Claim, barred: Collection[Bar]) -> None:
     """Put the VM into the class of its promise; the pool grows for it where it can."""
     if claim.group not in result.classes:
-        if claim.group not in world.groups:
-            if not _may_be_made(world, result, claim.group):
-                _without_closid(world, result, claim)
+        if claim.group not in inputs.groups:
+            if not _may_be_made(inputs, result, claim.group):
+                _without_closid(inputs, result, claim)
                 return
             result.kept.discard(claim.group)
             result.closids -= 1
         result.classes[claim.group] = claim.ways
     result.members[claim.uuid] = claim.group
-    question = (SharedClaim, claim.caches, claim.ways, claim.l2)
+    question = (claim.shared, claim.caches, claim.ways, claim.l2)
     if (claim.group, False) in barred or question in result.answered:
         return
     result.answered[question] = NO_REASON
     result.fitting.clear()
-    before = {cache: result.rooms[cache].need.width for cache in claim.caches}
+    before = {cache: result.budgets[cache].need.width for cache in claim.caches}
     for cache in claim.caches:
-        result.rooms[cache].raise_pool(claim.ways_on(cache))
-    if raised := frozenset(cache for cache in claim.caches if result.rooms[cache].need.width > before[cache]):
+        result.budgets[cache].raise_pool(claim.ways_on[cache])
+    if raised := frozenset(cache for cache in claim.caches if result.budgets[cache].need.width > before[cache]):
         result.changes.append(Change(claim.group, raised))
 
 
-def _may_be_made(world: World, result: Admission, group: str) -> bool:
+def _may_be_made(inputs: PlannerInput, result: Admission, group: str) -> bool:
     """Whether a CLOSID is left for a class that does not exist yet."""
     if group in result.kept:
         return result.closids > 0
-    return result.closids > len(result.kept) and not _too_many_others(world, result)
+    return result.closids > len(result.kept) and not _too_many_others(inputs, result)
 
 
-def _too_many_others(world: World, result: Admission) -> bool:
+def _too_many_others(inputs: PlannerInput, result: Admission) -> bool:
     """Whether there are already as many classes as there may be beside the listed ones."""
-    most = most_others(world.capabilities, world.policy)
+    most = most_others(inputs.capabilities, inputs.policy)
     return most is not None and sum(name not in result.listed for name in result.classes) >= most
 
 
-def _without_closid(world: World, result: Admission, claim: Claim) -> None:
+def _without_closid(inputs: PlannerInput, result: Admission, claim: Claim) -> None:
     """No CLOSID is left: wait for one that this very plan frees, or do as the operator says (rule 9)."""
-    bounded = isinstance(claim, SharedClaim) and claim.group not in result.kept and _too_many_others(world, result)
+    bounded = claim.shared and claim.group not in result.kept and _too_many_others(inputs, result)
     if result.freed and not bounded:
         result.freed -= 1
         result.notes[claim.uuid] = reasons.WAITS_FOR_CLOSID
         return
     nearest = None
-    if world.policy.when_full is WhenFull.SHARE:
+    if inputs.policy.when_full is WhenFull.SHARE:
         result.sharing.add(claim.uuid)
-        nearest = _nearest(world, claim, result.classes)
+        nearest = _nearest(inputs, claim, result.classes)
         if nearest is not None:
             result.members[claim.uuid] = nearest
     if bounded:
         result.notes[claim.uuid] = reasons.too_many_classes(
-            world, most_others(world.capabilities, world.policy), nearest
+            inputs, most_others(inputs.capabilities, inputs.policy), nearest
         )
     else:
-        result.notes[claim.uuid] = reasons.no_closid(world, nearest, len(result.kept))
+        result.notes[claim.uuid] = reasons.no_closid(inputs, nearest, len(result.kept))
 
 
-def _nearest(world: World, claim: Claim, classes: Iterable[str]) -> str | None:
+def _nearest(inputs: PlannerInput, claim: Claim, classes: Iterable[str]) -> str | None:
     """The class with the same cap, else the class with the next larger cap, else the one with the next smaller cap.
 
     Among classes with the same cap, the one with the smallest limit of bandwidth is taken. A class whose limit is
@@ -314,7 +305,7 @@ def _nearest(world: World, claim: Claim, classes: Iterable[str]) -> str | None:
     """
     limit = next(iter(claim.throttles.values()), None)
     ways = CacheRequest(ways=claim.ways or None, l2_ways=claim.l2 or None)
-    wanted = throttle.with_limit(ways, world.capabilities.memory_bandwidth, limit)
+    wanted = with_limit(ways, inputs.capabilities.memory_bandwidth, limit)
     found = {name: grants for name in classes if (grants := class_request(name)) and _does_no_harm(grants, wanted)}
     return min(
         found,

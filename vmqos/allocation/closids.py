@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from vmqos.allocation import caches
 from vmqos.allocation.claims import read, unmet
 from vmqos.allocation.model import Layout, Policy, Request
-from vmqos.allocation.world import look
+from vmqos.allocation.planner_input import read_input
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import Owner
 from vmqos.resctrl.capabilities import Capabilities
-
-_ANY_VM = "00000000-0000-0000-0000-000000000000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ def divide_closids(capabilities: Capabilities, layout: Layout, policy: Policy) -
     there = {group.name for group in layout.groups}
     others = sum(group.owner is Owner.CLASS and group.name not in kept for group in layout.groups)
     taken = sum(group.holds_closid for group in layout.groups if group.owner in (Owner.DEFAULT, Owner.FOREIGN))
-    free = max(0, capabilities.num_closids - layout.closids_in_use)
+    free = max(0, capabilities.num_closids - sum(group.holds_closid for group in layout.groups))
     missing = [name for name in kept if name not in there]
     unserved = missing[free:]
     more = max(0, free - len(missing))
@@ -79,16 +77,15 @@ def kept_classes(capabilities: Capabilities, policy: Policy) -> Mapping[str, tup
     What this machine can't grant has none. Two classes have one control group where the machine rounds both to the same
     step.
     """
-    if not policy.shared_classes:
-        return {}
-    world = look(capabilities, capabilities.l3, Layout(()), policy, capabilities.l2)
     cores = capabilities.l2.cache_ids if capabilities.l2 else ()
     limited = capabilities.memory_bandwidth.cache_ids if capabilities.memory_bandwidth else ()
     reach = frozenset((*capabilities.l3_caches, *limited, *map(caches.l2, cores)))
+    vms = {f"{number:032x}": wants for number, wants in enumerate(policy.shared_classes)}
+    requests = [Request(uuid, wants, reach, arrival=0) for uuid, wants in vms.items()]
+    inputs = read_input(capabilities, Layout(()), policy, requests)
+    met = {request.uuid for request in requests if not unmet(inputs, request)}
     found: dict[str, tuple[CacheRequest, ...]] = {}
-    for wants in policy.shared_classes:
-        request = Request(_ANY_VM, wants, reach, 0)
-        if not unmet(world, request):
-            for claim in read(world, [request]):
-                found[claim.group] = (*found.get(claim.group, ()), wants)
+    for claim in read(inputs):
+        if claim.uuid in met:
+            found[claim.group] = (*found.get(claim.group, ()), vms[claim.uuid])
     return found

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vmqos.allocation import caches
-from vmqos.allocation.world import World
+from vmqos.allocation.planner_input import PlannerInput
 from vmqos.group_names import DEFAULT_GROUP
 
 
@@ -31,7 +31,7 @@ class EarlierGrant:
 NONE = EarlierGrant(0)
 
 
-def of_vm(world: World, group: str, cache: int, asked: int, held: Mapping[int, int]) -> EarlierGrant:
+def of_vm(inputs: PlannerInput, group: str, cache: int, asked: int, held: Mapping[int, int]) -> EarlierGrant:
     """What a VM's own group was granted on a cache where it has no ways of its own now, or too few.
 
     A VM has the default group's mask where it can't run; nothing was granted to it there. But there are three cases in
@@ -44,15 +44,19 @@ def of_vm(world: World, group: str, cache: int, asked: int, held: Mapping[int, i
     :param asked: how many ways it is to get.
     :param held: the ways that are its own now, by cache.
     """
-    known = world.granted.get(group, {})
+    known = inputs.granted.get(group, {})
     if cache in known:
         return EarlierGrant(min(asked, known[cache]))
-    if cache in held or group not in world.masks:
+    if cache in held or group not in inputs.masks:
         return NONE
-    line, mask, default = world.lines[cache], world.masks[group].get(cache, 0), world.masks[DEFAULT_GROUP].get(cache, 0)
-    if not line.legal(mask) or (mask == default != line.every and mask.bit_count() != asked):
+    cache_ways, mask, default = (
+        inputs.cache_ways[cache],
+        inputs.masks[group].get(cache, 0),
+        inputs.masks[DEFAULT_GROUP].get(cache, 0),
+    )
+    if not cache_ways.legal(mask) or (mask == default != cache_ways.every and mask.bit_count() != asked):
         return NONE
-    if mask == line.every or mask.bit_count() != asked:
+    if mask == cache_ways.every or mask.bit_count() != asked:
         # A VM has equally many ways on all caches of a level, because its grant grows on all of them or on none. But an
         # agent that knows the group, and has not seen it here, may have made it while the cache was offline.
         level = caches.level(cache)
@@ -62,7 +66,7 @@ def of_vm(world: World, group: str, cache: int, asked: int, held: Mapping[int, i
     return EarlierGrant(min(asked, mask.bit_count()), guessed=True)
 
 
-def of_class(world: World, group: str, cache: int, cap: int) -> EarlierGrant:
+def of_class(inputs: PlannerInput, group: str, cache: int, cap: int) -> EarlierGrant:
     """How many ways a class was granted on a cache.
 
     A class that is settled never has more ways than its cap. If a class has more ways, or every way, then it was just
@@ -70,23 +74,9 @@ def of_class(world: World, group: str, cache: int, cap: int) -> EarlierGrant:
 
     :param cap: the class's cap on the cache.
     """
-    known = world.granted.get(group, {})
+    known = inputs.granted.get(group, {})
     if cache in known:
         return EarlierGrant(min(cap, known[cache]))
-    mask = world.masks.get(group, {}).get(cache, 0)
+    mask = inputs.masks.get(group, {}).get(cache, 0)
     count = mask.bit_count()
-    return EarlierGrant(min(cap, count), guessed=count > cap or mask == world.lines[cache].every)
-
-
-def remember(world: World, group: str, now: Mapping[int, int], before: Mapping[int, int]) -> dict[int, int]:
-    """How many ways a plan grants to a group, by cache, for the next plan.
-
-    Ways that were granted and could not be given back stay owed. So do ways on a cache that is offline. The number is 0
-    where nothing was granted on a cache that is online.
-
-    :param now: how many ways it has when the plan is carried out, by cache.
-    :param before: how many ways it was surely granted before, by cache.
-    """
-    offline = {cache: ways for cache, ways in world.granted.get(group, {}).items() if cache not in world.lines}
-    nothing = dict.fromkeys(world.lines, 0)
-    return offline | nothing | {cache: max(ways, before.get(cache, 0)) for cache, ways in now.items()}
+    return EarlierGrant(min(cap, count), guessed=count > cap or mask == inputs.cache_ways[cache].every)

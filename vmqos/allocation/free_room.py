@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmqos.allocation import caches
-from vmqos.allocation.claims import in_order, read
-from vmqos.allocation.fitting import unpromised
+from vmqos.allocation.cache_budget import budget_for, unpromised
+from vmqos.allocation.claims import read
 from vmqos.allocation.model import Layout, Policy, Request
-from vmqos.allocation.packing import Piece
-from vmqos.allocation.room import furnish
-from vmqos.allocation.world import look
+from vmqos.allocation.packing import WantedMask
+from vmqos.allocation.planner_input import read_input
 from vmqos.group_names import DEFAULT_GROUP, Owner, class_request
 from vmqos.resctrl.capabilities import Capabilities
 
@@ -42,26 +41,28 @@ def free_ways(
     resource = capabilities.l3 if level == 3 else capabilities.l2
     if resource is None:
         return {}
-    world = look(capabilities, capabilities.l3, layout, policy, capabilities.l2)
+    inputs = read_input(capabilities, layout, policy, requests, with_l2=level == 2)
     used: dict[str, set[int]] = {}
-    for claim in read(world, in_order(requests)):
+    for claim in read(inputs):
         used.setdefault(claim.group, set()).update(claim.caches)
     found = {}
     for cache_id in resource.cache_ids:
         cache = cache_id if level == 3 else caches.l2(cache_id)
-        line = world.lines[cache]
-        pool = world.masks[DEFAULT_GROUP].get(cache, 0)
-        vms = {name: world.masks[name].get(cache, 0) for name in world.named(Owner.VM)}
+        cache_ways = inputs.cache_ways[cache]
+        pool = inputs.masks[DEFAULT_GROUP].get(cache, 0)
+        vms = {name: inputs.masks[name].get(cache, 0) for name in inputs.names[Owner.VM]}
         held = [
-            Piece(name, mask.bit_count(), mask) for name, mask in vms.items() if line.legal(mask) and not mask & pool
+            WantedMask(name, mask.bit_count(), mask)
+            for name, mask in vms.items()
+            if cache_ways.legal(mask) and not mask & pool
         ]
         granted = [
-            min(grants.l3_ways if level == 3 else (grants.l2_ways or 0), world.masks[name].get(cache, 0).bit_count())
-            for name in world.named(Owner.CLASS)
-            if cache in used.get(name, world.lines) and (grants := class_request(name))
+            min(grants.l3_ways if level == 3 else (grants.l2_ways or 0), inputs.masks[name].get(cache, 0).bit_count())
+            for name in inputs.names[Owner.CLASS]
+            if cache in used.get(name, inputs.cache_ways) and (grants := class_request(name))
         ]
-        room = furnish(line, held, world.floor(cache), max(granted, default=0))
-        total = unpromised(room.line, room.lengths(), room.need) if not room.closed else 0
-        one = room.most("")
+        budget = budget_for(cache_ways, held, max(granted, default=0))
+        total = unpromised(budget.cache_ways, budget.lengths(), budget.need) if not budget.closed else 0
+        one = budget.most("")
         found[cache_id] = FreeRoom(total if one else 0, one)
     return found

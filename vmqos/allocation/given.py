@@ -3,129 +3,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from vmqos.allocation import reasons
+from vmqos.allocation import caches, reasons
 from vmqos.allocation.admission import Admission
-from vmqos.allocation.claims import Claim, ExclusiveClaim, SharedClaim
-from vmqos.allocation.model import Allocation, PromiseState, Split
+from vmqos.allocation.claims import Claim, bandwidth, unmet
+from vmqos.allocation.model import Allocation, PromiseState
+from vmqos.allocation.planner_input import PlannerInput
 from vmqos.allocation.target import Target
-from vmqos.allocation.world import World
-from vmqos.group_names import DEFAULT_GROUP
+from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.reason import NO_REASON, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 
-def give(world: World, claims: Sequence[Claim], admission: Admission, target: Target) -> dict[str, Allocation]:
-    """What each claim gets, by the VM's UUID."""
-    intruders: dict[tuple[str, int], tuple[str, ...]] = {
-        (name, cache): tuple(_intruders(world, target, name, cache)) for name, cache in target.own
-    }
+def give(inputs: PlannerInput, claims: Sequence[Claim], admission: Admission, target: Target) -> dict[str, Allocation]:
+    """What each request gets, by the VM's UUID: what its claim gets, and what this machine can give to no VM."""
+    claim_of = {claim.uuid: claim for claim in claims}
     given = {}
-    for claim in claims:
-        if claim.uuid in admission.served and isinstance(claim, ExclusiveClaim):
-            given[claim.uuid] = _exclusive(world, claim, admission, target, intruders)
-        elif isinstance(claim, SharedClaim) and admission.members.get(claim.uuid) == claim.group:
-            given[claim.uuid] = _shared(world, claim, target)
-        elif claim.uuid in admission.sharing:
-            group = admission.members.get(claim.uuid, DEFAULT_GROUP)
-            masks = _masks(target, group, claim) if group != DEFAULT_GROUP else {}
-            reason = admission.notes[claim.uuid]
-            limits = target.throttles.get(group, {}) if claim.throttles else {}
-            given[claim.uuid] = Allocation(PromiseState.DEGRADED, group, masks, reason, limits)
+    for request in inputs.requests:
+        uuid, missing, claim = request.uuid, unmet(inputs, request), claim_of.get(request.uuid)
+        if claim is None:
+            state = PromiseState.PENDING if missing else PromiseState.NONE
+            given[uuid] = Allocation(state, reason=missing)
+            continue
+        if uuid in admission.served:
+            found = _exclusive(inputs, claim, admission, target)
+        elif claim.shared and admission.members.get(uuid) == claim.group:
+            found = _shared(inputs, claim, target)
+        elif uuid in admission.sharing:
+            found = _instead(claim, admission, target)
         else:
-            given[claim.uuid] = Allocation(PromiseState.PENDING, reason=admission.notes[claim.uuid])
+            found = Allocation(PromiseState.PENDING, reason=admission.notes[uuid])
+        state = PromiseState.DEGRADED if missing and found.state is PromiseState.KEPT else found.state
+        pending = state is PromiseState.PENDING
+        remark = NO_REASON if pending else bandwidth(inputs.capabilities, request.wants).remark
+        given[uuid] = replace(found, state=state, reason=joined(missing, found.reason, remark))
     return given
 
 
-def with_the_rest(given: Allocation, unmet: Reason, remarks: Reason) -> Allocation:
-    """The allocation of a whole request, made from the allocation of the part that the machine can give.
-
-    :param unmet: what it can't give; empty where it can give everything.
-    :param remarks: what it gives instead of exactly what is asked for.
-    """
-    state = PromiseState.DEGRADED if unmet and given.state is PromiseState.KEPT else given.state
-    in_force = state is not PromiseState.PENDING
-    reason = joined(unmet, given.reason, remarks if in_force else NO_REASON)
-    return replace(given, state=state, reason=reason)
-
-
-def _exclusive(
-    world: World,
-    claim: ExclusiveClaim,
-    admission: Admission,
-    target: Target,
-    intruders: Mapping[tuple[str, int], tuple[str, ...]],
-) -> Allocation:
+def _exclusive(inputs: PlannerInput, claim: Claim, admission: Admission, target: Target) -> Allocation:
     """A VM with ways of its own: whether it has all of them, and whether they are its own."""
-    mine = [cache for cache in claim.caches if (claim.group, cache) in target.own]
-    got = {cache: target.masks[claim.group][cache] if cache in mine else 0 for cache in claim.caches}
+    mine = {cache: target.masks[claim.group][cache] for cache in claim.caches if (claim.group, cache) in target.own}
     faults, remarks = list[Reason](), list[Reason]()
-    has = {cache: mask.bit_count() for cache, mask in got.items()}
-    asked = {cache: claim.ways_on(cache) for cache in has}
+    has = {cache: mine.get(cache, 0).bit_count() for cache in claim.caches}
+    asked = {cache: claim.ways_on[cache] for cache in has}
     if any(has[cache] < asked[cache] for cache in has):
         faults.append(reasons.grown(has, asked, admission.notes.get(claim.uuid, reasons.NO_SAFE_ORDER)))
-    for cache in mine:
-        line = world.lines[cache]
-        if others := intruders[claim.group, cache]:
-            faults.append(reasons.overlapped(cache, got[cache], others))
-        if got[cache] & line.shareable and not world.policy.use_shareable_ways:
-            faults.append(reasons.on_io_ways(line, cache, got[cache]))
-        if got[cache] & world.reserved(cache):
-            remarks.append(reasons.on_reserved_ways(cache, got[cache]))
-    masks = {cache: CapacityBitmask(got[cache]) for cache in mine}
-    splits = _splits(world, target, claim, masks)
-    remarks += (*_raised(world, claim), *_common(splits))
-    state = PromiseState.DEGRADED if faults else PromiseState.KEPT
-    reason = joined(*faults, *remarks)
-    return Allocation(state, claim.group, masks, reason, claim.throttles, splits)
+    for cache, mask in mine.items():
+        cache_ways = inputs.cache_ways[cache]
+        others = [name for name in inputs.names[Owner.FOREIGN] if inputs.masks[name].get(cache, 0) & mask]
+        others += [name for name, masks in target.masks.items() if name != claim.group and masks[cache] & mask]
+        if others:
+            faults.append(reasons.overlapped(cache, mask, others))
+        if mask & cache_ways.shareable and not inputs.policy.use_shareable_ways:
+            faults.append(reasons.on_io_ways(cache_ways, cache, mask))
+        if mask & cache_ways.reserved:
+            remarks.append(reasons.on_reserved_ways(cache, mask))
+    return _allocation(inputs, claim, target, mine, faults, remarks)
 
 
-def _shared(world: World, claim: SharedClaim, target: Target) -> Allocation:
+def _shared(inputs: PlannerInput, claim: Claim, target: Target) -> Allocation:
     """A VM in the class of its promise: whether the class has its whole cap."""
-    masks = _masks(target, claim.group, claim)
-    got = {cache: mask.count for cache, mask in masks.items()}
+    masks = {cache: target.masks[claim.group][cache] for cache in claim.caches}
     faults = []
-    asked = {cache: claim.ways_on(cache) for cache in got}
+    got = {cache: mask.bit_count() for cache, mask in masks.items()}
+    asked = {cache: claim.ways_on[cache] for cache in got}
     if any(got[cache] < asked[cache] for cache in got):
         faults.append(reasons.capped(got, asked))
     if claim.asked > claim.ways:
         faults.append(reasons.more_than_all(claim.asked, claim.ways))
     if claim.asked_l2 > claim.l2:
         faults.append(reasons.more_than_all(claim.asked_l2, claim.l2, 2))
-    splits = _splits(world, target, claim, masks)
-    remarks = (*_raised(world, claim), *_common(splits))
-    state = PromiseState.DEGRADED if faults else PromiseState.KEPT
-    reason = joined(*faults, *remarks)
-    return Allocation(state, claim.group, masks, reason, claim.throttles, splits)
+    return _allocation(inputs, claim, target, masks, faults, [])
 
 
-def _common(splits: Mapping[int, Split]) -> Iterator[Reason]:
-    """The ways that both code and data fill, although the VM asked for them apart: the mask is too small for both."""
-    common = {cache: parts.code & parts.data for cache, parts in splits.items() if not parts.is_apart}
-    if common:
-        yield reasons.parts_in_common({cache: ways.count for cache, ways in common.items()})
+def _instead(claim: Claim, admission: Admission, target: Target) -> Allocation:
+    """A VM for which no CLOSID is left, in another class or in the default group."""
+    group, masks = admission.members.get(claim.uuid, DEFAULT_GROUP), {}
+    if group != DEFAULT_GROUP:
+        masks = {cache: CapacityBitmask(target.masks[group][cache]) for cache in claim.caches}
+    limits = target.throttles.get(group, {}) if claim.throttles else {}
+    return Allocation(PromiseState.DEGRADED, group, masks, admission.notes[claim.uuid], limits)
 
 
-def _raised(world: World, claim: Claim) -> Iterator[Reason]:
-    """What was rounded up to the smallest mask."""
+def _allocation(
+    inputs: PlannerInput,
+    claim: Claim,
+    target: Target,
+    masks: Mapping[int, int],
+    faults: Sequence[Reason],
+    remarks: Sequence[Reason],
+) -> Allocation:
+    """The allocation of a VM whose promise is in force, in part at least.
+
+    :param faults: why it is in force in part only.
+    :param remarks: what else there is to say of its masks.
+    """
+    told = [*faults, *remarks]
     for asked, ways, level in ((claim.asked, claim.ways, 3), (claim.asked_l2, claim.l2, 2)):
         if asked < ways:
-            yield reasons.raised(asked, ways, world.fewest(level), level)
-
-
-def _splits(world: World, target: Target, claim: Claim, masks: Mapping[int, CapacityBitmask]) -> dict[int, Split]:
-    """The parts of the masks that a VM asked for apart."""
-    return target.splits(world, claim.group, {cache: mask.bits for cache, mask in masks.items()}) if claim.code else {}
-
-
-def _masks(target: Target, group: str, claim: Claim) -> dict[int, CapacityBitmask]:
-    return {cache: CapacityBitmask(target.masks[group][cache]) for cache in claim.caches}
-
-
-def _intruders(world: World, target: Target, name: str, cache: int) -> Iterator[str]:
-    """The groups that have ways of an exclusive mask in the end."""
-    mask = target.masks[name][cache]
-    yield from world.foreigners(cache, mask)
-    yield from (other for other, masks in target.masks.items() if other != name and masks[cache] & mask)
+            fewest = next(inputs.cache_ways[cache].fewest for cache in claim.caches if caches.level(cache) == level)
+            told.append(reasons.raised(asked, ways, fewest, level))
+    # Code and data have ways in common although the VM asked for them apart where the mask is too small for both.
+    splits = target.splits(inputs, claim.group, masks) if claim.code else {}
+    common = {cache: parts.code & parts.data for cache, parts in splits.items() if not parts.is_apart}
+    if common:
+        told.append(reasons.parts_in_common({cache: ways.count for cache, ways in common.items()}))
+    state = PromiseState.DEGRADED if faults else PromiseState.KEPT
+    whole = {cache: CapacityBitmask(mask) for cache, mask in masks.items()}
+    return Allocation(state, claim.group, whole, joined(*told), claim.throttles, splits)

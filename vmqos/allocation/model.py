@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The planner's words: the world as it is, what is asked of it, and the steps from the one to the other."""
+"""The planner's words: the groups as they are, what is asked for, and the steps from the one to the other."""
 
 from __future__ import annotations
 
@@ -58,11 +58,6 @@ class Layout:
     """All control groups of the host, the default group included."""
 
     groups: tuple[Group, ...]
-
-    @property
-    def closids_in_use(self) -> int:
-        """How many CLOSIDs the groups take."""
-        return sum(group.holds_closid for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)

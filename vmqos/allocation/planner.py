@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from vmqos.allocation import caches, earlier, given, steps
+from vmqos.allocation import earlier, given, steps
 from vmqos.allocation.admission import Admission, Bar, admit
-from vmqos.allocation.claims import Claim, SharedClaim, in_order, read, remarks, unmet
-from vmqos.allocation.model import Allocation, Layout, Plan, Policy, PromiseState, Request, Step
+from vmqos.allocation.claims import Claim, read
+from vmqos.allocation.model import Allocation, Layout, Plan, Policy, RemoveGroup, Request, Step
+from vmqos.allocation.planner_input import PlannerInput, read_input
 from vmqos.allocation.route import Route
 from vmqos.allocation.target import Target, build, route
-from vmqos.allocation.world import World, look
 from vmqos.extra_specs import CacheRequest
-from vmqos.group_names import Owner
-from vmqos.resctrl.capabilities import CacheResource, Capabilities
+from vmqos.group_names import DEFAULT_GROUP
+from vmqos.resctrl.capabilities import Capabilities
 
 _NOBODY = "00000000-0000-0000-0000-000000000000"
 
@@ -36,60 +36,44 @@ def plan(
     :param granted: :attr:`Plan.granted` of the last plan that was carried out. Without it, the planner derives the
         earlier grants from the layout, as far as the layout shows them (:mod:`vmqos.allocation.earlier`).
     """
-    ordered = in_order(requests)
-    world = look(capabilities, capabilities.l3, layout, policy, _l2(capabilities, layout, ordered), granted)
-    claims = read(world, ordered)
-    admission, target, prepare = _arrange(world, claims)
-    allocations = given.give(world, claims, admission, target)
+    inputs = read_input(capabilities, layout, policy, requests, granted)
+    claims = read(inputs)
+    admission, target, prepare = _arrange(inputs, claims)
     return Plan(
         prepare=prepare,
-        allocations={request.uuid: _judge(world, request, allocations.get(request.uuid)) for request in ordered},
-        retire=steps.retire(target),
-        granted=_granted(world, claims, target),
+        allocations=given.give(inputs, claims, admission, target),
+        retire=tuple(RemoveGroup(name) for name in target.retired),
+        granted=_granted(inputs, claims, target),
     )
 
 
-def _granted(world: World, claims: Sequence[Claim], target: Target) -> dict[str, dict[int, int]]:
-    """How many ways each group is granted, by cache, for the next plan."""
+def _granted(inputs: PlannerInput, claims: Sequence[Claim], target: Target) -> dict[str, dict[int, int]]:
+    """How many ways each group is granted, by cache, for the next plan.
+
+    Ways that were granted and could not be given back stay owed. So do ways on a cache that is offline. The number is 0
+    where nothing was granted on a cache that is online.
+    """
     found: dict[str, dict[int, int]] = {}
-    nothing = dict.fromkeys(world.lines, 0)
+    nothing = dict.fromkeys(inputs.cache_ways, 0)
     members: set[tuple[str, tuple[int, ...]]] = set()
     for claim in claims:
         # Where there are many VMs, most have nothing yet, or are in a class with others: those need no work here.
-        if claim.group not in target.masks and claim.group not in world.granted:
+        if claim.group not in target.masks and claim.group not in inputs.granted:
             found[claim.group] = nothing
             continue
         if (claim.group, claim.caches) in members:
             continue
         members.add((claim.group, claim.caches))
-        now, before = {}, {}
+        known = found.setdefault(claim.group, {**inputs.granted.get(claim.group, {}), **nothing})
         for cache in claim.caches:
-            mask = target.masks.get(claim.group, {}).get(cache, 0)
-            if isinstance(claim, SharedClaim):
-                now[cache] = min(claim.ways_on(cache), mask.bit_count())
-                was = earlier.of_class(world, claim.group, cache, claim.ways_on(cache))
-                before[cache] = 0 if was.guessed else was.ways
+            most = claim.ways_on[cache]
+            if claim.shared:
+                before, is_given = earlier.of_class(inputs, claim.group, cache, most), claim.group in target.masks
             else:
-                now[cache] = min(claim.ways_on(cache), mask.bit_count()) if (claim.group, cache) in target.own else 0
-                owed = claim.owed.get(cache, earlier.NONE)
-                before[cache] = max(claim.has(cache), 0 if owed.guessed else owed.ways)
-        more = earlier.remember(world, claim.group, now, before)
-        known = found.setdefault(claim.group, {})
-        known |= {cache: max(ways, known.get(cache, 0)) for cache, ways in more.items()}
+                before, is_given = claim.owed.get(cache, earlier.NONE), (claim.group, cache) in target.own
+            now = min(most, target.masks[claim.group][cache].bit_count()) if is_given else 0
+            known[cache] = max(known[cache], now, claim.has(cache), 0 if before.guessed else before.ways)
     return found
-
-
-def _l2(capabilities: Capabilities, layout: Layout, requests: Sequence[Request]) -> CacheResource | None:
-    """The L2, if a VM wants some of it, or if a group that we may write has less than all of it.
-
-    A machine has many L2s, and mostly no VM has to do with them.
-    """
-    l2 = capabilities.l2
-    if l2 is None or any(request.wants.l2_ways is not None for request in requests):
-        return l2
-    ours = (group.masks for group in layout.groups if group.owner is not Owner.FOREIGN)
-    is_given = any(mask != l2.cbm_mask for masks in ours for mask in caches.of_level(2, masks).values())
-    return l2 if is_given else None
 
 
 def whatif(
@@ -112,7 +96,7 @@ def whatif(
     return found.allocations[_NOBODY], found
 
 
-def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, tuple[Step, ...]]:
+def _arrange(inputs: PlannerInput, claims: Sequence[Claim]) -> tuple[Admission, Target, tuple[Step, ...]]:
     """Decide, place the masks, and order the steps.
 
     Where there is no safe order, search for a packing that can be reached; where there is none, decide again without
@@ -122,30 +106,23 @@ def _arrange(world: World, claims: Sequence[Claim]) -> tuple[Admission, Target, 
     barred: set[Bar] = set()
     frozen: set[int] = set()
     while True:
-        admission = admit(world, claims, barred, frozen)
-        target = build(world, claims, admission, routes)
-        promised = admission.served or admission.classes or world.named(Owner.VM, Owner.CLASS)
-        if not promised and not world.reserve_is_used:
+        admission = admit(inputs, claims, barred, frozen)
+        target = build(inputs, claims, admission, routes)
+        promised = admission.served or admission.classes or inputs.ours
+        default = inputs.masks[DEFAULT_GROUP]
+        if not promised and not any(mask & inputs.cache_ways[cache].reserved for cache, mask in default.items()):
             return admission, target, ()
         try:
-            return admission, target, steps.prepare(world, target)
+            return admission, target, steps.prepare(inputs, target)
         except steps.NoSafeOrder as error:
-            if error.cache not in routes and (found := route(world, claims, admission, error.cache)) is not None:
+            if error.cache not in routes and (found := route(inputs, claims, admission, error.cache)) is not None:
                 routes[error.cache] = found
                 continue
             routes.clear()
             late = next((change for change in reversed(admission.changes) if error.cache in change.caches), None)
             if late is not None:
-                barred.add(late.bar)
+                barred.add((late.who, late.given_back))
             elif error.cache not in frozen:
                 frozen.add(error.cache)
             else:
                 return admission, target, ()
-
-
-def _judge(world: World, request: Request, allocation: Allocation | None) -> Allocation:
-    missing = unmet(world, request)
-    if allocation is None:
-        state = PromiseState.PENDING if missing else PromiseState.NONE
-        return Allocation(state, reason=missing)
-    return given.with_the_rest(allocation, missing, remarks(world, request))

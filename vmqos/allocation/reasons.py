@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from vmqos.allocation import caches
-from vmqos.allocation.fitting import fits, largest_newcomer
-from vmqos.allocation.line import Line, Need
+from vmqos.allocation.cache_budget import CacheBudget, fits, largest_newcomer
+from vmqos.allocation.cache_ways import CacheWays, Need
 from vmqos.allocation.model import WhenFull
-from vmqos.allocation.room import Room
-from vmqos.allocation.world import World
+from vmqos.allocation.planner_input import PlannerInput
 from vmqos.group_names import Owner
 from vmqos.reason import Code, Reason
 from vmqos.resctrl.capabilities import BandwidthResource, Capabilities
@@ -89,7 +88,9 @@ def mbps_changed(asked: int, value: int) -> Reason:
     )
 
 
-def shortage(world: World, rooms: Mapping[int, Room], asked_on: Mapping[int, int], uuid: str) -> Reason:
+def shortage(
+    inputs: PlannerInput, budgets: Mapping[int, CacheBudget], asked_on: Mapping[int, int], uuid: str
+) -> Reason:
     """Why a VM can't have its ways on these caches; tells of the first one in full.
 
     Where masks can't be moved, that is the reason only if there were room after a move.
@@ -99,19 +100,18 @@ def shortage(world: World, rooms: Mapping[int, Room], asked_on: Mapping[int, int
     short = [
         cache
         for cache, asked in asked_on.items()
-        if not (rooms[cache].frozen and _would_fit(world, cache, rooms[cache], uuid, asked))
+        if not (budgets[cache].frozen and _would_fit(inputs, cache, budgets[cache], uuid, asked))
     ]
     if not short:
         return NO_SAFE_ORDER
-    cache, floor = short[0], world.floor(short[0])
-    asked = asked_on[cache]
-    line, room = world.lines[cache], rooms[cache]
-    most = room.most(uuid)
-    begin = f"{_cache(cache)} has {most or 'no'} {_ways(most)} to give in one piece" if not line.sparse else (
+    cache, asked = short[0], asked_on[short[0]]
+    cache_ways, budget = inputs.cache_ways[cache], budgets[cache]
+    most = budget.most(uuid)
+    begin = f"{_cache(cache)} has {most or 'no'} {_ways(most)} to give in one piece" if not cache_ways.sparse else (
         f"{_cache(cache)} has {most or 'no'} {_ways(most)} to give"
     )  # fmt: skip
-    ever = largest_newcomer(line, (), Need(floor, floor))
-    parts = [f"{begin} and {asked} {_are(asked)} asked for: {_account(world, cache, room, uuid)}"]
+    ever = largest_newcomer(cache_ways, (), Need(cache_ways.floor, cache_ways.floor))
+    parts = [f"{begin} and {asked} {_are(asked)} asked for: {_account(inputs, cache, budget, uuid)}"]
     if asked > ever:
         parts.append(f"with no other VM there it would be {ever}")
     if len(short) > 1:
@@ -146,12 +146,12 @@ def overlapped(cache: int, mask: int, others: Iterable[str]) -> Reason:
     )
 
 
-def on_io_ways(line: Line, cache: int, mask: int) -> Reason:
+def on_io_ways(cache_ways: CacheWays, cache: int, mask: int) -> Reason:
     """An exclusive mask lies on I/O ways though the operator does not want that."""
     return Reason(
         Code.IO_WAYS,
-        f"I/O fills ways {mask & line.shareable:x} of this VM's mask {mask:x} on {_cache(cache)}, too, and there is no "
-        "room to move it to",
+        f"I/O fills ways {mask & cache_ways.shareable:x} of this VM's mask {mask:x} on {_cache(cache)}, too, and there "
+        "is no room to move it to",
     )
 
 
@@ -190,35 +190,35 @@ def more_than_all(asked: int, most: int, level: int = 3) -> Reason:
     return Reason(Code.MORE_THAN_ALL, f"{asked} ways are asked for and an L{level} cache of this host has {most}")
 
 
-def no_closid(world: World, nearest: str | None, kept: int = 0) -> Reason:
+def no_closid(inputs: PlannerInput, nearest: str | None, kept: int = 0) -> Reason:
     """No CLOSID is left; what is done about it.
 
     :param kept: how many are kept for shared classes that do not exist yet.
     """
-    foreign = [name for name in world.named(Owner.FOREIGN) if world.groups[name].holds_closid]
-    ours = len(world.named(Owner.VM, Owner.CLASS))
-    total = world.capabilities.num_closids
+    foreign = [name for name in inputs.names[Owner.FOREIGN] if inputs.groups[name].holds_closid]
+    ours = len(inputs.ours)
+    total = inputs.capabilities.num_closids
     why = (
         f"no class of service (CLOSID) is left: of {total} one is the default group's, {ours} vmqos uses"
         + (f", and {len(foreign)} others do ({', '.join(foreign)})" if foreign else "")
         + (f"; {kept} are kept for classes of [allocation] shared_classes" if kept else "")
-        + ("; I/O devices have one more (io_alloc in info/)" if _confines_devices(world) else "")
+        + ("; I/O devices have one more (io_alloc in info/)" if _confines_devices(inputs) else "")
     )  # fmt: skip
-    return _with_what_is_done(world, why, nearest)
+    return _with_what_is_done(inputs, why, nearest)
 
 
-def too_many_classes(world: World, most: int | None, nearest: str | None) -> Reason:
+def too_many_classes(inputs: PlannerInput, most: int | None, nearest: str | None) -> Reason:
     """There are as many shared classes as the operator allows beside the listed ones; the reason says what is done."""
     why = (
         f"no class of service (CLOSID) is left for one more shared class: [allocation] other_classes allows "
         f"{most} beside those of shared_classes, so that none is taken that Placement has "
         "promised to another VM; list the class in shared_classes"
     )
-    return _with_what_is_done(world, why, nearest)
+    return _with_what_is_done(inputs, why, nearest)
 
 
-def _with_what_is_done(world: World, why: str, nearest: str | None) -> Reason:
-    if world.policy.when_full is WhenFull.PEND:
+def _with_what_is_done(inputs: PlannerInput, why: str, nearest: str | None) -> Reason:
+    if inputs.policy.when_full is WhenFull.PEND:
         return Reason(
             Code.NO_CLOSID,
             f"{why}; with [allocation] when_full = share it would share the class next to what it asks for",
@@ -228,44 +228,47 @@ def _with_what_is_done(world: World, why: str, nearest: str | None) -> Reason:
     return Reason(Code.NO_CLOSID, f"{why}: it shares {nearest} instead")
 
 
-def _confines_devices(world: World) -> bool:
+def _confines_devices(inputs: PlannerInput) -> bool:
     """Whether devices are confined to some ways, which takes a CLOSID."""
-    return any(cache.io_alloc for cache in world.capabilities.caches.values())
+    return any(cache.io_alloc for cache in inputs.capabilities.caches.values())
 
 
-def _would_fit(world: World, cache: int, room: Room, uuid: str, asked: int) -> bool:
+def _would_fit(inputs: PlannerInput, cache: int, budget: CacheBudget, uuid: str, asked: int) -> bool:
     """Whether there were room if every mask could be moved anywhere."""
-    lengths, floor = [mask.bit_count() for key, mask in room.stuck.items() if key != uuid], world.floor(cache)
-    return fits(world.lines[cache], (*lengths, *room.lengths(uuid), asked), Need(floor, floor))
+    cache_ways, lengths = (
+        inputs.cache_ways[cache],
+        [mask.bit_count() for key, mask in budget.stuck.items() if key != uuid],
+    )
+    return fits(cache_ways, (*lengths, *budget.lengths(uuid), asked), Need(cache_ways.floor, cache_ways.floor))
 
 
-def _account(world: World, cache: int, room: Room, uuid: str) -> str:
+def _account(inputs: PlannerInput, cache: int, budget: CacheBudget, uuid: str) -> str:
     """Where the ways of a cache are."""
-    line, policy = world.lines[cache], world.policy
+    cache_ways, policy = inputs.cache_ways[cache], inputs.policy
     parts = []
-    if others := room.taken(uuid):
+    if others := budget.taken(uuid):
         parts.append(f"{others} {_are(others)} other VMs'")
-    kept = room.need.width
-    if room.need.clean < room.floor:
+    kept = budget.need.width
+    if budget.need.clean < cache_ways.floor:
         parts.append(
-            f"the default group can have {room.need.clean} and nothing is given out before it has {room.floor} "
+            f"the default group can have {budget.need.clean} and nothing is given out before it has {cache_ways.floor} "
             f"([allocation] default_ways_min = {policy.default_ways_min})"
         )
-    elif kept > world.floor(cache):
+    elif kept > cache_ways.floor:
         parts.append(f"{kept} stay with the default group and the classes that share it")
     else:
         parts.append(
             f"{kept} {'stays' if kept == 1 else 'stay'} with the default group "
             f"([allocation] default_ways_min = {policy.default_ways_min})"
         )
-    if io := (line.pool & ~line.exclusive & ~line.company).bit_count():
+    if io := (cache_ways.pool & ~cache_ways.exclusive & ~cache_ways.company).bit_count():
         parts.append(f"{io} {_are(io)} I/O's ([allocation] use_shareable_ways = true would give them out)")
-    if reserved := (world.reserved(cache) & line.every).bit_count():
+    if reserved := (cache_ways.reserved & cache_ways.every).bit_count():
         parts.append(f"{reserved} {_are(reserved)} reserved ([allocation] reserved_ways)")
-    if foreign := world.foreign(cache) & line.every:
-        names = ", ".join(world.foreigners(cache, foreign))
-        parts.append(f"{foreign.bit_count()} {_are(foreign.bit_count())} taken by {names}")
-    return f"of its {line.every.bit_count()} ways {', '.join(parts)}"
+    if foreign := cache_ways.foreign & cache_ways.every:
+        names = [name for name in inputs.names[Owner.FOREIGN] if inputs.masks[name].get(cache, 0) & foreign]
+        parts.append(f"{foreign.bit_count()} {_are(foreign.bit_count())} taken by {', '.join(names)}")
+    return f"of its {cache_ways.every.bit_count()} ways {', '.join(parts)}"
 
 
 def _cache(cache: int) -> str:

@@ -19,19 +19,19 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from vmqos.allocation.line import Line, Need, lowest, run, runs, union
-from vmqos.allocation.packing import Packing, Piece, is_enough, pool_cost
+from vmqos.allocation.cache_ways import CacheWays, Need, lowest, run, runs, union
+from vmqos.allocation.packing import Packing, WantedMask, is_enough, pool_cost
 
 POOL = ""
-"""Stands for the pool where pieces are called by their keys."""
+"""Stands for the pool where masks are called by their keys."""
 MOST_STATES = 1500
 """After so many states the search gives up."""
 
 Write = tuple[str, int]
-"""A piece's key, or :data:`POOL`, and its mask."""
+"""A mask's key, or :data:`POOL`, and its mask."""
 
 Kind = tuple[int, int]
-"""How long a piece is on the way and in the end. Two of a kind can stand for one another."""
+"""How long a mask is on the way and in the end. Two of a kind can stand for one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _State:
     """Where things lie.
 
     :ivar pool: the pool's ways.
-    :ivar masks: the pieces' ways by their keys.
+    :ivar masks: the ways of the masks by their keys.
     """
 
     pool: int
@@ -69,7 +69,7 @@ class _Gap:
 
     :ivar start: its lowest way.
     :ivar end: one more than its highest way.
-    :ivar row: the keys of the pieces in it, from the lowest way up.
+    :ivar row: the keys of the masks in it, from the lowest way up.
     :ivar free: how many of its ways no group has.
     """
 
@@ -79,50 +79,59 @@ class _Gap:
     free: int
 
 
-def find(line: Line, pieces: Sequence[Piece], need: Need, pool_now: int) -> Route | None:
-    """A way to any packing in which the pieces have their lengths; of all ways one with the fewest moves.
+def find(cache_ways: CacheWays, wanted_masks: Sequence[WantedMask], need: Need, pool_now: int) -> Route | None:
+    """A way to any packing in which the masks have their lengths; of all ways one with the fewest moves.
 
-    :param line: masks may not have gaps here.
-    :param pieces: one that overlaps the pool, or an earlier one, has nothing that it could keep.
+    :param cache_ways: masks may not have gaps here.
+    :param wanted_masks: one that overlaps the pool, or an earlier one, has nothing that it could keep.
     :param pool_now: the ways that the pool has now.
     :returns: ``None`` if there is none, or none was found among :data:`MOST_STATES`.
     """
-    if line.sparse or not need.width or not line.legal(pool_now):
+    if cache_ways.sparse or not need.width or not cache_ways.legal(pool_now):
         return None
-    here, taken = dict[str, Piece](), pool_now
-    for piece in pieces:
-        if piece.held and not piece.held & taken:
-            here[piece.key] = piece
-            taken |= piece.held
-    return _Search(line, here, [piece for piece in pieces if piece.key not in here], need, pool_now).find()
+    here, taken = dict[str, WantedMask](), pool_now
+    for wanted in wanted_masks:
+        if wanted.held and not wanted.held & taken:
+            here[wanted.key] = wanted
+            taken |= wanted.held
+    return _Search(
+        cache_ways, here, [wanted for wanted in wanted_masks if wanted.key not in here], need, pool_now
+    ).find()
 
 
 class _Search:
     """Breadth first over the states of one cache.
 
-    :param here: the pieces that lie somewhere, by their keys.
+    :param here: the masks that lie somewhere, by their keys.
     :param new: those that lie nowhere yet.
     """
 
-    def __init__(self, line: Line, here: Mapping[str, Piece], new: Sequence[Piece], need: Need, pool_now: int) -> None:
-        self._line = line
+    def __init__(
+        self,
+        cache_ways: CacheWays,
+        here: Mapping[str, WantedMask],
+        new: Sequence[WantedMask],
+        need: Need,
+        pool_now: int,
+    ) -> None:
+        self._cache_ways = cache_ways
         self._here = here
-        self._new = sorted(new, key=lambda piece: -piece.length)
+        self._new = sorted(new, key=lambda wanted: -wanted.length)
         self._need = need
         self._pool_now = pool_now
         self._pools = self._look_for_pools()
         self._kinds: dict[str, Kind] = {
-            key: (min(piece.length, piece.held.bit_count()), piece.length) for key, piece in here.items()
+            key: (min(wanted.length, wanted.held.bit_count()), wanted.length) for key, wanted in here.items()
         }
 
     def find(self) -> Route | None:
         # A mask that is too long becomes shorter before anything else.
         first = [
-            (key, self._line.best_part(piece.held, self._kinds[key][0], (self._line.exclusive,)))
-            for key, piece in self._here.items()
-            if self._kinds[key][0] < piece.held.bit_count()
+            (key, self._cache_ways.best_part(wanted.held, self._kinds[key][0], (self._cache_ways.exclusive,)))
+            for key, wanted in self._here.items()
+            if self._kinds[key][0] < wanted.held.bit_count()
         ]
-        now = _State(self._pool_now, {key: piece.held for key, piece in self._here.items()})
+        now = _State(self._pool_now, {key: wanted.held for key, wanted in self._here.items()})
         seen = {self._signature(now.after(first))}
         waiting = deque([(now.after(first), tuple(first))])
         while waiting:
@@ -140,25 +149,25 @@ class _Search:
 
     def _look_for_pools(self) -> list[int]:
         """The places that the pool can have on the way: as small as may be, but no smaller than now."""
-        line, need, now = self._line, self._need, self._pool_now
-        sizes = {max(line.fewest, need.width), max(line.fewest, min(need.width, now.bit_count()))}
-        clean = min(need.clean, (now & ~line.company).bit_count())
+        cache_ways, need, now = self._cache_ways, self._need, self._pool_now
+        sizes = {max(cache_ways.fewest, need.width), max(cache_ways.fewest, min(need.width, now.bit_count()))}
+        clean = min(need.clean, (now & ~cache_ways.company).bit_count())
         places = (
             run(first, size)
-            for start, length in runs(line.pool)
+            for start, length in runs(cache_ways.pool)
             for size in sizes
             for first in range(start, start + length - size + 1)
         )
-        return [place for place in places if (place & ~line.company).bit_count() >= clean]
+        return [place for place in places if (place & ~cache_ways.company).bit_count() >= clean]
 
     def _is_astray(self, mask: int) -> bool:
         """Whether a mask has ways that are not to be promised, which it must leave."""
-        return bool(mask & ~self._line.exclusive)
+        return bool(mask & ~self._cache_ways.exclusive)
 
     def _gaps(self, state: _State) -> list[_Gap]:
         obstacles = state.pool | union(mask for mask in state.masks.values() if self._is_astray(mask))
         found = []
-        for start, length in runs(self._line.exclusive & ~obstacles):
+        for start, length in runs(self._cache_ways.exclusive & ~obstacles):
             inside = run(start, length)
             row = sorted((mask, key) for key, mask in state.masks.items() if mask & inside)
             used = sum(mask.bit_count() for mask, _ in row)
@@ -172,13 +181,13 @@ class _Search:
         return (state.pool, tuple(astray), rows)
 
     def _into(self, state: _State, gaps: Sequence[_Gap]) -> tuple[int, ...] | None:
-        """Into which gaps the new pieces go if this is the end; ``None`` if it is not."""
-        if state.pool & ~self._line.pool or not is_enough(self._line, state.pool, self._need):
+        """Into which gaps the new masks go if this is the end; ``None`` if it is not."""
+        if state.pool & ~self._cache_ways.pool or not is_enough(self._cache_ways, state.pool, self._need):
             return None
         if any(map(self._is_astray, state.masks.values())):
             return None
         left = [gap.end - gap.start - sum(self._kinds[key][1] for key in gap.row) for gap in gaps]
-        return _share_out(left, [piece.length for piece in self._new]) if min(left, default=0) >= 0 else None
+        return _share_out(left, [wanted.length for wanted in self._new]) if min(left, default=0) >= 0 else None
 
     def _moves(self, state: _State, gaps: Sequence[_Gap]) -> Iterator[tuple[Write, ...]]:
         """What can be written next, pushes included."""
@@ -192,7 +201,7 @@ class _Search:
                 yield from self._pool_moves(state, gaps, place)
 
     def _jumps(self, state: _State, gap: _Gap, key: str) -> Iterator[tuple[Write, ...]]:
-        """A piece goes into a gap that has room for it, to each place in its row."""
+        """A mask goes into a gap that has room for it, to each place in its row."""
         size = state.masks[key].bit_count()
         for before in range(len(gap.row) + 1):
             if key in gap.row[max(0, before - 1) : before + 1]:
@@ -226,22 +235,22 @@ class _Search:
         """Push every row to where its masks can grow, and new ones find a place in it, all of them side by side."""
         masks: dict[str, int] = {}
         for number, gap in enumerate(gaps):
-            come = [piece for piece, chosen in zip(self._new, into, strict=True) if chosen == number]
-            width = sum(piece.length for piece in come)
+            come = [wanted for wanted, chosen in zip(self._new, into, strict=True) if chosen == number]
+            width = sum(wanted.length for wanted in come)
             ways = (self._spread(state, gap, width, slot) for slot in range(len(gap.row), -1, -1))
             places, first = min(ways, key=lambda way: len(_push(state, gap.row, way[0])))
             masks |= {key: run(places[key], self._kinds[key][1]) for key in gap.row}
             writes += _push(state, gap.row, places)
-            for piece in come:
-                masks[piece.key] = run(first, piece.length)
-                first += piece.length
-        free = runs(self._line.pool & ~union(masks.values()))
-        pools = [place for place in (run(*found) for found in free) if is_enough(self._line, place, self._need)]
-        best = min(pools, key=lambda place: pool_cost(self._line, place, self._pool_now))
+            for wanted in come:
+                masks[wanted.key] = run(first, wanted.length)
+                first += wanted.length
+        free = runs(self._cache_ways.pool & ~union(masks.values()))
+        pools = [place for place in (run(*found) for found in free) if is_enough(self._cache_ways, place, self._need)]
+        best = min(pools, key=lambda place: pool_cost(self._cache_ways, place, self._pool_now))
         return Route(Packing(best, masks), writes)
 
     def _spread(self, state: _State, gap: _Gap, width: int, slot: int) -> tuple[dict[str, int], int]:
-        """Where a row's pieces lie in the end, and where new ones begin.
+        """Where the masks of a row lie in the end, and where new ones begin.
 
         :param width: how many ways new ones have together.
         :param slot: how many of the row lie below them.
@@ -275,7 +284,7 @@ def _clear(state: _State, gap: _Gap, below: int, low: int, high: int) -> tuple[W
 
 
 def _push(state: _State, row: Sequence[str], places: Mapping[str, int]) -> tuple[Write, ...]:
-    """Put the pieces of a row to their places, in the same order: who goes down first from below, then who goes up."""
+    """Put the masks of a row to their places in the same order: first those that go down, then the others."""
     down = [key for key in row if places[key] < lowest(state.masks[key])]
     up = [key for key in reversed(row) if places[key] > lowest(state.masks[key])]
     return tuple((key, run(places[key], state.masks[key].bit_count())) for key in (*down, *up))

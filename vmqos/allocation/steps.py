@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from vmqos.allocation import caches, detours
-from vmqos.allocation.board import Board
-from vmqos.allocation.line import runs
-from vmqos.allocation.model import CreateGroup, RemoveGroup, SetExclusive, Step, WriteMasks, WriteThrottles
+from vmqos.allocation.cache_ways import runs
+from vmqos.allocation.model import CreateGroup, SetExclusive, Step, WriteMasks, WriteThrottles
+from vmqos.allocation.planner_input import PlannerInput
+from vmqos.allocation.progress import Progress
 from vmqos.allocation.target import Target
-from vmqos.allocation.world import World
 from vmqos.group_names import DEFAULT_GROUP
 from vmqos.resctrl.bitmask import CapacityBitmask
 
@@ -29,8 +29,8 @@ class NoSafeOrder(Exception):
         self.cache = cache
 
 
-def prepare(world: World, target: Target) -> tuple[Step, ...]:
-    """The steps that lead from the world to the target.
+def prepare(inputs: PlannerInput, target: Target) -> tuple[Step, ...]:
+    """The steps that lead from the groups as they are to the target.
 
     * Guards (mode ``exclusive``) are taken off first where the target has none, and put on last. A guard on ways that
       other groups have too is also taken off first. When a cache comes online, the kernel opens all of its ways to
@@ -44,108 +44,106 @@ def prepare(world: World, target: Target) -> tuple[Step, ...]:
 
     :raises NoSafeOrder: if there is no safe order, or none was found.
     """
-    board = Board(world, target)
+    progress = Progress(inputs, target)
     steps: list[Step] = []
-    detours_left = _DETOURS * len(world.lines)
-    for name in world.groups:
-        if name in board.guarded and (
-            name not in target.guarded or _has_company(world, name) or _passes_io(world, target, name)
+    detours_left = _DETOURS * len(inputs.cache_ways)
+    for name in inputs.groups:
+        if name in progress.guarded and (
+            name not in target.guarded or _has_company(inputs, name) or _passes_io(inputs, target, name)
         ):
             steps.append(SetExclusive(name, False))
-            board.guarded.discard(name)
+            progress.guarded.discard(name)
     for cache, writes in target.routes.items():
-        steps += _follow(board, cache, writes)
-    while board.unfinished():
-        write = _next_write(board)
+        steps += _follow(progress, cache, writes)
+    while any(progress.missing.values()):
+        write = _next_write(progress)
         if write is not None:
-            steps += _write(board, *write)
+            steps += _write(progress, *write)
             continue
-        cache, asides = detours.make_way(board)
+        cache, asides = detours.make_way(progress)
         detours_left -= 1
         if not asides or not detours_left:
             raise NoSafeOrder(cache)
         for name, mask in asides:
-            steps += _write(board, name, {cache: mask})
+            steps += _write(progress, name, {cache: mask})
     # Where no cache has ways to give, a group has no mask to be created for.
-    steps += [CreateGroup(name) for name in target.created if not board.exists(name)]
-    steps += _divide(world, target, steps)
-    steps += _throttle(world, target)
-    steps += [SetExclusive(name, True) for name in target.masks if name in target.guarded - board.guarded]
+    steps += [CreateGroup(name) for name in target.created if name not in progress.masks]
+    if inputs.capabilities.is_split(3) or inputs.capabilities.is_split(2):
+        steps += _divide(inputs, target, steps)
+    steps += _throttle(inputs, target)
+    steps += [SetExclusive(name, True) for name in target.masks if name in target.guarded - progress.guarded]
     return tuple(steps)
 
 
-def retire(target: Target) -> tuple[Step, ...]:
-    """The steps that remove what no VM needs; its ways are given away already."""
-    return tuple(RemoveGroup(name) for name in target.retired)
-
-
-def _follow(board: Board, cache: int, writes: Sequence[tuple[str, int]]) -> Iterator[Step]:
+def _follow(progress: Progress, cache: int, writes: Sequence[tuple[str, int]]) -> Iterator[Step]:
     """The writes that were found for a cache. A group that shares ways first moves to ways of the default group."""
     for name, mask in writes:
-        for other in list(board.in_the_way(name, cache, mask)):
-            if board.is_in_force(other, cache):
+        for other in list(progress.in_the_way(name, cache, mask)):
+            if progress.is_in_force(other, cache):
                 raise NoSafeOrder(cache)
-            default = board.masks[DEFAULT_GROUP][cache]
-            size = min(default.bit_count(), max(board.least(other, cache), board.masks[other][cache].bit_count()))
-            part = board.world.lines[cache].best_part(default, size, (board.target.masks[other][cache],))
+            default = progress.masks[DEFAULT_GROUP][cache]
+            size = min(default.bit_count(), max(progress.least(other, cache), progress.masks[other][cache].bit_count()))
+            part = progress.inputs.cache_ways[cache].best_part(default, size, (progress.target.masks[other][cache],))
             if other == DEFAULT_GROUP or not part or part & mask:
                 raise NoSafeOrder(cache)
-            yield from _write(board, other, {cache: part})
-        if board.masks[name].get(cache) != mask:
-            yield from _write(board, name, {cache: mask})
+            yield from _write(progress, other, {cache: part})
+        if progress.masks[name].get(cache) != mask:
+            yield from _write(progress, name, {cache: mask})
 
 
-def _next_write(board: Board) -> tuple[str, dict[int, int]] | None:
+def _next_write(progress: Progress) -> tuple[str, dict[int, int]] | None:
     """A group, and its masks that can be written now; ``None`` where no group has any."""
     best: tuple[bool, bool] | None = None
     found: tuple[str, dict[int, int]] | None = None
-    for name in board.order:
-        missing = board.missing(name)
-        ready = {cache: mask for cache, mask in missing.items() if board.is_free(name, cache, mask)}
+    for name in progress.order:
+        missing, now = progress.missing[name], progress.masks.get(name)
+        ready = {cache: mask for cache, mask in missing.items() if progress.is_free(name, cache, mask)}
         part = len(ready) < len(missing)
-        if ready and (board.exists(name) or not part):
-            rank = (board.grows(name, ready), part)
-            if best is None or rank < best:
-                best, found = rank, (name, ready)
+        if ready and (now is not None or not part):
+            has = now or {}
+            grows = any(mask.bit_count() > has.get(cache, 0).bit_count() for cache, mask in ready.items())
+            if best is None or (grows, part) < best:
+                best, found = (grows, part), (name, ready)
     return found
 
 
-def _write(board: Board, name: str, masks: dict[int, int]) -> Iterator[Step]:
+def _write(progress: Progress, name: str, masks: dict[int, int]) -> Iterator[Step]:
     """Write the masks; the group is created first where it does not exist, and its first write names every cache."""
-    if not board.exists(name):
-        yield from _unguard_for_mkdir(board)
+    if name not in progress.masks:
+        if progress.guarded:
+            yield from _unguard_for_mkdir(progress)
         yield CreateGroup(name)
-    board.write(name, masks)
-    yield _masks(board.world, board.target, name, masks)
+    progress.write(name, masks)
+    yield _masks(progress.inputs, progress.target, name, masks)
 
 
-def _masks(world: World, target: Target, name: str, masks: Mapping[int, int]) -> WriteMasks:
+def _masks(inputs: PlannerInput, target: Target, name: str, masks: Mapping[int, int]) -> WriteMasks:
     ordered = dict(sorted(masks.items()))
     written = {cache: CapacityBitmask(mask) for cache, mask in ordered.items()}
-    return WriteMasks(name, written, target.splits(world, name, ordered))
+    return WriteMasks(name, written, target.splits(inputs, name, ordered))
 
 
-def _divide(world: World, target: Target, steps: Sequence[Step]) -> Iterator[Step]:
+def _divide(inputs: PlannerInput, target: Target, steps: Sequence[Step]) -> Iterator[Step]:
     """Write the parts for code and data that are not right yet: they take nothing from other groups."""
-    now = {name: dict(group.splits) for name, group in world.groups.items() if name in target.masks}
+    now = {name: dict(group.splits) for name, group in inputs.groups.items() if name in target.masks}
     for step in steps:
         if isinstance(step, WriteMasks):
             now.setdefault(step.group, {}).update(step.splits)
     for name, masks in target.masks.items():
-        wanted = target.splits(world, name, masks)
+        wanted = target.splits(inputs, name, masks)
         changes = {cache: masks[cache] for cache, parts in wanted.items() if now.get(name, {}).get(cache) != parts}
         if changes:
-            yield _masks(world, target, name, changes)
+            yield _masks(inputs, target, name, changes)
 
 
-def _throttle(world: World, target: Target) -> Iterator[Step]:
+def _throttle(inputs: PlannerInput, target: Target) -> Iterator[Step]:
     """Write the limits that are not right yet; a group that is created has none (``rdtgroup_init_mba``)."""
-    resource = world.capabilities.memory_bandwidth
+    resource = inputs.capabilities.memory_bandwidth
     if resource is None:
         return
     unlimited = resource.unit.unlimited
     for name, throttles in target.throttles.items():
-        now = world.groups[name].throttles if name in world.groups else {}
+        now = inputs.groups[name].throttles if name in inputs.groups else {}
         changes = {
             cache: value for cache, value in throttles.items() if min(now.get(cache, unlimited), unlimited) != value
         }
@@ -153,39 +151,42 @@ def _throttle(world: World, target: Target) -> Iterator[Step]:
             yield WriteThrottles(name, changes)
 
 
-def _has_company(world: World, name: str) -> bool:
+def _has_company(inputs: PlannerInput, name: str) -> bool:
     """Whether any other group has ways that this group has."""
-    others = [other for other in world.groups if other != name]
-    return any(mask & world.ways(others, cache) for cache, mask in world.masks[name].items())
+    others = [other for other in inputs.groups if other != name]
+    return any(mask & inputs.ways(others, cache) for cache, mask in inputs.masks[name].items())
 
 
-def _passes_io(world: World, target: Target, name: str) -> bool:
+def _passes_io(inputs: PlannerInput, target: Target, name: str) -> bool:
     """Whether a write on the way gives the group ways of I/O, which the kernel refuses to a guarded group."""
     return any(
-        mask & world.lines[cache].shareable
+        mask & inputs.cache_ways[cache].shareable
         for cache, writes in target.routes.items()
         for group, mask in writes
         if group == name
     )
 
 
-def _unguard_for_mkdir(board: Board) -> Iterator[Step]:
+def _unguard_for_mkdir(progress: Progress) -> Iterator[Step]:
     """Take off guards that would leave a new group too few ways for a legal mask: mkdir would fail with ENOSPC."""
-    for name in sorted(board.guarded):
-        if all(_kernel_gives(board, cache) >= line.fewest for cache, line in board.world.lines.items()):
+    for name in sorted(progress.guarded):
+        if all(
+            _kernel_gives(progress, cache) >= cache_ways.fewest
+            for cache, cache_ways in progress.inputs.cache_ways.items()
+        ):
             return
-        board.guarded.discard(name)
+        progress.guarded.discard(name)
         yield SetExclusive(name, False)
 
 
-def _kernel_gives(board: Board, cache: int) -> int:
+def _kernel_gives(progress: Progress, cache: int) -> int:
     """How many ways the kernel gives a new group: the first run of ways that no guarded group has.
 
     ``__init_one_rdt_domain`` and ``cbm_ensure_valid`` in the kernel's resctrl.
     """
-    guarded = {name for name, group in board.world.groups.items() if group.exclusive and name not in board.masks}
-    held = board.world.ways(guarded, cache) | board.ways(board.guarded, cache)
-    shared = board.ways(board.masks.keys() - board.guarded, cache)
-    line = board.world.lines[cache]
-    _, length = next(runs(line.every & ~held | shared | line.shareable), (0, 0))
+    guarded = {name for name, group in progress.inputs.groups.items() if group.exclusive and name not in progress.masks}
+    held = progress.inputs.ways(guarded, cache) | progress.ways(progress.guarded, cache)
+    shared = progress.ways(progress.masks.keys() - progress.guarded, cache)
+    cache_ways = progress.inputs.cache_ways[cache]
+    _, length = next(runs(cache_ways.every & ~held | shared | cache_ways.shareable), (0, 0))
     return length

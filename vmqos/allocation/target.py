@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 
 from vmqos.allocation import caches
 from vmqos.allocation.admission import Admission
+from vmqos.allocation.cache_ways import take, union
 from vmqos.allocation.claims import Claim
-from vmqos.allocation.line import union
 from vmqos.allocation.model import Split
-from vmqos.allocation.packing import Packing, Piece, pack
-from vmqos.allocation.room import Room
+from vmqos.allocation.packing import pack
+from vmqos.allocation.planner_input import PlannerInput
 from vmqos.allocation.route import Route, find
-from vmqos.allocation.split import split
-from vmqos.allocation.world import World
 from vmqos.group_names import DEFAULT_GROUP, Owner, class_request
+from vmqos.resctrl.bitmask import CapacityBitmask
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,56 +43,53 @@ class Target:
     parts: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     routes: Mapping[int, Sequence[tuple[str, int]]] = field(default_factory=dict)
 
-    def splits(self, world: World, name: str, masks: Mapping[int, int]) -> dict[int, Split]:
+    def splits(self, inputs: PlannerInput, name: str, masks: Mapping[int, int]) -> dict[int, Split]:
         """The parts of these masks of a group, by cache; empty without CDP."""
         return {
             cache: split(mask, *self.parts.get((name, cache), ()))
             for cache, mask in masks.items()
-            if world.capabilities.is_split(caches.level(cache))
+            if inputs.capabilities.is_split(caches.level(cache))
         }
 
 
-def build(
-    world: World,
-    claims: Sequence[Claim],
-    admission: Admission,
-    routes: Mapping[int, Route] | None = None,
-) -> Target:
+def build(inputs: PlannerInput, claims: Sequence[Claim], admission: Admission, routes: Mapping[int, Route]) -> Target:
     """Place the masks of all VMs and classes that were let in.
 
     :param routes: the packings that were found already, each with the writes that lead there, by cache.
     """
-    routes = routes or {}
     rank = {claim.uuid: number for number, claim in enumerate(claims)}
-    group_of = {uuid: claim.group for uuid, claim in admission.served.items()}
-    needed = (*sorted(group_of.values(), key=lambda name: rank[_uuid(group_of, name)]), *admission.classes)
-    retired = tuple(name for name in world.named(Owner.VM, Owner.CLASS) if name not in needed)
+    group_of = {claim.uuid: claim.group for claim in claims if claim.uuid in admission.served}
+    needed = (*group_of.values(), *admission.classes)
+    retired = tuple(name for name in inputs.ours if name not in needed)
     masks: dict[str, dict[int, int]] = {name: {} for name in (DEFAULT_GROUP, *needed, *retired)}
     own = set()
-    for cache, room in admission.rooms.items():
-        pieces = sorted(room.pieces.values(), key=lambda piece: rank[piece.key])
-        packing = routes[cache].packing if cache in routes else _pack(world, cache, room, pieces)
-        exclusive = {group_of[uuid]: mask for uuid, mask in (*packing.masks.items(), *room.stuck.items())}
-        default = _default(world, cache, packing.pool, union(exclusive.values()))
+    for cache, budget in admission.budgets.items():
+        if cache in routes:
+            packing = routes[cache].packing
+        else:
+            wanted_masks = sorted(budget.wanted_masks.values(), key=lambda wanted: rank[wanted.key])
+            packing = pack(budget.cache_ways, wanted_masks, budget.need, inputs.masks[DEFAULT_GROUP].get(cache, 0))
+        exclusive = {group_of[uuid]: mask for uuid, mask in (*packing.masks.items(), *budget.stuck.items())}
+        own |= {(name, cache) for name in exclusive}
+        default = _default(inputs, cache, packing.pool, union(exclusive.values()))
         for name in masks:
-            if name in exclusive:
-                own.add((name, cache))
             if name in admission.classes:
-                masks[name][cache] = _class(world, cache, name, default, _cap(name, cache, admission.classes[name]))
+                masks[name][cache] = _class(inputs, cache, name, default, admission.classes[name])
             else:
                 masks[name][cache] = exclusive.get(name, default)
     return Target(
         masks=masks,
         own=frozenset(own),
-        guarded=frozenset(name for name in group_of.values() if _can_be_guarded(world, masks, own, name)),
-        created=tuple(name for name in needed if name not in world.groups),
+        guarded=frozenset(name for name in group_of.values() if _can_be_guarded(inputs, masks, own, name)),
+        created=tuple(name for name in needed if name not in inputs.groups),
         retired=retired,
-        throttles=_throttles(world, claims, admission, needed),
+        throttles=_throttles(inputs, claims, admission, needed),
         parts={
             (claim.group, cache): (claim.code, claim.data)
             for claim in claims
             if claim.code
-            for cache in caches.among(3, world.lines)
+            for cache in inputs.cache_ways
+            if caches.level(cache) == 3
             if claim.group in admission.classes or (claim.group, cache) in own
         },
         routes={
@@ -103,22 +99,18 @@ def build(
     )
 
 
-def route(world: World, claims: Sequence[Claim], admission: Admission, cache: int) -> Route | None:
+def route(inputs: PlannerInput, claims: Sequence[Claim], admission: Admission, cache: int) -> Route | None:
     """A packing that can be reached without an overlap, with the writes that lead there; ``None`` if none is found."""
-    room, rank = admission.rooms[cache], {claim.uuid: number for number, claim in enumerate(claims)}
-    pieces = sorted(room.pieces.values(), key=lambda piece: rank[piece.key])
-    return find(room.line, pieces, room.need, world.masks[DEFAULT_GROUP].get(cache, 0))
-
-
-def _pack(world: World, cache: int, room: Room, pieces: Sequence[Piece]) -> Packing:
-    return pack(room.line, pieces, room.need, world.masks[DEFAULT_GROUP].get(cache, 0))
+    budget, rank = admission.budgets[cache], {claim.uuid: number for number, claim in enumerate(claims)}
+    wanted_masks = sorted(budget.wanted_masks.values(), key=lambda wanted: rank[wanted.key])
+    return find(budget.cache_ways, wanted_masks, budget.need, inputs.masks[DEFAULT_GROUP].get(cache, 0))
 
 
 def _throttles(
-    world: World, claims: Sequence[Claim], admission: Admission, needed: Sequence[str]
+    inputs: PlannerInput, claims: Sequence[Claim], admission: Admission, needed: Sequence[str]
 ) -> dict[str, dict[int, int]]:
     """Each group's limits: the promised one on caches where one of its VMs can run, no limit on the other caches."""
-    resource = world.capabilities.memory_bandwidth
+    resource = inputs.capabilities.memory_bandwidth
     if resource is None:
         return {}
     found = {name: dict.fromkeys(resource.cache_ids, resource.unit.unlimited) for name in needed}
@@ -128,49 +120,63 @@ def _throttles(
     return found
 
 
-def _uuid(group_of: Mapping[str, str], name: str) -> str:
-    return next(uuid for uuid, group in group_of.items() if group == name)
-
-
-def _default(world: World, cache: int, pool: int, taken: int) -> int:
+def _default(inputs: PlannerInput, cache: int, pool: int, taken: int) -> int:
     """The default group's ways: the pool; where nothing is left for the pool, all ways that no group has alone."""
-    line, now = world.lines[cache], world.masks[DEFAULT_GROUP].get(cache, 0)
-    if line.legal(pool):
+    cache_ways, now = inputs.cache_ways[cache], inputs.masks[DEFAULT_GROUP].get(cache, 0)
+    if cache_ways.legal(pool):
         return pool
-    guarded = world.ways((name for name in world.named(Owner.FOREIGN) if world.groups[name].exclusive), cache)
-    free = line.every & ~taken & ~guarded
-    return line.best_part(free, line.largest(free), (line.pool, now)) or now
+    guarded = inputs.ways((name for name in inputs.names[Owner.FOREIGN] if inputs.groups[name].exclusive), cache)
+    free = cache_ways.every & ~taken & ~guarded
+    return cache_ways.best_part(free, cache_ways.largest(free), (cache_ways.pool, now)) or now
 
 
-def _cap(name: str, cache: int, ways: int) -> int:
-    """A class's cap on a cache; 0 for none.
+def _class(inputs: PlannerInput, cache: int, name: str, default: int, cap: int) -> int:
+    """A class's ways: as many of the default group's as its cap allows, and preferably those that it has now.
 
-    :param ways: its cap on L3.
+    :param cap: the class's cap on L3; 0 for none.
     """
-    if caches.level(cache) == 3:
-        return ways
-    grants = class_request(name)
-    return (grants.l2_ways or 0) if grants is not None else 0
+    if caches.level(cache) == 2:
+        grants = class_request(name)
+        cap = (grants.l2_ways or 0) if grants is not None else 0
+    cache_ways, now = inputs.cache_ways[cache], inputs.masks.get(name, {}).get(cache, 0)
+    liked = (now, ~cache_ways.company, ~cache_ways.shareable)
+    return cache_ways.best_part(default, min(cap, default.bit_count()), liked) or default
 
 
-def _class(world: World, cache: int, name: str, default: int, cap: int) -> int:
-    """A class's ways: as many of the default group's as its cap allows, and preferably those that it has now."""
-    line, now = world.lines[cache], world.masks.get(name, {}).get(cache, 0)
-    return line.best_part(default, min(cap, default.bit_count()), (now, ~line.company, ~line.shareable)) or default
-
-
-def _can_be_guarded(world: World, masks: Mapping[str, Mapping[int, int]], own: set[tuple[str, int]], name: str) -> bool:
+def _can_be_guarded(
+    inputs: PlannerInput, masks: Mapping[str, Mapping[int, int]], own: set[tuple[str, int]], name: str
+) -> bool:
     """Whether the kernel would take mode ``exclusive`` for the group.
 
     The kernel refuses it if the group overlaps any other group or the ways of I/O, in any cache of any resource
     (``rdtgroup_mode_test_exclusive`` in the kernel's resctrl). So no group can be guarded where there is a level of
     caches that the planner does not arrange.
     """
-    levels = {cache.level for cache in world.capabilities.caches.values()}
-    if not world.policy.kernel_exclusive or levels != set(map(caches.level, world.lines)):
+    levels = {cache.level for cache in inputs.capabilities.caches.values()}
+    if not inputs.policy.kernel_exclusive or levels != set(map(caches.level, inputs.cache_ways)):
         return False
-    for cache, line in world.lines.items():
-        others = world.foreign(cache) | union(other[cache] for group, other in masks.items() if group != name)
-        if (name, cache) not in own or masks[name][cache] & (others | line.shareable):
+    for cache, cache_ways in inputs.cache_ways.items():
+        others = cache_ways.foreign | union(other[cache] for group, other in masks.items() if group != name)
+        if (name, cache) not in own or masks[name][cache] & (others | cache_ways.shareable):
             return False
     return True
+
+
+def split(ways: int, code: int = 0, data: int = 0) -> Split:
+    """Divide a mask, where resctrl is mounted with CDP: code has the lowest ways, data has the others.
+
+    Neither has fewer than asked for, as far as there are so many; where there are too few, they have ways in common.
+    The planner places the ways of both as one mask. So what keeps masks apart keeps code apart from others' data, too,
+    and where a mask lies is decided without regard to its parts.
+
+    :param ways: the mask of both.
+    :param code: how many ways are for code; 0 where both fill all of them.
+    :param data: how many ways are for data.
+    """
+    if not code:
+        return Split(CapacityBitmask(ways), CapacityBitmask(ways))
+    count = ways.bit_count()
+    lower = min(code, count)
+    common = max(0, lower + min(data, count) - count)
+    upper = ways & ~take(ways, lower - common)
+    return Split(CapacityBitmask(take(ways, lower)), CapacityBitmask(upper))

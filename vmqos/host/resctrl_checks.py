@@ -236,7 +236,7 @@ def _held(view: ResctrlState, cache: int) -> CapacityBitmask:
 
 def closids(view: ResctrlState, path: str) -> Finding:
     """How many more control groups there can be."""
-    total, used = view.capabilities.num_closids, view.layout.closids_in_use
+    total, used = view.capabilities.num_closids, view.closids_in_use
     detail = f"{used} of {total} in use, the default group included"
     if used < total:
         return Finding("Control groups (CLOSIDs)", Status.OK, detail)

@@ -43,9 +43,14 @@ class ResctrlState:
     """Whether it is a filesystem in user space that plays resctrl."""
 
     @property
+    def closids_in_use(self) -> int:
+        """How many CLOSIDs the control groups take."""
+        return sum(group.holds_closid for group in self.layout.groups)
+
+    @property
     def rmids_in_use(self) -> int:
         """How many RMIDs the groups hold: one each."""
-        return self.layout.closids_in_use + sum(map(len, self.monitoring_groups.values()))
+        return self.closids_in_use + sum(map(len, self.monitoring_groups.values()))
 
     @property
     def monitored(self) -> frozenset[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vmqos.allocation.line import Line, longest_run, union
+from vmqos.allocation.cache_ways import CacheWays, longest_run, union
 from vmqos.group_names import DEFAULT_GROUP
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource
@@ -49,16 +49,16 @@ def choose(cache: CacheResource, holders: Holders, ways: int, floor: int) -> Cho
     :param ways: how many, 1 or more.
     :param floor: how many ways the default group keeps at least, those that it has together with others not counted.
     """
-    line = _line(cache, sparse=cache.sparse_masks)
+    cache_ways = _cache_ways(cache, sparse=cache.sparse_masks)
     apart = union(mask.bits for mask in holders.ours.values() if mask - holders.default)
-    free = cache.cbm_mask.bits & ~(apart | holders.others.bits | line.shareable)
+    free = cache.cbm_mask.bits & ~(apart | holders.others.bits | cache_ways.shareable)
     best: tuple[int, int, int] | None = None
     found: Choice | None = None
-    for candidate in _line(cache, sparse=False).parts(free, max(ways, line.fewest)):
-        masks = _make_way(line, holders, candidate, floor)
+    for candidate in _cache_ways(cache, sparse=False).parts(free, max(ways, cache_ways.fewest)):
+        masks = _make_way(cache_ways, holders, candidate, floor)
         if masks is None:
             continue
-        for_vms = longest_run(line.every & ~holders.others.bits & ~candidate)
+        for_vms = longest_run(cache_ways.every & ~holders.others.bits & ~candidate)
         rank = (for_vms, masks.get(DEFAULT_GROUP, holders.default.bits).bit_count(), -candidate)
         if best is None or rank > best:
             best = rank
@@ -72,8 +72,8 @@ def most(cache: CacheResource, holders: Holders, floor: int) -> int:
     return next((ways for ways in counts if choose(cache, holders, ways, floor) is not None), 0)
 
 
-def _line(cache: CacheResource, sparse: bool) -> Line:
-    return Line(
+def _cache_ways(cache: CacheResource, sparse: bool) -> CacheWays:
+    return CacheWays(
         every=cache.cbm_mask.bits,
         pool=0,
         company=0,
@@ -84,21 +84,21 @@ def _line(cache: CacheResource, sparse: bool) -> Line:
     )
 
 
-def _make_way(line: Line, holders: Holders, taken: int, floor: int) -> dict[str, int] | None:
+def _make_way(cache_ways: CacheWays, holders: Holders, taken: int, floor: int) -> dict[str, int] | None:
     """The masks that change so that no group has these ways; ``None`` where a group would have too few."""
     before = holders.default.bits
     if not before & taken:
         return {}
     left = before & ~taken
-    after = line.best_part(left, line.largest(left), (~holders.others.bits, ~line.shareable))
-    if (after & ~holders.others.bits).bit_count() < max(floor, line.fewest):
+    after = cache_ways.best_part(left, cache_ways.largest(left), (~holders.others.bits, ~cache_ways.shareable))
+    if (after & ~holders.others.bits).bit_count() < max(floor, cache_ways.fewest):
         return None
     masks = {}
     for name, mask in holders.ours.items():
         if mask - holders.default or not mask.bits & ~after:
             continue
         size = after.bit_count() if mask.bits == before else mask.count
-        part = line.best_part(after, size, (mask.bits, ~line.shareable))
+        part = cache_ways.best_part(after, size, (mask.bits, ~cache_ways.shareable))
         if not part:
             return None
         masks[name] = part

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.machines import machine
 from tests.unit.allocation.run_plan import follow, settle
-from tests.unit.allocation.worlds import machine
 from vmqos.allocation import (
     Allocation,
     Plan,

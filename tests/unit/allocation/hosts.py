@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 
 from tests.unit.allocation.kernel import Kernel, Refused
+from tests.unit.allocation.machines import EXCLUSIVE, SHARED, machines, policies, promises, uuid
 from tests.unit.allocation.run_plan import settle
-from tests.unit.allocation.worlds import EXCLUSIVE, SHARED, machines, policies, promises, uuid
 from vmqos.allocation import Policy, Request
 
 FOREIGN = ("containers", "pqos", "qemu-1-a-vcpus_0")

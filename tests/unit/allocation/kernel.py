@@ -22,8 +22,8 @@ from vmqos.allocation import (
     WriteThrottles,
     caches,
 )
-from vmqos.allocation.line import run, runs
-from vmqos.allocation.split import split
+from vmqos.allocation.cache_ways import run, runs
+from vmqos.allocation.target import split
 from vmqos.group_names import owner_of
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit, CacheResource, Capabilities

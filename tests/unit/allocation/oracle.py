@@ -566,7 +566,7 @@ def _there_is_room(pool: Ways, for_vms: Ways, need: int, lengths: Sequence[int])
     for stretch in stretches(pool):
         for first in range(len(stretch) - need + 1):
             left = for_vms - frozenset(stretch[first : first + need])
-            if _share_out([len(piece) for piece in stretches(left)], lengths):
+            if _share_out([len(wanted) for wanted in stretches(left)], lengths):
                 return True
     return False
 

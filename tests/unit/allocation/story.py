@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from tests.unit.allocation.machines import EXCLUSIVE, SHARED, machine, uuid
 from tests.unit.allocation.oracle import (
     Broken,
     Host,
@@ -26,7 +27,6 @@ from tests.unit.allocation.oracle import (
     owner,
     promised,
 )
-from tests.unit.allocation.worlds import EXCLUSIVE, SHARED, machine, uuid
 from vmqos.allocation import Plan, Policy, Request, Split, WhenFull, plan
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import Owner

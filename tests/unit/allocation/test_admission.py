@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.machines import SHARED, machine, request, uuid
 from tests.unit.allocation.run_plan import settle
-from tests.unit.allocation.worlds import SHARED, machine, request, uuid
 from vmqos.allocation import Group, Layout, Policy, PromiseState, Request, WhenFull, plan, reasons
 from vmqos.allocation.admission import Admission, Change, admit
-from vmqos.allocation.claims import in_order, read
-from vmqos.allocation.line import Need
-from vmqos.allocation.world import look
+from vmqos.allocation.cache_ways import Need
+from vmqos.allocation.claims import read
+from vmqos.allocation.planner_input import read_input
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import Owner, class_group, vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -21,8 +21,8 @@ def decide(
     barred: str = "",
     frozen: int = -1,
 ) -> Admission:
-    world = look(kernel.capabilities, kernel.l3, kernel.layout(), policy or Policy())
-    return admit(world, read(world, in_order(requests)), {(barred, False)}, {frozen})
+    inputs = read_input(kernel.capabilities, kernel.layout(), policy or Policy(), requests)
+    return admit(inputs, read(inputs), {(barred, False)}, {frozen})
 
 
 def test_what_vms_have_comes_before_what_they_want_more_and_that_before_newcomers() -> None:
@@ -30,7 +30,7 @@ def test_what_vms_have_comes_before_what_they_want_more_and_that_before_newcomer
     settle(kernel, [request(2, 3), request(3, 2)], Policy())
     result = decide(kernel, request(1, 4), request(2, 6), request(3, 2))
     assert set(result.served) == {uuid(2), uuid(3)}
-    assert {key: piece.length for key, piece in result.rooms[0].pieces.items()} == {uuid(2): 6, uuid(3): 2}
+    assert {key: wanted.length for key, wanted in result.budgets[0].wanted_masks.items()} == {uuid(2): 6, uuid(3): 2}
     assert result.changes == [Change(uuid(2), frozenset({0}))]
 
 
@@ -38,12 +38,12 @@ def test_a_class_keeps_what_it_has_and_no_more_than_its_cap() -> None:
     kernel = Kernel(machine(11))
     settle(kernel, [request(1, 4, SHARED)], Policy())
     kernel.masks[class_group(CacheRequest(4))] = {0: 0x7FF}
-    assert decide(kernel, request(1, 4, SHARED)).rooms[0].need == Need(4, 2)
+    assert decide(kernel, request(1, 4, SHARED)).budgets[0].need == Need(4, 2)
 
 
 def test_a_class_is_counted_where_its_vms_can_run() -> None:
     result = decide(Kernel(machine(11, (0, 1))), request(1, 5, SHARED, caches=[1]))
-    assert {cache: room.need.width for cache, room in result.rooms.items()} == {0: 2, 1: 5}
+    assert {cache: budget.need.width for cache, budget in result.budgets.items()} == {0: 2, 1: 5}
 
 
 def test_who_is_barred_gets_no_more_than_it_has() -> None:
@@ -51,11 +51,11 @@ def test_who_is_barred_gets_no_more_than_it_has() -> None:
     settle(kernel, [request(1, 2), request(2, 3, SHARED)], Policy())
     grown = (request(1, 3), request(2, 3, SHARED), request(3, 1))
     result = decide(kernel, *grown, barred=uuid(1))
-    assert result.notes == {uuid(1): reasons.NO_SAFE_ORDER} and result.rooms[0].pieces[uuid(1)].length == 2
+    assert result.notes == {uuid(1): reasons.NO_SAFE_ORDER} and result.budgets[0].wanted_masks[uuid(1)].length == 2
     result = decide(kernel, *grown, barred=uuid(3))
     assert result.notes == {uuid(3): reasons.NO_SAFE_ORDER} and uuid(3) not in result.served
     result = decide(Kernel(machine(11)), request(1, 5, SHARED), barred=class_group(CacheRequest(5)))
-    assert result.classes == {class_group(CacheRequest(5)): 5} and result.rooms[0].need.width == 2
+    assert result.classes == {class_group(CacheRequest(5)): 5} and result.budgets[0].need.width == 2
 
 
 def test_on_a_frozen_cache_nothing_changes() -> None:
@@ -63,15 +63,15 @@ def test_on_a_frozen_cache_nothing_changes() -> None:
     settle(kernel, [request(1, 2)], Policy())
     result = decide(kernel, request(1, 3), request(2, 1), frozen=0)
     assert set(result.notes.values()) == {reasons.NO_SAFE_ORDER}
-    assert result.rooms[0].stuck == {uuid(1): 0x3} and not result.changes
+    assert result.budgets[0].stuck == {uuid(1): 0x3} and not result.changes
 
 
 def test_the_host_stays_on_reserved_ways_where_it_has_no_others() -> None:
     kernel = Kernel(machine(4))
     settle(kernel, [request(1, 2)], Policy())
     assert kernel.masks[""] == {0: 0b1100}
-    room = decide(kernel, request(1, 2), policy=Policy(reserved_ways=CapacityBitmask(0b1100))).rooms[0]
-    assert room.need == Need(2, 0) and room.closed and room.line.pool == 0b1111
+    budget = decide(kernel, request(1, 2), policy=Policy(reserved_ways=CapacityBitmask(0b1100))).budgets[0]
+    assert budget.need == Need(2, 0) and budget.closed and budget.cache_ways.pool == 0b1111
 
 
 def test_a_group_that_can_not_be_filled_is_one_to_be_freed() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.machines import SHARED, machine, request
 from tests.unit.allocation.run_plan import settle
-from tests.unit.allocation.worlds import SHARED, machine, request
 from vmqos import allocation
 from vmqos.allocation import Closids, Policy, PromiseState, Request, WhenFull, plan
 from vmqos.extra_specs import CacheRequest

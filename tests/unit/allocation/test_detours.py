@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.unit.allocation.test_steps import CLASS, A, B, C, target, world
-from vmqos.allocation.board import Board
+from tests.unit.allocation.test_steps import CLASS, A, B, C, inputs, target
 from vmqos.allocation.detours import make_way
+from vmqos.allocation.progress import Progress
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ from vmqos.allocation.detours import make_way
 def test_the_least_harm_is_chosen(
     now: Mapping[str, int], goal: Mapping[str, int], writes: list[tuple[str, int]]
 ) -> None:
-    start = world(now)
-    cache, found = make_way(Board(start, target(start, goal)))
+    start = inputs(now)
+    cache, found = make_way(Progress(start, target(start, goal)))
     names = {A: "A", B: "B"}
     assert (cache, [(names.get(name, name), f"{mask:b}") for name, mask in found]) == (
         0,
@@ -52,5 +52,5 @@ def test_the_least_harm_is_chosen(
 
 
 def test_nobody_can_make_way_where_everybody_is_as_small_as_may_be() -> None:
-    start = world({"": 0b1100, A: 0b0011}, fewest=2)
-    assert make_way(Board(start, target(start, {"": 0b0011, A: 0b1100}))) == (0, [])
+    start = inputs({"": 0b1100, A: 0b0011}, fewest=2)
+    assert make_way(Progress(start, target(start, {"": 0b0011, A: 0b1100}))) == (0, [])

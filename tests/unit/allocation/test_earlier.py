@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import pytest
 
 from tests.unit.allocation.examples import DEGRADED, KEPT, PENDING, carry_out, host, masks, ways
 from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.machines import SHARED, machine, request, uuid
 from tests.unit.allocation.run_plan import follow
-from tests.unit.allocation.worlds import SHARED, machine, request, uuid
 from vmqos.allocation import Allocation, Policy, Request, plan
 from vmqos.allocation import earlier as earlier_grants
-from vmqos.allocation.claims import ExclusiveClaim, in_order, read
+from vmqos.allocation.claims import read
 from vmqos.allocation.earlier import NONE, EarlierGrant
-from vmqos.allocation.world import World, look
+from vmqos.allocation.planner_input import PlannerInput, read_input
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import class_group, vm_group
 
@@ -203,10 +204,10 @@ class TestEvidence:
     """What the layout alone tells."""
 
     @staticmethod
-    def seen(found: Mapping[str, Mapping[int, int]], caches: Iterable[int] = (0,)) -> World:
+    def seen(found: Mapping[str, Mapping[int, int]], caches: Iterable[int] = (0,)) -> PlannerInput:
         kernel = Kernel(machine(11, caches))
         kernel.masks = {name: dict(masks) for name, masks in found.items()}
-        return look(kernel.capabilities, kernel.l3, kernel.layout(), Policy())
+        return read_input(kernel.capabilities, kernel.layout(), Policy())
 
     @pytest.mark.parametrize(
         ("default", "mask", "asked", "found"),
@@ -225,12 +226,12 @@ class TestEvidence:
         ],
     )
     def test_of_a_vms_mask_that_is_not_its_own(self, default: int, mask: int, asked: int, found: EarlierGrant) -> None:
-        world = self.seen({"": {0: default}, A: {0: mask}})
-        assert earlier_grants.of_vm(world, A, 0, asked, {}) == found
+        inputs = self.seen({"": {0: default}, A: {0: mask}})
+        assert earlier_grants.of_vm(inputs, A, 0, asked, {}) == found
 
     def test_what_it_has_on_another_cache_tells_what_it_had_here(self) -> None:
-        world = self.seen({"": {0: 0x7F8, 1: 0x7FF}, A: {0: 0x7, 1: 0x7FF}}, (0, 1))
-        assert earlier_grants.of_vm(world, A, 1, 5, {0: 0x7}) == EarlierGrant(3)
+        inputs = self.seen({"": {0: 0x7F8, 1: 0x7FF}, A: {0: 0x7, 1: 0x7FF}}, (0, 1))
+        assert earlier_grants.of_vm(inputs, A, 1, 5, {0: 0x7}) == EarlierGrant(3)
 
     def test_a_vm_without_a_group_had_nothing_as_far_as_one_can_see(self) -> None:
         assert earlier_grants.of_vm(self.seen({"": {0: 0x7FF}}), A, 0, 2, {}) == NONE
@@ -242,9 +243,9 @@ class TestEvidence:
         assert found == EarlierGrant(min(6, mask.bit_count()), guessed)
 
     def test_only_what_is_lacking_is_owed(self) -> None:
-        world = self.seen({"": {0: 0x700}, A: {0: 0xF}, B: {0: 0xF0}})
-        found = read(world, in_order([request(1, 4), request(2, 6)]))
-        assert all(isinstance(claim, ExclusiveClaim) and not claim.owed for claim in found)
+        inputs = self.seen({"": {0: 0x700}, A: {0: 0xF}, B: {0: 0xF0}})
+        found = read(replace(inputs, requests=[request(1, 4), request(2, 6)]))
+        assert len(found) == 2 and not any(claim.owed for claim in found)
 
     def test_of_those_whose_grants_nobody_knows_each_gets_something(self) -> None:
         kernel = host(request(1, 2), request(2, 5), policy=UNGUARDED)

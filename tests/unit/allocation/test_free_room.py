@@ -5,8 +5,8 @@ from hypothesis import assume, given
 
 from tests.unit.allocation.hosts import Host, hosts
 from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.machines import SHARED, machine, request
 from tests.unit.allocation.run_plan import settle
-from tests.unit.allocation.worlds import SHARED, machine, request
 from vmqos.allocation import FreeRoom, Layout, Policy, PromiseState, free_ways, plan, whatif
 from vmqos.allocation.closids import kept_classes
 from vmqos.allocation.reasons import NO_SAFE_ORDER
@@ -74,8 +74,8 @@ def test_a_newcomer_gets_the_largest_free_run_and_no_more(host: Host) -> None:
     kept = kept_classes(kernel.capabilities, host.policy)
     assume(len(kernel.masks.keys() | kept.keys()) < kernel.capabilities.num_closids)
     served = [vm for vm in host.requests if found[vm.uuid].state is PromiseState.KEPT]
-    rooms = free_ways(kernel.capabilities, kernel.layout(), host.policy, served)
-    for cache, free in rooms.items():
+    budgets = free_ways(kernel.capabilities, kernel.layout(), host.policy, served)
+    for cache, free in budgets.items():
         for ways, expected in ((free.largest_free_run, True), (free.largest_free_run + 1, False)):
             if ways < max(1, kernel.l3.min_cbm_bits):
                 continue

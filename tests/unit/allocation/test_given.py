@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from tests.unit.allocation.kernel import Kernel
-from tests.unit.allocation.worlds import machine, request, uuid
+from tests.unit.allocation.machines import machine, request, uuid
 from vmqos.allocation import Allocation, Policy, PromiseState, Request, plan
 from vmqos.group_names import vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask

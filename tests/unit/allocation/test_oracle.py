@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import vmqos.allocation
 from tests.unit.allocation import brute_force, oracle
+from tests.unit.allocation.machines import machine, request, uuid
 from tests.unit.allocation.oracle import Broken, Host, Oracle, Parts, follow
 from tests.unit.allocation.story import Story
-from tests.unit.allocation.worlds import machine, request, uuid
 from vmqos.allocation import Allocation, Plan, Policy, PromiseState, WriteMasks, reasons
 from vmqos.group_names import vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -38,7 +38,7 @@ def test_the_rules_hold_after_every_step_of_many_stories() -> None:
         except Broken as broken:
             broken.add_note(f"with the seed {seed}")
             raise
-        told |= {line.strip().split("(")[0] for line in tale.log}
+        told |= {cache_ways.strip().split("(")[0] for cache_ways in tale.log}
     # And there was everything in them that a host goes through.
     for words in (
         "SetExclusive",
@@ -50,7 +50,7 @@ def test_the_rules_hold_after_every_step_of_many_stories() -> None:
     ):
         assert words in told
     for words in ("an outsider writes", "an outsider removes", "foreign", "cache", "resize", "pin", "stop", "Policy"):
-        assert any(line.startswith(words) for line in told), words
+        assert any(cache_ways.startswith(words) for cache_ways in told), words
 
 
 @settings(max_examples=60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.unit.allocation.examples import DEGRADED, IO, KEPT, PENDING, carry_out, host, look, masks, ways
 from tests.unit.allocation.kernel import Kernel
-from tests.unit.allocation.worlds import SHARED, machine, request, uuid
+from tests.unit.allocation.machines import SHARED, machine, request, uuid
 from vmqos.allocation import Allocation, CreateGroup, Policy, SetExclusive, WriteMasks
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import class_group, vm_group

@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.allocation.examples import DEFAULT, KEPT, PENDING, carry_out, host, look, ways
 from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.machines import EXCLUSIVE, SHARED, machine, request, uuid
 from tests.unit.allocation.run_plan import follow, settle
-from tests.unit.allocation.worlds import EXCLUSIVE, SHARED, machine, request, uuid
 from vmqos.allocation import (
     Allocation,
     Plan,

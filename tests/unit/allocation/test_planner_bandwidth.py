@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.allocation.examples import DEFAULT, carry_out, host, look, masks
 from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.machines import SHARED, machine, request, uuid
 from tests.unit.allocation.run_plan import settle
-from tests.unit.allocation.worlds import SHARED, machine, request, uuid
 from vmqos.allocation import CreateGroup, Group, Layout, Policy, PromiseState, WhenFull, WriteThrottles, plan
 from vmqos.group_names import Owner, vm_group
 from vmqos.resctrl.capabilities import BandwidthUnit, Capabilities

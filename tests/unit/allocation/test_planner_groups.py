@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.allocation.examples import DEFAULT, DEGRADED, KEPT, PENDING, carry_out, host, look, masks, ways
 from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.machines import SHARED, machine, request, uuid
 from tests.unit.allocation.run_plan import follow, settle
-from tests.unit.allocation.worlds import SHARED, machine, request, uuid
 from vmqos.allocation import Policy, RemoveGroup, WhenFull
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import class_group, vm_group

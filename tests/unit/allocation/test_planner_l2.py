@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from tests.unit.allocation.examples import DEFAULT, carry_out, host, look, masks
 from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.machines import SHARED, machine, request, uuid
 from tests.unit.allocation.run_plan import settle
-from tests.unit.allocation.worlds import SHARED, machine, request, uuid
 from vmqos.allocation import Group, Layout, Policy, PromiseState, caches, plan
 from vmqos.group_names import Owner, vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask

@@ -15,7 +15,7 @@ from tests.unit.allocation.hosts import EVERYTHING, Host, happens, hosts
 from tests.unit.allocation.kernel import Kernel, Refused
 from tests.unit.allocation.run_plan import follow, settle
 from vmqos.allocation import Allocation, CreateGroup, Layout, PromiseState, Request, Step, WriteMasks, plan, reasons
-from vmqos.allocation.line import runs
+from vmqos.allocation.cache_ways import runs
 from vmqos.extra_specs import CachePolicy
 from vmqos.group_names import Owner, owner_of, vm_group
 
@@ -104,7 +104,9 @@ def test_who_waits_for_ways_could_not_have_them_anywhere(host: Host) -> None:
         if request.wants.policy is CachePolicy.EXCLUSIVE and waits and "CLOSID" not in verdict.reason.text:
             if reasons.NO_SAFE_ORDER.text in verdict.reason.text:
                 # Masks that can't pass each other can be pushed together, unless somebody is in between.
-                assert any(len(list(runs(every_place.line_of(kernel, host.policy, cache).pool))) > 1 for cache in ways)
+                assert any(
+                    len(list(runs(every_place.cache_ways_of(kernel, host.policy, cache).pool))) > 1 for cache in ways
+                )
                 continue
             assert not every_place.can_be_placed(kernel, host.policy, vm_group(request.uuid), ways)
 
@@ -154,5 +156,5 @@ def test_when_all_vms_are_gone_the_host_has_its_ways_back(host: Host, data: st.D
     assert all(owner_of(name) in (Owner.DEFAULT, Owner.FOREIGN) for name in kernel.masks)
     if had_groups:
         for cache in kernel.l3.cache_ids:
-            line = every_place.line_of(kernel, host.policy, cache)
-            assert kernel.masks[""][cache].bit_count() >= line.largest(line.pool)
+            cache_ways = every_place.cache_ways_of(kernel, host.policy, cache)
+            assert kernel.masks[""][cache].bit_count() >= cache_ways.largest(cache_ways.pool)

@@ -12,12 +12,23 @@ import pytest
 
 from tests.unit.allocation.oracle import Broken
 from tests.unit.allocation.story import Story
-from vmqos.allocation import admission, claims, detours, fitting, given, planner, route, steps, target, world
-from vmqos.allocation.board import Board
-from vmqos.allocation.line import Line
-from vmqos.allocation.model import RemoveGroup, Request, Split, Step
+from vmqos.allocation import (
+    admission,
+    cache_budget,
+    claims,
+    detours,
+    given,
+    planner,
+    planner_input,
+    route,
+    steps,
+    target,
+)
+from vmqos.allocation.cache_ways import CacheWays
+from vmqos.allocation.model import Allocation, Policy, Split, Step
+from vmqos.allocation.planner_input import PlannerInput
+from vmqos.allocation.progress import Progress
 from vmqos.allocation.target import Target
-from vmqos.allocation.world import World
 from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource
@@ -29,37 +40,44 @@ Patch = pytest.MonkeyPatch
 
 
 def _foreign_ways_are_free(patch: Patch) -> None:
-    real = world._line
-    patch.setattr(world, "_line", lambda found, cache, resource, taken: real(found, cache, resource, 0))
+    real = planner_input._cache_ways
+
+    def cache_ways(resource: CacheResource, cache: int, policy: Policy, foreign: int, default: int) -> CacheWays:
+        return replace(real(resource, cache, policy, 0, default), foreign=foreign)
+
+    patch.setattr(planner_input, "_cache_ways", cache_ways)
 
 
 def _ways_of_io_are_given_out(patch: Patch) -> None:
-    real = world._line
+    real = planner_input._cache_ways
 
-    def line(found: World, cache: int, resource: CacheResource, taken: int) -> Line:
-        allowed = replace(found, policy=replace(found.policy, use_shareable_ways=True))
-        return real(allowed, cache, resource, taken)
+    def cache_ways(resource: CacheResource, cache: int, policy: Policy, foreign: int, default: int) -> CacheWays:
+        return real(resource, cache, replace(policy, use_shareable_ways=True), foreign, default)
 
-    patch.setattr(world, "_line", line)
+    patch.setattr(planner_input, "_cache_ways", cache_ways)
 
 
 def _the_floor_is_one_way_lower(patch: Patch) -> None:
-    real = World.floor
-    patch.setattr(World, "floor", lambda self, cache: real(self, cache) - 1)
+    real = planner_input._cache_ways
+
+    def cache_ways(*given: Any) -> CacheWays:
+        found = real(*given)
+        return replace(found, floor=found.floor - 1)
+
+    patch.setattr(planner_input, "_cache_ways", cache_ways)
 
 
 def _masks_may_be_too_small(patch: Patch) -> None:
-    real = world._line
-    patch.setattr(world, "_line", lambda *given: replace(real(*given), fewest=1))
-    patch.setattr(World, "fewest", lambda self, level: 1)
+    real = planner_input._cache_ways
+    patch.setattr(planner_input, "_cache_ways", lambda *given: replace(real(*given), fewest=1))
 
 
 def _nobody_is_in_the_way(patch: Patch) -> None:
-    patch.setattr(Board, "in_the_way", lambda self, name, cache, mask: iter(()))
+    patch.setattr(Progress, "in_the_way", lambda self, name, cache, mask: iter(()))
 
 
 def _who_grows_is_written_before_who_shrinks(patch: Patch) -> None:
-    patch.setattr(Board, "is_free", lambda self, name, cache, mask: not self.waits(name))
+    patch.setattr(Progress, "is_free", lambda self, name, cache, mask: not self.waits(name))
 
 
 def _nothing_is_given_back(patch: Patch) -> None:
@@ -72,51 +90,56 @@ def _what_was_granted_is_forgotten(patch: Patch) -> None:
 
 
 def _who_waits_comes_before_who_has(patch: Patch) -> None:
-    real = claims._with_what_they_hold
+    real = claims.read
 
-    def emptied(found: World, wanted: Sequence[claims.ExclusiveClaim]) -> list[claims.ExclusiveClaim]:
-        return [replace(claim, held={}, near={}, owed={}) for claim in real(found, wanted)]
+    def emptied(found: PlannerInput) -> list[claims.Claim]:
+        return [replace(claim, held={}, near={}, owed={}) for claim in real(found)]
 
-    patch.setattr(claims, "_with_what_they_hold", emptied)
+    patch.setattr(planner, "read", emptied)
 
 
 def _one_way_is_kept_back(patch: Patch) -> None:
-    real = fitting._pack_into
-    patch.setattr(fitting, "_pack_into", lambda gaps, lengths: real([gap - 1 for gap in gaps], lengths))
+    real = cache_budget._pack_into
+    patch.setattr(cache_budget, "_pack_into", lambda gaps, lengths: real([gap - 1 for gap in gaps], lengths))
 
 
 def _no_order_is_searched_and_nobody_steps_aside(patch: Patch) -> None:
     patch.setattr(planner, "route", lambda *given: None)
-    patch.setattr(detours, "make_way", lambda board: (next(iter(board.world.lines)), []))
+    patch.setattr(detours, "make_way", lambda progress: (next(iter(progress.inputs.cache_ways)), []))
 
 
 def _the_search_pushes_nobody(patch: Patch) -> None:
-    patch.setattr(detours, "make_way", lambda board: (next(iter(board.world.lines)), []))
+    patch.setattr(detours, "make_way", lambda progress: (next(iter(progress.inputs.cache_ways)), []))
     patch.setattr(route, "_push", lambda state, row, places: ())
     patch.setattr(steps, "_follow", _follow_blindly)
 
 
-def _follow_blindly(board: Board, cache: int, writes: Sequence[tuple[str, int]]) -> Iterator[Step]:
+def _follow_blindly(progress: Progress, cache: int, writes: Sequence[tuple[str, int]]) -> Iterator[Step]:
     for name, mask in writes:
-        yield from steps._write(board, name, {cache: mask})
+        yield from steps._write(progress, name, {cache: mask})
 
 
 def _groups_of_others_are_removed(patch: Patch) -> None:
-    def retire(found: Target) -> tuple[Step, ...]:
-        return (*(RemoveGroup(name) for name in found.retired), *(RemoveGroup(name) for name in ("pqos",)))
+    real = target.build
 
-    patch.setattr(steps, "retire", retire)
+    def build(*given: Any) -> Target:
+        found = real(*given)
+        return replace(found, retired=(*found.retired, "pqos"))
+
+    patch.setattr(planner, "build", build)
 
 
 def _groups_are_never_removed(patch: Patch) -> None:
-    patch.setattr(steps, "retire", lambda found: ())
+    real = target.build
+    patch.setattr(planner, "build", lambda *given: replace(real(*given), retired=()))
 
 
 def _vms_pay_on_every_cache(patch: Patch) -> None:
     real = claims.read
 
-    def read(found: World, requests: Sequence[Request]) -> list[claims.Claim]:
-        return real(found, [replace(each, caches=frozenset(found.lines)) for each in requests])
+    def read(found: PlannerInput) -> list[claims.Claim]:
+        every = frozenset(found.cache_ways)
+        return real(replace(found, requests=[replace(each, caches=every) for each in found.requests]))
 
     patch.setattr(planner, "read", read)
 
@@ -128,7 +151,7 @@ def _code_and_data_are_one(patch: Patch) -> None:
 def _the_default_group_is_limited(patch: Patch) -> None:
     real = steps._throttle
 
-    def throttle(found: World, goal: Target) -> Iterator[Step]:
+    def throttle(found: PlannerInput, goal: Target) -> Iterator[Step]:
         for step in real(found, goal):
             yield step
             yield replace(step, group=DEFAULT_GROUP)
@@ -141,16 +164,23 @@ def _limits_are_told_and_not_written(patch: Patch) -> None:
 
 
 def _intruders_are_not_told(patch: Patch) -> None:
-    patch.setattr(given, "_intruders", lambda *_: iter(()))
+    real = given._exclusive
+
+    def exclusive(found: PlannerInput, claim: claims.Claim, result: admission.Admission, goal: Target) -> Allocation:
+        alone = replace(goal, masks={claim.group: goal.masks[claim.group]})
+        return real(replace(found, names={**found.names, Owner.FOREIGN: ()}), claim, result, alone)
+
+    patch.setattr(given, "_exclusive", exclusive)
 
 
 def _foreign_groups_are_ours(patch: Patch) -> None:
-    real = World.named
+    real = planner_input.read_input
 
-    def named(self: World, *owners: Owner) -> tuple[str, ...]:
-        return real(self, *owners, Owner.FOREIGN) if Owner.VM in owners else real(self, *owners)
+    def read_input(*given: Any) -> PlannerInput:
+        found = real(*given)
+        return replace(found, ours=tuple(sorted(found.ours + found.names[Owner.FOREIGN])))
 
-    patch.setattr(World, "named", named)
+    patch.setattr(planner, "read_input", read_input)
 
 
 FAULTS: dict[Callable[[Patch], None], set[int]] = {

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from tests.unit.allocation.brute_force import Cache, can_be_reached
 from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.machines import SHARED, machine, request, uuid
 from tests.unit.allocation.run_plan import follow
-from tests.unit.allocation.worlds import SHARED, machine, request, uuid
 from vmqos.allocation import Policy, PromiseState, Request, plan, reasons
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import class_group, vm_group

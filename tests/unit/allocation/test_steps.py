@@ -6,11 +6,11 @@ from collections.abc import Mapping
 import pytest
 
 from tests.unit.allocation.kernel import Kernel
-from tests.unit.allocation.worlds import machine, uuid
+from tests.unit.allocation.machines import machine, uuid
 from vmqos.allocation import CreateGroup, Policy, RemoveGroup, SetExclusive, Step, WriteMasks
-from vmqos.allocation.steps import NoSafeOrder, prepare, retire
+from vmqos.allocation.planner_input import PlannerInput, read_input
+from vmqos.allocation.steps import NoSafeOrder, prepare
 from vmqos.allocation.target import Target
-from vmqos.allocation.world import World, look
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import class_group, vm_group
 
@@ -19,16 +19,18 @@ CLASS = class_group(CacheRequest(2))
 OWN = {A, B, C}
 
 
-def world(now: Mapping[str, int | tuple[int, ...]], ways: int = 0, fewest: int = 1, floor: int = 2) -> World:
+def inputs(now: Mapping[str, int | tuple[int, ...]], ways: int = 0, fewest: int = 1, floor: int = 2) -> PlannerInput:
     """A machine with as many caches as there are masks, and as many ways as the masks need unless told."""
     masks = {name: (mask,) if isinstance(mask, int) else mask for name, mask in now.items()}
     ways = ways or max(mask.bit_length() for found in masks.values() for mask in found)
     kernel = Kernel(machine(ways, range(len(masks[""])), fewest=fewest))
     kernel.masks = {name: dict(enumerate(found)) for name, found in masks.items()}
-    return look(kernel.capabilities, kernel.l3, kernel.layout(), Policy(default_ways_min=floor))
+    return read_input(kernel.capabilities, kernel.layout(), Policy(default_ways_min=floor))
 
 
-def target(world: World, goal: Mapping[str, int | tuple[int, ...]], guarded: frozenset[str] = frozenset()) -> Target:
+def target(
+    inputs: PlannerInput, goal: Mapping[str, int | tuple[int, ...]], guarded: frozenset[str] = frozenset()
+) -> Target:
     masks = {name: dict(enumerate((mask,) if isinstance(mask, int) else mask)) for name, mask in goal.items()}
     own = {
         (name, cache)
@@ -36,7 +38,7 @@ def target(world: World, goal: Mapping[str, int | tuple[int, ...]], guarded: fro
         for cache, mask in found.items()
         if name in OWN and mask != masks[""][cache]
     }
-    created = tuple(name for name in goal if name not in world.groups)
+    created = tuple(name for name in goal if name not in inputs.groups)
     retired = tuple(name for name in goal if name != "" and name not in OWN and name != CLASS)
     return Target(masks, frozenset(own), guarded, created, retired)
 
@@ -118,28 +120,28 @@ def shown(steps: tuple[Step, ...]) -> list[str]:
     ],
 )
 def test_the_order_of_steps(now: Mapping[str, int], goal: Mapping[str, int], steps: list[str]) -> None:
-    start = world(now)
+    start = inputs(now)
     assert shown(prepare(start, target(start, goal))) == steps
 
 
 def test_what_can_not_be_ordered_is_refused_and_the_cache_named() -> None:
-    start = world({"": (0b0011, 0b0011), A: (0b1100, 0b1100)}, fewest=2)
+    start = inputs({"": (0b0011, 0b0011), A: (0b1100, 0b1100)}, fewest=2)
     with pytest.raises(NoSafeOrder, match="L3 cache 1") as refusal:
         prepare(start, target(start, {"": (0b0011, 0b1100), A: (0b1100, 0b0011)}))
     assert refusal.value.cache == 1
 
 
 def test_no_vm_gives_up_ways_for_a_while_so_that_others_can_pass() -> None:
-    start = world({"": 0b11000000000, A: 0b111, B: 0b1100000, C: 0b110000000, "x": 0b10000})
+    start = inputs({"": 0b11000000000, A: 0b111, B: 0b1100000, C: 0b110000000, "x": 0b10000})
     with pytest.raises(NoSafeOrder):
         prepare(start, target(start, {"": 0b11000000000, A: 0b11100000, B: 0b11, C: 0b1100, "x": 0b10000}))
 
 
 def test_the_default_group_has_its_floor_on_every_detour() -> None:
-    start = world({"": 0b1110, A: 0b0001}, ways=4, floor=3)
+    start = inputs({"": 0b1110, A: 0b0001}, ways=4, floor=3)
     with pytest.raises(NoSafeOrder):
         prepare(start, target(start, {"": 0b0111, A: 0b1000}))
-    start = world({"": 0b1110, A: 0b0001}, ways=4, floor=1)
+    start = inputs({"": 0b1110, A: 0b0001}, ways=4, floor=1)
     assert shown(prepare(start, target(start, {"": 0b0111, A: 0b1000}))) == [
         "default=00000110",
         "A=00001000",
@@ -148,13 +150,13 @@ def test_the_default_group_has_its_floor_on_every_detour() -> None:
 
 
 def test_guards_come_off_first_and_go_on_last() -> None:
-    start = world({"": 0b11110000, A: 0b00000011})
+    start = inputs({"": 0b11110000, A: 0b00000011})
     goal = target(start, {"": 0b11110000, A: 0b00000111}, guarded=frozenset({A}))
     assert shown(prepare(start, goal)) == ["A=00000111", "A guarded"]
     kernel = Kernel(machine(8))
     kernel.masks = {"": {0: 0b11110000}, A: {0: 0b00000011}}
     kernel.exclusive = {A}
-    guarded = look(kernel.capabilities, kernel.l3, kernel.layout(), Policy())
+    guarded = read_input(kernel.capabilities, kernel.layout(), Policy())
     goal = target(guarded, {"": 0b11111111, A: 0b11111111})
     assert shown(prepare(guarded, goal)) == ["A free", "default=11111111", "A=11111111"]
 
@@ -165,7 +167,7 @@ def test_guards_that_keep_every_write_out_of_a_cache_come_off_and_on_again() -> 
     kernel.exclusive = {A, B}
     goal = {"": (0xF0, 0xF0), A: (0x03, 0x03), B: (0x0C, 0x0C)}
     kernel.come_online(1)
-    found = look(kernel.capabilities, kernel.l3, kernel.layout(), Policy())
+    found = read_input(kernel.capabilities, kernel.layout(), Policy())
     steps = prepare(found, target(found, goal, guarded=frozenset({A, B})))
     for step in steps:
         kernel.apply(step)
@@ -175,7 +177,7 @@ def test_guards_that_keep_every_write_out_of_a_cache_come_off_and_on_again() -> 
 
 def test_many_vms_that_all_have_every_way_get_their_own_back() -> None:
     every = {name: 0b111111111 for name in ("", A, B, C)}
-    start = world(every, floor=3)
+    start = inputs(every, floor=3)
     goal = {"": 0b000000111, A: 0b010000000, B: 0b100000000, C: 0b001110000}
     kernel = Kernel(machine(9))
     kernel.masks = {name: {0: mask} for name, mask in every.items()}
@@ -185,10 +187,5 @@ def test_many_vms_that_all_have_every_way_get_their_own_back() -> None:
 
 
 def test_nothing_to_do_is_no_step() -> None:
-    start = world({"": 0b11110000, A: 0b00000011})
+    start = inputs({"": 0b11110000, A: 0b00000011})
     assert prepare(start, target(start, {"": 0b11110000, A: 0b00000011})) == ()
-
-
-def test_what_nobody_needs_is_removed() -> None:
-    start = world({"": 0b11111111, "x": 0b11111111})
-    assert retire(target(start, {"": 0b11111111, "x": 0b11111111})) == (RemoveGroup("x"),)

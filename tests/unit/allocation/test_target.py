@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.unit.allocation.kernel import Kernel
-from tests.unit.allocation.worlds import SHARED, machine, request, uuid
+from tests.unit.allocation.machines import SHARED, machine, request, uuid
 from vmqos.allocation import Policy, Request
 from vmqos.allocation.admission import admit
-from vmqos.allocation.claims import in_order, read
-from vmqos.allocation.target import Target, build
-from vmqos.allocation.world import look
+from vmqos.allocation.claims import read
+from vmqos.allocation.planner_input import read_input
+from vmqos.allocation.target import Target, build, split
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import class_group, vm_group
 
@@ -15,9 +19,9 @@ A, B, C = (vm_group(uuid(number)) for number in (1, 2, 3))
 
 
 def aim(kernel: Kernel, *requests: Request, policy: Policy | None = None) -> Target:
-    world = look(kernel.capabilities, kernel.l3, kernel.layout(), policy or Policy())
-    claims = read(world, in_order(requests))
-    return build(world, claims, admit(world, claims))
+    inputs = read_input(kernel.capabilities, kernel.layout(), policy or Policy(), requests)
+    claims = read(inputs)
+    return build(inputs, claims, admit(inputs, claims), {})
 
 
 def test_every_group_of_ours_has_a_mask_on_every_cache() -> None:
@@ -67,3 +71,29 @@ def test_where_nothing_is_left_the_default_group_joins_whoever_is_not_guarded() 
     kernel = Kernel(machine(4))
     kernel.masks |= {"": {0: 0}, A: {0: 0b1100}, "pqos": {0: 0b0011}}
     assert aim(kernel, request(1, 2)).masks == {"": {0: 0b0011}, A: {0: 0b1100}}
+
+
+@pytest.mark.parametrize(
+    ("ways", "code", "data", "parts"),
+    [
+        (0b111111, 2, 4, (0b000011, 0b111100)),
+        (0b111100000, 1, 3, (0b000100000, 0b111000000)),
+        (0b1111, 2, 4, (0b0011, 0b1111)),
+        (0b11, 2, 4, (0b11, 0b11)),
+        (0b1, 2, 4, (0b1, 0b1)),
+        (0b11111111, 2, 4, (0b11, 0b11111100)),
+        (0b110011, 1, 3, (0b000001, 0b110010)),
+        (0b1111, 0, 0, (0b1111, 0b1111)),
+    ],
+)
+def test_code_has_the_lowest_ways_and_data_the_others(ways: int, code: int, data: int, parts: tuple[int, int]) -> None:
+    found = split(ways, code, data)
+    assert (found.code.bits, found.data.bits) == parts
+
+
+@given(st.integers(1, 0xFFFFF), st.integers(1, 9), st.integers(1, 9))
+def test_the_parts_are_the_whole_and_no_smaller_than_they_can_be(ways: int, code: int, data: int) -> None:
+    found, count = split(ways, code, data), ways.bit_count()
+    assert (found.code | found.data).bits == ways
+    assert found.code.count >= min(code, count) and found.data.count >= min(data, count)
+    assert found.is_apart or count < code + data

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.agent.serve.test_capacity import view
-from tests.unit.allocation.worlds import SHARED, machine
+from tests.unit.allocation.machines import SHARED, machine
 from vmqos.agent.serve import capacity
 from vmqos.allocation import Policy
 from vmqos.extra_specs import CacheRequest

@@ -73,7 +73,7 @@ def plan(resctrl: ResctrlState, wanted: Sequence[tuple[str, str]]) -> Monitoring
     }
     needed = {(vm_group(uuid), control) for uuid, control in wanted}
     spare = dict(sorted(ours - needed))
-    reserved = max(0, resctrl.capabilities.num_closids - resctrl.layout.closids_in_use)
+    reserved = max(0, resctrl.capabilities.num_closids - resctrl.closids_in_use)
     free = monitoring.num_rmids - resctrl.rmids_in_use - reserved
     steps: list[Move | Create] = []
     without = {}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.allocation.worlds import SHARED, machine, request, uuid
+from tests.unit.allocation.machines import SHARED, machine, request, uuid
 from vmqos import group_names
 from vmqos.agent.serve import capacity
 from vmqos.allocation import Group, Layout, Policy

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cache as a line of ways: which ways may be given to VMs, and which to the default group and the classes.
+"""The ways of one cache: which ways may be given to VMs, and which to the default group and the classes.
 
 Inside the planner a set of ways is a plain integer, way 0 being bit 0: packing looks at thousands of sets.
 """
@@ -56,7 +56,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CacheWays:
     """What one cache has to give.
 
     :ivar every: every way of the cache.
@@ -67,6 +67,9 @@ class Line:
     :ivar shareable: the ways that I/O fills too.
     :ivar fewest: the fewest ways a mask may have, 1 or more.
     :ivar sparse: whether a mask may have gaps.
+    :ivar floor: how many ways the default group keeps (rule 2): nothing is promised exclusively before it has them.
+    :ivar reserved: the ways that the operator wants left alone.
+    :ivar foreign: the ways that groups of others have.
     """
 
     every: int
@@ -76,18 +79,16 @@ class Line:
     shareable: int
     fewest: int
     sparse: bool
+    floor: int = 1
+    reserved: int = 0
+    foreign: int = 0
 
-    @property
-    def width(self) -> int:
-        """One more than the highest way."""
-        return self.every.bit_length()
-
-    def without(self, ways: int) -> Line:
-        """The line where no VM can be given these ways."""
+    def without(self, ways: int) -> CacheWays:
+        """The ways of the cache where no VM can be given these ways."""
         return replace(self, pool=self.pool & ~ways, company=self.company & ~ways, exclusive=self.exclusive & ~ways)
 
-    def with_company(self, ways: int) -> Line:
-        """The line where the default group may stay on these ways, which are not to be promised."""
+    def with_company(self, ways: int) -> CacheWays:
+        """The ways of the cache where the default group may stay on these ways, which are not to be promised."""
         ways &= ~self.pool
         return replace(self, pool=self.pool | ways, company=self.company | ways)
 
@@ -95,7 +96,8 @@ class Line:
         """Whether the kernel takes the set as a mask (:meth:`vmqos.resctrl.capabilities.CacheResource.check`)."""
         if ways & ~self.every or ways.bit_count() < self.fewest:
             return False
-        return self.sparse or longest_run(ways) == ways.bit_count()
+        # Adding the lowest way to neighbours carries past all of them.
+        return self.sparse or not ways & (ways + (ways & -ways))
 
     def parts(self, ways: int, size: int) -> Iterator[int]:
         """The legal masks of that size within the ways; where they may have gaps, just one: any is as good."""
