@@ -130,7 +130,7 @@ def host(
     agent = Agent(loader.load(["--config-file", str(conf)]), lambda: loader.load(["--config-file", str(conf)]))
     yield Host(agent, resctrl, libvirt, conf)
     libvirt.end()
-    agent._observer.close()
+    agent._running_vms.close()
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = LONG) -> float:
