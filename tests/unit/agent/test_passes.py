@@ -493,14 +493,13 @@ def test_under_the_lock_no_thread_of_a_crowd_is_looked_at_one_by_one(
 ) -> None:
     reads: dict[bool, list[str]] = {False: [], True: []}
     locked = False
-    for name in ("read_file", "read_head"):
-        read = getattr(processes, name)
+    read = processes.read_file
 
-        def noted(path: str, *arguments: Any, read: Callable[..., bytes] = read, **details: Any) -> bytes:
-            reads[locked].append(path)
-            return read(path, *arguments, **details)
+    def noted(path: str, *arguments: Any, **details: Any) -> bytes:
+        reads[locked].append(path)
+        return read(path, *arguments, **details)
 
-        monkeypatch.setattr(processes, name, noted)
+    monkeypatch.setattr(processes, "read_file", noted)
 
     def take_lock() -> None:
         nonlocal locked
