@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import logging
+import math
+import os
+import select
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,11 +15,10 @@ from oslo_config import cfg
 
 from vmqos import allocation
 from vmqos.agent.act.mbm_counters import assign_counters
-from vmqos.agent.life.pass_times import PassTimes
-from vmqos.agent.life.wakeup import Wakeup
 from vmqos.agent.observe.owed import Claim, Owed
 from vmqos.agent.observe.running_vms import WAITING, RunningVms, VmList
 from vmqos.agent.observe.told_flavors import ToldFlavors
+from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
 from vmqos.conf import keystone
@@ -90,6 +92,26 @@ def policy_from(conf: cfg.ConfigOpts) -> allocation.Policy:
         other_classes=section.other_classes,
         placement_counts=bool(conf.placement.provider_yaml) or keystone.is_configured(conf, "placement"),
     )
+
+
+class Wakeup:
+    """A flag to wait for. Unlike :class:`threading.Event` it takes no lock, so that a signal handler may set it."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def set(self) -> None:
+        """End the wait under way, or the next one."""
+        os.eventfd_write(self._descriptor, 1)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until :meth:`set` was called since the last wait, or until the time is over."""
+        if select.select([self._descriptor], [], [], max(0.0, seconds))[0]:
+            os.eventfd_read(self._descriptor)
+
+    def close(self) -> None:
+        """Give the descriptor back; no thread may call :meth:`set` any more."""
+        os.close(self._descriptor)
 
 
 class Agent:
@@ -264,7 +286,12 @@ class Agent:
         hotplug, self._online = online != self._online, online
         if hotplug:
             self._settles_at = now + HOTPLUG_SETTLES
-        if hotplug or settled or self._caches_changed() or now >= self._next_full:
+        # The last pass may have seen other caches than the pass before it: then all VMs are looked at anew.
+        before, resctrl = self._caches, self.reconciler.snapshot.resctrl
+        if resctrl is not None:
+            self._caches = resctrl.capabilities.l3_caches
+        changed = before is not None and before != self._caches
+        if hotplug or settled or changed or now >= self._next_full:
             self._owed.note()
 
     def _ended_well(self, claim: Claim) -> None:
@@ -296,21 +323,6 @@ class Agent:
             uuid: why for uuid, why in listed.troubles.items() if uuid in listed.vms or uuid in listed.unseen
         }
 
-    def _caches_changed(self) -> bool:
-        """Whether the last pass saw other caches than the pass before it: then all VMs are looked at anew."""
-        if self.snapshot.resctrl is None:
-            return False
-        before, self._caches = self._caches, self.snapshot.resctrl.capabilities.l3_caches
-        return before is not None and before != self._caches
-
-    def _lock_patience(self) -> float:
-        """Seconds that a pass waits for the lock on resctrl.
-
-        systemd hears of the agent between two passes only, so a pass must not wait for as long as the watchdog does.
-        """
-        timeout: float = self.conf.resctrl.lock_timeout
-        return min(timeout, self._watchdog / 3) if self._watchdog else timeout
-
     def _observe_and_act(self, claim: Claim) -> bool:
         self._vm_list = found = self._running_vms.look(claim.is_news, self._patience)
         self._watch_libvirt()
@@ -321,7 +333,9 @@ class Agent:
         if found.answered:
             self.reconciler.request(change, found.vms)
         self._closer.close()
-        with self.filesystem.lock(exclusive=found.answered, timeout=self._lock_patience()):
+        # systemd hears of the agent between two passes only, so no pass waits for as long as the watchdog does.
+        longest = self._watchdog / 3 if self._watchdog else math.inf
+        with self.filesystem.lock(exclusive=found.answered, timeout=min(self.conf.resctrl.lock_timeout, longest)):
             if not found.answered:
                 # Until libvirt has said which VMs run, the agent does not know which groups are still needed.
                 self.reconciler.read(self._topology)

@@ -53,15 +53,11 @@ class Placer:
         self._filesystem = filesystem
         self._backoff = backoff
         self._strays = StrayWatch()
-        self._placed: dict[str, TaskPlacement] = {}
+        self.placed: dict[str, TaskPlacement] = {}
+        """The VMs' tasks and their groups at the last look at them, by UUID."""
         self._owed: set[str] = set()
         self._served: dict[str, float] = {}
         self._pace = Pace()
-
-    @property
-    def placed(self) -> Mapping[str, TaskPlacement]:
-        """The VMs' tasks and their groups at the last look at them, by UUID."""
-        return self._placed
 
     @property
     def is_owing(self) -> bool:
@@ -71,7 +67,7 @@ class Placer:
     def forget(self) -> None:
         """Trust nothing that earlier passes found."""
         self._owed.clear()
-        self._placed.clear()
+        self.placed.clear()
         self._strays.forget()
 
     def strays(self, vms: Mapping[str, ObservedVm], share: LockShare) -> set[str]:
@@ -80,11 +76,11 @@ class Placer:
         :param share: the time that this pass has.
         :raises vmqos.resctrl.exceptions.ResctrlError: if the default group can't be read.
         """
-        for known in (self._placed, self._served):
+        for known in (self.placed, self._served):
             for uuid in known.keys() - vms.keys():
                 del known[uuid]
         self._owed &= vms.keys()
-        return self._strays.look(self._filesystem, self._placed, vms, share)
+        return self._strays.look(self._filesystem, self.placed, vms, share)
 
     def place(
         self,
@@ -131,7 +127,7 @@ class Placer:
         """The VMs that may have tasks in a wrong group, unless a move failed a short time ago."""
 
         def is_due(uuid: str, aim: TaskGroups) -> bool:
-            placed = self._placed.get(uuid)
+            placed = self.placed.get(uuid)
             if placed is None or (placed.target, placed.rest) != (aim.target, aim.rest):
                 return True
             has_failed = self._backoff.get(("tasks", uuid)) is not None
@@ -163,7 +159,7 @@ class Placer:
 
     def _rank(self, uuid: str, aim: TaskGroups) -> tuple[bool, float]:
         """The key that orders the turns: first VMs that have nothing of their promise, then those that wait longest."""
-        placed = self._placed.get(uuid)
+        placed = self.placed.get(uuid)
         waits = bool(aim.target.control) and (placed is None or placed.target.control != aim.target.control)
         misses = placed is None or placed.in_place != placed.tasks - placed.foreign
         return not waits, self._served.get(uuid, 0.0) + (0.0 if misses else PATIENCE)
@@ -207,7 +203,7 @@ class Placer:
                 else:
                     chosen = put(aim.target, list_chosen)
                     placed = move_tasks.joined(chosen, put(aim.rest, lambda: list_tasks() - list_chosen()))
-            self._placed[vm.uuid] = placed
+            self.placed[vm.uuid] = placed
             self._backoff.succeed(("tasks", vm.uuid))
             return not placed.is_cut_short
         except ProcessVanished:

@@ -131,7 +131,7 @@ class VcpuWatch:
         born = frozenset(uuid for uuid, limit in limits.items() if uuid in vms and limit.is_outdated(vms[uuid].vm))
         # The thread of a new vCPU gets its name and its CPUs some time after it was made.
         again, self._young = self._young & vms.keys(), born
-        failed = {uuid for uuid in requests if self._is_due(("vcpus", uuid))}
+        failed = {uuid for uuid in requests if self._backoff.is_due(("vcpus", uuid))}
         found, self._owed = look_at_all(
             vms,
             requests,
@@ -144,10 +144,6 @@ class VcpuWatch:
         )
         self._vcpus = found
         return found, born | again
-
-    def _is_due(self, key: tuple[str, str]) -> bool:
-        """Whether a look that failed is to be tried again now."""
-        return self._backoff.get(key) is not None and not self._backoff.waits(key)
 
 
 def look_at_all(
