@@ -189,19 +189,20 @@ class Reconciler:
             self._settled = False
             self.snapshot = replace(self.snapshot, resctrl=now)
             return True
-        strays = self._placer.strays(vms, share) | self._requested.born
         self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
+        look_at = set(vms) if change.everything else {*change.vms, *self._requested.born}
         if (
             self._settled
             and now == before
-            and not (change.everything or change.vms or strays or self._placer.is_owing or self._backoff.any_due())
+            and not (change.everything or look_at or self._placer.is_owing or self._backoff.any_due())
             and change.unseen == self._unseen
             and policy == self.snapshot.policy
         ):
-            return False
+            look_at = self._placer.strays(vms, share)
+            if not (look_at or self._placer.is_owing):
+                return False
         self._unseen = change.unseen
         self.snapshot = replace(self.snapshot, policy=policy)
-        look_at = set(vms) if change.everything else set(change.vms) | strays
         records = self._records(vms)
         planned = self._plan(now, records)
         acted = self._act(now, records, planned, look_at, share)
@@ -293,6 +294,7 @@ class Reconciler:
             if uuid not in left | later
         }
         vms = {uuid: record.observed for uuid, record in records.items()}
+        look_at = look_at | self._placer.strays(vms, share)
         self._placer.place(now, aims, look_at, vms, arranged.fresh | created(planned.plan), share)
         self._unfinished = self._placer.is_owing or bool(arranged.later)
         self._monitoring.remove(arranged.stale)
