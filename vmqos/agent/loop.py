@@ -266,6 +266,7 @@ class Agent:
             self._ended_well(claim)
         if error:
             self._retry.fail(_PASS, Reason(Code.OTHER, error))
+        self._watch_libvirt()
         took = time.monotonic() - began
         self.pass_times.add(took, bool(error))
         self.health = replace(
@@ -325,7 +326,6 @@ class Agent:
 
     def _observe_and_act(self, claim: Claim) -> bool:
         self._vm_list = found = self._running_vms.look(claim.is_news, self._patience)
-        self._watch_libvirt()
         if claim.number != self._topology_read_for or not self._topology.cpus:
             self._topology = CacheTopology.read(self.conf.resctrl.sysfs_cpu_path)
             self._topology_read_for = claim.number

@@ -201,11 +201,12 @@ class RunningVms:
         self._forget_dead(self._vms.keys() - running.keys())
         dying = frozenset(self._vms.keys() - running.keys())
         self._order(running, since)
-        for done in self._looks.run(self._wanted(running), lambda: LOOK_DEADLINE, ROUND_BUDGET):
+        ended = self._looks.run(self._wanted(running), lambda: LOOK_DEADLINE, ROUND_BUDGET)
+        for done in ended:
             if done.key in running:
                 self._take(done, running[done.key])
         owed = self._owed(running)
-        for uuid in running.keys() & self._vms.keys() - owed:
+        for uuid in running.keys() & self._vms.keys() - owed - {done.key for done in ended}:
             self._look_for_new_threads(uuid)
         # If a QEMU died while libvirtd was being restarted, libvirtd may list its VM for a while.
         gone = frozenset(self._forget_dead(owed & self._vms.keys()))
