@@ -163,7 +163,8 @@ class RunningVms:
             # /proc shows by itself which processes have ended.
             alive = {uuid: observed for uuid, observed in self._vms.items() if lives(observed.vm)}
             return replace(self._last, vms=alive, unseen=self._last.unseen - alive.keys(), due=None)
-        (listed,) = lists
+        # There are two where a late one came at the very moment in which this one was asked for.
+        listed = lists[-1]
         if listed.value is not None:
             self._last = self._look_at_listed(listed.value, listed.began)
         elif isinstance(listed.error, exceptions.HypervisorError):

@@ -15,6 +15,7 @@ from dataclasses import replace
 import pytest
 
 from vmqos.agent.observe import running_vms as module
+from vmqos.agent.observe.looks import Looks
 from vmqos.agent.observe.running_vms import RunningVms
 from vmqos.hypervisor import exceptions, processes
 from vmqos.hypervisor.model import Process, VirtualMachine
@@ -313,6 +314,19 @@ def test_a_late_list_is_announced_and_used_without_asking_again(
     assert libvirt.asked == 1
     running.look(False, LONG)
     assert libvirt.asked == 2
+
+
+def test_of_a_late_list_and_one_that_was_asked_for_when_it_came_the_newer_counts(
+    running: RunningVms, libvirt: Libvirt, late: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    libvirt.answers.clear()
+    running.look(True, PATIENCE)
+    libvirt.answers.set()
+    assert late.wait(LONG)
+    monkeypatch.setattr(Looks, "has_results", False)
+    libvirt.listed = {}
+    found = running.look(False, LONG)
+    assert libvirt.asked == 2 and found.answered and not found.vms
 
 
 def test_a_look_at_everything_is_not_lost_on_a_list_that_is_older(
