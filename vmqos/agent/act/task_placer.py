@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Set
 
@@ -100,7 +101,7 @@ class Placer:
         :param fresh: the directories of new groups: no task is in them.
         :param share: the time that this pass has.
         """
-        due = self._due(aims, look_at, fresh)
+        due = [uuid for uuid, aim in aims.items() if self._is_due(uuid, aim, look_at, fresh)]
         self._owed = set(due)
         if not due:
             return
@@ -111,29 +112,26 @@ class Placer:
         # between the two reads, this read finds it.
         left_alone = self._foreign_tasks(now)
         # The first turn is never cut short, even if the reading took long.
-        until = share.now() + TURN
+        until = time.monotonic() + TURN
         while turns:
             uuid = turns.popleft()
             if self._place_one(vms[uuid], aims[uuid], left_alone, there, until):
                 self._owed.discard(uuid)
             else:
                 turns.append(uuid)
-            self._served[uuid] = share.now()
+            self._served[uuid] = time.monotonic()
             if share.is_over(MOVING):
                 break
-            until = min(share.now() + TURN, share.end(MOVING))
+            until = min(time.monotonic() + TURN, share.end(MOVING))
 
-    def _due(self, aims: Mapping[str, TaskGroups], look_at: Set[str], fresh: Set[str]) -> list[str]:
-        """The VMs that may have tasks in a wrong group, unless a move failed a short time ago."""
-
-        def is_due(uuid: str, aim: TaskGroups) -> bool:
-            placed = self.placed.get(uuid)
-            if placed is None or (placed.target, placed.rest) != (aim.target, aim.rest):
-                return True
-            has_failed = self._backoff.get(("tasks", uuid)) is not None
-            return has_failed or uuid in look_at or uuid in self._owed or not aim.directories.isdisjoint(fresh)
-
-        return [uuid for uuid, aim in aims.items() if not self._backoff.waits(("tasks", uuid)) and is_due(uuid, aim)]
+    def _is_due(self, uuid: str, aim: TaskGroups, look_at: Set[str], fresh: Set[str]) -> bool:
+        """Whether the VM may have tasks in a wrong group, unless a move failed a short time ago."""
+        key, placed = ("tasks", uuid), self.placed.get(uuid)
+        if self._backoff.waits(key):
+            return False
+        if placed is None or (placed.target, placed.rest) != (aim.target, aim.rest) or self._backoff.is_due(key):
+            return True
+        return uuid in look_at or uuid in self._owed or not aim.directories.isdisjoint(fresh)
 
     def _read_groups(
         self, order: Sequence[str], aims: Mapping[str, TaskGroups], there: dict[str, set[int]], share: LockShare
