@@ -181,7 +181,8 @@ def identify(tid: int) -> Identity:
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such thread.
     """
     thread = _stat(tid)
-    tgid = _TGID.search(_read(tid, f"/proc/{tid}/status", HEAD_OF_STATUS, cut=True))
+    with _vanishing(tid):
+        tgid = _TGID.search(read_file(f"/proc/{tid}/status", most=HEAD_OF_STATUS, cut=True))
     if tgid is None:
         raise exceptions.ProcessUnreadable(pid=tid, error="its status has no Tgid")
     return Identity(int(tgid[1]), thread.comm, bool(thread.flags & _PF_KTHREAD))
@@ -193,7 +194,8 @@ def uids(pid: int) -> tuple[int, int]:
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
     :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if /proc does not tell.
     """
-    found = _UIDS.search(_read(pid, f"/proc/{pid}/status", HEAD_OF_STATUS, cut=True))
+    with _vanishing(pid):
+        found = _UIDS.search(read_file(f"/proc/{pid}/status", most=HEAD_OF_STATUS, cut=True))
     if found is None:
         raise exceptions.ProcessUnreadable(pid=pid, error="its status has no Uid")
     return int(found[1]), int(found[2])
@@ -270,7 +272,13 @@ def cgroups(pid: int) -> bytes:
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
     :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if the kernel does not allow it, or it is too long.
     """
-    return _read(pid, f"/proc/{pid}/cgroup", LONGEST_CGROUP)
+    with _vanishing(pid):
+        try:
+            return read_file(f"/proc/{pid}/cgroup", most=LONGEST_CGROUP)
+        except OSError as error:
+            if error.errno != errno.EFBIG:
+                raise
+            raise exceptions.ProcessTooLong(pid=pid, name="cgroup", most=LONGEST_CGROUP) from error
 
 
 def read_file(path: str, directory: int | None = None, *, most: int, cut: bool = False) -> bytes:
@@ -302,7 +310,8 @@ def _stat(tid: int, directory: int | None = None) -> Thread:
     :param directory: the descriptor of the directory of its process in /proc; ``None``: that of its ID.
     """
     path = f"task/{tid}/stat"
-    text = _read(tid, path if directory is not None else f"/proc/{tid}/{path}", LONGEST_STAT, directory)
+    with _vanishing(tid):
+        text = read_file(path if directory is not None else f"/proc/{tid}/{path}", directory, most=LONGEST_STAT)
     # The name may hold blanks and parentheses. What is behind it begins with the third field, the state.
     before, _, after = text.rpartition(b")")
     fields = after.split()
@@ -311,17 +320,6 @@ def _stat(tid: int, directory: int | None = None) -> Thread:
         return Thread(comm, state, flags=int(fields[6]), start_time=int(fields[19]))
     except (IndexError, ValueError):
         raise exceptions.ProcessUnreadable(pid=tid, error="its stat has no start time") from None
-
-
-def _read(pid: int, path: str, most: int, directory: int | None = None, *, cut: bool = False) -> bytes:
-    """What :func:`read_file` reads, for which it raises this package's errors."""
-    with _vanishing(pid):
-        try:
-            return read_file(path, directory, most=most, cut=cut)
-        except OSError as error:
-            if error.errno != errno.EFBIG:
-                raise
-            raise exceptions.ProcessTooLong(pid=pid, name=os.path.basename(path), most=most) from error
 
 
 @contextmanager
