@@ -362,6 +362,24 @@ def test_a_promise_that_waits_for_an_rmid_is_tried_every_second_and_keeps_no_oth
     run_until(host, lambda: host.told(vm).state is KEPT)
 
 
+def test_a_vm_does_not_wait_for_its_ways_until_strays_were_looked_for(host: Host) -> None:
+    touched: list[str] = []
+    host.boot({})
+    host.settle()
+    vm = host.boot(OWN)
+    host.resctrl.before = touched.append
+    host.run()
+    assert touched.index(f"vmqos.{vm}/schemata", touched.index(f"vmqos.{vm}")) < touched.index("tasks")
+    # A pass that has nothing else to do looks, too.
+    host.settle()
+    touched.clear()
+    host.run()
+    assert "tasks" in touched and not any(path.endswith("/tasks") for path in touched)
+    host.resctrl.write("tasks", str(host.libvirt.vms[vm].process.pid))
+    host.settle()
+    assert host.inside(vm, f"vmqos.{vm}") == 1
+
+
 # A pass holds the lock for a moment only.
 
 
