@@ -171,7 +171,7 @@ def _host() -> Iterator[tuple[Agent, SimulatedResctrl, PlayedLibvirt, Watch]]:
             finally:
                 sys.setprofile(None)
                 libvirt.end()
-                agent._observer.close()
+                agent._running_vms.close()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import logging
+import math
+import os
+import select
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,12 +15,10 @@ from oslo_config import cfg
 
 from vmqos import allocation
 from vmqos.agent.act.mbm_counters import assign_counters
-from vmqos.agent.life.pass_times import PassTimes
-from vmqos.agent.life.wakeup import Wakeup
 from vmqos.agent.observe.owed import Claim, Owed
-from vmqos.agent.observe.running_vms import WAITING, RunningVms
+from vmqos.agent.observe.running_vms import WAITING, RunningVms, VmList
 from vmqos.agent.observe.told_flavors import ToldFlavors
-from vmqos.agent.observe.vm_watcher import VmList, VmWatcher
+from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
 from vmqos.conf import keystone
@@ -93,6 +94,26 @@ def policy_from(conf: cfg.ConfigOpts) -> allocation.Policy:
     )
 
 
+class Wakeup:
+    """A flag to wait for. Unlike :class:`threading.Event` it takes no lock, so that a signal handler may set it."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def set(self) -> None:
+        """End the wait under way, or the next one."""
+        os.eventfd_write(self._descriptor, 1)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until :meth:`set` was called since the last wait, or until the time is over."""
+        if select.select([self._descriptor], [], [], max(0.0, seconds))[0]:
+            os.eventfd_read(self._descriptor)
+
+    def close(self) -> None:
+        """Give the descriptor back; no thread may call :meth:`set` any more."""
+        os.close(self._descriptor)
+
+
 class Agent:
     """The agent. :meth:`run` is its whole life; the other methods may be called from any thread.
 
@@ -119,9 +140,8 @@ class Agent:
         self._owed = Owed()
         self._retry = Backoff(*RETRY_DELAYS)
         self._breath = Backoff(*BREATHS)
-        self._inventory = RunningVms(self.connection, self._wakeup.set)
-        self._observer = VmWatcher(self._inventory, lambda: self.connection.running, self._wakeup.set)
-        self._sight = VmList()
+        self._running_vms = RunningVms(self.connection, self._wakeup.set)
+        self._vm_list = VmList()
         self._patience = ANSWER_PATIENCE
         self._hangs = False
         self._policy = policy_from(conf)
@@ -182,7 +202,7 @@ class Agent:
                 self._wakeup.wait(min(self._pause(), watchdog / 3) if watchdog else self._pause())
         finally:
             self._notify("STOPPING=1")
-            self._observer.close()
+            self._running_vms.close()
             self.connection.close()
 
     def run_once(self) -> bool:
@@ -195,14 +215,14 @@ class Agent:
             while self._is_owing_looks_or_moves() and time.monotonic() < deadline:
                 self._wakeup.wait(self._pause())
                 self.run_passes()
-            return not self.health.resctrl_error and self._sight.answered
+            return not self.health.resctrl_error and self._vm_list.answered
         finally:
-            self._observer.close()
+            self._running_vms.close()
             self.connection.close()
 
     def _is_owing_looks_or_moves(self) -> bool:
         """Whether the agent still has to look at VMs again, or to move tasks."""
-        return self.reconciler.is_unfinished or (bool(self._sight.troubles) and self._sight.due is not None)
+        return self.reconciler.is_unfinished or (bool(self._vm_list.troubles) and self._vm_list.due is not None)
 
     def run_passes(self) -> None:
         """One pass, and more as long as each gets further."""
@@ -233,7 +253,7 @@ class Agent:
             self._once.log(logging.ERROR, _PASS, "%s", error)
             self.health = replace(self.health, resctrl_error=error, last_error=error)
             if isinstance(cause, exceptions.MountError):
-                self.reconciler.lose(of_error(cause), self._sight.vms)
+                self.reconciler.lose(of_error(cause), self._vm_list.vms)
             elif not isinstance(cause, exceptions.LockTimeout):
                 self.reconciler.forget()
         except Exception as found:
@@ -246,13 +266,14 @@ class Agent:
             self._ended_well(claim)
         if error:
             self._retry.fail(_PASS, Reason(Code.OTHER, error))
+        self._watch_libvirt()
         took = time.monotonic() - began
         self.pass_times.add(took, bool(error))
         self.health = replace(
             self.health,
             passes=self.health.passes + 1,
             last_pass_seconds=took,
-            looked_at=self._sight.looked_at,
+            looked_at=self._vm_list.looked_at,
             unserved=self._unserved(error),
         )
         return again
@@ -266,7 +287,12 @@ class Agent:
         hotplug, self._online = online != self._online, online
         if hotplug:
             self._settles_at = now + HOTPLUG_SETTLES
-        if hotplug or settled or self._caches_changed() or now >= self._next_full:
+        # The last pass may have seen other caches than the pass before it: then all VMs are looked at anew.
+        before, resctrl = self._caches, self.reconciler.snapshot.resctrl
+        if resctrl is not None:
+            self._caches = resctrl.capabilities.l3_caches
+        changed = before is not None and before != self._caches
+        if hotplug or settled or changed or now >= self._next_full:
             self._owed.note()
 
     def _ended_well(self, claim: Claim) -> None:
@@ -274,10 +300,10 @@ class Agent:
         self._retry.succeed(_PASS)
         if self._once.end(_PASS):
             LOG.info("passes succeed again")
-        self.health = replace(self.health, resctrl_error="", looked=self.health.looked or self._sight.answered)
-        if not self._sight.answered:
+        self.health = replace(self.health, resctrl_error="", looked=self.health.looked or self._vm_list.answered)
+        if not self._vm_list.answered:
             return
-        self._owed.pay(claim, self._sight.vms)
+        self._owed.pay(claim, self._vm_list.vms)
         self.health = replace(self.health, passed_at=time.monotonic())
 
     def _unserved(self, error: str) -> dict[str, str]:
@@ -285,48 +311,36 @@ class Agent:
 
         :param error: why the pass failed; empty where it did not.
         """
-        sight, known = self._sight, self.snapshot.vms
+        listed, known = self._vm_list, self.snapshot.vms
         found = {
             uuid: record.request.unknown.text
             for uuid, record in known.items()
-            if record.request.unknown and uuid in sight.vms
+            if record.request.unknown and uuid in listed.vms
         }
-        for uuid in self._owed.changed(sight.vms) & sight.vms.keys():
+        for uuid in self._owed.changed(listed.vms) & listed.vms.keys():
             found[uuid] = f"what changed of it is not acted on yet: {error}" if error else WAITING
-        found |= {uuid: WAITING for uuid in sight.unseen}
-        return found | {uuid: why for uuid, why in sight.troubles.items() if uuid in sight.vms or uuid in sight.unseen}
-
-    def _caches_changed(self) -> bool:
-        """Whether the last pass saw other caches than the pass before it: then all VMs are looked at anew."""
-        if self.snapshot.resctrl is None:
-            return False
-        before, self._caches = self._caches, self.snapshot.resctrl.capabilities.l3_caches
-        return before is not None and before != self._caches
-
-    def _lock_patience(self) -> float:
-        """Seconds that a pass waits for the lock on resctrl.
-
-        systemd hears of the agent between two passes only, so a pass must not wait for as long as the watchdog does.
-        """
-        timeout: float = self.conf.resctrl.lock_timeout
-        return min(timeout, self._watchdog / 3) if self._watchdog else timeout
+        found |= {uuid: WAITING for uuid in listed.unseen}
+        return found | {
+            uuid: why for uuid, why in listed.troubles.items() if uuid in listed.vms or uuid in listed.unseen
+        }
 
     def _observe_and_act(self, claim: Claim) -> bool:
-        self._sight = sight = self._observer.look(claim.is_news, self._patience)
-        self._watch_libvirt()
+        self._vm_list = found = self._running_vms.look(claim.is_news, self._patience)
         if claim.number != self._topology_read_for or not self._topology.cpus:
             self._topology = CacheTopology.read(self.conf.resctrl.sysfs_cpu_path)
             self._topology_read_for = claim.number
-        change = Change(self._owed.changed(sight.vms), sight.unseen, claim.everything)
-        if sight.answered:
-            self.reconciler.request(change, sight.vms)
+        change = Change(self._owed.changed(found.vms), found.unseen, claim.everything)
+        if found.answered:
+            self.reconciler.request(change, found.vms)
         self._closer.close()
-        with self.filesystem.lock(exclusive=sight.answered, timeout=self._lock_patience()):
-            if not sight.answered:
+        # systemd hears of the agent between two passes only, so no pass waits for as long as the watchdog does.
+        longest = self._watchdog / 3 if self._watchdog else math.inf
+        with self.filesystem.lock(exclusive=found.answered, timeout=min(self.conf.resctrl.lock_timeout, longest)):
+            if not found.answered:
                 # Until libvirt has said which VMs run, the agent does not know which groups are still needed.
                 self.reconciler.read(self._topology)
                 return False
-            again = self.reconciler.run(change, sight.vms, self._topology, self._policy)
+            again = self.reconciler.run(change, found.vms, self._topology, self._policy)
             if change.everything or change.vms:
                 assign_counters(self.filesystem, self.snapshot)
             return again
@@ -347,7 +361,7 @@ class Agent:
         if uuid is None:
             self._owed.note()
         else:
-            self._inventory.mark(uuid)
+            self._running_vms.mark(uuid)
         self._wakeup.set()
 
     def _watch_libvirt(self) -> None:
@@ -374,9 +388,9 @@ class Agent:
         if due is not None:
             pauses.append(due or self.backoff.shortest)
         pauses += [wait for wait in (self._retry.next_due(), self._breath.next_due()) if wait is not None]
-        if self._sight.due is not None and self._retry.get(_PASS) is None:
-            pauses.append(self._sight.due - time.monotonic())
-        if not self._sight.dying:
+        if self._vm_list.due is not None and self._retry.get(_PASS) is None:
+            pauses.append(self._vm_list.due - time.monotonic())
+        if not self._vm_list.dying:
             self._dying_until = time.monotonic() + DYING_PATIENCE
         elif time.monotonic() < self._dying_until:
             pauses.append(DYING_POLL)

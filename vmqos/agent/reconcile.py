@@ -169,9 +169,8 @@ class Reconciler:
     ) -> bool:
         """Make one pass, if there is a reason for it; the caller called :meth:`request`, then took the exclusive lock.
 
-        Other programs wait for the lock, so work that does not fit into :data:`vmqos.agent.act.lock_share.SHARE` is
-        left to the next pass. No promise is broken at that point: ways are given out before tasks are moved, and never
-        to two VMs.
+        Other programs wait for the lock. So what does not fit into the pass's share of time is left to the next pass,
+        which breaks no promise: ways are given out before tasks are moved, and never to two VMs.
 
         :returns: whether another pass right away gets further. That is so where time ran out, where another program
             changed groups, and where caches came or went.
@@ -190,33 +189,26 @@ class Reconciler:
             self._settled = False
             self.snapshot = replace(self.snapshot, resctrl=now)
             return True
-        strays = self._placer.strays(vms, share) | self._requested.born
         self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
+        look_at = set(vms) if change.everything else {*change.vms, *self._requested.born}
         if (
             self._settled
             and now == before
-            and not (change.everything or change.vms or strays or self._placer.is_owing or self._backoff.any_due())
+            and not (change.everything or look_at or self._placer.is_owing or self._backoff.any_due())
             and change.unseen == self._unseen
             and policy == self.snapshot.policy
         ):
-            return False
+            look_at = self._placer.strays(vms, share)
+            if not (look_at or self._placer.is_owing):
+                return False
         self._unseen = change.unseen
         self.snapshot = replace(self.snapshot, policy=policy)
-        look_at = set(vms) if change.everything else set(change.vms) | strays
-        again = self._pass(now, vms, look_at, share)
-        self._requested = replace(self._requested, born=frozenset())
-        return again
-
-    def _pass(self, now: ResctrlState, vms: Mapping[str, ObservedVm], look_at: set[str], share: LockShare) -> bool:
-        """Make the steps that need the lock; return whether another pass right away gets further.
-
-        :param look_at: UUIDs of VMs whose tasks may have changed.
-        :param share: the time that this pass has.
-        """
         records = self._records(vms)
         planned = self._plan(now, records)
         acted = self._act(now, records, planned, look_at, share)
-        return self._judge(planned, acted)
+        again = self._judge(planned, acted)
+        self._requested = replace(self._requested, born=frozenset())
+        return again
 
     def _records(self, vms: Mapping[str, ObservedVm]) -> dict[str, VmRecord]:
         """Every VM with what its flavor asks for, in the order in which the VMs came."""
@@ -238,16 +230,16 @@ class Reconciler:
 
     def _plan(self, now: ResctrlState, records: Mapping[str, VmRecord]) -> Planned:
         """Plan which VM gets which ways. A VM that was not looked at, or whose flavor is unknown, keeps its ways."""
+        requests = request.of_the_planner(now, records.values(), self.snapshot.topology, self._backoff)
+        parted = frozenset[str]()
         unknown = {uuid for uuid, record in records.items() if record.is_unknown}
-        vms = {uuid: record.observed for uuid, record in records.items()}
-        members = keep_current.find_members(self._filesystem, now, self._unseen, unknown, vms)
-        requests = (
-            *request.of_the_planner(now, records.values(), self.snapshot.topology, self._backoff),
-            *keep_current.requests(now, self._unseen | unknown, members, self._granted),
-        )
+        if unknown or self._unseen:
+            vms = {uuid: record.observed for uuid, record in records.items()}
+            members = keep_current.find_members(self._filesystem, now, self._unseen, unknown, vms)
+            requests += keep_current.requests(now, self._unseen | unknown, members, self._granted)
+            parted = members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
         plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted)
-        parted = members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
-        return Planned(self._groups.without_refused(plan), requests, parted)
+        return Planned(self._groups.without_refused(plan), tuple(requests), parted)
 
     def _act(
         self,
@@ -257,9 +249,14 @@ class Reconciler:
         look_at: set[str],
         share: LockShare,
     ) -> Acted:
-        """Make the control groups, then monitoring groups, then move tasks, then remove what no VM needs."""
-        plan = planned.plan
-        if self._monitoring.make_room(now, sorted(created(plan)), _graphs(now, plan, records, self._unseen)):
+        """Make the control groups, then monitoring groups, then move tasks, then remove what no VM needs.
+
+        :param look_at: UUIDs of VMs whose tasks may have changed.
+        :param share: the time that this pass has.
+        """
+        plan, fresh = planned.plan, created(planned.plan)
+        if now.lacks_rmids(len(fresh)):
+            self._monitoring.make_room(now, sorted(fresh), _graphs(now, plan, records, self._unseen))
             now = resctrl_state.read(self._filesystem, now)
         failure = self._groups.prepare(plan)
         if failure is None:
@@ -297,6 +294,7 @@ class Reconciler:
             if uuid not in left | later
         }
         vms = {uuid: record.observed for uuid, record in records.items()}
+        look_at = look_at | self._placer.strays(vms, share)
         self._placer.place(now, aims, look_at, vms, arranged.fresh | created(planned.plan), share)
         self._unfinished = self._placer.is_owing or bool(arranged.later)
         self._monitoring.remove(arranged.stale)

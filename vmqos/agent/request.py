@@ -18,7 +18,6 @@ from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import CacheRequest
 from vmqos.host.resctrl_state import ResctrlState
-from vmqos.hypervisor.model import VirtualMachine
 
 
 def of_flavors(vms: Mapping[str, ObservedVm], flavors: ToldFlavors | None, once: LogOnce) -> dict[str, FlavorRequest]:
@@ -27,18 +26,19 @@ def of_flavors(vms: Mapping[str, ObservedVm], flavors: ToldFlavors | None, once:
     :param flavors: knows the flavors that the VMs' descriptions lack; ``None`` where Nova is not asked.
     :param once: knows what was logged already.
     """
-    lacking = [observed.vm for observed in vms.values() if flavor_request.lacks_extra_specs(observed.vm)]
-    found = flavors.look_up(lacking) if flavors is not None else {}
-    return {uuid: _of_flavor(observed.vm, found.get(uuid), once) for uuid, observed in vms.items()}
-
-
-def _of_flavor(vm: VirtualMachine, found: Found | None, once: LogOnce) -> FlavorRequest:
-    try:
-        return flavor_request.read(vm, found)
-    except Exception as error:
-        unknown = flavor_request.unreadable(error)
-        once.log(logging.ERROR, ("wish", vm.uuid), "VM %s: %s", vm.uuid, unknown.unknown, error=error)
-        return unknown
+    found: Mapping[str, Found] = {}
+    if flavors is not None:
+        metadata = ((observed.vm, observed.vm.metadata) for observed in vms.values())
+        # Nova made these VMs, and did not write the extra specs of their flavors into the metadata.
+        found = flavors.look_up([vm for vm, known in metadata if known is not None and known.extra_specs is None])
+    requests = {}
+    for uuid, observed in vms.items():
+        try:
+            requests[uuid] = flavor_request.read(observed.vm, found.get(uuid))
+        except Exception as error:
+            unknown = requests[uuid] = flavor_request.unreadable(error)
+            once.log(logging.ERROR, ("wish", uuid), "VM %s: %s", uuid, unknown.unknown, error=error)
+    return requests
 
 
 def of_the_planner(

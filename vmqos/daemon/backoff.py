@@ -67,6 +67,11 @@ class Backoff:
         failure = self._failures.get(key)
         return failure is not None and failure.due > self._clock()
 
+    def is_due(self, key: Hashable) -> bool:
+        """Whether the key has failed, and it is time to try it again."""
+        failure = self._failures.get(key)
+        return failure is not None and failure.due <= self._clock()
+
     def seconds_until(self, failure: Failure) -> float:
         """Seconds until what failed is tried again, 0 or more."""
         return max(0.0, failure.due - self._clock())

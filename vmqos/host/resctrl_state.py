@@ -52,6 +52,11 @@ class ResctrlState:
         """How many RMIDs the groups hold: one each."""
         return self.closids_in_use + sum(map(len, self.monitoring_groups.values()))
 
+    def lacks_rmids(self, count: int) -> bool:
+        """Whether fewer RMIDs are left than this many groups need; never where no group needs one."""
+        monitoring = self.capabilities.monitoring
+        return monitoring is not None and self.rmids_in_use + count > monitoring.num_rmids
+
     @property
     def monitored(self) -> frozenset[str]:
         """UUIDs of the VMs that have a monitoring group, in whichever control group of ours."""
@@ -84,7 +89,8 @@ def read(filesystem: Filesystem, before: ResctrlState | None = None) -> ResctrlS
     raw = groups.read_raw(filesystem)
     links = tuple(_links(filesystem, name) for name in raw)
     same_devices = before is not None and _have_same_ways(filesystem, before.capabilities)
-    if before is not None and raw == before.raw and same_devices and not _is_released(filesystem, before):
+    is_released = before is not None and LEFT_LOCKED in before.modes and _is_released(filesystem, before)
+    if before is not None and raw == before.raw and same_devices and not is_released:
         if links == before.links:
             return before
         return replace(before, monitoring_groups=_monitoring_groups(filesystem, before.capabilities, raw), links=links)

@@ -79,7 +79,8 @@ def _runs_as(pid: int, owner: int, proc: str = "/proc") -> bool:
     :param proc: where procfs is mounted.
     """
     with suppress(OSError):
-        for line in processes.read_head(f"{proc}/{pid}/status", processes.HEAD_OF_STATUS).split(b"\n"):
+        status = processes.read_file(f"{proc}/{pid}/status", most=processes.HEAD_OF_STATUS, cut=True)
+        for line in status.split(b"\n"):
             if line.startswith(b"Uid:"):
                 return {int(uid) for uid in line.split()[1:]} == {owner}
     return False

@@ -117,7 +117,6 @@ class Connection:
         self._clients: list[_Client] = []
         """The first one has the events and all calls that are not about one VM."""
         self._domains: dict[str, Any] = {}
-        self._running: frozenset[str] = frozenset()
         self._callbacks: list[int] = []
         self._lost = threading.Event()
         self._tried = threading.Event()
@@ -174,11 +173,6 @@ class Connection:
         """The oldest call that libvirt has not answered yet, if there is one; those about one VM are left out."""
         return next(iter(self._under_way), None)
 
-    @property
-    def running(self) -> frozenset[str]:
-        """UUIDs of the VMs that :meth:`list_running` last returned, also once the connection is lost."""
-        return self._running
-
     def list_running(self) -> dict[str, int]:
         """The running VMs (paused ones too): libvirt's ID of each by UUID, by one call.
 
@@ -189,7 +183,6 @@ class Connection:
         def ask(first: _Client) -> dict[str, int]:
             domains = first.libvirt.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
             self._domains = {domain.UUIDString(): domain for domain in domains}
-            self._running = frozenset(self._domains)
             return {uuid: domain.ID() for uuid, domain in self._domains.items()}
 
         return self._call("virConnectListAllDomains", ask)

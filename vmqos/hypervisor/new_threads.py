@@ -31,20 +31,16 @@ class NewThreads:
         :raises vmqos.hypervisor.exceptions.ProcessVanished: if the process has ended.
         :raises OSError: if its threads can't be listed.
         """
-        links = _links(self.process.pid)
+        try:
+            # The directory has one link more for each thread (``proc_task_getattr``).
+            links = os.stat(f"/proc/{self.process.pid}/task").st_nlink
+        except OSError:
+            links = 0
         if links == self._links and not self._young:
             return frozenset()
         with processes.opened(self.process) as descriptor:
-            now = processes.tasks_of(descriptor, self.process.pid)
+            now = processes.tasks(self.process.pid, descriptor)
         found = now - self._known
         self._known = now - (found - self._young)
         self._links, self._young = links, found - self._young
         return found
-
-
-def _links(pid: int) -> int:
-    """The links of the threads' directory, one more for each of them (``proc_task_getattr``); 0 where it is gone."""
-    try:
-        return os.stat(f"/proc/{pid}/task").st_nlink
-    except OSError:
-        return 0

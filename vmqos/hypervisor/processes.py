@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What /proc says of one process or thread.
 
-Files are read by ``os.open`` and ``os.read``: a third of the cost of ``open()``, and an audit reads many.
+What is read often is read by ``os.open`` and ``os.read``: a third of the cost of ``open()``, and an audit reads many
+files.
 
 A process chooses much of what its files say: its arguments (``PR_SET_MM_MAP`` of prctl(2) points them anywhere), its
 name, how many threads it has. So every file is read up to a bound and no further, as bytes, and split at line feeds
@@ -78,54 +79,48 @@ class Identity:
         return int(named[1]) if named else None
 
 
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One thread of a process, as its ``stat`` shows it (proc(5)).
+
+    :ivar comm: its name, at most 15 bytes (63 for some kernel threads).
+    :ivar state: one letter, such as ``R`` or ``Z``.
+    :ivar flags: the kernel's ``PF_`` flags.
+    :ivar start_time: clock ticks since boot.
+    """
+
+    comm: str
+    state: str
+    flags: int
+    start_time: int
+
+
 def of_pid(pid: int) -> Process:
     """The process that has this PID now.
 
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is none.
     """
-    return Process(pid, _start_time(pid, _stat(pid)[1]))
+    return Process(pid, _stat(pid).start_time)
 
 
-def still(process: Process) -> bool:
+def still(process: Process, directory: int | None = None) -> bool:
     """Whether the process lives, and its PID is still its own.
 
     A zombie does not: it runs nothing any more, and where its parent does not reap it, it stays for ever.
 
+    :param directory: the descriptor of its directory in /proc, if that is open.
     :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if /proc does not tell.
     """
     try:
-        fields = _stat(process.pid)[1]
+        first = _stat(process.pid, directory)
     except exceptions.ProcessVanished:
         return False
-    return _is(process, fields)
-
-
-def _is(process: Process, fields: list[bytes]) -> bool:
-    return _start_time(process.pid, fields) == process.start_time and fields[0] not in (b"Z", b"X")
-
-
-def _start_time(pid: int, fields: list[bytes]) -> int:
-    try:
-        return int(fields[19])
-    except (IndexError, ValueError):
-        raise exceptions.ProcessUnreadable(pid=pid, error="its stat has no start time") from None
-
-
-@dataclass(frozen=True, slots=True)
-class Thread:
-    """One thread of a process.
-
-    :ivar comm: its name, at most 15 bytes.
-    :ivar start_time: clock ticks since boot.
-    """
-
-    comm: str
-    start_time: int
+    return first.start_time == process.start_time and first.state not in ("Z", "X")
 
 
 @contextmanager
 def opened(process: Process) -> Iterator[int]:
-    """Hold the process's directory of /proc open, for :func:`tasks_of`; gives its descriptor.
+    """Hold the process's directory of /proc open, for :func:`tasks`; gives its descriptor.
 
     Once the process has ended, nothing is found there any more, even if another process has its PID: the kernel looks
     for the process that was opened (``get_proc_task``), not for its PID.
@@ -136,26 +131,29 @@ def opened(process: Process) -> Iterator[int]:
     with _vanishing(process.pid):
         descriptor = os.open(f"/proc/{process.pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with _vanishing(process.pid):
-            _, fields = _parse_stat(read_file(f"task/{process.pid}/stat", descriptor, most=LONGEST_STAT))
-        if not _is(process, fields):
+        if not still(process, descriptor):
             raise exceptions.ProcessVanished(pid=process.pid)
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def tasks_of(descriptor: int, pid: int) -> set[int]:
-    """The IDs of all threads of the process that was opened by :func:`opened`.
+def tasks(pid: int, directory: int | None = None) -> set[int]:
+    """The IDs of all threads of a process, the process's own among them.
 
-    :param pid: its PID, for the error.
-    :raises vmqos.hypervisor.exceptions.ProcessVanished: if it has ended.
+    A process with too many threads is refused before any is listed: the folder has a link for each of them.
+
+    :param directory: what :func:`opened` gave, where the process is to be that one.
+    :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
     :raises vmqos.hypervisor.exceptions.TooManyThreads: if it has more than :data:`MOST_THREADS`.
     """
+    path = f"/proc/{pid}/task" if directory is None else "task"
     with _vanishing(pid):
-        folder = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
         try:
-            _check_count(pid, os.fstat(folder).st_nlink)
+            count = os.fstat(folder).st_nlink - 2
+            if count > MOST_THREADS:
+                raise exceptions.TooManyThreads(pid=pid, count=count, most=MOST_THREADS)
             return set(map(int, os.listdir(folder)))
         finally:
             os.close(folder)
@@ -167,11 +165,9 @@ def thread_of(descriptor: int, tid: int) -> Thread | None:
     :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if the kernel does not allow it.
     """
     try:
-        with _vanishing(tid):
-            comm, fields = _parse_stat(read_file(f"task/{tid}/stat", descriptor, most=LONGEST_STAT))
+        return _stat(tid, descriptor)
     except exceptions.ProcessVanished:
         return None
-    return Thread(comm.decode(errors="replace"), _start_time(tid, fields))
 
 
 def exists(tid: int) -> bool:
@@ -184,11 +180,12 @@ def identify(tid: int) -> Identity:
 
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such thread.
     """
-    comm, fields = _stat(tid)
-    tgid = _TGID.search(_head_of_status(tid))
-    if tgid is None or len(fields) < 7:
-        raise exceptions.ProcessUnreadable(pid=tid, error="its status has no Tgid, or its stat no flags")
-    return Identity(int(tgid[1]), comm.decode(errors="replace"), bool(int(fields[6]) & _PF_KTHREAD))
+    thread = _stat(tid)
+    with _vanishing(tid):
+        tgid = _TGID.search(read_file(f"/proc/{tid}/status", most=HEAD_OF_STATUS, cut=True))
+    if tgid is None:
+        raise exceptions.ProcessUnreadable(pid=tid, error="its status has no Tgid")
+    return Identity(int(tgid[1]), thread.comm, bool(thread.flags & _PF_KTHREAD))
 
 
 def uids(pid: int) -> tuple[int, int]:
@@ -197,32 +194,11 @@ def uids(pid: int) -> tuple[int, int]:
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
     :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if /proc does not tell.
     """
-    found = _UIDS.search(_head_of_status(pid))
+    with _vanishing(pid):
+        found = _UIDS.search(read_file(f"/proc/{pid}/status", most=HEAD_OF_STATUS, cut=True))
     if found is None:
         raise exceptions.ProcessUnreadable(pid=pid, error="its status has no Uid")
     return int(found[1]), int(found[2])
-
-
-def _head_of_status(pid: int) -> bytes:
-    with _vanishing(pid):
-        return read_head(f"/proc/{pid}/status", HEAD_OF_STATUS)
-
-
-def tasks(pid: int) -> set[int]:
-    """The IDs of all threads of a process, the process's own among them.
-
-    :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
-    :raises vmqos.hypervisor.exceptions.TooManyThreads: if it has more than :data:`MOST_THREADS`.
-    """
-    with _vanishing(pid):
-        _check_count(pid, os.stat(f"/proc/{pid}/task").st_nlink)
-        return set(map(int, os.listdir(f"/proc/{pid}/task")))
-
-
-def _check_count(pid: int, links: int) -> None:
-    """Refuse a process with too many threads before any is listed: the folder has a link for each of them."""
-    if links - 2 > MOST_THREADS:
-        raise exceptions.TooManyThreads(pid=pid, count=links - 2, most=MOST_THREADS)
 
 
 def cpu_affinity(tids: Iterable[int]) -> frozenset[int]:
@@ -273,9 +249,9 @@ def says(pid: int, arguments: Iterable[bytes]) -> bool:
     :raises vmqos.hypervisor.exceptions.ProcessTooLong: if they are not within :data:`LONGEST_ARGUMENTS`.
     """
     wanted = b"".join(b"\0" + argument for argument in arguments) + b"\0"
-    with _vanishing(pid), _open(f"/proc/{pid}/cmdline") as descriptor:
+    with _vanishing(pid), open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
         kept, count = b"\0", 0
-        while chunk := os.read(descriptor, _CHUNK):
+        while chunk := file.read(_CHUNK):
             if wanted in kept + chunk:
                 return True
             count += len(chunk)
@@ -296,17 +272,27 @@ def cgroups(pid: int) -> bytes:
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
     :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if the kernel does not allow it, or it is too long.
     """
-    return _read(pid, "cgroup", LONGEST_CGROUP)
+    with _vanishing(pid):
+        try:
+            return read_file(f"/proc/{pid}/cgroup", most=LONGEST_CGROUP)
+        except OSError as error:
+            if error.errno != errno.EFBIG:
+                raise
+            raise exceptions.ProcessTooLong(pid=pid, name="cgroup", most=LONGEST_CGROUP) from error
 
 
-def read_file(path: str, directory: int | None = None, *, most: int) -> bytes:
+def read_file(path: str, directory: int | None = None, *, most: int, cut: bool = False) -> bytes:
     """The whole content of a file.
 
     :param directory: the descriptor of the directory that ``path`` begins at, unless it begins at the root.
     :param most: bytes that it may have.
+    :param cut: whether a longer file is no error, and only its beginning is read, by one call of the kernel.
     :raises OSError: if it can't be read; EFBIG if it is longer.
     """
-    with _open(path, directory) as descriptor:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        if cut:
+            return os.read(descriptor, most)
         chunks, left = [], most
         while chunk := os.read(descriptor, min(_CHUNK, left + 1)):
             chunks.append(chunk)
@@ -314,45 +300,26 @@ def read_file(path: str, directory: int | None = None, *, most: int) -> bytes:
             if left < 0:
                 raise OSError(errno.EFBIG, f"it is longer than {most} bytes", path)
         return b"".join(chunks)
-
-
-def read_head(path: str, most: int) -> bytes:
-    """The beginning of a file, cut after ``most`` bytes.
-
-    :raises OSError: if it can't be read.
-    """
-    with _open(path) as descriptor:
-        return os.read(descriptor, most)
-
-
-@contextmanager
-def _open(path: str, directory: int | None = None) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _read(pid: int, name: str, most: int) -> bytes:
-    try:
-        with _vanishing(pid):
-            return read_file(f"/proc/{pid}/{name}", most=most)
-    except exceptions.ProcessUnreadable as error:
-        if error.values.get("errno") == errno.EFBIG:
-            raise exceptions.ProcessTooLong(pid=pid, name=name, most=most) from error
-        raise
+def _stat(tid: int, directory: int | None = None) -> Thread:
+    """The thread's own ``stat``: to read that of its process, the kernel adds up all of the threads.
 
-
-def _stat(pid: int) -> tuple[bytes, list[bytes]]:
-    """The thread's own ``stat``: to read that of its process, the kernel adds up all of the threads."""
-    return _parse_stat(_read(pid, f"task/{pid}/stat", LONGEST_STAT))
-
-
-def _parse_stat(text: bytes) -> tuple[bytes, list[bytes]]:
-    """The name, which may hold blanks and parentheses, and proc(5)'s fields of stat from the third, the state, on."""
+    :param directory: the descriptor of the directory of its process in /proc; ``None``: that of its ID.
+    """
+    path = f"task/{tid}/stat"
+    with _vanishing(tid):
+        text = read_file(path if directory is not None else f"/proc/{tid}/{path}", directory, most=LONGEST_STAT)
+    # The name may hold blanks and parentheses. What is behind it begins with the third field, the state.
     before, _, after = text.rpartition(b")")
-    return before.partition(b"(")[2], after.split()
+    fields = after.split()
+    try:
+        comm, state = before.partition(b"(")[2].decode(errors="replace"), fields[0].decode(errors="replace")
+        return Thread(comm, state, flags=int(fields[6]), start_time=int(fields[19]))
+    except (IndexError, ValueError):
+        raise exceptions.ProcessUnreadable(pid=tid, error="its stat has no start time") from None
 
 
 @contextmanager

@@ -23,7 +23,7 @@ def find(vm: VirtualMachine) -> dict[int, int]:
     """
     first: dict[int, tuple[int, int]] = {}
     with processes.opened(vm.process) as descriptor:
-        for tid in processes.tasks_of(descriptor, vm.process.pid):
+        for tid in processes.tasks(vm.process.pid, descriptor):
             thread = processes.thread_of(descriptor, tid)
             named = _NAME.fullmatch(thread.comm) if thread is not None else None
             if thread is not None and named is not None:

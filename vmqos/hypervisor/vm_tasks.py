@@ -30,33 +30,28 @@ def lister(vm: VirtualMachine) -> Iterator[Callable[[], set[int]]]:
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if the VM's QEMU process has ended; so does the function.
     """
     with processes.opened(vm.process) as descriptor:
-        yield lambda: _all(vm, processes.tasks_of(descriptor, vm.process.pid))
+
+        def list_tasks() -> set[int]:
+            own = processes.tasks(vm.process.pid, descriptor)
+            return own | _tasks_of_helpers(vm, vm.cgroup, len(own)) if vm.cgroup else own
+
+        yield list_tasks
 
 
-def _all(vm: VirtualMachine, found: set[int]) -> set[int]:
-    """QEMU's threads, and those of the helper processes.
+def _tasks_of_helpers(vm: VirtualMachine, folder: str, count: int) -> set[int]:
+    """The tasks in the VM's cgroup besides QEMU's: helper processes, and kernel threads such as ``vhost-<pid>``.
 
+    :param folder: the VM's cgroup.
+    :param count: how many threads QEMU has.
     :raises vmqos.hypervisor.exceptions.TooManyThreads: if they are more than :data:`processes.MOST_THREADS` together.
     """
-    helpers = _helpers(vm)
-    if not helpers:
-        return found
-    threads, count = dict[int, set[int]](), len(found)
-    for pid in helpers:
-        threads[pid] = _tasks_or_none(pid)
-        count += len(threads[pid])
+    threads = dict[int, set[int]]()
+    for pid in cgroup.processes_in(folder) - {vm.process.pid}:
+        with contextlib.suppress(exceptions.ProcessVanished):
+            threads[pid] = processes.tasks(pid)
+            count += len(threads[pid])
         if count > processes.MOST_THREADS:
             raise exceptions.TooManyThreads(pid=vm.process.pid, count=count, most=processes.MOST_THREADS)
-    return found.union(*(threads[pid] for pid in helpers & _helpers(vm)))
-
-
-def _helpers(vm: VirtualMachine) -> set[int]:
-    """The PIDs in the VM's cgroup besides QEMU's: helper processes, and kernel threads such as ``vhost-<pid>``."""
-    return cgroup.processes_in(vm.cgroup) - {vm.process.pid} if vm.cgroup else set()
-
-
-def _tasks_or_none(pid: int) -> set[int]:
-    try:
-        return processes.tasks(pid)
-    except exceptions.ProcessVanished:
+    if not threads:
         return set()
+    return set().union(*(threads[pid] for pid in threads.keys() & cgroup.processes_in(folder)))

@@ -48,7 +48,7 @@ class Filesystem:
 
     def path(self, *relative: str) -> str:
         """The absolute path of a file or directory."""
-        return join(self.root, *relative)
+        return "/".join((self.root, *filter(None, relative)))
 
     def read(self, *relative: str) -> str:
         """The whole text of a file.

@@ -63,7 +63,7 @@ def read_raw(fs: Filesystem) -> dict[str, tuple[bytes, bytes]]:
     found = {}
     for name in list_names(fs):
         try:
-            found[name] = _read(fs, name)
+            found[name] = fs.read_bytes(name, "mode"), fs.read_bytes(name, "schemata")
         except exceptions.Vanished:
             if not name:
                 raise
@@ -76,10 +76,6 @@ def list_names(fs: Filesystem) -> list[str]:
     :raises vmqos.resctrl.exceptions.Vanished: if resctrl is not mounted (any more).
     """
     return ["", *(name for name in fs.directories() if name not in NO_GROUPS)]
-
-
-def _read(fs: Filesystem, name: str) -> tuple[bytes, bytes]:
-    return fs.read_bytes(name, "mode"), fs.read_bytes(name, "schemata")
 
 
 def create(fs: Filesystem, name: str) -> None:

@@ -67,13 +67,28 @@ class RootLock:
         :raises vmqos.resctrl.exceptions.LockTimeout: if others kept the lock.
         :raises OSError: if the directory can't be opened or locked.
         """
-        if not exclusive:
+        if exclusive:
+            time.sleep(max(0.0, self._given_back + GAP - time.monotonic()))
+        else:
             self._no_writer.wait(COURTESY if timeout is None else min(COURTESY, timeout))
-            return self._acquire(fcntl.LOCK_SH, timeout)
-        time.sleep(max(0.0, self._given_back + GAP - time.monotonic()))
+        operation = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+            return descriptor
+        except BlockingIOError as error:
+            if timeout == 0:
+                found = holders(descriptor)
+                os.close(descriptor)
+                raise exceptions.LockTimeout(path=self._root, timeout=timeout, holders=found) from error
+        except BaseException:
+            os.close(descriptor)
+            raise
+        if not exclusive:
+            return self._wait(descriptor, operation, timeout)
         self._no_writer.clear()
         try:
-            return self._acquire(fcntl.LOCK_EX, timeout)
+            return self._wait(descriptor, operation, timeout)
         finally:
             self._no_writer.set()
 
@@ -87,19 +102,8 @@ class RootLock:
         if exclusive:
             self._given_back = time.monotonic()
 
-    def _acquire(self, operation: int, timeout: float | None) -> int:
-        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
-            return descriptor
-        except BlockingIOError as error:
-            if timeout == 0:
-                found = holders(descriptor)
-                os.close(descriptor)
-                raise exceptions.LockTimeout(path=self._root, timeout=timeout, holders=found) from error
-        except BaseException:
-            os.close(descriptor)
-            raise
+    def _wait(self, descriptor: int, operation: int, timeout: float | None) -> int:
+        """Have the kernel wait for the lock; return the descriptor that holds it."""
         waiter = self._adopt_or_start(descriptor, operation)
         got = False
         try:

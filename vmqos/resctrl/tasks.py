@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.filesystem import Filesystem, join
@@ -23,18 +22,6 @@ _FAILED_TASK = re.compile(r"Error while processing task ([0-9]+)")
 _OTHER_CONTROL_GROUP = "different control group"
 
 
-@dataclass(frozen=True, slots=True)
-class MoveResult:
-    """What came of moving tasks.
-
-    :ivar moved: the tasks that are in the group now.
-    :ivar vanished: the tasks that did not exist any more.
-    """
-
-    moved: frozenset[int]
-    vanished: frozenset[int]
-
-
 def read_tasks(fs: Filesystem, group_dir: str) -> set[int]:
     """The task ids in a group: of a control group those of its monitoring groups, too.
 
@@ -44,7 +31,7 @@ def read_tasks(fs: Filesystem, group_dir: str) -> set[int]:
     return set(map(int, fs.read_bytes(group_dir, "tasks").split()))
 
 
-def move(fs: Filesystem, group_dir: str, tids: Iterable[int]) -> MoveResult:
+def move(fs: Filesystem, group_dir: str, tids: Iterable[int]) -> frozenset[int]:
     """Move tasks into a group, as many as fit into each write.
 
     Moving a process does not move its threads: each is a task of its own. Threads and processes that are born later
@@ -52,6 +39,7 @@ def move(fs: Filesystem, group_dir: str, tids: Iterable[int]) -> MoveResult:
     monitoring group takes only tasks that already are in its control group.
 
     :param tids: task ids, each 1 or greater.
+    :returns: the tasks that are in the group now; the others did not exist any more.
     :raises ValueError: if an id is 0 or less: to the kernel, 0 is the writer itself.
     :raises vmqos.resctrl.exceptions.Vanished: if there is no such group.
     :raises vmqos.resctrl.exceptions.DifferentControlGroup: if a monitoring group is to take a task that is not in its
@@ -68,7 +56,7 @@ def move(fs: Filesystem, group_dir: str, tids: Iterable[int]) -> MoveResult:
         if _OTHER_CONTROL_GROUP in failure.last_cmd_status:
             raise exceptions.DifferentControlGroup.of(failure) from failure
         raise
-    return MoveResult(wanted - vanished if vanished else wanted, frozenset(vanished))
+    return wanted - vanished if vanished else wanted
 
 
 def _joined(tids: frozenset[int]) -> str:

@@ -143,7 +143,6 @@ class PlayedLibvirt:
         self.was_tried = True
         self.under_way: Call | None = None
         self.last_error = ""
-        self.running: frozenset[str] = frozenset()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._number = 0
 
@@ -162,7 +161,6 @@ class PlayedLibvirt:
             self.listing.wait()
         if not self.is_connected:
             raise hypervisor_exceptions.HypervisorUnreachable(uri="test:///", error="it is down")
-        self.running = frozenset(self.vms)
         return {uuid: vm.libvirt_id for uuid, vm in self.vms.items()}
 
     def describe(self, uuid: str) -> VirtualMachine | None:

@@ -362,6 +362,24 @@ def test_a_promise_that_waits_for_an_rmid_is_tried_every_second_and_keeps_no_oth
     run_until(host, lambda: host.told(vm).state is KEPT)
 
 
+def test_a_vm_does_not_wait_for_its_ways_until_strays_were_looked_for(host: Host) -> None:
+    touched: list[str] = []
+    host.boot({})
+    host.settle()
+    vm = host.boot(OWN)
+    host.resctrl.before = touched.append
+    host.run()
+    assert touched.index(f"vmqos.{vm}/schemata", touched.index(f"vmqos.{vm}")) < touched.index("tasks")
+    # A pass that has nothing else to do looks, too.
+    host.settle()
+    touched.clear()
+    host.run()
+    assert "tasks" in touched and not any(path.endswith("/tasks") for path in touched)
+    host.resctrl.write("tasks", str(host.libvirt.vms[vm].process.pid))
+    host.settle()
+    assert host.inside(vm, f"vmqos.{vm}") == 1
+
+
 # A pass holds the lock for a moment only.
 
 
@@ -493,14 +511,13 @@ def test_under_the_lock_no_thread_of_a_crowd_is_looked_at_one_by_one(
 ) -> None:
     reads: dict[bool, list[str]] = {False: [], True: []}
     locked = False
-    for name in ("read_file", "read_head"):
-        read = getattr(processes, name)
+    read = processes.read_file
 
-        def noted(path: str, *arguments: Any, read: Callable[..., bytes] = read, **details: Any) -> bytes:
-            reads[locked].append(path)
-            return read(path, *arguments, **details)
+    def noted(path: str, *arguments: Any, **details: Any) -> bytes:
+        reads[locked].append(path)
+        return read(path, *arguments, **details)
 
-        monkeypatch.setattr(processes, name, noted)
+    monkeypatch.setattr(processes, "read_file", noted)
 
     def take_lock() -> None:
         nonlocal locked

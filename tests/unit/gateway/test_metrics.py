@@ -16,7 +16,7 @@ from tests.unit.agent.serve.test_vms import UUID, snapshot, with_record
 from tests.unit.gateway.answers import NOVA, PLACEMENT, over_the_socket, telemetry
 from tests.unit.telemetry.values import snapshot as counted
 from tests.unit.telemetry.values import vm
-from vmqos.agent.life.pass_times import PassTimes
+from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import caches, health_report, vms
 from vmqos.agent.snapshot import Health, Snapshot

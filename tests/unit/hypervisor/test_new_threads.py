@@ -74,7 +74,7 @@ def test_threads_are_listed_only_when_their_number_changes(
     watched: NewThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched.look()
-    monkeypatch.setattr(processes, "tasks_of", lambda descriptor, pid: pytest.fail("the threads were listed"))
+    monkeypatch.setattr(processes, "tasks", lambda pid, descriptor: pytest.fail("the threads were listed"))
     assert not watched.look()
 
 

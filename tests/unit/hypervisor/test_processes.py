@@ -173,7 +173,7 @@ def test_a_process_of_too_many_threads_is_refused(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(exceptions.TooManyThreads, match=str(os.getpid())):
             processes.tasks(os.getpid())
         with processes.opened(processes.of_pid(os.getpid())) as folder, pytest.raises(exceptions.TooManyThreads):
-            processes.tasks_of(folder, os.getpid())
+            processes.tasks(os.getpid(), folder)
     finally:
         release.set()
         for thread in threads:

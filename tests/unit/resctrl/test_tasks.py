@@ -70,7 +70,7 @@ class Interrupted(Kernel):
 def test_the_living_are_moved_and_the_dead_are_told(tids, data):
     dead = data.draw(st.sets(st.sampled_from(sorted(tids)))) if tids else set()
     kernel = Kernel(dead)
-    assert tasks.move(kernel, "g", tids) == tasks.MoveResult(frozenset(tids - dead), frozenset(dead))
+    assert tasks.move(kernel, "g", tids) == tids - dead
     assert kernel.inside == tids - dead
     assert len(kernel.writes) <= len(tids)
 
@@ -99,7 +99,7 @@ def test_an_old_kernel_gets_one_task_a_write(tids, data, status):
     dead = data.draw(st.sets(st.sampled_from(sorted(tids)))) if tids else set()
     kernel = OldKernel(dead)
     kernel.status = status
-    assert tasks.move(kernel, "g", tids) == tasks.MoveResult(frozenset(tids - dead), frozenset(dead))
+    assert tasks.move(kernel, "g", tids) == tids - dead
     assert kernel.inside == tids - dead
 
 
@@ -127,7 +127,7 @@ def test_a_kernel_that_takes_lists_is_not_mistaken_for_an_old_one():
 def test_a_status_that_names_no_task_of_the_list_is_not_believed(status, tids, data):
     dead = data.draw(st.sets(st.sampled_from(sorted(tids)), min_size=1))
     kernel = Interrupted(dead, status)
-    assert tasks.move(kernel, "g", tids) == tasks.MoveResult(frozenset(tids - dead), frozenset(dead))
+    assert tasks.move(kernel, "g", tids) == tids - dead
     assert kernel.inside == tids - dead
 
 
@@ -159,7 +159,7 @@ def test_an_id_that_would_move_the_writer_never_reaches_the_kernel(tid):
 
 def test_no_task_is_no_write():
     kernel = Kernel()
-    assert tasks.move(kernel, "g", []) == tasks.MoveResult(frozenset(), frozenset())
+    assert tasks.move(kernel, "g", []) == frozenset()
     assert kernel.writes == []
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 SHARE = 0.1
 """Seconds that one pass may hold the lock."""
@@ -23,26 +24,17 @@ LARGEST_CHUNK = 512
 _FIRST_GUESS = 50e-6
 """Seconds that the move of one task is assumed to take at first. A kernel needs less, the simulator more."""
 
-Clock = Callable[[], float]
 
-
+@dataclass(frozen=True, slots=True)
 class LockShare:
     """The time that one pass may hold the lock; it begins when the lock was taken.
 
-    :param seconds: how long, more than 0.
-    :param clock: monotonic seconds.
+    :ivar seconds: how long, more than 0.
+    :ivar began: when it began, in monotonic seconds.
     """
 
-    __slots__ = ("_clock", "began", "seconds")
-
-    def __init__(self, seconds: float = SHARE, clock: Clock = time.monotonic) -> None:
-        self.seconds = seconds
-        self._clock = clock
-        self.began = clock()
-
-    def now(self) -> float:
-        """The time, in monotonic seconds."""
-        return self._clock()
+    seconds: float = SHARE
+    began: float = field(default_factory=time.monotonic)
 
     def end(self, part: float = 1.0) -> float:
         """When the first part of the share ends, in monotonic seconds.
@@ -56,19 +48,15 @@ class LockShare:
 
         :param part: 0 to 1.
         """
-        return self._clock() >= self.end(part)
+        return time.monotonic() >= self.end(part)
 
 
 class Pace:
-    """How long the move of a task took lately; one object watches one mount.
+    """How long the move of a task took lately; one object watches one mount."""
 
-    :param clock: monotonic seconds.
-    """
+    __slots__ = ("_seconds_each",)
 
-    __slots__ = ("_clock", "_seconds_each")
-
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._seconds_each = _FIRST_GUESS
 
     def fits(self, until: float) -> int:
@@ -76,7 +64,7 @@ class Pace:
 
         :param until: monotonic seconds.
         """
-        number = min(LARGEST_CHUNK, (until - self._clock()) / self._seconds_each)
+        number = min(LARGEST_CHUNK, (until - time.monotonic()) / self._seconds_each)
         return int(number) if number >= SMALLEST_CHUNK else 0
 
     def timed(self, number: int, move: Callable[[], frozenset[int]]) -> frozenset[int]:
@@ -85,8 +73,8 @@ class Pace:
         :param number: how many tasks ``move`` moves.
         :returns: what ``move`` returns.
         """
-        began = self._clock()
+        began = time.monotonic()
         moved = move()
         if number >= SMALLEST_CHUNK:
-            self._seconds_each = max(1e-7, (self._clock() - began) / number)
+            self._seconds_each = max(1e-7, (time.monotonic() - began) / number)
         return moved

@@ -71,20 +71,18 @@ class MonitoringGroups:
         self._can_rename = True
         self._given_up: dict[str, str] = {}
 
-    def make_room(self, now: ResctrlState, created: Sequence[str], candidates: Sequence[str]) -> bool:
-        """Give up monitoring groups where no RMID is left for control groups; return whether any was given up.
+    def make_room(self, now: ResctrlState, created: Sequence[str], candidates: Sequence[str]) -> None:
+        """Give up monitoring groups where no RMID is left for control groups.
 
         The kernel gives out an RMID again only when the caches hold few lines of it any more. It looks once a second.
 
         :param created: the names of the control groups that are about to be made.
         :param candidates: UUIDs of the VMs whose monitoring groups may be given up, the first one first.
         """
-        steps = monitoring_plan.give_up(now, created, candidates)
-        for step, group in steps:
+        for step, group in monitoring_plan.give_up(now, created, candidates):
             LOG.info("no RMID is left for %s: VM %s gives up its monitoring group", group, _uuid_of(step))
             if not self._try(step):
                 self._given_up[_uuid_of(step)] = group
-        return bool(steps)
 
     def arrange(
         self,

@@ -161,12 +161,12 @@ def _move(filesystem: Filesystem, target: TaskGroup, tids: Collection[int]) -> f
     """Move tasks into the target; return those that did not end meanwhile."""
     if target.monitoring is not None:
         if target.control:
-            tids = tasks.move(filesystem, target.control, tids).moved
+            tids = tasks.move(filesystem, target.control, tids)
         else:
             with contextlib.suppress(exceptions.DifferentControlGroup):
-                return tasks.move(filesystem, target.directory, tids).moved
-            tids = tasks.move(filesystem, target.control, tids).moved
-    return tasks.move(filesystem, target.directory, tids).moved
+                return tasks.move(filesystem, target.directory, tids)
+            tids = tasks.move(filesystem, target.control, tids)
+    return tasks.move(filesystem, target.directory, tids)
 
 
 def _give_back(filesystem: Filesystem, tids: set[int]) -> None:
@@ -175,6 +175,6 @@ def _give_back(filesystem: Filesystem, tids: set[int]) -> None:
     The VM's tasks ended while they were moved, so most of these ids are free. But the kernel may have given one to a
     new task of another process at that very moment, and this task must not keep the VM's ways.
     """
-    moved = tasks.move(filesystem, "", tids).moved
+    moved = tasks.move(filesystem, "", tids)
     if moved:
         LOG.info("gave %d task(s) back to the default group: their ids were reused while they were moved", len(moved))

@@ -44,8 +44,12 @@ def describe(step: Step) -> str:
     match step:
         case CreateGroup(group):
             return f"create the control group {group}"
-        case WriteMasks(group, masks, _):
-            return f"give {group or 'the default group'} the {_ways(masks)}{_parts(step)}"
+        case WriteMasks(group, masks, splits):
+            told = f"give {group or 'the default group'} the {_ways(masks)}"
+            apart = {cache: parts for cache, parts in splits.items() if parts.code != parts.data}
+            code = {cache: parts.code for cache, parts in apart.items()}
+            data = {cache: parts.data for cache, parts in apart.items()}
+            return f"{told} (code: {_ways(code)}; data: {_ways(data)})" if apart else told
         case WriteThrottles(group, throttles):
             return f"limit the memory bandwidth of {group} to {schemata.format_values('MB', throttles)}"
         case SetExclusive(group, exclusive):
@@ -56,18 +60,8 @@ def describe(step: Step) -> str:
 
 def _ways(masks: Mapping[int, CapacityBitmask]) -> str:
     levels = [(level, caches.of_level(level, masks)) for level in _LEVELS]
-    return " and the ".join(f"L{level} ways {_masks(found)}" for level, found in levels if found)
-
-
-def _parts(step: WriteMasks) -> str:
-    apart = {cache: parts for cache, parts in step.splits.items() if parts.code != parts.data}
-    code = {cache: parts.code for cache, parts in apart.items()}
-    data = {cache: parts.data for cache, parts in apart.items()}
-    return f" (code: {_ways(code)}; data: {_ways(data)})" if apart else ""
-
-
-def _masks(masks: Mapping[int, CapacityBitmask]) -> str:
-    return ";".join(f"{cache}={mask}" for cache, mask in sorted(masks.items()))
+    lines = [schemata.format_values(f"L{level}", found) for level, found in levels if found]
+    return " and the ".join(line.replace(":", " ways ", 1) for line in lines)
 
 
 def lines(step: WriteMasks) -> list[str]:
@@ -95,7 +89,17 @@ def execute(filesystem: Filesystem, steps: Iterable[Step]) -> set[str]:
     for step in steps:
         LOG.info("%s", describe(step))
         try:
-            _execute(filesystem, step)
+            match step:
+                case CreateGroup(group):
+                    groups.create(filesystem, group)
+                case WriteMasks(group):
+                    groups.write_lines(filesystem, group, *lines(step))
+                case WriteThrottles(group, throttles):
+                    groups.write_values(filesystem, group, "MB", throttles)
+                case SetExclusive(group, exclusive):
+                    groups.set_mode(filesystem, group, "exclusive" if exclusive else "shareable")
+                case RemoveGroup(group):
+                    groups.remove(filesystem, group)
         except exceptions.ResctrlError as error:
             if isinstance(step, SetExclusive) and step.exclusive:
                 LOG.warning("the kernel does not guard %s: %s", step.group, error)
@@ -123,20 +127,6 @@ def predict(layout: Layout, steps: Iterable[Step]) -> Layout:
             case RemoveGroup(name):
                 del groups_then[name]
     return Layout(tuple(groups_then.values()))
-
-
-def _execute(filesystem: Filesystem, step: Step) -> None:
-    match step:
-        case CreateGroup(group):
-            groups.create(filesystem, group)
-        case WriteMasks(group):
-            groups.write_lines(filesystem, group, *lines(step))
-        case WriteThrottles(group, throttles):
-            groups.write_values(filesystem, group, "MB", throttles)
-        case SetExclusive(group, exclusive):
-            groups.set_mode(filesystem, group, "exclusive" if exclusive else "shareable")
-        case RemoveGroup(group):
-            groups.remove(filesystem, group)
 
 
 def change_monitoring(filesystem: Filesystem, step: Move | Create | Remove) -> None:

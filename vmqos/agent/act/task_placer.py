@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Set
 
@@ -53,15 +54,11 @@ class Placer:
         self._filesystem = filesystem
         self._backoff = backoff
         self._strays = StrayWatch()
-        self._placed: dict[str, TaskPlacement] = {}
+        self.placed: dict[str, TaskPlacement] = {}
+        """The VMs' tasks and their groups at the last look at them, by UUID."""
         self._owed: set[str] = set()
         self._served: dict[str, float] = {}
         self._pace = Pace()
-
-    @property
-    def placed(self) -> Mapping[str, TaskPlacement]:
-        """The VMs' tasks and their groups at the last look at them, by UUID."""
-        return self._placed
 
     @property
     def is_owing(self) -> bool:
@@ -71,7 +68,7 @@ class Placer:
     def forget(self) -> None:
         """Trust nothing that earlier passes found."""
         self._owed.clear()
-        self._placed.clear()
+        self.placed.clear()
         self._strays.forget()
 
     def strays(self, vms: Mapping[str, ObservedVm], share: LockShare) -> set[str]:
@@ -80,11 +77,11 @@ class Placer:
         :param share: the time that this pass has.
         :raises vmqos.resctrl.exceptions.ResctrlError: if the default group can't be read.
         """
-        for known in (self._placed, self._served):
+        for known in (self.placed, self._served):
             for uuid in known.keys() - vms.keys():
                 del known[uuid]
         self._owed &= vms.keys()
-        return self._strays.look(self._filesystem, self._placed, vms, share)
+        return self._strays.look(self._filesystem, self.placed, vms, share)
 
     def place(
         self,
@@ -104,7 +101,7 @@ class Placer:
         :param fresh: the directories of new groups: no task is in them.
         :param share: the time that this pass has.
         """
-        due = self._due(aims, look_at, fresh)
+        due = [uuid for uuid, aim in aims.items() if self._is_due(uuid, aim, look_at, fresh)]
         self._owed = set(due)
         if not due:
             return
@@ -115,29 +112,26 @@ class Placer:
         # between the two reads, this read finds it.
         left_alone = self._foreign_tasks(now)
         # The first turn is never cut short, even if the reading took long.
-        until = share.now() + TURN
+        until = time.monotonic() + TURN
         while turns:
             uuid = turns.popleft()
             if self._place_one(vms[uuid], aims[uuid], left_alone, there, until):
                 self._owed.discard(uuid)
             else:
                 turns.append(uuid)
-            self._served[uuid] = share.now()
+            self._served[uuid] = time.monotonic()
             if share.is_over(MOVING):
                 break
-            until = min(share.now() + TURN, share.end(MOVING))
+            until = min(time.monotonic() + TURN, share.end(MOVING))
 
-    def _due(self, aims: Mapping[str, TaskGroups], look_at: Set[str], fresh: Set[str]) -> list[str]:
-        """The VMs that may have tasks in a wrong group, unless a move failed a short time ago."""
-
-        def is_due(uuid: str, aim: TaskGroups) -> bool:
-            placed = self._placed.get(uuid)
-            if placed is None or (placed.target, placed.rest) != (aim.target, aim.rest):
-                return True
-            has_failed = self._backoff.get(("tasks", uuid)) is not None
-            return has_failed or uuid in look_at or uuid in self._owed or not aim.directories.isdisjoint(fresh)
-
-        return [uuid for uuid, aim in aims.items() if not self._backoff.waits(("tasks", uuid)) and is_due(uuid, aim)]
+    def _is_due(self, uuid: str, aim: TaskGroups, look_at: Set[str], fresh: Set[str]) -> bool:
+        """Whether the VM may have tasks in a wrong group, unless a move failed a short time ago."""
+        key, placed = ("tasks", uuid), self.placed.get(uuid)
+        if self._backoff.waits(key):
+            return False
+        if placed is None or (placed.target, placed.rest) != (aim.target, aim.rest) or self._backoff.is_due(key):
+            return True
+        return uuid in look_at or uuid in self._owed or not aim.directories.isdisjoint(fresh)
 
     def _read_groups(
         self, order: Sequence[str], aims: Mapping[str, TaskGroups], there: dict[str, set[int]], share: LockShare
@@ -163,7 +157,7 @@ class Placer:
 
     def _rank(self, uuid: str, aim: TaskGroups) -> tuple[bool, float]:
         """The key that orders the turns: first VMs that have nothing of their promise, then those that wait longest."""
-        placed = self._placed.get(uuid)
+        placed = self.placed.get(uuid)
         waits = bool(aim.target.control) and (placed is None or placed.target.control != aim.target.control)
         misses = placed is None or placed.in_place != placed.tasks - placed.foreign
         return not waits, self._served.get(uuid, 0.0) + (0.0 if misses else PATIENCE)
@@ -207,7 +201,7 @@ class Placer:
                 else:
                     chosen = put(aim.target, list_chosen)
                     placed = move_tasks.joined(chosen, put(aim.rest, lambda: list_tasks() - list_chosen()))
-            self._placed[vm.uuid] = placed
+            self.placed[vm.uuid] = placed
             self._backoff.succeed(("tasks", vm.uuid))
             return not placed.is_cut_short
         except ProcessVanished:

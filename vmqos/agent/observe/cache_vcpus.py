@@ -131,7 +131,7 @@ class VcpuWatch:
         born = frozenset(uuid for uuid, limit in limits.items() if uuid in vms and limit.is_outdated(vms[uuid].vm))
         # The thread of a new vCPU gets its name and its CPUs some time after it was made.
         again, self._young = self._young & vms.keys(), born
-        failed = {uuid for uuid in requests if self._is_due(("vcpus", uuid))}
+        failed = {uuid for uuid in requests if self._backoff.is_due(("vcpus", uuid))}
         found, self._owed = look_at_all(
             vms,
             requests,
@@ -144,10 +144,6 @@ class VcpuWatch:
         )
         self._vcpus = found
         return found, born | again
-
-    def _is_due(self, key: tuple[str, str]) -> bool:
-        """Whether a look that failed is to be tried again now."""
-        return self._backoff.get(key) is not None and not self._backoff.waits(key)
 
 
 def look_at_all(
@@ -185,33 +181,44 @@ def look_at_all(
             if uuid in again:
                 owed.append(uuid)
             continue
-        key, trouble = ("vcpus", uuid), NO_REASON
-        if uuid in before.unknown and uuid not in again and backoff.waits(key):
+        if uuid in before.unknown and uuid not in again and backoff.waits(("vcpus", uuid)):
             unknown[uuid] = before.unknown[uuid]
             continue
         until = min(until, clock() + BUDGET)
-        try:
-            if request.wants.vcpus is not None:
-                limits[uuid] = look(vms[uuid].vm, request.wants.vcpus)
-            else:
-                affinities[uuid] = processes.vcpu_affinities(vms[uuid].vm.process.pid)
-        except (HypervisorError, OSError) as error:
-            trouble = Reason(Code.NOT_READABLE, f"its vCPUs can't be looked at now: {error}"[:ERROR_LENGTH])
-            once.log(logging.INFO, key, "VM %s: %s", uuid, trouble)
-        except Exception as error:
-            trouble = unexpected("looking at its vCPUs", error)
-            once.log(logging.ERROR, key, "VM %s: %s", uuid, trouble, error=error)
-        if not trouble:
-            backoff.succeed(key)
-            once.end(key)
-            continue
-        if not backoff.waits(key):
-            backoff.fail(key, trouble)
-        if uuid in before.limits and request.wants.vcpus is not None:
-            limits[uuid] = replace(before.limits[uuid], problem=trouble)
+        found = _try_to_look(vms[uuid].vm, request.wants.vcpus, backoff, once)
+        if isinstance(found, CacheVcpus):
+            limits[uuid] = found
+        elif not isinstance(found, Reason):
+            affinities[uuid] = found
+        elif uuid in before.limits and request.wants.vcpus is not None:
+            limits[uuid] = replace(before.limits[uuid], problem=found)
         else:
-            unknown[uuid] = trouble
+            unknown[uuid] = found
     return Vcpus(limits, affinities, unknown), tuple(owed)
+
+
+def _try_to_look(
+    vm: VirtualMachine, asked: frozenset[int] | None, backoff: Backoff, once: LogOnce
+) -> CacheVcpus | Sequence[frozenset[int]] | Reason:
+    """Look at a VM's vCPUs; return why that failed where it did.
+
+    :param asked: the vCPUs that the flavor names; ``None``: all of them, whose affinities are returned.
+    """
+    key = ("vcpus", vm.uuid)
+    try:
+        found = look(vm, asked) if asked is not None else processes.vcpu_affinities(vm.process.pid)
+        backoff.succeed(key)
+        once.end(key)
+        return found
+    except (HypervisorError, OSError) as error:
+        trouble = Reason(Code.NOT_READABLE, f"its vCPUs can't be looked at now: {error}"[:ERROR_LENGTH])
+        once.log(logging.INFO, key, "VM %s: %s", vm.uuid, trouble)
+    except Exception as error:
+        trouble = unexpected("looking at its vCPUs", error)
+        once.log(logging.ERROR, key, "VM %s: %s", vm.uuid, trouble, error=error)
+    if not backoff.waits(key):
+        backoff.fail(key, trouble)
+    return trouble
 
 
 def look(vm: VirtualMachine, asked: frozenset[int]) -> CacheVcpus:

@@ -50,11 +50,6 @@ def unreadable(error: Exception) -> FlavorRequest:
     return FlavorRequest(unknown=unexpected("reading what its flavor asks for", error))
 
 
-def lacks_extra_specs(vm: VirtualMachine) -> bool:
-    """Whether Nova made the VM and did not write the extra specs of its flavor into the metadata."""
-    return vm.metadata is not None and vm.metadata.extra_specs is None
-
-
 def read(vm: VirtualMachine, found: Found | None = None) -> FlavorRequest:
     """Read the extra specs in the VM's metadata.
 

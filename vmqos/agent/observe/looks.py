@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looking at one VM after the other. A look that hangs does not keep the other VMs waiting.
 
+Asking libvirt for the list of its VMs is such a look, too: libvirt answers late while it starts or ends a VM.
+
 A process can make a read of its files in /proc last as long as it likes: its command line may be in memory that the
 process itself has to fill first (userfaultfd(2), FUSE). No process can call such a read off. So it is left behind, with
 its thread, and another thread goes on with the next VM.
@@ -25,13 +27,15 @@ _T = TypeVar("_T")
 class Done(Generic[_T]):
     """A look that has ended.
 
-    :ivar key: the UUID of the VM that was looked at.
+    :ivar key: what was looked at, such as the UUID of a VM.
+    :ivar began: when it began, by the monotonic clock.
     :ivar seconds: how long it took.
     :ivar value: what was found; ``None`` where an exception ended it.
     :ivar error: the exception.
     """
 
     key: str
+    began: float
     seconds: float
     value: _T | None = None
     error: Exception | None = None
@@ -47,7 +51,9 @@ class _Lane:
 
 
 class Looks(Generic[_T]):
-    """Calls one function for many keys, one after the other, in a thread of its own; one thread may use this object.
+    """Calls one function for many keys, one after the other, in a thread of its own.
+
+    :meth:`wake` may be called from any thread, the other methods from one.
 
     :param look: the function; it is called for no key twice at the same time.
     :param on_late: called from the thread once a look has ended that :meth:`run` no longer waited for.
@@ -75,49 +81,50 @@ class Looks(Generic[_T]):
         with self._condition:
             return bool(self._done)
 
-    def run(self, keys: Iterable[str], deadline: float, budget: float) -> list[Done[_T]]:
-        """Look at all of these VMs whose look is not under way.
+    def run(self, keys: Iterable[str], deadline: Callable[[], float], budget: float) -> list[Done[_T]]:
+        """Look at all of these keys whose look is not under way.
 
-        :param deadline: seconds after which a look is left behind. The looks after it have half of that, and so on, so
-            that a hundred looks that hang do not take a hundred times as long as one. A look that was only slow ends a
-            little later, and a later call returns it.
+        :param deadline: tells the seconds after which a look is left behind; it is asked again after each :meth:`wake`.
+            The looks after one that was left behind have half of that, and so on, so that a hundred looks that hang do
+            not take a hundred times as long as one. A look that was only slow ends a little later, and a later call
+            returns it.
         :param budget: seconds after which no further look is begun; the first look is begun in any case.
         :returns: the looks that have ended, also those that an earlier call left behind.
         """
+        until, part = time.monotonic() + budget, 1.0
         with self._condition:
             self._queue.extend(key for key in keys if key not in self._under_way)
-            self._run(deadline, time.monotonic() + budget)
-            done, self._done = self._done, []
-            return done
+            asked_for = len(self._queue)
+            while True:
+                now, seconds, lane = time.monotonic(), max(LEAST_DEADLINE, part * deadline()), self._lane
+                if now >= until and len(self._queue) < asked_for:
+                    self._queue.clear()
+                if lane is not None and lane.key is not None and now >= lane.since + seconds:
+                    lane.left_behind = True
+                    lane = self._lane = None
+                    part /= 2
+                if not self._queue and (lane is None or lane.key is None):
+                    done, self._done = self._done, []
+                    return done
+                if lane is None:
+                    lane = self._lane = _Lane()
+                    threading.Thread(target=self._work, args=(lane,), name="look", daemon=True).start()
+                self._condition.notify_all()
+                # The thread goes from look to look without waking this one, which wakes when a look may have to be
+                # left behind.
+                wait = lane.since + seconds - now if lane.key is not None else min(seconds, until - now)
+                self._condition.wait(max(LEAST_DEADLINE, wait))
+
+    def wake(self) -> None:
+        """Have :meth:`run` ask for the deadline again."""
+        with self._condition:
+            self._condition.notify_all()
 
     def close(self) -> None:
         """End the thread, and each one that was left behind as soon as its look ends."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
-
-    def _run(self, deadline: float, until: float) -> None:
-        asked_for = len(self._queue)
-        while True:
-            now = time.monotonic()
-            if now >= until and len(self._queue) < asked_for:
-                self._queue.clear()
-            lane = self._lane
-            if lane is not None and lane.key is not None and now >= lane.since + deadline:
-                lane.left_behind = True
-                lane = self._lane = None
-                deadline = max(LEAST_DEADLINE, deadline / 2)
-            is_busy = lane is not None and lane.key is not None
-            if not self._queue and not is_busy:
-                return
-            if lane is None:
-                lane = self._lane = _Lane()
-                threading.Thread(target=self._work, args=(lane,), name="look", daemon=True).start()
-            self._condition.notify_all()
-            # The thread goes from look to look without waking this one, which wakes when a look may have to be left
-            # behind.
-            wait = lane.since + deadline - now if lane.key is not None else min(deadline, until - now)
-            self._condition.wait(max(LEAST_DEADLINE, wait))
 
     def _work(self, lane: _Lane) -> None:
         while True:
@@ -126,11 +133,15 @@ class Looks(Generic[_T]):
                 if self._closed:
                     return
                 key = lane.key = self._queue.popleft()
-                lane.since = time.monotonic()
-                self._under_way[key] = lane.since
-            done = self._look_at(key)
+                began = lane.since = self._under_way[key] = time.monotonic()
+            value: _T | None = None
+            error: Exception | None = None
+            try:
+                value = self._look(key)
+            except Exception as found:  # it concerns this key alone; the caller of run gets it
+                error = found
             with self._condition:
-                self._done.append(done)
+                self._done.append(Done(key, began, time.monotonic() - began, value, error))
                 del self._under_way[key]
                 lane.key = None
                 if not self._queue:
@@ -138,11 +149,3 @@ class Looks(Generic[_T]):
             if lane.left_behind:
                 self._on_late()
                 return
-
-    def _look_at(self, key: str) -> Done[_T]:
-        began = time.monotonic()
-        try:
-            value = self._look(key)
-        except Exception as error:  # it concerns this VM alone; the caller of run gets it
-            return Done(key, time.monotonic() - began, error=error)
-        return Done(key, time.monotonic() - began, value)

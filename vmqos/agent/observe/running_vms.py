@@ -8,9 +8,8 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from vmqos.agent.observe.listing import Listing
 from vmqos.agent.observe.looks import Done, Looks
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
@@ -21,6 +20,9 @@ from vmqos.hypervisor.new_threads import NewThreads
 from vmqos.reason import Code, Reason, of_error
 
 LOG = logging.getLogger(__name__)
+
+LIST_PATIENCE = 0.1
+"""Seconds that a round waits for libvirt's list while it has other work, too. The list takes some milliseconds."""
 
 LOOK_DEADLINE = 0.1
 """Seconds until a look at one VM is left behind and the next VM has its turn. A look takes some milliseconds."""
@@ -62,6 +64,32 @@ class ObservedVm:
     cpus: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True)
+class VmList:
+    """The VMs as they were last seen.
+
+    :ivar vms: the VMs by UUID; each look at a VM makes a new object.
+    :ivar dying: VMs that libvirt no longer lists and whose process is not gone yet.
+    :ivar gone: VMs that libvirt last listed as running and whose process has ended.
+    :ivar unseen: UUIDs of VMs that run and could not be looked at yet.
+    :ivar answered: whether libvirt has ever said which VMs run: before that, nothing may be taken down.
+    :ivar troubles: why VMs that libvirt lists are not known as they are now, by UUID.
+    :ivar looked_at: when the last round ended that left no VM to be looked at, by the monotonic clock; ``None`` before
+        the first.
+    :ivar due: when another round gets further than this one, by the monotonic clock; ``None``: no VM waits for one, or
+        libvirt has not listed the VMs yet.
+    """
+
+    vms: Mapping[str, ObservedVm] = field(default_factory=dict)
+    dying: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
+    unseen: frozenset[str] = frozenset()
+    answered: bool = False
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    looked_at: float | None = None
+    due: float | None = None
+
+
 class RunningVms:
     """Keeps the observed VMs up to date; :meth:`mark` may be called from any thread, the other methods from one.
 
@@ -82,11 +110,12 @@ class RunningVms:
         self._marked_at = -math.inf
         self._in_turn: dict[str, int] = {}
         self._tried: dict[str, int] = {}
-        self._everything = False
-        self._listing = Listing(connection.list_running, on_late_look)
+        self._everything_since: float | None = None
+        """When a look at all VMs was asked for that no list of libvirt has come for; ``None`` where none was."""
+        self._lists = Looks(lambda _: connection.list_running(), on_late_look)
 
         def on_late() -> None:
-            self._listing.wake()
+            self._lists.wake()
             on_late_look()
 
         self._looks = Looks(self._look_at, on_late)
@@ -95,83 +124,56 @@ class RunningVms:
         self._once = LogOnce(LOG)
         self._vms: dict[str, ObservedVm] = {}
         self._new_threads: dict[str, NewThreads] = {}
-        self.dying: frozenset[str] = frozenset()
-        """VMs that libvirt no longer lists and whose process is not gone yet."""
-        self.gone: frozenset[str] = frozenset()
-        """VMs that libvirt last listed as running and whose process has ended."""
-        self.answered = False
-        """Whether libvirt has ever said which VMs run: before that, nothing may be taken down."""
-        self.troubles: Mapping[str, str] = {}
-        """Why VMs that libvirt lists are not known as they are now, by UUID."""
-        self.looked_at: float | None = None
-        """When the last round ended that left no VM to be looked at, by the monotonic clock."""
-        self.due: float | None = None
-        """When another round gets further, by the monotonic clock; ``None`` where no VM waits for one."""
-
-    @property
-    def vms(self) -> Mapping[str, ObservedVm]:
-        """The VMs by UUID."""
-        return self._vms
+        self._last = VmList()
 
     def mark(self, uuid: str) -> None:
-        """Have the next :meth:`refresh` look at this VM, before the VMs of a look at everything."""
+        """Have the next :meth:`look` look at this VM, before the VMs of a look at everything."""
         with self._lock:
             self._number += 1
             self._urgent[uuid] = self._number
             self._marked_at = time.monotonic()
-        self._listing.wake()
-
-    @property
-    def is_marked(self) -> bool:
-        """Whether a VM is marked whose look has not succeeded since."""
-        with self._lock:
-            return bool(self._urgent)
+        self._lists.wake()
 
     def close(self) -> None:
         """End the threads, as soon as libvirt and the kernel let them go."""
         self._looks.close()
-        self._listing.close()
+        self._lists.close()
 
-    def refresh(self, everything: bool) -> None:
-        """Ask libvirt which VMs run, and look at the new and the marked VMs, or at all VMs.
+    def look(self, everything: bool, patience: float) -> VmList:
+        """Ask libvirt which VMs run, look at the new and the marked VMs, or at all VMs, and say how they are.
 
         A VM stays as long as its process lives, even if libvirt does not answer or does not list it (libvirtd may just
         have been restarted): the promise belongs to the process. Where libvirt answers late, the marked VMs are looked
-        at meanwhile, and the others in a later round.
+        at meanwhile, and the others once the answer is there. A late answer is used like a new one: if each late answer
+        led to a new question, no answer might ever be in time.
 
         :param everything: whether to look at all VMs.
+        :param patience: seconds to wait for libvirt's list; no later call waits for the same list again.
         :raises Exception: any error in asking libvirt for the list, except that libvirt can't be reached or refuses.
         """
-        self._everything |= everything
-        self.due = None
-        listed = self._listing.fetch(self._needs_no_list)
-        if listed is None:
+        if everything:
+            self._everything_since = time.monotonic()
+        lists = self._lists.run(
+            [] if self._lists.has_results else ["all VMs"],
+            lambda: LIST_PATIENCE if self._needs_no_list() else patience,
+            math.inf,
+        )
+        if not lists:
             self._look_at_marked()
-            return
-        if listed.error is not None:
-            if not isinstance(listed.error, exceptions.HypervisorError):
-                raise listed.error
-            self.gone |= self._forget_dead(set(self._vms))
-            return
-        running = listed.running or {}
-        self.answered = True
-        self._forget_dead(self._vms.keys() - running.keys())
-        self.dying = frozenset(self._vms.keys() - running.keys())
-        self._order(running, listed.since)
-        wanted = self._wanted(running)
-        for done in self._looks.run(wanted, LOOK_DEADLINE, ROUND_BUDGET):
-            if done.key in running:
-                self._take(done, running[done.key])
-        owed = self._owed(running)
-        for uuid in running.keys() & self._vms.keys() - owed:
-            self._look_for_new_threads(uuid)
-        # If a QEMU died while libvirtd was being restarted, libvirtd may list its VM for a while.
-        self.gone = frozenset(self._forget_dead(owed & self._vms.keys()))
-        self._sum_up(owed - self.gone)
-        with self._lock:
-            if self._urgent.keys() - running.keys() - self._vms.keys():
-                # These VMs were marked after libvirt was asked, and the next list may have them.
-                self.due = time.monotonic()
+            # /proc shows by itself which processes have ended.
+            alive = {uuid: observed for uuid, observed in self._vms.items() if lives(observed.vm)}
+            return replace(self._last, vms=alive, unseen=self._last.unseen - alive.keys(), due=None)
+        # There are two where a late one came at the very moment in which this one was asked for.
+        listed = lists[-1]
+        if listed.value is not None:
+            self._last = self._look_at_listed(listed.value, listed.began)
+        elif isinstance(listed.error, exceptions.HypervisorError):
+            gone = self._last.gone | self._forget_dead(self._vms.keys())
+            unseen = self._last.unseen - self._vms.keys()
+            self._last = replace(self._last, vms=dict(self._vms), gone=gone, unseen=unseen, due=None)
+        elif listed.error is not None:
+            raise listed.error
+        return self._last
 
     def _needs_no_list(self) -> bool:
         """Whether a VM was marked after its last look began, or a look that was left behind has ended."""
@@ -186,10 +188,39 @@ class RunningVms:
             number, urgent = self._number, dict(self._urgent)
         wanted = [uuid for uuid in sorted(urgent, key=lambda uuid: urgent[uuid]) if uuid not in self._looks.under_way]
         self._tried |= dict.fromkeys(wanted, number)
-        for done in self._looks.run(wanted, LOOK_DEADLINE, ROUND_BUDGET):
+        for done in self._looks.run(wanted, lambda: LOOK_DEADLINE, ROUND_BUDGET):
             # A VM that is not found has ended or is only being started: the list will tell.
             if done.error is not None or done.value is not None:
                 self._take(done, None)
+
+    def _look_at_listed(self, running: Mapping[str, int], since: float) -> VmList:
+        """Look at the VMs that have to be looked at, and forget those that are gone.
+
+        :param running: libvirt's ID of each VM that runs, by UUID.
+        :param since: when libvirt was asked for that.
+        """
+        self._forget_dead(self._vms.keys() - running.keys())
+        dying = frozenset(self._vms.keys() - running.keys())
+        self._order(running, since)
+        ended = self._looks.run(self._wanted(running), lambda: LOOK_DEADLINE, ROUND_BUDGET)
+        for done in ended:
+            if done.key in running:
+                self._take(done, running[done.key])
+        owed = self._owed(running)
+        for uuid in running.keys() & self._vms.keys() - owed - {done.key for done in ended}:
+            self._look_for_new_threads(uuid)
+        # If a QEMU died while libvirtd was being restarted, libvirtd may list its VM for a while.
+        gone = frozenset(self._forget_dead(owed & self._vms.keys()))
+        troubles, due = self._sum_up(owed - gone)
+        now = time.monotonic()
+        with self._lock:
+            if self._everything_since is not None or self._urgent.keys() - running.keys() - self._vms.keys():
+                # These orders came after libvirt was asked for this list, and the next list may tell more. The event
+                # may have woken the loop for this pass, and will not wake it again.
+                due = now
+        unseen = frozenset(running.keys() - self._vms.keys() - gone)
+        looked_at = self._last.looked_at if owed - gone else now
+        return VmList(dict(self._vms), dying, gone, unseen, True, troubles, looked_at, due)
 
     def _order(self, running: Mapping[str, int], since: float) -> None:
         """Order a look at each VM that libvirt's list makes necessary, and forget the orders of VMs that are gone.
@@ -207,15 +238,16 @@ class RunningVms:
             # An event may come before libvirt lists its VM. That VM is new in the next list, and is looked at anyway.
             if self._marked_at <= since:
                 self._urgent = {uuid: number for uuid, number in self._urgent.items() if uuid in there}
-            if self._everything:
+            everything = self._everything_since is not None and self._everything_since <= since
+            if everything:
+                self._everything_since = None
                 self._number += 1
                 self._in_turn = dict.fromkeys(running, self._number)
             else:
                 self._in_turn = {uuid: number for uuid, number in self._in_turn.items() if uuid in running}
         self._tried = {uuid: number for uuid, number in self._tried.items() if uuid in running}
         self._slow &= running.keys()
-        self._backoff.keep_only(() if self._everything else running.keys())
-        self._everything = False
+        self._backoff.keep_only(() if everything else running.keys())
 
     def _owed(self, running: Mapping[str, int]) -> set[str]:
         """The VMs that have to be looked at."""
@@ -308,8 +340,8 @@ class RunningVms:
             self._new_threads.pop(uuid, None)
         return dead
 
-    def _sum_up(self, owed: Set[str]) -> None:
-        """Note why this round did not look at some VMs, and when another round is due.
+    def _sum_up(self, owed: Set[str]) -> tuple[dict[str, str], float | None]:
+        """Why this round did not look at some VMs, by UUID, and when another round is due.
 
         :param owed: UUIDs of these VMs.
         """
@@ -331,9 +363,7 @@ class RunningVms:
                 troubles[uuid] = failure.reason.text
             elif uuid in urgent or uuid not in self._vms:
                 troubles[uuid] = WAITING
-        self.troubles, self.due = troubles, min(due, default=None)
-        if not owed:
-            self.looked_at = now
+        return troubles, min(due, default=None)
 
 
 def unexpected(doing: str, error: Exception) -> Reason:

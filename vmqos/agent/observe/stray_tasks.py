@@ -140,6 +140,6 @@ def _tasks(observed: ObservedVm) -> set[int]:
     """The threads of a VM's QEMU; none where they can't be listed, because it has ended for example."""
     try:
         with processes.opened(observed.vm.process) as descriptor:
-            return processes.tasks_of(descriptor, observed.vm.process.pid)
+            return processes.tasks(observed.vm.process.pid, descriptor)
     except exceptions.HypervisorError:
         return set()

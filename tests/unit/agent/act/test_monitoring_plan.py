@@ -106,6 +106,7 @@ def test_as_many_graphs_are_given_up_as_control_groups_lack_rmids(
     rmids: int | None, created: list[str], given_up: list[tuple[str, str]]
 ) -> None:
     now = view(rmids=rmids, monitoring=OURS)
+    assert now.lacks_rmids(len(created)) == bool(given_up)
     found = give_up(now, created, [A, C, B])
     assert found == tuple((Remove(f"vmqos.{uuid}", ""), group) for uuid, group in given_up)
 

@@ -70,14 +70,14 @@ def test_looks_are_made_in_order_by_one_thread(
     looks: Looks[str], slow: Slow, late: threading.Event, new_threads: Callable[[], int]
 ) -> None:
     for _ in range(3):
-        done = looks.run(["c", "a", "b"], LONG, LONG)
+        done = looks.run(["c", "a", "b"], lambda: LONG, LONG)
         assert [(each.key, each.value, each.error) for each in done] == [(key, key.upper(), None) for key in "cab"]
         assert new_threads() == 1
     assert slow.looked == list("cab") * 3 and not looks.under_way and not late.is_set()
 
 
 def test_an_exception_ends_its_own_look_alone(looks: Looks[str]) -> None:
-    bad, good = looks.run(["bad", "good"], LONG, LONG)
+    bad, good = looks.run(["bad", "good"], lambda: LONG, LONG)
     assert isinstance(bad.error, ValueError) and bad.value is None
     assert good.value == "GOOD"
 
@@ -87,16 +87,17 @@ def test_a_look_that_hangs_is_left_behind_and_its_result_is_told_later(
 ) -> None:
     slow.hanging["hung"] = threading.Event()
     began = time.monotonic()
-    done = looks.run(["hung", "a", "b"], DEADLINE, LONG)
+    done = looks.run(["hung", "a", "b"], lambda: DEADLINE, LONG)
     assert DEADLINE <= time.monotonic() - began < DEADLINE + 1
     assert [each.key for each in done] == ["a", "b"] and looks.under_way.keys() == {"hung"}
-    assert [each.key for each in looks.run(["hung", "a"], DEADLINE, LONG)] == ["a"]
+    assert [each.key for each in looks.run(["hung", "a"], lambda: DEADLINE, LONG)] == ["a"]
     assert slow.looked.count("hung") == 1, "the same look is not begun twice"
     slow.hanging["hung"].set()
     assert late.wait(LONG)
-    (told,) = looks.run([], DEADLINE, LONG)
+    (told,) = looks.run([], lambda: DEADLINE, LONG)
     assert told.value == "HUNG" and told.seconds >= DEADLINE and not looks.under_way
-    assert [each.key for each in looks.run(["hung"], DEADLINE, LONG)] == ["hung"]
+    assert began <= told.began < began + DEADLINE
+    assert [each.key for each in looks.run(["hung"], lambda: DEADLINE, LONG)] == ["hung"]
 
 
 def test_each_look_that_hangs_costs_one_thread_until_it_ends(
@@ -104,7 +105,7 @@ def test_each_look_that_hangs_costs_one_thread_until_it_ends(
 ) -> None:
     slow.hanging = {str(number): threading.Event() for number in range(3)}
     for _ in range(5):
-        looks.run([*slow.hanging, "a"], DEADLINE, LONG)
+        looks.run([*slow.hanging, "a"], lambda: DEADLINE, LONG)
         assert new_threads() == len(slow.hanging) + 1
     for event in slow.hanging.values():
         event.set()
@@ -116,7 +117,7 @@ def test_each_look_that_hangs_costs_one_thread_until_it_ends(
 def test_many_looks_that_hang_delay_the_others_little_longer_than_one(looks: Looks[str], slow: Slow) -> None:
     slow.hanging = {str(number): threading.Event() for number in range(30)}
     began = time.monotonic()
-    done = looks.run([*slow.hanging, "a"], DEADLINE, LONG)
+    done = looks.run([*slow.hanging, "a"], lambda: DEADLINE, LONG)
     assert [each.key for each in done] == ["a"] and looks.under_way.keys() == slow.hanging.keys()
     assert time.monotonic() - began < 15 * DEADLINE, "half of the time that each of them would take by itself"
 
@@ -124,7 +125,23 @@ def test_many_looks_that_hang_delay_the_others_little_longer_than_one(looks: Loo
 def test_no_look_is_begun_after_the_budget(looks: Looks[str], slow: Slow) -> None:
     slow.seconds = dict.fromkeys("abcdef", 0.05)
     began = time.monotonic()
-    done = looks.run("abcdef", LONG, 0.1)
+    done = looks.run("abcdef", lambda: LONG, 0.1)
     assert time.monotonic() - began < LONG
     assert 0 < len(done) < 6 and [each.key for each in done] == slow.looked
-    assert looks.run([], LONG, LONG) == [], "what was left is not looked at unasked"
+    assert looks.run([], lambda: LONG, LONG) == [], "what was left is not looked at unasked"
+
+
+def test_a_look_that_hangs_is_left_behind_sooner_once_other_work_waits(looks: Looks[str], slow: Slow) -> None:
+    slow.hanging["hung"] = threading.Event()
+    deadline = LONG
+
+    def hurry() -> None:
+        nonlocal deadline
+        deadline = DEADLINE
+        looks.wake()
+
+    timer = threading.Timer(DEADLINE, hurry)
+    timer.start()
+    began = time.monotonic()
+    assert looks.run(["hung"], lambda: deadline, LONG) == []
+    assert time.monotonic() - began < LONG / 2

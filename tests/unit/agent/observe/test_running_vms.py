@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of VMs while libvirt is away or looks fail; looks that hang are among the tests of the loop."""
+"""What is known of VMs while libvirt is away or looks fail, and who waits for whom meanwhile.
+
+Looks that hang are among the tests of the loop, and a libvirtd that really hangs among the functional ones.
+"""
 
 from __future__ import annotations
 
@@ -12,32 +15,47 @@ from dataclasses import replace
 import pytest
 
 from vmqos.agent.observe import running_vms as module
+from vmqos.agent.observe.looks import Looks
 from vmqos.agent.observe.running_vms import RunningVms
 from vmqos.hypervisor import exceptions, processes
 from vmqos.hypervisor.model import Process, VirtualMachine
 
+PATIENCE = 0.05
+LONG = 10.0
+
 
 class Libvirt:
-    """Stands in for the connection: lists one VM, whose process is the test's."""
+    """Stands in for the connection: lists one VM, whose process is the test's.
+
+    :ivar answers: the list comes only while this event is set.
+    """
 
     def __init__(self, pid: int) -> None:
         self.vm = VirtualMachine("a", "a", 1, processes.of_pid(pid), None, False, None, "")
+        self.vms: dict[str, VirtualMachine] = {}
+        """Further VMs, by UUID."""
         self.listed = {"a": 1}
         self.reached = True
+        self.asked = 0
         self.described = 0
+        self.answers = threading.Event()
+        self.answers.set()
         self.on_describe: Callable[[], None] = lambda: None
         self.on_list: Callable[[], object] = lambda: None
 
     def list_running(self) -> dict[str, int]:
+        self.asked += 1
+        assert self.answers.wait(LONG)
         self.on_list()
         if not self.reached:
             raise exceptions.HypervisorError
-        return self.listed
+        return dict(self.listed)
 
     def describe(self, uuid: str) -> VirtualMachine | None:
         self.described += 1
         self.on_describe()
-        return self.vm if self.reached and processes.still(self.vm.process) else None
+        vm = self.vms.get(uuid, self.vm)
+        return vm if self.reached and processes.still(vm.process) else None
 
 
 @pytest.fixture
@@ -47,185 +65,377 @@ def qemu() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
+@pytest.fixture
+def libvirt(qemu: subprocess.Popen[bytes]) -> Iterator[Libvirt]:
+    made = Libvirt(qemu.pid)
+    yield made
+    made.answers.set()
+
+
+@pytest.fixture
+def late() -> threading.Event:
+    """Set when the loop is told of a look that it no longer waits for."""
+    return threading.Event()
+
+
+@pytest.fixture
+def running(libvirt: Libvirt, late: threading.Event) -> Iterator[RunningVms]:
+    made = RunningVms(libvirt, late.set)  # type: ignore[arg-type]
+    yield made
+    libvirt.answers.set()
+    made.close()
+
+
 def test_a_vm_that_ends_while_libvirt_is_away_is_gone_until_libvirt_lists_it_anew(
-    qemu: subprocess.Popen[bytes],
+    running: RunningVms, libvirt: Libvirt, qemu: subprocess.Popen[bytes]
 ) -> None:
-    libvirt = Libvirt(qemu.pid)
-    inventory = RunningVms(libvirt)  # type: ignore[arg-type]
-    inventory.refresh(everything=True)
-    assert inventory.vms.keys() == {"a"} and not inventory.gone
+    found = running.look(True, LONG)
+    assert found.vms.keys() == {"a"} and not found.gone
     libvirt.reached = False
     qemu.kill()
     qemu.wait()
     for _ in range(2):
-        inventory.refresh(everything=True)
-        assert not inventory.vms and inventory.gone == {"a"}
+        found = running.look(True, LONG)
+        assert not found.vms and found.gone == {"a"} and not found.unseen
     libvirt.reached = True
-    inventory.refresh(everything=True)
-    assert not inventory.gone, "libvirt says that it runs, and it can't be looked at"
-
-
-@pytest.fixture
-def libvirt(qemu: subprocess.Popen[bytes]) -> Libvirt:
-    return Libvirt(qemu.pid)
-
-
-@pytest.fixture
-def inventory(libvirt: Libvirt) -> Iterator[RunningVms]:
-    made = RunningVms(libvirt)  # type: ignore[arg-type]
-    yield made
-    made.close()
+    found = running.look(True, LONG)
+    assert not found.gone, "libvirt says that it runs, and it can't be looked at"
+    assert found.unseen == {"a"}
 
 
 def test_a_vm_is_looked_at_when_it_is_new_or_marked_and_otherwise_left_alone(
-    inventory: RunningVms, libvirt: Libvirt
+    running: RunningVms, libvirt: Libvirt
 ) -> None:
     for _ in range(3):
-        inventory.refresh(everything=False)
-    assert libvirt.described == 1 and inventory.due is None and inventory.looked_at is not None
-    inventory.mark("a")
+        found = running.look(False, LONG)
+    assert libvirt.described == 1 and found.due is None and found.looked_at is not None
+    running.mark("a")
     for _ in range(3):
-        inventory.refresh(everything=False)
+        running.look(False, LONG)
     assert libvirt.described == 2
 
 
 @pytest.mark.parametrize("everything", [False, True])
-def test_a_look_that_libvirt_refused_is_still_owed(inventory: RunningVms, libvirt: Libvirt, everything: bool) -> None:
-    inventory.refresh(everything=False)
-    first = inventory.vms["a"]
+def test_a_look_that_libvirt_refused_is_still_owed(running: RunningVms, libvirt: Libvirt, everything: bool) -> None:
+    first = running.look(False, LONG).vms["a"]
     if not everything:
-        inventory.mark("a")
+        running.mark("a")
     libvirt.reached = False
-    inventory.refresh(everything)
+    running.look(everything, LONG)
     libvirt.reached = True
-    inventory.refresh(everything=False)
-    assert inventory.vms["a"] is not first and libvirt.described == 2
-    inventory.refresh(everything=False)
+    assert running.look(False, LONG).vms["a"] is not first and libvirt.described == 2
+    running.look(False, LONG)
     assert libvirt.described == 2
 
 
-def test_a_mark_that_comes_during_the_look_is_still_owed(inventory: RunningVms, libvirt: Libvirt) -> None:
-    inventory.mark("a")
-    libvirt.on_describe = lambda: inventory.mark("a") if libvirt.described == 1 else None
-    inventory.refresh(everything=False)
-    assert inventory.troubles == {"a": module.WAITING} and inventory.due is not None
-    assert inventory.due <= time.monotonic()
-    inventory.refresh(everything=False)
-    assert libvirt.described == 2 and not inventory.troubles
-    inventory.refresh(everything=False)
+def test_a_mark_that_comes_during_the_look_is_still_owed(running: RunningVms, libvirt: Libvirt) -> None:
+    running.mark("a")
+    libvirt.on_describe = lambda: running.mark("a") if libvirt.described == 1 else None
+    found = running.look(False, LONG)
+    assert found.troubles == {"a": module.WAITING} and found.due is not None
+    assert found.due <= time.monotonic()
+    found = running.look(False, LONG)
+    assert libvirt.described == 2 and not found.troubles
+    running.look(False, LONG)
     assert libvirt.described == 2
 
 
 def test_a_look_that_fails_is_tried_again_after_a_pause_or_at_an_event(
-    inventory: RunningVms, libvirt: Libvirt, caplog: pytest.LogCaptureFixture
+    running: RunningVms, libvirt: Libvirt, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail() -> None:
         raise exceptions.ProcessUnreadable(pid=1, error="EACCES")
 
     caplog.set_level("INFO")
-    inventory.refresh(everything=False)
-    known, looked_at = inventory.vms["a"], inventory.looked_at
+    before = running.look(False, LONG)
     libvirt.on_describe = fail
-    inventory.mark("a")
+    running.mark("a")
     for _ in range(5):
-        inventory.refresh(everything=False)
+        found = running.look(False, LONG)
     assert libvirt.described == 2 and len(caplog.messages) == 1
-    assert inventory.vms["a"] is known and "can't be read" in inventory.troubles["a"]
-    assert inventory.due is not None and 0 < inventory.due - time.monotonic() <= module.RETRY_DELAYS[0]
-    assert inventory.looked_at == looked_at, "not all VMs could be looked at"
-    inventory.mark("a")
-    inventory.refresh(everything=False)
+    assert found.vms["a"] is before.vms["a"] and "can't be read" in found.troubles["a"]
+    assert found.due is not None and 0 < found.due - time.monotonic() <= module.RETRY_DELAYS[0]
+    assert found.looked_at == before.looked_at, "not all VMs could be looked at"
+    running.mark("a")
+    running.look(False, LONG)
     assert libvirt.described == 3
-    inventory.refresh(everything=True)
+    running.look(True, LONG)
     assert libvirt.described == 4
     assert len(caplog.messages) == 1, "it is logged once"
     libvirt.on_describe = lambda: None
-    inventory.mark("a")
-    inventory.refresh(everything=False)
-    assert inventory.vms["a"] is not known and not inventory.troubles and inventory.due is None
+    running.mark("a")
+    found = running.look(False, LONG)
+    assert found.vms["a"] is not before.vms["a"] and not found.troubles and found.due is None
 
 
-def test_a_vm_that_was_restarted_is_looked_at_anew(inventory: RunningVms, libvirt: Libvirt) -> None:
-    inventory.refresh(everything=False)
+def test_a_vm_that_was_restarted_is_looked_at_anew(running: RunningVms, libvirt: Libvirt) -> None:
+    running.look(False, LONG)
     libvirt.listed = {"a": 2}
-    inventory.refresh(everything=False)
-    assert inventory.due is not None, "libvirt described an earlier run than it lists"
+    assert running.look(False, LONG).due is not None, "libvirt described an earlier run than it lists"
     libvirt.vm = replace(libvirt.vm, libvirt_id=2)
-    inventory.refresh(everything=False)
-    assert inventory.vms["a"].vm.libvirt_id == 2 and inventory.due is None
+    found = running.look(False, LONG)
+    assert found.vms["a"].vm.libvirt_id == 2 and found.due is None
 
 
-def test_a_vm_whose_process_is_not_there_yet_is_told_and_looked_at_again(
-    inventory: RunningVms, libvirt: Libvirt
-) -> None:
+def test_a_vm_whose_process_is_not_there_yet_is_told_and_looked_at_again(running: RunningVms, libvirt: Libvirt) -> None:
     vm, libvirt.vm = libvirt.vm, replace(libvirt.vm, process=Process(99999999, 1))
-    inventory.refresh(everything=False)
-    assert inventory.troubles == {"a": module.STARTING.text} and not inventory.vms
+    found = running.look(False, LONG)
+    assert found.troubles == {"a": module.STARTING.text} and not found.vms
     libvirt.vm = vm
-    inventory.mark("a")
-    inventory.refresh(everything=False)
-    assert inventory.vms.keys() == {"a"} and not inventory.troubles
+    running.mark("a")
+    found = running.look(False, LONG)
+    assert found.vms.keys() == {"a"} and not found.troubles
 
 
-def test_a_marked_vm_is_looked_at_while_libvirt_does_not_list(libvirt: Libvirt) -> None:
-    late, answers = threading.Event(), threading.Event()
-    inventory = RunningVms(libvirt, late.set)  # type: ignore[arg-type]
-    try:
-        inventory.refresh(everything=True)
-        libvirt.on_list = lambda: answers.wait(10)
-        inventory.mark("a")
-        inventory.refresh(everything=False)
-        assert libvirt.described == 2 and not answers.is_set()
-        # A VM that libvirt has not listed yet is found, too.
-        libvirt.vm = replace(libvirt.vm, uuid="b")
-        inventory.mark("b")
-        inventory.refresh(everything=False)
-        assert inventory.vms.keys() == {"a", "b"}
-        answers.set()
-        assert late.wait(10), "the loop is woken for the list"
-        inventory.refresh(everything=False)
-        assert inventory.dying == {"b"}, "the list is from before that"
-        libvirt.listed = {"a": 1, "b": 1}
-        inventory.refresh(everything=False)
-        assert inventory.vms.keys() == {"a", "b"} and not inventory.dying
-    finally:
-        answers.set()
-        inventory.close()
+def test_a_marked_vm_is_looked_at_while_libvirt_does_not_list(
+    running: RunningVms, libvirt: Libvirt, late: threading.Event
+) -> None:
+    running.look(True, LONG)
+    libvirt.answers.clear()
+    running.mark("a")
+    running.look(False, LONG)
+    assert libvirt.described == 2 and not libvirt.answers.is_set()
+    # A VM that libvirt has not listed yet is found, too.
+    libvirt.vm = replace(libvirt.vm, uuid="b")
+    running.mark("b")
+    assert running.look(False, LONG).vms.keys() == {"a", "b"}
+    libvirt.answers.set()
+    assert late.wait(LONG), "the loop is woken for the list"
+    assert running.look(False, LONG).dying == {"b"}, "the list is from before that"
+    libvirt.listed = {"a": 1, "b": 1}
+    found = running.look(False, LONG)
+    assert found.vms.keys() == {"a", "b"} and not found.dying
 
 
-def test_a_new_vm_that_was_marked_after_libvirt_was_asked_is_looked_for_again(libvirt: Libvirt) -> None:
-    inventory = RunningVms(libvirt)  # type: ignore[arg-type]
-    try:
-        libvirt.on_list = lambda: inventory.mark("b")
-        inventory.refresh(everything=True)
-        assert inventory.due is not None and inventory.due <= time.monotonic()
-        libvirt.on_list = lambda: None
-        inventory.refresh(everything=False)
-        assert inventory.due is None, "libvirt has no such VM"
-    finally:
-        inventory.close()
+def test_a_vm_that_is_marked_while_the_list_is_waited_for_is_looked_at_at_once(
+    running: RunningVms, libvirt: Libvirt
+) -> None:
+    running.look(True, LONG)
+    libvirt.answers.clear()
+    timer = threading.Timer(2 * module.LIST_PATIENCE, running.mark, ["a"])
+    timer.start()
+    began = time.monotonic()
+    running.look(False, LONG)
+    assert libvirt.described == 2 and time.monotonic() - began < LONG / 2
 
 
+def test_a_new_vm_that_was_marked_after_libvirt_was_asked_is_looked_for_again(
+    running: RunningVms, libvirt: Libvirt
+) -> None:
+    libvirt.on_list = lambda: running.mark("b")
+    found = running.look(True, LONG)
+    assert found.due is not None and found.due <= time.monotonic()
+    libvirt.on_list = lambda: None
+    assert running.look(False, LONG).due is None, "libvirt has no such VM"
+
+
+@pytest.mark.parametrize("is_waited_for", [False, True])
 def test_a_look_that_was_left_behind_is_taken_over_although_libvirts_list_is_still_late(
-    libvirt: Libvirt, monkeypatch: pytest.MonkeyPatch
+    running: RunningVms,
+    libvirt: Libvirt,
+    late: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    is_waited_for: bool,
 ) -> None:
     monkeypatch.setattr(module, "LOOK_DEADLINE", 0.02)
-    inventory = RunningVms(libvirt)  # type: ignore[arg-type]
-    inventory.refresh(everything=True)
-    before, slow, answers = inventory.vms["a"], threading.Event(), threading.Event()
-    libvirt.on_list, libvirt.on_describe = answers.wait, slow.wait
+    before, slow = running.look(True, LONG).vms["a"], threading.Event()
+    libvirt.on_describe = lambda: slow.wait(LONG) and None
+    if not is_waited_for:
+        libvirt.answers.clear()
     try:
-        inventory.mark("a")
-        inventory.refresh(everything=False)
-        assert inventory.vms["a"] is before, "the look has not ended yet"
-        refresh = threading.Thread(target=inventory.refresh, args=(False,))
-        refresh.start()
-        time.sleep(0.2)
-        slow.set()
-        refresh.join(2.0)
-        assert not refresh.is_alive()
-        assert inventory.vms["a"] is not before
+        running.mark("a")
+        assert running.look(False, LONG).vms["a"] is before, "the look has not ended yet"
+        libvirt.answers.clear()
+        threading.Timer(0.2, slow.set).start()
+        began = time.monotonic()
+        if not is_waited_for:
+            assert late.wait(LONG), "the loop is woken for the look"
+        assert running.look(False, LONG).vms["a"] is not before
+        assert time.monotonic() - began < LONG / 2
     finally:
         slow.set()
-        answers.set()
-        inventory.close()
+
+
+def test_a_list_in_time_is_not_announced(running: RunningVms, libvirt: Libvirt, late: threading.Event) -> None:
+    found = running.look(True, LONG)
+    assert found.answered and found.vms.keys() == {"a"}
+    assert running.look(False, LONG).vms["a"] is found.vms["a"]
+    assert libvirt.asked == 2 and not late.is_set()
+
+
+def test_what_goes_wrong_is_told_to_the_loop_and_the_look_at_everything_is_still_to_be_done(
+    running: RunningVms, libvirt: Libvirt
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("a fault of ours")
+
+    running.look(False, LONG)
+    libvirt.on_list = fail
+    for everything in (True, False):
+        with pytest.raises(RuntimeError, match="a fault of ours"):
+            running.look(everything, LONG)
+    libvirt.on_list = lambda: None
+    assert running.look(False, LONG).answered
+    assert libvirt.described == 2
+    running.look(False, LONG)
+    assert libvirt.described == 2
+
+
+def test_an_old_list_calls_for_no_further_look(running: RunningVms, libvirt: Libvirt) -> None:
+    def fail() -> None:
+        raise exceptions.ProcessUnreadable(pid=1, error="EACCES")
+
+    libvirt.on_describe = fail
+    assert running.look(False, LONG).due is not None
+    libvirt.answers.clear()
+    assert running.look(False, PATIENCE).due is None, "what libvirt has not answered can't be hurried"
+
+
+def test_no_pass_waits_longer_than_its_patience_nor_twice_for_one_list(running: RunningVms, libvirt: Libvirt) -> None:
+    libvirt.answers.clear()
+    began = time.monotonic()
+    assert not running.look(True, PATIENCE).answered
+    assert time.monotonic() - began >= PATIENCE
+    began = time.monotonic()
+    for _ in range(100):
+        running.look(False, LONG)
+    assert time.monotonic() - began < LONG
+    assert libvirt.asked == 1, "one question at a time"
+
+
+def test_a_late_list_is_announced_and_used_without_asking_again(
+    running: RunningVms, libvirt: Libvirt, late: threading.Event
+) -> None:
+    libvirt.answers.clear()
+    running.look(True, PATIENCE)
+    libvirt.answers.set()
+    assert late.wait(LONG)
+    assert running.look(False, LONG).vms.keys() == {"a"}
+    assert libvirt.asked == 1
+    running.look(False, LONG)
+    assert libvirt.asked == 2
+
+
+def test_of_a_late_list_and_one_that_was_asked_for_when_it_came_the_newer_counts(
+    running: RunningVms, libvirt: Libvirt, late: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    libvirt.answers.clear()
+    running.look(True, PATIENCE)
+    libvirt.answers.set()
+    assert late.wait(LONG)
+    monkeypatch.setattr(Looks, "has_results", False)
+    libvirt.listed = {}
+    found = running.look(False, LONG)
+    assert libvirt.asked == 2 and found.answered and not found.vms
+
+
+def test_a_look_at_everything_is_not_lost_on_a_list_that_is_older(
+    running: RunningVms, libvirt: Libvirt, late: threading.Event
+) -> None:
+    running.look(True, LONG)
+    libvirt.answers.clear()
+    running.look(False, PATIENCE)
+    running.look(True, PATIENCE)
+    libvirt.answers.set()
+    assert late.wait(LONG)
+    due = running.look(False, LONG).due
+    assert due is not None and due <= time.monotonic(), "nothing else wakes the loop for it"
+    assert libvirt.described == 1
+    assert running.look(False, LONG).due is None
+    assert libvirt.described == 2 and libvirt.asked == 3
+
+
+def test_a_vm_that_is_marked_after_a_late_list_was_made_is_looked_at_at_once(
+    running: RunningVms, libvirt: Libvirt, late: threading.Event
+) -> None:
+    running.look(True, LONG)
+    libvirt.answers.clear()
+    running.look(False, PATIENCE)
+    libvirt.answers.set()
+    assert late.wait(LONG)
+    # The event wakes the loop together with the late list, so one look follows for both.
+    running.mark("a")
+    assert running.look(False, LONG).due is None
+    assert libvirt.described == 2 and libvirt.asked == 2
+
+
+def test_a_new_vm_that_is_marked_after_a_late_list_was_made_is_looked_for_again_at_once(
+    running: RunningVms, libvirt: Libvirt, late: threading.Event
+) -> None:
+    running.look(True, LONG)
+    libvirt.answers.clear()
+    running.look(False, PATIENCE)
+    libvirt.answers.set()
+    assert late.wait(LONG)
+    libvirt.listed = {"a": 1, "b": 1}
+    libvirt.vms["b"] = replace(libvirt.vm, uuid="b")
+    running.mark("b")
+    due = running.look(False, LONG).due
+    assert due is not None and due <= time.monotonic(), "nothing else wakes the loop for it"
+    found = running.look(False, LONG)
+    assert found.due is None and found.vms.keys() == {"a", "b"}
+
+
+def test_a_late_list_after_which_nothing_was_told_calls_for_no_further_look(
+    running: RunningVms, libvirt: Libvirt, late: threading.Event
+) -> None:
+    libvirt.answers.clear()
+    running.look(False, PATIENCE)
+    libvirt.answers.set()
+    assert late.wait(LONG)
+    assert running.look(False, LONG).due is None, "a libvirt that is slow would be asked without a pause"
+
+
+def test_a_vm_whose_process_ends_is_gone_without_a_list_and_one_that_lives_is_not(
+    running: RunningVms, libvirt: Libvirt
+) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        libvirt.vms["dies"] = replace(libvirt.vm, uuid="dies", process=processes.of_pid(child.pid))
+        libvirt.listed = {"a": 1, "dies": 1}
+        running.look(True, LONG)
+        libvirt.answers.clear()
+        assert running.look(False, PATIENCE).vms.keys() == {"a", "dies"}
+        child.kill()
+    found = running.look(False, PATIENCE)
+    assert found.vms.keys() == {"a"} and not found.unseen
+
+
+def test_many_hangs_are_one_thread(running: RunningVms, libvirt: Libvirt, late: threading.Event) -> None:
+    before = threading.active_count()
+    running.look(True, LONG)
+    for _ in range(20):
+        libvirt.answers.clear()
+        late.clear()
+        running.look(False, 0)
+        assert threading.active_count() <= before + 2, "the one that lists, and the one that looks"
+        libvirt.answers.set()
+        assert late.wait(LONG)
+        running.look(False, LONG)
+    running.close()
+    deadline = time.monotonic() + LONG
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+
+
+def test_a_vm_that_libvirt_lists_and_that_could_not_be_looked_at_is_told(running: RunningVms, libvirt: Libvirt) -> None:
+    vm, libvirt.listed = libvirt.vm, {"a": 1, "b": 1}
+    libvirt.vms["b"] = replace(vm, uuid="b", process=Process(99999999, 1))
+    found = running.look(True, LONG)
+    assert found.vms.keys() == {"a"} and found.unseen == {"b"}
+    libvirt.vms["b"] = replace(vm, uuid="b")
+    running.mark("b")
+    assert running.look(True, LONG).unseen == frozenset()
+
+
+def test_a_vm_that_libvirt_listed_before_its_process_ended_is_gone_and_not_unseen(
+    running: RunningVms, libvirt: Libvirt
+) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        libvirt.vms["ends"] = replace(libvirt.vm, uuid="ends", process=processes.of_pid(child.pid))
+        libvirt.listed = {"a": 1, "ends": 1}
+        running.look(True, LONG)
+        child.kill()
+    running.mark("ends")
+    found = running.look(False, LONG)
+    assert found.vms.keys() == {"a"} and found.gone == {"ends"} and not found.unseen

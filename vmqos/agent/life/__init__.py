@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""What the agent's life needs: waking up, trying again, logging once, talking to systemd."""
