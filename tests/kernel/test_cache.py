@@ -347,10 +347,10 @@ def _apt_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, targets: str) -> 
 def _builder(cache: Cache, make: str) -> subprocess.Popen[str]:
     """Another process that builds a part by the statements ``make``, and prints where it is."""
     cache.root.parent.mkdir(exist_ok=True)
-    script = cache.root.parent / "builder.py"
-    script.write_text(BUILDER + textwrap.indent(textwrap.dedent(make).strip(), "    ") + BUILDER_END)
+    # Not a file: a test may start several at a time, and one would read what the next one writes.
+    script = BUILDER + textwrap.indent(textwrap.dedent(make).strip(), "    ") + BUILDER_END
     return subprocess.Popen(
-        [sys.executable, str(script), str(cache.root)],
+        [sys.executable, "-c", script, str(cache.root)],
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
         stdout=subprocess.PIPE,
         text=True,
