@@ -347,10 +347,13 @@ def _apt_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, targets: str) -> 
 def _builder(cache: Cache, make: str) -> subprocess.Popen[str]:
     """Another process that builds a part by the statements ``make``, and prints where it is."""
     cache.root.parent.mkdir(exist_ok=True)
-    # Not a file: a test may start several at a time, and one would read what the next one writes.
-    script = BUILDER + textwrap.indent(textwrap.dedent(make).strip(), "    ") + BUILDER_END
+    script = cache.root.parent / "builder.py"
+    whole = cache.root.parent / "builder.py.new"
+    whole.write_text(BUILDER + textwrap.indent(textwrap.dedent(make).strip(), "    ") + BUILDER_END)
+    # A test may start several at a time, and none may read what is only half written.
+    whole.replace(script)
     return subprocess.Popen(
-        [sys.executable, "-c", script, str(cache.root)],
+        [sys.executable, str(script), str(cache.root)],
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
         stdout=subprocess.PIPE,
         text=True,
