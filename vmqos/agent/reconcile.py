@@ -13,7 +13,7 @@ from vmqos.agent.act import plan_steps
 from vmqos.agent.act.control_groups import ControlGroups, created
 from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.monitoring_groups import MonitoringGroups
-from vmqos.agent.act.task_placer import Placer
+from vmqos.agent.act.task_placer import YET_TO_BE_MOVED, Placer
 from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
@@ -298,7 +298,8 @@ class Reconciler:
         self._placer.place(now, aims, look_at, vms, arranged.fresh | created(planned.plan), share)
         self._unfinished = self._placer.is_owing or bool(arranged.later)
         self._monitoring.remove(arranged.stale)
-        placed, unmonitored = self._placer.placed, arranged.unmonitored
+        placed = self._placer.placed
+        unmonitored = dict.fromkeys(aims.keys() - placed.keys(), YET_TO_BE_MOVED) | arranged.unmonitored
         return {
             uuid: replace(record, tasks=placed.get(uuid), unmonitored=unmonitored.get(uuid, ""))
             for uuid, record in records.items()

@@ -15,6 +15,7 @@ from tools.lab.agent import Agent
 from tools.lab.resctrl import Resctrl
 from tools.lab.vms import RunningVm
 from vmqos.agent.act.monitoring_groups import YET_TO_BE_MADE
+from vmqos.agent.act.task_placer import YET_TO_BE_MOVED
 
 WaitForVm = Callable[..., dict[str, Any]]
 
@@ -39,8 +40,8 @@ def wait_until_told(agent: Agent, wait_for: WaitFor, vm: RunningVm, state: str, 
     def reached() -> bool:
         last.clear()
         last.update(agent.get(f"/v1/vms/{vm.uuid}"))
-        # On a slow machine the promise is kept a pass before the monitoring group is made.
-        if last["unmonitored_reason"] == YET_TO_BE_MADE:
+        # On a slow machine the monitoring group is made, and filled, a pass or two after the promise is kept.
+        if last["unmonitored_reason"] in {YET_TO_BE_MADE, YET_TO_BE_MOVED}:
             return False
         return last["state"] == state and all(last[key] == value for key, value in expected.items())
 

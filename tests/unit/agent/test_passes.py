@@ -401,6 +401,8 @@ def test_the_rest_of_a_vms_threads_is_owed_and_told(host: Host, specs: dict[str,
         told = host.told(vm)
         if specs and 0 < host.inside(vm, told.group) < 301 and not host.unmonitored(vm):
             assert told.state is DEGRADED and told.reason.code is Code.TASKS_MISSING
+        if not specs and host.reconciler.snapshot.vms[vm].tasks is None:
+            assert host.unmonitored(vm)
         assert host.reconciler.is_unfinished and passes < 200
     assert passes >= 3 and not host.reconciler.is_unfinished
     where = host.reconciler.snapshot.vms[vm].tasks.target.directory  # type: ignore[union-attr]

@@ -42,6 +42,8 @@ LOOKING = 0.4
 MOVING = 0.8
 """The part of a pass's share after which no turn begins: the rest is for removing groups and reading them back."""
 
+YET_TO_BE_MOVED = "its tasks are yet to be moved to its group"
+
 
 class Placer:
     """Moves the VMs' tasks. It knows where they were found last, and looks only at VMs that may have changed.
