@@ -299,7 +299,7 @@ class Reconciler:
         self._unfinished = self._placer.is_owing or bool(arranged.later)
         self._monitoring.remove(arranged.stale)
         placed = self._placer.placed
-        unmonitored = dict.fromkeys(aims.keys() - placed.keys(), YET_TO_BE_MOVED) | arranged.unmonitored
+        unmonitored = {**dict.fromkeys(aims.keys() - placed.keys(), YET_TO_BE_MOVED), **arranged.unmonitored}
         return {
             uuid: replace(record, tasks=placed.get(uuid), unmonitored=unmonitored.get(uuid, ""))
             for uuid, record in records.items()

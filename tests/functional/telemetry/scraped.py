@@ -47,8 +47,11 @@ def scrape(where: Path | int) -> Scrape:
 
     :raises OSError: if nobody answers.
     """
-    is_path = isinstance(where, Path)
-    connection = UnixConnection(where, 10) if is_path else http.client.HTTPConnection("127.0.0.1", where)
+    connection: http.client.HTTPConnection
+    if isinstance(where, Path):
+        connection = UnixConnection(where, 10)
+    else:
+        connection = http.client.HTTPConnection("127.0.0.1", where)
     try:
         connection.request("GET", "/metrics")
         answer = connection.getresponse()
