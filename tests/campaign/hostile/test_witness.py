@@ -70,7 +70,10 @@ def agent_stops(stage: Stage, seconds: float = STOPPED) -> Hold:
 
 
 def agent_stops_while_tasks_are_taken(stage: Stage) -> Hold:
-    with stopped(stage.pid):
+    with contextlib.ExitStack() as leaving:
+        # An agent that is stopped with the lock in its hands would keep the tasks from being taken.
+        with neighbours.locked(stage.simulator.root):
+            leaving.enter_context(stopped(stage.pid, STOPPED + neighbours.TOLD_WITHIN))
         yield from neighbours.taken(stage, "foreign")
 
 

@@ -217,7 +217,9 @@ def test_a_gateway_that_was_taken_over_changes_no_group(
         ("POST", "/v1/plan?spec=hw:cache_ways=9", None),
         ("GET", "/v1/health", None),
     )
-    assert told == [200, 404, 404, 404, 404, 413, 405, 405, 405, 200]
+    # What is too long may be cut off before the client has sent all of it, and then it can't read why.
+    assert told.pop(5) in (413, "cut off")
+    assert told == [200, 404, 404, 404, 404, 405, 405, 405, 200]
     passes = agent.get("/v1/health")["passes"]
     wait_for(lambda: agent.get("/v1/health")["passes"] > passes + 1, "two more passes")
     assert groups() == before
