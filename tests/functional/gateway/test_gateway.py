@@ -45,7 +45,11 @@ for method, target, body in requests:
     connection.sock = socket.socket(socket.AF_UNIX)
     try:
         connection.sock.connect(path)
-        connection.request(method, target, body)
+        try:
+            connection.request(method, target, body)
+        except BrokenPipeError:
+            # What is too long is refused before all of it was sent; the answer is there.
+            pass
         statuses.append(connection.getresponse().status)
     except PermissionError:
         statuses.append("forbidden")
@@ -217,9 +221,7 @@ def test_a_gateway_that_was_taken_over_changes_no_group(
         ("POST", "/v1/plan?spec=hw:cache_ways=9", None),
         ("GET", "/v1/health", None),
     )
-    # What is too long may be cut off before the client has sent all of it, and then it can't read why.
-    assert told.pop(5) in (413, "cut off")
-    assert told == [200, 404, 404, 404, 404, 405, 405, 405, 200]
+    assert told == [200, 404, 404, 404, 404, 413, 405, 405, 405, 200]
     passes = agent.get("/v1/health")["passes"]
     wait_for(lambda: agent.get("/v1/health")["passes"] > passes + 1, "two more passes")
     assert groups() == before
