@@ -34,7 +34,10 @@ class Place:
 
 
 def cores(cpus: Iterable[int], sysfs_cpu: str = SYSFS_CPU) -> list[frozenset[int]]:
-    """The CPUs by core, in the order of their lowest numbers; a CPU of which the kernel says nothing is a core."""
+    """The CPUs of each core; the core with the lowest CPU comes first.
+
+    A CPU counts as a core of its own where the kernel does not say which CPUs share its core.
+    """
     found = set()
     for cpu in cpus:
         try:

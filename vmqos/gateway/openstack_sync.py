@@ -93,7 +93,7 @@ class OpenStackSync:
             answer = self._agent.openstack()
             self._hand_on(answer)
         except LocalApiError:
-            # The log has it from whoever watches the agent.
+            # AgentWatch logs why the agent does not answer.
             self._agent_is_away()
             return None
         except Exception as error:  # an agent of another version may answer anything

@@ -62,8 +62,8 @@ class _CantTell(Exception):
 def users(device: str, proc: str = "/proc") -> list[User]:
     """Who has a device open or mapped, as far as the caller may see it; root sees all of them.
 
-    Of a process that may open the device, and of which it can't be told, a user is made that says so. Where the device
-    is gone there are none.
+    Some processes may open the device, and /proc does not tell whether they do. Such a process is listed as a user too,
+    with the reason for the doubt. The list is empty where the device is gone.
     """
     try:
         found = os.stat(device)
