@@ -64,6 +64,12 @@ REQUEST_TIME = 10.0
 ANSWER_TIME = 30.0
 """Seconds that a client has to take an answer."""
 
+LOOK_AFTER = 1.0
+"""Seconds between two looks at which connections are overdue."""
+
+REST = 60.0
+"""Seconds without a connection after which the polling thread wakes: a new one wakes it at once."""
+
 THREADS = 4
 """For all paths but the one that is answered at once."""
 
@@ -133,7 +139,9 @@ class BoundedServer:
         self._thread.join(5.0)
 
     def _run(self) -> None:
-        wasyncore.loop(timeout=1.0, use_poll=True, map=self._map)
+        while self._map:
+            # Only connections have limits of time that have to be looked after.
+            wasyncore.poll2(LOOK_AFTER if _channels(self._map) else REST, self._map)
 
     def _close(self) -> None:
         # Browsers and Prometheus keep their connections, and the loop ends with the last one.

@@ -80,7 +80,9 @@ _WORDS = {
     "mb": extra_specs.BANDWIDTH_PERCENT,
     "mbps": extra_specs.BANDWIDTH_MBPS,
 }
-_PART = re.compile(rf"({'|'.join(_WORDS)})([1-9][0-9]*)")
+_PART = re.compile(rf"({'|'.join(_WORDS)})([1-9][0-9]{{0,8}})")
+_AMOUNT = re.compile(r"[0-9]{1,255}")
+"""Nova's API takes no longer values."""
 
 
 def provider_name(hostname: str) -> str:
@@ -248,6 +250,6 @@ def asked(specs: Mapping[str, str]) -> dict[str, int]:
     total: dict[str, int] = {}
     for key, value in asking(specs).items():
         name = key.partition(":")[2]
-        if value.isascii() and value.isdigit() and int(value):
+        if _AMOUNT.fullmatch(value) and int(value):
             total[name] = total.get(name, 0) + int(value)
     return total

@@ -173,13 +173,17 @@ class FlavorLookup:
         return self._backoff.next_due()
 
     def _ask(self, wanted: list[_Entry]) -> None:
-        answers, not_listed, is_answered = dict[str, dict[str, str]](), None, False
+        answers, is_answered = dict[str, dict[str, str]](), False
+        not_listed: Exception | None = None
         try:
             if len(wanted) > 1 and not self._one_by_one:
                 answers = self._ask_at_once()
-        except CloudError:
-            raise
-        except Exception as error:  # for one server's sake, perhaps: one by one the others are answered
+        except CloudError as error:
+            if not isinstance(error, Refused) or error.status:
+                raise
+            # The answer makes no sense, for one server's sake, perhaps: one by one the others are answered.
+            not_listed = error
+        except Exception as error:
             not_listed = error
         for entry in wanted:
             if self._worker.ends:

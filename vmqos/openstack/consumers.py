@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from vmqos.openstack.placement import CONFLICT, Conflict, Inventory, Provider
+from vmqos.openstack.placement import (
+    CONFLICT,
+    Allocations,
+    Conflict,
+    Inventories,
+    Inventory,
+    Provider,
+    Providers,
+    provider_of,
+)
 from vmqos.openstack.service import Answer, Service
 
 MICROVERSION = "1.28"
@@ -47,6 +56,12 @@ class NoRoom(Exception):
     """A provider can't give what a consumer would hold; the message is Placement's."""
 
 
+class _ConsumerAnswer(Allocations):
+    consumer_generation: int | None
+    project_id: str
+    user_id: str
+
+
 class Consumers:
     """The requests; each is one round trip. All raise :class:`vmqos.openstack.exceptions.CloudError`.
 
@@ -58,32 +73,32 @@ class Consumers:
 
     def providers(self) -> list[Provider]:
         """All providers of the cloud."""
-        return [
-            Provider(found["uuid"], found["name"], int(found["generation"]), found["parent_provider_uuid"])
-            for found in self._get("/resource_providers")["resource_providers"]
-        ]
+        found = self._get("/resource_providers").read(Providers)
+        return [provider_of(told) for told in found["resource_providers"]]
 
     def inventories(self, provider: str) -> dict[str, Inventory]:
         """The inventories of a provider, by resource class; none where there is no such provider."""
         answer = self._ask_for(provider, "inventories")
         if answer.status != 200:
             return {}
-        return {name: Inventory.read(value) for name, value in answer.body["inventories"].items()}
+        return answer.read(Inventories)["inventories"]
 
     def of_provider(self, provider: str) -> dict[str, dict[str, int]]:
         """What consumers hold of a provider, by consumer and resource class; nothing where there is no provider."""
         answer = self._ask_for(provider, "allocations")
         if answer.status != 200:
             return {}
-        return {consumer: dict(value["resources"]) for consumer, value in answer.body["allocations"].items()}
+        found = answer.read(Allocations)["allocations"]
+        return {consumer: amounts["resources"] for consumer, amounts in found.items()}
 
     def get(self, uuid: str) -> Consumer:
         """What a consumer holds."""
-        body = self._get(f"/allocations/{quote(uuid)}")
-        if not body["allocations"]:
+        answer = self._get(f"/allocations/{quote(uuid)}")
+        if not answer.read(Allocations)["allocations"]:
             return Consumer(uuid)
-        held = {provider: dict(value["resources"]) for provider, value in body["allocations"].items()}
-        return Consumer(uuid, held, body["consumer_generation"], body["project_id"], body["user_id"])
+        found = answer.read(_ConsumerAnswer)
+        held = {provider: amounts["resources"] for provider, amounts in found["allocations"].items()}
+        return Consumer(uuid, held, found["consumer_generation"], found["project_id"], found["user_id"])
 
     def replace(self, consumer: Consumer, held: Held) -> None:
         """Have a consumer hold this instead of all that it held.
@@ -110,8 +125,8 @@ class Consumers:
     def _ask_for(self, provider: str, what: str) -> Answer:
         return self._service.ask("GET", f"/resource_providers/{provider}/{what}", MICROVERSION, expected=(404,))
 
-    def _get(self, path: str) -> Any:
-        return self._service.ask("GET", path, MICROVERSION).body
+    def _get(self, path: str) -> Answer:
+        return self._service.ask("GET", path, MICROVERSION)
 
 
 def _error(body: Any) -> tuple[str, str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any, TypedDict
 from urllib.parse import quote
 
-from vmqos.openstack.service import Service
+from msgspec import Meta
+
+from vmqos.openstack.service import Answer, Service
 
 MICROVERSION = "1.26"
 """Nested providers (1.14), a body in the answer to POST (1.20), all of an inventory reserved (1.26; Rocky)."""
@@ -40,12 +42,8 @@ class Inventory:
     min_unit: int = 1
     max_unit: int = 1
     step_size: int = 1
-    allocation_ratio: float = 1.0
-
-    @classmethod
-    def read(cls, value: Mapping[str, Any]) -> Inventory:
-        """As Placement tells it."""
-        return cls(**{name: value[name] for name in cls.__slots__})
+    # Without a bound, JSON's 1e400 would be infinite.
+    allocation_ratio: Annotated[float, Meta(ge=0, le=1e9)] = 1.0
 
     @property
     def capacity(self) -> int:
@@ -67,6 +65,51 @@ class Provider:
     parent: str | None
 
 
+class _ProviderAnswer(TypedDict):
+    uuid: str
+    name: str
+    generation: int
+    parent_provider_uuid: str | None
+
+
+class Providers(TypedDict):
+    """The answer to a question for providers."""
+
+    resource_providers: list[_ProviderAnswer]
+
+
+class Inventories(TypedDict):
+    """The answer to the question for a provider's inventories."""
+
+    resource_provider_generation: int
+    inventories: dict[str, Inventory]
+
+
+class _Traits(TypedDict):
+    resource_provider_generation: int
+    traits: list[str]
+
+
+class _Generation(TypedDict):
+    resource_provider_generation: int
+
+
+class _Usages(TypedDict):
+    usages: dict[str, int]
+
+
+class Amounts(TypedDict):
+    """What is held, by resource class."""
+
+    resources: dict[str, int]
+
+
+class Allocations(TypedDict):
+    """The answer to a question for allocations: by consumer, or by provider."""
+
+    allocations: dict[str, Amounts]
+
+
 class Placement:
     """The requests; each is one round trip. All raise :class:`vmqos.openstack.exceptions.CloudError`.
 
@@ -79,8 +122,8 @@ class Placement:
     def find(self, name: str) -> Provider | None:
         """The provider of that name; names are unique in Placement."""
         answer = self._service.ask("GET", "/resource_providers", MICROVERSION, query={"name": name})
-        found: list[dict[str, Any]] = answer.body["resource_providers"]
-        return _provider(found[0]) if found else None
+        found = answer.read(Providers)["resource_providers"]
+        return provider_of(found[0]) if found else None
 
     def create(self, name: str, parent: str) -> Provider:
         """Make a provider. :raises Conflict: if there is one of that name."""
@@ -88,12 +131,12 @@ class Placement:
         answer = self._service.ask("POST", "/resource_providers", MICROVERSION, body=body, expected=(CONFLICT,))
         if answer.status == CONFLICT:
             raise Conflict
-        return _provider(answer.body)
+        return provider_of(answer.read(_ProviderAnswer))
 
     def children(self, root: Provider) -> list[Provider]:
         """The providers right below a root provider."""
         answer = self._service.ask("GET", "/resource_providers", MICROVERSION, query={"in_tree": root.uuid})
-        found = [_provider(value) for value in answer.body["resource_providers"]]
+        found = [provider_of(value) for value in answer.read(Providers)["resource_providers"]]
         return [provider for provider in found if provider.parent == root.uuid]
 
     def move(self, provider: Provider, parent: str, name: str = "") -> Provider:
@@ -108,13 +151,12 @@ class Placement:
         answer = self._service.ask("PUT", path, version, body=body, expected=(CONFLICT,))
         if answer.status == CONFLICT:
             raise Conflict
-        return _provider(answer.body)
+        return provider_of(answer.read(_ProviderAnswer))
 
     def inventories(self, provider: Provider) -> tuple[int, dict[str, Inventory]]:
         """The provider's generation, and its inventories by resource class."""
-        body = self._service.ask("GET", f"/resource_providers/{provider.uuid}/inventories", MICROVERSION).body
-        found = {name: Inventory.read(value) for name, value in body["inventories"].items()}
-        return int(body["resource_provider_generation"]), found
+        found = self._ask_for(provider, "inventories").read(Inventories)
+        return found["resource_provider_generation"], found["inventories"]
 
     def set_inventories(self, provider: Provider, generation: int, wanted: Mapping[str, Inventory]) -> int:
         """Replace all inventories; those that are in use have to be among them.
@@ -130,8 +172,8 @@ class Placement:
 
     def traits(self, provider: Provider) -> tuple[int, frozenset[str]]:
         """The provider's generation, and its traits."""
-        body = self._service.ask("GET", f"/resource_providers/{provider.uuid}/traits", MICROVERSION).body
-        return int(body["resource_provider_generation"]), frozenset(body["traits"])
+        found = self._ask_for(provider, "traits").read(_Traits)
+        return found["resource_provider_generation"], frozenset(found["traits"])
 
     def set_traits(self, provider: Provider, generation: int, wanted: Iterable[str]) -> int:
         """Replace all traits.
@@ -143,13 +185,12 @@ class Placement:
 
     def usages(self, provider: Provider) -> dict[str, int]:
         """How much is allocated, by resource class."""
-        body = self._service.ask("GET", f"/resource_providers/{provider.uuid}/usages", MICROVERSION).body
-        return {name: int(amount) for name, amount in body["usages"].items()}
+        return self._ask_for(provider, "usages").read(_Usages)["usages"]
 
     def claims(self, provider: Provider) -> list[dict[str, int]]:
         """What each consumer holds of the provider, by resource class."""
-        body = self._service.ask("GET", f"/resource_providers/{provider.uuid}/allocations", MICROVERSION).body
-        return [dict(held["resources"]) for held in body["allocations"].values()]
+        found = self._ask_for(provider, "allocations").read(Allocations)
+        return [held["resources"] for held in found["allocations"].values()]
 
     def ensure_class(self, name: str) -> None:
         """See to it that a custom resource class is known."""
@@ -158,6 +199,9 @@ class Placement:
     def ensure_trait(self, name: str) -> None:
         """See to it that a custom trait is known."""
         self._service.ask("PUT", f"/traits/{quote(name)}", MICROVERSION)
+
+    def _ask_for(self, provider: Provider, what: str) -> Answer:
+        return self._service.ask("GET", f"/resource_providers/{provider.uuid}/{what}", MICROVERSION)
 
     def _change(self, provider: Provider, what: str, generation: int, body: dict[str, Any]) -> int:
         answer = self._service.ask(
@@ -169,8 +213,9 @@ class Placement:
         )
         if answer.status == CONFLICT:
             raise Conflict
-        return int(answer.body["resource_provider_generation"])
+        return answer.read(_Generation)["resource_provider_generation"]
 
 
-def _provider(value: Mapping[str, Any]) -> Provider:
-    return Provider(value["uuid"], value["name"], int(value["generation"]), value["parent_provider_uuid"])
+def provider_of(told: _ProviderAnswer) -> Provider:
+    """The provider that an answer tells."""
+    return Provider(told["uuid"], told["name"], told["generation"], told["parent_provider_uuid"])

@@ -79,7 +79,7 @@ def reserve(path: str, *, dry_run: bool = False) -> bool:
                     inventory["reserved"] = inventory["total"]
             changed |= provider.pop("traits", None) is not None
         fresh = _HEAD + str(yaml.safe_dump(value, sort_keys=False))
-    except (yaml.YAMLError, LookupError, TypeError, AttributeError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise NotOurs(path, " ".join(str(error).split())[:200]) from error
     if changed and not dry_run:
         write(path, fresh)

@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 from urllib.parse import quote
 
-from vmqos.openstack.nova import PAGE
+from vmqos.openstack import nova
 from vmqos.openstack.service import Service
 
 MICROVERSION = "2.59"
@@ -57,6 +57,17 @@ class Migration:
     status: str
 
 
+class _MigrationAnswer(TypedDict):
+    uuid: str
+    instance_uuid: str
+    status: str | None
+
+
+class _MigrationsPage(TypedDict):
+    migrations: list[_MigrationAnswer]
+    migrations_links: NotRequired[list[Any]]
+
+
 class Servers:
     """The questions; they take an administrator. All raise :class:`vmqos.openstack.exceptions.CloudError`.
 
@@ -71,42 +82,39 @@ class Servers:
 
         :param hostname: the hypervisor hostname of the compute node; all if empty.
         """
-        query = {"all_tenants": "1", "limit": str(PAGE)}
+        query = {"all_tenants": "1"}
         if hostname:
             # Nova takes "node" for a regular expression.
             query["node"] = f"^{re.escape(hostname)}$"
-        for found in self._pages("/servers/detail", "servers", "id", query):
+        for found in nova.servers(self._service, MICROVERSION, query):
             yield _server(found)
 
     def get(self, uuid: str) -> Server | None:
         """One server, soft-deleted ones too; ``None`` where there is none."""
         answer = self._service.ask("GET", f"/servers/{quote(uuid)}", MICROVERSION, expected=(404,))
-        return None if answer.status == 404 else _server(answer.body["server"])
+        return None if answer.status == 404 else _server(answer.read(nova.OneServer)["server"])
 
     def migrations(self) -> Iterator[Migration]:
         """All migrations that Nova remembers, those that are over too, the newest first, a page a request."""
-        query = {"limit": str(PAGE)}
-        for found in self._pages("/os-migrations", "migrations", "uuid", query):
-            yield Migration(str(found["uuid"]), str(found["instance_uuid"]), str(found["status"]))
-
-    def _pages(self, path: str, key: str, marker: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        last: dict[str, str] = {}
-        while True:
-            body = self._service.ask("GET", path, MICROVERSION, query={**query, **last}).body
-            found: list[dict[str, Any]] = body[key]
-            yield from found
-            if not found or not body.get(f"{key}_links"):
-                return
-            last = {"marker": str(found[-1][marker])}
+        found = nova.pages(
+            self._service,
+            "/os-migrations",
+            microversion=MICROVERSION,
+            kind=_MigrationsPage,
+            key="migrations",
+            marker="uuid",
+            query={},
+        )
+        for told in found:
+            yield Migration(told["uuid"], told["instance_uuid"], told["status"] or "")
 
 
-def _server(value: Mapping[str, Any]) -> Server:
-    specs = value.get("flavor", {}).get("extra_specs")
+def _server(value: nova.ServerAnswer) -> Server:
     return Server(
-        uuid=str(value["id"]),
-        name=str(value.get("name") or ""),
-        hostname=str(value.get("OS-EXT-SRV-ATTR:hypervisor_hostname") or ""),
-        state=str(value.get("OS-EXT-STS:vm_state") or ""),
-        task=str(value.get("OS-EXT-STS:task_state") or ""),
-        extra_specs=None if specs is None else {str(name): str(text) for name, text in specs.items()},
+        uuid=value["id"],
+        name=value.get("name") or "",
+        hostname=value.get("OS-EXT-SRV-ATTR:hypervisor_hostname") or "",
+        state=value.get("OS-EXT-STS:vm_state") or "",
+        task=value.get("OS-EXT-STS:task_state") or "",
+        extra_specs=value.get("flavor", {}).get("extra_specs"),
     )

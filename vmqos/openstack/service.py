@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from oslo_config import cfg
 
 from vmqos.conf import keystone
@@ -33,16 +35,35 @@ _TOKEN = re.compile(r"gAAAAA[\w-]{8,}=*|eyJ[\w-]{8,}[\w.-]*")
 """Keystone's tokens, cut off ones too: Fernet begins with 0x80 and a time in base64, a JWS with ``{"`` in base64."""
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a service answered.
 
     :ivar status: the HTTP status.
     :ivar body: the JSON value; ``None`` where there is none.
+    :ivar section: which service it was, for errors.
+    :ivar question: what it was asked, for errors.
     """
 
     status: int
     body: Any
+    section: str = field(default="", compare=False)
+    question: str = field(default="", compare=False)
+
+    def read(self, kind: type[T]) -> T:
+        """The body as a value of this type. What else an object has is left out of dataclasses, and kept in others.
+
+        :raises vmqos.openstack.exceptions.Refused: if it is none. A proxy may answer, or a service that is too old.
+        """
+        try:
+            return msgspec.convert(self.body, kind)
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
+            # UnicodeEncodeError: JSON may have half of a pair of surrogates (RFC 8259, section 8.2).
+            reason = _short(f"the answer is not of the form that it has by the API's reference: {error}")
+            raise exceptions.Refused(self.section, self.question, 0, reason) from error
 
 
 class Service:
@@ -101,7 +122,9 @@ class Service:
             reason = _short(_reason(answer), _sent_token(answer))
             raise exceptions.Refused(self.section, question, answer.status_code, reason)
         try:
-            return Answer(answer.status_code, answer.json() if answer.content else None)
+            # Not its json(), which guesses an encoding where there is no JSON: that costs more than all the rest.
+            body = json.loads(answer.content) if answer.content else None
+            return Answer(answer.status_code, body, self.section, question)
         except (ValueError, RecursionError) as error:
             raise exceptions.Refused(self.section, question, 0, f"the answer is no JSON: {error}") from error
 
@@ -177,9 +200,11 @@ class ConnectedService(Service):
 def _reason(answer: Any) -> str:
     """What Placement, Nova or the server in front of them says in its answer."""
     try:
-        body = answer.json()
+        body = json.loads(answer.content)
     except (ValueError, RecursionError):
-        return answer.text.strip() or answer.reason or "no reason given"
+        # Not its text, which guesses an encoding for all of a page.
+        text = answer.content[: 4 * LONGEST_REASON].decode(errors="replace")
+        return text.strip() or answer.reason or "no reason given"
     errors = body.get("errors") if isinstance(body, dict) else None
     if isinstance(errors, list) and errors and isinstance(errors[0], dict):
         return str(errors[0].get("detail") or errors[0].get("title") or errors[0])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from xml.dom import minidom
 from xml.parsers.expat import ExpatError
 
-from vmqos.hypervisor import bounded_xml, exceptions
+from vmqos.hypervisor import bounded_xml, domain_xml, exceptions
 
 QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
 
@@ -81,15 +81,19 @@ def pins_within(xml: str, cpus: frozenset[int]) -> Pins:
     words = _text(vcpu) or "1"
     if not (words.isascii() and words.isdecimal() and len(words) <= 5):
         raise exceptions.UnreadableDescription(error=f"it has {words[:20]!r} vCPUs")
-    count = int(words)
+    count, usual = min(int(words), domain_xml.MOST_VCPUS), _within(anywhere, cpus)
+    pinned = {number: own.get(str(number)) for number in range(count)}
     return Pins(
-        emulator=_within(emulator.getAttribute("cpuset") if emulator is not None else anywhere, cpus),
-        vcpus={number: _within(own.get(str(number), anywhere), cpus) for number in range(count)},
+        emulator=_within(emulator.getAttribute("cpuset"), cpus) if emulator is not None else usual,
+        vcpus={number: usual if text is None else _within(text, cpus) for number, text in pinned.items()},
     )
 
 
 def with_memory(xml: str, memory: SharedMemory, pins: Pins) -> str:
-    """The domain XML with the device, once, and with these pins."""
+    """The domain XML with the device, once, and with these pins.
+
+    :raises vmqos.hypervisor.exceptions.UnreadableDescription: if it is no domain XML of libvirt's.
+    """
     domain = _parse(without_memory(xml, memory.path) or xml)
     document = domain.ownerDocument
     assert document is not None
@@ -106,6 +110,8 @@ def with_memory(xml: str, memory: SharedMemory, pins: Pins) -> str:
     _add(tune, "emulatorpin", cpuset=cpu_list(pins.emulator))
     commandline = _commandline(domain)
     if commandline is None:
+        if domain.getAttribute("xmlns:qemu") not in ("", QEMU_NAMESPACE):
+            raise exceptions.UnreadableDescription(error="its prefix qemu is that of another namespace")
         domain.setAttribute("xmlns:qemu", QEMU_NAMESPACE)
         commandline = document.createElementNS(QEMU_NAMESPACE, "qemu:commandline")
         domain.appendChild(commandline)
@@ -117,7 +123,10 @@ def with_memory(xml: str, memory: SharedMemory, pins: Pins) -> str:
 
 
 def without_memory(xml: str, path: str) -> str | None:
-    """The domain XML without the devices of that memory; ``None`` where it has none. Pins stay as they are."""
+    """The domain XML without the devices of that memory; ``None`` where it has none. Pins stay as they are.
+
+    :raises vmqos.hypervisor.exceptions.UnreadableDescription: if it is no domain XML of libvirt's.
+    """
     domain = _parse(xml)
     commandline = _commandline(domain)
     if commandline is None:

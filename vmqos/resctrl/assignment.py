@@ -28,6 +28,7 @@ _CONTROL = f"{_INFO}/mbm_assign_control"
 _FLAGS = {"t": "mbm_total_bytes", "l": "mbm_local_bytes"}
 _ACTIVE = re.compile(r"\[(\w+)\]")
 _NONE = "_"
+_NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -142,4 +143,4 @@ def _entries(text: str) -> Iterable[tuple[int, str]]:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
+    return bool(_NUMBER.fullmatch(text))

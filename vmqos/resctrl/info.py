@@ -35,6 +35,8 @@ def read_capabilities(fs: Filesystem) -> Capabilities:
 
     :raises vmqos.resctrl.exceptions.Vanished: if resctrl is not mounted (any more).
     :raises vmqos.resctrl.exceptions.UnexpectedContent: if a file that is needed can't be understood.
+    :raises vmqos.resctrl.exceptions.InvalidSchemata: if the default group's schemata can't be understood.
+    :raises vmqos.resctrl.exceptions.InvalidBitmask: if the ways that devices are confined to are no masks.
     """
     online = {resource: tuple(sorted(values)) for resource, values in schemata.parse(fs.read("schemata")).items()}
     caches, bandwidths, monitoring = {}, {}, None

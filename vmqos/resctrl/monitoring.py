@@ -87,13 +87,18 @@ def parse(raw: bytes) -> Value:
     What is neither a number of 0 or more nor a word that we know is an error, never 0.
     """
     text = raw.strip()
-    if text.isdigit():
-        return int(text)
     try:
-        value = float(text)
+        value = _number(text)
     except ValueError:
         return _WORDS.get(text, Missing.ERROR)
-    return value if math.isfinite(value) and value >= 0 else Missing.ERROR
+    return value if 0 <= value < math.inf else Missing.ERROR
+
+
+def _number(text: bytes) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def parse_all(raw: Sequence[bytes | Missing]) -> list[Value]:
@@ -102,10 +107,12 @@ def parse_all(raw: Sequence[bytes | Missing]) -> list[Value]:
     It costs little where all are whole numbers, which the kernel prints unsigned.
     """
     try:
-        values: list[Value] = list(map(int, raw))
+        numbers = list(map(int, raw))
+        if min(numbers, default=0) >= 0:
+            return list[Value](numbers)
     except ValueError:
-        return [text if isinstance(text, Missing) else parse(text) for text in raw]
-    return values
+        pass
+    return [text if isinstance(text, Missing) else parse(text) for text in raw]
 
 
 def readings(values: Sequence[Value]) -> list[Reading]:

@@ -133,7 +133,8 @@ def _look_inside(entry: _Entry) -> None:
     try:
         os.stat(f"{entry.path}/info")
         os.stat(f"{entry.path}/schemata")
-    except FileNotFoundError as error:
+    except (FileNotFoundError, ValueError) as error:
+        # ValueError: a path with a zero byte, which no mount has.
         raise exceptions.NotResctrl(path=entry.path, fstype=entry.fstype) from error
     except OSError as error:
         if error.errno == errno.ENOTCONN:

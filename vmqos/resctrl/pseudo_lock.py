@@ -50,11 +50,11 @@ def why_processor_cannot(proc: str = "/proc") -> str:
         with open(f"{proc}/cpuinfo", "rb") as file:
             first, _, _ = file.read(_FIRST_CPU).decode(errors="replace").partition("\n\n")
     except OSError as error:
-        first = ""
-        name = f"unknown ({error.strerror})"
+        first, unknown = "", f"unknown ({error.strerror})"
+    else:
+        unknown = "unknown"
     fields = dict(_FIELD.findall(first))
-    if first:
-        name = fields.get("model name") or "unknown"
+    name = fields.get("model name") or unknown
     model = fields.get("model", "")
     known = fields.get("vendor_id") == "GenuineIntel" and fields.get("cpu family") == "6"
     if known and model.isascii() and model.isdecimal() and int(model) in _PROCESSORS:
@@ -93,9 +93,10 @@ def read_sizes(fs: Filesystem, name: str) -> dict[str, dict[int, int]]:
     """The bytes of a group's masks, by resource and cache id.
 
     :raises vmqos.resctrl.exceptions.Vanished: if there is no such group.
+    :raises vmqos.resctrl.exceptions.InvalidSchemata: if the file can't be understood.
     """
     found = schemata.parse(fs.read(name, "size"))
-    return {resource: {cache: int(value) for cache, value in sizes.items()} for resource, sizes in found.items()}
+    return {resource: schemata.numbers_of(found, resource) for resource in found}
 
 
 def device(name: str) -> str:

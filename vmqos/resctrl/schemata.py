@@ -20,6 +20,10 @@ _UNINITIALIZED = "uninitialized"
 _NEEDED = re.compile(r" *(?:L[0-9]+(?:CODE|DATA)?|MB)(?![A-Za-z0-9_])")
 """How the lines begin that promises are kept by. To pass over one of them would be to take its ways for free."""
 
+_CACHE_ID = re.compile(r"[0-9]{1,10}")
+_NUMBER = re.compile(r"[0-9]{1,20}")
+"""What the kernel prints of 32 and 64 bits. Python itself refuses to make a number of thousands of digits."""
+
 
 def parse(text: str) -> Schemata:
     """Read a ``schemata`` file.
@@ -50,7 +54,7 @@ def _parse_line(line: str) -> tuple[str, dict[int, str]]:
     found = {}
     for entry in values.split(";"):
         cache, equals, value = map(str.strip, entry.partition("="))
-        if not equals or not (cache.isascii() and cache.isdecimal()) or not value:
+        if not equals or not _CACHE_ID.fullmatch(cache) or not value:
             raise exceptions.InvalidSchemata(line=line)
         found[int(cache)] = value
     return resource.strip(), found
@@ -84,7 +88,7 @@ def numbers_of(schemata: Mapping[str, Mapping[int, str]], resource: str) -> dict
     """
     values = schemata.get(resource, {})
     for value in values.values():
-        if not (value.isascii() and value.isdecimal()):
+        if not _NUMBER.fullmatch(value):
             raise exceptions.InvalidSchemata(line=f"{resource}: {value}")
     return {cache: int(value) for cache, value in values.items()}
 

@@ -19,6 +19,9 @@ LONGEST_WRITE = 4095
 _FAILED_TASK = re.compile(r"Error while processing task ([0-9]+)")
 """Only a kernel that takes lists says this: ``rdtgroup_tasks_write`` since Linux 6.7."""
 
+_SHOWN = 60
+"""Bytes of a file that an error repeats."""
+
 _OTHER_CONTROL_GROUP = "different control group"
 
 
@@ -27,8 +30,14 @@ def read_tasks(fs: Filesystem, group_dir: str) -> set[int]:
 
     :raises vmqos.resctrl.exceptions.Vanished: if there is no such group.
     :raises vmqos.resctrl.exceptions.Unreadable: if the group is pseudo-locked: it has no tasks.
+    :raises vmqos.resctrl.exceptions.UnexpectedContent: if the file holds anything but numbers.
     """
-    return set(map(int, fs.read_bytes(group_dir, "tasks").split()))
+    content = fs.read_bytes(group_dir, "tasks")
+    try:
+        return set(map(int, content.split()))
+    except ValueError as error:
+        path, text = fs.path(group_dir, "tasks"), content[:_SHOWN].decode(errors="replace")
+        raise exceptions.UnexpectedContent(path=path, text=text, expected="list of tasks") from error
 
 
 def move(fs: Filesystem, group_dir: str, tids: Iterable[int]) -> frozenset[int]:

@@ -11,10 +11,14 @@ SYSFS_CPU = "/sys/devices/system/cpu"
 
 _CPU = re.compile(r"cpu([0-9]+)")
 _INDEX = re.compile(r"index[0-9]+")
-_SIZE = re.compile(r"([0-9]+)([KMG]?)")
-_RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
+_NUMBER = re.compile(r"[0-9]{1,10}")
+_SIZE = re.compile(r"([0-9]{1,10})([KMG]?)")
+_RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+"""A kernel has at most 8192 CPUs (``NR_CPUS`` of x86). A few bytes must not stand for a million."""
 _PAGE = 65536
 """Bytes: more than a file of sysfs can have, which is one page (``sysfs_emit``)."""
+MOST_NAMED = 1 << 17
+"""CPUs that all ranges of a list may name together: it may be the lists of several groups, joined."""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -79,14 +83,19 @@ def online_cpus(sysfs_cpu: str = SYSFS_CPU) -> str:
 def parse_cpu_list(text: str) -> frozenset[int]:
     """The CPUs of a list in the kernel's format, such as ``0-3,8``; an empty text is no CPU.
 
-    :raises ValueError: if ``text`` is no such list.
+    :raises ValueError: if ``text`` is no such list, has a range that runs backwards, or names more than
+        :data:`MOST_NAMED` CPUs.
     """
-    cpus = set[int]()
+    cpus, named = set[int](), 0
     for part in filter(None, text.strip().split(",")):
         found = _RANGE.fullmatch(part.strip())
         if found is None:
             raise ValueError(f"no range of CPUs: {part!r}")
-        cpus.update(range(int(found[1]), int(found[2] or found[1]) + 1))
+        first, last = int(found[1]), int(found[2] or found[1])
+        named += last - first + 1
+        if first > last or named > MOST_NAMED:
+            raise ValueError(f"a range that runs backwards, or too many CPUs: {part!r}")
+        cpus.update(range(first, last + 1))
     return frozenset(cpus)
 
 
@@ -99,7 +108,7 @@ def _cache_of_cpu(directory: str, cpu: int, level: int) -> Cache | None:
         path = f"{directory}/{index}"
         if read_page(f"{path}/level") == str(level) and read_page(f"{path}/type") != "Instruction":
             cache_id = read_page(f"{path}/id")
-            if not (cache_id.isascii() and cache_id.isdecimal()):
+            if not _NUMBER.fullmatch(cache_id):
                 return None
             return Cache(int(cache_id), _shared_cpus(f"{path}/shared_cpu_list", cpu), _size(read_page(f"{path}/size")))
     return None

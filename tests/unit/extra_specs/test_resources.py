@@ -82,6 +82,10 @@ def test_what_a_flavor_asks_placement_for_is_added_up(specs: dict[str, str], ask
     assert resources.asked(specs) == asked
 
 
+def test_an_amount_that_is_longer_than_nova_takes_asks_for_nothing() -> None:
+    assert resources.asked({"resources:CUSTOM_LLC_WAYS": "9" * 5000}) == {}
+
+
 @pytest.mark.parametrize("name", ["ways4", "code1-data3", "ways4-mb50", "ways4-l2ways2-mbps900", "mb50"])
 def test_a_shared_class_is_named_by_what_it_grants(name: str) -> None:
     granted = resources.class_of(name)
@@ -101,6 +105,7 @@ def test_the_parts_of_a_class_s_name_may_stand_in_any_order() -> None:
         ("", "its parts are waysNUMBER"),
         ("ways", "its parts are"),
         ("ways0", "its parts are"),
+        ("ways" + "9" * 5000, "its parts are"),
         ("Ways4", "its parts are"),
         ("ways4-ways5", "each once"),
         ("ways4_mb50", "joined by '-'"),

@@ -38,6 +38,12 @@ def test_one_text_among_numbers_leaves_the_numbers_as_they_are():
     assert parse_all([b"1\n", b"2\n"]) == [1, 2]
 
 
+@pytest.mark.parametrize("text", [b"-1", b"9" * 5000])
+def test_a_counter_among_many_is_what_it_is_alone(text):
+    assert parse(text) is Missing.ERROR
+    assert parse_all([b"1\n", text]) == [1, Missing.ERROR]
+
+
 def test_a_reading_has_a_number_or_a_reason():
     assert Reading.of(5) == Reading(5, None)
     assert Reading.of(0) == Reading(0, None)

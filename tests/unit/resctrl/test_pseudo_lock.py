@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vmqos.resctrl import pseudo_lock
+from vmqos.resctrl import exceptions, pseudo_lock
 from vmqos.resctrl.filesystem import Filesystem
 
 CPUINFO = """\
@@ -41,6 +41,19 @@ def test_of_another_processor_it_is_said_which_ones_can(tmp_path: Path, vendor: 
 
 def test_where_proc_does_not_tell_the_processor_is_unknown(tmp_path: Path) -> None:
     assert "this one is unknown" in pseudo_lock.why_processor_cannot(str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["", "\n\nmodel\t: 79\n"])
+def test_where_cpuinfo_begins_with_no_cpu_the_processor_is_unknown(tmp_path: Path, text: str) -> None:
+    (tmp_path / "cpuinfo").write_text(text)
+    assert pseudo_lock.why_processor_cannot(str(tmp_path)).endswith("this one is unknown")
+
+
+@pytest.mark.parametrize("size", ["many", "-1", "1_0", "9" * 5000])
+def test_a_size_that_is_no_number_is_an_error_of_this_package(tmp_path: Path, size: str) -> None:
+    (tmp_path / "size").write_text(f"L3:0={size}\n")
+    with pytest.raises(exceptions.InvalidSchemata):
+        pseudo_lock.read_sizes(Filesystem(str(tmp_path)), "")
 
 
 def test_sizes_are_bytes_by_cache(tmp_path: Path) -> None:

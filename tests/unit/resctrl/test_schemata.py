@@ -76,6 +76,7 @@ def test_what_kernels_print_is_understood(text, expected):
         "   MB:0=",
         "MB",
         "L3:\u0661=7",
+        f"L3:{'9' * 5000}=7",
     ],
 )
 def test_other_lines_of_what_promises_are_kept_by_are_refused_and_quoted(line):
@@ -122,6 +123,12 @@ def test_a_line_that_sets_nothing_is_never_written():
 
 def test_a_resource_that_is_not_there_has_no_masks():
     assert schemata.parse_masks("L3CODE:0=f\nL3DATA:0=f\n", "L3") == {}
+
+
+@pytest.mark.parametrize("value", ["many", "-1", "9" * 5000])
+def test_a_limit_that_is_no_number_is_refused(value):
+    with pytest.raises(exceptions.InvalidSchemata):
+        schemata.numbers_of({"MB": {0: value}}, "MB")
 
 
 def test_a_bandwidth_is_no_mask():

@@ -172,6 +172,13 @@ def test_the_tasks_of_a_group_are_read(tmp_path, text, tids):
     assert tasks.read_tasks(Filesystem(str(tmp_path)), "") == {1}
 
 
+@pytest.mark.parametrize("text", ["all\n", "1\n\xff\n", "9" * 5000])
+def test_a_list_of_tasks_that_holds_anything_else_is_an_error_of_this_package(tmp_path, text):
+    (tmp_path / "tasks").write_text(text)
+    with pytest.raises(exceptions.UnexpectedContent, match="no list of tasks"):
+        tasks.read_tasks(Filesystem(str(tmp_path)), "")
+
+
 def test_the_tasks_of_a_group_that_is_gone_can_not_be_read(tmp_path):
     with pytest.raises(exceptions.Vanished):
         tasks.read_tasks(Filesystem(str(tmp_path)), "gone")

@@ -109,6 +109,12 @@ def test_no_list_of_cpus_is_refused(text):
         topology.parse_cpu_list(text)
 
 
+@pytest.mark.parametrize("text", ["3-1", "0-99999,0-99999", "0-50000," * 3])
+def test_a_list_that_runs_backwards_or_names_more_cpus_than_a_kernel_has_is_refused(text):
+    with pytest.raises(ValueError, match="backwards, or too many CPUs"):
+        topology.parse_cpu_list(text)
+
+
 def test_the_cpus_that_are_online_are_told_as_the_kernel_writes_them(two_sockets, tmp_path):
     assert topology.online_cpus(str(two_sockets)) == "0-3"
     assert topology.online_cpus(str(tmp_path / "nowhere")) == ""
