@@ -16,7 +16,7 @@ from vmqos.allocation import Allocation, Group, Layout, Plan, PromiseState, cach
 from vmqos.daemon.backoff import Backoff, Failure
 from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of
 from vmqos.host.resctrl_state import ResctrlState
-from vmqos.reason import Code, Reason, joined
+from vmqos.reason import Code, Reason, joined, of_error
 
 LOG = logging.getLogger(__name__)
 
@@ -78,6 +78,20 @@ def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:
         splits = {cache: group.splits[cache] for cache in given.splits if cache in group.splits}
         return replace(given, state=PromiseState.DEGRADED, masks=held, throttles=limits, splits=splits)
     return Allocation(PromiseState.PENDING, reason=given.reason)
+
+
+def held_up(given: Allocation, planned: Allocation, failure: Exception) -> Allocation:
+    """What a VM has where a step of the plan failed: if it has less than planned, it is told why; pure.
+
+    The step may be another group's. No step after it was tried.
+
+    :param given: what is in force for the VM.
+    :param planned: what the plan gives it.
+    :param failure: what failed.
+    """
+    if given is planned or given.reason:
+        return given
+    return replace(given, reason=of_error(failure))
 
 
 def borne_out(given: Allocation, layout: Layout) -> Allocation:

@@ -192,10 +192,11 @@ def of_failed(
     :param reach: the caches that the VM can run on.
     """
     group = _own(resctrl, record.uuid)
-    if group is None:
-        # A VM in a class stays in it; a VM that has nothing waits.
-        is_member = record.tasks is not None and owner_of(record.tasks.target.control) is Owner.CLASS
-        return wants if is_member else None
+    control = record.tasks.target.control if record.tasks is not None else None
+    if group is None or control not in (group.name, None):
+        # A VM in a class stays in it; a VM that has nothing waits. A group that was only just made gives its VM nothing
+        # yet: the kernel's first mask, which may be the whole cache, is no grant.
+        return wants if control is not None and owner_of(control) is Owner.CLASS else None
     there = reach & group.masks.keys()
     of_l3 = caches.among(3, there) if wants.l3_ways else frozenset[int]()
     of_l2 = caches.among(2, there) if wants.l2_ways is not None else frozenset[int]()

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import select
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,14 +13,18 @@ from oslo_config import cfg
 
 from vmqos import allocation
 from vmqos.agent.act.mbm_counters import assign_counters
+from vmqos.agent.early_start import EarlyStart
 from vmqos.agent.observe.owed import Claim, Owed
 from vmqos.agent.observe.running_vms import WAITING, RunningVms, VmList
+from vmqos.agent.observe.starting_vms import StartWatch
 from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
+from vmqos.agent.wakeup import Wakeup
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.conf.libvirt import DEFAULT_GROUP
 from vmqos.daemon import notify
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
@@ -94,26 +96,6 @@ def policy_from(conf: cfg.ConfigOpts) -> allocation.Policy:
     )
 
 
-class Wakeup:
-    """A flag to wait for. Unlike :class:`threading.Event` it takes no lock, so that a signal handler may set it."""
-
-    def __init__(self) -> None:
-        self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-
-    def set(self) -> None:
-        """End the wait under way, or the next one."""
-        os.eventfd_write(self._descriptor, 1)
-
-    def wait(self, seconds: float) -> None:
-        """Wait until :meth:`set` was called since the last wait, or until the time is over."""
-        if select.select([self._descriptor], [], [], max(0.0, seconds))[0]:
-            os.eventfd_read(self._descriptor)
-
-    def close(self) -> None:
-        """Give the descriptor back; no thread may call :meth:`set` any more."""
-        os.close(self._descriptor)
-
-
 class Agent:
     """The agent. :meth:`run` is its whole life; the other methods may be called from any thread.
 
@@ -134,7 +116,12 @@ class Agent:
         self._closer = Closer(conf.resctrl.path, conf.resctrl.readers_group)
         self.flavors = ToldFlavors(keystone.is_configured(conf, "nova"), self._on_change)
         self.reconciler = Reconciler(self.filesystem, self.backoff, self.flavors)
-        self.connection = Connection(conf.libvirt.uri, self._on_change, run_dir=conf.libvirt.run_dir)
+        leaves_incoming = conf.libvirt.incoming_memory == DEFAULT_GROUP
+        self.connection = Connection(
+            conf.libvirt.uri, self._on_change, conf.libvirt.run_dir, tells_of_waiting=leaves_incoming
+        )
+        self._early = EarlyStart(self.filesystem, self.reconciler, leaves_incoming=leaves_incoming)
+        self._start_watch = StartWatch(conf.libvirt.run_dir, self._early.begin, self._on_end)
         self._wakeup = Wakeup()
         self._once = LogOnce(LOG)
         self._owed = Owed()
@@ -178,6 +165,13 @@ class Agent:
         call = self.connection.under_way
         return call if call is not None and time.monotonic() - call.since > HUNG_AFTER else None
 
+    def give_way_to_starts(self, longest: float) -> None:
+        """Wait while a VM is about to get its group or its first thread.
+
+        :param longest: seconds to wait at most.
+        """
+        self._early.give_way(longest)
+
     def stop(self) -> None:
         """End :meth:`run` after the pass that runs now. The VMs keep their groups."""
         self._stop = True
@@ -191,6 +185,8 @@ class Agent:
     def run(self) -> None:
         """Watch over the host until :meth:`stop`."""
         self.connection.start()
+        if self.conf.libvirt.watch_starts:
+            self._start_watch.start()
         self._watchdog = watchdog = notify.watchdog_interval()
         try:
             while not self._stop:
@@ -199,9 +195,12 @@ class Agent:
                     self._read_configuration_again()
                 self._run_passes_whatever_happens()
                 self._notify(f"READY=1\nWATCHDOG=1\nSTATUS={self._summary()}")
-                self._wakeup.wait(min(self._pause(), watchdog / 3) if watchdog else self._pause())
+                self._wakeup.follow({observed.vm.process for observed in self._vm_list.vms.values()})
+                if self._wakeup.wait(min(self._pause(), watchdog / 3) if watchdog else self._pause()):
+                    self._running_vms.note_end()
         finally:
             self._notify("STOPPING=1")
+            self._start_watch.close()
             self._running_vms.close()
             self.connection.close()
 
@@ -333,6 +332,7 @@ class Agent:
         if found.answered:
             self.reconciler.request(change, found.vms)
         self._closer.close()
+        self._early.give_way()
         # systemd hears of the agent between two passes only, so no pass waits for as long as the watchdog does.
         longest = self._watchdog / 3 if self._watchdog else math.inf
         with self.filesystem.lock(exclusive=found.answered, timeout=min(self.conf.resctrl.lock_timeout, longest)):
@@ -362,6 +362,11 @@ class Agent:
             self._owed.note()
         else:
             self._running_vms.mark(uuid)
+        self._wakeup.set()
+
+    def _on_end(self, file: str) -> None:
+        """Act on the end of a VM, or of a start that failed."""
+        self._early.end(file)
         self._wakeup.set()
 
     def _watch_libvirt(self) -> None:

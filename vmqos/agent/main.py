@@ -28,6 +28,10 @@ from vmqos.visible_text import make_visible, neutralise
 
 LOG = log.getLogger(__name__)
 
+SWITCH_INTERVAL = 0.0005
+"""Seconds after which a thread that computes lets another one go on, which may have but some milliseconds until a VM's
+threads are made. Python's own is ten times as long, and counts for each call of the kernel."""
+
 COMMAND_LINE = [
     cfg.BoolOpt("once", default=False, help="Look at everything once, do what follows from it, and end."),
 ]
@@ -68,8 +72,9 @@ def _once(conf: cfg.ConfigOpts) -> int:
 
 
 def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> int:
+    sys.setswitchinterval(SWITCH_INTERVAL)
     agent = Agent(conf, read_again)
-    telemetry, live = Telemetry.of(conf), LiveReads()
+    telemetry, live = Telemetry.of(conf, agent.give_way_to_starts), LiveReads()
     servers = _open_socket(conf, agent, telemetry, live), _open_gateway_socket(conf, agent, telemetry, live)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())

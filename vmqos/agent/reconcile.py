@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vmqos import allocation
 from vmqos.agent import judge, keep_current, request
-from vmqos.agent.act import plan_steps
+from vmqos.agent.act import move_tasks, plan_steps
 from vmqos.agent.act.control_groups import ControlGroups, created
 from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.monitoring_groups import MonitoringGroups
+from vmqos.agent.act.move_tasks import TaskGroup
+from vmqos.agent.act.outside_time import OutsideTime
 from vmqos.agent.act.task_placer import YET_TO_BE_MOVED, Placer
 from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
@@ -23,13 +28,23 @@ from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, Request
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
-from vmqos.group_names import Owner, owner_of, vm_group
+from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of, vm_group
 from vmqos.host import resctrl_state
 from vmqos.host.resctrl_state import ResctrlState
+from vmqos.hypervisor import processes, qemu_process
+from vmqos.hypervisor.exceptions import HypervisorError
+from vmqos.hypervisor.model import Process
 from vmqos.reason import Reason
+from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.resctrl.filesystem import Filesystem
 
 LOG = logging.getLogger(__name__)
+
+FORK_PATIENCE = 60.0
+"""Seconds that a group waits for a VM whose QEMU is not forked yet: before that, libvirt opens images and devices."""
+
+PROGRAM_PATIENCE = 5.0
+"""Seconds that a process has to become QEMU, and say the VM's UUID, once libvirt has forked it; mostly 20 ms pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +73,22 @@ class Requested:
     requests: Mapping[str, FlavorRequest] = field(default_factory=dict)
     vcpus: Vcpus = field(default_factory=Vcpus)
     born: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A VM that libvirt is starting and that no pass has seen yet. Its group is there.
+
+    :ivar request: what the planner was asked for.
+    :ivar process: its QEMU process; ``None`` before it is forked.
+    :ivar since: when the group was made, or the process was noted; monotonic seconds.
+    :ivar outside: nanoseconds of CPU that the process has used outside of the group.
+    """
+
+    request: Request
+    process: Process | None
+    since: float
+    outside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +148,11 @@ class Reconciler:
         self._settled = False
         self._unfinished = False
         self._granted: Mapping[str, Mapping[int, int]] | None = None
+        self._guard = threading.Lock()
+        self._starts: dict[str, Start] = {}
         self.snapshot = Snapshot()
+        self.is_wanted: Callable[[], bool] = lambda: False
+        """Says whether another thread of the agent, which is in a hurry, waits for the lock on resctrl."""
 
     @property
     def is_unfinished(self) -> bool:
@@ -129,7 +164,8 @@ class Reconciler:
         self._placer.forget()
         self._groups.forget()
         self._settled = self._unfinished = False
-        self.snapshot = replace(self.snapshot, resctrl=None)
+        with self._guard:
+            self.snapshot = replace(self.snapshot, resctrl=None)
 
     def lose(self, reason: Reason, vms: Mapping[str, ObservedVm]) -> None:
         """Note that resctrl is gone, and all groups with it: no promise is kept until it is back.
@@ -141,14 +177,18 @@ class Reconciler:
         records = {uuid: VmRecord(observed, requests[uuid], unmonitored=reason.text) for uuid, observed in vms.items()}
         lost = {uuid: Allocation(PromiseState.PENDING, reason=reason) for uuid in vms if records[uuid].wants_something}
         judged = judge.judge_all(records, lost, self.snapshot.vms, self._backoff)
-        self.snapshot = replace(self.snapshot, vms=judged)
+        with self._guard:
+            self.snapshot = replace(self.snapshot, vms=judged)
 
     def read(self, topology: CacheTopology) -> None:
         """Read resctrl and change nothing; the caller holds the lock, shared or exclusive.
 
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
-        now = resctrl_state.read(self._filesystem, self.snapshot.resctrl)
+        before = self.snapshot.resctrl
+        now = resctrl_state.read(self._filesystem, before)
+        # What changed is still to be planned with.
+        self._settled = self._settled and now == before
         self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
 
     def request(self, change: Change, vms: Mapping[str, ObservedVm]) -> None:
@@ -176,7 +216,7 @@ class Reconciler:
             changed groups, and where caches came or went.
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
-        share = LockShare()
+        share = LockShare(is_wanted=self.is_wanted)
         self._unfinished = False
         before = self.snapshot.resctrl
         now = resctrl_state.read(self._filesystem, None if change.everything else before)
@@ -191,24 +231,118 @@ class Reconciler:
             return True
         self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
         look_at = set(vms) if change.everything else {*change.vms, *self._requested.born}
+        starting = self._starting(vms)
+        unseen = change.unseen | starting.keys()
         if (
             self._settled
             and now == before
             and not (change.everything or look_at or self._placer.is_owing or self._backoff.any_due())
-            and change.unseen == self._unseen
+            and unseen == self._unseen
             and policy == self.snapshot.policy
         ):
             look_at = self._placer.strays(vms, share)
             if not (look_at or self._placer.is_owing):
                 return False
-        self._unseen = change.unseen
+        self._unseen = unseen
         self.snapshot = replace(self.snapshot, policy=policy)
         records = self._records(vms)
-        planned = self._plan(now, records)
+        planned = self._plan(now, records, starting)
         acted = self._act(now, records, planned, look_at, share)
         again = self._judge(planned, acted)
         self._requested = replace(self._requested, born=frozenset())
         return again
+
+    def start(self, records: Mapping[str, VmRecord]) -> dict[str, TaskGroup]:
+        """Make the groups of VMs that libvirt is starting; the caller holds the exclusive lock, in any thread.
+
+        The next passes keep these groups until they see the VMs, or until :meth:`end_start`.
+
+        :param records: the VMs by UUID, as far as their status files tell.
+        :returns: where the tasks of each VM belong. A VM is left out if the planner has nothing for it, and all are if
+            other VMs' tasks would have to move or a step fails: a pass does that better.
+        :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
+        """
+        before = self.snapshot
+        if before.resctrl is None or self._granted is None:
+            return {}
+        now = resctrl_state.read_what_others_change(self._filesystem, before.resctrl)
+        if now.mounted_as != before.resctrl.mounted_as:
+            return {}
+        asked = request.of_the_planner(now, records.values(), before.topology, self._backoff)
+        fresh = {one.uuid: one for one in asked}
+        requests = (*(one for one in before.requests if one.uuid not in fresh), *asked)
+        plan = allocation.plan(now.capabilities, now.layout, requests, before.policy, self._granted)
+        plan = self._groups.without_refused(plan)
+        controls = {uuid: plan.allocations[uuid].group for uuid in fresh if plan.allocations[uuid].group}
+        if not controls or _moves_others(plan, before.vms, fresh) or now.lacks_rmids(len(created(plan))):
+            return {}
+        if self._groups.prepare(plan) is not None:
+            self._settled = False
+            return {}
+        if _changes_others(plan, before.vms, fresh):
+            # What is told of these VMs is so no more: the next pass reads their groups and tells of them anew.
+            self._settled = False
+        self._granted = self._remembered(plan, before.vms)
+        now = now.after(plan_steps.predict(now.layout, plan.prepare))
+        targets = {}
+        for uuid, control in controls.items():
+            targets[uuid] = self._monitoring.make_early(now, uuid, control)
+            if targets[uuid].monitoring:
+                now = now.monitoring(uuid, control)
+        with self._guard:
+            self._starts |= {uuid: Start(fresh[uuid], None, time.monotonic()) for uuid in controls}
+            # The next pass reads resctrl. If it is as predicted here, there is nothing to plan anew.
+            if self.snapshot.resctrl is not None:
+                self.snapshot = replace(self.snapshot, resctrl=now, requests=requests)
+        self._unseen |= controls.keys()
+        return targets
+
+    def note_process(self, uuid: str, process: Process, outside: int) -> None:
+        """Note which process is the QEMU of a VM that libvirt is starting; it is in the VM's group now.
+
+        :param outside: nanoseconds of CPU that it has used before.
+        """
+        with self._guard:
+            if uuid in self._starts:
+                self._starts[uuid] = Start(self._starts[uuid].request, process, time.monotonic(), outside)
+
+    def end_start(self, uuid: str) -> None:
+        """Note that libvirt starts a VM no more: if it was not seen to run, its group is not needed."""
+        with self._guard:
+            self._starts.pop(uuid, None)
+
+    def _starting(self, vms: Mapping[str, ObservedVm]) -> dict[str, Request]:
+        """What the planner is asked for VMs that libvirt is starting; forgets those that are seen to run, or ended."""
+        now = time.monotonic()
+        with self._guard:
+            for uuid, start in list(self._starts.items()):
+                process = start.process
+                if process is not None and uuid in vms and vms[uuid].vm.process == process:
+                    self._placer.outside[uuid] = OutsideTime(process, start.outside)
+                elif self._is_under_way(uuid, start, now):
+                    continue
+                del self._starts[uuid]
+            return {uuid: start.request for uuid, start in self._starts.items() if uuid not in vms}
+
+    def _is_under_way(self, uuid: str, start: Start, now: float) -> bool:
+        """Whether libvirt starts a VM still; a process that has not become its QEMU in time is given back.
+
+        :param now: monotonic seconds.
+        """
+        if start.process is None:
+            return now < start.since + FORK_PATIENCE
+        if not processes.still(start.process):
+            return False
+        pid = start.process.pid
+        with contextlib.suppress(HypervisorError):
+            if now < start.since + PROGRAM_PATIENCE or qemu_process.says_uuid(pid, uuid):
+                return True
+            LOG.warning("process %d has not become the QEMU of VM %s: it goes back to the default group", pid, uuid)
+            try:
+                move_tasks.place(self._filesystem, TaskGroup(""), lambda: processes.tasks(pid))
+            except ResctrlError as error:
+                LOG.error("tasks of process %d can't be moved back to the default group: %s", pid, error)
+        return False
 
     def _records(self, vms: Mapping[str, ObservedVm]) -> dict[str, VmRecord]:
         """Every VM with what its flavor asks for, in the order in which the VMs came."""
@@ -228,15 +362,20 @@ class Reconciler:
         )
         return {record.uuid: record for record in sorted(records, key=lambda record: record.arrival)}
 
-    def _plan(self, now: ResctrlState, records: Mapping[str, VmRecord]) -> Planned:
-        """Plan which VM gets which ways. A VM that was not looked at, or whose flavor is unknown, keeps its ways."""
+    def _plan(self, now: ResctrlState, records: Mapping[str, VmRecord], starting: Mapping[str, Request]) -> Planned:
+        """Plan which VM gets which ways. A VM that was not looked at, or whose flavor is unknown, keeps its ways.
+
+        :param starting: what was asked for the VMs that libvirt is starting, by UUID.
+        """
         requests = request.of_the_planner(now, records.values(), self.snapshot.topology, self._backoff)
+        requests += starting.values()
         parted = frozenset[str]()
         unknown = {uuid for uuid, record in records.items() if record.is_unknown}
-        if unknown or self._unseen:
+        unseen = self._unseen - starting.keys()
+        if unknown or unseen:
             vms = {uuid: record.observed for uuid, record in records.items()}
-            members = keep_current.find_members(self._filesystem, now, self._unseen, unknown, vms)
-            requests += keep_current.requests(now, self._unseen | unknown, members, self._granted)
+            members = keep_current.find_members(self._filesystem, now, unseen, unknown, vms)
+            requests += keep_current.requests(now, unseen | unknown, members, self._granted)
             parted = members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
         plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted)
         return Planned(self._groups.without_refused(plan), tuple(requests), parted)
@@ -266,6 +405,8 @@ class Reconciler:
             now = resctrl_state.read(self._filesystem, now)
         in_force = {uuid: judge.in_force(now, plan, given) for uuid, given in plan.allocations.items()}
         is_rest_possible = failure is not None and self._groups.blame(plan, in_force, failure)
+        if failure is not None:
+            in_force = {uuid: judge.held_up(given, plan.allocations[uuid], failure) for uuid, given in in_force.items()}
         self._note_successes(plan, in_force, records)
         records = self._move_tasks(now, records, planned, in_force, look_at, share)
         is_complete = failure is None and self._groups.retire(plan, in_force)
@@ -284,12 +425,12 @@ class Reconciler:
         ours = {uuid: record for uuid, record in records.items() if not record.request.hands_off}
         controls = {uuid: in_force[uuid].group if uuid in in_force else "" for uuid in ours}
         left = {uuid for uuid in planned.parted & controls.keys() if controls[uuid]}
-        with_vcpus = {uuid for uuid, record in records.items() if record.vcpus is not None}
-        arranged = self._monitoring.arrange(now, controls, self._unseen, with_vcpus | left, share)
+        with_threads = {uuid for uuid, record in records.items() if record.threads is not None}
+        arranged = self._monitoring.arrange(now, controls, self._unseen, with_threads | left, share)
         # A VM without a promise gets only counters: its tasks are moved once its monitoring group is there.
         later = {uuid for uuid in arranged.later if not controls[uuid]}
         aims = {
-            uuid: arranged.aim(uuid, controls[uuid], record.vcpus.threads if record.vcpus is not None else None)
+            uuid: arranged.aim(uuid, controls[uuid], record.threads)
             for uuid, record in ours.items()
             if uuid not in left | later
         }
@@ -299,9 +440,15 @@ class Reconciler:
         self._unfinished = self._placer.is_owing or bool(arranged.later)
         self._monitoring.remove(arranged.stale)
         placed = self._placer.placed
-        unmonitored = {**dict.fromkeys(aims.keys() - placed.keys(), YET_TO_BE_MOVED), **arranged.unmonitored}
+        elsewhere = {uuid for uuid, aim in aims.items() if uuid not in placed or placed[uuid].target != aim.target}
+        unmonitored = {**dict.fromkeys(elsewhere, YET_TO_BE_MOVED), **arranged.unmonitored}
         return {
-            uuid: replace(record, tasks=placed.get(uuid), unmonitored=unmonitored.get(uuid, ""))
+            uuid: replace(
+                record,
+                tasks=placed.get(uuid),
+                unmonitored=unmonitored.get(uuid, ""),
+                outside=self._placer.outside.get(uuid),
+            )
             for uuid, record in records.items()
         }
 
@@ -312,7 +459,8 @@ class Reconciler:
         now = resctrl_state.read(self._filesystem, replace(before, links=()) if before is not None else None)
         borne_out = {uuid: judge.borne_out(given, now.layout) for uuid, given in acted.in_force.items()}
         is_meddled = any(borne_out[uuid] is not given for uuid, given in acted.in_force.items())
-        is_changed = bool(planned.plan.prepare or planned.plan.retire)
+        # The plan was made from the state before. Other programs may have changed resctrl since.
+        is_changed = now != before or bool(planned.plan.prepare or planned.plan.retire)
         self._settled = acted.is_complete and not (is_changed or is_meddled or self._unfinished)
         records = judge.judge_all(acted.records, borne_out, self.snapshot.vms, self._backoff)
         self.snapshot = replace(self.snapshot, resctrl=now, vms=records, requests=planned.requests)
@@ -336,6 +484,29 @@ class Reconciler:
         keep = {uuid for uuid, record in records.items() if record.is_unknown or self._backoff.waits(uuid)}
         before = {vm_group(uuid) for uuid in keep | self._unseen}
         return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
+
+
+def _moves_others(plan: Plan, vms: Mapping[str, VmRecord], fresh: Container[str]) -> bool:
+    """Whether a plan has tasks of VMs move that run already.
+
+    :param vms: these VMs as the last pass left them, by UUID.
+    :param fresh: UUIDs of the VMs that are being started, which may be among them until a pass knows of their end.
+    """
+    return any(
+        given.group != vms[uuid].allocation.group
+        for uuid, given in plan.allocations.items()
+        if uuid in vms and uuid not in fresh
+    )
+
+
+def _changes_others(plan: Plan, vms: Mapping[str, VmRecord], fresh: Container[str]) -> bool:
+    """Whether a plan changes groups of VMs that run already; the default group, which gives no VM anything, is none.
+
+    :param vms: these VMs as the last pass left them, by UUID.
+    :param fresh: UUIDs of the VMs that are being started.
+    """
+    theirs = {record.allocation.group for uuid, record in vms.items() if uuid not in fresh} - {DEFAULT_GROUP}
+    return any(step.group in theirs for step in plan.prepare)
 
 
 def _graphs(now: ResctrlState, plan: Plan, records: Mapping[str, VmRecord], unseen: frozenset[str]) -> Sequence[str]:

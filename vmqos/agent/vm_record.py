@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from vmqos.agent.act.move_tasks import TaskPlacement
+from vmqos.agent.act.outside_time import OutsideTime
 from vmqos.agent.observe.cache_vcpus import CacheVcpus
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
@@ -23,6 +24,7 @@ class VmRecord:
     :ivar affinities: the CPUs of each vCPU that gets the ways, where they matter (request).
     :ivar tasks: where its tasks were at the last look at them; ``None`` before the first look (act).
     :ivar unmonitored: why it has no monitoring group; empty where it has one or needs none (act).
+    :ivar outside: the CPU time of its tasks outside of its group; ``None`` where nothing was promised (act).
     :ivar allocation: what it has, and the state of its promise (judge).
     :ivar failure: the last failure for it, if it was not corrected since (judge).
     """
@@ -33,6 +35,7 @@ class VmRecord:
     affinities: tuple[frozenset[int], ...] = ()
     tasks: TaskPlacement | None = None
     unmonitored: str = ""
+    outside: OutsideTime | None = None
     allocation: Allocation = field(default_factory=lambda: Allocation(PromiseState.NONE))
     failure: Failure | None = None
 
@@ -45,6 +48,11 @@ class VmRecord:
     def cpus(self) -> frozenset[int]:
         """The CPUs that the tasks with its ways may run on."""
         return self.vcpus.cpus if self.vcpus is not None else self.observed.cpus
+
+    @property
+    def threads(self) -> frozenset[int] | None:
+        """The ids of the threads with its ways; ``None``: all of its tasks have them."""
+        return self.vcpus.threads if self.vcpus is not None else self.observed.vm.waiting_vcpus
 
     @property
     def arrival(self) -> tuple[int, str]:

@@ -20,6 +20,7 @@ Metrics = Mapping[str, Mapping[str, str] | None]
 
 
 _ONE_A_LINE = "must each be a line of its own that ends with a colon"
+_LAYOUT = "its layout is one that lines can't be added to; add them by hand"
 
 
 class NotUnderstood(ValueError):
@@ -58,6 +59,14 @@ def merge(text: str, wanted: Metrics) -> Merged:
 
     :raises NotUnderstood: if the text has no such resource type, or its metrics are not one a line.
     """
+    try:
+        return _merged(text, wanted)
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
+        # What is no list, or no mapping, where a gnocchi_resources.yaml has one; or an alias that holds itself.
+        raise NotUnderstood(_LAYOUT) from error
+
+
+def _merged(text: str, wanted: Metrics) -> Merged:
     present = metrics_of(text)
     added = {name: definition for name, definition in wanted.items() if name not in present}
     kept = tuple(name for name in wanted if name in present and (present[name] or None) != wanted[name])
@@ -79,7 +88,8 @@ def merge(text: str, wanted: Metrics) -> Merged:
 def _load(text: str) -> dict[str, Any]:
     try:
         loaded = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # ValueError: a date that does not exist.
         raise NotUnderstood(f"it is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded, dict) or not isinstance(loaded.get("resources"), list):
         raise NotUnderstood("it has no list 'resources'")
@@ -96,11 +106,9 @@ def _instance(loaded: dict[str, Any]) -> dict[str, Any]:
 def _place(text: str) -> tuple[int, int]:
     """The number of the last line of the metrics, and the column in which their names begin; both from 0."""
     resources = _value(yaml.compose(text, Loader=yaml.SafeLoader), "resources")
-    for resource in resources.value:
-        if getattr(_value(resource, "resource_type"), "value", "") == RESOURCE_TYPE:
-            metrics = _value(resource, "metrics")
-            break
-    if metrics.flow_style or not metrics.value:
+    of_type = (one for one in resources.value if getattr(_value(one, "resource_type"), "value", "") == RESOURCE_TYPE)
+    metrics = _value(next(of_type, None), "metrics")
+    if not isinstance(metrics, yaml.MappingNode) or metrics.flow_style or not metrics.value:
         raise NotUnderstood(f"the metrics of the resource type '{RESOURCE_TYPE}' {_ONE_A_LINE}")
     return _end(metrics), metrics.value[0][0].start_mark.column
 
@@ -136,4 +144,4 @@ def _check(before: str, after: str, added: Metrics) -> None:
     # Another dictionary: an alias elsewhere in the file must not change along.
     resource["metrics"] = {**resource["metrics"], **added}
     if _load(after) != expected:
-        raise NotUnderstood("its layout is one that lines can't be added to; add them by hand")
+        raise NotUnderstood(_LAYOUT)

@@ -104,6 +104,7 @@ def fields(vm: contract.DetailedVm) -> dict[str, Any]:
         "Monitoring group": _monitoring(vm),
         "Main process": vm["pid"],
         "Tasks in place": _tasks(vm),
+        "CPU outside of group": _outside(vm),
         "Last error": Cell(neutralise(vm["last_error"]), style="red") if vm["last_error"] else "-",
         "Next retry": "-" if vm["retry_in"] is None else f"in {units.duration(vm['retry_in'])}",
     }
@@ -241,6 +242,14 @@ def _tasks(vm: contract.Vm) -> Cell:
 
 def _misplaced(vm: contract.Vm) -> bool:
     return vm["tasks_in_place"] < vm["tasks"]
+
+
+def _outside(vm: contract.Vm) -> str:
+    """How much CPU time its tasks used before they were moved to the group with its ways."""
+    at_start, later = vm.get("outside_at_start"), vm.get("outside_later")
+    if at_start is None or later is None:
+        return "-"
+    return f"{at_start * 1e3:.1f} ms at its start, {later * 1e3:.1f} ms since"
 
 
 def _group(name: str | None) -> str:

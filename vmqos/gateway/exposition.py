@@ -180,8 +180,16 @@ def _of_promises(vms: Iterable[contract.Vm], caches: Mapping[str, contract.Cache
         "Memory bandwidth that a VM's promise limits it to, where resctrl takes MB/s or 1/8 GB/s.",
         labels=(*VM, "cache"),
     )
+    outside = CounterMetricFamily(
+        "vmqos_vm_outside_cpu_seconds",
+        "CPU time that a VM's tasks used outside of the group with its ways: until all were there, and since.",
+        labels=(*VM, "when"),
+    )
     for vm in vms:
         who, unit = _labels(vm), vm["bandwidth_unit"]
+        for when, seconds in (("start", vm.get("outside_at_start")), ("later", vm.get("outside_later"))):
+            if seconds is not None:
+                outside.add_metric([*who, when], seconds)
         states.add_metric([*who, vm["state"], vm["reason_code"]], 1)
         for id, mask in vm["masks"].items():
             ways.add_metric([*who, id], _count(mask))
@@ -193,7 +201,7 @@ def _of_promises(vms: Iterable[contract.Vm], caches: Mapping[str, contract.Cache
         if unit is not None:
             for id, limit in vm["bandwidth"].items():
                 (ratio if unit == "%" else rate).add_metric([*who, id], limit * _LIMIT_SCALES[unit])
-    yield from (states, ways, size, l2, ratio, rate)
+    yield from (states, ways, size, l2, ratio, rate, outside)
 
 
 def _of_vms(

@@ -15,7 +15,7 @@ from vmqos.gateway.exposition import Answers, HostCollector
 from vmqos.gateway.health import OpenStackHealth, health
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentFailed
+from vmqos.local_api.exceptions import AgentFailed, NotOurApi
 
 SHARED_FOR = 1.0
 """Seconds for which one text serves all who scrape: making it takes a tenth of a second where there are many VMs."""
@@ -47,17 +47,25 @@ class Metrics:
         self._made: dict[str, tuple[float, bytes]] = {}
 
     def answer(self, accept: str) -> tuple[str, bytes]:
-        """The media type and the text, in the format that the client wants most.
+        """The media type and the text, in the format that the client wants most; the plain one if that can't be told.
 
         :param accept: the request's ``Accept`` header.
         :raises vmqos.local_api.exceptions.LocalApiError: if the agent does not answer.
         """
-        encode, content_type = choose_encoder(accept)
+        try:
+            encode, content_type = choose_encoder(accept)
+        except (TypeError, ValueError):
+            # A version that is none: the library compares it with numbers.
+            encode, content_type = choose_encoder("")
         with self._lock:
             now = time.monotonic()
             made_at, text = self._made.get(content_type, (-math.inf, b""))
             if now - made_at > SHARED_FOR:
-                text = encode(self._registry)
+                try:
+                    text = encode(self._registry)
+                except (LookupError, TypeError, ValueError, OverflowError) as error:
+                    problem = f"no metrics can be made of its answers: {type(error).__name__}: {error}"
+                    raise NotOurApi(socket=self._agent.socket, problem=problem) from error
                 self._made[content_type] = time.monotonic(), text
         return content_type, text
 

@@ -35,9 +35,9 @@ class ResctrlState:
     layout: Layout
     modes: Mapping[str, str]
     monitoring_groups: Mapping[str, tuple[str, ...]]
-    raw: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
+    raw: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False, compare=False)
     """Each control group's ``mode`` and ``schemata`` as they were read: while they stay, nothing is parsed again."""
-    links: tuple[int, ...] = field(default=(), repr=False)
+    links: tuple[int, ...] = field(default=(), repr=False, compare=False)
     """How many links each ``mon_groups`` has: while they stay, none of them is listed again (before a full audit)."""
     simulated: bool = False
     """Whether it is a filesystem in user space that plays resctrl."""
@@ -72,6 +72,29 @@ class ResctrlState:
         """Whether a monitoring group in the default group counts some of the VM's tasks, or all of them."""
         return vm_group(uuid) in self.monitoring_groups.get(DEFAULT_GROUP, ())
 
+    def after(self, layout: Layout) -> ResctrlState:
+        """The state once the control groups are these, as far as it can be told without reading it."""
+        before = {group.name: group for group in self.layout.groups}
+        bandwidth = self.capabilities.memory_bandwidth
+        groups, modes = list[Group](), dict[str, str]()
+        for group in sorted(layout.groups, key=lambda group: (group.name == LEFT_LOCKED, group.name)):
+            known = before.get(group.name)
+            if known is None and bandwidth is not None:
+                # The kernel limits a new group to nothing less than all.
+                limits = dict.fromkeys(before[DEFAULT_GROUP].throttles, bandwidth.unit.unlimited)
+                group = replace(group, throttles={**limits, **group.throttles})
+            groups.append(group)
+            is_same = known is not None and known.exclusive == group.exclusive
+            modes[group.name] = self.modes[group.name] if is_same else "exclusive" if group.exclusive else "shareable"
+        inside = {group.name: self.monitoring_groups.get(group.name, ()) for group in groups}
+        names = inside if self.capabilities.monitoring is not None else {}
+        return replace(self, layout=Layout(tuple(groups)), modes=modes, monitoring_groups=names, raw={}, links=())
+
+    def monitoring(self, uuid: str, control: str) -> ResctrlState:
+        """The state once the VM has a monitoring group in that control group; not read."""
+        names = tuple(sorted({*self.monitoring_groups.get(control, ()), vm_group(uuid)}))
+        return replace(self, monitoring_groups={**self.monitoring_groups, control: names}, raw={}, links=())
+
     def group(self, name: str) -> Group | None:
         """The control group of that name."""
         return next((group for group in self.layout.groups if group.name == name), None)
@@ -94,8 +117,9 @@ def read(filesystem: Filesystem, before: ResctrlState | None = None) -> ResctrlS
         if links == before.links:
             return before
         return replace(before, monitoring_groups=_monitoring_groups(filesystem, before.capabilities, raw), links=links)
-    modes = {name: mode.decode().strip() for name, (mode, _) in raw.items()}
-    found = [_group(name, modes[name], schemata.parse(text.decode())) for name, (_, text) in raw.items()]
+    modes = {name: mode.decode(errors="replace").strip() for name, (mode, _) in raw.items()}
+    texts = {name: text.decode(errors="replace") for name, (_, text) in raw.items()}
+    found = [_group(name, modes[name], schemata.parse(text)) for name, text in texts.items()]
     left = _left_locked(filesystem, found)
     if left:
         found.append(Group(LEFT_LOCKED, Owner.FOREIGN, left, exclusive=True, holds_closid=False))
@@ -108,6 +132,26 @@ def read(filesystem: Filesystem, before: ResctrlState | None = None) -> ResctrlS
     monitoring = _monitoring_groups(filesystem, capabilities, raw)
     simulated = _is_simulated(filesystem) if before is None else before.simulated
     return ResctrlState(mounted_as, capabilities, layout, modes, monitoring, raw, links, simulated)
+
+
+def read_what_others_change(filesystem: Filesystem, before: ResctrlState) -> ResctrlState:
+    """Read anew which groups there are, the default group and the groups of others; the caller holds the lock.
+
+    Our own groups are taken to be as we left them: whether they are is for an audit to see. That takes a part of the
+    time of :func:`read`, which is what a VM that is being started has not.
+
+    :param before: what was read, or predicted, last; it is returned where others have changed nothing.
+    :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
+    """
+    known = {group.name: group for group in before.layout.groups if group.name != LEFT_LOCKED}
+    if before.mounted_as != _mounted_as(filesystem) or set(groups.list_names(filesystem)) != known.keys():
+        return read(filesystem, before)
+    for name, group in known.items():
+        if name == DEFAULT_GROUP or group.owner is Owner.FOREIGN:
+            mode = filesystem.read(name, "mode").strip()
+            if _group(name, mode, schemata.parse(filesystem.read(name, "schemata"))) != group:
+                return read(filesystem, before)
+    return before
 
 
 def _is_simulated(filesystem: Filesystem) -> bool:

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from vmqos.hypervisor import exceptions, processes
 
 _OF_A_VM = re.compile(
-    r"machine-qemu\\x2d([0-9]+)(?:\\x2d[^/]*)?\.scope|qemu-([0-9]+)(?:-[^/]*)?\.libvirt-qemu", re.ASCII | re.DOTALL
+    r"machine-qemu\\x2d([0-9]{1,10})(?:\\x2d[^/]*)?\.scope|qemu-([0-9]{1,10})(?:-[^/]*)?\.libvirt-qemu",
+    re.ASCII | re.DOTALL,
 )
 """The folder of a VM with systemd (``virSystemdMakeScopeName``) and without (``virCgroupNewDomainPartition``). Both
 have libvirt's number for this run of the VM, and of its name what may stand in the name of a host
@@ -85,7 +86,7 @@ def vm_cgroup(pid: int) -> str | None:
     candidates = own_folders(parse_memberships(processes.cgroups(pid)))
     if not candidates:
         return None
-    mounts = parse_mounts(_lines("/proc/self/mountinfo"))
+    mounts = parse_mounts(_lines(f"{processes.PROC}/self/mountinfo"))
     for candidate in candidates:
         for mount in mounts:
             directory = below(mount, candidate)
@@ -233,7 +234,8 @@ def _is_roots(directory: str, mount: str) -> bool:
             if len(directory) <= len(mount):
                 return True
             directory = directory.rpartition("/")[0] or "/"
-    except OSError:
+    except (OSError, ValueError):
+        # ValueError: a path with a zero byte, which no cgroup has.
         return False
 
 

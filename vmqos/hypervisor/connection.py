@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,8 @@ from typing import Any, TypeVar
 
 import libvirt
 
-from vmqos.hypervisor import cgroup, domain_xml, event_loop, exceptions, qemu_process
+from vmqos.hypervisor import cgroup, domain_xml, event_loop, exceptions, qemu_process, status_file, vcpu_threads
+from vmqos.hypervisor.domain_xml import DomainDescription
 from vmqos.hypervisor.model import VirtualMachine
 
 LOG = logging.getLogger(__name__)
@@ -36,6 +38,9 @@ EVENTS = (
 )
 """What changes a VM's tasks, CPUs or promise. Events that a guest can cause at will, such as a reboot (which keeps
 every thread), are left out: no guest shall keep the host's agent busy."""
+
+_NOT_OF_RUNNING_VMS = (libvirt.VIR_DOMAIN_EVENT_DEFINED, libvirt.VIR_DOMAIN_EVENT_UNDEFINED)
+"""Events about what a VM will be when it is started next: one that runs stays as it is."""
 
 _CLOSE_REASONS = {
     libvirt.VIR_CONNECT_CLOSE_REASON_ERROR: "the connection broke",
@@ -90,7 +95,8 @@ class Connection:
     :param uri: libvirt's connection URI, such as ``qemu:///system``.
     :param on_change: called with a VM's UUID when something of it changed, and with ``None`` when anything may have:
         after each connect and each loss. It is called from threads of the connection's own and should only take a note.
-    :param run_dir: where libvirt keeps the VMs' PID files.
+    :param run_dir: where libvirt keeps the VMs' PID files and status files.
+    :param tells_of_waiting: whether to find out which VMs wait for their memory (:attr:`VirtualMachine.waiting_vcpus`).
     :param keepalive: seconds between keep-alive messages, and how many may stay unanswered.
     :param retry_delays: seconds until a lost connection is tried again, at first and at most.
     """
@@ -101,12 +107,14 @@ class Connection:
         on_change: Callable[[str | None], None],
         run_dir: str = "/run/libvirt/qemu",
         *,
+        tells_of_waiting: bool = False,
         keepalive: tuple[int, int] = (KEEPALIVE_INTERVAL, KEEPALIVE_COUNT),
         retry_delays: tuple[float, float] = (RETRY_DELAY_MIN, RETRY_DELAY_MAX),
     ) -> None:
         self._uri = uri
         self._on_change = on_change
         self._run_dir = run_dir
+        self._tells_of_waiting = tells_of_waiting
         self._keepalive = keepalive
         self._retry_delays = retry_delays
         self._last_error = "not connected yet"
@@ -207,6 +215,7 @@ class Connection:
             raise exceptions.NoProcess(uuid=uuid)
         try:
             own_cgroup = cgroup.vm_cgroup(process.pid)
+            waiting = vcpu_threads.find(process) if self._waits_for_memory(domain) else {}
         except exceptions.ProcessVanished:
             return None
         return VirtualMachine(
@@ -218,7 +227,21 @@ class Connection:
             has_cachetune=domain.has_cachetune,
             metadata=domain.metadata,
             metadata_error=domain.metadata_error,
+            waiting_vcpus=frozenset(waiting.values()) or None,
         )
+
+    def _waits_for_memory(self, domain: DomainDescription) -> bool:
+        """Whether a VM's memory comes from another host, and the guest does not run before it is all there.
+
+        libvirt's API tells both ends of a migration alike: that the VM is paused for it.
+        """
+        if not self._tells_of_waiting:
+            return False
+        status = status_file.read(os.path.join(self._run_dir, f"{domain.name}.xml"))
+        if status is None or not status.is_incoming or status.domain.uuid != domain.uuid:
+            return False
+        state = self._ask_about(domain.uuid, lambda known: known.state())
+        return bool(state and state[0] == libvirt.VIR_DOMAIN_PAUSED)
 
     def _is_starting(self, uuid: str) -> bool:
         """Whether libvirt is just starting the VM, so that a missing QEMU process is no surprise."""
@@ -319,7 +342,8 @@ class Connection:
             connection.registerCloseCallback(self._closed, None)
             connection.setKeepAlive(*self._keepalive)
             for event in EVENTS:
-                self._callbacks.append(connection.domainEventRegisterAny(None, event, self._event, None))
+                note = self._lifecycle if event == libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE else self._event
+                self._callbacks.append(connection.domainEventRegisterAny(None, event, note, None))
         except libvirt.libvirtError:
             self._shut(connection)
             raise
@@ -363,6 +387,10 @@ class Connection:
     def _lose(self, error: str) -> None:
         self._last_error = error
         self._lost.set()
+
+    def _lifecycle(self, connection: Any, domain: Any, event: int, detail: int, opaque: object) -> None:
+        if event not in _NOT_OF_RUNNING_VMS:
+            self._event(connection, domain, event, detail, opaque)
 
     def _event(self, connection: Any, domain: Any, *details: object) -> None:
         LOG.debug("VM %s: event %s", domain.UUIDString(), details[:-1])

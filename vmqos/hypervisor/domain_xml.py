@@ -10,6 +10,9 @@ from xml.etree import ElementTree
 from vmqos.hypervisor import bounded_xml, exceptions, nova_metadata
 from vmqos.hypervisor.model import NovaMetadata
 
+MOST_VCPUS = 8192
+"""vCPUs of a VM: KVM runs at most 4096 (``KVM_MAX_VCPUS`` in arch/x86/include/asm/kvm_host.h)."""
+
 
 @dataclass(frozen=True, slots=True)
 class DomainDescription:
@@ -45,7 +48,14 @@ def parse(xml: str) -> DomainDescription:
 
     :raises vmqos.hypervisor.exceptions.UnreadableDescription: if it is no domain XML of libvirt's.
     """
-    domain = bounded_xml.parse(xml)
+    return read(bounded_xml.parse(xml))
+
+
+def read(domain: ElementTree.Element) -> DomainDescription:
+    """Read a domain XML that is an element already, such as the one in a status file of libvirt's.
+
+    :raises vmqos.hypervisor.exceptions.UnreadableDescription: if it is no domain XML of libvirt's.
+    """
     if domain.tag != "domain":
         raise exceptions.UnreadableDescription(error=f"it is a <{domain.tag}>")
     metadata, metadata_error = nova_metadata.read(domain.find("metadata"))
@@ -58,6 +68,34 @@ def parse(xml: str) -> DomainDescription:
         metadata_error=metadata_error,
         uid=_uid(domain),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Pinning:
+    """The host's CPUs that a VM's threads are to run on: lists in the kernel's format, such as ``0-3,8``; empty: any.
+
+    :ivar vcpus: those of each vCPU, by its number.
+    :ivar others: those of QEMU's other threads.
+    """
+
+    vcpus: tuple[str, ...]
+    others: str
+
+
+def read_pinning(domain: ElementTree.Element) -> Pinning:
+    """Where a domain XML wants the VM's threads to run: ``<vcpu cpuset>``, ``<vcpupin>`` and ``<emulatorpin>``."""
+    vcpu, emulator = domain.find("vcpu"), domain.find("cputune/emulatorpin")
+    usual, count = "", 1
+    if vcpu is not None:
+        usual, count = vcpu.get("cpuset", ""), _count(vcpu.get("current") or vcpu.text)
+    pinned = {pin.get("vcpu"): pin.get("cpuset", "") for pin in domain.findall("cputune/vcpupin")}
+    others = usual if emulator is None else emulator.get("cpuset", "")
+    return Pinning(tuple(pinned.get(str(number), usual) for number in range(count)), others)
+
+
+def _count(text: str | None) -> int:
+    number = (text or "").strip()
+    return min(MOST_VCPUS, int(number)) if re.fullmatch("[0-9]{1,6}", number, re.ASCII) else 1
 
 
 def _uid(domain: ElementTree.Element) -> int | None:

@@ -47,6 +47,8 @@ class VirtualMachine:
     :ivar has_cachetune: whether libvirt itself placed it with ``<cachetune>`` or ``<memorytune>``.
     :ivar metadata: Nova's metadata; ``None`` for a VM that Nova did not make.
     :ivar metadata_error: what is wrong with the metadata, empty where nothing is.
+    :ivar waiting_vcpus: the ids of the threads of its vCPUs while its memory comes from another host, and is to be kept
+        out of its ways; otherwise ``None``.
     """
 
     uuid: str
@@ -57,3 +59,4 @@ class VirtualMachine:
     has_cachetune: bool
     metadata: NovaMetadata | None
     metadata_error: str = ""
+    waiting_vcpus: frozenset[int] | None = None

@@ -17,12 +17,16 @@ import contextlib
 import errno
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from vmqos.hypervisor import exceptions
 from vmqos.hypervisor.model import Process
+
+PROC = "/proc"
+"""Where procfs is mounted."""
 
 _PF_KTHREAD = 0x00200000
 """Set in the flags of a kernel thread (``include/linux/sched.h``)."""
@@ -34,8 +38,8 @@ since then its workers are threads of the process) and ``kvm_create_pit``."""
 
 _VCPU = re.compile(r"(?:CPU [0-9]+|ALL CPUs)/")
 
-_TGID = re.compile(rb"^Tgid:\t([0-9]+)$", re.MULTILINE)
-_UIDS = re.compile(rb"^Uid:\t([0-9]+)\t([0-9]+)\t", re.MULTILINE)
+_TGID = re.compile(rb"^Tgid:\t([0-9]{1,10})$", re.MULTILINE)
+_UIDS = re.compile(rb"^Uid:\t([0-9]{1,10})\t([0-9]{1,10})\t", re.MULTILINE)
 
 LONGEST_STAT = 4096
 """Bytes of ``stat``: 52 numbers of at most 20 digits each, and a name of at most 64 bytes (``do_task_stat``)."""
@@ -55,6 +59,11 @@ stack, 8 MiB (``bprm_set_stack_rlimit`` and ``_STK_LIM``, Linux 4.13). Longer on
 MOST_THREADS = 16384
 """Threads of a process that is looked at, also of all processes of a VM together. systemd lets a machine have no more
 (``TasksMax=16384`` in src/machine/machine-dbus.c); KVM runs at most 4096 vCPUs, and QEMU has some dozen others."""
+
+_CPUCLOCK_SCHED = 2
+
+_LONGEST_SCHEDSTAT = 64
+"""Bytes of ``schedstat``: three numbers of at most 20 digits each."""
 
 _CHUNK = 65536
 
@@ -129,7 +138,7 @@ def opened(process: Process) -> Iterator[int]:
     :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if the kernel does not allow it.
     """
     with _vanishing(process.pid):
-        descriptor = os.open(f"/proc/{process.pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(f"{PROC}/{process.pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if not still(process, descriptor):
             raise exceptions.ProcessVanished(pid=process.pid)
@@ -147,7 +156,7 @@ def tasks(pid: int, directory: int | None = None) -> set[int]:
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
     :raises vmqos.hypervisor.exceptions.TooManyThreads: if it has more than :data:`MOST_THREADS`.
     """
-    path = f"/proc/{pid}/task" if directory is None else "task"
+    path = f"{PROC}/{pid}/task" if directory is None else "task"
     with _vanishing(pid):
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
         try:
@@ -172,7 +181,7 @@ def thread_of(descriptor: int, tid: int) -> Thread | None:
 
 def exists(tid: int) -> bool:
     """Whether any process or thread has this ID."""
-    return os.path.exists(f"/proc/{tid}")
+    return os.path.exists(f"{PROC}/{tid}")
 
 
 def identify(tid: int) -> Identity:
@@ -182,7 +191,7 @@ def identify(tid: int) -> Identity:
     """
     thread = _stat(tid)
     with _vanishing(tid):
-        tgid = _TGID.search(read_file(f"/proc/{tid}/status", most=HEAD_OF_STATUS, cut=True))
+        tgid = _TGID.search(read_file(f"{PROC}/{tid}/status", most=HEAD_OF_STATUS, cut=True))
     if tgid is None:
         raise exceptions.ProcessUnreadable(pid=tid, error="its status has no Tgid")
     return Identity(int(tgid[1]), thread.comm, bool(thread.flags & _PF_KTHREAD))
@@ -195,7 +204,7 @@ def uids(pid: int) -> tuple[int, int]:
     :raises vmqos.hypervisor.exceptions.ProcessUnreadable: if /proc does not tell.
     """
     with _vanishing(pid):
-        found = _UIDS.search(read_file(f"/proc/{pid}/status", most=HEAD_OF_STATUS, cut=True))
+        found = _UIDS.search(read_file(f"{PROC}/{pid}/status", most=HEAD_OF_STATUS, cut=True))
     if found is None:
         raise exceptions.ProcessUnreadable(pid=pid, error="its status has no Uid")
     return int(found[1]), int(found[2])
@@ -224,6 +233,30 @@ def affinities(tids: Iterable[int]) -> Iterator[frozenset[int]]:
             yield frozenset(os.sched_getaffinity(tid))
 
 
+def cpu_time(tid: int) -> int:
+    """Nanoseconds that a thread has run so far (``proc_pid_schedstat``); 0 where it has ended, or /proc does not tell.
+
+    Unlike the times in ``stat``, which count clock ticks, this one is exact.
+    """
+    try:
+        first = read_file(f"{PROC}/{tid}/schedstat", most=_LONGEST_SCHEDSTAT, cut=True).partition(b" ")[0]
+    except OSError:
+        return 0
+    return int(first) if first.isdigit() else 0
+
+
+def cpu_time_of_all(pid: int) -> int:
+    """Nanoseconds that all threads of a process have run so far, also those that have ended, by one system call.
+
+    The number of a process's clock is made of its PID (``MAKE_PROCESS_CPUCLOCK`` in
+    include/linux/posix-timers_types.h); 0 where the process has ended.
+    """
+    try:
+        return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
+    except OSError:
+        return 0
+
+
 def vcpu_affinities(pid: int) -> list[frozenset[int]]:
     """The CPUs that each vCPU of a QEMU process may run on; none where it has no such threads (any more).
 
@@ -249,7 +282,7 @@ def says(pid: int, arguments: Iterable[bytes]) -> bool:
     :raises vmqos.hypervisor.exceptions.ProcessTooLong: if they are not within :data:`LONGEST_ARGUMENTS`.
     """
     wanted = b"".join(b"\0" + argument for argument in arguments) + b"\0"
-    with _vanishing(pid), open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
+    with _vanishing(pid), open(f"{PROC}/{pid}/cmdline", "rb", buffering=0) as file:
         kept, count = b"\0", 0
         while chunk := file.read(_CHUNK):
             if wanted in kept + chunk:
@@ -263,7 +296,7 @@ def says(pid: int, arguments: Iterable[bytes]) -> bool:
 
 def all_pids() -> list[int]:
     """The PIDs of all processes that /proc shows, in ascending order."""
-    return sorted(int(name) for name in os.listdir("/proc") if name.isascii() and name.isdecimal())
+    return sorted(int(name) for name in os.listdir(PROC) if name.isascii() and name.isdecimal())
 
 
 def cgroups(pid: int) -> bytes:
@@ -274,7 +307,7 @@ def cgroups(pid: int) -> bytes:
     """
     with _vanishing(pid):
         try:
-            return read_file(f"/proc/{pid}/cgroup", most=LONGEST_CGROUP)
+            return read_file(f"{PROC}/{pid}/cgroup", most=LONGEST_CGROUP)
         except OSError as error:
             if error.errno != errno.EFBIG:
                 raise
@@ -311,7 +344,7 @@ def _stat(tid: int, directory: int | None = None) -> Thread:
     """
     path = f"task/{tid}/stat"
     with _vanishing(tid):
-        text = read_file(path if directory is not None else f"/proc/{tid}/{path}", directory, most=LONGEST_STAT)
+        text = read_file(path if directory is not None else f"{PROC}/{tid}/{path}", directory, most=LONGEST_STAT)
     # The name may hold blanks and parentheses. What is behind it begins with the third field, the state.
     before, _, after = text.rpartition(b")")
     fields = after.split()

@@ -10,16 +10,18 @@ no such cgroup: where cgroups are off, or libvirt is an unprivileged user's.
 from __future__ import annotations
 
 import os
-import stat
 import time
 
-from vmqos.hypervisor import cgroup, exceptions, processes
+from vmqos.hypervisor import cgroup, exceptions, processes, run_files
 from vmqos.hypervisor.domain_xml import DomainDescription
 from vmqos.hypervisor.model import Process
 
 LONGEST_SEARCH = 1.0
 """Seconds that :func:`by_search` takes at most: to look at a process takes some ten microseconds, but milliseconds
 where it has made its command line as long as it may be."""
+
+LONGEST_PID_FILE = 32
+"""Bytes of a PID file: a number and a line break (``virPidFileWritePath``)."""
 
 
 def by_pid_file(domain: DomainDescription, run_dir: str) -> Process | None:
@@ -38,7 +40,7 @@ def by_pid_file(domain: DomainDescription, run_dir: str) -> Process | None:
         process = processes.of_pid(pid)
         is_it = _is_in_its_cgroup(pid, domain)
         if is_it is None:
-            is_it = _says_so(pid, domain)
+            is_it = says_uuid(pid, domain.uuid)
         # The PID may have changed hands between the looks.
         return process if is_it and processes.still(process) else None
     except exceptions.HypervisorError:
@@ -63,7 +65,7 @@ def by_search(domain: DomainDescription) -> Process | None:
             if in_its_cgroup is False or (domain.uid is not None and domain.uid not in processes.uids(pid)):
                 continue
             process = processes.of_pid(pid)
-            if _says_so(pid, domain) and processes.still(process):
+            if says_uuid(pid, domain.uuid) and processes.still(process):
                 found.append((not in_its_cgroup, process.start_time, process))
         except exceptions.HypervisorError:
             continue
@@ -76,24 +78,16 @@ def _is_in_its_cgroup(pid: int, domain: DomainDescription) -> bool | None:
     return None if folder is None else cgroup.libvirt_id(folder) == domain.libvirt_id
 
 
-def _says_so(pid: int, domain: DomainDescription) -> bool:
-    """Whether ``-uuid UUID`` is among QEMU's arguments (``qemuBuildCommandLine``)."""
-    return processes.says(pid, (b"-uuid", domain.uuid.encode()))
+def says_uuid(pid: int, uuid: str) -> bool:
+    """Whether ``-uuid UUID`` is among a process's arguments, as it is among QEMU's (``qemuBuildCommandLine``).
+
+    :raises vmqos.hypervisor.exceptions.ProcessVanished: if there is no such process.
+    :raises vmqos.hypervisor.exceptions.ProcessTooLong: if its command line is too long to tell.
+    """
+    return processes.says(pid, (b"-uuid", uuid.encode()))
 
 
 def _read_pid_file(path: str) -> int | None:
-    """The PID in a file that root, or the user that the agent runs as, has written; ``None`` where it is none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid not in (0, os.geteuid()):
-            return None
-        content = os.read(descriptor, 32).strip()
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
+    """The PID in a file of libvirt's; ``None`` where there is none."""
+    content = (run_files.read(path, LONGEST_PID_FILE) or b"").strip()
     return int(content) if content.isdigit() else None

@@ -131,7 +131,8 @@ class AgentClient:
         answer = self._get(path, parameters)
         try:
             msgspec.convert(answer, kind)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
+            # UnicodeEncodeError: JSON may have half of a pair of surrogates (RFC 8259, section 8.2).
             raise exceptions.NotOurApi(self.program, socket=self.socket, problem=f"{path}: {error}") from error
         return answer
 

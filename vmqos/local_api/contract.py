@@ -64,6 +64,8 @@ class Vm(Given):
     tasks_in_place: int
     pid: int
     caches: list[int]
+    outside_at_start: NotRequired[float | None]
+    outside_later: NotRequired[float | None]
     since: float
     last_error: str | None
     retry_in: float | None

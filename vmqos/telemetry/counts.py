@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vmqos.resctrl.monitoring import Missing, Value, parse_all
@@ -42,7 +42,12 @@ class Counts:
         return self._moments[group :: self._groups]
 
 
-def read_all(readers: Sequence[GroupReader], domains: Sequence[Domain], cpus: Mapping[int, int]) -> Counts:
+def read_all(
+    readers: Sequence[GroupReader],
+    domains: Sequence[Domain],
+    cpus: Mapping[int, int],
+    give_way: Callable[[], None] | None = None,
+) -> Counts:
     """Read every counter once.
 
     All groups' counters of one cache are read first, then those of the next cache: so the thread that reads them moves
@@ -50,6 +55,7 @@ def read_all(readers: Sequence[GroupReader], domains: Sequence[Domain], cpus: Ma
 
     :param cpus: from which CPU each cache is best read (:func:`vmqos.telemetry.reading_cpus.by_cache`); from wherever
         the calling thread is where that is not known.
+    :param give_way: called before each group's turn: it waits while something more urgent is to be done on resctrl.
     """
     raw: list[bytes | Missing] = []
     moments: list[float] = []
@@ -59,6 +65,8 @@ def read_all(readers: Sequence[GroupReader], domains: Sequence[Domain], cpus: Ma
         for number, domain in enumerate(domains):
             go(None if domain.cache is None else cpus.get(domain.cache))
             for reader in readers:
+                if give_way is not None:
+                    give_way()
                 moments.append(monotonic())
                 raw += reader.read(number)
     return Counts(began, len(readers), domains, parse_all(raw), moments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -45,12 +45,21 @@ class Sweeper:
         three times cheaper, and the way for a caller that sweeps often. Open files keep ``umount`` from unmounting
         resctrl; ``umount -l`` completes at the next sweep or :meth:`close`, which finds another filesystem there.
     :param nodes: whether sub-NUMA nodes are read one by one, too.
+    :param give_way: called before each group's turn: it waits while something more urgent is to be done on resctrl.
     """
 
-    def __init__(self, root: str | None = None, keep_open: bool = True, *, nodes: bool = False) -> None:
+    def __init__(
+        self,
+        root: str | None = None,
+        keep_open: bool = True,
+        *,
+        nodes: bool = False,
+        give_way: Callable[[], None] | None = None,
+    ) -> None:
         self._root = root
         self._keep_open = keep_open
         self._nodes = nodes
+        self._give_way = give_way
         self._mounted: _Mounted | None = None
 
     def __enter__(self) -> Sweeper:
@@ -75,7 +84,7 @@ class Sweeper:
             identity = _identity(found.path)
             if identity is None:
                 raise exceptions.Vanished(path=found.path)
-            self._mounted = _Mounted(found, identity, self._keep_open, self._nodes)
+            self._mounted = _Mounted(found, identity, self._keep_open, self._nodes, self._give_way)
         try:
             return self._mounted.sweep()
         except exceptions.Vanished:
@@ -179,11 +188,14 @@ class _Look:
 class _Mounted:
     """One mount of resctrl."""
 
-    def __init__(self, found: Mount, identity: str, keep_open: bool, nodes: bool) -> None:
+    def __init__(
+        self, found: Mount, identity: str, keep_open: bool, nodes: bool, give_way: Callable[[], None] | None
+    ) -> None:
         self.fs = Filesystem(found.path)
         self.identity = identity
         self._simulated = found.simulated
         self._nodes = nodes
+        self._give_way = give_way
         self._budget = descriptors.raise_limit() if keep_open else 0
         self._controls = Controls(self.fs, keep_open)
         self._readers: dict[str, GroupReader] = {}
@@ -251,7 +263,7 @@ class _Mounted:
         if readers is None:
             readers = [self._reader(target.key, target.place.directory) for target in targets]
             self._steady = readers if all(reader.kept for reader in readers) else None
-        counts = read_all(readers, self._shape.domains, self._cpus)
+        counts = read_all(readers, self._shape.domains, self._cpus, self._give_way)
         again = {number: self._read_again(targets[number]) for number, reader in enumerate(readers) if reader.vanished}
         return _Look(targets, readers, counts, self._shape, again)
 

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import logging
 import os
-import signal
 import socket
 import threading
 import time
@@ -22,7 +21,7 @@ from oslo_config import cfg
 
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
 from vmqos.agent import loop
-from vmqos.agent.loop import Agent, Wakeup, policy_from
+from vmqos.agent.loop import Agent, policy_from
 from vmqos.agent.observe import flavor_request as wishes
 from vmqos.agent.observe import running_vms
 from vmqos.agent.observe.told_flavors import Found
@@ -605,40 +604,3 @@ def test_a_class_that_can_not_be_is_refused_by_its_name(tmp_path: Path, name: st
 )
 def test_placement_counts_where_it_is_told(tmp_path: Path, told: str, counts: bool) -> None:
     assert policy_from(configuration(tmp_path, f"[placement]\n{told}")).placement_counts is counts
-
-
-def test_a_set_flag_ends_the_next_wait_and_only_that() -> None:
-    wakeup = Wakeup()
-    wakeup.set()
-    wakeup.set()
-    before = time.monotonic()
-    wakeup.wait(30)
-    assert time.monotonic() - before < 10
-    before = time.monotonic()
-    wakeup.wait(0.05)
-    assert time.monotonic() - before >= 0.05
-    wakeup.close()
-
-
-def test_another_thread_ends_the_wait() -> None:
-    wakeup = Wakeup()
-    timer = threading.Timer(0.05, wakeup.set)
-    timer.start()
-    before = time.monotonic()
-    wakeup.wait(30)
-    assert time.monotonic() - before < 10
-    timer.join()
-    wakeup.close()
-
-
-def test_a_signal_handler_ends_the_wait() -> None:
-    wakeup = Wakeup()
-    previous = signal.signal(signal.SIGUSR1, lambda *_: wakeup.set())
-    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
-    timer.start()
-    before = time.monotonic()
-    wakeup.wait(30)
-    assert time.monotonic() - before < 10
-    timer.join()
-    signal.signal(signal.SIGUSR1, previous)
-    wakeup.close()

@@ -110,7 +110,7 @@ def test_a_run_that_failed_is_not_written_down(checkout: Path) -> None:
         {"keyword": "milan"},
         {"markexpr": "guest"},
         {"deselect": ["x"]},
-        {"core_guests": True},
+        {"guests": ["core"]},
         {"ignore": ["x"]},
         {"lf": True},
         {"stepwise": True},

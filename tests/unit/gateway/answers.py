@@ -75,6 +75,8 @@ KEPT: contract.Vm = {
     "tasks_in_place": 3,
     "pid": 100,
     "caches": [0],
+    "outside_at_start": 0.25,
+    "outside_later": 0.0,
     "since": 1000.0,
     "last_error": None,
     "retry_in": None,

@@ -26,7 +26,7 @@ from vmqos.gateway import metrics
 from vmqos.gateway.metrics import Metrics
 from vmqos.hypervisor.connection import Call
 from vmqos.local_api import contract
-from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, LocalApiError
+from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, LocalApiError, NotOurApi
 from vmqos.telemetry import VmReading
 
 NOT_READ = AgentFailed(status=503, text="resctrl is not mounted")
@@ -50,6 +50,7 @@ class PlayedAgent:
 
     starting = False
     uri = "qemu:///system"
+    socket = "/run/vmqos/gateway.sock"
     filesystem = SimpleNamespace(root="/sys/fs/resctrl")
     connection = SimpleNamespace(is_connected=True, last_error="")
     conf = SimpleNamespace(agent=SimpleNamespace(audit_interval=1.0))
@@ -244,3 +245,21 @@ def test_scrapes_at_the_same_time_share_one_text(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("vmqos.gateway.metrics.SHARED_FOR", 0.0)
     made.answer("")
     assert agent.asked == 3
+
+
+@pytest.mark.parametrize("broken", [{"bandwidth_unit": "furlongs"}, {"masks": {"0": "no mask"}}])
+def test_answers_that_no_metrics_can_be_made_of_are_told_to_be_none_of_our_api(
+    broken: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = PlayedAgent()
+    (first, *others) = agent.vms()
+    monkeypatch.setattr(PlayedAgent, "vms", lambda self: [{**first, "bandwidth": {"0": 1}, **broken}, *others])
+    with pytest.raises(NotOurApi, match="no metrics can be made of its answers"):
+        scrape(agent)
+
+
+@pytest.mark.parametrize("version", ["1-0.0", "x", "1.x", ""])
+def test_a_client_that_asks_for_a_version_that_is_none_gets_the_metrics(version: str) -> None:
+    media_type, text = made_of(PlayedAgent()).answer(f"application/openmetrics-text;version={version}")
+    assert media_type.startswith(("text/plain", "application/openmetrics-text"))
+    assert b"vmqos_agent_info" in text

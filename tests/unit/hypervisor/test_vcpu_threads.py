@@ -46,9 +46,9 @@ def test_each_vcpus_thread_is_told_by_its_name_and_the_first_of_that_name_is_it(
     named: tuple[int, list[int]],
 ) -> None:
     pid, tids = named
-    assert vcpu_threads.find(of(processes.of_pid(pid))) == {1: tids[1], 0: tids[2], 12: tids[3]}
+    assert vcpu_threads.find(processes.of_pid(pid)) == {1: tids[1], 0: tids[2], 12: tids[3]}
 
 
 def test_a_vm_that_has_ended_has_none() -> None:
     with pytest.raises(exceptions.ProcessVanished):
-        vcpu_threads.find(of(Process(99999999, 1)))
+        vcpu_threads.find(Process(99999999, 1))

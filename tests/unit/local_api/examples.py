@@ -31,6 +31,8 @@ def vm(uuid: str, instance_name: str, **changes: Any) -> Any:
         "tasks_in_place": 11,
         "pid": 4321,
         "caches": [0, 1],
+        "outside_at_start": 0.0004,
+        "outside_later": 0.0,
         "since": 1794000000.5,
         "last_error": None,
         "retry_in": None,

@@ -61,3 +61,10 @@ def test_each_cache_is_read_from_its_cpu_and_then_the_thread_is_free_again(shape
 def test_nothing_to_read_is_nothing(shape):
     assert read_all([], shape.domains, {}).began > 0
     assert read_all([GroupReader("", "", "1", ())], (), {}).values(0) == []
+
+
+def test_each_group_lets_go_first_what_is_more_urgent(shape, readers):
+    turns = []
+    found = read_all(readers, shape.domains, {}, lambda: turns.append(time.monotonic()))
+    assert len(turns) == 4
+    assert turns[0] <= found.moments(0)[0] <= turns[1] <= found.moments(1)[0] <= turns[2]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from vmqos.resctrl.monitoring import Value
 from vmqos.telemetry import HostReading, Reading, Snapshot, VmReading
@@ -13,28 +14,27 @@ HOST = HostReading({}, {}, {}, {0: 11}, {0: 9}, {0: 11 << 20}, 16, 2, 192, 3, EV
 
 
 def vm(
-    *caches: Sequence[Value], uuid: str = "u", read_at: float = 10.0, generation: str = "1", **fields: object
+    *caches: Sequence[Value], uuid: str = "u", read_at: float = 10.0, generation: str = "1", **fields: Any
 ) -> VmReading:
     """A VM of which each cache counts (occupancy, total, local)."""
     by_cache = {
         number: {event: Reading.of(value) for event, value in zip(EVENTS, values, strict=True)}
         for number, values in enumerate(caches)
     }
-    totals = {event: total([one[event].missing or one[event].value for one in by_cache.values()]) for event in EVENTS}
-    return VmReading(
-        **{
-            "uuid": uuid,
-            "group": "",
-            "policy": None,
-            "ways": {},
-            "allocated_bytes": None,
-            "generation": generation,
-            "read_at": read_at,
-            "caches": by_cache,
-            "totals": totals,
-            **fields,
-        }
-    )
+    totals = {event: total([values[number] for values in caches]) for number, event in enumerate(EVENTS)}
+    every: dict[str, Any] = {
+        "uuid": uuid,
+        "group": "",
+        "policy": None,
+        "ways": {},
+        "allocated_bytes": None,
+        "generation": generation,
+        "read_at": read_at,
+        "caches": by_cache,
+        "totals": totals,
+        **fields,
+    }
+    return VmReading(**every)
 
 
 def snapshot(*vms: VmReading, monotonic: float = 10.0, host: HostReading = HOST) -> Snapshot:

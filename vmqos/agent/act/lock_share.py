@@ -31,10 +31,12 @@ class LockShare:
 
     :ivar seconds: how long, more than 0.
     :ivar began: when it began, in monotonic seconds.
+    :ivar is_wanted: says whether something that is in a hurry waits for the lock: then the share is over.
     """
 
     seconds: float = SHARE
     began: float = field(default_factory=time.monotonic)
+    is_wanted: Callable[[], bool] = lambda: False
 
     def end(self, part: float = 1.0) -> float:
         """When the first part of the share ends, in monotonic seconds.
@@ -48,7 +50,7 @@ class LockShare:
 
         :param part: 0 to 1.
         """
-        return time.monotonic() >= self.end(part)
+        return time.monotonic() >= self.end(part) or self.is_wanted()
 
 
 class Pace:

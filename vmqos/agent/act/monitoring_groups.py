@@ -139,6 +139,17 @@ class MonitoringGroups:
                 there.add(TaskGroup(step.target, step.name).directory)
         return Arranged(unmonitored, frozenset(there | fresh), frozenset(fresh), tuple(stale), frozenset(later))
 
+    def make_early(self, now: ResctrlState, uuid: str, control: str) -> TaskGroup:
+        """Where the tasks of a VM belong that is only being started: its monitoring group is made if it can be.
+
+        :param control: its control group.
+        """
+        step = monitoring_plan.Create(vm_group(uuid), control)
+        is_there = step.name in now.monitoring_groups.get(control, ())
+        if control != step.name and (is_there or (monitoring_plan.spare_rmids(now) > 0 and not self._try(step))):
+            return TaskGroup(control, step.name)
+        return TaskGroup(control)
+
     def remove(self, stale: Iterable[monitoring_plan.Remove]) -> None:
         """Remove groups that no VM needs any more; a later pass tries again where that fails."""
         for step in stale:

@@ -73,8 +73,8 @@ def plan(resctrl: ResctrlState, wanted: Sequence[tuple[str, str]]) -> Monitoring
     }
     needed = {(vm_group(uuid), control) for uuid, control in wanted}
     spare = dict(sorted(ours - needed))
-    reserved = max(0, resctrl.capabilities.num_closids - resctrl.closids_in_use)
-    free = monitoring.num_rmids - resctrl.rmids_in_use - reserved
+    reserved = _reserved(resctrl)
+    free = spare_rmids(resctrl)
     steps: list[Move | Create] = []
     without = {}
     for uuid, control in wanted:
@@ -92,6 +92,17 @@ def plan(resctrl: ResctrlState, wanted: Sequence[tuple[str, str]]) -> Monitoring
             without[uuid] = OUT_OF_RMIDS.format(total=monitoring.num_rmids, reserved=reserved)
     stale = tuple(Remove(name, control) for name, control in sorted(ours))
     return MonitoringPlan(tuple(steps), stale, without)
+
+
+def spare_rmids(resctrl: ResctrlState) -> int:
+    """How many RMIDs are left for monitoring groups; 0 or less where none is, or there is no monitoring."""
+    monitoring = resctrl.capabilities.monitoring
+    return 0 if monitoring is None else monitoring.num_rmids - resctrl.rmids_in_use - _reserved(resctrl)
+
+
+def _reserved(resctrl: ResctrlState) -> int:
+    """How many RMIDs are kept free for control groups that can still be made."""
+    return max(0, resctrl.capabilities.num_closids - resctrl.closids_in_use)
 
 
 def give_up(resctrl: ResctrlState, created: Sequence[str], candidates: Sequence[str]) -> tuple[tuple[Remove, str], ...]:

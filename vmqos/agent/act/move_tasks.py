@@ -71,6 +71,7 @@ class TaskPlacement:
     :ivar chosen: the tasks that belong in the target, if only some do; ``None``: all do.
     :ivar rest: the group of all other tasks, in the default group; ``None`` where all tasks belong in the target.
     :ivar is_cut_short: whether time ran out before all tasks were moved.
+    :ivar outside: nanoseconds of CPU that the tasks that were moved have used outside of their group.
     """
 
     target: TaskGroup
@@ -80,6 +81,7 @@ class TaskPlacement:
     chosen: frozenset[int] | None = None
     rest: TaskGroup | None = None
     is_cut_short: bool = False
+    outside: int = 0
 
     @property
     def promised(self) -> frozenset[int]:
@@ -100,6 +102,7 @@ def place(
     *,
     pace: Pace | None = None,
     until: float = math.inf,
+    outside: Callable[[Collection[int]], int] = lambda tids: 0,
 ) -> TaskPlacement:
     """Move the tasks of a VM that are not in the target, until the time is over; the caller holds the exclusive lock.
 
@@ -110,17 +113,22 @@ def place(
     :param there: the tasks in the target, if the caller knows them; the tasks that are moved are added.
     :param pace: says how many tasks can be moved in a time, and learns from each move.
     :param until: when to stop, in monotonic seconds; a few tasks are moved even later.
+    :param outside: how many nanoseconds of CPU the tasks that are about to be moved have used outside of the target.
     :raises vmqos.resctrl.exceptions.ResctrlError: if the kernel refuses a task that lives.
     """
     pace = pace or Pace()
     if there is None:
         there = tasks.read_tasks(filesystem, target.directory)
     wanted = list_tasks()
-    strangers, turned, in_time = set[int](), False, True
+    if not wanted.isdisjoint(there) and not wanted <= there | foreign:
+        # A thread that was born since the target was read, of one that is there, is there too.
+        there |= tasks.read_tasks(filesystem, target.directory)
+    strangers, turned, in_time, used = set[int](), False, True, 0
     for _ in range(ROUNDS):
         missing = sorted(wanted - there - foreign)
         if not missing:
             break
+        used += outside(missing)
         moved = set[int]()
         # The first chunk of a turn is moved even if its time is over, so that each turn gets further.
         while missing and (in_time := (size := pace.fits(until)) > 0 or not turned):
@@ -137,7 +145,7 @@ def place(
     found = frozenset(wanted)
     # Mostly all tasks are in place: then one set serves for both, as a second one of thousands would take a megabyte.
     in_place = found if found <= there else found & there
-    return TaskPlacement(target, found, in_place, found & foreign, is_cut_short=not in_time)
+    return TaskPlacement(target, found, in_place, found & foreign, is_cut_short=not in_time, outside=used)
 
 
 def joined(chosen: TaskPlacement, rest: TaskPlacement) -> TaskPlacement:
@@ -154,6 +162,7 @@ def joined(chosen: TaskPlacement, rest: TaskPlacement) -> TaskPlacement:
         chosen.tasks,
         rest.target,
         chosen.is_cut_short or rest.is_cut_short,
+        chosen.outside + rest.outside,
     )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from vmqos.agent.act import move_tasks
 from vmqos.agent.act.lock_share import LockShare, Pace
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups, TaskPlacement
+from vmqos.agent.act.outside_time import OutsideTime, measure
 from vmqos.agent.observe.running_vms import ERROR_LENGTH, ObservedVm, unexpected
 from vmqos.agent.observe.stray_tasks import StrayWatch
 from vmqos.daemon.backoff import Backoff
@@ -58,6 +59,8 @@ class Placer:
         self._strays = StrayWatch()
         self.placed: dict[str, TaskPlacement] = {}
         """The VMs' tasks and their groups at the last look at them, by UUID."""
+        self.outside: dict[str, OutsideTime] = {}
+        """The CPU time that the VMs' tasks have used outside of their groups, by UUID; only of VMs with a promise."""
         self._owed: set[str] = set()
         self._served: dict[str, float] = {}
         self._pace = Pace()
@@ -79,7 +82,7 @@ class Placer:
         :param share: the time that this pass has.
         :raises vmqos.resctrl.exceptions.ResctrlError: if the default group can't be read.
         """
-        for known in (self.placed, self._served):
+        for known in (self.placed, self._served, self.outside):
             for uuid in known.keys() - vms.keys():
                 del known[uuid]
         self._owed &= vms.keys()
@@ -178,6 +181,11 @@ class Placer:
         """
         vm = observed.vm
         foreign, watched = left_alone
+        outside = self.outside.get(vm.uuid)
+        if outside is None or outside.process != vm.process:
+            outside = OutsideTime(vm.process)
+        since_served = time.monotonic() - self._served.get(vm.uuid, 0.0)
+        used = measure(outside, self.placed.get(vm.uuid), aim, self._strays.longest, since_served)
 
         def put(target: TaskGroup, list_tasks: Callable[[], set[int]]) -> TaskPlacement:
             directory = target.directory
@@ -185,7 +193,14 @@ class Placer:
                 there[directory] = tasks.read_tasks(self._filesystem, directory)
             others = foreign if target.control else foreign | watched
             return move_tasks.place(
-                self._filesystem, target, list_tasks, others, there[directory], pace=self._pace, until=until
+                self._filesystem,
+                target,
+                list_tasks,
+                others,
+                there[directory],
+                pace=self._pace,
+                until=until,
+                outside=used if target.control else lambda tids: 0,
             )
 
         try:
@@ -204,6 +219,8 @@ class Placer:
                     chosen = put(aim.target, list_chosen)
                     placed = move_tasks.joined(chosen, put(aim.rest, lambda: list_tasks() - list_chosen()))
             self.placed[vm.uuid] = placed
+            if aim.target.control:
+                self.outside[vm.uuid] = outside.plus(placed)
             self._backoff.succeed(("tasks", vm.uuid))
             return not placed.is_cut_short
         except ProcessVanished:

@@ -228,7 +228,7 @@ def look(vm: VirtualMachine, asked: frozenset[int]) -> CacheVcpus:
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if the VM's QEMU process has ended.
     """
     seen = frozenset(processes.tasks(vm.process.pid))
-    found = vcpu_threads.find(vm)
+    found = vcpu_threads.find(vm.process)
     present = asked & found.keys()
     threads = frozenset(found[number] for number in present)
     affinities = tuple(processes.affinities(sorted(threads)))

@@ -41,6 +41,9 @@ RETRY_DELAYS = (1.0, 10.0)
 """Seconds until the next look at a VM that could not be looked at, at first and at most. An event about the VM ends the
 wait."""
 
+ENDED_PATIENCE = 5.0
+"""Seconds for which libvirt may list a VM whose process has ended: it takes the VM's cgroups down before it says so."""
+
 ERROR_LENGTH = 300
 """Characters of an error's text that a reason repeats, at most: a VM may influence how long the text is."""
 
@@ -70,7 +73,6 @@ class VmList:
 
     :ivar vms: the VMs by UUID; each look at a VM makes a new object.
     :ivar dying: VMs that libvirt no longer lists and whose process is not gone yet.
-    :ivar gone: VMs that libvirt last listed as running and whose process has ended.
     :ivar unseen: UUIDs of VMs that run and could not be looked at yet.
     :ivar answered: whether libvirt has ever said which VMs run: before that, nothing may be taken down.
     :ivar troubles: why VMs that libvirt lists are not known as they are now, by UUID.
@@ -82,7 +84,6 @@ class VmList:
 
     vms: Mapping[str, ObservedVm] = field(default_factory=dict)
     dying: frozenset[str] = frozenset()
-    gone: frozenset[str] = frozenset()
     unseen: frozenset[str] = frozenset()
     answered: bool = False
     troubles: Mapping[str, str] = field(default_factory=dict)
@@ -125,6 +126,13 @@ class RunningVms:
         self._vms: dict[str, ObservedVm] = {}
         self._new_threads: dict[str, NewThreads] = {}
         self._last = VmList()
+        self._has_ended = False
+        self._ended: dict[str, tuple[int, float]] = {}
+        """VMs whose processes have ended, by UUID: libvirt's ID of that run, and when it was noticed."""
+
+    def note_end(self) -> None:
+        """Have the next :meth:`look` not wait for libvirt: a VM's process has ended, which /proc shows by itself."""
+        self._has_ended = True
 
     def mark(self, uuid: str) -> None:
         """Have the next :meth:`look` look at this VM, before the VMs of a look at everything."""
@@ -153,27 +161,43 @@ class RunningVms:
         """
         if everything:
             self._everything_since = time.monotonic()
+        has_ended, self._has_ended = self._has_ended, False
+        if has_ended:
+            self._forget_dead(self._vms.keys())
         lists = self._lists.run(
             [] if self._lists.has_results else ["all VMs"],
-            lambda: LIST_PATIENCE if self._needs_no_list() else patience,
+            lambda: 0.0 if has_ended else LIST_PATIENCE if self._needs_no_list() else patience,
             math.inf,
         )
         if not lists:
             self._look_at_marked()
             # /proc shows by itself which processes have ended.
-            alive = {uuid: observed for uuid, observed in self._vms.items() if lives(observed.vm)}
-            return replace(self._last, vms=alive, unseen=self._last.unseen - alive.keys(), due=None)
+            self._forget_dead(self._vms.keys())
+            unseen = self._last.unseen - self._vms.keys() - self._ended.keys()
+            self._last = replace(self._last, vms=dict(self._vms), unseen=unseen, due=None)
+            return self._last
         # There are two where a late one came at the very moment in which this one was asked for.
         listed = lists[-1]
         if listed.value is not None:
-            self._last = self._look_at_listed(listed.value, listed.began)
+            self._last = self._look_at_listed(self._without_ended(listed.value), listed.began)
         elif isinstance(listed.error, exceptions.HypervisorError):
-            gone = self._last.gone | self._forget_dead(self._vms.keys())
-            unseen = self._last.unseen - self._vms.keys()
-            self._last = replace(self._last, vms=dict(self._vms), gone=gone, unseen=unseen, due=None)
+            self._forget_dead(self._vms.keys())
+            unseen = self._last.unseen - self._vms.keys() - self._ended.keys()
+            self._last = replace(self._last, vms=dict(self._vms), unseen=unseen, due=None)
         elif listed.error is not None:
             raise listed.error
         return self._last
+
+    def _without_ended(self, listed: Mapping[str, int]) -> dict[str, int]:
+        """Libvirt's list without the VMs whose processes have ended; libvirt may list one for a second longer.
+
+        :param listed: libvirt's ID of each VM that it takes to run, by UUID.
+        """
+        longest = time.monotonic() - ENDED_PATIENCE
+        self._ended = {
+            uuid: ended for uuid, ended in self._ended.items() if listed.get(uuid) == ended[0] and ended[1] > longest
+        }
+        return {uuid: number for uuid, number in listed.items() if uuid not in self._ended}
 
     def _needs_no_list(self) -> bool:
         """Whether a VM was marked after its last look began, or a look that was left behind has ended."""
@@ -220,7 +244,7 @@ class RunningVms:
                 due = now
         unseen = frozenset(running.keys() - self._vms.keys() - gone)
         looked_at = self._last.looked_at if owed - gone else now
-        return VmList(dict(self._vms), dying, gone, unseen, True, troubles, looked_at, due)
+        return VmList(dict(self._vms), dying, unseen, True, troubles, looked_at, due)
 
     def _order(self, running: Mapping[str, int], since: float) -> None:
         """Order a look at each VM that libvirt's list makes necessary, and forget the orders of VMs that are gone.
@@ -336,6 +360,7 @@ class RunningVms:
         dead = {uuid for uuid in candidates if not lives(self._vms[uuid].vm)}
         for uuid in dead:
             LOG.info("VM %s (%s) is gone", uuid, self._vms[uuid].vm.name)
+            self._ended[uuid] = (self._vms[uuid].vm.libvirt_id, time.monotonic())
             del self._vms[uuid]
             self._new_threads.pop(uuid, None)
         return dead

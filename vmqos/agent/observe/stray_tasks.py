@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import deque
 from collections.abc import Mapping
 
@@ -35,6 +37,7 @@ class StrayWatch:
         self._seen: set[int] = set()
         self._kernel_threads: dict[str, set[Process]] = {}
         self._unknown: dict[int, int] = {}
+        self._looked_at = self._looked_before = -math.inf
         self.is_behind = False
         """Whether the time did not suffice to identify all new processes; the next look goes on."""
 
@@ -55,6 +58,7 @@ class StrayWatch:
         for gone in self._kernel_threads.keys() - vms.keys():
             del self._kernel_threads[gone]
         self.is_behind = False
+        self._looked_before, self._looked_at = self._looked_at, time.monotonic()
         raw = filesystem.read_bytes("tasks")
         if raw == self._last:
             return set()
@@ -89,6 +93,11 @@ class StrayWatch:
         self._seen = now - unknown
         self._last = b"" if unknown else raw
         return strays
+
+    @property
+    def longest(self) -> float:
+        """Seconds that a task which the last look has found may have been in the default group, at most."""
+        return time.monotonic() - self._looked_before
 
     def kernel_threads(self, uuid: str) -> set[int]:
         """The kernel threads that were seen to work for the VM, and that have not ended."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from oslo_config import cfg
@@ -29,6 +29,9 @@ LET_GO_INTERVAL = 5.0
 PATIENCE = 1.0
 """Seconds after which a caller that waits for a sweep gets the last one instead. Most sweeps take milliseconds."""
 
+COURTESY = 0.5
+"""Seconds that one sweep waits, all in all, for what is more urgent."""
+
 OLD_AFTER = 5.0
 """Seconds up to which a sweep is never called old."""
 
@@ -42,14 +45,25 @@ class Telemetry:
     :param interval: seconds between two regular sweeps; 0: only when a client asks.
     :param history: how many seconds of regular sweeps are remembered.
     :param keep_open: see :class:`vmqos.telemetry.Sweeper`; without regular sweeps, no file is kept open.
+    :param give_way: waits while something more urgent is to be done on resctrl, and no longer than it is told to.
     :ivar fresh_for: seconds after which :meth:`newest` asks for a new sweep. Where regular sweeps are frequent, it
         never needs to.
     """
 
-    def __init__(self, root: str, interval: float, history: float, keep_open: bool = True) -> None:
+    def __init__(
+        self,
+        root: str,
+        interval: float,
+        history: float,
+        keep_open: bool = True,
+        give_way: Callable[[float], None] = lambda longest: None,
+    ) -> None:
         self.interval = interval
         self.fresh_for = min(max(1.0, 1.5 * interval), OLD_AFTER)
-        self._sweeper = Sweeper(root, keep_open and interval > 0)
+        self._patience_ends = 0.0
+        self._sweeper = Sweeper(
+            root, keep_open and interval > 0, give_way=lambda: give_way(self._patience_ends - time.monotonic())
+        )
         self._history = History(int(history / interval) + 1 if interval > 0 and history > 0 else 0)
         self._worker = Worker("telemetry")
         self._wanted = False
@@ -61,10 +75,10 @@ class Telemetry:
         self._error: ResctrlError | None = None
 
     @classmethod
-    def of(cls, conf: cfg.ConfigOpts) -> Telemetry:
+    def of(cls, conf: cfg.ConfigOpts, give_way: Callable[[float], None] = lambda longest: None) -> Telemetry:
         """As the configuration says."""
         section = conf.telemetry
-        return cls(conf.resctrl.path, section.interval, section.history, section.keep_open)
+        return cls(conf.resctrl.path, section.interval, section.history, section.keep_open, give_way)
 
     @property
     def swept_at(self) -> float | None:
@@ -181,6 +195,7 @@ class Telemetry:
         """
         with self._worker.condition:
             self._wanted, self._began = False, time.monotonic()
+            self._patience_ends = self._began + COURTESY
         found, sampled, failure = None, self._sampled, None
         try:
             found = self._sweeper.sweep()

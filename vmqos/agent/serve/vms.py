@@ -61,6 +61,8 @@ def vm(snapshot: Snapshot, record: VmRecord) -> contract.Vm:
         "tasks_in_place": len(tasks.in_place) if tasks else 0,
         "pid": observed.process.pid,
         "caches": sorted(snapshot.topology.caches_of(record.cpus)),
+        "outside_at_start": record.outside.at_start / 1e9 if record.outside else None,
+        "outside_later": record.outside.later / 1e9 if record.outside else None,
         "since": given.since,
         "last_error": failure.reason.text if failure else None,
         "retry_in": max(0.0, failure.due - time.monotonic()) if failure else None,

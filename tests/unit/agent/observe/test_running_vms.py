@@ -87,20 +87,20 @@ def running(libvirt: Libvirt, late: threading.Event) -> Iterator[RunningVms]:
 
 
 def test_a_vm_that_ends_while_libvirt_is_away_is_gone_until_libvirt_lists_it_anew(
-    running: RunningVms, libvirt: Libvirt, qemu: subprocess.Popen[bytes]
+    running: RunningVms, libvirt: Libvirt, qemu: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = running.look(True, LONG)
-    assert found.vms.keys() == {"a"} and not found.gone
+    assert running.look(True, LONG).vms.keys() == {"a"}
     libvirt.reached = False
     qemu.kill()
     qemu.wait()
     for _ in range(2):
         found = running.look(True, LONG)
-        assert not found.vms and found.gone == {"a"} and not found.unseen
+        assert not found.vms and not found.unseen
     libvirt.reached = True
     found = running.look(True, LONG)
-    assert not found.gone, "libvirt says that it runs, and it can't be looked at"
-    assert found.unseen == {"a"}
+    assert not found.vms and not found.unseen, "libvirt takes its cgroups down before it lists it no more"
+    monkeypatch.setattr(module, "ENDED_PATIENCE", 0.0)
+    assert running.look(True, LONG).unseen == {"a"}, "libvirt says that it runs, and it can't be looked at"
 
 
 def test_a_vm_is_looked_at_when_it_is_new_or_marked_and_otherwise_left_alone(
@@ -438,4 +438,26 @@ def test_a_vm_that_libvirt_listed_before_its_process_ended_is_gone_and_not_unsee
         child.kill()
     running.mark("ends")
     found = running.look(False, LONG)
-    assert found.vms.keys() == {"a"} and found.gone == {"ends"} and not found.unseen
+    assert found.vms.keys() == {"a"} and not found.unseen
+
+
+def test_a_vm_whose_end_the_kernel_tells_is_gone_although_a_late_list_has_it(
+    running: RunningVms, libvirt: Libvirt, late: threading.Event
+) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        libvirt.vms["ends"] = replace(libvirt.vm, uuid="ends", process=processes.of_pid(child.pid))
+        libvirt.listed = {"a": 1, "ends": 1}
+        running.look(True, LONG)
+        libvirt.answers.clear()
+        running.look(False, PATIENCE)
+        libvirt.answers.set()
+        assert late.wait(LONG)
+        child.kill()
+    running.note_end()
+    found = running.look(False, LONG)
+    assert found.vms.keys() == {"a"} and not found.unseen
+    libvirt.answers.set()
+    assert running.look(False, LONG).vms.keys() == {"a"}, "libvirt lists it for a second longer"
+    libvirt.listed = {"a": 1, "ends": 2}
+    libvirt.vms["ends"] = replace(libvirt.vm, uuid="ends", libvirt_id=2)
+    assert running.look(False, LONG).vms.keys() == {"a", "ends"}, "it was started anew"

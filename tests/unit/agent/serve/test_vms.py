@@ -40,7 +40,7 @@ def snapshot() -> Snapshot:
     wants = CacheRequest(ways=4)
     return Snapshot(
         resctrl=ResctrlState(
-            (1, 1), capabilities, Layout(groups), {"": "shareable", GROUP: "shareable"}, {"": (), GROUP: ()}
+            (1, 1, 1), capabilities, Layout(groups), {"": "shareable", GROUP: "shareable"}, {"": (), GROUP: ()}
         ),
         topology=CacheTopology({0: frozenset({0, 1, 4}), 1: frozenset({2})}, {0: 11 << 20, 1: 11 << 20}),
         policy=Policy(),
@@ -62,7 +62,7 @@ def with_record(known: Snapshot, **changes: Any) -> Snapshot:
 
 
 def told_vm(known: Snapshot) -> dict[str, Any]:
-    return vms.vm(known, known.vms[UUID])
+    return dict(vms.vm(known, known.vms[UUID]))
 
 
 def test_a_vm_is_told_with_all_that_the_contract_names() -> None:
@@ -79,7 +79,8 @@ def test_a_vm_is_told_with_all_that_the_contract_names() -> None:
         "bandwidth": {}, "bandwidth_requested": None, "bandwidth_requested_unit": None, "bandwidth_unit": None,
         "vcpus": None, "vcpus_requested": None, "rest_monitoring_group": None,
         "group": GROUP, "monitoring_group": None, "unmonitored_reason": "", "tasks": 2, "tasks_in_place": 1,
-        "pid": 100, "caches": [0], "since": 1000.0, "last_error": "refused",
+        "pid": 100, "caches": [0], "outside_at_start": None, "outside_later": None,
+        "since": 1000.0, "last_error": "refused",
     }  # fmt: skip
 
 

@@ -30,6 +30,7 @@ export function fieldsOf(vm, reading, counted, now) {
     ["Control group", vm.group ? visible(vm.group) : "the default group"],
     ["Monitored by", monitoring(vm)],
     ["Tasks in place", `${vm.tasks_in_place} of ${vm.tasks}`],
+    ["CPU outside of group", outside(vm)],
     ["Main process", String(vm.pid)],
     ["Last error", vm.last_error ? visible(vm.last_error) : ""],
     ["Next try", vm.retry_in === null ? "" : `in ${duration(vm.retry_in)}`],
@@ -62,6 +63,12 @@ function monitoring(vm) {
   if (vm.monitoring_group) return visible(vm.monitoring_group);
   if (vm.unmonitored_reason) return `nothing: ${visible(vm.unmonitored_reason)}`;
   return vm.group ? "its control group" : "nothing";
+}
+
+function outside(vm) {
+  const [start, later] = [vm.outside_at_start ?? null, vm.outside_later ?? null];
+  if (start === null || later === null) return "";
+  return `${(start * 1e3).toFixed(1)} ms at its start, ${(later * 1e3).toFixed(1)} ms since`;
 }
 
 export class Details {

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts whose passes a test makes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.agent.host import Host, MakeHost
+from tests.unit.agent.machine import SimulatedResctrl
+from vmqos.agent.snapshot import CacheTopology
+
+
+@pytest.fixture
+def make_host(tmp_path: Path) -> Iterator[MakeHost]:
+    made: list[Host] = []
+
+    def make(profile: str = "cascade-lake", options: str = "") -> Host:
+        root, sysfs = tmp_path / "resctrl", tmp_path / "cpu"
+        root.mkdir()
+        resctrl = SimulatedResctrl(root, sysfs, profile, options)
+        made.append(Host(resctrl, CacheTopology.read(str(sysfs))))
+        return made[0]
+
+    yield make
+    for host in made:
+        host.end()
+
+
+@pytest.fixture
+def host(make_host: MakeHost) -> Host:
+    return make_host()

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Word of the VMs that libvirt is starting: files as libvirt writes them, and the kernel's own inotify."""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.unit.hypervisor.test_status_file import status
+from vmqos.agent.observe.starting_vms import StartingVm, StartWatch
+from vmqos.hypervisor import processes
+
+
+class Watched:
+    """A watch, and what it tells."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self.told: queue.Queue[tuple[str, int] | str] = queue.Queue()
+        self.settles = False
+        self.fails = False
+        self.watch = StartWatch(str(run_dir), self._on_start, self.told.put)
+
+    def _on_start(self, found: Sequence[StartingVm]) -> set[str]:
+        if self.fails:
+            raise RuntimeError("a fault")
+        for starting in found:
+            self.told.put((starting.file, starting.process.pid if starting.process else 0))
+        return {starting.file for starting in found} if self.settles else set()
+
+    def write(self, name: str, **values: str) -> None:
+        """Put a status there, as libvirt does (``virFileRewrite``)."""
+        new = self.run_dir / f"{name}.xml.new"
+        new.write_text(status(**values))
+        new.rename(self.run_dir / f"{name}.xml")
+
+    def next(self) -> tuple[str, int] | str:
+        return self.told.get(timeout=10)
+
+    def sync(self) -> None:
+        """Nothing else was told so far."""
+        self.write("last")
+        assert self.next() == ("last", 0)
+        (self.run_dir / "last.xml").unlink()
+        assert self.next() == "last"
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    made = Watched(tmp_path)
+    made.write("before")
+    made.watch.start()
+    while made.watch._watch is None:
+        pass
+    yield made
+    made.watch.close()
+
+
+def test_a_start_is_told_from_the_file_to_the_end(watched: Watched) -> None:
+    watched.write("a")
+    assert watched.next() == ("a", 0)
+    watched.write("a", pid=str(os.getpid()))
+    assert watched.next() == ("a", os.getpid())
+    watched.write("a", pid=str(os.getpid()), state="running", reason="booted")
+    watched.sync()
+    (watched.run_dir / "a.xml").unlink()
+    assert watched.next() == "a"
+
+
+def test_the_process_is_the_one_that_has_the_pid_now(tmp_path: Path) -> None:
+    watch = StartWatch(str(tmp_path), lambda found: set(), lambda file: None)
+    Watched(tmp_path).write("a", pid=str(os.getpid()))
+    starting = watch._read("a")
+    assert starting is not None and starting.process == processes.of_pid(os.getpid())
+
+
+def test_once_no_more_need_be_known_a_file_is_not_read_again(watched: Watched) -> None:
+    watched.settles = True
+    watched.write("a")
+    assert watched.next() == ("a", 0)
+    for _ in range(20):
+        watched.write("a")
+    watched.sync()
+    (watched.run_dir / "a.xml").unlink()
+    assert watched.next() == "a"
+    watched.write("a")
+    assert watched.next() == ("a", 0), "it is another VM's"
+
+
+def test_a_vm_that_was_there_before_is_libvirts_to_tell_of(watched: Watched) -> None:
+    watched.write("before")
+    watched.sync()
+
+
+@pytest.mark.parametrize("text", ["", "<domstatus/>", "no XML", status(state="running", reason="booted")])
+def test_what_is_no_start_is_passed_over(watched: Watched, text: str) -> None:
+    (watched.run_dir / "new").write_text(text)
+    (watched.run_dir / "new").rename(watched.run_dir / "a.xml")
+    (watched.run_dir / "a.pid").write_text("1")
+    watched.sync()
+
+
+def test_a_process_that_is_gone_is_passed_over(watched: Watched) -> None:
+    watched.write("a", pid="9999999")
+    watched.sync()
+
+
+def test_a_fault_of_one_start_keeps_no_other_back(watched: Watched) -> None:
+    watched.fails = True
+    watched.write("a")
+    (watched.run_dir / "a.xml").unlink()
+    assert watched.next() == "a"
+    watched.write("b")
+    watched.fails = False
+    watched.write("c")
+    while watched.next() != ("c", 0):
+        pass
+
+
+def test_a_directory_that_comes_late_or_anew_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vmqos.agent.observe.starting_vms.RETRY", 0.01)
+    run_dir = tmp_path / "run"
+    watched = Watched(run_dir)
+    watched.watch.start()
+    try:
+        for _ in range(2):
+            run_dir.mkdir()
+            while watched.watch._watch is None:
+                pass
+            watched.write("a")
+            assert watched.next() == ("a", 0)
+            (run_dir / "a.xml").unlink()
+            assert watched.next() == "a"
+            run_dir.rmdir()
+            while watched.watch._watch is not None:
+                pass
+    finally:
+        watched.watch.close()
+
+
+def test_an_end_that_comes_before_the_start_is_no_trouble(tmp_path: Path) -> None:
+    StartWatch(str(tmp_path), lambda found: set(), lambda file: None).close()

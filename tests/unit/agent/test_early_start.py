@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The promise of a VM that libvirt is starting: the simulator's machine in this process, a process as its QEMU."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+import uuid as uuids
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.agent.host import CLASS, OWN, SHARED, THREADS, Host
+from vmqos.agent import reconcile
+from vmqos.agent.early_start import FORK, EarlyStart
+from vmqos.agent.observe.starting_vms import StartingVm
+from vmqos.allocation import PromiseState
+from vmqos.group_names import vm_group
+from vmqos.host import resctrl_state
+from vmqos.hypervisor import processes
+from vmqos.hypervisor.domain_xml import DomainDescription, Pinning
+from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
+from vmqos.hypervisor.status_file import DomainStatus
+from vmqos.resctrl import tasks
+
+ANYWHERE = Pinning(("", ""), "")
+
+
+class Start:
+    """A VM on its way: its status as libvirt would write it, and a process that makes threads when it is told to."""
+
+    def __init__(self, host: Host, specs: Mapping[str, str], pinning: Pinning = ANYWHERE, uuid: str = "") -> None:
+        self.host = host
+        self.uuid = uuid or str(uuids.uuid4())
+        self.early = EarlyStart(host.resctrl, host.reconciler)
+        metadata = NovaMetadata("vm", "flavor", "", specs)
+        domain = DomainDescription(self.uuid, f"instance-{self.uuid[:8]}", 77, False, metadata)
+        self.status = DomainStatus(domain, pinning, 0, True, False)
+        self.child: subprocess.Popen[bytes] | None = None
+        self.arguments: tuple[str, ...] = ()
+
+    @property
+    def group(self) -> str:
+        return vm_group(self.uuid)
+
+    def announce(self) -> set[str]:
+        """libvirt writes the file before it forks QEMU."""
+        return self.early.begin([self.told(None)])
+
+    def fork(self) -> set[str]:
+        """libvirt has forked QEMU, and writes its PID."""
+        self.child = subprocess.Popen(
+            [sys.executable, "-c", THREADS, "0", "0", *self.arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        return self.early.begin([self.told(self.process)])
+
+    def told(self, process: Process | None) -> StartingVm:
+        return StartingVm("instance", replace(self.status, pid=process.pid if process else 0), process)
+
+    @property
+    def process(self) -> Process:
+        assert self.child is not None
+        return processes.of_pid(self.child.pid)
+
+    def make_threads(self, *names: str) -> set[int]:
+        """QEMU makes its vCPUs' threads; the IDs of all its threads."""
+        assert self.child is not None and self.child.stdin is not None and self.child.stdout is not None
+        self.child.stdout.readline()
+        for name in names:
+            self.child.stdin.write(f"{name}\n".encode())
+        self.child.stdin.flush()
+        while len(found := processes.tasks(self.child.pid)) < 1 + len(names):
+            pass
+        return found
+
+    def run(self) -> None:
+        """libvirt lists the VM, and describes it."""
+        domain = self.status.domain
+        self.host.libvirt.vms[self.uuid] = VirtualMachine(
+            self.uuid, domain.name, 77, self.process, None, False, domain.metadata
+        )
+
+    def end(self) -> None:
+        if self.child is not None:
+            self.child.kill()
+            self.child.communicate()
+
+
+@pytest.fixture
+def starts() -> Iterator[list[Start]]:
+    made: list[Start] = []
+    yield made
+    for start in made:
+        start.end()
+
+
+class MakeStart:
+    def __init__(self, host: Host, made: list[Start]) -> None:
+        self._host, self._made = host, made
+
+    def __call__(self, specs: Mapping[str, str], pinning: Pinning = ANYWHERE, uuid: str = "") -> Start:
+        self._made.append(Start(self._host, specs, pinning, uuid))
+        return self._made[-1]
+
+
+@pytest.fixture
+def make_start(host: Host, starts: list[Start]) -> MakeStart:
+    host.boot(OWN)
+    host.settle()
+    return MakeStart(host, starts)
+
+
+@contextlib.contextmanager
+def no_writes(host: Host) -> Iterator[None]:
+    """Nothing is changed in resctrl meanwhile."""
+    before = {group: host.resctrl.read(group, "tasks") for group in host.groups()}
+    yield
+    assert {group: host.resctrl.read(group, "tasks") for group in host.groups()} == before
+
+
+@pytest.mark.parametrize("specs", [OWN, SHARED])
+def test_every_thread_is_born_in_the_vms_group(make_start: MakeStart, host: Host, specs: Mapping[str, str]) -> None:
+    start = make_start(specs)
+    directory = start.group if specs is OWN else f"{CLASS}/mon_groups/{start.group}"
+    assert start.announce() == set()
+    assert tasks.read_tasks(host.resctrl, directory) == set()
+    assert start.fork() == {"instance"}
+    assert tasks.read_tasks(host.resctrl, directory) == {start.process.pid}
+    threads = start.make_threads("CPU 0/KVM", "CPU 1/KVM")
+    assert tasks.read_tasks(host.resctrl, directory) == threads
+    start.run()
+    with no_writes(host):
+        host.settle()
+    assert host.told(start.uuid).state is PromiseState.KEPT
+    assert tasks.read_tasks(host.resctrl, directory) == threads
+
+
+@pytest.mark.parametrize("specs", [OWN, SHARED])
+def test_passes_keep_the_group_of_a_vm_that_they_have_not_seen(
+    make_start: MakeStart, host: Host, specs: Mapping[str, str]
+) -> None:
+    start = make_start(specs)
+    start.announce()
+    groups = host.groups()
+    assert len(groups) == 2
+    with no_writes(host):
+        host.boot({})
+        host.settle()
+        host.run(everything=True)
+    start.fork()
+    host.boot({})
+    host.settle()
+    host.run(everything=True)
+    assert host.groups() == groups
+    assert host.inside(next(iter(host.libvirt.vms)), "vmqos." + next(iter(host.libvirt.vms))) == 1
+
+
+def test_the_ways_of_a_starting_vm_are_nobody_elses(make_start: MakeStart, host: Host) -> None:
+    start = make_start({"hw:cache_ways": "6"})
+    start.announce()
+    mask = int(host.mask(start.group), 16)
+    late = host.boot({"hw:cache_ways": "6"})
+    host.settle()
+    assert host.told(late).state is PromiseState.PENDING
+    assert int(host.mask(start.group), 16) == mask and mask.bit_count() == 6
+    assert not int(host.mask(""), 16) & mask
+
+
+@pytest.mark.parametrize("specs", [OWN, SHARED])
+@pytest.mark.parametrize("forked", [False, True])
+def test_a_start_that_fails_takes_its_group_along(
+    make_start: MakeStart, host: Host, specs: Mapping[str, str], forked: bool
+) -> None:
+    start = make_start(specs)
+    before = host.groups()
+    start.announce()
+    assert host.groups() != before
+    if forked:
+        start.fork()
+        start.end()
+    start.early.end("instance")
+    host.settle()
+    assert host.groups() == before
+
+
+def test_a_vm_whose_end_nobody_tells_is_noticed_by_its_process(make_start: MakeStart, host: Host) -> None:
+    start = make_start(OWN)
+    before = host.groups()
+    start.announce()
+    start.fork()
+    start.end()
+    host.settle()
+    assert host.groups() == before
+
+
+def test_a_vm_that_is_never_forked_is_given_up(
+    make_start: MakeStart, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = make_start(OWN)
+    before = host.groups()
+    start.announce()
+    monkeypatch.setattr(reconcile, "FORK_PATIENCE", 0.0)
+    host.settle()
+    assert host.groups() == before
+
+
+@pytest.mark.parametrize("specs", [OWN, SHARED])
+def test_a_process_that_does_not_become_the_vms_qemu_is_given_back(
+    make_start: MakeStart, host: Host, monkeypatch: pytest.MonkeyPatch, specs: Mapping[str, str]
+) -> None:
+    start = make_start(specs)
+    before = host.groups()
+    start.announce()
+    start.fork()
+    host.settle()
+    assert start.process.pid not in tasks.read_tasks(host.resctrl, "")
+    monkeypatch.setattr(reconcile, "PROGRAM_PATIENCE", 0.0)
+    host.settle()
+    assert start.process.pid in tasks.read_tasks(host.resctrl, "")
+    assert host.groups() == before
+
+
+def test_a_process_that_is_the_vms_qemu_keeps_its_group_before_a_pass_sees_it(
+    make_start: MakeStart, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = make_start(OWN)
+    start.arguments = ("-uuid", start.uuid)
+    start.announce()
+    start.fork()
+    monkeypatch.setattr(reconcile, "PROGRAM_PATIENCE", 0.0)
+    host.settle()
+    assert tasks.read_tasks(host.resctrl, start.group) == {start.process.pid}
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_vm_that_comes_by_migration_is_moved_before_its_memory_comes_unless_told_otherwise(
+    make_start: MakeStart, host: Host, leaves: bool
+) -> None:
+    start = make_start(OWN)
+    start.early = EarlyStart(host.resctrl, host.reconciler, leaves_incoming=leaves)
+    start.status = replace(start.status, is_incoming=True)
+    start.announce()
+    assert start.group in host.groups()
+    start.fork()
+    assert tasks.read_tasks(host.resctrl, start.group) == (set() if leaves else {start.process.pid})
+
+
+def test_what_can_not_be_had_is_left_to_a_pass(make_start: MakeStart, host: Host) -> None:
+    before = host.groups()
+    for specs in ({}, {"hw:cache_ways": "99"}, {"hw:cache_ways": "many"}, {"other": "1"}):
+        start = make_start(specs)
+        assert start.announce() == {"instance"}
+        assert start.fork() == {"instance"}
+        assert tasks.read_tasks(host.resctrl, "") >= {start.process.pid}
+    assert host.groups() == before
+
+
+def test_nothing_is_done_before_the_first_pass(host: Host, starts: list[Start]) -> None:
+    start = Start(host, OWN)
+    starts.append(start)
+    assert start.announce() == {"instance"}
+    assert not host.groups()
+
+
+def test_a_vm_is_born_anew_before_a_pass_knows_of_its_end(make_start: MakeStart, host: Host) -> None:
+    uuid = host.boot(OWN)
+    host.settle()
+    host.libvirt.shut_off(uuid)
+    start = make_start(OWN, uuid=uuid)
+    start.announce()
+    start.fork()
+    with no_writes(host):
+        host.settle()
+    threads = start.make_threads("CPU 0/KVM")
+    start.run()
+    host.settle()
+    assert tasks.read_tasks(host.resctrl, start.group) == threads
+    assert host.told(uuid).state is PromiseState.KEPT
+
+
+def test_a_refusal_of_the_kernel_is_left_to_a_pass(make_start: MakeStart, host: Host) -> None:
+    start = make_start(OWN)
+
+    def refuse(path: str) -> None:
+        if path == f"{start.group}/schemata":
+            raise OSError(22, "Invalid argument")
+
+    host.resctrl.before = refuse
+    assert start.announce() == {"instance"}
+    host.resctrl.before = lambda path: None
+    assert start.fork() == {"instance"}
+    start.run()
+    host.settle()
+    assert host.told(start.uuid).state is PromiseState.KEPT
+
+
+def test_what_is_predicted_is_what_a_pass_finds(make_start: MakeStart, host: Host) -> None:
+    for specs in (OWN, SHARED):
+        start = make_start(specs)
+        start.announce()
+        predicted = host.reconciler.snapshot.resctrl
+        assert predicted == resctrl_state.read(host.resctrl)
+
+
+def test_what_is_told_of_a_class_is_so_although_a_start_has_moved_its_ways(host: Host, starts: list[Start]) -> None:
+    member = host.boot(SHARED)
+    host.settle()
+    before = host.mask(CLASS)
+    start = Start(host, {"hw:cache_ways": "4"})
+    starts.append(start)
+    start.announce()
+    assert host.mask(CLASS) != before, "the start has moved the class's ways"
+    # libvirt may need a minute for the rest of the start: it opens images and devices.
+    host.settle()
+    assert str(host.told(member).masks[0]) == host.mask(CLASS)
+
+
+def test_another_programs_group_is_seen_even_since_the_last_pass(make_start: MakeStart, host: Host) -> None:
+    host.resctrl.mkdir("foreign")
+    host.resctrl.write("foreign/schemata", "L3:0=7f")
+    start = make_start({"hw:cache_ways": "2"})
+    host.settle()
+    host.resctrl.write("foreign/schemata", "L3:0=1ff")
+    start.announce()
+    mine = int(host.mask(start.group), 16) if start.group in host.groups() else 0
+    assert not mine & 0x1FF
+
+
+def test_others_give_way_until_qemu_is_forked_and_for_as_long_as_they_like(make_start: MakeStart) -> None:
+    start = make_start(OWN)
+    began = time.monotonic()
+    start.early.give_way(10.0)
+    start.announce()
+    start.early.give_way(0.0)
+    assert time.monotonic() - began < 5, "nothing was waited for so far"
+    start.early.give_way(10.0)
+    assert time.monotonic() - began >= FORK
+    start.announce()
+    start.fork()
+    began = time.monotonic()
+    start.early.give_way(10.0)
+    assert time.monotonic() - began < 5

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Word of the VMs that libvirt is starting, before libvirt itself says so.
+
+libvirt sends its event when the guest runs already, and answers no question about a VM while it starts it. But its
+status file of the VM (:mod:`vmqos.hypervisor.status_file`) is there in time, and the kernel tells of each change.
+What is missed here costs nothing but time: libvirt's event comes anyway.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vmqos.daemon.directory_watch import DirectoryWatch, EventsLost, FileEvent
+from vmqos.daemon.log_once import LogOnce
+from vmqos.daemon.worker import Worker
+from vmqos.hypervisor import exceptions, processes, status_file
+from vmqos.hypervisor.model import Process
+from vmqos.hypervisor.status_file import DomainStatus
+
+LOG = logging.getLogger(__name__)
+
+RETRY = 5.0
+"""Seconds until a directory that can't be watched is tried again: libvirt makes it when it is started first."""
+
+_SUFFIX = ".xml"
+
+
+@dataclass(frozen=True, slots=True)
+class StartingVm:
+    """A VM that libvirt is starting.
+
+    :ivar file: the name of its status file, without what it ends with.
+    :ivar status: what the file says.
+    :ivar process: its QEMU process, which may not be QEMU's program yet; ``None`` before it is forked.
+    """
+
+    file: str
+    status: DomainStatus
+    process: Process | None
+
+
+class StartWatch:
+    """Watches libvirt's run directory from a thread of its own.
+
+    :param run_dir: libvirt's run directory.
+    :param on_start: called with the VMs that libvirt is starting, again when there is more to know of one; returns the
+        files of those of which no more need be known.
+    :param on_end: called with the file of a VM that has ended, or whose start has failed.
+    """
+
+    def __init__(
+        self, run_dir: str, on_start: Callable[[Sequence[StartingVm]], set[str]], on_end: Callable[[str], None]
+    ) -> None:
+        self._run_dir = run_dir
+        self._on_start = on_start
+        self._on_end = on_end
+        self._worker = Worker("libvirt-status")
+        self._watch: DirectoryWatch | None = None
+        self._settled: set[str] = set()
+        """The files that need not be read again until their VM has ended: libvirt writes one at each change."""
+        self._once = LogOnce(LOG)
+
+    def start(self) -> None:
+        """Begin to watch; a directory that is not there yet is no error."""
+        self._worker.start(self._run)
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._worker.condition:
+            self._worker.ends = True
+            if self._watch is not None:
+                self._watch.wake()
+        self._worker.stop()
+
+    def _run(self) -> None:
+        while not self._worker.ends:
+            try:
+                self._follow()
+            except EventsLost:
+                self._once.log(logging.INFO, "lost", "not all is known of %s: it is watched anew", self._run_dir)
+            except OSError as error:
+                self._once.log(logging.INFO, "watch", "%s can't be watched: %s", self._run_dir, error.strerror)
+                with self._worker.condition:
+                    self._worker.condition.wait_for(lambda: self._worker.ends, RETRY)
+
+    def _follow(self) -> None:
+        watch = DirectoryWatch(self._run_dir)
+        try:
+            # The VMs whose files are there already are libvirt's to tell of.
+            self._settled = {name.removesuffix(_SUFFIX) for name in os.listdir(self._run_dir)}
+            self._once.end("watch")
+            with self._worker.condition:
+                self._watch = watch
+            while not self._worker.ends:
+                self._take(watch.wait())
+        finally:
+            with self._worker.condition:
+                self._watch = None
+            watch.close()
+
+    def _take(self, events: Sequence[FileEvent]) -> None:
+        """Act on what happened to files, all at once: where many VMs start, one plan does for all of them."""
+        changed = dict[str, None]()
+        for event in events:
+            file = event.name.removesuffix(_SUFFIX)
+            if file == event.name:
+                continue
+            if event.is_gone:
+                changed.pop(file, None)
+                self._settled.discard(file)
+                self._guarded(functools.partial(self._on_end, file))
+            elif file not in self._settled:
+                changed[file] = None
+        found = [starting for starting in map(self._read, changed) if starting is not None]
+        if found:
+            self._guarded(lambda: self._settled.update(self._on_start(found)))
+
+    def _read(self, file: str) -> StartingVm | None:
+        """The VM of a status file, if libvirt is starting it."""
+        status = status_file.read(os.path.join(self._run_dir, file + _SUFFIX))
+        if status is None:
+            return None
+        if not status.is_starting:
+            self._settled.add(file)
+            return None
+        try:
+            return StartingVm(file, status, processes.of_pid(status.pid) if status.pid else None)
+        except exceptions.HypervisorError:
+            return None
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        """Act, and log what goes wrong: the next VM's start must be watched all the same."""
+        try:
+            act()
+            self._once.end("act")
+        except Exception as error:
+            self._once.log(logging.ERROR, "act", "a VM's start is not acted on early: %s", error, error=error)
