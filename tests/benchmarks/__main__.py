@@ -15,8 +15,8 @@ from tests.benchmarks.arena import arena
 from tests.benchmarks.figures import QUICK, THOROUGH, Effort
 from vmqos.resctrl import mount
 
-ON_RESCTRL = ("placing", "masks", "reading", "pqos", "audit", "sweep")
-ELSEWHERE = ("planner", "start", "memory", "ceilometer")
+ON_RESCTRL = ("placing", "masks", "reading", "pqos", "audit", "switch", "sweep")
+ELSEWHERE = ("planner", "start", "end", "hindered", "memory", "ceilometer")
 IN_NOVA = ("scheduler",)
 WITH_SERVERS = ("placement",)
 GUEST_TIMEOUT = 1200.0

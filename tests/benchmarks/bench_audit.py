@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pass of the agent costs, with 200 VMs of 20 threads each: while nothing happens, and a full audit.
+"""What a pass of the agent costs, with VMs of 20 threads each: an idle one, one about one VM, a full audit.
 
 Libvirt is not asked here. Every twentieth VM has exclusive ways, half of the others share, the rest ask for nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import time
-import uuid
-from collections.abc import Iterator
+import uuid as uuids
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tests.benchmarks import rivals
@@ -17,68 +19,127 @@ from tests.benchmarks.arena import Arena
 from tests.benchmarks.contest import compare
 from tests.benchmarks.figures import Comparison, Effort, Figure, spread, timed
 from tests.benchmarks.programs import sleeping
+from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology
+from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Policy
 from vmqos.daemon.backoff import Backoff
+from vmqos.group_names import vm_group
 from vmqos.hypervisor import processes as process_table
 from vmqos.hypervisor.model import NovaMetadata, VirtualMachine
 from vmqos.resctrl import groups
 
 THREADS = 20
+CLASS = "vmqos.shared-ways2"
 FULL_AUDITS = 3
 
 
 def run(arena: Arena, effort: Effort) -> Iterator[Comparison | Figure]:
-    """An idle pass against the reads that it takes, and a full audit."""
-    filesystem = arena.filesystem
+    """An idle pass against the reads that it takes, the start of a VM against its calls, events, and a full audit."""
     logging.getLogger("vmqos").setLevel(logging.ERROR)
-    with sleeping(effort.vms, THREADS) as processes:
-        vms = dict(_vm(number, tids[0]) for number, tids in enumerate(processes))
-        backoff = Backoff(0.2, 1.0)
-        reconciler = Reconciler(filesystem, backoff)
+    for count in sorted({*effort.hosts, effort.vms}):
+        with _host(arena, count) as host:
+            if count == effort.vms:
+                idle = _idle(arena, effort, host)
+                yield idle
+                ours = next(iter(idle.costs.values()))
+                detail = spread([sample.cpu for sample in ours.samples], "ms")
+                yield Figure("the idle pass, CPU", ours.cpu, "ms", 10.0, detail)
+                yield _start(arena, effort, host)
+                few = replace(effort, rounds=min(FULL_AUDITS, effort.rounds), counting=0.0)
+                remark = f"the first placing took {host.first.cpu:.1f} ms of CPU"
+                full = [arena.ours(lambda: host.run(everything=True))]
+                yield compare("a full audit of the same", full, few, remark=remark)
+            for name, vm in (("shares ways", 1), ("has ways of its own", 0), ("asks for nothing", 2)):
+                changed = frozenset({list(host.vms)[vm]})
+                event = [arena.ours(lambda: host.run(changed))]  # noqa: B023
+                yield compare(f"an event about a VM that {name}, one of {count}", event, effort)
 
-        def one_pass(everything: bool = False) -> None:
-            change = Change(frozenset(), everything=everything)
-            reconciler.request(change, vms)
-            with filesystem.lock(exclusive=True, timeout=5.0):
-                reconciler.run(change, vms, CacheTopology(), Policy())
 
-        first = timed(lambda: one_pass(True))
+class _Host:
+    """VMs whose tasks are where they belong, and the agent's heart, without libvirt."""
+
+    def __init__(self, arena: Arena, vms: Mapping[str, ObservedVm]) -> None:
+        self.filesystem = arena.filesystem
+        self.vms = dict(vms)
+        self.backoff = Backoff(0.2, 1.0)
+        self.reconciler = Reconciler(arena.filesystem, self.backoff)
+        self.first = timed(lambda: self.run(everything=True))
         # A pass does as much as fits into its share of the lock.
-        while reconciler.is_unfinished:
-            one_pass()
+        while self.reconciler.is_unfinished:
+            self.run()
         # Until the RMIDs that were in limbo are given out.
-        while backoff.next_due() is not None:
+        while self.backoff.next_due() is not None:
             time.sleep(0.1)
-            one_pass()
-        names = [group.name for group in groups.list_control_groups(filesystem)]
-        files = [filesystem.path(name, file) for name in names for file in ("mode", "schemata")]
-        with rivals.system_calls(rivals.reading([*files, filesystem.path("tasks")])) as calls:
-            idle = compare(
-                f"an idle pass, {effort.vms} VMs x {THREADS} threads",
-                [arena.ours(one_pass), arena.limit(calls)],
-                effort,
-                remark=f"{len(names)} control groups; the lock, and looking for new monitoring groups, are ours alone",
-            )
-        full = compare(
-            "a full audit of the same",
-            [arena.ours(lambda: one_pass(True))],
-            replace(effort, rounds=min(FULL_AUDITS, effort.rounds), counting=0.0),
-            remark=f"the first placing took {first.cpu:.1f} ms of CPU",
-        )
-        vms.clear()
+            self.run()
+
+    def run(self, changed: frozenset[str] = frozenset(), *, everything: bool = False) -> None:
+        """One pass."""
+        change = Change(changed, everything=everything)
+        self.reconciler.request(change, self.vms)
+        with self.filesystem.lock(exclusive=True, timeout=5.0):
+            self.reconciler.run(change, self.vms, CacheTopology(), Policy())
+
+    def start(self, record: VmRecord) -> None:
+        """The group of a VM that libvirt is starting."""
+        with self.filesystem.lock(exclusive=True, timeout=5.0):
+            if not self.reconciler.start({record.uuid: record}):
+                raise AssertionError("there is no room for another VM")
+
+
+@contextlib.contextmanager
+def _host(arena: Arena, count: int) -> Iterator[_Host]:
+    with sleeping(count, THREADS) as processes:
+        host = _Host(arena, dict(_vm(number, tids[0]) for number, tids in enumerate(processes)))
+        yield host
+        host.vms.clear()
         for _ in range(3):
-            one_pass(True)
-    yield idle
-    ours = next(iter(idle.costs.values()))
-    yield Figure("the idle pass, CPU", ours.cpu, "ms", 10.0, spread([sample.cpu for sample in ours.samples], "ms"))
-    yield full
+            host.run(everything=True)
+
+
+def _idle(arena: Arena, effort: Effort, host: _Host) -> Comparison:
+    names = [group.name for group in groups.list_control_groups(host.filesystem)]
+    files = [host.filesystem.path(name, file) for name in names for file in ("mode", "schemata")]
+    with rivals.system_calls(rivals.reading([*files, host.filesystem.path("tasks")])) as calls:
+        return compare(
+            f"an idle pass, {len(host.vms)} VMs x {THREADS} threads",
+            [arena.ours(host.run), arena.limit(calls)],
+            effort,
+            goal=1.15,
+            remark=f"{len(names)} control groups; the lock, and looking for new monitoring groups, are ours alone",
+        )
+
+
+def _start(arena: Arena, effort: Effort, host: _Host) -> Comparison:
+    """A VM of a shared class that is there: its group for monitoring is all that has to be made."""
+    uuid = str(uuids.UUID(int=1 << 64))
+    _, observed = _vm(1, os.getpid())
+    observed = replace(observed, vm=replace(observed.vm, uuid=uuid))
+    record = VmRecord(observed, flavor_request.read(observed.vm))
+    made = groups.monitoring_directory(CLASS, vm_group(uuid))
+    path = host.filesystem.path
+
+    def undo() -> None:
+        host.filesystem.rmdir(made)
+        host.reconciler.end_start(uuid)
+        host.run()
+
+    calls = [*rivals.reading([path("mode"), path("schemata")]), f"mkdir {path(made)}"]
+    with rivals.system_calls(calls) as limit:
+        return compare(
+            f"the group of a VM that libvirt starts, beside {len(host.vms)}",
+            [arena.ours(lambda: host.start(record)), arena.limit(limit)],
+            effort,
+            undo=undo,
+            goal=3.0,
+            remark="ours alone are the lock, the list of all groups, and the plan",
+        )
 
 
 def _vm(number: int, pid: int) -> tuple[str, ObservedVm]:
-    name = str(uuid.UUID(int=number + 1))
+    name = str(uuids.UUID(int=number + 1))
     if number % 20 == 0:
         specs = {"hw:cache_ways": "1"}
     elif number % 2:

@@ -19,16 +19,18 @@ class Effort:
     :ivar counting: seconds in which it is repeated, as often at least, to count its instructions.
     :ivar sizes: numbers of threads to move.
     :ivar vms: VMs on the host of the audit.
+    :ivar hosts: numbers of VMs with which an event about one of them is timed.
     """
 
     rounds: int = 15
     counting: float = 2.0
     sizes: tuple[int, ...] = (20, 100, 1000)
     vms: int = 200
+    hosts: tuple[int, ...] = (50, 200, 500)
 
 
 THOROUGH = Effort()
-QUICK = Effort(rounds=2, counting=0.1, sizes=(20,), vms=5)
+QUICK = Effort(rounds=2, counting=0.1, sizes=(20,), vms=5, hosts=(5,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@
  *   close         close it
  *   read PATH     open a file, read it to its end, close it
  *   pread PATH    read the first bytes of a file that was opened when this line came, and stays open
+ *   mkdir PATH    make a directory
  *   go N          make the calls of queue N; prints the nanoseconds they took, on the clock and of CPU time
  */
 #define _GNU_SOURCE
@@ -16,13 +17,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define QUEUES 8
 #define LINE 8192
 
-enum kind { OPEN, WRITE, CLOSE, READ, PREAD };
+enum kind { OPEN, WRITE, CLOSE, READ, PREAD, MKDIR };
 
 struct call {
 	enum kind kind;
@@ -101,6 +103,10 @@ static void make(const struct queue *queue)
 			if (pread(call->file, bytes, sizeof(bytes), 0) <= 0)
 				die(call->text);
 			break;
+		case MKDIR:
+			if (mkdir(call->text, 0755))
+				die(call->text);
+			break;
 		}
 }
 
@@ -141,6 +147,8 @@ int main(void)
 			add(queue, READ, line + 5);
 		else if (!strncmp(line, "pread ", 6))
 			add(queue, PREAD, line + 6);
+		else if (!strncmp(line, "mkdir ", 6))
+			add(queue, MKDIR, line + 6);
 		else if (!strncmp(line, "go ", 3))
 			go(&queues[atoi(line + 3) % QUEUES]);
 	}

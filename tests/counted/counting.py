@@ -12,7 +12,7 @@ import pytest
 
 from tests.counted.page import CHECKOUT, Page, Place
 
-NARROWING = ("keyword", "markexpr", "deselect", "lf", "stepwise", "ignore", "ignore_glob", "core_guests")
+NARROWING = ("keyword", "markexpr", "deselect", "lf", "stepwise", "ignore", "ignore_glob", "guests")
 """The options of pytest that leave tests out."""
 
 
