@@ -30,6 +30,51 @@ print(workspace.path, daemon.pid, (daemon.run_dir / "orphan.pid").read_text(), f
 time.sleep(600)
 """
 
+RESTARTER = """
+import shutil, threading
+from pathlib import Path
+from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.workspace import Workspace
+
+def replace_accounts():
+    # As useradd and groupadd do.
+    for name in ("passwd", "group"):
+        other = Path("/etc", f"{name}+")
+        shutil.copy(Path("/etc", name), other)
+        other.rename(Path("/etc", name))
+
+def keep_replacing():
+    while not over.wait(0.001):
+        replace_accounts()
+
+over = threading.Event()
+with Workspace() as workspace:
+    daemon = PrivateLibvirt(workspace)
+    daemon.start()
+    daemon.stop()
+    replace_accounts()
+    daemon.start()
+    daemon.stop()
+    thread = threading.Thread(target=keep_replacing)
+    thread.start()
+    try:
+        daemon.start()
+    finally:
+        over.set()
+        thread.join()
+    print(len(daemon.connection().listAllDomains()), "VMs", flush=True)
+    daemon.stop()
+"""
+IN_AN_ETC_OF_ITS_OWN = """set -e
+cp -a /etc "$1"
+# Without the accounts that libvirt insists on, and with its directory.
+sed -i -e /^libvirt-qemu:/d -e /^kvm:/d "$1/etc/passwd" "$1/etc/group"
+mkdir -p "$1/etc/libvirt"
+mount --bind "$1/etc" /etc
+shift
+exec "$@"
+"""
+
 
 def test_a_vm_has_the_tasks_that_a_nova_vm_has(make_vm: MakeVm) -> None:
     vm = make_vm({"hw:cache_ways": "2"}, vcpus=2)
@@ -62,6 +107,25 @@ def test_a_private_libvirtd_can_be_called_otherwise_than_the_host() -> None:
         daemon.start()
         assert daemon.connection().getHostname() == "compute-2" != os.uname().nodename
         daemon.stop()
+
+
+def test_a_private_libvirtd_starts_again_though_the_hosts_accounts_were_and_are_replaced(tmp_path: Path) -> None:
+    # This machine's accounts stay as they are: the replaced ones are those of another mount namespace.
+    command = [
+        "unshare",
+        "--mount",
+        "--",
+        "sh",
+        "-c",
+        IN_AN_ETC_OF_ITS_OWN,
+        "sh",
+        tmp_path,
+        sys.executable,
+        "-c",
+        RESTARTER,
+    ]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "0 VMs\n"), done.stderr
 
 
 def test_an_owner_that_is_killed_leaves_nothing(wait_for: WaitFor) -> None:

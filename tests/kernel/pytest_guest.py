@@ -92,9 +92,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
     group.addoption(
+        "--guests",
+        metavar="PART",
+        action="append",
+        default=[],
+        help="run only this part of the tests, which may be a guest, such as milan-6.12. The part core is "
+        f"{', '.join(machines.CORE)} and what needs no guest, and of both only what is not marked as long; the part "
+        "long is the rest of both. May be given more than once",
+    )
+    group.addoption(
         "--core-guests",
-        action="store_true",
-        help=f"leave out what is marked as long, and what is for other guests than: {', '.join(machines.CORE)}",
+        dest="guests",
+        action="append_const",
+        const=machines.CORE_PART,
+        help="short for --guests=core",
     )
 
 
@@ -106,7 +117,9 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
-    config.addinivalue_line("markers", "long: takes more time of a guest than --core-guests has, which leaves it out")
+    config.addinivalue_line(
+        "markers", "long: takes more time of a guest than CI has each time, so --guests=core leaves it out"
+    )
     # pytest-xdist's, which the guests don't have.
     config.addinivalue_line("markers", "xdist_group(name): tests of one group run in one worker")
     if INSIDE is None:
@@ -132,15 +145,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Leave out what ``--core-guests`` leaves out, and, whatever others sort by, begin with the longest guest."""
+    """Leave out what ``--guests`` leaves out, and, whatever others sort by, begin with the longest guest."""
     yield
     if INSIDE is not None:
         return
-    from tests.kernel.lab.needed_guest import group_of, guest_of, seconds
+    from tests.kernel.lab.needed_guest import group_of, part_of, seconds
 
-    if config.getoption("--core-guests"):
-        core = (None, *machines.CORE)
-        others = [item for item in items if guest_of(item.nodeid) not in core or item.get_closest_marker("long")]
+    if parts := config.getoption("--guests"):
+        if unknown := set(parts) - set(machines.PARTS):
+            told = f"there is no part {', '.join(sorted(unknown))}; there are: {', '.join(machines.PARTS)}"
+            raise pytest.UsageError(f"--guests: {told}")
+        is_long = {item: item.get_closest_marker("long") is not None for item in items}
+        others = [item for item in items if part_of(item.nodeid, is_long=is_long[item]) not in parts]
         config.hook.pytest_deselected(items=others)
         left_out = set(others)
         items[:] = [item for item in items if item not in left_out]

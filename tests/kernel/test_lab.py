@@ -24,6 +24,7 @@ from tests.kernel.lab.errors import GuestDied, NoSuchMachine
 from tests.kernel.lab.job import CHECKOUT
 from tests.kernel.lab.needed_guest import group_of, seconds
 from tests.kernel.pytest_guest import Run
+from tools import rotation
 from tools.lab import processes
 
 LAB = (sys.executable, "-m", "tests.kernel")
@@ -74,6 +75,18 @@ def test_a_guest_that_hangs_is_killed_and_fails_its_tests(tmp_path: Path) -> Non
     done = _pytest("hanging.py", "-v", "--guest-grace=5", f"--guest-out={tmp_path}")
     assert re.search(r"test_hangs\S+ FAILED", done.stdout), done.stdout
     assert "the guest milan-kvm with the kernel 6.12 said nothing for 6 s and was killed" in done.stdout
+    assert re.search(r"test_after\S+ ERROR", done.stdout)
+    assert not list(_emulators(tmp_path))
+
+
+@pytest.mark.long
+def test_a_guest_whose_kernel_hangs_is_booted_again_then_fails_its_test_and_says_so(tmp_path: Path) -> None:
+    done = _pytest("stalling.py", "-v", "--guest-grace=30", f"--guest-out={tmp_path}")
+    again = f"the kernel of milan-kvm-6.12 hung, and is booted again; see {tmp_path}/milan-kvm-6.12.died"
+    assert f"{again}1" in done.stdout and f"{again}2" in done.stdout and f"{again}3" not in done.stdout, done.stdout
+    assert re.search(r"test_stalls_once\S+ PASSED", done.stdout)
+    assert re.search(r"test_stalls\[\S+ FAILED", done.stdout)
+    assert re.search(r"was killed: its kernel hung \(.*rcu: INFO: rcu_", done.stdout)
     assert re.search(r"test_after\S+ ERROR", done.stdout)
     assert not list(_emulators(tmp_path))
 
@@ -190,6 +203,32 @@ def _expect(terminal: int, text: bytes | None, timeout: float = 120.0) -> None:
             assert text is None, seen[-2000:].decode(errors="replace")
             return
         seen += data
+
+
+def test_each_part_that_has_tests_is_a_rung_of_ci() -> None:
+    rungs = [rung for rung in (*rotation.EACH_RUN, *rotation.IN_TURNS) if rung.environment == "kernel"]
+    (suites,) = {rung.arguments[1:] for rung in rungs}
+    plugin = """if True:
+        import sys
+        import pytest
+        from tests.kernel.lab.needed_guest import part_of
+
+        class Parts:
+            def pytest_collection_finish(self, session):
+                for item in session.items:
+                    print("part", part_of(item.nodeid, is_long=item.get_closest_marker("long") is not None))
+
+        sys.exit(pytest.main(sys.argv[1:], plugins=[Parts()]))
+    """
+    done = _python("-c", plugin, "-p", "no:cacheprovider", "--collect-only", "-q", "-s", *suites)
+    assert done.returncode == 0, done.stdout
+    found = {line.removeprefix("part ") for line in done.stdout.splitlines() if line.startswith("part ")}
+    assert found == {rung.part for rung in rungs}
+
+
+def test_a_part_that_does_not_exist_is_told() -> None:
+    done = _pytest("outcomes.py", "--collect-only", "-q", "--guests=pentium")
+    assert done.returncode != 0 and "there is no part pentium; there are: core, long" in done.stdout + done.stderr
 
 
 def test_the_core_guests_leave_out_what_is_for_others() -> None:

@@ -51,7 +51,8 @@ class Cutter:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                with client, socket.socket(socket.AF_UNIX) as server:
+                # A connection that breaks by itself ends alone: the next one must be served.
+                with contextlib.suppress(OSError), client, socket.socket(socket.AF_UNIX) as server:
                     server.connect(self._target)
                     self._pass_on(client, server)
 

@@ -100,8 +100,7 @@ CHANGES: dict[str, Callable[[RunningVm], object]] = {
     "stop": lambda vm: vm.domain.destroy(),
     "start": lambda vm: vm.domain.create(),
     "kill QEMU": lambda vm: os.kill(vm.pid, signal.SIGKILL),
-    "rename": lambda vm: vm.domain.rename("renamed"),
-    "start under the new name": lambda vm: vm.domain.create(),
+    "start again": lambda vm: vm.domain.create(),
 }
 
 
@@ -119,6 +118,22 @@ def test_every_change_of_a_vm_is_reported_and_of_that_vm_alone(
         assert set(watched.changes) == {vm.uuid}, name
         if name == "kill QEMU":
             wait_for(lambda: not vm.domain.isActive(), "libvirt's taking note of the end")
+
+
+def test_what_a_vm_is_to_be_the_next_time_is_no_news(
+    watched: Watched, make_vm: MakeVm, wait_for: WaitFor, libvirt_connection: libvirt.virConnect
+) -> None:
+    vm, other = make_vm(), make_vm()
+    wait_for(lambda: {vm.uuid, other.uuid} <= set(watched.changes), "word of both starts")
+    time.sleep(0.2)
+    watched.changes.clear()
+    vms.define(libvirt_connection, vms.Vm(vm.name, vms.Flavor("larger", {"hw:cache_ways": "9"}), uuid=vm.uuid))
+    resize(other)
+    wait_for(lambda: other.uuid in watched.changes, "word of the change of the other one, which runs")
+    assert set(watched.changes) == {other.uuid}
+    vm.domain.destroy()
+    vm.domain.rename("renamed")
+    vm.domain.create()
     described = watched.connection.describe(vm.uuid)
     assert described is not None
     assert described.name == "renamed"

@@ -83,6 +83,8 @@ class PlayedHost:
             "tasks_in_place": 9,
             "pid": 4000 + len(self.vms),
             "caches": list(range(self.caches)),
+            "outside_at_start": 0.0004,
+            "outside_later": 0.0,
             "since": time.time() - 4000,
             "last_error": None,
             "retry_in": None,

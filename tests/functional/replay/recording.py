@@ -26,15 +26,28 @@ def paths() -> list[Path]:
 def load(path: Path) -> list[Record]:
     """Every record of a recording, in order.
 
-    :raises ValueError: if a line is no JSON object with ``op`` and ``sec``.
+    :raises ValueError: if a line is no JSON object with ``op`` and ``sec``, or is of a tree and has no ``path``.
     """
     records: list[Record] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        record = json.loads(line)
-        if not isinstance(record, dict) or "op" not in record or "sec" not in record:
+    text = path.read_text(encoding="utf-8").removesuffix("\n")
+    # What a kernel wrote may hold every other break of lines.
+    for number, line in enumerate(text.split("\n") if text else (), 1):
+        try:
+            record = json.loads(line)
+        except RecursionError as error:
+            raise ValueError(f"{path}:{number}: {error}") from error
+        if not _is_record(record):
             raise ValueError(f"{path}:{number}: no record of a recording")
         records.append(record)
     return records
+
+
+def _is_record(record: Any) -> bool:
+    if not isinstance(record, dict) or "op" not in record or "sec" not in record:
+        return False
+    content = record.get("content")
+    of_file = isinstance(record.get("path"), str) and (content is None or isinstance(content, str))
+    return record["op"] != "tree" or of_file
 
 
 def contents(records: Sequence[Record]) -> dict[str, str]:

@@ -27,7 +27,7 @@ INTERVAL = 0.5
 
 LABELS = {
     "cache", "event", "flavor", "le", "name", "owner", "package", "project", "reason", "scope", "state", "uuid",
-    "version",
+    "version", "when",
 }  # fmt: skip
 """Every label there is; each has as many values as there are VMs, caches, packages or words of a fixed set."""
 

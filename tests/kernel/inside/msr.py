@@ -28,6 +28,9 @@ ADD_TRAFFIC = 0x52440004
 SET_OCCUPANCY = 0x52440005
 MARK = 0x52440010
 
+_MARKED = 1 << 63
+"""A mark was left; the other bits are IA32_PQR_ASSOC as it was then."""
+
 
 def read(cpu: int, register: int) -> int:
     """Read a register."""
@@ -69,3 +72,14 @@ def set_occupancy(cpu: int, rmid: int, size: int) -> None:
 def mark(value: int) -> None:
     """Leave a mark in the plugin's log, to be found in the result's ``msr``."""
     write(0, MARK, value)
+
+
+def forget_mark(cpu: int) -> None:
+    """Have this CPU forget that it has left a mark."""
+    write(cpu, MARK, 0)
+
+
+def class_at_mark(cpu: int) -> int | None:
+    """The CLOSID that this CPU had when it left its last mark, a VM's mark too; ``None`` where it has left none."""
+    value = read(cpu, MARK)
+    return (value & ~_MARKED) >> 32 if value & _MARKED else None

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from tests.kernel.lab.machines import KERNELS, MACHINES
+from tests.kernel.lab.machines import CORE, CORE_PART, KERNELS, LONG_PART, MACHINES
 
 _GUEST = re.compile(rf"\[((?:{'|'.join(map(re.escape, MACHINES))})-(?:{'|'.join(map(re.escape, KERNELS))}))[-\]@]")
 
@@ -16,6 +16,17 @@ def guest_of(nodeid: str) -> str | None:
     """The machine and the kernel that a test is for, such as ``milan-6.12``; ``None`` where it is for none."""
     guest = _GUEST.search(nodeid)
     return guest[1] if guest else None
+
+
+def part_of(nodeid: str, *, is_long: bool) -> str:
+    """Which of :data:`tests.kernel.lab.machines.PARTS` a test belongs to.
+
+    :param is_long: whether it is marked as ``long``.
+    """
+    guest = guest_of(nodeid)
+    if guest is not None and guest not in CORE:
+        return guest
+    return LONG_PART if is_long else CORE_PART
 
 
 _ONE_BOOT = {"tests/kernel/units/test_units.py": 150.0}

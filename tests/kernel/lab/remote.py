@@ -9,6 +9,7 @@ files work as ever, and pytest-xdist needs no more than ``--dist loadgroup``.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -49,8 +50,16 @@ taken away again, or finds the end of a stack overwritten while its KVM runs a V
 another guest. A kernel that dies of what a test does dies there, too.
 """
 
+STALL = re.compile(r"rcu: INFO: \w+ (?:self-)?detected (?:expedited )?stalls? on CPU|watchdog: BUG: soft lockup")
+"""What the console shows of a kernel one of whose CPUs hangs.
+
+An emulated CPU hangs about as rarely as a kernel dies of QEMU: it was seen in a guest whose KVM ran a VM, and the other
+CPU hung while it printed so. A kernel that QEMU keeps waiting says it too, and goes on. So a guest counts as hung only
+if it falls silent as well; the tests that are left get another guest then, too.
+"""
+
 DEATHS = 3
-"""How many guests may die so, each in another test. A whole run mounts resctrl some hundred times in a guest."""
+"""How many guests may die or hang, each in another test. A whole run mounts resctrl some hundred times in a guest."""
 
 
 def pair_of(item: pytest.Item | None) -> Pair | None:
@@ -123,6 +132,7 @@ class RemoteRun:
         self._broken: dict[str, str] = {}
         self._running: str | None = None
         self._over: str | None = None
+        self._console_before = 0
         self._failed = False
         self._path = _directory(config, pair)
         self._died_in: list[str | None] = []
@@ -175,19 +185,26 @@ class RemoteRun:
             self._take(event)
         if self._guest.status is not None:
             self._end(f"pytest in the guest ended with {self._guest.status} without running this test")
-        elif not running and not self._again():
-            self._end(self._guest.obituary("died"))
+        elif not running:
+            if PANIC not in self._guest.console or not self._again("died"):
+                self._end(self._guest.obituary("died"))
         elif time.monotonic() - self._last_word > self._limit:
             self._guest.kill()
-            self._end(self._guest.obituary(f"said nothing for {self._limit:.0f} s and was killed"))
+            stall = self._stall()
+            if not stall or not self._again("hung"):
+                why = f": its kernel hung ({stall})" if stall else ""
+                self._end(self._guest.obituary(f"said nothing for {self._limit:.0f} s and was killed{why}"))
 
     def _take(self, event: Mapping[str, Any]) -> None:
         match event["event"]:
             case "start":
                 self._running = event["nodeid"]
+                self._console_before = len(self._guest.console)
                 self._limit = self._limits.get(event["nodeid"], 0.0) + self._grace
             case "report":
                 report = self._config.hook.pytest_report_from_serializable(config=self._config, data=event["data"])
+                if report.failed and (stall := self._stall()):
+                    report.sections.append((f"Guest {self._pair}", f"a CPU of it stood still meanwhile: {stall}"))
                 self._reports[event["nodeid"]].append(report)
             case "finish":
                 self._running = None
@@ -199,17 +216,23 @@ class RemoteRun:
             case "missing":
                 self._broken.setdefault(event["nodeid"], "pytest in the guest did not collect this test")
 
-    def _again(self) -> bool:
-        """Start another guest for the rest, if this one's kernel has died, in this test for the first time."""
-        if len(self._died_in) == DEATHS or self._running in self._died_in or PANIC not in self._guest.console:
+    def _stall(self) -> str:
+        """What the kernel said since the test began of a CPU that hangs; empty if it said nothing of the kind."""
+        since = self._guest.console[self._console_before :]
+        return next((line.strip() for line in since.splitlines() if STALL.search(line)), "")
+
+    def _again(self, fate: str) -> bool:
+        """Start another guest for the rest, if this one's kernel has died or hung in this test for the first time."""
+        if len(self._died_in) == DEATHS or self._running in self._died_in:
             return False
         self._died_in.append(self._running)
         died = self._path.with_name(f"{self._path.name}.died{len(self._died_in)}")
-        warnings.warn(f"the kernel of {self._pair} died, and is booted again; see {died}", stacklevel=1)
+        warnings.warn(f"the kernel of {self._pair} {fate}, and is booted again; see {died}", stacklevel=1)
         self._guest.kill()
         self._path.rename(died)
         self._path.mkdir()
         self._running = None
+        self._console_before = 0
         self._start([name for name in self._limits if name not in self._finished | self._broken.keys()])
         return True
 

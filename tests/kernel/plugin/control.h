@@ -18,7 +18,7 @@ enum {
     CONTROL_NORMAL = 0x52440003,      /* value: an RMID; numbers again. After "Unavailable" its traffic counts from 0 */
     CONTROL_TRAFFIC = 0x52440004,     /* value: RMID << 48 | bytes to add to total and local traffic */
     CONTROL_OCCUPANCY = 0x52440005,   /* value: RMID << 48 | bytes that it occupies now */
-    CONTROL_MARK = 0x52440010,        /* value: anything; only seen in the log */
+    CONTROL_MARK = 0x52440010,        /* value: anything; seen in the log. Read: MARKED and the CPU's association then */
     CONTROL_CACHE = 0x52440020,       /* value: an enum turn. Read: bit 0, whether modelled; 63:8, turns so far */
     CONTROL_SAMPLE,                   /* from here on the options of these names; all are the same on all CPUs */
     CONTROL_L2SIZE,
@@ -27,6 +27,8 @@ enum {
     CONTROL_BANDWIDTH,
     CONTROL_MBA_UNIT,
 };
+
+#define MARKED (1ull << 63) /* no association has it: CLOSIDs are small */
 
 /* What is to become of the model: sample and L2 are as the options are when it is turned on, with empty caches. */
 enum turn { TURN_OFF, TURN_ON, TURN_EMPTY, TURN_REPORT, TURNS };

@@ -46,6 +46,7 @@ struct cpu {
     unsigned domain;
     uint64_t pqr_assoc;
     uint64_t qm_evtsel;
+    uint64_t marked; /* the association at the last mark, with MARKED; 0 where there was none */
     uint64_t l2_cfg;
     uint64_t l2_mask[2 * MAX_L2_CLOS];
     uint64_t charged; /* of its work: what was charged to an RMID */

@@ -75,6 +75,8 @@ uint64_t msr_read(const struct machine *m, unsigned cpu, uint32_t msr)
         return counters_read(m, machine_domain_of(m, cpu), m->cpus[cpu].qm_evtsel);
     if (control_option(msr))
         return options_get(&m->options, control_option(msr));
+    if (msr == CONTROL_MARK)
+        return m->cpus[cpu].marked;
     if (msr == CONTROL_CACHE)
         return (uint64_t)m->turns << 8 | m->modelled;
     value = place((struct machine *)m, cpu, msr);
@@ -87,6 +89,8 @@ void msr_write(struct machine *m, unsigned cpu, uint32_t msr, uint64_t value)
 
     if (kept)
         *kept = value;
+    else if (msr == CONTROL_MARK)
+        m->cpus[cpu].marked = value ? m->cpus[cpu].pqr_assoc | MARKED : 0;
     else if (control_option(msr))
         options_set(&m->options, control_option(msr), value);
     else if (control_ours(msr))

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The start of a VM: its ways are in force before the threads of its vCPUs are made, and libvirt waits for nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import libvirt
+import pytest
+
+from tests.functional.agent.conftest import WaitForVm
+from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, SHARED_3, all_in, group
+from tests.functional.agent.tree import Tree
+from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
+from tools.lab import vms
+from tools.lab.agent import Agent
+from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.simulator import Simulator
+from tools.lab.vms import RunningVm
+
+
+def moved(simulator: Simulator, vm: RunningVm) -> set[int]:
+    """The threads of the VM that were ever moved by a write to resctrl."""
+    changes = [json.loads(line) for line in simulator.changes()]
+    written = (change["data"] for change in changes if change["op"] == "write" and change["path"].endswith("tasks"))
+    return {int(tid) for data in written for tid in data.replace(",", " ").split()} & vm.tasks().keys()
+
+
+def vcpus(vm: RunningVm) -> set[int]:
+    return {tid for tid, name in vm.tasks().items() if name.startswith("CPU ")}
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("virt_type", ["usual", "fastest"], indirect=True)
+@pytest.mark.parametrize("specs", [EXCLUSIVE_2, SHARED_3])
+def test_vcpus_are_born_in_the_group(
+    agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for_vm: WaitForVm, specs: dict[str, str]
+) -> None:
+    wait_for_vm(make_vm(), "none")
+    late = 0
+    for _ in range(4):
+        vm = make_vm(specs, vcpus=2)
+        told = wait_for_vm(vm, "kept")
+        assert len(vcpus(vm)) == 2
+        if vcpus(vm) & moved(simulator, vm):
+            # Other tests keep the CPUs busy.
+            late += 1
+        else:
+            assert told["outside_at_start"] < 0.1
+        # KVM has the kernel make a thread for the VM's timer chip, which is no child of QEMU's.
+        assert told["outside_later"] < 0.01
+        vm.domain.destroy()
+    assert late <= 2
+
+
+def test_of_many_that_start_at_once_hardly_any_is_late(
+    agent: Agent,
+    simulator: Simulator,
+    libvirt_host: PrivateLibvirt,
+    wait_for_vm: WaitForVm,
+) -> None:
+    wanted = [vms.Vm(f"crowd-{number}", vms.Flavor("shared", SHARED_3), vcpus=2) for number in range(8)]
+    found = list[RunningVm]()
+    threads = [threading.Thread(target=lambda vm=vm: found.append(vms.run(libvirt_host, vm))) for vm in wanted]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for vm in found:
+        wait_for_vm(vm, "kept")
+    assert sum(bool(vcpus(vm) & moved(simulator, vm)) for vm in found) <= 4
+
+
+def test_a_start_that_fails_leaves_nothing(
+    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor, libvirt_host: PrivateLibvirt, tmp_path: Path
+) -> None:
+    wait_for(lambda: agent.get("/v1/health")["status"] == "ok", "the first pass")
+    rom = tmp_path / "rom"
+    rom.write_bytes(b"x" * 100)
+    before = tree.groups()
+    for _ in range(3):
+        with pytest.raises(libvirt.libvirtError):
+            make_vm(EXCLUSIVE_2, rom=rom)
+    wait_for(lambda: tree.groups() == before, "the groups of the VMs that did not start being gone")
+    assert agent.get("/v1/vms")["vms"] == []
+
+
+@pytest.mark.parametrize("option", [{"libvirt": {"watch_starts": False}}, {"libvirt": {"run_dir": "/nowhere"}}])
+def test_without_the_watch_a_vm_is_served_once_libvirt_tells_of_it(
+    make_agent: MakeAgent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor, option: dict[str, dict[str, object]]
+) -> None:
+    make_agent(option).start()
+    vm = make_vm(EXCLUSIVE_2)
+    # Without the PID file it is found among all processes.
+    wait_for(lambda: all_in(tree, group(vm), vm), "its tasks being in its group")
+
+
+def test_a_stopped_agent_holds_no_start_up(
+    agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm, libvirt_host: PrivateLibvirt
+) -> None:
+    wait_for_vm(make_vm(EXCLUSIVE_2), "kept")
+    assert agent.pid is not None
+    with stopped(agent.pid):
+        before = time.monotonic()
+        vm = make_vm(EXCLUSIVE_2, vcpus=2)
+        assert time.monotonic() - before < 10, "libvirt waits for nobody"
+    told = wait_for_vm(vm, "kept")
+    assert told["outside_at_start"] > 0
+
+
+def test_a_lock_that_another_program_holds_holds_no_start_up(
+    agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for_vm: WaitForVm
+) -> None:
+    wait_for_vm(make_vm(EXCLUSIVE_2), "kept")
+    root = os.open(simulator.root, os.O_RDONLY)
+    try:
+        fcntl.flock(root, fcntl.LOCK_EX)
+        before = time.monotonic()
+        vm = make_vm(EXCLUSIVE_2, vcpus=2)
+        assert time.monotonic() - before < 10, "libvirt waits for nobody"
+    finally:
+        os.close(root)
+    told = wait_for_vm(vm, "kept")
+    assert told["outside_at_start"] + told["outside_later"] > 0
+
+
+def test_what_others_put_into_the_run_directory_does_no_harm(
+    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm, libvirt_host: PrivateLibvirt
+) -> None:
+    vm = make_vm(EXCLUSIVE_2)
+    wait_for_vm(vm, "kept")
+    groups = tree.groups()
+    good = (libvirt_host.run_dir / f"{vm.name}.xml").read_text()
+    false = good.replace("state='running' reason='booted'", "state='paused' reason='starting up'")
+    assert false != good
+    other = vm.uuid.replace(vm.uuid[:8], "00000000")
+    hostile = {
+        "garbage": b"\0\xff<" * 1000,
+        "deep": b"<a>" * 100000,
+        "empty": b"",
+        "no-such-process": false.replace(f"pid='{vm.pid}'", "pid='4194303'").replace(vm.uuid, other).encode(),
+        "no-uuid": false.replace(vm.uuid, "").encode(),
+    }
+    made = []
+    try:
+        for name, content in hostile.items():
+            new, path = libvirt_host.run_dir / "hostile.new", libvirt_host.run_dir / f"{name}.xml"
+            new.write_bytes(content)
+            new.rename(path)
+            made.append(path)
+        late = make_vm(EXCLUSIVE_2)
+        wait_for_vm(late, "kept")
+        assert set(tree.groups()) == {*groups, group(late)}
+    finally:
+        for path in made:
+            path.unlink()
+    assert all_in(tree, group(vm), vm)
+
+
+def test_ways_are_back_soon_after_the_last_task_has_ended(
+    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
+) -> None:
+    vm = make_vm(EXCLUSIVE_2)
+    wait_for_vm(vm, "kept")
+    # Nothing but the process's end tells of it at first: libvirt is told by its monitor's connection.
+    os.kill(vm.pid, signal.SIGKILL)
+    wait_for(lambda: group(vm) not in tree.groups(), "its group being gone")

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The start of a VM under KVM: the kernel says in which group each thread of a vCPU is, from its birth on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.functional.agent.conftest import WaitForVm
+from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, SHARED_3, group
+from tests.functional.conftest import MakeVm, WaitFor
+from tests.kernel.agent import eyes, groups
+from tests.kernel.agent.witness import Step, Witness
+from tests.kernel.inside import msr
+from tools.lab import vms
+from tools.lab.agent import Agent
+from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.resctrl import Resctrl
+from tools.lab.vms import RunningVm
+
+pytestmark = pytest.mark.guest(machines=("milan-kvm",), kernels=("6.12",))
+
+
+STARTS, LATE = 3, 1
+"""Of so many starts so many may be late: the guest is emulated, and some thirty times slower than hardware."""
+
+
+class Born:
+    """Looks where the vCPUs' threads of a VM are before each write to resctrl, from before it is started."""
+
+    def __init__(self, name: str, witness: Witness, host: PrivateLibvirt) -> None:
+        self.seen: list[tuple[str, set[tuple[str, str]]]] = []
+        self._vm = RunningVm("", name, host)
+        self._check = witness.look
+        witness.look = self._look
+
+    def _look(self, step: Step) -> None:
+        if self._check is not None:
+            self._check(step)
+        vcpus = [tid for tid, comm in self._vm.tasks().items() if comm.startswith("CPU ")]
+        self.seen.append((step.path, eyes.groups_of(vcpus)))
+
+    def is_in_time(self, control: str) -> bool:
+        """Whether QEMU's first thread was moved before a vCPU had its thread."""
+        return next(groups for path, groups in self.seen if path == f"{control}/tasks") == set()
+
+    def controls(self) -> set[str]:
+        """The control groups that a thread of a vCPU was ever seen in."""
+        return {control for _, groups in self.seen for control, _ in groups}
+
+
+@pytest.mark.parametrize("specs", [EXCLUSIVE_2, SHARED_3], ids=["exclusive", "shared"])
+def test_every_vcpu_is_born_in_the_group(
+    agent: Agent,
+    make_vm: MakeVm,
+    wait_for_vm: WaitForVm,
+    witness: Witness,
+    libvirt_host: PrivateLibvirt,
+    specs: dict[str, str],
+) -> None:
+    wait_for_vm(make_vm({}), "none")
+    check, late = witness.look, 0
+    for number in range(STARTS):
+        witness.look = check
+        born = Born(f"born-{len(specs)}-{number}", witness, libvirt_host)
+        vm = make_vm(specs, name=f"born-{len(specs)}-{number}", vcpus=2)
+        told = wait_for_vm(vm, "kept")
+        home = (group(vm), "") if specs == EXCLUSIVE_2 else ("vmqos.shared-ways3", group(vm))
+        assert eyes.groups_of(tid for tid, comm in vm.tasks().items() if comm.startswith("CPU ")) == {home}
+        if not born.is_in_time(home[0]):
+            late += 1
+            continue
+        # The kernel takes a task to its control group and to its monitoring group by two writes.
+        assert born.controls() <= {home[0]}, "no vCPU ever ran with other ways"
+        assert told["outside_later"] < 0.1
+        vm.domain.destroy()
+    assert late <= LATE
+
+
+@pytest.fixture
+def marking_rom(tmp_path: Path) -> Path:
+    """Firmware of a VM whose first instructions leave a mark with the machine's plugin; then it does nothing."""
+    # mov ecx, MARK; mov al, 1; wrmsr; jmp $ in 16-bit code, where an x86 CPU begins.
+    code = b"\x66\xb9" + msr.MARK.to_bytes(4, "little") + b"\xb0\x01" + b"\x0f\x30" + b"\xeb\xfe"
+    rom = tmp_path / "marking.rom"
+    rom.write_bytes(bytes(0x10000 - 16) + code.ljust(16, b"\xf4"))
+    return rom
+
+
+@pytest.mark.parametrize("specs", [EXCLUSIVE_2, SHARED_3], ids=["exclusive", "shared"])
+def test_the_guests_first_instruction_runs_with_the_vms_ways(
+    agent: Agent,
+    resctrl: Resctrl,
+    make_vm: MakeVm,
+    wait_for_vm: WaitForVm,
+    wait_for: WaitFor,
+    libvirt_host: PrivateLibvirt,
+    virt_type: str,
+    marking_rom: Path,
+    specs: dict[str, str],
+) -> None:
+    """The register says so, as it was when the emulated CPU began with the VM's code."""
+    wait_for_vm(make_vm({}), "none")
+    cpus = sorted(os.sched_getaffinity(0))
+    for cpu in cpus:
+        msr.forget_mark(cpu)
+    # The VMs of other tests are started paused.
+    flavor = vms.Flavor("marking", specs)
+    vm = vms.run(libvirt_host, vms.Vm(f"first-{len(specs)}", flavor, virt_type=virt_type, rom=marking_rom))
+    wait_for_vm(vm, "kept")
+    control = group(vm) if specs == EXCLUSIVE_2 else "vmqos.shared-ways3"
+
+    def at_mark() -> list[int]:
+        return [number for cpu in cpus if (number := msr.class_at_mark(cpu)) is not None]
+
+    wait_for(lambda: bool(at_mark()), "the guest's first instruction")
+    assert at_mark() == [groups.closid(resctrl.root, control)]
