@@ -1,0 +1,467 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host in this process: the real agent's loop, the simulator's machine, a played libvirt, plain processes as VMs."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import subprocess
+import sys
+import time
+import uuid as uuids
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+
+from tests.campaign.trouble.clock import Clock
+from tests.campaign.trouble.killing import Killed, Killer
+from tests.campaign.trouble.machine import KEPT_OPEN, AgentsResctrl, TroubledMachine
+from tests.campaign.trouble.vm import Vm, name_of
+from tests.unit.agent.host import THREADS
+from tests.unit.agent.machine import PlayedLibvirt
+from vmqos.agent import loop
+from vmqos.agent.loop import Agent
+from vmqos.agent.observe.starting_vms import StartingVm
+from vmqos.conf import loader
+from vmqos.daemon.backoff import Backoff
+from vmqos.hypervisor import processes
+from vmqos.hypervisor.domain_xml import DomainDescription, Pinning
+from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
+from vmqos.hypervisor.status_file import DomainStatus
+from vmqos.resctrl import mount
+
+POLICIES = (
+    "",
+    "kernel_exclusive = false",
+    "default_ways_min = 3",
+    "use_shareable_ways = true",
+    "when_full = share",
+    "shared_classes = ways2",
+)
+"""The section ``[allocation]`` as the operator may write it."""
+
+LOCK_TIMEOUT = 0.1
+RETRY_AT_MOST = 0.5
+"""Seconds until what the kernel refused is tried again, at most; as shipped it is a minute."""
+
+FULL_AUDIT = 60.0
+"""Seconds until a full audit finds what libvirt's event did not tell, as shipped."""
+LOOK_AGAIN = 10.0
+"""Seconds until the agent looks again at a VM that libvirt could not describe, at most."""
+STEP = 0.1
+"""Seconds between two passes while the host is quiet."""
+
+
+@dataclass(eq=False, kw_only=True)
+class PlayedVm(Vm):
+    """A VM of the played libvirt.
+
+    :ivar is_listed: whether libvirt lists it as running.
+    :ivar is_touched: whether something that concerns it has happened since the last pass began.
+    :ivar told_early: the agent that was told of its start before its process was forked, and is to hear more of it.
+    """
+
+    number: int
+    child: subprocess.Popen[bytes]
+    process: Process
+    vcpus: int = 0
+    is_listed: bool = False
+    is_touched: bool = False
+    told_early: Agent | None = None
+
+    @property
+    def file(self) -> str:
+        """The name of libvirt's status file of it."""
+        return f"instance-{self.number:08x}"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process has not ended."""
+        return self.child.poll() is None
+
+    def tasks(self) -> set[int]:
+        """Its threads; none once it has ended."""
+        return super().tasks() if self.is_alive else set()
+
+
+@dataclass
+class Trouble:
+    """What goes wrong now.
+
+    :ivar error: what every :attr:`period`-th write fails with; 0 for none.
+    :ivar reads: whether reads fail, too.
+    :ivar lock: the descriptor by which another program holds the lock.
+    """
+
+    error: int = 0
+    period: int = 1
+    reads: bool = False
+    lock: int | None = None
+    count: int = 0
+
+
+class Host:
+    """A host, and the agent that runs on it.
+
+    :ivar debt: seconds that may pass, as designed, before the agent can know all that happened: nothing told it.
+    :ivar is_deaf: whether libvirt's events are lost.
+    :ivar is_blind: whether the kernel's word of new status files is lost.
+    :ivar meddled: whether another program changed resctrl since the last pass began.
+    :ivar faults: errors of the agent's own that it logged.
+    """
+
+    def __init__(self, folder: Path, profile: str, options: str, killer: Killer) -> None:
+        self.folder = folder
+        self.clock = Clock()
+        self.troubled = TroubledMachine(folder, profile, options, self.clock)
+        self.troubled.before = self._before
+        self.killer = killer
+        self.libvirt = PlayedLibvirt()
+        self.vms: dict[str, PlayedVm] = {}
+        self.departed: list[str] = []
+        self.trouble = Trouble()
+        self.debt = 0.0
+        self.policy = POLICIES[0]
+        self.is_deaf = self.is_blind = self.meddled = False
+        self.during: list[tuple[int, Callable[[], None]]] = []
+        self.faults: list[str] = []
+        self.passes = 0
+        self.last_pass_ended_well = False
+        self.on_pass: Callable[[], None] = lambda: None
+        self.on_touch: Callable[[PlayedVm | None], None] = lambda vm: None
+        self.strangers: list[subprocess.Popen[bytes]] = []
+        self._number = 0
+        self._is_acting = False
+        self._dead: list[Agent] = []
+        self._confs: dict[str, cfg.ConfigOpts] = {}
+        self._stack = contextlib.ExitStack()
+        self._play()
+        self.agent: Agent
+        self.resctrl: AgentsResctrl
+        self.start_agent()
+
+    # The agent.
+
+    def start_agent(self) -> None:
+        """Start an agent, which knows nothing."""
+        self.resctrl = AgentsResctrl(self.troubled)
+        self.agent = Agent(self._conf(), self._conf)
+        agent = self.agent
+        for backoff in (agent.backoff, agent._retry, agent._breath, agent._running_vms._backoff):
+            _follow(backoff, self.clock)
+
+    def restart(self) -> None:
+        """The agent's end, by SIGTERM or by SIGKILL, and the next one's start."""
+        self.resctrl.close()
+        self.agent._running_vms.close()
+        self._dead.append(self.agent)
+        for vm in self.vms.values():
+            vm.told_early = None
+            vm.in_force &= vm.is_listed
+        self.start_agent()
+
+    def reload(self, policy: str) -> None:
+        """The operator writes another policy, and has the agent read it."""
+        self.policy = policy
+        self.act(self.agent._read_configuration_again)
+
+    def run(self, passes: int = 1) -> None:
+        """Have the agent make passes, as its loop does after an event."""
+        for _ in range(passes):
+            if self.agent._settles_at is not None:
+                self.agent._settles_at = 0.0
+            before = self.agent.health.passes
+            self.meddled = False
+            for vm in self.vms.values():
+                vm.is_touched = False
+            self.act(self.agent._run_passes_whatever_happens)
+            self.passes += max(0, self.agent.health.passes - before)
+            health = self.agent.health
+            self.last_pass_ended_well = not health.resctrl_error and self.agent._retry.get(loop._PASS) is None
+            self.on_pass()
+
+    def act(self, act: Callable[[], object]) -> bool:
+        """Have the agent do something; whether it lived to the end of it.
+
+        :raises Killed: if it was doing something else already, which is over then, too.
+        """
+        if self._is_acting:
+            act()
+            return True
+        self._is_acting = True
+        try:
+            with self.killer.watching():
+                act()
+        except Killed:
+            self.restart()
+            return False
+        finally:
+            self._is_acting = False
+        return True
+
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass without anything happening."""
+        self.clock.leap(seconds)
+        if seconds >= FULL_AUDIT:
+            self.agent._next_full = 0.0
+
+    def _before(self, operation: str, path: str) -> None:
+        self.killer.before(operation, path)
+        due = [act for count, act in self.during if count <= 1]
+        self.during = [(count - 1, act) for count, act in self.during if count > 1]
+        for act in due:
+            act()
+        trouble = self.trouble
+        if trouble.error and (operation != "read" or trouble.reads):
+            trouble.count += 1
+            if trouble.count % trouble.period == 0:
+                raise OSError(trouble.error, os.strerror(trouble.error))
+
+    # The VMs.
+
+    def new_vm(
+        self, specs: Mapping[str, str], *, vcpus: int = 0, uuid: str = "", has_cachetune: bool = False
+    ) -> PlayedVm:
+        """The process of a VM that libvirt does not list yet."""
+        self._number += 1
+        command = ["sleep", "100000"]
+        if vcpus:
+            command = [sys.executable, "-I", "-S", "-c", THREADS, "0", str(vcpus)]
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        if vcpus:
+            assert child.stdout is not None
+            child.stdout.readline()
+        uuid = uuid or str(uuids.UUID(int=self._number, version=4))
+        process, cpus = processes.of_pid(child.pid), frozenset(os.sched_getaffinity(0))
+        vm = PlayedVm(
+            uuid=uuid,
+            specs=specs,
+            pid=child.pid,
+            cpus=cpus,
+            has_cachetune=has_cachetune,
+            number=self._number,
+            child=child,
+            process=process,
+            vcpus=vcpus,
+        )
+        self.vms[uuid] = vm
+        return vm
+
+    def list_vm(self, vm: PlayedVm) -> None:
+        """libvirt lists the VM, with what its flavor is now, and says so."""
+        vm.is_listed = True
+        metadata = NovaMetadata(f"vm{vm.number}", "flavor", "", dict(vm.specs))
+        self.libvirt.vms[vm.uuid] = VirtualMachine(
+            vm.uuid, vm.file, vm.number, vm.process, None, vm.has_cachetune, metadata
+        )
+        self.tell(vm.uuid)
+
+    def begin_early(self, vm: PlayedVm, *, forked: bool) -> None:
+        """libvirt writes the VM's status file; the agent is told of it unless the kernel's word is lost."""
+        if self.is_blind or (forked and vm.told_early is not self.agent):
+            return
+        agent = self.agent
+        domain = DomainDescription(
+            vm.uuid, vm.file, vm.number, vm.has_cachetune, NovaMetadata(f"vm{vm.number}", "flavor", "", dict(vm.specs))
+        )
+        pinning = Pinning(("",) * max(1, vm.vcpus), "")
+        status = DomainStatus(domain, pinning, vm.process.pid if forked else 0, True, False)
+        starting = StartingVm(vm.file, status, vm.process if forked else None)
+        found: list[set[str]] = []
+
+        def begin() -> None:
+            # What goes wrong is logged, and left to the next pass: see StartWatch.
+            with contextlib.suppress(Exception):
+                found.append(agent._early.begin([starting]))
+
+        if self.act(begin):
+            vm.told_early = agent if found and vm.file not in found[0] else None
+
+    def end_vm(self, vm: PlayedVm, *, is_unlisted: bool = True, process_lives: bool = False) -> None:
+        """The VM ends.
+
+        :param is_unlisted: whether libvirt has noticed it.
+        :param process_lives: whether its process has not ended yet.
+        """
+        if not process_lives:
+            vm.child.kill()
+            vm.child.communicate()
+        if is_unlisted:
+            vm.is_listed = False
+            # An agent knows a VM by libvirt's word alone, until it has looked at it.
+            vm.in_force &= vm.uuid in self.agent._vm_list.vms
+            self.libvirt.vms.pop(vm.uuid, None)
+            if not self.is_blind:
+                self.act(lambda: self.agent._on_end(vm.file))
+            self.tell(vm.uuid)
+        if is_unlisted and not process_lives:
+            del self.vms[vm.uuid]
+            self.departed.append(vm.uuid)
+
+    def change_flavor(self, vm: PlayedVm, specs: Mapping[str, str]) -> None:
+        """Nova resizes the VM."""
+        vm.specs = specs
+        self.on_touch(vm)
+        if vm.is_listed:
+            self.list_vm(vm)
+
+    def pin(self, vm: PlayedVm, cpus: frozenset[int]) -> None:
+        """All threads of the VM may run on these CPUs only."""
+        vm.cpus = cpus
+        self.on_touch(vm)
+        for tid in vm.tasks():
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(tid, cpus)
+
+    def plug(self, vm: PlayedVm) -> None:
+        """The VM gets another vCPU."""
+        if not vm.vcpus or not vm.is_alive:
+            return
+        assert vm.child.stdin is not None
+        self.on_touch(vm)
+        before = vm.tasks()
+        vm.child.stdin.write(f"CPU {vm.vcpus}/KVM\n".encode())
+        vm.child.stdin.flush()
+        vm.vcpus += 1
+        until = time.monotonic() + 5.0
+        while not (fresh := vm.tasks() - before) and time.monotonic() < until:
+            time.sleep(0.001)
+        for tid in fresh:
+            while name_of(tid) != f"CPU {vm.vcpus - 1}/KVM" and time.monotonic() < until:
+                time.sleep(0.001)
+            # libvirt pins it as the others are.
+            os.sched_setaffinity(tid, vm.cpus)
+
+    def tell(self, uuid: str | None) -> None:
+        """libvirt sends an event, unless it is lost."""
+        if self.is_deaf or not self.libvirt.is_connected:
+            self.debt = max(self.debt, FULL_AUDIT)
+        else:
+            self.agent._on_change(uuid)
+
+    # What is round about.
+
+    def touch_all(self) -> None:
+        """Another program did something that may break any promise."""
+        self.meddled = True
+        self.on_touch(None)
+
+    def lock(self) -> None:
+        """Another program takes the lock on resctrl."""
+        if self.trouble.lock is None:
+            self.trouble.lock = os.open(self.troubled.root, os.O_RDONLY)
+            KEPT_OPEN.add(self.trouble.lock)
+            fcntl.flock(self.trouble.lock, fcntl.LOCK_EX)
+
+    def unlock(self) -> None:
+        """It gives the lock back."""
+        if self.trouble.lock is not None:
+            os.close(self.trouble.lock)
+            KEPT_OPEN.discard(self.trouble.lock)
+            self.trouble.lock = None
+
+    def calm(self) -> None:
+        """All trouble ends; what could not be told before is told as soon as it can be."""
+        self.unlock()
+        self.killer.arm()
+        self.during.clear()
+        self.trouble = Trouble()
+        if not self.troubled.machine.is_mounted:
+            self.troubled.mount()
+        for uuid in [*self.libvirt.hung]:
+            self.libvirt.hung.pop(uuid).set()
+        if self.libvirt.broken:
+            self.libvirt.broken.clear()
+            self.debt = max(self.debt, LOOK_AGAIN)
+        if not self.libvirt.is_connected:
+            self.connect()
+        self.is_deaf = self.is_blind = False
+        for vm in list(self.vms.values()):
+            if not vm.is_alive or not vm.is_listed:
+                self.end_vm(vm)
+
+    def connect(self) -> None:
+        """libvirt is there again."""
+        self.libvirt.is_connected = True
+        self.tell(None)
+
+    def stranger(self) -> int:
+        """The PID of a process that is no VM's."""
+        child = subprocess.Popen(["sleep", "100000"])
+        self.strangers.append(child)
+        return child.pid
+
+    def close(self) -> None:
+        """End everything."""
+        self.unlock()
+        self.resctrl.close()
+        for event in self.libvirt.hung.values():
+            event.set()
+        self.agent._running_vms.close()
+        for vm in self.vms.values():
+            vm.child.kill()
+            vm.child.communicate()
+        for child in self.strangers:
+            child.kill()
+            child.wait()
+        for agent in [*self._dead, self.agent]:
+            agent._wakeup.close()
+        self._stack.close()
+
+    def _conf(self) -> cfg.ConfigOpts:
+        if self.policy not in self._confs:
+            file = self.folder / f"vmqos-{len(self._confs)}.conf"
+            file.write_text(
+                f"[resctrl]\npath = {self.troubled.root}\nsysfs_cpu_path = {self.troubled.sysfs}\n"
+                f"lock_timeout = {LOCK_TIMEOUT}\nreaders_group =\n"
+                f"[agent]\nstate_path = {self.folder}\nfull_audit_interval = 600\n"
+                f"retry_delay_min = 0.1\nretry_delay_max = {RETRY_AT_MOST}\n"
+                f"[allocation]\n{self.policy}\n"
+            )
+            self._confs[self.policy] = loader.load(["--config-file", str(file)])
+        return self._confs[self.policy]
+
+    def _play(self) -> None:
+        patch = pytest.MonkeyPatch()
+        self._stack.callback(patch.undo)
+        patch.setattr(loop, "Filesystem", lambda path: self.resctrl)
+        patch.setattr(loop, "Connection", lambda *_, **__: self.libvirt)
+        patch.setattr(mount, "find", self.troubled.find)
+        patch.setattr(time, "time", self.clock.wall)
+        handler = _Faults(self.faults)
+        logger = logging.getLogger("vmqos")
+        before = logger.level, logger.propagate
+        logger.propagate = logging.getLogger().isEnabledFor(logging.INFO)
+        logger.setLevel(logging.INFO if logger.propagate else logging.ERROR)
+        logger.addHandler(handler)
+
+        def undo() -> None:
+            logger.removeHandler(handler)
+            logger.setLevel(before[0])
+            logger.propagate = before[1]
+
+        self._stack.callback(undo)
+
+
+class _Faults(logging.Handler):
+    """Collects what the agent logs of faults of its own."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._faults = faults
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info or "unexpectedly" in text:
+            if record.exc_info:
+                text += f"\n{logging.Formatter().formatException(record.exc_info)}"
+            self._faults.append(text)
+
+
+def _follow(backoff: Backoff, clock: Clock) -> None:
+    backoff._clock = clock.monotonic

@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real processes, and what happens to them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.campaign.trouble.judge import LASTING, Kind, Violation
+from tests.campaign.trouble.processes.judging_simulator import COUNTDOWN, FAULTS, TRUTH, VERDICTS
+from tests.campaign.trouble.story import Outcome
+from tests.campaign.trouble.vm import Vm
+from tests.functional.agent.tree import Tree
+from tools.lab import mounts, vms
+from tools.lab.agent import Agent
+from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.simulator import Simulator
+from tools.lab.vms import RunningVm
+from tools.lab.workspace import CHECKOUT, Workspace
+
+MOST_VMS = 5
+WITHIN = 3.0
+"""Seconds after which all must be settled once it is quiet and the agent has looked at its host: one second is the
+agent's, and the others are for a machine on which every CPU is wanted."""
+GIVE_UP = 20.0
+"""Seconds to wait for that at most."""
+POLL = 0.05
+STATE_SIZE = 64 << 10
+"""Bytes of the filesystem that the agent's state is on while it is full."""
+
+FLAVORS: tuple[Mapping[str, str], ...] = (
+    {"hw:cache_ways": "1"},
+    {"hw:cache_ways": "2"},
+    {"hw:cache_ways": "4"},
+    {"hw:cache_ways": "2", "hw:cache_policy": "shared"},
+    {},
+)
+POLICIES: tuple[Mapping[str, object], ...] = (
+    {"kernel_exclusive": True, "default_ways_min": 2},
+    {"kernel_exclusive": False, "default_ways_min": 2},
+    {"kernel_exclusive": True, "default_ways_min": 3},
+)
+
+
+@dataclass
+class Actor:
+    """A VM of libvirt's, and what the judge is told of it."""
+
+    running: RunningVm
+    truth: Vm
+
+
+@dataclass
+class Stage:
+    """What the trouble befalls.
+
+    :ivar folder: the judge's, see :mod:`tests.campaign.trouble.processes.judging_simulator`.
+    :ivar outcome: what came of it so far.
+    """
+
+    workspace: Workspace
+    host: PrivateLibvirt
+    agent: Agent
+    tree: Tree
+    simulator: Simulator
+    folder: Path
+    actors: list[Actor] = field(default_factory=list)
+    outcome: Outcome = field(default_factory=lambda: Outcome(stories=1))
+    number: int = 0
+
+    # What the judge is told.
+
+    def tell_truth(self) -> None:
+        """Have the judge know the VMs as they are."""
+        told = [{**asdict(actor.truth), "cpus": sorted(actor.truth.cpus)} for actor in self.actors]
+        new = self.folder / f"{TRUTH}.new"
+        new.write_text(json.dumps(told))
+        new.rename(self.folder / TRUTH)
+
+    def touch(self, actor: Actor) -> None:
+        """Something is about to happen to a VM."""
+        actor.truth.in_force = False
+        self.tell_truth()
+
+    # What happens.
+
+    def start_vm(self, luck: random.Random) -> None:
+        if len(self.actors) >= MOST_VMS:
+            return self.end_vm(luck)
+        self.number += 1
+        specs = luck.choice(FLAVORS)
+        running = vms.run(self.host, vms.Vm(f"trouble-{self.number}", vms.Flavor("flavor", specs), vcpus=1))
+        truth = Vm(uuid=running.uuid, specs=specs, pid=running.pid, cpus=frozenset(os.sched_getaffinity(0)))
+        self.actors.append(Actor(running, truth))
+        self.tell_truth()
+
+    def end_vm(self, luck: random.Random) -> None:
+        if self.actors:
+            actor = self.actors.pop(luck.randrange(len(self.actors)))
+            self.tell_truth()
+            vms.remove(self.host.connection(), actor.running.uuid)
+
+    def kill_vm(self, luck: random.Random) -> None:
+        if self.actors:
+            actor = self.actors.pop(luck.randrange(len(self.actors)))
+            self.tell_truth()
+            os.kill(actor.truth.pid, signal.SIGKILL)
+
+    def resize_vm(self, luck: random.Random) -> None:
+        if self.actors:
+            actor = luck.choice(self.actors)
+            self.touch(actor)
+            actor.truth.specs = luck.choice(FLAVORS)
+            self.tell_truth()
+            actor.running.change_flavor(vms.Flavor("another", actor.truth.specs))
+
+    def kill_agent(self, luck: random.Random) -> None:
+        self.agent.kill()
+        self.outcome.kills += 1
+        self.agent.start(wait=luck.random() < 0.5)
+
+    def kill_agent_at_a_write(self, luck: random.Random) -> None:
+        """It dies at one of its next writes; until then it goes on."""
+        countdown = self.folder / COUNTDOWN
+        countdown.write_text(str(luck.randint(1, 10)))
+        self.resize_vm(luck)
+        until = time.monotonic() + 1.0
+        while self.agent.pid is not None and time.monotonic() < until:
+            time.sleep(POLL)
+        countdown.unlink(missing_ok=True)
+        if self.agent.pid is None:
+            self.outcome.kills += 1
+            self.agent.kill()
+            self.agent.start()
+
+    def stop_agent_for_a_while(self, luck: random.Random) -> None:
+        assert self.agent.pid is not None
+        os.kill(self.agent.pid, signal.SIGSTOP)
+        self.resize_vm(luck)
+        time.sleep(luck.random())
+        os.kill(self.agent.pid, signal.SIGCONT)
+
+    def restart_agent(self, luck: random.Random) -> None:
+        self.agent.stop()
+        self.start_vm(luck)
+        self.agent.start()
+
+    def reload_agent(self, luck: random.Random) -> None:
+        self.agent.configure({"allocation": luck.choice(POLICIES)})
+        self.agent.reload()
+
+    def fail_counters(self, luck: random.Random) -> None:
+        """From the next write on no counter can be read, or all can be again."""
+        faults = self.folder / FAULTS
+        if faults.exists():
+            faults.unlink()
+        else:
+            faults.touch()
+
+    def hold_the_lock(self, luck: random.Random) -> None:
+        """Another program holds the lock on resctrl for a while."""
+        root = os.open(self.tree.root, os.O_RDONLY)
+        try:
+            fcntl.flock(root, fcntl.LOCK_EX)
+            self.resize_vm(luck)
+            time.sleep(luck.random())
+        finally:
+            os.close(root)
+
+    def kill_gateway(self, luck: random.Random) -> None:
+        self.agent.gateway.kill()
+        self.agent.gateway.start()
+
+    def kill_libvirtd(self, luck: random.Random) -> None:
+        self.host.kill()
+        if luck.random() < 0.5:
+            self.kill_vm(luck)
+        time.sleep(luck.random())
+        self.host.start()
+
+    def fill_the_disk(self, luck: random.Random) -> None:
+        """The agent is started anew where nothing more can be written."""
+        state = self.agent.socket.parent
+        self.agent.stop()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={STATE_SIZE}", "tmpfs", str(state)], check=True)
+        self.workspace.record_mount(state)
+        try:
+            with contextlib.suppress(OSError), (state / "filler").open("wb", buffering=0) as filler:
+                while True:
+                    filler.write(bytes(4096))
+            self.agent.start()
+            self.resize_vm(luck)
+            self.settle()
+            self.agent.stop()
+        finally:
+            mounts.unmount(state)
+        self.agent.start()
+
+    # Once it is quiet.
+
+    def settle(self) -> None:
+        """Wait until all is settled; note how long it took, and what is wrong if it never is."""
+        if self.agent.pid is None:
+            self.agent.start()
+        self._until(self._has_looked)
+        began = time.monotonic()
+        wrong = ["?"]
+
+        def is_settled() -> bool:
+            wrong[:] = self._wrong()
+            return not wrong
+
+        self._until(is_settled)
+        took = time.monotonic() - began
+        self.outcome.quiets += 1
+        self.outcome.longest = max(self.outcome.longest, took)
+        if wrong:
+            self.outcome.violations += [Violation(Kind.UNSERVED, text) for text in wrong]
+        elif took > WITHIN:
+            self.outcome.violations.append(Violation(Kind.UNSERVED, f"all was settled after {took:.1f} s only"))
+        for actor in self.actors:
+            actor.truth.in_force = actor.truth.is_exclusive and self._row(actor)["state"] == "kept"
+        self.tell_truth()
+
+    def _wrong(self) -> list[str]:
+        """What is not as it should be on a quiet host."""
+        found, needed = list[str](), set[str]()
+        try:
+            rows = {row["uuid"]: row for row in self.agent.get("/v1/vms")["vms"]}
+            groups = {name: (self.tree.masks(name), self.tree.tasks(name)) for name in self.tree.groups()}
+            for actor in self.actors:
+                vm, row = actor.truth, rows.pop(actor.truth.uuid, None)
+                if row is None or row["pid"] != vm.pid:
+                    found.append(f"{vm.group} is not told of")
+                    continue
+                needed.add(row["group"])
+                found += self._wrong_of(vm, row, groups)
+        except (OSError, RuntimeError) as error:
+            return [f"{type(error).__name__}: {error}"]
+        found += [f"{uuid} is told of, and has ended" for uuid in rows]
+        return found + [f"the group {name} is left" for name in groups.keys() - needed if name.startswith("vmqos.")]
+
+    def _wrong_of(self, vm: Vm, row: Any, groups: Mapping[str, tuple[dict[int, int], set[int]]]) -> Iterator[str]:
+        asked, state = int(vm.specs.get("hw:cache_ways", "0")), row["state"]
+        if (row["ways_requested"] or 0) != asked:
+            yield f"{vm.group} asks for {asked} ways, and {row['ways_requested']} are told"
+        elif state == "none":
+            if asked:
+                yield f"{vm.group} asks for {asked} ways and is told to ask for nothing"
+        elif state != "kept":
+            if row["reason_code"] not in LASTING:
+                yield f"{vm.group} is {state}: {row['reason']}"
+        elif row["group"] not in groups:
+            yield f"{vm.group} is told to be in {row['group']}, which is not there"
+        else:
+            masks, tasks = groups[row["group"]]
+            if {int(mask, 16).bit_count() for mask in row["masks"].values()} != {asked}:
+                yield f"{vm.group} asks for {asked} ways and is told to have {row['masks']}"
+            if any(masks[int(cache)] != int(mask, 16) for cache, mask in row["masks"].items()):
+                yield f"{vm.group} is told to have {row['masks']} and has {masks}"
+            if vm.tasks() - tasks and vm.tasks() - self.tree.tasks(row["group"]):
+                yield f"not all tasks of {vm.group} are in {row['group']}"
+            if vm.is_exclusive:
+                others = {name: theirs for name, (theirs, _) in groups.items() if name != vm.group}
+                for name, theirs in {"the default group": self.tree.masks(), **others}.items():
+                    if any(theirs[int(cache)] & int(mask, 16) for cache, mask in row["masks"].items()):
+                        yield f"{name} has {theirs} and shares ways with {vm.group}, which has {masks}"
+
+    def _row(self, actor: Actor) -> Any:
+        return next(row for row in self.agent.get("/v1/vms")["vms"] if row["uuid"] == actor.truth.uuid)
+
+    def _has_looked(self) -> bool:
+        try:
+            health = self.agent.get("/v1/health")
+        except (OSError, RuntimeError):
+            return False
+        return bool(health["status"] != "starting" and health["libvirt"]["connected"])
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        until = time.monotonic() + GIVE_UP
+        while not condition() and time.monotonic() < until:
+            time.sleep(POLL)
+
+    def close(self) -> Outcome:
+        """What came of all, with the judge's verdicts."""
+        verdicts = self.folder / VERDICTS
+        texts = verdicts.read_text().splitlines() if verdicts.exists() else []
+        self.outcome.violations += [Violation(Kind.OVERLAP, text) for text in texts]
+        self.outcome.writes = len(self.simulator.changes())
+        return self.outcome
+
+
+EVENTS: tuple[Callable[[Stage, random.Random], None], ...] = (
+    *(Stage.start_vm, Stage.start_vm, Stage.start_vm, Stage.end_vm, Stage.kill_vm),
+    *(Stage.resize_vm, Stage.resize_vm, Stage.resize_vm),
+    *(Stage.kill_agent, Stage.kill_agent_at_a_write, Stage.kill_agent_at_a_write, Stage.kill_agent_at_a_write),
+    *(Stage.stop_agent_for_a_while, Stage.restart_agent, Stage.reload_agent, Stage.kill_gateway),
+    *(Stage.kill_libvirtd, Stage.fill_the_disk, Stage.fail_counters, Stage.hold_the_lock),
+)
+
+
+@contextlib.contextmanager
+def load() -> Iterator[None]:
+    """Another program wants every CPU, as a VM's would."""
+    command = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(["nice", *command]) for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def judging(simulator: Simulator, workspace: Workspace, folder: Path) -> Iterator[None]:
+    """Replaces the simulator by one with the judge in it, as long as the block runs."""
+    simulator.stop()
+    (folder / TRUTH).write_text("[]")
+    module = "tests.campaign.trouble.processes.judging_simulator"
+    arguments = map(str, (simulator.root, simulator.sysfs, simulator.log, folder))
+    command = [sys.executable, "-m", module, simulator.profile, *arguments]
+    process = subprocess.Popen(command, cwd=CHECKOUT, start_new_session=True)
+    workspace.record_process(process.pid)
+    while not os.path.ismount(simulator.root):
+        if process.poll() is not None:
+            raise RuntimeError("the simulator ended")
+        time.sleep(POLL)
+    try:
+        yield
+    finally:
+        mounts.unmount(simulator.root)
+        process.wait(10)
+        workspace.forget_process(process.pid)

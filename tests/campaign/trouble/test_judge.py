@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judge notices each of these faults, planted into the agent; and a killed agent changes nothing any more."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.campaign.trouble import story as stories
+from tests.campaign.trouble.host import Host
+from tests.campaign.trouble.judge import Judge, Kind
+from tests.campaign.trouble.killing import Killed, Killer
+from tests.campaign.trouble.story import Story, play, shortest
+from vmqos.agent import judge as agents_judge
+from vmqos.agent.act import move_tasks, plan_steps
+from vmqos.agent.act.control_groups import ControlGroups
+from vmqos.agent.loop import Agent
+from vmqos.agent.observe import flavor_request
+from vmqos.allocation import PromiseState, WriteMasks
+
+STORIES = range(1, 40)
+"""In one of these stories a fault has to show."""
+OWN = {"hw:cache_ways": "2"}
+
+Patch = pytest.MonkeyPatch
+
+
+def _the_default_group_is_not_shrunk(patch: Patch) -> None:
+    real = plan_steps.execute
+
+    def execute(filesystem: Any, steps: Any) -> set[str]:
+        return real(filesystem, [step for step in steps if not (isinstance(step, WriteMasks) and not step.group)])
+
+    patch.setattr(plan_steps, "execute", execute)
+
+
+def _who_grows_comes_before_who_shrinks(patch: Patch) -> None:
+    real = plan_steps.execute
+
+    def execute(filesystem: Any, steps: Any) -> set[str]:
+        masks = [step for step in steps if isinstance(step, WriteMasks)]
+        others = [step for step in steps if not isinstance(step, WriteMasks)]
+        return real(filesystem, [*others, *reversed(masks)])
+
+    patch.setattr(plan_steps, "execute", execute)
+
+
+def _tasks_are_moved_to_some_other_vm(patch: Patch) -> None:
+    real = move_tasks._move
+
+    def move(filesystem: Any, target: Any, tids: Any) -> frozenset[int]:
+        others = [name for name in filesystem.directories() if name.startswith("vmqos.0") and name != target.control]
+        return real(filesystem, move_tasks.TaskGroup(others[0]) if others and target.control else target, tids)
+
+    patch.setattr(move_tasks, "_move", move)
+
+
+def _groups_are_left(patch: Patch) -> None:
+    patch.setattr(ControlGroups, "retire", lambda self, plan, in_force: True)
+
+
+def _events_are_not_heard(patch: Patch) -> None:
+    patch.setattr(Agent, "_on_change", lambda self, uuid: None)
+
+
+def _every_promise_is_told_to_be_kept(patch: Patch) -> None:
+    real = agents_judge.judge
+
+    def judge(*given: Any) -> Any:
+        return dataclasses.replace(real(*given), state=PromiseState.KEPT)
+
+    patch.setattr(agents_judge, "judge", judge)
+
+
+def _a_flavor_breaks_the_agent(patch: Patch) -> None:
+    def read(vm: Any, found: Any = None) -> Any:
+        raise KeyError("a fault of ours")
+
+    patch.setattr(flavor_request, "read", read)
+
+
+FAULTS: Mapping[Callable[[Patch], None], Kind] = {
+    _the_default_group_is_not_shrunk: Kind.OVERLAP,
+    _who_grows_comes_before_who_shrinks: Kind.OVERLAP,
+    _tasks_are_moved_to_some_other_vm: Kind.OVERLAP,
+    _groups_are_left: Kind.LEAK,
+    _events_are_not_heard: Kind.UNSERVED,
+    _every_promise_is_told_to_be_kept: Kind.WORD,
+    _a_flavor_breaks_the_agent: Kind.FAULT,
+}
+
+
+@pytest.mark.parametrize(("plant", "kind"), FAULTS.items(), ids=[plant.__name__[1:] for plant in FAULTS])
+def test_a_fault_is_noticed(plant: Callable[[Patch], None], kind: Kind, monkeypatch: Patch) -> None:
+    plant(monkeypatch)
+    for seed in STORIES:
+        kinds = {violation.kind for violation in play(Story("cascade-lake", seed)).violations}
+        if kind in kinds:
+            return
+    pytest.fail("it is not noticed")
+
+
+@pytest.fixture
+def killer() -> Killer:
+    return Killer()
+
+
+@pytest.fixture
+def host(tmp_path: Path, killer: Killer) -> Iterator[Host]:
+    made = Host(tmp_path, "cascade-lake", "", killer)
+    yield made
+    made.close()
+
+
+def test_a_vm_that_waits_must_be_told_why(host: Host) -> None:
+    judge = Judge(host)
+    host.run(2)
+    host.list_vm(vm := host.new_vm({"hw:cache_ways": "99"}))
+    host.run(2)
+    row, groups = judge._rows()[vm.uuid], host.troubled.groups()
+    assert row["state"] == "pending" and not judge._wrong(vm, row, groups)
+    assert "without a reason" in judge._wrong(vm, {**row, "reason": None, "reason_code": None}, groups)
+
+
+def test_a_killed_agent_changes_nothing_any_more_and_the_next_one_goes_on(host: Host, killer: Killer) -> None:
+    judge = Judge(host)
+    host.run(2)
+    left = list[object]()
+
+    def before(operation: str, path: str) -> None:
+        try:
+            killer.before(operation, path)
+        except Killed:
+            left.append(host.troubled.groups())
+            raise
+
+    host.troubled.before = before
+    for operation in range(1, 30):
+        host.list_vm(vm := host.new_vm(OWN))
+        kills = len(left)
+        killer.arm(operations=operation)
+        host.run()
+        killer.arm()
+        if len(left) > kills:
+            assert host.troubled.groups() == left[-1]
+        host.run(2)
+        assert not judge.unsettled()
+        host.end_vm(vm)
+        host.run(2)
+        assert not judge.unsettled() and host.troubled.groups().keys() == {""}
+    assert killer.kills == len(left) > 10 and not judge.violations
+
+
+def test_an_agent_is_killed_at_a_line(host: Host, killer: Killer) -> None:
+    host.run(2)
+    for lines in range(1, 400, 20):
+        agent = host.agent
+        killer.arm(lines=lines)
+        host.list_vm(host.new_vm(OWN))
+        host.run()
+        assert host.agent is not agent
+    assert killer.kills == len(killer.places) == 20
+    assert {place.partition("/")[0] for place in killer.places} >= {"agent", "resctrl"}
+
+
+def test_a_dead_agents_lock_is_free(host: Host, killer: Killer) -> None:
+    host.run(2)
+    host.list_vm(host.new_vm(OWN))
+    killer.arm(operations=5)
+    agent = host.agent
+    host.run()
+    assert host.agent is not agent
+    with host.resctrl.lock(exclusive=True, timeout=0.5):
+        pass
+
+
+def test_a_story_is_the_same_each_time_and_its_shortest_part_is_a_part_of_it(monkeypatch: Patch) -> None:
+    _groups_are_left(monkeypatch)
+    story = next(one for seed in STORIES if play(one := Story("minimal", seed)).violations)
+    assert story.events() == Story("minimal", story.seed).events()
+    found = shortest(story, seconds=20.0)
+    assert found.only is not None and len(found.only) < stories.EVENTS_OF_A_STORY / 2
+    assert set(found.events()) <= set(story.events())
+    assert Kind.LEAK in {violation.kind for violation in play(found).violations}
+    assert f"--seed {story.seed} --only {','.join(map(str, found.only))}" in found.command
