@@ -77,11 +77,18 @@ make_venv() {
         say "making a virtual environment in .venv with $("$python" --version)"
         "$python" -m venv --clear "$venv"
     fi
-    [ -x "$venv/bin/bindep" ] || pip_install bindep
+    [ -x "$venv/bin/bindep" ] || pip_install_locked tools
 }
 
 pip_install() {
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" || die "pip could not install: $*"
+}
+
+# Install what a file of tools/requirements names: these versions, and these files alone.
+pip_install_locked() {
+    name=$1
+    shift
+    pip_install --require-hashes --requirement "$root/tools/requirements/$name.txt" "$@"
 }
 
 # Install what bindep.txt names in these profiles, "test" if there are none, and the machine lacks.
@@ -93,12 +100,5 @@ install_system_packages() {
     if [ -n "$missing" ]; then
         # shellcheck disable=SC2086
         install_packages $missing
-    fi
-}
-
-# pbr takes the version from git; a tree without it (an unpacked archive, another user's clone) must install too.
-set_version() {
-    if [ -z "${PBR_VERSION:-}" ] && ! git -C "$root" rev-parse HEAD >/dev/null 2>&1; then
-        export PBR_VERSION=0.0.1.dev0
     fi
 }

@@ -9,7 +9,7 @@ From the top of the source tree, as any user, with ``vmqos[agent,simulator,test]
 The agent's own loop makes the pass, over the simulator's machine in this process (:mod:`tests.unit.agent.machine`): a
 VM with two ways starts on a host where no other VM runs. Counted are the functions of vmqos that the pass enters before
 its first write of a schemata and before its first move of a task, and the files of these functions. libvirt is played,
-so the domain XML is not parsed on the way.
+so the domain XML is not parsed on the way. The early way begins with libvirt's status file, which is parsed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT))
 
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl  # noqa: E402
+from tools.lab.vms import Flavor, Vm, domain_xml  # noqa: E402
 from vmqos.agent import loop  # noqa: E402
 from vmqos.agent.loop import Agent  # noqa: E402
 from vmqos.conf import loader  # noqa: E402
+from vmqos.daemon.directory_watch import FileEvent  # noqa: E402
 from vmqos.resctrl import mount  # noqa: E402
 
 PACKAGES = ("vmqos", "nova_plugin", "ceilometer_pollster")
@@ -47,6 +49,7 @@ KERNEL = "vmqos/simulator/"
 WRITES = {"schemata": "first write of a schemata", "tasks": "first move of a task"}
 
 Figures = dict[str, int | str]
+Watch = Callable[[Callable[[CodeType], Any]], None]
 
 
 def main() -> None:
@@ -55,7 +58,7 @@ def main() -> None:
     parser.add_argument("--save", metavar="FILE", help="write the figures to this file, as JSON")
     parser.add_argument("--before", metavar="FILE", help="show the figures of this file beside those of now")
     asked = parser.parse_args()
-    now = size() | walk()
+    now = size() | walk() | walk_early()
     before: Figures = json.loads(Path(asked.before).read_text()) if asked.before else {}
     table = Table("Figure", *(["before"] if before else []), "now")
     for name, value in now.items():
@@ -91,22 +94,40 @@ def size() -> Figures:
 
 
 def walk() -> Figures:
-    """The files and functions on the way from a VM's start to the first writes."""
-    entered: dict[CodeType, None] = {}
-    found: Figures = {}
+    """The files and functions on the way from libvirt's word of a VM's start to the first writes."""
     with _host() as (agent, resctrl, libvirt, watch):
         uuid = libvirt.boot({"hw:cache_ways": "2"})
-
-        def written(path: str) -> None:
-            what = WRITES.get(os.path.basename(path))
-            # A read goes the same way, and only what is written now was opened to be written.
-            if what is not None and _is_in_write() and f"{what}: files" not in found:
-                found.update(_counts(what, list(entered)))
-
-        resctrl.before = written
-        watch(lambda code: entered.setdefault(code))
+        found = _watched(resctrl, watch, "")
         agent._on_change(uuid)
         agent.run_passes()
+        return found
+
+
+def walk_early() -> Figures:
+    """The same from libvirt's status file of a VM that it is starting: once before QEMU is forked, and once after."""
+    with _host() as (agent, resctrl, _, watch):
+        vm = Vm("early", Flavor("flavor", {"hw:cache_ways": "2"}))
+        file = Path(agent.conf.libvirt.run_dir, f"{vm.name}.xml")
+        found = _watched(resctrl, watch, "early, ")
+        for pid in (0, os.getpid()):
+            file.write_text(f"<domstatus state='paused' reason='starting up' pid='{pid}'>{domain_xml(vm)}</domstatus>")
+            agent._start_watch._take([FileEvent(file.name, is_gone=False)])
+        return found
+
+
+def _watched(resctrl: SimulatedResctrl, watch: Watch, prefix: str) -> Figures:
+    """What was entered before the first writes, of those that are made from now on."""
+    entered: dict[CodeType, None] = {}
+    found: Figures = {}
+
+    def written(path: str) -> None:
+        what = f"{prefix}{WRITES.get(os.path.basename(path), '')}"
+        # A read goes the same way, and only what is written now was opened to be written.
+        if what != prefix and _is_in_write() and f"{what}: files" not in found:
+            found.update(_counts(what, list(entered)))
+
+    resctrl.before = written
+    watch(lambda code: entered.setdefault(code))
     return found
 
 
@@ -134,9 +155,6 @@ def _counts(what: str, entered: Sequence[CodeType]) -> Figures:
     }
 
 
-Watch = Callable[[Callable[[CodeType], Any]], None]
-
-
 @contextlib.contextmanager
 def _host() -> Iterator[tuple[Agent, SimulatedResctrl, PlayedLibvirt, Watch]]:
     """An agent that is at rest on a host without a VM, and a function that has each call told from then on."""
@@ -150,7 +168,7 @@ def _host() -> Iterator[tuple[Agent, SimulatedResctrl, PlayedLibvirt, Watch]]:
         root, sysfs, conf = Path(folder, "resctrl"), Path(folder, "cpu"), Path(folder, "vmqos.conf")
         root.mkdir()
         conf.write_text(
-            f"[resctrl]\npath = {root}\nsysfs_cpu_path = {sysfs}\n"
+            f"[libvirt]\nrun_dir = {folder}\n[resctrl]\npath = {root}\nsysfs_cpu_path = {sysfs}\n"
             f"[agent]\nstate_path = {folder}\naudit_interval = 60\nfull_audit_interval = 600\n"
         )
         resctrl, libvirt = SimulatedResctrl(root, sysfs), PlayedLibvirt()

@@ -29,17 +29,15 @@ cgroup_mounts() {
     awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 }' /proc/self/mounts
 }
 
-# An empty directory where the host has none, without leaving one there: its parent becomes a tmpfs
-# that holds the parent's entries.
-provide() {
-    [ ! -d "$1" ] || return 0
-    parent=$(dirname "$1")
-    ( provide "$parent" )
+# Make a directory of the host's one of this place: it becomes a tmpfs that holds the directory's entries. What the host
+# adds and replaces there later is not seen here.
+take_over() {
+    ! awk -v path="$1" '$1 == "vmqos-lab" && $2 == path { found = 1 } END { exit !found }' /proc/self/mounts || return 0
     original=$(mktemp -d "$state/original.XXXXXX")
-    mount --rbind "$parent" "$original"
-    mount -t tmpfs -o mode=0755 vmqos-lab "$parent"
+    mount --rbind "$1" "$original"
+    mount -t tmpfs -o mode=0755 vmqos-lab "$1"
     find "$original" -mindepth 1 -maxdepth 1 | while read -r entry; do
-        name=$parent/${entry##*/}
+        name=$1/${entry##*/}
         if [ -L "$entry" ]; then
             cp -P "$entry" "$name"
         else
@@ -48,6 +46,13 @@ provide() {
             mount --rbind "$entry" "$name"
         fi
     done
+}
+
+# An empty directory where the host has none, without leaving one there.
+provide() {
+    [ ! -d "$1" ] || return 0
+    ( provide "$(dirname "$1")" )
+    take_over "$(dirname "$1")"
     mkdir "$1"
 }
 
@@ -63,20 +68,22 @@ enter_new_cgroups() {
     done
 }
 
+# A package that adds a user renames another file over the host's. The kernel then drops what any namespace has mounted
+# over that file. So these files lie in a directory of this place's own, and nothing is mounted over the host's.
+lay_accounts() {
+    for file in $accounts; do
+        [ -e "$state/$file" ] || continue
+        take_over /etc
+        umount "/etc/$file"
+        cp "$state/$file" "/etc/$file"
+    done
+}
+
 lay_directories() {
     echo "$directories" | while read -r own theirs; do
         [ -n "$own" ] || continue
         provide "$theirs"
         mount --bind "$state/$own" "$theirs"
-    done
-}
-
-# Again before each start: who adds a user to the host puts another file in the place of this one, which takes the
-# mounts over the old one along in every namespace.
-lay_accounts() {
-    for file in $accounts; do
-        [ -e "$state/$file" ] || continue
-        cmp -s "$state/$file" "/etc/$file" || mount --bind "$state/$file" "/etc/$file"
     done
 }
 
@@ -112,6 +119,7 @@ hold)
 hold-inside)
     [ ! -e "$state/hostname" ] || cat "$state/hostname" >/proc/sys/kernel/hostname
     drop_simulators
+    lay_accounts
     lay_directories
     lay_cgroups
     : >"$state/ready"
@@ -128,10 +136,6 @@ run)
         fi
     done
     # --root: entering a mount namespace leaves a chroot.
-    exec nsenter --target "$holder" --mount --net --cgroup --uts --root -- "$0" run-inside "$state" "$@"
-    ;;
-run-inside)
-    lay_accounts
-    exec "$@"
+    exec nsenter --target "$holder" --mount --net --cgroup --uts --root -- "$@"
     ;;
 esac

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tests CI runs at which commit, and which of them passed last at which commit.
+
+A *rung* is an environment of tox, such as ``nova31``, or a part of one, such as ``openstack:cloud``. CI runs the rungs
+of :data:`EACH_RUN` at each commit. Those of :data:`IN_TURNS` are too many for that: they are spread over some runs, and
+the commit's number says which of these runs it is. ``tools/test`` asks this module what to run.
+
+Needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+LOG = Path("build/rungs.jsonl")
+"""Where ``tools/test`` writes what it ran, a line for each word of its command line."""
+PAGE = Path("doc/source/contributor/rungs.csv")
+HEADER = ("Rung", "Passed at commit", "Number", "On", "Seconds")
+
+ROOM = 12.0
+"""Minutes that CI has for the rungs in turns."""
+
+HOW_MANY = (2, 3, 5, 7)
+"""Over how many runs the rungs may be spread. It is below ten, because within ten commits each rung must run. It is
+prime, so that each rung also runs where commits arrive by twos or by sixes, and CI sees the last of them only."""
+
+
+class Mistake(Exception):
+    """What was asked for can't be; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """Tests that are run together.
+
+    :ivar environment: of tox.
+    :ivar part: which part of the environment's tests; empty for all.
+    :ivar arguments: with which pytest runs the part.
+    :ivar minutes: by which a run of CI becomes longer, about, on two quiet cores from nothing.
+    """
+
+    environment: str
+    part: str = ""
+    arguments: tuple[str, ...] = ()
+    minutes: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.environment}:{self.part}" if self.part else self.environment
+
+
+def _guests(part: str, minutes: float = 0.0) -> Rung:
+    """Tests in guests (``tests/kernel/pytest_guest.py`` knows the parts)."""
+    suites = ("tests/kernel", "tests/conformance", "tests/functional/resctrl_client")
+    return Rung("kernel", part, (f"--guests={part}", *suites), minutes)
+
+
+EACH_RUN = (
+    Rung("pep8"),
+    Rung("docs"),
+    Rung("py3"),
+    Rung("fuzz"),
+    Rung("nova"),
+    Rung("functional"),
+    Rung("campaign"),
+    _guests("core"),
+    Rung("openstack", "promise", ("tests/openstack/cloud/test_promise.py",)),
+)
+
+IN_TURNS = (
+    _guests("long", 6.0),
+    _guests("cascade-lake-newest", 5.0),
+    _guests("broadwell-6.12", 3.0),
+    _guests("broadwell-newest", 2.5),
+    _guests("sapphire-rapids-6.12", 2.5),
+    _guests("sapphire-rapids-newest", 3.0),
+    _guests("goldmont-newest", 2.5),
+    _guests("milan-6.12", 4.0),
+    _guests("milan-newest", 4.0),
+    _guests("genoa-6.12", 2.5),
+    Rung("openstack", "cloud", ("tests/openstack/cloud",), 7.0),
+    Rung("openstack", "placement", ("tests/openstack/placement",), 7.0),
+    Rung("openstack", "telemetry", ("tests/openstack/telemetry",), 1.5),
+    Rung("nova31", minutes=4.0),
+    Rung("nova32", minutes=4.0),
+    Rung("nova33", minutes=4.0),
+    Rung("packages", minutes=6.0),
+)
+
+BY_NAME = (Rung("devstack"), Rung("worth"), Rung("campaign-whole"))
+"""What only ``tools/test all`` runs: the first fetches DevStack from opendev.org, the second makes a report, the third
+takes an hour."""
+
+
+def runs(rungs: Sequence[Rung] = IN_TURNS, room: float = ROOM) -> tuple[tuple[Rung, ...], ...]:
+    """Spread rungs over as few runs as have room for them.
+
+    :param room: minutes of a run.
+    :raises Mistake: if they do not fit.
+    """
+    for count in HOW_MANY:
+        spread: list[list[Rung]] = [[] for _ in range(count)]
+        # The longest first, each where there is most room.
+        for rung in sorted(rungs, key=lambda rung: (-rung.minutes, str(rung))):
+            min(spread, key=minutes).append(rung)
+        if max(map(minutes, spread)) <= room:
+            return tuple(tuple(sorted(run, key=rungs.index)) for run in spread)
+    raise Mistake(f"the rungs in turns take too long for {HOW_MANY[-1]} runs of {room:.0f} minutes: make parts smaller")
+
+
+def minutes(run: Iterable[Rung]) -> float:
+    """By how much these rungs make a run of CI longer."""
+    return sum(rung.minutes for rung in run)
+
+
+def words(rungs: Iterable[Rung]) -> list[str]:
+    """These rungs as arguments of ``tools/test``, the parts of an environment in one: ``kernel:core,goldmont-6.12``."""
+    found: dict[str, list[str]] = {}
+    for rung in rungs:
+        found.setdefault(rung.environment, []).extend([rung.part] if rung.part else [])
+    return [f"{environment}:{','.join(parts)}" if parts else environment for environment, parts in found.items()]
+
+
+def rungs_of(word: str) -> list[Rung]:
+    """The rungs that an argument of ``tools/test`` stands for; none for an environment that is not of ours.
+
+    :raises Mistake: if the environment has no such part.
+    """
+    environment, colon, parts = word.partition(":")
+    known = [rung for rung in (*EACH_RUN, *IN_TURNS, *BY_NAME) if rung.environment == environment]
+    if not colon:
+        return known
+    by_part = {rung.part: rung for rung in known if rung.part}
+    try:
+        return [by_part[part] for part in parts.split(",")]
+    except KeyError as error:
+        there = ", ".join(by_part) or "none"
+        raise Mistake(f"there is no part {error} of {environment}; there are: {there}") from None
+
+
+def arguments(word: str) -> list[str]:
+    """What pytest is given for an argument of ``tools/test``; nothing where it is a whole environment.
+
+    :raises Mistake: if the environment has no such part.
+    """
+    return list(dict.fromkeys(one for rung in rungs_of(word) for one in rung.arguments)) if ":" in word else []
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit of this repository.
+
+    :ivar name: its full name.
+    :ivar number: how many commits it has behind it, itself included; ``None`` where a shallow clone does not tell.
+    """
+
+    name: str
+    number: int | None
+
+
+def git(*command: str, checkout: Path = CHECKOUT) -> str:
+    """What git says.
+
+    :raises Mistake: if it fails, or is not there.
+    """
+    try:
+        done = subprocess.run(["git", "-C", str(checkout), *command], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise Mistake(f"git can't be run: {error}") from error
+    if done.returncode:
+        raise Mistake(f"git {' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def head(checkout: Path = CHECKOUT) -> Commit:
+    """The commit that the source tree is of.
+
+    :raises Mistake: if git does not tell: the tree is no clone, or another user's.
+    """
+    name = git("rev-parse", "HEAD", checkout=checkout)
+    if git("rev-parse", "--is-shallow-repository", checkout=checkout) == "true":
+        return Commit(name, None)
+    return Commit(name, int(git("rev-list", "--count", name, checkout=checkout)))
+
+
+def turn(checkout: Path = CHECKOUT) -> tuple[int, str]:
+    """Which of :func:`runs` it is, and why.
+
+    A shallow clone does not know a commit's number. There the commit's name decides, and without git the day: each run
+    comes up sooner or later, but when can't be told.
+    """
+    count = len(runs())
+    try:
+        commit = head(checkout)
+    except Mistake as mistake:
+        day = int(time.time() // 86400)
+        return day % count, f"{str(mistake).splitlines()[0]}; so the day decides ({day} days since 1970)"
+    name = commit.name[:10]
+    if commit.number is None:
+        return int(commit.name[:8], 16) % count, f"this clone is shallow, so the commit's name decides ({name})"
+    return commit.number % count, f"commit {name} has the number {commit.number}"
+
+
+def at_commit(checkout: Path = CHECKOUT) -> str:
+    """The commit that is tested here; empty if the tree has changes over it, or is no clone."""
+    with suppress(Mistake):
+        if not git("status", "--porcelain", checkout=checkout):
+            return git("rev-parse", "HEAD", checkout=checkout)
+    return ""
+
+
+def note(word: str, commit: str, verdict: str, seconds: int, checkout: Path = CHECKOUT) -> None:
+    """Write down what ``tools/test`` has run.
+
+    :param word: its argument.
+    :param commit: what :func:`at_commit` said before; nothing is written if it no longer does.
+    :param verdict: ``passed`` or another.
+    """
+    if not commit or commit != at_commit(checkout):
+        return
+    line = {
+        "rungs": [str(rung) for rung in rungs_of(word)] or [word],
+        "commit": commit,
+        "passed": verdict == "passed",
+        "on": time.strftime("%Y-%m-%d", time.gmtime()),
+        "seconds": seconds,
+    }
+    (checkout / LOG).parent.mkdir(exist_ok=True)
+    with (checkout / LOG).open("a", encoding="ascii") as log:
+        log.write(f"{json.dumps(line)}\n")
+
+
+Row = tuple[str, str, str, str]
+"""What the page says of a rung: the commit, its number, the day, and the seconds of all rungs that ran together."""
+
+
+def recorded(checkout: Path = CHECKOUT) -> dict[str, Row]:
+    """What the page says, by the rung's name."""
+    with (checkout / PAGE).open(encoding="ascii", newline="") as page:
+        return {row[0]: (row[1], row[2], row[3], row[4]) for row in list(csv.reader(page))[1:] if row[1]}
+
+
+def record(logs: Iterable[Path], checkout: Path = CHECKOUT) -> list[str]:
+    """Have the page say what passed according to logs, where that is later than what it says now.
+
+    :returns: the rungs that the page says something new of.
+    :raises Mistake: if a log can't be read, or is of a commit that is not behind this one.
+    """
+    before = recorded(checkout)
+    now = dict(before)
+    for line in _lines(logs):
+        if not line["passed"]:
+            continue
+        number = _number_behind(line["commit"], checkout)
+        for rung in line["rungs"]:
+            if rung not in now or number >= int(now[rung][1]):
+                now[rung] = (line["commit"][:10], str(number), line["on"], str(line["seconds"]))
+    order = [str(rung) for rung in (*EACH_RUN, *IN_TURNS, *BY_NAME)]
+    with (checkout / PAGE).open("w", encoding="ascii", newline="") as page:
+        writer = csv.writer(page, lineterminator="\n")
+        writer.writerow(HEADER)
+        writer.writerows((rung, *now.get(rung, ("", "", "", ""))) for rung in order)
+    return [rung for rung in order if now.get(rung) != before.get(rung)]
+
+
+def _number_behind(commit: str, checkout: Path) -> int:
+    """The number of a commit that the source tree's own one has behind it."""
+    try:
+        git("merge-base", "--is-ancestor", commit, "HEAD", checkout=checkout)
+    except Mistake:
+        raise Mistake(f"{commit[:10]} is not behind this commit: what passed there says nothing of this tree") from None
+    return int(git("rev-list", "--count", commit, checkout=checkout))
+
+
+def _lines(logs: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    for log in logs:
+        try:
+            text = log.read_text(encoding="ascii")
+        except OSError as error:
+            raise Mistake(f"{log} can't be read ({error.strerror}): tools/test writes it") from error
+        yield from (json.loads(line) for line in text.splitlines())
+
+
+def state(checkout: Path = CHECKOUT) -> Iterator[str]:
+    """Whose turn it is, and what the page says, as lines for people."""
+    number, why = turn(checkout)
+    spread, rows = runs(), recorded(checkout)
+    yield f"Each run of CI has some rungs; the others are in {len(spread)} runs. Here it is run {number}: {why}."
+
+    def line(when: str, rung: Rung) -> str:
+        commit, at, day, _ = rows.get(str(rung), ("", "", "", ""))
+        passed = f"passed at {commit}, number {at}, on {day}" if commit else "not recorded yet"
+        return f"  {when:9} {rung!s:28} {passed}"
+
+    yield from (line("each run", rung) for rung in EACH_RUN)
+    for index, run in enumerate(spread):
+        yield from (line(f"run {index}{' now' if index == number else ''}", rung) for rung in run)
+    yield from (line("by name", rung) for rung in BY_NAME)
+
+
+def main() -> int:
+    """Do what ``tools/test`` asks for; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tools.rotation", description="What tools/test asks.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("ci", help="print what CI runs at this commit, as arguments of tools/test")
+    commands.add_parser("all", help="print all that there is, as arguments of tools/test")
+    one = commands.add_parser("arguments", help="print what pytest is given for an argument of tools/test")
+    one.add_argument("word")
+    commands.add_parser("commit", help="print which commit is tested here; nothing if the tree has changes")
+    one = commands.add_parser("note", help="write down what was run")
+    for name in ("word", "commit", "verdict"):
+        one.add_argument(name)
+    one.add_argument("seconds", type=int)
+    one = commands.add_parser("record", help="have the page say what passed")
+    one.add_argument("log", nargs="*", type=Path, default=[CHECKOUT / LOG])
+    commands.add_parser("state", help="print whose turn it is, and which rung passed last at which commit")
+    asked = parser.parse_args()
+    try:
+        print(*_answer(asked), sep="\n")
+    except Mistake as mistake:
+        print(f"tools/test: {mistake}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _answer(asked: argparse.Namespace) -> Iterable[str]:
+    match asked.command:
+        case "ci":
+            number, why = turn()
+            print(f"{why}: of the rungs in turns, run {number} of 0 to {len(runs()) - 1}", file=sys.stderr)
+            return words((*EACH_RUN, *runs()[number]))
+        case "all":
+            return dict.fromkeys(rung.environment for rung in (*EACH_RUN, *IN_TURNS, *BY_NAME))
+        case "arguments":
+            return arguments(asked.word)
+        case "commit":
+            return [at_commit()]
+        case "note":
+            note(asked.word, asked.commit, asked.verdict, asked.seconds)
+            return []
+        case "record":
+            return [f"{PAGE}: {rung} is new" for rung in record(asked.log)] or [f"{PAGE}: left as it is"]
+        case _:
+            return state()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
