@@ -440,7 +440,7 @@ class Reconciler:
         self._unfinished = self._placer.is_owing or bool(arranged.later)
         self._monitoring.remove(arranged.stale)
         placed = self._placer.placed
-        elsewhere = {uuid for uuid, aim in aims.items() if uuid not in placed or placed[uuid].target != aim.target}
+        elsewhere = {uuid for uuid, aim in aims.items() if uuid not in placed or not placed[uuid].aims_at(aim)}
         unmonitored = {**dict.fromkeys(elsewhere, YET_TO_BE_MOVED), **arranged.unmonitored}
         return {
             uuid: replace(

@@ -123,6 +123,29 @@ def test_a_vm_whose_tasks_can_not_be_moved_to_its_monitoring_group_is_told_to_be
     assert host.told(vm).state is KEPT and not host.unmonitored(vm)
 
 
+def test_a_vm_whose_other_tasks_are_yet_to_be_moved_to_their_monitoring_group_is_told_to_be_uncounted(
+    host: Host,
+) -> None:
+    vm = host.boot(OWN, threads=3, vcpus=2)
+    host.settle()
+    assert host.told(vm).state is KEPT
+    tasks_file, reads = f"mon_groups/vmqos.{vm}/tasks", list[str]()
+
+    def refuse(path: str) -> None:
+        if path == tasks_file:
+            reads.append(path)
+            raise OSError(16, "Device or resource busy")
+
+    host.resctrl.before = refuse
+    host.libvirt.resize(vm, {**OWN, "hw:cache_vcpus": "0"})
+    host.run()
+    assert reads and host.unmonitored(vm) == YET_TO_BE_MOVED
+    host.resctrl.before = lambda path: None
+    host.clock += 1.0
+    host.settle()
+    assert host.told(vm).state is KEPT and not host.unmonitored(vm)
+
+
 # A VM that can't be looked at keeps what it has.
 
 

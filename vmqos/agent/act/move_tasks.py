@@ -88,6 +88,10 @@ class TaskPlacement:
         """The tasks that belong in the target."""
         return self.tasks if self.chosen is None else self.chosen
 
+    def aims_at(self, aim: TaskGroups) -> bool:
+        """Whether these are the groups in which the tasks belong."""
+        return (self.target, self.rest) == (aim.target, aim.rest)
+
     def control_of(self, tid: int) -> str:
         """The control group that a task belongs in."""
         return self.target.control if self.chosen is None or tid in self.chosen else ""

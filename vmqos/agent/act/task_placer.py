@@ -134,7 +134,7 @@ class Placer:
         key, placed = ("tasks", uuid), self.placed.get(uuid)
         if self._backoff.waits(key):
             return False
-        if placed is None or (placed.target, placed.rest) != (aim.target, aim.rest) or self._backoff.is_due(key):
+        if placed is None or not placed.aims_at(aim) or self._backoff.is_due(key):
             return True
         return uuid in look_at or uuid in self._owed or not aim.directories.isdisjoint(fresh)
 
