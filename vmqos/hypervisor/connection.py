@@ -9,7 +9,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import libvirt
@@ -28,6 +29,13 @@ KEEPALIVE_COUNT = 3
 RETRY_DELAY_MIN = 0.2
 """Seconds until a lost connection is tried again; doubled after each failure."""
 RETRY_DELAY_MAX = 10.0
+
+ANSWER_PATIENCE = 10.0
+"""Seconds after which another try to connect is made beside one that has no answer. Keep-alive messages do not guard it
+yet, and libvirt's library was seen to wait for ever for a daemon that had just been started."""
+
+MOST_TRIES = 4
+"""Tries under way at most. Where so many have no answer, the daemon itself hangs, and one of them is waited for."""
 
 EVENTS = (
     libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE,
@@ -50,7 +58,10 @@ _CLOSE_REASONS = {
 }
 
 SPARES = 8
-"""Connections besides the first, for calls about VMs. A libvirtd takes 5000 clients (``max_clients``)."""
+"""Connections besides the first that are kept open for calls. A libvirtd takes 5000 clients (``max_clients``)."""
+
+MOST = 64
+"""Connections at most. Where so many calls are under way, libvirt answers none, and the next call waits."""
 
 _T = TypeVar("_T")
 
@@ -59,12 +70,26 @@ _T = TypeVar("_T")
 class _Client:
     """One connection to libvirtd.
 
+    :ivar libvirt: the connection itself; ``None`` while it is opened.
+    :ivar is_busy: whether a call is under way.
+    """
+
+    libvirt: Any = None
+    is_busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """The connection that has the events.
+
     :ivar libvirt: the connection itself.
-    :ivar calls: how many are under way.
+    :ivar hostname: the host's name, as libvirt tells it.
+    :ivar callbacks: libvirt's numbers of what is called at an event.
     """
 
     libvirt: Any
-    calls: int = 0
+    hostname: str
+    callbacks: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +112,12 @@ class Connection:
     A call may take for ever. The keep-alive messages end it where the whole of libvirtd hangs, but a libvirtd all of
     whose workers hang still answers them, by its main thread (``virKeepAliveCheckMessage`` in virnetserverclient.c).
     Calls are made side by side, so that one about a VM need not wait for one about another: libvirt locks a VM while it
-    starts or ends it, and a list of all VMs waits for that (``virDomainObjListFilter`` in virdomainobjlist.c). A call
-    that is not answered may keep those that are made on the same connection after it: that was seen with two such
-    calls, and is certain with five, for libvirtd then reads nothing more of a client (``max_client_requests`` in
-    libvirtd.conf). So there are several connections, and a call about a VM takes the one with the fewest calls.
+    starts or ends it, and a list of all VMs waits for that (``virDomainObjListFilter`` in virdomainobjlist.c).
+
+    Each call has a connection of its own while it is under way. libvirt's own library, from 6.1 to 10.2, may crash or
+    hang where two threads call on one connection (CVE-2024-4418, ``virNetClientIOEventLoop`` in virnetclient.c). And a
+    call that is not answered may keep those that are made on the same connection after it: libvirtd reads nothing more
+    of a client that has five (``max_client_requests`` in libvirtd.conf).
 
     :param uri: libvirt's connection URI, such as ``qemu:///system``.
     :param on_change: called with a VM's UUID when something of it changed, and with ``None`` when anything may have:
@@ -99,6 +126,7 @@ class Connection:
     :param tells_of_waiting: whether to find out which VMs wait for their memory (:attr:`VirtualMachine.waiting_vcpus`).
     :param keepalive: seconds between keep-alive messages, and how many may stay unanswered.
     :param retry_delays: seconds until a lost connection is tried again, at first and at most.
+    :param answer_patience: seconds after which a try that libvirt does not answer is given up.
     """
 
     def __init__(
@@ -110,6 +138,7 @@ class Connection:
         tells_of_waiting: bool = False,
         keepalive: tuple[int, int] = (KEEPALIVE_INTERVAL, KEEPALIVE_COUNT),
         retry_delays: tuple[float, float] = (RETRY_DELAY_MIN, RETRY_DELAY_MAX),
+        answer_patience: float = ANSWER_PATIENCE,
     ) -> None:
         self._uri = uri
         self._on_change = on_change
@@ -117,15 +146,15 @@ class Connection:
         self._tells_of_waiting = tells_of_waiting
         self._keepalive = keepalive
         self._retry_delays = retry_delays
+        self._answer_patience = answer_patience
+        self._tries: list[Future[_First]] = []
         self._last_error = "not connected yet"
         self._hostname: str | None = None
         self._under_way: list[Call] = []
         # libvirt-python frees a connection under a call that still uses it, so the close waits for all calls.
         self._condition = threading.Condition()
         self._clients: list[_Client] = []
-        """The first one has the events and all calls that are not about one VM."""
-        self._domains: dict[str, Any] = {}
-        self._callbacks: list[int] = []
+        """The first one has the events. Where it is lost, all are given up."""
         self._lost = threading.Event()
         self._tried = threading.Event()
         self._closing = threading.Event()
@@ -188,10 +217,9 @@ class Connection:
         :raises vmqos.hypervisor.exceptions.HypervisorFailed: if libvirt refuses.
         """
 
-        def ask(first: _Client) -> dict[str, int]:
-            domains = first.libvirt.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
-            self._domains = {domain.UUIDString(): domain for domain in domains}
-            return {uuid: domain.ID() for uuid, domain in self._domains.items()}
+        def ask(connection: Any) -> dict[str, int]:
+            domains = connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
+            return {domain.UUIDString(): domain.ID() for domain in domains}
 
         return self._call("virConnectListAllDomains", ask)
 
@@ -252,11 +280,9 @@ class Connection:
     def _ask_about(self, uuid: str, question: Callable[[Any], _T]) -> _T | None:
         """Ask libvirt about one VM; ``None`` where it knows no such VM."""
 
-        def ask(client: _Client) -> _T | None:
-            # libvirt's word on a VM is bound to the connection that it came by.
-            known = self._domains.get(uuid) if client is self._first else None
+        def ask(connection: Any) -> _T | None:
             try:
-                return question(known or client.libvirt.lookupByUUIDString(uuid))
+                return question(connection.lookupByUUIDString(uuid))
             except libvirt.libvirtError as error:
                 if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
                     return None
@@ -264,35 +290,64 @@ class Connection:
 
         return self._call("", ask)
 
-    @property
-    def _first(self) -> _Client | None:
-        return next(iter(self._clients), None)
-
-    def _call(self, name: str, ask: Callable[[_Client], _T]) -> _T:
+    def _call(self, name: str, ask: Callable[[Any], _T]) -> _T:
         """Ask libvirt something.
 
         :param name: the call, for :attr:`under_way`; empty where it is about one VM.
         """
-        with self._condition:
-            first = self._first
-            if first is None:
-                raise exceptions.HypervisorUnreachable(uri=self._uri, error=self._last_error)
-            alive = [client for client in self._clients if client is first or client.libvirt.isAlive()]
-            client = first if name else min(alive, key=lambda client: client.calls)
-            client.calls += 1
+        with self._noted(name) if name else contextlib.nullcontext(), self._own_client() as client:
+            try:
+                return ask(client.libvirt)
+            except libvirt.libvirtError as error:
+                if client.libvirt.isAlive():
+                    raise exceptions.HypervisorFailed(uri=self._uri, error=error) from error
+                if client is next(iter(self._clients), None):
+                    self._lose(str(error))
+                raise exceptions.HypervisorUnreachable(uri=self._uri, error=error) from error
+
+    @contextlib.contextmanager
+    def _own_client(self) -> Iterator[_Client]:
+        """A connection for one call, which no other thread uses meanwhile: an idle one, or else a new one.
+
+        :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if there is no connection, or no further one.
+        """
+        client = self._take()
         try:
-            with self._noted(name) if name else contextlib.nullcontext():
-                return ask(client)
-        except libvirt.libvirtError as error:
-            if client.libvirt.isAlive():
-                raise exceptions.HypervisorFailed(uri=self._uri, error=error) from error
-            if client is first:
-                self._lose(str(error))
-            raise exceptions.HypervisorUnreachable(uri=self._uri, error=error) from error
+            if client.libvirt is None:
+                self._open_spare(client)
+            yield client
         finally:
-            with self._condition:
-                client.calls -= 1
-                self._condition.notify_all()
+            self._give_back(client)
+
+    def _take(self) -> _Client:
+        """An idle connection, or one that the caller is to open; waits while :data:`MOST` are busy."""
+        with self._condition:
+            while self._clients:
+                # The first one is taken last: its events come while nothing else does.
+                for client in reversed(self._clients):
+                    if not client.is_busy:
+                        client.is_busy = True
+                        return client
+                if len(self._clients) < MOST:
+                    client = _Client(is_busy=True)
+                    self._clients.append(client)
+                    return client
+                self._condition.wait()
+            raise exceptions.HypervisorUnreachable(uri=self._uri, error=self._last_error)
+
+    def _give_back(self, client: _Client) -> None:
+        """End the use of a connection. It is closed if it is broken, or if enough others are idle."""
+        with self._condition:
+            idle = sum(not each.is_busy for each in self._clients[1:])
+            is_good = client.libvirt is not None and idle < SPARES and client.libvirt.isAlive()
+            # The first one, and those that are being given up, are closed with the first.
+            is_closed = not is_good and client in self._clients[1:]
+            if is_closed:
+                self._clients.remove(client)
+            client.is_busy = False
+            self._condition.notify_all()
+        if is_closed and client.libvirt is not None:
+            _ignore_errors(client.libvirt.close)
 
     @contextlib.contextmanager
     def _noted(self, name: str) -> Iterator[None]:
@@ -311,8 +366,8 @@ class Connection:
             self._lost.clear()
             try:
                 with self._noted("virConnectOpenReadOnly"):
-                    self._connect()
-            except libvirt.libvirtError as error:
+                    first = self._connect()
+            except (libvirt.libvirtError, TimeoutError) as error:
                 if str(error) != self._last_error:
                     LOG.warning("libvirt can't be reached at %s: %s", self._uri, error)
                 self._last_error = str(error)
@@ -320,6 +375,9 @@ class Connection:
                 self._closing.wait(delay)
                 delay = min(2 * delay, self._retry_delays[1])
                 continue
+            with self._condition:
+                self._hostname, self._last_error = first.hostname, ""
+                self._clients = [_Client(first.libvirt)]
             LOG.info("connected to libvirt at %s", self._uri)
             delay = self._retry_delays[0]
             self._tried.set()
@@ -327,59 +385,112 @@ class Connection:
             self._open_spares()
             if not self._closing.is_set():
                 self._lost.wait()
-            self._disconnect()
+            self._disconnect(first)
             if not self._closing.is_set():
                 LOG.warning("lost libvirt at %s: %s", self._uri, self._last_error)
                 self._tell(None)
                 self._closing.wait(delay)
+        for late in self._tries:
+            late.add_done_callback(self._drop)
         event_loop.release()
 
-    def _connect(self) -> None:
-        connection = libvirt.openReadOnly(self._uri)
-        self._callbacks = []
+    def _connect(self) -> _First:
+        """Open the connection that has the events. A try that took too long may still come to an end here.
+
+        :raises libvirt.libvirtError: if libvirt can't be reached.
+        :raises TimeoutError: if it does not answer.
+        """
+        if len(self._tries) < MOST_TRIES:
+            begun = Future[_First]()
+            self._tries.append(begun)
+            threading.Thread(target=self._try, args=(begun,), name="libvirt-try", daemon=True).start()
+        ended, _ = wait(self._tries, self._answer_patience, FIRST_COMPLETED)
+        if not ended:
+            raise TimeoutError(f"it does not answer within {self._answer_patience:g} s")
+        one = min(ended, key=lambda each: each.exception() is not None)
+        self._tries.remove(one)
+        first = one.result()
+        for other in self._tries:
+            other.add_done_callback(self._drop)
+        self._tries = []
+        return first
+
+    def _try(self, begun: Future[_First]) -> None:
         try:
-            self._hostname = str(connection.getHostname())
+            begun.set_result(self._open_first())
+        except Exception as error:
+            begun.set_exception(error)
+
+    def _drop(self, late: Future[_First]) -> None:
+        """Close the connection of a try that is not needed any more."""
+        if late.exception() is None:
+            self._shut(late.result())
+
+    def _open_first(self) -> _First:
+        connection = libvirt.openReadOnly(self._uri)
+        first = _First(connection, "", [])
+        try:
+            first = replace(first, hostname=str(connection.getHostname()))
             connection.registerCloseCallback(self._closed, None)
             connection.setKeepAlive(*self._keepalive)
             for event in EVENTS:
                 note = self._lifecycle if event == libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE else self._event
-                self._callbacks.append(connection.domainEventRegisterAny(None, event, note, None))
+                first.callbacks.append(connection.domainEventRegisterAny(None, event, note, None))
         except libvirt.libvirtError:
-            self._shut(connection)
+            self._shut(first)
             raise
-        with self._condition:
-            self._last_error = ""
-            self._clients = [_Client(connection)]
+        return first
 
     def _open_spares(self) -> None:
-        """Open the other connections. No call waits for that: where a libvirtd hangs, it may take for ever."""
+        """Open connections ahead. No call waits for that: where a libvirtd hangs, it may take for ever."""
         for _ in range(SPARES):
-            if self._lost.is_set() or self._closing.is_set():
-                return
-            try:
-                connection = libvirt.openReadOnly(self._uri)
-                connection.setKeepAlive(*self._keepalive)
-            except libvirt.libvirtError as error:
-                LOG.info("libvirt takes no further connection, so calls share those that there are: %s", error)
-                return
             with self._condition:
-                self._clients.append(_Client(connection))
+                if self._lost.is_set() or self._closing.is_set() or len(self._clients) > SPARES:
+                    return
+                client = _Client(is_busy=True)
+                self._clients.append(client)
+            try:
+                self._open_spare(client)
+            except exceptions.HypervisorUnreachable as error:
+                LOG.info("libvirt takes no further connection now: %s", error)
+                return
+            finally:
+                self._give_back(client)
 
-    def _disconnect(self) -> None:
+    def _open_spare(self, client: _Client) -> None:
+        """Open a connection besides the first.
+
+        :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if libvirt takes no further one.
+        """
+        try:
+            connection = libvirt.openReadOnly(self._uri)
+        except libvirt.libvirtError as error:
+            raise exceptions.HypervisorUnreachable(uri=self._uri, error=error) from error
+        _ignore_errors(connection.setKeepAlive, *self._keepalive)
+        with self._condition:
+            if client in self._clients:
+                client.libvirt = connection
+                return
+        # Meanwhile the first connection was lost.
+        _ignore_errors(connection.close)
+        raise exceptions.HypervisorUnreachable(uri=self._uri, error=self._last_error)
+
+    def _disconnect(self, first: _First) -> None:
         with self._condition:
             clients, self._clients = self._clients, []
-            self._condition.wait_for(lambda: not any(client.calls for client in clients))
-            self._domains = {}
-        first, *spares = clients
-        for spare in spares:
+            self._condition.notify_all()
+            # One that is still being opened is closed by who opens it, which may take for ever.
+            opened = [client for client in clients if client.libvirt is not None]
+            self._condition.wait_for(lambda: not any(client.is_busy for client in opened))
+        for spare in opened[1:]:
             _ignore_errors(spare.libvirt.close)
-        self._shut(first.libvirt)
+        self._shut(first)
 
-    def _shut(self, connection: Any) -> None:
-        for callback in self._callbacks:
-            _ignore_errors(connection.domainEventDeregisterAny, callback)
-        _ignore_errors(connection.unregisterCloseCallback)
-        _ignore_errors(connection.close)
+    def _shut(self, first: _First) -> None:
+        for callback in first.callbacks:
+            _ignore_errors(first.libvirt.domainEventDeregisterAny, callback)
+        _ignore_errors(first.libvirt.unregisterCloseCallback)
+        _ignore_errors(first.libvirt.close)
 
     def _closed(self, connection: Any, reason: int, opaque: object) -> None:
         self._lose(_CLOSE_REASONS.get(reason, f"the connection was closed (reason {reason})"))

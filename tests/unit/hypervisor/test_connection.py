@@ -78,11 +78,15 @@ def test_closing_ends_its_thread_at_once(nowhere: str) -> None:
 
 
 class HangingLibvirt:
-    """libvirt of a private kind: descriptions hang until the event is set, and of each client it takes five calls."""
+    """libvirt of a private kind: descriptions hang until the event is set.
+
+    Like libvirt's library, it bears one thread at a time on a connection: it notes where there were two.
+    """
 
     def __init__(self) -> None:
         self.answers = threading.Event()
         self.opened: list[Client] = []
+        self.has_mixed_calls = False
 
     def open(self, uri: str) -> Client:
         self.opened.append(Client(self))
@@ -94,7 +98,7 @@ class Client:
 
     def __init__(self, libvirt: HangingLibvirt) -> None:
         self._libvirt = libvirt
-        self._room = threading.Semaphore(5)
+        self._call = threading.Lock()
         self.is_open = True
 
     def getHostname(self) -> str:
@@ -117,10 +121,13 @@ class Client:
         return Domain(self, uuid)
 
     def describe(self, uuid: str) -> str:
-        with self._room:
-            if uuid.startswith("hangs"):
-                self._libvirt.answers.wait(30)
+        if not self._call.acquire(blocking=False):
+            self._libvirt.has_mixed_calls = True
             return "<domain/>"
+        if uuid.startswith("hangs"):
+            self._libvirt.answers.wait(30)
+        self._call.release()
+        return "<domain/>"
 
 
 class Domain:
@@ -153,10 +160,34 @@ def test_a_vm_is_described_however_many_descriptions_of_others_hang(monkeypatch:
     answered.start()
     answered.join(5)
     assert not answered.is_alive()
-    assert len(libvirt.opened) == module.SPARES + 1
+    assert len(libvirt.opened) == 3 * module.SPARES + 1
     libvirt.answers.set()
     for thread in asked:
         thread.join()
+    assert sum(client.is_open for client in libvirt.opened) == module.SPARES + 1, "the others are not kept"
+    assert not libvirt.has_mixed_calls
+    connection.close()
+    assert not any(client.is_open for client in libvirt.opened)
+
+
+def test_where_libvirt_answers_nothing_there_is_an_end_to_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    libvirt = HangingLibvirt()
+    monkeypatch.setattr(module.libvirt, "openReadOnly", libvirt.open)
+    monkeypatch.setattr(module.domain_xml, "parse", lambda xml: None)
+    connection = Connection("test:///", lambda uuid: None)
+    connection.start(wait=True)
+    asked = [
+        threading.Thread(target=connection.describe, args=(f"hangs-{number}",), daemon=True)
+        for number in range(module.MOST + 10)
+    ]
+    for thread in asked:
+        thread.start()
+    time.sleep(0.2)
+    assert len(libvirt.opened) == module.MOST
+    libvirt.answers.set()
+    for thread in asked:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in asked) and not libvirt.has_mixed_calls
     connection.close()
     assert not any(client.is_open for client in libvirt.opened)
 
@@ -176,7 +207,39 @@ def test_no_call_waits_for_a_further_connection(monkeypatch: pytest.MonkeyPatch)
     answered = threading.Thread(target=connection.describe, args=("answers",), daemon=True)
     answered.start()
     answered.join(5)
-    assert not answered.is_alive() and len(libvirt.opened) == 1
+    assert not answered.is_alive() and len(libvirt.opened) == 1, "the first connection was idle"
     may_open.set()
     connection.close()
     assert not any(client.is_open for client in libvirt.opened)
+
+
+@pytest.mark.parametrize("forgotten", [1, module.MOST_TRIES + 2])
+def test_a_try_that_libvirt_never_answers_is_followed_by_another(
+    monkeypatch: pytest.MonkeyPatch, forgotten: int
+) -> None:
+    libvirt, may_open, tries = HangingLibvirt(), threading.Event(), list[str]()
+
+    def open_late(uri: str) -> Client:
+        tries.append(uri)
+        if len(tries) <= forgotten:
+            may_open.wait(30)
+        return libvirt.open(uri)
+
+    monkeypatch.setattr(module.libvirt, "openReadOnly", open_late)
+    connection = Connection("test:///", lambda uuid: None, retry_delays=(0.01, 0.02), answer_patience=0.1)
+    connection.start(wait=True)
+    assert not connection.is_connected and "does not answer" in connection.last_error
+    if forgotten >= module.MOST_TRIES:
+        time.sleep(1.0)
+        assert len(tries) == module.MOST_TRIES, "a daemon that hangs is not asked without end"
+        may_open.set()
+    until = time.monotonic() + 10
+    while not connection.is_connected and time.monotonic() < until:
+        time.sleep(0.01)
+    assert connection.is_connected
+    may_open.set()
+    connection.close()
+    until = time.monotonic() + 10
+    while any(client.is_open for client in libvirt.opened) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert libvirt.opened and not any(client.is_open for client in libvirt.opened)
