@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from vmqos.agent import request
 from vmqos.agent.act import move_tasks
@@ -42,6 +43,20 @@ _TICKS = 100
 """Clock ticks in a second, as /proc counts start times (``USER_HZ``)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the tasks of a VM belong that libvirt is starting.
+
+    :ivar uuid: the VM.
+    :ivar libvirt_id: libvirt's number of this start of it.
+    :ivar group: the group; ``None`` where nothing can be done early.
+    """
+
+    uuid: str
+    libvirt_id: int | None
+    group: TaskGroup | None
+
+
 class EarlyStart:
     """Acts on what :class:`vmqos.agent.observe.starting_vms.StartWatch` finds, from its thread.
 
@@ -60,8 +75,8 @@ class EarlyStart:
         self._expected: dict[str, float] = {}
         """Until when the fork of a VM's QEMU is expected any moment, by file; monotonic seconds."""
         reconciler.is_wanted = lambda: self._is_at_work
-        self._targets: dict[str, tuple[str, TaskGroup | None]] = {}
-        """The VM of each file, and where its tasks belong; ``None`` where nothing can be done early."""
+        self._targets: dict[str, Target] = {}
+        """Where the tasks of each file's VM belong."""
 
     def begin(self, found: Sequence[StartingVm]) -> set[str]:
         """Make the VMs' groups ready, and move those of their tasks that are there.
@@ -101,6 +116,8 @@ class EarlyStart:
                 self._condition.wait(min([until, *(due for due in self._expected.values() if due > now)]) - now)
 
     def _begin(self, found: Sequence[StartingVm]) -> set[str]:
+        for starting in found:
+            self._forget_earlier_start(starting)
         known = [starting for starting in found if starting.file in self._targets]
         fresh = {starting.file: self._record(starting) for starting in found if starting.file not in self._targets}
         wanted = {record.uuid: record for record in fresh.values() if record.wants_something}
@@ -109,9 +126,11 @@ class EarlyStart:
                 for starting in known:
                     self._move(starting)
                 targets = self._start(wanted)
-                self._targets |= {file: (record.uuid, targets.get(record.uuid)) for file, record in fresh.items()}
                 for starting in found:
                     if starting.file in fresh:
+                        domain = starting.status.domain
+                        target = Target(domain.uuid, domain.libvirt_id, targets.get(domain.uuid))
+                        self._targets[starting.file] = target
                         self._move(starting)
         return {starting.file for starting in found if starting.process or not self._can_act_on(starting.file)}
 
@@ -121,10 +140,16 @@ class EarlyStart:
             self._expected.pop(file, None)
         known = self._targets.pop(file, None)
         if known is not None:
-            self._reconciler.end_start(known[0])
+            self._reconciler.end_start(known.uuid)
+
+    def _forget_earlier_start(self, starting: StartingVm) -> None:
+        """Forget what is known by a file's name if it is of an earlier start: word of its end may have been lost."""
+        known, domain = self._targets.get(starting.file), starting.status.domain
+        if known is not None and (known.uuid, known.libvirt_id) != (domain.uuid, domain.libvirt_id):
+            self.end(starting.file)
 
     def _can_act_on(self, file: str) -> bool:
-        return self._targets.get(file, ("", None))[1] is not None
+        return file in self._targets and self._targets[file].group is not None
 
     def _start(self, wanted: Mapping[str, VmRecord]) -> Mapping[str, TaskGroup]:
         """Make the VMs' groups; where one plan for all of them does not do, by a plan for each."""
@@ -164,7 +189,7 @@ class EarlyStart:
 
     def _move(self, starting: StartingVm) -> None:
         """Move the tasks that a VM has now, which is QEMU's first thread, unless a pass has seen the VM already."""
-        uuid, target = self._targets[starting.file]
+        uuid, target = self._targets[starting.file].uuid, self._targets[starting.file].group
         process, known = starting.process, self._reconciler.snapshot.vms.get(uuid)
         if process is None or target is None or (known is not None and known.observed.vm.process == process):
             return

@@ -340,8 +340,10 @@ class Agent:
                 # Until libvirt has said which VMs run, the agent does not know which groups are still needed.
                 self.reconciler.read(self._topology)
                 return False
+            before = self.snapshot.vms
             again = self.reconciler.run(change, found.vms, self._topology, self._policy)
-            if change.everything or change.vms:
+            # A monitoring group may be made some passes after its VM has come.
+            if change.everything or self.snapshot.vms is not before:
                 assign_counters(self.filesystem, self.snapshot)
             return again
 

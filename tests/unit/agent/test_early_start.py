@@ -343,3 +343,20 @@ def test_others_give_way_until_qemu_is_forked_and_for_as_long_as_they_like(make_
     began = time.monotonic()
     start.early.give_way(10.0)
     assert time.monotonic() - began < 5
+
+
+def test_a_start_is_not_taken_for_an_earlier_one_of_which_the_end_was_not_heard(
+    host: Host, make_start: MakeStart
+) -> None:
+    start = make_start(OWN)
+    start.announce()
+    assert start.group in host.groups()
+    # The start failed, and a pass gave the group back.
+    host.reconciler.end_start(start.uuid)
+    host.settle()
+    assert start.group not in host.groups()
+    start.status = replace(start.status, domain=replace(start.status.domain, libvirt_id=78))
+    start.announce()
+    assert start.group in host.groups()
+    start.fork()
+    assert start.process.pid in tasks.read_tasks(host.resctrl, start.group)

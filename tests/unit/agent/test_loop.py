@@ -21,10 +21,12 @@ from oslo_config import cfg
 
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
 from vmqos.agent import loop
+from vmqos.agent.act import monitoring_groups
 from vmqos.agent.loop import Agent, policy_from
 from vmqos.agent.observe import flavor_request as wishes
 from vmqos.agent.observe import running_vms
 from vmqos.agent.observe.told_flavors import Found
+from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Policy, PromiseState
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
@@ -604,3 +606,23 @@ def test_a_class_that_can_not_be_is_refused_by_its_name(tmp_path: Path, name: st
 )
 def test_placement_counts_where_it_is_told(tmp_path: Path, told: str, counts: bool) -> None:
     assert policy_from(configuration(tmp_path, f"[placement]\n{told}")).placement_counts is counts
+
+
+def test_counters_are_assigned_to_monitoring_groups_that_a_later_pass_makes(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = list[set[str]]()
+
+    def note(filesystem: object, snapshot: Snapshot) -> int:
+        counted.append({uuid for uuid, record in snapshot.vms.items() if record.tasks and not record.unmonitored})
+        return 0
+
+    monkeypatch.setattr(loop, "assign_counters", note)
+    # A pass has time for one group.
+    monkeypatch.setattr(monitoring_groups, "MAKING", 0.0)
+    vms = {host.libvirt.boot({}) for _ in range(3)}
+    host.settle()
+    assert len(counted[0]) == 1 and counted[-1] == vms
+    calls = len(counted)
+    host.settle()
+    assert len(counted) == calls, "an idle pass has nothing to assign"

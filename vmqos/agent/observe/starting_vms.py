@@ -62,6 +62,8 @@ class StartWatch:
         self._watch: DirectoryWatch | None = None
         self._settled: set[str] = set()
         """The files that need not be read again until their VM has ended: libvirt writes one at each change."""
+        self._begun: set[str] = set()
+        """The files of the starts that were told of, and of whose ends were not."""
         self._once = LogOnce(LOG)
 
     def start(self) -> None:
@@ -92,6 +94,9 @@ class StartWatch:
         try:
             # The VMs whose files are there already are libvirt's to tell of.
             self._settled = {name.removesuffix(_SUFFIX) for name in os.listdir(self._run_dir)}
+            # Where events were lost, nobody has told of these ends.
+            for file in self._begun - self._settled:
+                self._end(file)
             self._once.end("watch")
             with self._worker.condition:
                 self._watch = watch
@@ -112,12 +117,17 @@ class StartWatch:
             if event.is_gone:
                 changed.pop(file, None)
                 self._settled.discard(file)
-                self._guarded(functools.partial(self._on_end, file))
+                self._end(file)
             elif file not in self._settled:
                 changed[file] = None
         found = [starting for starting in map(self._read, changed) if starting is not None]
         if found:
+            self._begun.update(starting.file for starting in found)
             self._guarded(lambda: self._settled.update(self._on_start(found)))
+
+    def _end(self, file: str) -> None:
+        self._begun.discard(file)
+        self._guarded(functools.partial(self._on_end, file))
 
     def _read(self, file: str) -> StartingVm | None:
         """The VM of a status file, if libvirt is starting it."""

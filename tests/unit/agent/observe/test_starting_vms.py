@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.hypervisor.test_status_file import status
 from vmqos.agent.observe.starting_vms import StartingVm, StartWatch
+from vmqos.daemon.directory_watch import DirectoryWatch, EventsLost, FileEvent
 from vmqos.hypervisor import processes
 
 
@@ -144,3 +145,28 @@ def test_a_directory_that_comes_late_or_anew_is_watched(tmp_path: Path, monkeypa
 
 def test_an_end_that_comes_before_the_start_is_no_trouble(tmp_path: Path) -> None:
     StartWatch(str(tmp_path), lambda found: set(), lambda file: None).close()
+
+
+def test_ends_of_which_the_kernel_lost_word_are_told_all_the_same(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched.write("a")
+    watched.write("b")
+    assert {watched.next(), watched.next()} == {("a", 0), ("b", 0)}
+    lost, take = list[FileEvent](), DirectoryWatch.wait
+
+    def lose(self: DirectoryWatch) -> Sequence[FileEvent]:
+        found = take(self)
+        if lost or not any(event.name == "a.xml" for event in found):
+            return found
+        lost.extend(found)
+        raise EventsLost
+
+    monkeypatch.setattr(DirectoryWatch, "wait", lose)
+    # The wait that is under way is none of these yet.
+    watched.sync()
+    (watched.run_dir / "a.xml").unlink()
+    assert watched.next() == "a" and lost
+    (watched.run_dir / "b.xml").unlink()
+    assert watched.next() == "b"
+    watched.sync()
