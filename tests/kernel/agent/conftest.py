@@ -161,7 +161,7 @@ def make_vm(pool: VmPool, virt_type: str) -> MakeVm:
 def wait_for_vm(agent: Agent, wait_for: WaitFor, resctrl: KernelResctrl, registers: L3Registers) -> WaitForVm:
     """See :func:`tests.functional.agent.conftest.wait_for_vm`; what is kept is kept in the kernel's eyes, too."""
 
-    def wait(vm: RunningVm, state: str, **expected: object) -> dict[str, Any]:
+    def wait(vm: RunningVm, state: str, **expected: Any) -> dict[str, Any]:
         told = wait_until_told(agent, wait_for, vm, state, **expected)
         if state in KEPT:
             wait_for_kernel_threads(vm, wait_for)
