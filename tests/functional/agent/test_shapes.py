@@ -229,8 +229,8 @@ def test_on_arm_there_is_no_local_bandwidth_and_the_total_is_told(
 
     def is_counted() -> bool:
         # The first sweep may find the VM before its group.
-        counted = agent.get("/v1/telemetry")["vms"][vm.uuid]["totals"]
-        return counted["mbm_total_bytes"] is not None and counted["llc_occupancy"] is not None
+        counted = agent.get("/v1/telemetry")["vms"].get(vm.uuid, {}).get("totals", {})
+        return counted.get("mbm_total_bytes") is not None and counted.get("llc_occupancy") is not None
 
     wait_for(is_counted, "the VM being counted")
     assert agent.get("/v1/telemetry")["vms"][vm.uuid]["totals"]["mbm_local_bytes"] is None
