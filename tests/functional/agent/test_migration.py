@@ -50,8 +50,17 @@ class Arrival:
         self._stopped = contextlib.ExitStack()
         self._thread = threading.Thread(target=self._migrate)
         self._thread.start()
+        try:
+            self._wait_for_vcpus(wanted)
+        except BaseException:
+            # The next test's VM has the same name.
+            self.end()
+            raise
+
+    def _wait_for_vcpus(self, wanted: vms.Vm) -> None:
+        """Wait until the VM has its threads here, and stop the sender meanwhile."""
         # libvirt needs the sender again once the receiver is ready, which takes a tenth of a second.
-        while not (here.run_dir / f"{wanted.name}.pid").exists():
+        while not (self._here.run_dir / f"{wanted.name}.pid").exists():
             assert self._thread.is_alive(), self._error
         self._stopped.enter_context(stopped(self._leaving.pid))
         while len(vcpus(self.vm)) < wanted.vcpus:
