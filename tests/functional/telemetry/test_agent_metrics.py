@@ -88,7 +88,7 @@ def test_the_series_of_a_vm_disappear_with_it(
     wait_for(lambda: lines_of(scrape(agent.metrics), gone.uuid) == [], "their end")
     assert lines_of(scrape(agent.metrics), stays.uuid)
     wait_for(lambda: gone.uuid not in agent.get("/v1/telemetry")["vms"], "the next look")
-    assert gone.uuid not in agent.get("/v1/telemetry/history")["vms"]
+    wait_for(lambda: gone.uuid not in agent.get("/v1/telemetry/history")["vms"], "its past being forgotten")
 
 
 def test_a_vm_that_waits_says_why_in_one_word(
