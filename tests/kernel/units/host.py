@@ -148,10 +148,14 @@ def kept() -> dict[str, object]:
 
     After a mount, what is told is of the mount before until the agent's pass is over: its tasks come last.
     """
-    wait_for(
-        lambda: GROUP.exists() and promise() == "kept" and not tasks_outside(),
-        "the VM's promise being kept for all its tasks",
-    )
+
+    def is_kept() -> bool:
+        try:
+            return promise() == "kept" and not tasks_outside()
+        except FileNotFoundError:
+            return False
+
+    wait_for(is_kept, "the VM's promise being kept for all its tasks")
     outside = tasks_outside()
     (masks,) = re.findall(r"^\s*L3(?:CODE)?:(.*)", (GROUP / "schemata").read_text(), re.MULTILINE)
     return {
