@@ -22,8 +22,9 @@ from tests.fuzz.table import BY_NAME, CONTROL, TABLE, Target
 MINUTES = float(os.environ.get("VMQOS_FUZZ_MINUTES", "2"))
 """How long all of it takes, unless the command line says something else: the slot that CI has for it."""
 
-CONTROL_SECONDS = 5.0
-"""Seconds in which the planted defect is to be found; an engine that works takes one or two."""
+CONTROL_SECONDS = (5.0, 20.0)
+"""Seconds in which the planted defect is to be found, at first and on a busy machine; an engine that works takes one or
+two."""
 
 
 def main() -> int:
@@ -36,10 +37,14 @@ def main() -> int:
         print("atheris is not installed: no coverage guides the search (pip install atheris)", flush=True)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="vmqos-fuzz-") as folder:
-        control = run.fuzz(CONTROL, CONTROL_SECONDS, folder=Path(folder) / "control", guided=guided)
-        if not any("ZeroDivisionError" in finding for finding in control.findings):
+        for long in CONTROL_SECONDS:
+            place = Path(folder) / f"control-{long:.0f}"
+            control = run.fuzz(CONTROL, long, folder=place, guided=guided)
+            if any("ZeroDivisionError" in finding for finding in control.findings):
+                break
+        else:
             print(f"the engine does not find the planted defect: {control}", file=sys.stderr)
-            print((Path(folder) / "control" / "log").read_text(errors="replace")[-2000:], file=sys.stderr)
+            print((place / "log").read_text(errors="replace")[-2000:], file=sys.stderr)
             return 1
         left = max(0.0, 60 * options.minutes - (time.monotonic() - begun))
         seconds = left * options.jobs / len(targets)

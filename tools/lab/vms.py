@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import uuid as uuids
 import xml.etree.ElementTree as ET
@@ -186,9 +187,12 @@ class RunningVm:
     def pid(self) -> int:
         """PID of the QEMU process, from libvirt's PID file.
 
-        :raises FileNotFoundError: if the VM is not running.
+        :raises FileNotFoundError: if the VM is not running, or libvirt has not written the file yet.
         """
-        return int((self.host.run_dir / f"{self.name}.pid").read_text())
+        file = self.host.run_dir / f"{self.name}.pid"
+        if not (text := file.read_text()).strip():
+            raise FileNotFoundError(errno.ENOENT, "libvirt is writing it", str(file))
+        return int(text)
 
     def change_flavor(self, flavor: Flavor) -> None:
         """Put another flavor into the metadata of the running VM."""

@@ -90,8 +90,11 @@ class Stage:
             subprocess.run(command, check=True)
         self.tree = Tree(self.simulator.root)
         self.tenants = Tenants(workspace, host)
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            self.port = int(server.getsockname()[1])
+        # Who asks for this port, and reuses addresses as servers do, gets it; who asks for any port gets another one.
+        self._held = socket.socket()
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", 0))
+        self.port = int(self._held.getsockname()[1])
         options: Options = {
             "agent": {"audit_interval": AUDIT, "full_audit_interval": FULL_AUDIT},
             "resctrl": {"lock_timeout": LOCK_TIMEOUT},
@@ -116,6 +119,7 @@ class Stage:
         """End the agent, its gateway and the simulator."""
         self.agent.end()
         self.simulator.stop()
+        self._held.close()
 
     @property
     def pid(self) -> int:

@@ -328,7 +328,7 @@ class Host:
         vm.child.stdin.write(f"CPU {vm.vcpus}/KVM\n".encode())
         vm.child.stdin.flush()
         vm.vcpus += 1
-        until = time.monotonic() + 5.0
+        until = time.monotonic() + 30.0
         while not (fresh := vm.tasks() - before) and time.monotonic() < until:
             time.sleep(0.001)
         for tid in fresh:

@@ -19,6 +19,9 @@ from vmqos.agent.act.task_placer import YET_TO_BE_MOVED
 
 WaitForVm = Callable[..., dict[str, Any]]
 
+UNFINISHED = frozenset({YET_TO_BE_MADE, YET_TO_BE_MOVED})
+"""Why a VM is not counted yet, if that is all the same only a matter of a pass or two."""
+
 
 @pytest.fixture
 def tree(resctrl: Resctrl) -> Tree:
@@ -28,25 +31,47 @@ def tree(resctrl: Resctrl) -> Tree:
 
 @pytest.fixture
 def wait_for_vm(agent: Agent, wait_for: WaitFor) -> WaitForVm:
-    """Wait until the agent says of a VM that it is in a state, with all tasks in place; what the agent says of it."""
+    """Wait until the agent says of a VM that it is in a state, with all tasks in place; what the agent says of it.
+
+    See :func:`wait_until_told`.
+    """
 
     return functools.partial(wait_until_told, agent, wait_for)
 
 
-def wait_until_told(agent: Agent, wait_for: WaitFor, vm: RunningVm, state: str, **expected: object) -> dict[str, Any]:
-    """What the agent says of a VM once it says that it is in this state, and what else is expected."""
+def wait_until_told(
+    agent: Agent,
+    wait_for: WaitFor,
+    vm: RunningVm,
+    state: str,
+    *,
+    reason: str = "",
+    whole: Callable[[dict[str, Any]], bool] = lambda told: True,
+    **expected: object,
+) -> dict[str, Any]:
+    """What the agent says of a VM once one answer of its has all that is expected.
+
+    A later pass may fill in what an earlier one left, so a test names all that it wants to find, and waits for it once.
+
+    :param reason: words of the reason.
+    :param whole: what else must be true of the answer, or of the host right after it.
+    :param expected: values of the answer.
+    :raises AssertionError: if no answer has all of it in time, with the last one.
+    """
     last: dict[str, Any] = {}
 
     def reached() -> bool:
         last.clear()
         last.update(agent.get(f"/v1/vms/{vm.uuid}"))
         # On a slow machine the monitoring group is made, and filled, a pass or two after the promise is kept.
-        if last["unmonitored_reason"] in {YET_TO_BE_MADE, YET_TO_BE_MOVED}:
+        if last["unmonitored_reason"] in UNFINISHED:
             return False
-        return last["state"] == state and all(last[key] == value for key, value in expected.items())
+        if last["state"] != state or reason not in last["reason"]:
+            return False
+        return all(last[key] == value for key, value in expected.items()) and whole(last)
 
     try:
-        wait_for(reached, f"{vm.name} being {state} {expected or ''}")
+        wait_for(reached, f"{vm.name} being {state} {reason} {expected or ''}")
     except TimeoutError as error:
         raise AssertionError(f"{error}; the agent says: {last}") from error
-    return last
+    return dict(last)

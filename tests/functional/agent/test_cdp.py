@@ -40,6 +40,9 @@ def test_code_and_data_fill_ways_of_their_own_that_nobody_else_fills(
         make_vm(EXCLUSIVE_2),
         make_vm({**CODE_AND_DATA, "hw:cache_policy": "shared"}),
     )
+    # The masks of one may have to move for another one.
+    wait_for_vm(both, "kept", group=group(both))
+    wait_for_vm(shared, "kept", group="vmqos.shared-code1-data3")
     told = wait_for_vm(apart, "kept", group=group(apart))
     caches = set(map(int, told["masks"]))
     own = parts(tree, group(apart))
@@ -47,9 +50,7 @@ def test_code_and_data_fill_ways_of_their_own_that_nobody_else_fills(
         code, data = own[cache]
         assert (code.bit_count(), data.bit_count()) == (1, 3) and not code & data
         assert (f"{code:x}", f"{data:x}") == (told["code_masks"][str(cache)], told["data_masks"][str(cache)])
-    wait_for_vm(both, "kept", group=group(both))
     assert all(code == data and code.bit_count() == 2 for code, data in parts_on(tree, group(both), caches))
-    wait_for_vm(shared, "kept", group="vmqos.shared-code1-data3")
     assert all_in(tree, group(apart), apart) and all_in(tree, group(both), both)
     for mine in (group(apart), group(both)):
         for other in {"", *tree.groups()} - {mine}:
@@ -83,8 +84,8 @@ def test_there_are_half_as_many_classes(agent: Agent, tree: Tree, make_vm: MakeV
 def test_without_cdp_a_vm_waits_and_is_told_what_helps(
     agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
 ) -> None:
-    told = wait_for_vm(make_vm(CODE_AND_DATA), "pending", group="")
-    assert "to be mounted with cdp" in told["reason"] and "'sudo vmqos doctor' tells how" in told["reason"]
+    told = wait_for_vm(make_vm(CODE_AND_DATA), "pending", group="", reason="to be mounted with cdp")
+    assert "'sudo vmqos doctor' tells how" in told["reason"]
     assert tree.groups() == []
 
 

@@ -24,8 +24,8 @@ NEVER = {"agent": {"full_audit_interval": 3600.0}}
 DEFAULT_WAYS_MIN = 2
 """Ways that the host keeps where nothing else is configured."""
 
-AT_ONCE = 1.0
-"""Seconds in which a promise follows its VM; a full audit would not come for an hour."""
+AT_ONCE = 10.0
+"""Seconds in which a promise follows its VM, on a machine that is busy; a full audit would not come for an hour."""
 
 
 @pytest.fixture
@@ -121,11 +121,13 @@ def test_ways_for_two_sockets_are_enough_for_two_vms_that_would_not_fit_on_one(
     for vm in both:
         wait_for(partial(is_in, quick_agent, vm, "kept"), f"{vm.name} being kept")
     pin_everything(both[0], "1")
-    wait_for(
-        lambda: quick_agent.get(f"/v1/vms/{both[0].uuid}")["state"] == "pending", "one VM finding no room", AT_ONCE
-    )
-    told = quick_agent.get(f"/v1/vms/{both[0].uuid}")
-    assert told["caches"] == [1] and "L3 cache 1 has" in told["reason"]
+
+    def finds_no_room() -> bool:
+        # On the way some of its tasks are pinned already, and others not yet.
+        told = quick_agent.get(f"/v1/vms/{both[0].uuid}")
+        return told["state"] == "pending" and told["caches"] == [1] and "L3 cache 1 has" in told["reason"]
+
+    wait_for(finds_no_room, "one VM finding no room", AT_ONCE)
     assert keeps_all(quick_agent, tree, both[1], ways), "the VM that was there first has lost something"
     pin_everything(both[0], "0")
     wait_for(lambda: quick_agent.get(f"/v1/vms/{both[0].uuid}")["state"] == "kept", "the first VM being kept", AT_ONCE)

@@ -139,7 +139,8 @@ def test_130_half_open_connections_keep_nobody_out(open_agent: Agent, where: Pat
         began = time.monotonic()
         assert answers(where)
         assert open_agent.get("/v1/health")["status"] != "starting"
-        assert time.monotonic() - began < 2 * pace.patience
+        # Who had to wait for a place of theirs would wait for ten seconds.
+        assert time.monotonic() - began < 5 * pace.patience
 
 
 def test_a_request_that_comes_byte_by_byte_ends_after_some_seconds(open_agent: Agent, where: Path | int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 import libvirt
 import pytest
 
-from tests.functional.agent.conftest import WaitForVm
+from tests.functional.agent.conftest import WaitForVm, wait_until_told
 from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, SHARED_3, all_in, group
 from tests.functional.agent.test_starts import moved, stopped, vcpus
 from tests.functional.agent.tree import Tree
@@ -50,8 +50,17 @@ class Arrival:
         self._stopped = contextlib.ExitStack()
         self._thread = threading.Thread(target=self._migrate)
         self._thread.start()
+        try:
+            self._wait_for_vcpus(wanted)
+        except BaseException:
+            # The next test's VM has the same name.
+            self.end()
+            raise
+
+    def _wait_for_vcpus(self, wanted: vms.Vm) -> None:
+        """Wait until the VM has its threads here, and stop the sender meanwhile."""
         # libvirt needs the sender again once the receiver is ready, which takes a tenth of a second.
-        while not (here.run_dir / f"{wanted.name}.pid").exists():
+        while not (self._here.run_dir / f"{wanted.name}.pid").exists():
             assert self._thread.is_alive(), self._error
         self._stopped.enter_context(stopped(self._leaving.pid))
         while len(vcpus(self.vm)) < wanted.vcpus:
@@ -137,13 +146,13 @@ def test_its_memory_is_kept_out_of_its_ways_where_that_is_wanted(
     vm, directory = arrival.vm, own(arrival.vm, specs)
     outside = f"mon_groups/{group(vm)}"
     wait_for(lambda: tree.tasks(directory) == vcpus(vm), "its vCPUs alone being in its group")
-    assert vm.tasks().keys() - vcpus(vm) <= tree.tasks(outside), "the others are counted outside of it"
+    wait_for(lambda: vm.tasks().keys() - vcpus(vm) <= tree.tasks(outside), "the others being counted outside of it")
     early = moved(simulator, vm)
     arrival.let_come()
     wait_for(lambda: all_in(tree, directory, vm), "all of its tasks being in its group once it runs")
     assert moved(simulator, vm) & vcpus(vm) <= early, "a vCPU is there before its first instruction"
     wait_for(lambda: group(vm) not in tree.monitoring_groups(), "its group outside being gone")
-    assert agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept"
+    wait_until_told(agent, wait_for, vm, "kept")
 
 
 def test_a_migration_that_fails_leaves_nothing(
@@ -158,4 +167,4 @@ def test_a_migration_that_fails_leaves_nothing(
     os.kill(arrival.vm.pid, signal.SIGKILL)
     arrival.end()
     wait_for(lambda: not tree.groups(), "its group being gone")
-    assert agent.get("/v1/vms")["vms"] == []
+    wait_for(lambda: agent.get("/v1/vms")["vms"] == [], "the VM being told no more")

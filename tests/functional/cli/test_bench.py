@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -109,11 +110,15 @@ def test_it_lives_with_an_agent_and_takes_nobodys_ways(
         name = wait_for_group(tree)
         mine = tree.masks(name)[0]
         assert not any(tree.masks(other)[0] & mine for other in before)
-        # A pass of the agent's leaves them to the experiment.
-        passes = agent.get("/v1/health")["passes"]
-        wait_for(lambda: agent.get("/v1/health")["passes"] > passes + 2, "the agent going on")
-        assert tree.masks(name)[0] == mine
-        assert not tree.masks()[0] & mine
+        # A pass of the agent's leaves them to the experiment, which waits meanwhile, for passes may take long.
+        running.send_signal(signal.SIGSTOP)
+        try:
+            passes = agent.get("/v1/health")["passes"]
+            wait_for(lambda: agent.get("/v1/health")["passes"] > passes + 2, "the agent going on")
+            assert tree.masks(name)[0] == mine
+            assert not tree.masks()[0] & mine
+        finally:
+            running.send_signal(signal.SIGCONT)
         _, errors = running.communicate(timeout=60)
     assert running.returncode == 0, errors
     wait_for(lambda: {other: tree.masks(other) for other in before} == before, "everything being as before")
@@ -149,9 +154,10 @@ def test_ways_are_given_back_when_it_ends_while_the_victim_has_them(
         started = children(running.pid)
         running.send_signal(number)
         running.communicate(timeout=60)
-    processes.wait_until(lambda: tree.groups() == [], "its group being gone", 30.0)
+    whole = {0: ALL, 1: ALL}
+    processes.wait_until(lambda: tree.groups() == [] and tree.masks() == whole, "its ways being given back", 30.0)
     processes.wait_until(lambda: all(map(is_gone, started)), "its processes being gone", 30.0)
-    assert tree.masks() == {0: ALL, 1: ALL}
+    assert (tree.groups(), tree.masks()) == ([], whole)
 
 
 def test_what_was_killed_together_with_its_guardian_is_removed_by_the_next_run_and_by_a_reset(
@@ -253,7 +259,9 @@ def test_a_vm_is_measured_by_a_command_and_another_one_is_paused_meanwhile(
     monitoring.mkdir()
     tasks = {int(task) for task in os.listdir(f"/proc/{victim.pid}/task")}
     for task in tasks:
-        (monitoring / "tasks").write_text(f"{task}\n")
+        # QEMU's workers come and go.
+        with contextlib.suppress(ProcessLookupError):
+            (monitoring / "tasks").write_text(f"{task}\n")
     log = tmp_path / "seen"
     state = f"{sys.executable} -c '{STATE_OF}' '{libvirt_host.uri}' {neighbor.uuid}"
     command = (
@@ -283,7 +291,8 @@ def test_a_vm_is_measured_by_a_command_and_another_one_is_paused_meanwhile(
     for place, domain in ((root, "paused"), (root, "running"), (group, "running"), (root, "paused")):
         expected += 2 * [place, domain]  # a run to warm up, and one that counts
     assert seen == expected
-    assert set(tree.tasks(f"mon_groups/vmqos.{victim.uuid}")) == tasks
+    left = tree.tasks(f"mon_groups/vmqos.{victim.uuid}")
+    assert left and tasks & victim.tasks().keys() <= left
     assert tree.groups() == []
     connection = libvirt_host.connection()
     assert connection.lookupByUUIDString(neighbor.uuid).isActive()

@@ -38,10 +38,13 @@ def read(agent: Agent, *arguments: str) -> Any:
 
 
 def settled(agent: Agent, *uuids: str) -> bool:
-    """Whether these VMs have what they ask for, with all their tasks."""
+    """Whether these VMs have what they ask for, with all their tasks, and are counted."""
     vms = {vm["uuid"]: vm for vm in agent.get("/v1/vms")["vms"]}
     return all(
-        uuid in vms and vms[uuid]["state"] == "kept" and 0 < vms[uuid]["tasks"] == vms[uuid]["tasks_in_place"]
+        uuid in vms
+        and vms[uuid]["state"] == "kept"
+        and 0 < vms[uuid]["tasks"] == vms[uuid]["tasks_in_place"]
+        and not vms[uuid]["unmonitored_reason"]
         for uuid in uuids
     )
 

@@ -8,10 +8,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+from tests.functional.agent.conftest import wait_until_told
 from tests.functional.cli.glass import Glass, running
 from tests.functional.cli.test_commands import settled
 from tests.functional.conftest import MakeVm, WaitFor
@@ -82,7 +84,7 @@ def test_numbers_are_the_agents(agent: Agent, make_vm: MakeVm, wait_for: WaitFor
 
 def test_without_an_agent_the_counters_are_resctrls_own(agent: Agent, make_vm: MakeVm, wait_for: WaitFor) -> None:
     vm = make_vm(WAYS_2, display_name="web-1")
-    wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
+    wait_for(lambda: settled(agent, vm.uuid), "the promise being kept")
     agent.stop()
     shown = look(agent, vm.uuid[:8], "-d", "0.3")
     assert shown["source"] == "resctrl"
@@ -108,8 +110,10 @@ def test_without_an_agent_a_vm_has_what_it_was_granted(
     # On which caches a VM of a class can run is for the agent alone to know: here on all.
     vms = [make_vm(wanted, cpuset="" if "shared" in wanted.values() else "0") for wanted in specs]
     for vm, wanted in zip(vms, specs, strict=True):
-        state = "kept" if wanted else "none"
-        wait_for(lambda vm=vm, state=state: agent.get(f"/v1/vms/{vm.uuid}")["state"] == state, f"its being {state}")  # type: ignore[misc]
+        wait_until_told(agent, wait_for, vm, "kept" if wanted else "none")
+    # What the command shows is of the agent's last look at the counters.
+    served = time.time()
+    wait_for(lambda: agent.get("/v1/telemetry")["taken_at"] > served, "a look at the counters of all VMs")
 
     def granted() -> dict[str, dict[str, object]]:
         shown: list[dict[str, object]] = look(agent)["vms"]  # type: ignore[assignment]

@@ -166,10 +166,17 @@ def test_the_last_rmid_is_told_and_a_freed_one_rests_in_limbo(fs):
     assert len(made) == info.read_capabilities(fs).monitoring.num_rmids - 1
     with pytest.raises(exceptions.NoRmidLeft):
         groups.create(fs, "a-control-group-needs-one-too")
-    groups.remove_monitoring_group(fs, "", made[5])
-    with pytest.raises(LIMBO) as caught:
-        groups.create_monitoring_group(fs, "", "next")
-    assert caught.value.errno_name == "EBUSY"
+
+    def rests(number):
+        groups.remove_monitoring_group(fs, "", made[number])
+        try:
+            groups.create_monitoring_group(fs, "", f"next{number}")
+        except LIMBO as refused:
+            return refused.errno_name == "EBUSY"
+        return False
+
+    # For a second at least; a busy machine may let that go by between the two calls.
+    assert any(rests(number) for number in range(5, 10))
     create_monitoring(fs, "", "next")
 
 

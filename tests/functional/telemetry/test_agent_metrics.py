@@ -37,6 +37,10 @@ def has_counters(found: Scrape, uuid: str) -> bool:
     return bool(found.find("vmqos_vm_llc_occupancy_bytes", uuid=uuid))
 
 
+def names(found: Scrape) -> set[str]:
+    return {sample.name for sample in found.samples}
+
+
 def lines_of(found: Scrape, uuid: str) -> list[str]:
     return [sample.name for sample in found.samples if uuid in sample.labels.values()]
 
@@ -84,7 +88,7 @@ def test_the_series_of_a_vm_disappear_with_it(
     wait_for(lambda: lines_of(scrape(agent.metrics), gone.uuid) == [], "their end")
     assert lines_of(scrape(agent.metrics), stays.uuid)
     wait_for(lambda: gone.uuid not in agent.get("/v1/telemetry")["vms"], "the next look")
-    assert gone.uuid not in agent.get("/v1/telemetry/history")["vms"]
+    wait_for(lambda: gone.uuid not in agent.get("/v1/telemetry/history")["vms"], "its past being forgotten")
 
 
 def test_a_vm_that_waits_says_why_in_one_word(
@@ -110,7 +114,12 @@ def test_a_vm_for_which_no_rmid_is_left_is_absent_with_a_reason(
 
     wait_for(lambda: len(agent.get("/v1/vms")["vms"]) == 5 and len(unmonitored()) == 1, "one being left over")
     (uuid,) = unmonitored()
-    time.sleep(1.1)
+
+    def counted() -> bool:
+        found = scrape(agent.metrics).find("vmqos_vm_llc_occupancy_bytes")
+        return len({sample.labels["uuid"] for sample in found}) == len(made) - 1
+
+    wait_for(counted, "the metrics telling of all of them")
     found = scrape(agent.metrics)
     missing = {(sample.labels["event"], sample.labels["reason"]) for sample in found.find("vmqos_vm_counter_missing")}
     assert missing == {
@@ -141,11 +150,14 @@ def test_promtool_finds_nothing_to_complain_about_and_no_label_is_unbounded(
     assert all(re.fullmatch(r"vmqos_[a-z0-9_]+|process_[a-z_]+", sample.name) for sample in found.samples)
 
 
-def test_the_same_is_told_on_loopback_over_tcp_and_to_nobody_else(make_agent: MakeAgent, free_port: int) -> None:
+def test_the_same_is_told_on_loopback_over_tcp_and_to_nobody_else(
+    make_agent: MakeAgent, wait_for: WaitFor, free_port: int
+) -> None:
     agent = make_agent({"http": {"port": free_port}})
     agent.start()
-    over_tcp, over_socket = scrape(free_port), scrape(agent.metrics)
-    assert {sample.name for sample in over_tcp.samples} == {sample.name for sample in over_socket.samples}
+    # Before the first sweep less is told.
+    wait_for(lambda: agent.get("/v1/health")["ages"]["counters"] is not None, "a sweep")
+    wait_for(lambda: names(scrape(free_port)) == names(scrape(agent.metrics)) != set(), "the same being told by both")
     listening = subprocess.run(
         ["ss", "-Hltn", f"sport = :{free_port}"], capture_output=True, text=True, check=True
     ).stdout
@@ -165,7 +177,7 @@ def test_a_port_that_is_taken_keeps_nobody_from_the_promise(
         agent.start()
         vm = make_vm(EXCLUSIVE_2)
         wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
-    assert "[http] host, port" in agent.gateway.log.read_text()
+        wait_for(lambda: "[http] host, port" in agent.gateway.log.read_text(), "the gateway saying what is wrong")
     assert scrape(agent.metrics).find("vmqos_resctrl_up")
 
 
@@ -237,11 +249,17 @@ def test_a_resctrl_that_goes_and_comes_is_told_and_holds_nothing_up(
     subprocess.run(["umount", "-l", str(simulator.root)], check=True)
     wait_for(lambda: simulator.pid is None, "the agent letting go of its files")
     simulator.stop()
-    wait_for(lambda: scrape(agent.metrics).value("vmqos_resctrl_up") == 0, "the agent saying so")
-    found = scrape(agent.metrics)
-    assert found.find("vmqos_vm_llc_occupancy_bytes") == found.find("vmqos_closids") == []
-    assert len(found.find("vmqos_vm_counter_missing", uuid=vm.uuid)) == 3
-    assert found.value("vmqos_vm_state", uuid=vm.uuid, state="pending", reason="no-resctrl") == 1
+
+    def is_told() -> bool:
+        found = scrape(agent.metrics)
+        return (
+            found.value("vmqos_resctrl_up") == 0
+            and found.find("vmqos_vm_llc_occupancy_bytes") == found.find("vmqos_closids") == []
+            and len(found.find("vmqos_vm_counter_missing", uuid=vm.uuid)) == 3
+            and bool(found.find("vmqos_vm_state", uuid=vm.uuid, state="pending", reason="no-resctrl"))
+        )
+
+    wait_for(is_told, "the agent saying so")
     with pytest.raises(RuntimeError, match="503"):
         agent.get("/v1/telemetry")
     simulator.start()

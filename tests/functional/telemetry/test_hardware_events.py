@@ -123,7 +123,8 @@ def test_hardware_events_are_there_or_it_is_said_why(run: Run, wait_for: WaitFor
             return
         ran = _cpu_seconds(busy)
         wait_for(lambda: _cpu_seconds(busy) > ran + 0.3, "it having run for a while", 30)
-        assert 0.01 < counting.read([busy])[busy].instructions / counting.read([busy])[busy].cycles < 20
+        found = counting.read([busy])[busy]
+        assert 0.01 < found.instructions / found.cycles < 20
     finally:
         counting.close()
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.agent.conftest import WaitForVm, tree, wait_until_told
+from tests.functional.agent.conftest import UNFINISHED, WaitForVm, tree, wait_until_told
 from tests.functional.conftest import (
     NOTHING_ASKED,
     MakeAgent,
@@ -161,7 +161,7 @@ def make_vm(pool: VmPool, virt_type: str) -> MakeVm:
 def wait_for_vm(agent: Agent, wait_for: WaitFor, resctrl: KernelResctrl, registers: L3Registers) -> WaitForVm:
     """See :func:`tests.functional.agent.conftest.wait_for_vm`; what is kept is kept in the kernel's eyes, too."""
 
-    def wait(vm: RunningVm, state: str, **expected: object) -> dict[str, Any]:
+    def wait(vm: RunningVm, state: str, **expected: Any) -> dict[str, Any]:
         told = wait_until_told(agent, wait_for, vm, state, **expected)
         if state in KEPT:
             wait_for_kernel_threads(vm, wait_for)
@@ -194,6 +194,8 @@ def last_word(
         libvirt_host.start()
     for vm in _kept(made_agents, pool):
         wait_for_kernel_threads(vm, wait_for)
+    # A promise is kept a pass or two before the VM is counted.
+    wait_for(lambda: not _unfinished(made_agents), "every VM's monitoring group being made and filled")
     # Between two passes of the agent: pqos takes a while, and locks what it is shown in place of the root.
     with Filesystem(str(resctrl.root)).lock(exclusive=False, timeout=None):
         for vm in _kept(made_agents, pool):
@@ -220,6 +222,12 @@ def _kept(agents: list[Agent], pool: VmPool) -> Iterator[RunningVm]:
         told = {vm["uuid"]: vm["state"] for vm in running.get("/v1/vms")["vms"]}
         # The test may have ended it a moment ago.
         yield from (vm for vm in pool.taken if told.get(vm.uuid) in KEPT and vm.tasks())
+
+
+def _unfinished(agents: list[Agent]) -> list[str]:
+    """The VMs of which a running agent says that they are yet to be counted."""
+    told = [vm for running in agents if running.pid is not None for vm in running.get("/v1/vms")["vms"]]
+    return [vm["uuid"] for vm in told if vm["unmonitored_reason"] in UNFINISHED]
 
 
 def _tasks(group: Path) -> frozenset[int]:

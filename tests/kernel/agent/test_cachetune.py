@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.functional.agent.conftest import wait_until_told
 from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, EXCLUSIVE_4, SHARED_3, group
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
@@ -45,17 +46,17 @@ def test_a_vm_placed_by_cachetune_is_libvirts(
     before = foreign.belongings(resctrl.root, [name])
     assert before[name]["tasks"]
 
-    wait_for(lambda: agent.get(f"/v1/vms/{theirs.uuid}")["state"] == "none", "the agent seeing libvirt's VM")
-    assert "cachetune" in agent.get(f"/v1/vms/{theirs.uuid}")["reason"]
+    wait_until_told(agent, wait_for, theirs, "none", reason="cachetune")
     ours = make_vm(EXCLUSIVE_4)
     for specs in (EXCLUSIVE_4, EXCLUSIVE_2, SHARED_3, EXCLUSIVE_4):
         ours.change_flavor(vms.Flavor("changed", specs))
-        wait_for(
-            lambda specs=specs: (  # type: ignore[misc]
-                (told := agent.get(f"/v1/vms/{ours.uuid}"))["state"] == "kept"
-                and told["ways_requested"] == int(specs["hw:cache_ways"])
-            ),
-            "our VM being kept",
+        wait_until_told(
+            agent,
+            wait_for,
+            ours,
+            "kept",
+            ways_requested=int(specs["hw:cache_ways"]),
+            policy=specs.get("hw:cache_policy", "exclusive"),
         )
         wait_for_kernel_threads(ours, wait_for)
         assert not list(eyes.faults(resctrl.root, registers, ours))

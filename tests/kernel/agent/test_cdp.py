@@ -63,8 +63,7 @@ def test_without_cdp_a_vm_waits_until_the_doctors_command_was_run(
     agent: Agent, resctrl: KernelResctrl, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
 ) -> None:
     vm = make_vm(functional.CODE_AND_DATA)
-    told = wait_for_vm(vm, "pending", group="")
-    assert "'sudo vmqos doctor' tells how" in told["reason"]
+    wait_for_vm(vm, "pending", group="", reason="'sudo vmqos doctor' tells how")
     # The agent runs, and keeps its counters open.
     assert subprocess.run(["umount", resctrl.root], capture_output=True, check=False).returncode != 0
     subprocess.run(doctors_command(agent, "Code and data apart (cdp)"), shell=True, check=True, timeout=120)

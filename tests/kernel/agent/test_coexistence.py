@@ -59,7 +59,7 @@ def test_groups_of_pqos_are_never_touched(
     vm = make_vm(EXCLUSIVE_2)
     agent = make_agent()
     agent.start()
-    assert "CLOSID" in wait_until_told(agent, wait_for, vm, "pending")["reason"]
+    wait_until_told(agent, wait_for, vm, "pending", reason="CLOSID")
     assert foreign.belongings(resctrl.root, classes) == before
     # What an operator can do.
     os.rmdir(resctrl.root / "COS7")
@@ -230,7 +230,7 @@ def test_others_may_make_and_remove_groups_all_the_time(
     finally:
         racer.stop()
     assert racer.turns > 3 and not racer.complaints
-    assert tree.groups() == [group(vm)]
+    wait_for_vm(vm, "kept", whole=lambda told: tree.groups() == [group(vm)])
 
 
 class Racer(threading.Thread):

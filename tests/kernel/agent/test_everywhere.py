@@ -20,10 +20,8 @@ pytestmark = [
 
 
 @pytest.mark.feature("vcpus")
-def test_the_named_vcpus_alone_get_the_ways(
-    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
-) -> None:
-    test_cache_vcpus.test_the_named_vcpus_alone_get_the_ways(agent, tree, make_vm, wait_for_vm, wait_for)
+def test_the_named_vcpus_alone_get_the_ways(agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm) -> None:
+    test_cache_vcpus.test_the_named_vcpus_alone_get_the_ways(agent, tree, make_vm, wait_for_vm)
 
 
 @pytest.mark.feature("confined")

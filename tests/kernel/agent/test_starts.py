@@ -23,8 +23,9 @@ from tools.lab.vms import RunningVm
 pytestmark = pytest.mark.guest(machines=("milan-kvm",), kernels=("6.12",))
 
 
-STARTS, LATE = 3, 1
-"""Of so many starts so many may be late: the guest is emulated, and some thirty times slower than hardware."""
+STARTS, IN_TIME = 8, 2
+"""Of so many starts so many must be in time: the guest is emulated, and some thirty times slower than hardware. Two in
+a row are most of the time."""
 
 
 class Born:
@@ -61,7 +62,7 @@ def test_every_vcpu_is_born_in_the_group(
     specs: dict[str, str],
 ) -> None:
     wait_for_vm(make_vm({}), "none")
-    check, late = witness.look, 0
+    check, in_time = witness.look, 0
     for number in range(STARTS):
         witness.look = check
         born = Born(f"born-{len(specs)}-{number}", witness, libvirt_host)
@@ -69,14 +70,15 @@ def test_every_vcpu_is_born_in_the_group(
         told = wait_for_vm(vm, "kept")
         home = (group(vm), "") if specs == EXCLUSIVE_2 else ("vmqos.shared-ways3", group(vm))
         assert eyes.groups_of(tid for tid, comm in vm.tasks().items() if comm.startswith("CPU ")) == {home}
-        if not born.is_in_time(home[0]):
-            late += 1
-            continue
-        # The kernel takes a task to its control group and to its monitoring group by two writes.
-        assert born.controls() <= {home[0]}, "no vCPU ever ran with other ways"
-        assert told["outside_later"] < 0.1
+        if born.is_in_time(home[0]):
+            in_time += 1
+            # The kernel takes a task to its control group and to its monitoring group by two writes.
+            assert born.controls() <= {home[0]}, "no vCPU ever ran with other ways"
+            assert told["outside_later"] < 0.1
         vm.domain.destroy()
-    assert late <= LATE
+        if in_time == IN_TIME:
+            return
+    pytest.fail(f"of {STARTS} starts {in_time} were in time")
 
 
 @pytest.fixture

@@ -135,13 +135,28 @@ def promise() -> str:
         return ""
 
 
-def kept() -> dict[str, object]:
-    """Wait for the promise, and look for oneself."""
-    wait_for(lambda: GROUP.exists() and promise() == "kept", "the VM's promise being kept")
+def tasks_outside() -> set[str]:
+    """The threads of the VM's that are not in its group."""
     threads = Path("/proc", Path(f"/run/libvirt/qemu/{VM.name}.pid").read_text().strip(), "task")
     outside = set(os.listdir(threads)) - set((GROUP / "tasks").read_text().split())
     # One that ended between these two looks is not outside.
-    outside &= set(os.listdir(threads))
+    return outside & set(os.listdir(threads))
+
+
+def kept() -> dict[str, object]:
+    """Wait for the promise, and look for oneself.
+
+    After a mount, what is told is of the mount before until the agent's pass is over: its tasks come last.
+    """
+
+    def is_kept() -> bool:
+        try:
+            return promise() == "kept" and not tasks_outside()
+        except FileNotFoundError:
+            return False
+
+    wait_for(is_kept, "the VM's promise being kept for all its tasks")
+    outside = tasks_outside()
     (masks,) = re.findall(r"^\s*L3(?:CODE)?:(.*)", (GROUP / "schemata").read_text(), re.MULTILINE)
     return {
         "tasks outside": sorted(outside),

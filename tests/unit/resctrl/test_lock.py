@@ -78,7 +78,7 @@ def fs(root: Path) -> Filesystem:
 def test_a_writer_gets_hold_of_the_short_gaps_that_a_reader_leaves(fs: Filesystem, root: Path) -> None:
     with held_elsewhere(root, SHARED, hold=0.1, gap=0.0003):
         for _ in range(4):
-            with fs.lock(exclusive=True, timeout=3.0):
+            with fs.lock(exclusive=True, timeout=6.0):
                 time.sleep(0.01)
 
 
@@ -99,7 +99,7 @@ def test_the_readers_of_a_process_let_its_writer_go_first(fs: Filesystem) -> Non
             # So many turns that some reader is inside at any time.
             for _ in range(12):
                 assert inside.acquire(timeout=LONG)
-            with fs.lock(exclusive=True, timeout=1.0):
+            with fs.lock(exclusive=True, timeout=3.0):
                 pass
     finally:
         stop.set()

@@ -20,6 +20,17 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveReads]:
     made.stop()
 
 
+def read_when_it_goes_on(reads: LiveReads, answer: str) -> str:
+    """What is read once the read that hung has ended."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return reads.read(lambda: answer)
+        except ReadTakesLong:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
 def test_a_read_is_carried_out_by_the_one_thread_that_may_hang(reads: LiveReads) -> None:
     names = [reads.read(lambda: threading.current_thread().name) for _ in range(3)]
     assert names == 3 * ["live-reads"]
@@ -36,15 +47,14 @@ def test_who_asks_while_a_read_hangs_is_refused_at_once_and_never_read_for(reads
     began = time.monotonic()
     with pytest.raises(ReadTakesLong, match="has taken"):
         reads.read(lambda: may_end.wait(20))
-    assert 0.5 <= time.monotonic() - began < 1.5
+    assert 0.5 <= time.monotonic() - began < 10
     began, carried_out = time.monotonic(), list[int]()
     for number in range(20):
         with pytest.raises(ReadTakesLong):
             reads.read(lambda number=number: carried_out.append(number))  # type: ignore[misc]
-    assert time.monotonic() - began < 0.4, "only the first one waits"
+    assert time.monotonic() - began < 5, "only the first one waits: each of them would wait for half a second"
     may_end.set()
-    time.sleep(0.1)
-    assert reads.read(lambda: "well") == "well"
+    assert read_when_it_goes_on(reads, "well") == "well"
     assert carried_out == []
 
 
@@ -65,7 +75,7 @@ def test_all_who_wait_for_a_read_that_hangs_give_up_at_the_same_time(reads: Live
         thread.join()
     may_end.set()
     assert len(refused) == 10
-    assert max(refused) - began < 1.5
+    assert max(refused) - began < 4, "one after the other they would take five seconds"
 
 
 def test_reads_that_take_their_time_are_waited_for_one_by_one(reads: LiveReads) -> None:
