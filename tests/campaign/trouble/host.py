@@ -162,7 +162,6 @@ class Host:
         self._dead.append(self.agent)
         for vm in self.vms.values():
             vm.told_early = None
-            vm.in_force &= vm.is_listed
         self.start_agent()
 
     def reload(self, policy: str) -> None:
@@ -229,14 +228,15 @@ class Host:
     ) -> PlayedVm:
         """The process of a VM that libvirt does not list yet."""
         self._number += 1
-        command = ["sleep", "100000"]
+        uuid = uuid or str(uuids.UUID(int=self._number, version=4))
+        command = ["sh", "-c", "read line"]
         if vcpus:
             command = [sys.executable, "-I", "-S", "-c", THREADS, "0", str(vcpus)]
+        command += ["-uuid", uuid]
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         if vcpus:
             assert child.stdout is not None
             child.stdout.readline()
-        uuid = uuid or str(uuids.UUID(int=self._number, version=4))
         process, cpus = processes.of_pid(child.pid), frozenset(os.sched_getaffinity(0))
         vm = PlayedVm(
             uuid=uuid,
@@ -293,8 +293,6 @@ class Host:
             vm.child.communicate()
         if is_unlisted:
             vm.is_listed = False
-            # An agent knows a VM by libvirt's word alone, until it has looked at it.
-            vm.in_force &= vm.uuid in self.agent._vm_list.vms
             self.libvirt.vms.pop(vm.uuid, None)
             if not self.is_blind:
                 self.act(lambda: self.agent._on_end(vm.file))
