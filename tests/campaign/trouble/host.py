@@ -76,8 +76,8 @@ class PlayedVm(Vm):
 
     @property
     def file(self) -> str:
-        """The name of libvirt's status file of it."""
-        return f"instance-{self.number:08x}"
+        """The name of libvirt's status file of it; a VM that comes back has the same one."""
+        return f"instance-{self.uuid[-8:]}"
 
     @property
     def is_alive(self) -> bool:
@@ -281,6 +281,13 @@ class Host:
 
         if self.act(begin):
             vm.told_early = agent if found and vm.file not in found[0] else None
+
+    def watch_anew(self) -> None:
+        """The agent has learnt that word of status files was lost, and begins anew with the files that are there."""
+        self.is_blind = False
+        for vm in self.vms.values():
+            # libvirt is to tell of these: see StartWatch._follow.
+            vm.told_early = None
 
     def end_vm(self, vm: PlayedVm, *, is_unlisted: bool = True, process_lives: bool = False) -> None:
         """The VM ends.

@@ -17,12 +17,11 @@ from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, EXCLUSIVE_4, SHAR
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, Pace, WaitFor
 from tests.functional.telemetry.scraped import scrape
-from tools.lab import processes, versions, vms
+from tools.lab import processes, vms
 from tools.lab.agent import Agent
 from tools.lab.resctrl import Resctrl
 from tools.lab.versions import Exchangeable
 from tools.lab.vms import RunningVm
-from tools.lab.workspace import Workspace
 
 EXCLUSIVE_1 = {"hw:cache_ways": "1"}
 
@@ -33,21 +32,12 @@ FORTH_AND_BACK = (True, False, True, False)
 """Whether the next version is the new one. The version before runs at first."""
 
 
-@pytest.fixture(scope="session")
-def tree_before(workspace: Workspace) -> Path:
-    """The version before; without it these tests fail."""
-    try:
-        return versions.extract(workspace.path / "before")
-    except versions.CommitMissing as error:
-        pytest.fail(str(error), pytrace=False)
-
-
 @pytest.fixture
-def installed(request: pytest.FixtureRequest, tree_before: Path) -> Exchangeable:
+def installed(request: pytest.FixtureRequest) -> Exchangeable:
     """What is installed: at first the version before."""
-    pace: Pace = request.getfixturevalue("pace")
-    assert isinstance(pace.launch, Exchangeable)
-    return pace.launch
+    launch = request.getfixturevalue("pace").launch
+    assert isinstance(launch, Exchangeable)
+    return launch
 
 
 @pytest.fixture
