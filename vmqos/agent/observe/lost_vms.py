@@ -56,10 +56,14 @@ class LostVms:
     def __init__(self, filesystem: Filesystem) -> None:
         self._filesystem = filesystem
         self._once = LogOnce(LOG)
+        self._resctrl: ResctrlState | None = None
+        self._known: Set[str] = frozenset()
         self.found = Lost()
 
     def look(self, resctrl: ResctrlState, vms: Mapping[str, ObservedVm], others: Set[str], *, everything: bool) -> Lost:
-        """Look into the groups of VMs that are not known; the caller holds the lock. No such group costs nothing.
+        """Look into the groups of VMs that are not known; the caller holds the lock.
+
+        Where nothing has changed since the last look, no file of resctrl is read.
 
         :param vms: the VMs that are known, by UUID.
         :param others: UUIDs of the VMs that libvirt lists or starts, and that could not be looked at yet.
@@ -67,6 +71,9 @@ class LostVms:
         :raises vmqos.resctrl.exceptions.ResctrlError: if the tasks of a group can't be read.
         """
         known = vms.keys() | others
+        is_same = resctrl is self._resctrl and known == self._known and not everything
+        if is_same and all(self._still(process) is not None for process in self.found.processes):
+            return self.found
         own = {uuid: directories for uuid, directories in _directories(resctrl).items() if uuid not in known}
         before = self.found
         found = {
@@ -82,6 +89,7 @@ class LostVms:
             name: frozenset(one for one in inside - pids if self._still(one) is not None)
             for name, inside in classes.items()
         }
+        self._resctrl, self._known = resctrl, known
         self.found = Lost(found, {name: inside for name, inside in left.items() if inside})
         self._tell()
         return self.found
