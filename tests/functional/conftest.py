@@ -27,12 +27,13 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import libvirt
 import pytest
 
-from tools.lab import kvm, processes, vms
+from tools.lab import kvm, processes, versions, vms
 from tools.lab.agent import Agent, Options
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.program import Launch, Preloaded
@@ -102,6 +103,15 @@ def workspace() -> Iterator[Workspace]:
         pytest.fail(f"these tests need: {'; '.join(missing)}; tools/test installs packages.", pytrace=False)
     with Workspace() as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def tree_before(workspace: Workspace) -> Path:
+    """The version from which hosts are upgraded to this one; without it the tests that ask for it fail."""
+    try:
+        return versions.extract(workspace.path / "before")
+    except versions.CommitMissing as error:
+        pytest.fail(str(error), pytrace=False)
 
 
 @pytest.fixture(scope="session")

@@ -195,7 +195,8 @@ class Agent:
                     self._read_configuration_again()
                 self._run_passes_whatever_happens()
                 self._notify(f"READY=1\nWATCHDOG=1\nSTATUS={self._summary()}")
-                self._wakeup.follow({observed.vm.process for observed in self._vm_list.vms.values()})
+                known = {observed.vm.process for observed in self._vm_list.vms.values()}
+                self._wakeup.follow(known | self.reconciler.lost)
                 if self._wakeup.wait(min(self._pause(), watchdog / 3) if watchdog else self._pause()):
                     self._running_vms.note_end()
         finally:

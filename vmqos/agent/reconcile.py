@@ -21,6 +21,7 @@ from vmqos.agent.act.outside_time import OutsideTime
 from vmqos.agent.act.task_placer import YET_TO_BE_MOVED, Placer
 from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
+from vmqos.agent.observe.lost_vms import LostVms
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.snapshot import CacheTopology, Snapshot
@@ -143,6 +144,7 @@ class Reconciler:
         self._placer = Placer(filesystem, backoff)
         self._once = LogOnce(LOG)
         self._vcpu_watch = VcpuWatch(backoff, self._once)
+        self._lost = LostVms(filesystem)
         self._requested = Requested()
         self._unseen: frozenset[str] = frozenset()
         self._settled = False
@@ -153,6 +155,11 @@ class Reconciler:
         self.snapshot = Snapshot()
         self.is_wanted: Callable[[], bool] = lambda: False
         """Says whether another thread of the agent, which is in a hurry, waits for the lock on resctrl."""
+
+    @property
+    def lost(self) -> frozenset[Process]:
+        """The processes of VMs that libvirt has lost: once one has ended, a pass removes what was kept for it."""
+        return self._lost.found.processes
 
     @property
     def is_unfinished(self) -> bool:
@@ -233,6 +240,8 @@ class Reconciler:
         look_at = set(vms) if change.everything else {*change.vms, *self._requested.born}
         starting = self._starting(vms)
         unseen = change.unseen | starting.keys()
+        lost = self._lost.look(now, vms, unseen, everything=change.everything or before is None)
+        unseen |= lost.vms.keys() | lost.classes.keys()
         if (
             self._settled
             and now == before
@@ -371,10 +380,12 @@ class Reconciler:
         requests += starting.values()
         parted = frozenset[str]()
         unknown = {uuid for uuid, record in records.items() if record.is_unknown}
-        unseen = self._unseen - starting.keys()
-        if unknown or unseen:
+        classes = self._lost.found.classes.keys()
+        unseen = self._unseen - starting.keys() - classes
+        if unknown or unseen or classes:
             vms = {uuid: record.observed for uuid, record in records.items()}
             members = keep_current.find_members(self._filesystem, now, unseen, unknown, vms)
+            members = replace(members, claimed=members.claimed | classes)
             requests += keep_current.requests(now, unseen | unknown, members, self._granted)
             parted = members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
         plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted)

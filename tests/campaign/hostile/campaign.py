@@ -16,9 +16,6 @@ from tests.campaign.hostile.witness import WITHIN, Sight, Time, Witness
 
 LOG = logging.getLogger(__name__)
 
-TRIES = 3
-"""How often inputs are tried that only make something late."""
-
 RECOVERY = 10.0
 """Seconds in which the agent may recover from harm before the next input is tried; then it is started anew."""
 
@@ -78,13 +75,11 @@ class Campaign:
     def _search(self, inputs: Sequence[Input], refused: dict[str, str], blamed: dict[str, list[Sight]]) -> None:
         """Try these inputs at the same time; if harm is done, search for the inputs that do it, half by half.
 
-        Inputs that only make something late are tried again, :data:`TRIES` times in all. A machine of two CPUs has
-        moments of its own, which do not come back; what an input does, it does again.
+        Inputs that only make something late are tried once more. A machine of two CPUs has moments of its own, which do
+        not come back; what an input does, it does again.
         """
         trial = self.trial(inputs)
-        for _ in range(1, TRIES):
-            if not trial.is_only_late:
-                break
+        if trial.is_only_late:
             late, trial = trial, self.trial(inputs)
             if trial.is_harmless:
                 self.late_once.append(f"{late.sights[0].what} ({', '.join(one.name for one in inputs)[:80]})")

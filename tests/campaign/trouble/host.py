@@ -76,8 +76,8 @@ class PlayedVm(Vm):
 
     @property
     def file(self) -> str:
-        """The name of libvirt's status file of it."""
-        return f"instance-{self.number:08x}"
+        """The name of libvirt's status file of it; a VM that comes back has the same one."""
+        return f"instance-{self.uuid[-8:]}"
 
     @property
     def is_alive(self) -> bool:
@@ -162,7 +162,6 @@ class Host:
         self._dead.append(self.agent)
         for vm in self.vms.values():
             vm.told_early = None
-            vm.in_force &= vm.is_listed
         self.start_agent()
 
     def reload(self, policy: str) -> None:
@@ -229,14 +228,15 @@ class Host:
     ) -> PlayedVm:
         """The process of a VM that libvirt does not list yet."""
         self._number += 1
-        command = ["sleep", "100000"]
+        uuid = uuid or str(uuids.UUID(int=self._number, version=4))
+        command = ["sh", "-c", "read line"]
         if vcpus:
             command = [sys.executable, "-I", "-S", "-c", THREADS, "0", str(vcpus)]
+        command += ["-uuid", uuid]
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         if vcpus:
             assert child.stdout is not None
             child.stdout.readline()
-        uuid = uuid or str(uuids.UUID(int=self._number, version=4))
         process, cpus = processes.of_pid(child.pid), frozenset(os.sched_getaffinity(0))
         vm = PlayedVm(
             uuid=uuid,
@@ -282,6 +282,13 @@ class Host:
         if self.act(begin):
             vm.told_early = agent if found and vm.file not in found[0] else None
 
+    def watch_anew(self) -> None:
+        """The agent has learnt that word of status files was lost, and begins anew with the files that are there."""
+        self.is_blind = False
+        for vm in self.vms.values():
+            # libvirt is to tell of these: see StartWatch._follow.
+            vm.told_early = None
+
     def end_vm(self, vm: PlayedVm, *, is_unlisted: bool = True, process_lives: bool = False) -> None:
         """The VM ends.
 
@@ -293,8 +300,6 @@ class Host:
             vm.child.communicate()
         if is_unlisted:
             vm.is_listed = False
-            # An agent knows a VM by libvirt's word alone, until it has looked at it.
-            vm.in_force &= vm.uuid in self.agent._vm_list.vms
             self.libvirt.vms.pop(vm.uuid, None)
             if not self.is_blind:
                 self.act(lambda: self.agent._on_end(vm.file))

@@ -20,6 +20,7 @@ from vmqos.agent.act import move_tasks, plan_steps
 from vmqos.agent.act.control_groups import ControlGroups
 from vmqos.agent.loop import Agent
 from vmqos.agent.observe import flavor_request
+from vmqos.agent.observe.lost_vms import Lost, LostVms
 from vmqos.allocation import PromiseState, WriteMasks
 
 STORIES = range(1, 40)
@@ -124,6 +125,26 @@ def test_a_vm_that_waits_must_be_told_why(host: Host) -> None:
     row, groups = judge._rows()[vm.uuid], host.troubled.groups()
     assert row["state"] == "pending" and not judge._wrong(vm, row, groups)
     assert "without a reason" in judge._wrong(vm, {**row, "reason": None, "reason_code": None}, groups)
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_vm_that_libvirt_has_lost_must_keep_its_ways_under_the_next_agent(
+    host: Host, monkeypatch: Patch, is_forgotten: bool
+) -> None:
+    if is_forgotten:
+        monkeypatch.setattr(LostVms, "look", lambda self, *_, **__: Lost())
+    judge = Judge(host)
+    host.run(2)
+    host.list_vm(vm := host.new_vm(OWN))
+    host.run(2)
+    assert vm.in_force
+    host.end_vm(vm, process_lives=True)
+    host.restart()
+    host.run(2)
+    assert {violation.kind for violation in judge.violations} == ({Kind.OVERLAP} if is_forgotten else set())
+    host.end_vm(vm)
+    host.run(2)
+    assert host.troubled.groups().keys() == {""}
 
 
 def test_a_killed_agent_changes_nothing_any_more_and_the_next_one_goes_on(host: Host, killer: Killer) -> None:

@@ -144,6 +144,38 @@ def test_a_restart_of_libvirtd_is_survived(
     assert agent.get("/v1/health")["libvirt"]["connected"]
 
 
+@pytest.mark.parametrize("specs", [EXCLUSIVE_4, SHARED_3], ids=["exclusive", "shared"])
+def test_a_vm_that_libvirtd_has_lost_keeps_its_ways_until_its_process_ends(
+    agent: Agent,
+    tree: Tree,
+    make_vm: MakeVm,
+    wait_for_vm: WaitForVm,
+    wait_for: WaitFor,
+    libvirt_host: PrivateLibvirt,
+    specs: dict[str, str],
+) -> None:
+    lost, stays = make_vm(specs), make_vm(EXCLUSIVE_2)
+    told = wait_for_vm(lost, "kept")
+    wait_for_vm(stays, "kept")
+    masks, pid = tree.masks(told["group"]), lost.pid
+    home = told["monitoring_group"] or told["group"]
+    libvirt_host.kill()
+    (libvirt_host.run_dir / f"{lost.name}.xml").unlink()
+    agent.kill()
+    try:
+        libvirt_host.start()
+        assert not lost.domain.isActive()
+        agent.start()
+        wait_for_vm(stays, "kept")
+        passes = agent.get("/v1/health")["passes"]
+        wait_for(lambda: agent.get("/v1/health")["passes"] >= passes + 15, "some passes, a full audit among them")
+        assert {int(tid) for tid in os.listdir(f"/proc/{pid}/task")} <= tree.tasks(home)
+        assert tree.masks(told["group"]) == masks
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: tree.groups() == [group(stays)], "the group being removed once the process has ended", 5)
+
+
 def test_a_vm_that_dies_while_libvirtd_is_down_gives_its_ways_back(
     agent: Agent, tree: Tree, libvirt_host: PrivateLibvirt, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
 ) -> None:

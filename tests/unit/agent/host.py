@@ -82,7 +82,7 @@ class Host:
         # Who came first is told by clock ticks.
         time.sleep(0.02)
         if threads:
-            command = [sys.executable, "-c", THREADS, str(threads), str(vcpus)]
+            command = [sys.executable, "-c", THREADS, str(threads), str(vcpus), "-uuid", uuid]
             child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self._children.append(child)
             assert child.stdout is not None

@@ -26,17 +26,20 @@ from tools.lab import mounts, vms
 from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
+from tools.lab.versions import Exchangeable
 from tools.lab.vms import RunningVm
 from tools.lab.workspace import CHECKOUT, Workspace
 
 MOST_VMS = 5
-WITHIN = 10.0
+WITHIN = 3.0
 """Seconds after which all must be settled once it is quiet and the agent has looked at its host: one second is the
 agent's, and the others are for a machine on which every CPU is wanted. The stories that are played within one process
 know the time that the agent itself takes (``QUIET``)."""
 GIVE_UP = 30.0
 """Seconds to wait for that at most."""
 POLL = 0.05
+QUEUE = Path("/proc/sys/fs/inotify/max_queued_events")
+"""How many events of a directory the kernel keeps."""
 STATE_SIZE = 64 << 10
 """Bytes of the filesystem that the agent's state is on while it is full."""
 
@@ -66,6 +69,7 @@ class Actor:
 class Stage:
     """What the trouble befalls.
 
+    :ivar installed: the version of agent and gateway that their next start is of.
     :ivar folder: the judge's, see :mod:`tests.campaign.trouble.processes.judging_simulator`.
     :ivar outcome: what came of it so far.
     """
@@ -73,6 +77,7 @@ class Stage:
     workspace: Workspace
     host: PrivateLibvirt
     agent: Agent
+    installed: Exchangeable
     tree: Tree
     simulator: Simulator
     folder: Path
@@ -157,6 +162,35 @@ class Stage:
         self.agent.stop()
         self.start_vm(luck)
         self.agent.start()
+
+    def exchange_agent(self, luck: random.Random) -> None:
+        """Agent and gateway are exchanged for the version before, and after a while for this one again."""
+        for is_new in (False, True):
+            self.installed.install(agent=is_new, gateway=is_new)
+            if luck.random() < 0.5:
+                self.agent.stop()
+            else:
+                self.agent.end()
+            luck.choice((self.start_vm, self.end_vm, self.resize_vm))(luck)
+            self.agent.start()
+            self.resize_vm(luck)
+
+    def overflow_inotify(self, luck: random.Random) -> None:
+        """More files change in libvirt's directory than the kernel keeps for the agent; a VM starts or ends as well."""
+        assert self.agent.pid is not None
+        files = [self.host.run_dir / name for name in ("flood-1", "flood-2")]
+        files[0].touch()
+        os.kill(self.agent.pid, signal.SIGSTOP)
+        try:
+            self.end_vm(luck)
+            # Renamed to and fro: the kernel keeps only one of several events that say the same.
+            for number in range(int(QUEUE.read_text()) + 100):
+                files[number % 2].rename(files[1 - number % 2])
+            self.start_vm(luck)
+        finally:
+            os.kill(self.agent.pid, signal.SIGCONT)
+            for file in files:
+                file.unlink(missing_ok=True)
 
     def reload_agent(self, luck: random.Random) -> None:
         self.agent.configure({"allocation": luck.choice(POLICIES)})
@@ -308,6 +342,7 @@ EVENTS: tuple[Callable[[Stage, random.Random], None], ...] = (
     *(Stage.resize_vm, Stage.resize_vm, Stage.resize_vm),
     *(Stage.kill_agent, Stage.kill_agent_at_a_write, Stage.kill_agent_at_a_write, Stage.kill_agent_at_a_write),
     *(Stage.stop_agent_for_a_while, Stage.restart_agent, Stage.reload_agent, Stage.kill_gateway),
+    *(Stage.exchange_agent, Stage.overflow_inotify),
     *(Stage.kill_libvirtd, Stage.fill_the_disk, Stage.fail_counters, Stage.hold_the_lock),
 )
 

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A VM that libvirt has lost keeps its groups while its QEMU lives, also under an agent that was started later."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import pytest
+
+from tests.unit.agent.host import CLASS, OWN, SHARED, Host, MakeHost
+from vmqos.allocation import PromiseState
+from vmqos.hypervisor import processes
+from vmqos.hypervisor.model import VirtualMachine
+from vmqos.resctrl import tasks
+
+
+def lose(host: Host, uuid: str) -> VirtualMachine:
+    """libvirtd is restarted, and lists the VM no longer; so is the agent."""
+    vm = host.libvirt.vms.pop(uuid)
+    host.restart()
+    return vm
+
+
+def end(vm: VirtualMachine, host: Host) -> None:
+    """The VM's process ends."""
+    child = next(child for child in host._children if child.pid == vm.process.pid)
+    child.kill()
+    child.wait()
+
+
+def test_its_own_group_stays_as_it_is_until_its_process_ends(host: Host) -> None:
+    uuid, other = host.boot(OWN, threads=1), host.boot(OWN)
+    host.settle()
+    group, mask = f"vmqos.{uuid}", host.mask(f"vmqos.{uuid}")
+    vm = lose(host, uuid)
+    changes = list[str]()
+    host.resctrl.before = changes.append
+    host.settle()
+    for everything in (False, True, False):
+        host.run(everything=everything)
+    host.resctrl.before = lambda path: None
+    assert host.groups() == {group, f"vmqos.{other}"} and host.mask(group) == mask
+    assert processes.tasks(vm.process.pid) <= tasks.read_tasks(host.resctrl, group)
+    assert host.reconciler.lost == {vm.process}
+    assert host.told(other).state is PromiseState.KEPT
+    end(vm, host)
+    host.settle()
+    assert host.groups() == {f"vmqos.{other}"} and not host.reconciler.lost
+
+
+def test_nobody_else_gets_its_ways(host: Host) -> None:
+    uuid = host.boot({"hw:cache_ways": "5"}, threads=1)
+    host.settle()
+    vm = lose(host, uuid)
+    late = host.boot({"hw:cache_ways": "5"})
+    host.settle()
+    assert host.told(late).state is PromiseState.PENDING and host.groups() == {f"vmqos.{uuid}"}
+    end(vm, host)
+    host.settle()
+    assert host.told(late).state is PromiseState.KEPT and host.groups() == {f"vmqos.{late}"}
+
+
+@pytest.mark.parametrize(
+    ("specs", "directory"), [(SHARED, f"{CLASS}/mon_groups/vmqos.{{}}"), ({}, "mon_groups/vmqos.{}")]
+)
+def test_its_monitoring_group_stays_and_the_class_with_it(host: Host, specs: dict[str, str], directory: str) -> None:
+    uuid = host.boot(specs, threads=1)
+    host.settle()
+    vm = lose(host, uuid)
+    host.settle()
+    host.run(everything=True)
+    assert processes.tasks(vm.process.pid) <= tasks.read_tasks(host.resctrl, directory.format(uuid))
+    end(vm, host)
+    host.settle()
+    assert not host.groups() and not host.graphs()
+
+
+def test_its_class_stays_although_no_monitoring_group_tells_of_it(make_host: MakeHost) -> None:
+    host = make_host("cascade-lake")
+    uuid = host.boot(SHARED, threads=1)
+    host.settle()
+    host.resctrl.rmdir(f"{CLASS}/mon_groups/vmqos.{uuid}")
+    vm = lose(host, uuid)
+    host.settle()
+    host.run(everything=True)
+    assert processes.tasks(vm.process.pid) <= tasks.read_tasks(host.resctrl, CLASS)
+    end(vm, host)
+    host.settle()
+    assert not host.groups()
+
+
+def test_once_libvirt_lists_it_again_it_is_a_vm_like_any_other(host: Host) -> None:
+    uuid = host.boot(OWN, threads=1)
+    host.settle()
+    mask = host.mask(f"vmqos.{uuid}")
+    vm = lose(host, uuid)
+    host.settle()
+    host.libvirt.vms[uuid] = vm
+    host.settle()
+    assert host.told(uuid).state is PromiseState.KEPT and host.mask(f"vmqos.{uuid}") == mask
+    assert not host.reconciler.lost
+    host.libvirt.resize(uuid, {})
+    host.settle()
+    assert not host.groups()
+
+
+def test_a_process_that_is_no_vm_keeps_no_group(host: Host) -> None:
+    uuid = host.boot(OWN, threads=1)
+    host.settle()
+    host.resctrl.write(f"vmqos.{uuid}/tasks", str(os.getpid()))
+    end(lose(host, uuid), host)
+    host.settle()
+    assert not host.groups()
+
+
+def test_the_log_tells_of_it_once(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    uuid = host.boot(OWN, threads=1)
+    host.settle()
+    vm = lose(host, uuid)
+    with caplog.at_level(logging.WARNING, "vmqos"):
+        for _ in range(3):
+            host.run(everything=True)
+    told = [record.getMessage() for record in caplog.records if "does not list" in record.getMessage()]
+    assert len(told) == 1 and uuid in told[0] and str(vm.process.pid) in told[0]
