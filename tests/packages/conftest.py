@@ -53,7 +53,9 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def built(scratch: Path) -> Built:
-    root = DebianRoot.make(scratch / "builder", [*build_dependencies(), "dpkg-dev", "lintian", "rpm", "rpmlint"])
+    # The last two are what the programs of the RPM packages need to say their versions.
+    others = ("dpkg-dev", "lintian", "rpm", "rpmlint", "python3-prometheus-client", "python3-waitress")
+    root = DebianRoot.make(scratch / "builder", [*build_dependencies(), *others])
     earlier = tree.copy_to(scratch / "earlier")
     changelog = earlier / "debian/changelog"
     changelog.write_text(changelog.read_text().replace(f"({version()})", f"({EARLIER})", 1))
