@@ -5,6 +5,7 @@ Needs the standard library alone.
 
     release_files.py settle SDIST TARGET SECONDS    write an sdist again, without what differs from build to build
     release_files.py describe WHEEL TARGET          write a pyproject.toml that says of a wheel what pip reads of it
+    release_files.py license SBOM                   add the licences that packages do not tell of themselves
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from pathlib import Path
 
 EXTRAS = ("agent", "cli", "simulator")
 """What an SBOM tells of: all that runs on a compute node, and the simulator."""
+
+LICENSES = {"libvirt-python": "LGPL-2.1-or-later"}
+"""Of packages whose metadata have none, by SPDX's identifiers: its source says so in each file."""
 
 
 def settle(sdist: Path, target: Path, seconds: int) -> None:
@@ -74,8 +78,25 @@ def describe(wheel: Path, target: Path) -> None:
     target.write_text("\n".join(lines) + "\n")
 
 
+def license_all(sbom: Path) -> None:
+    """Add :data:`LICENSES` to an SBOM.
+
+    :raises SystemExit: if a component is left without a licence.
+    """
+    content = json.loads(sbom.read_text())
+    for component in content["components"]:
+        if not component.get("licenses") and component["name"] in LICENSES:
+            license = {"id": LICENSES[component["name"]], "acknowledgement": "concluded"}
+            component["licenses"] = [{"license": license}]
+    if lacking := [component["name"] for component in content["components"] if not component.get("licenses")]:
+        sys.exit(f"the licence is not known of: {', '.join(lacking)}")
+    sbom.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "settle":
         settle(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
-    else:
+    elif sys.argv[1] == "describe":
         describe(Path(sys.argv[2]), Path(sys.argv[3]))
+    else:
+        license_all(Path(sys.argv[2]))
