@@ -66,7 +66,7 @@ def dependencies(about: Message) -> list[str]:
 
 
 def describe(wheel: Path, target: Path) -> None:
-    """Write a ``pyproject.toml`` of a wheel: what vmqos says of itself is in setup.cfg, which SBOM tools do not read."""
+    """Write a ``pyproject.toml`` of a wheel: vmqos describes itself in setup.cfg, which SBOM tools do not read."""
     about = metadata(wheel)
     lines = [
         "[project]",
