@@ -112,9 +112,12 @@ def start(
     words.append(f"for own in {at('')} {at('/sys')} {at('/dev')}; do mount -o remount,bind,ro $own; done")
     kept = "".join(f",+{name.lower()}" for name in run.capabilities)
     privileges = ["setpriv", "--no-new-privs", "--inh-caps=-all", f"--bounding-set=-all{kept}"]
-    account = [] if run.user == "root" else ["setpriv", f"--reuid={run.user}", f"--regid={run.user}", "--clear-groups"]
+    if run.user != "root":
+        # setpriv changes the user first, and then needs a capability to give up all of them.
+        privileges += ["--securebits=+no_setuid_fixup"]
+        privileges += [f"--reuid={run.user}", f"--regid={run.user}", "--clear-groups"]
     environment = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"]
-    inside = [*environment, *account, *privileges, *(run.command or command)]
+    inside = [*environment, *privileges, *(run.command or command)]
     words.append(f"cd {at('')}; exec chroot . {shlex.join(inside)}")
     alone = ["unshare", "--mount", "--ipc", "--uts", *(["--net"] if run.network == "none" else [])]
     with log.open("ab") as output:
