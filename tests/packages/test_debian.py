@@ -12,26 +12,23 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.functional.conftest import MakeAgent, MakeVm, Pace, WaitFor
-from tests.kernel.lab import needs
-from tests.packages import tree
 from tests.packages.container import Container
+from tests.packages.debian_packages import EARLIER, PACKAGES, Built, version
 from tests.packages.debian_root import ENVIRONMENT, DebianRoot, Failed
 from tools.lab import unix_http
 from tools.lab.program import Program
 from tools.lab.workspace import CHECKOUT
 
-PACKAGES = ("python3-vmqos", "vmqos-agent", "vmqos-ceilometer", "vmqos-gateway", "vmqos-nova")
 AGENT, GATEWAY = "vmqos-agent.service", "vmqos-gateway.service"
 UNITS = (AGENT, GATEWAY, "sys-fs-resctrl.mount", "resctrl-access.service", "vmqos-withdraw.timer")
 """Those that an administrator enables."""
 BOTH_ACTIVE = f"systemctl is-active {AGENT} && systemctl is-active {GATEWAY}"
-EARLIER = "0.9.0"
 CONF = "/etc/vmqos/vmqos.conf"
 CHANGE = "\n[agent]\n# An administrator's.\naudit_interval = 7\n"
 HOST = ("bash-completion", "dbus", "man-db", "systemd", "systemd-sysv", "zsh")
@@ -71,71 +68,6 @@ conf = service.prepare_service([], [])
 found = AgentManager._extensions("poll", "compute", conf)
 print(*sorted(one.name for one in found))
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """What was built.
-
-    :ivar root: where.
-    :ivar earlier: the packages of an earlier version.
-    :ivar now: this tree's.
-    """
-
-    root: DebianRoot
-    earlier: tuple[Path, ...]
-    now: tuple[Path, ...]
-
-
-def version() -> str:
-    """The version that ``debian/changelog`` names."""
-    (found,) = re.findall(r"\Avmqos \((\S+)\)", (CHECKOUT / "debian/changelog").read_text())
-    return str(found)
-
-
-def build_dependencies() -> list[str]:
-    """What ``debian/control`` says that a build needs; without versions, of which Debian 13 has one each."""
-    (text,) = re.findall(
-        r"^Build-Depends:(.*?)^\S", (CHECKOUT / "debian/control").read_text(), re.MULTILINE | re.DOTALL
-    )
-    names = [re.split(r"[ (<]", one.strip())[0] for one in text.split(",")]
-    virtual = {"debhelper-compat": "debhelper", "dh-sequence-installsysusers": "debhelper"}
-    named = {virtual.get(name, name.replace("dh-sequence-python3", "dh-python")) for name in names}
-    # dpkg-buildpackage takes it for granted.
-    return sorted(named | {"build-essential"})
-
-
-def build(root: DebianRoot, name: str, source: Path, *options: str) -> tuple[Path, ...]:
-    """Build in a root, and name the packages."""
-    shutil.move(source, root.path / name / "vmqos")
-    root.shell(f"cd /{name}/vmqos && dpkg-buildpackage --no-sign {' '.join(options)}")
-    made = tuple(sorted((root.path / name).glob("*.deb")))
-    assert [file.name.split("_")[0] for file in made] == sorted(PACKAGES)
-    return made
-
-
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if missing := needs.for_packages(tmp_path_factory.getbasetemp()):
-        pytest.fail(f"these tests need: {'; '.join(missing)}; tools/test installs packages.", pytrace=False)
-    return tmp_path_factory.mktemp("debian")
-
-
-@pytest.fixture(scope="module")
-def built(scratch: Path) -> Built:
-    root = DebianRoot.make(scratch / "builder", [*build_dependencies(), "dpkg-dev", "lintian"])
-    earlier = tree.copy_to(scratch / "earlier")
-    changelog = earlier / "debian/changelog"
-    changelog.write_text(changelog.read_text().replace(f"({version()})", f"({EARLIER})", 1))
-    with (earlier / "etc/vmqos/vmqos.conf.sample").open("a") as sample:
-        sample.write("\n# As the earlier version had it.\n")
-    for name in ("earlier", "now"):
-        (root.path / name).mkdir()
-    return Built(
-        root,
-        build(root, "earlier", earlier, "--build=binary"),
-        build(root, "now", tree.copy_to(scratch / "now")),
-    )
 
 
 @pytest.fixture(scope="module")

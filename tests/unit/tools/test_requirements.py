@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import configparser
 import re
 from collections.abc import Iterator
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tools.lab.workspace import CHECKOUT
 
@@ -22,10 +24,27 @@ def entries(name: str) -> Iterator[tuple[Requirement, str]]:
         yield Requirement(requirement), digests
 
 
-@pytest.mark.parametrize("name", ["tools"])
+@pytest.mark.parametrize("name", ["build", "release", "runtime", "tools"])
 def test_each_version_is_exact_and_each_file_has_a_digest(name: str) -> None:
     found = list(entries(name))
     assert found
     for requirement, digests in found:
         assert re.fullmatch(r"==[^*,]+", str(requirement.specifier)), requirement
         assert re.fullmatch(r"(\s+--hash=sha256:[0-9a-f]{64}( \\\n)?)+", digests), requirement
+
+
+def test_what_vmqos_needs_when_it_runs_is_locked_within_its_bounds() -> None:
+    setup = configparser.ConfigParser(interpolation=None)
+    setup.read(CHECKOUT / "setup.cfg")
+    lines = "".join(setup["extras"][extra] for extra in ("agent", "cli", "simulator")).splitlines()
+    wanted = [Requirement(line.partition("#")[0]) for line in lines if line and not line.startswith("vmqos[")]
+    assert len(wanted) > 10
+    locked = {canonicalize_name(found.name): str(found.specifier).removeprefix("==") for found, _ in entries("runtime")}
+    for requirement in wanted:
+        assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
+
+
+def test_what_builds_vmqos_is_locked_and_the_same_in_the_demo_and_in_a_release() -> None:
+    build, release = (dict((one.name, str(one.specifier)) for one, _ in entries(name)) for name in ("build", "release"))
+    assert {"pbr", "setuptools"} <= set(build)
+    assert {name: release[name] for name in build} == build

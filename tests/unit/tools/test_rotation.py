@@ -106,9 +106,10 @@ def test_each_test_is_in_one_part(nodeid: str, is_long: bool, part: str) -> None
     assert part in machines.PARTS
 
 
-def test_every_module_with_openstacks_services_is_in_a_part() -> None:
-    parts = [Path(path) for rung in IN_TURNS if rung.environment == "openstack" for path in rung.arguments]
-    modules = [path.relative_to(CHECKOUT) for path in (CHECKOUT / "tests/openstack").glob("**/test_*.py")]
+@pytest.mark.parametrize("environment", ["openstack", "packages"])
+def test_every_module_of_an_environment_in_parts_is_in_a_part(environment: str) -> None:
+    parts = [Path(path) for rung in IN_TURNS if rung.environment == environment for path in rung.arguments]
+    modules = [path.relative_to(CHECKOUT) for path in (CHECKOUT / "tests" / environment).glob("**/test_*.py")]
     assert modules
     for module in modules:
         assert sum(part in (module, *module.parents) for part in parts) == 1, module

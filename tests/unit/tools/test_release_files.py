@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tools/release`` itself is tried by ``tests/packages``."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+import time
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tools import release_files
+
+METADATA = """\
+Metadata-Version: 2.4
+Name: vmqos
+Version: 1.0.0
+Summary: Says "this" and more
+License-Expression: Apache-2.0
+Requires-Dist: always>=1
+Requires-Dist: cliff>=4.8.0; extra == 'cli'
+Requires-Dist: httpx>=0.27.0; extra == "agent"
+Requires-Dist: httpx>=0.27.0; extra == "cli"
+Requires-Dist: vmqos[cli]; extra == "agent"
+Requires-Dist: pytest>=8; extra == "test"
+"""
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    path = tmp_path / "vmqos-1.0.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("vmqos/__init__.py", "")
+        file.writestr("vmqos-1.0.0.dist-info/METADATA", METADATA)
+    return path
+
+
+def sdist(path: Path, *, names: list[str], mode: int, owner: int) -> Path:
+    with tarfile.open(path, "w:gz") as file:
+        for name in names:
+            member = tarfile.TarInfo(f"vmqos-1.0.0/{name}")
+            member.size, member.mode, member.mtime = len(name), mode, int(time.time()) - owner
+            member.uid, member.uname = owner, f"user{owner}"
+            file.addfile(member, io.BytesIO(name.encode()))
+    return path
+
+
+def test_what_differs_from_build_to_build_is_gone(tmp_path: Path) -> None:
+    mine = sdist(tmp_path / "mine.tar.gz", names=["a", "b"], mode=0o664, owner=1000)
+    yours = sdist(tmp_path / "yours.tar.gz", names=["b", "a"], mode=0o600, owner=0)
+    os.utime(yours, (5, 5))
+    settled = []
+    for source in (mine, yours):
+        release_files.settle(source, tmp_path / "settled", 1_700_000_000)
+        settled.append((tmp_path / "settled").read_bytes())
+    assert settled[0] == settled[1] and mine.read_bytes() != yours.read_bytes()
+    with tarfile.open(tmp_path / "settled") as file:
+        assert [(one.name, oct(one.mode), one.mtime) for one in file] == [
+            ("vmqos-1.0.0/a", "0o644", 1_700_000_000),
+            ("vmqos-1.0.0/b", "0o644", 1_700_000_000),
+        ]
+
+
+def test_a_program_stays_one(tmp_path: Path) -> None:
+    source = sdist(tmp_path / "sdist.tar.gz", names=["run"], mode=0o700, owner=0)
+    release_files.settle(source, tmp_path / "settled", 0)
+    with tarfile.open(tmp_path / "settled") as file:
+        (member,) = file
+        content = file.extractfile(member)
+        assert oct(member.mode) == "0o755" and content and content.read() == b"run"
+
+
+def test_a_wheel_is_described_with_what_it_requires_of_others(wheel: Path, tmp_path: Path) -> None:
+    release_files.describe(wheel, tmp_path / "pyproject.toml")
+    assert tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"] == {
+        "name": "vmqos",
+        "version": "1.0.0",
+        "description": 'Says "this" and more',
+        "license": {"text": "Apache-2.0"},
+        "dependencies": ["always>=1", "cliff>=4.8.0", "httpx>=0.27.0"],
+    }
+
+
+def test_a_licence_that_a_package_does_not_tell_is_added(tmp_path: Path) -> None:
+    sbom = tmp_path / "sbom.json"
+    told = {"name": "rich", "licenses": [{"license": {"id": "MIT"}}]}
+    sbom.write_text(json.dumps({"components": [told, {"name": "libvirt-python"}]}))
+    release_files.license_all(sbom)
+    first, second = json.loads(sbom.read_text())["components"]
+    assert first == told
+    assert second["licenses"] == [{"license": {"id": "LGPL-2.1-or-later", "acknowledgement": "concluded"}}]
+
+
+def test_a_component_without_a_licence_ends_the_release(tmp_path: Path) -> None:
+    sbom = tmp_path / "sbom.json"
+    sbom.write_text(json.dumps({"components": [{"name": "new-one"}]}))
+    with pytest.raises(SystemExit, match="new-one"):
+        release_files.license_all(sbom)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``tools/release`` needs besides the programs that it calls: the same bytes each time, and vmqos for its SBOM.
+
+Needs the standard library alone.
+
+    release_files.py settle SDIST TARGET SECONDS    write an sdist again, without what differs from build to build
+    release_files.py describe WHEEL TARGET          write a pyproject.toml that says of a wheel what pip reads of it
+    release_files.py license SBOM                   add the licences that packages do not tell of themselves
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sys
+import tarfile
+import zipfile
+from email.message import Message
+from email.parser import HeaderParser
+from pathlib import Path
+
+EXTRAS = ("agent", "cli", "simulator")
+"""What an SBOM tells of: all that runs on a compute node, and the simulator."""
+
+LICENSES = {"libvirt-python": "LGPL-2.1-or-later"}
+"""Of packages whose metadata have none, by SPDX's identifiers: its source says so in each file."""
+
+
+def settle(sdist: Path, target: Path, seconds: int) -> None:
+    """Write an sdist again: sorted, with one time for all, of root, readable by all.
+
+    :param seconds: the time, since 1970.
+    """
+    with (
+        tarfile.open(sdist) as read,
+        target.open("wb") as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=seconds) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as written,
+    ):
+        for member in sorted(read.getmembers(), key=lambda one: one.name):
+            member.mtime = seconds
+            member.uid = member.gid = 0
+            member.uname = member.gname = "root"
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            member.pax_headers = {}
+            written.addfile(member, read.extractfile(member) if member.isfile() else None)
+
+
+def metadata(wheel: Path) -> Message:
+    """What pip reads of a wheel."""
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = (one for one in file.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", one))
+        return HeaderParser().parsestr(file.read(name).decode())
+
+
+def dependencies(about: Message) -> list[str]:
+    """What a wheel requires with :data:`EXTRAS`, without itself, each once."""
+    found = []
+    for text in about.get_all("Requires-Dist", []):
+        requirement, _, marker = (part.strip() for part in text.partition(";"))
+        extras = re.findall(r"extra == ['\"]([^'\"]+)['\"]", marker)
+        if not requirement.startswith("vmqos") and (not extras or set(extras) & set(EXTRAS)):
+            found.append(requirement)
+    return list(dict.fromkeys(found))
+
+
+def describe(wheel: Path, target: Path) -> None:
+    """Write a ``pyproject.toml`` of a wheel: vmqos describes itself in setup.cfg, which SBOM tools do not read."""
+    about = metadata(wheel)
+    lines = [
+        "[project]",
+        *(f"{key} = {json.dumps(about[name])}" for key, name in (("name", "Name"), ("version", "Version"))),
+        f"description = {json.dumps(about['Summary'])}",
+        f"license = {{text = {json.dumps(about['License-Expression'] or about['License'])}}}",
+        f"dependencies = {json.dumps(dependencies(about))}",
+    ]
+    target.write_text("\n".join(lines) + "\n")
+
+
+def license_all(sbom: Path) -> None:
+    """Add :data:`LICENSES` to an SBOM.
+
+    :raises SystemExit: if a component is left without a licence.
+    """
+    content = json.loads(sbom.read_text())
+    for component in content["components"]:
+        if not component.get("licenses") and component["name"] in LICENSES:
+            license = {"id": LICENSES[component["name"]], "acknowledgement": "concluded"}
+            component["licenses"] = [{"license": license}]
+    if lacking := [component["name"] for component in content["components"] if not component.get("licenses")]:
+        sys.exit(f"the licence is not known of: {', '.join(lacking)}")
+    sbom.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "settle":
+        settle(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+    elif sys.argv[1] == "describe":
+        describe(Path(sys.argv[2]), Path(sys.argv[3]))
+    else:
+        license_all(Path(sys.argv[2]))
