@@ -12,7 +12,7 @@ from rich.text import Text
 from vmqos.cli.terminal import Terminal
 from vmqos.cli.top import data, text_view
 from vmqos.cli.top.data import Frame, Order, Row
-from vmqos.cli.top.screen import Screen
+from vmqos.cli.live.screen import Screen
 
 _SORT_KEYS = {
     "o": "occupancy",
@@ -96,49 +96,3 @@ class View:
             steps = {"up": -1, "down": 1, "page up": -self._page, "page down": self._page}
             ends = {"home": 0, "end": len(self._rows)}
             self._first = ends.get(key, self._first + steps.get(key, 0))
-
-
-class Looker:
-    """Looks from a thread of its own, so that keys are heard while the agent is not.
-
-    :ivar frame: the newest look; ``None`` before the first.
-    :ivar problem: why the last look failed; empty if it did not.
-    """
-
-    def __init__(self, look: Callable[[], Frame], delay: float, tell: Callable[[], None]) -> None:
-        self.frame: Frame | None = None
-        self.problem = ""
-        self._look = look
-        self._delay = delay
-        self._tell = tell
-        self._wish = threading.Event()
-        self._over = False
-        self._thread = threading.Thread(target=self._run, name="looker", daemon=True)
-
-    def __enter__(self) -> Looker:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._over = True
-        self._wish.set()
-        # A look that hangs ends with the process.
-        self._thread.join(0.5)
-
-    def hurry(self) -> None:
-        """Look at once."""
-        self._wish.set()
-
-    def _run(self) -> None:
-        while True:
-            self._wish.wait(self._delay)
-            self._wish.clear()
-            if self._over:
-                return
-            try:
-                self.frame = self._look()
-                self.problem = ""
-            except Exception as error:
-                self.problem = str(error)
-            if not self._over:
-                self._tell()

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmqos.cli.top.screen import parse_keys
+from vmqos.cli.live.screen import parse_keys
 
 
 @pytest.mark.parametrize(

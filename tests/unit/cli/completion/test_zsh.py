@@ -5,7 +5,7 @@ import io
 
 from cliff.complete import CompleteDictionary
 
-from vmqos.cli.zsh_completion import CompleteZsh
+from vmqos.cli.completion.zsh import CompleteZsh
 
 
 def written() -> str:
