@@ -10,7 +10,7 @@ from typing import Any
 
 from vmqos.cli import exceptions, fullness, units
 from vmqos.cli.fullness import Fill
-from vmqos.cli.safe_text import display_name, distinct_names, neutralise
+from vmqos.cli.safe_text import display_name, neutralise
 from vmqos.cli.tables import Cell
 from vmqos.cli.terminal import Terminal
 from vmqos.local_api import contract

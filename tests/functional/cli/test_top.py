@@ -136,7 +136,7 @@ def test_the_screen_follows_the_host(make_vm: MakeVm, watch: Watch, wait_for: Wa
     glass = watch()
     wait_for(lambda: "no VM" in glass.text, "the empty host being shown", 30)
     make_vm(WAYS_2, display_name="web-1")
-    wait_for(lambda: "● web-1" in glass.text and "1 VM: 1 kept" in glass.lines[0], "the VM being shown", 30)
+    wait_for(lambda: "● web-1" in glass.text and "1 VM, 1 of 1 promise kept" in glass.lines[1], "the VM being shown", 30)
 
 
 @pytest.mark.parametrize("leave", ["q", "\x03"])

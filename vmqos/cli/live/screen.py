@@ -154,7 +154,7 @@ class Screen:
             self._send("\x1b[2J")
         drawn = self._draw(lines[: size.lines], size.columns)
         sent = [
-            f"\x1b[{number};1H{line}\x1b[K"
+            f"\x1b[{number};1H{line}"
             for number, line in enumerate(drawn, 1)
             if number > len(self._shown) or line != self._shown[number - 1]
         ]
@@ -201,7 +201,9 @@ class Screen:
         )
         for line in lines:
             console.print(line, no_wrap=True, overflow="crop", crop=True)
-        return drawing.getvalue().split("\n")[: len(lines)]
+        drawn = drawing.getvalue().split("\n")[: len(lines)]
+        # Behind a line that fills its row the cursor is still on the last column: clearing would take a character.
+        return [f"{code}\x1b[K" if line.cell_len < width else code for code, line in zip(drawn, lines, strict=True)]
 
     def _send(self, text: str) -> None:
         if text:

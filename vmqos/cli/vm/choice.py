@@ -17,6 +17,4 @@ def choose(vms: Iterable[contract.Vm], states: Collection[str], flavors: Collect
     :param states: any state if empty.
     :param flavors: whole names as the agent tells them; any flavor if empty.
     """
-    return [
-        vm for vm in vms if (not states or vm["state"] in states) and (not flavors or vm["flavor"] in flavors)
-    ]
+    return [vm for vm in vms if (not states or vm["state"] in states) and (not flavors or vm["flavor"] in flavors)]

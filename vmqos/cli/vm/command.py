@@ -143,7 +143,7 @@ class VmList(Listing):
         if parsed_args.formatter == "table" and not parsed_args.columns:
             return vm_view.table(vms, called, parsed_args.long)
         further = vm_view.LONG_TITLES[: -len(vm_view.NAME_TITLES)]
-        titles = (*vm_view.LIST_TITLES, *vm_view.MORE_TITLES, *vm_view.NAME_TITLES)
+        titles: tuple[str, ...] = (*vm_view.LIST_TITLES, *vm_view.MORE_TITLES, *vm_view.NAME_TITLES)
         rows = [(*vm_view.list_row(vm, called), *vm_view.more(vm), *vm_view.both_names(vm)) for vm in vms]
         if parsed_args.long:
             titles += further

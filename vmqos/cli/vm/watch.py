@@ -120,7 +120,8 @@ class View:
         lines = [*above, *rows[self._first : self._first + room], *([Text(below, style="dim")] if below else [])]
         blank = [Text() for _ in range(height - 1 - len(lines))]
         keys = _KEYS if len(_KEYS) <= terminal.width else "q quit"
-        return [*lines, *blank][: max(0, height - 1)] + [Text(keys, style="dim")]
+        shown = [*lines, *blank][: max(0, height - 1)]
+        return [*shown, Text(keys, style="dim")]
 
     def press(self, key: str) -> None:
         """Do what a key asks for."""
