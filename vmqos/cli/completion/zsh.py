@@ -6,14 +6,16 @@ cliff finds it by the entry point group ``cliff.formatter.completion``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cliff.complete import CompleteShellBase
+
+from vmqos.cli.completion.places import Places
 
 _HEAD = """\
 #compdef {name}
 
-_{function}() {{
+_{function}_words() {{
   local -A words_after
   words_after=(
 """
@@ -36,7 +38,47 @@ _TAIL = """\
   fi
 }}
 
-_{function} "$@"
+"""
+
+_VM_FUNCTION = """\
+_{function}_with_vms() {{
+  local -A argument named uuids others
+  argument=({argument})
+  named=({named})
+  uuids=({uuids})
+  others=({others})
+
+  local command word kind=
+  for word in "${{(@)words[2,CURRENT-1]}}"; do
+    [[ $word != -* ]] || break
+    command=${{command:+$command }}$word
+    (( ${{+argument[$command]}} )) && break
+  done
+  local before=$words[CURRENT-1]
+  if [[ " $named[$command] " == *" $before "* ]]; then
+    kind=names
+  elif [[ " $uuids[$command] " == *" $before "* ]]; then
+    kind=uuids
+  elif (( ${{+argument[$command]}} )) && [[ $argument[$command] == yes && $PREFIX != -* ]] &&
+      [[ " $others[$command] " != *" $before "* ]]; then
+    kind=names
+  fi
+
+  if [[ -z $kind ]]; then
+    _{function}_words "$@"
+    return
+  fi
+  local -a found
+  if [[ $kind == uuids ]]; then
+    found=("${{(@f)$(command {name} vm names --uuids </dev/null 2>/dev/null)}}")
+  else
+    found=("${{(@f)$(command {name} vm names </dev/null 2>/dev/null)}}")
+  fi
+  # The line editor quotes what it writes into the command line.
+  compadd -- "${{(@)found:#}}"
+}}
+
+_{function}_with_vms "$@"
 """
 
 
@@ -61,3 +103,23 @@ class CompleteZsh(CompleteShellBase):
         for name, words in [("none", cmdo), *data]:
             self.output.write(f"    '{name.replace('_', ' ')}' '{words}'\n")
         self.output.write(self.get_trailer())
+
+
+def vm_function(name: str, vms: Mapping[str, Places]) -> str:
+    """A function that completes VMs where they are named, and leaves all else to the one of :class:`CompleteZsh`.
+
+    :param name: the program's.
+    :param vms: the places of each command that has some, by the command's words.
+    """
+    return _VM_FUNCTION.format(
+        function=name.replace("-", "_"),
+        name=name,
+        argument=_table({command: "yes" if places.is_argument else "no" for command, places in vms.items()}),
+        named=_table({command: " ".join(places.named) for command, places in vms.items()}),
+        uuids=_table({command: " ".join(places.uuids) for command, places in vms.items()}),
+        others=_table({command: " ".join(places.others) for command, places in vms.items()}),
+    )
+
+
+def _table(words: Mapping[str, str]) -> str:
+    return " ".join(f"'{command}' '{text}'" for command, text in words.items())

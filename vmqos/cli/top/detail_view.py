@@ -105,4 +105,4 @@ def _threads(vm: contract.DetailedVm, terminal: Terminal) -> Iterator[Text]:
         tid, _, thread, group, in_place = vm_view.task_row(task)
         elsewhere = "" if task["in_place"] else f", in {group.short}"
         line = Text.assemble(f"{tid:<8}  ", (pad(in_place.text, 8), in_place.style), f"  {thread}{elsewhere}")
-        yield from wrapped([line], terminal, indent=20)
+        yield from wrapped([line], terminal, indent=20 if terminal.room >= 60 else 2)
