@@ -145,7 +145,9 @@ def test_it_is_silent_where_the_agent_is_away(complete: Complete, terminal: Glas
     assert "does not run" not in terminal.said and "Traceback" not in terminal.said
 
 
-def test_it_is_silent_where_the_agent_hangs(complete: Complete, terminal: Glass, agent: Agent, wait_for: WaitFor) -> None:
+def test_it_is_silent_where_the_agent_hangs(
+    complete: Complete, terminal: Glass, agent: Agent, wait_for: WaitFor
+) -> None:
     assert agent.pid is not None
     os.kill(agent.pid, signal.SIGSTOP)
     try:

@@ -80,7 +80,9 @@ def test_the_heading_names_the_host_and_says_where_there_is_no_agent() -> None:
 def test_the_totals_say_how_many_vms_have_no_number() -> None:
     none = Reading.none(Missing.NOT_MONITORED)
     shown = frame(row("a"), row("b", occupancy=none, total=none), row("c", state="none", total=none))
-    told = "3 VMs, 2 of 2 promises kept, L3 6 MiB of 33 MiB held (1 VM not counted), memory 1.5 GiB/s (2 VMs not counted)"
+    told = (
+        "3 VMs, 2 of 2 promises kept, L3 6 MiB of 33 MiB held (1 VM not counted), memory 1.5 GiB/s (2 VMs not counted)"
+    )
     assert text(shown)[1] == told
     assert text(frame(row("a", state="none", occupancy=none, total=none)))[1] == "1 VM"
 
