@@ -40,8 +40,12 @@ if sys.argv[1:3] == ["vm", "names"]:
 with open({said!r}, "a") as said:
     said.write(json.dumps(sys.argv[1:]) + "\\n")
 """
-BASH = "PS1='ready> '; set -H; . /usr/share/bash-completion/bash_completion; . {file}; bind 'set enable-bracketed-paste off'"
-ZSH = "PS1='ready> '; unsetopt zle_bracketed_paste; autoload -Uz compinit; compinit -u -D; . {file}; compdef _vmqos_with_vms vmqos"
+BEGIN = {
+    "bash": "PS1='ready> '; set -H; . /usr/share/bash-completion/bash_completion; . {file}; "
+    "bind 'set enable-bracketed-paste off'",
+    "zsh": "PS1='ready> '; unsetopt zle_bracketed_paste; autoload -Uz compinit; compinit -u -D; . {file}; "
+    "compdef _vmqos_with_vms vmqos",
+}
 
 Complete = Callable[[str], list[str]]
 
@@ -85,7 +89,7 @@ def terminal(shell: str, home: Path, agent: Agent, wait_for: WaitFor) -> Iterato
     }
     arguments = ["--norc", "--noprofile", "-i"] if shell == "bash" else ["-f", "-i"]
     with running([str(shutil.which(shell)), *arguments], environment, 50, 200) as glass:
-        glass.type(f"cd {home}; {(BASH if shell == 'bash' else ZSH).format(file=home / shell)}; touch begun\n")
+        glass.type(f"cd {home}; {BEGIN[shell].format(file=home / shell)}; touch begun\n")
         wait_for(lambda: (home / "begun").exists(), f"{shell} being ready", 30)
         yield glass
 

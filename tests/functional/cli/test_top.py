@@ -16,7 +16,7 @@ import pytest
 from tests.functional.cli.glass import Glass, running
 from tests.functional.cli.test_commands import settled
 from tests.functional.conftest import MakeVm, WaitFor
-from tools.lab import vms
+from tools.lab import vms as lab_vms
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
 
@@ -279,7 +279,7 @@ def _state(pid: int) -> str:
 def test_a_vm_is_found_by_its_flavor_and_shown_in_detail(
     agent: Agent, make_vm: MakeVm, watch: Watch, wait_for: WaitFor
 ) -> None:
-    vm = make_vm(flavor=vms.Flavor("c2.wanted", WAYS_2), display_name="web-1")
+    vm = make_vm(flavor=lab_vms.Flavor("c2.wanted", WAYS_2), display_name="web-1")
     make_vm(WAYS_2, display_name="db-1")
     wait_for(lambda: settled(agent, vm.uuid), "the promise being kept")
     glass = watch("--sort", "name", lines=24, columns=80)

@@ -11,7 +11,7 @@ from vmqos.cli.completion import bash, places, zsh
 
 
 class Complete(CompleteCommand):
-    """print bash completion command"""
+    """Print a completion function for a shell, which completes VMs too."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Print cliff's function, and behind it the one that knows where VMs are named."""

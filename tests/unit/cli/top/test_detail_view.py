@@ -14,6 +14,7 @@ from vmqos.cli.top.data import Frame, Row
 from vmqos.telemetry import Missing, Reading
 
 MIB = 1 << 20
+PLAIN = Terminal(False, 80)
 REASON = "L3 cache 0 has 3 ways to give in one piece and 6 are asked for: of its 11 ways 6 are other VMs'"
 
 
@@ -40,7 +41,7 @@ def detail(**changes: Any) -> Any:
     return examples.vms()[0] | {"task_list": examples.tasks(f"vmqos.{examples.WEB}")} | changes
 
 
-def text(shown: Frame, of: Row, terminal: Terminal = Terminal(False, 80), problem: str = "") -> list[str]:
+def text(shown: Frame, of: Row, terminal: Terminal = PLAIN, problem: str = "") -> list[str]:
     above, lines = detail_view.draw(shown, of, terminal, problem)
     return [line.plain for line in (*above, *lines)]
 
