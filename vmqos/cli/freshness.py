@@ -33,11 +33,13 @@ class Freshness:
         an older agent does not tell.
     :ivar ages: seconds since the last look of each kind; ``None`` before the first.
     :ivar unserved: why a VM that libvirt lists is not served, by UUID.
+    :ivar hostname: the host's name; empty where an older agent does not tell.
     """
 
     stale: tuple[str, ...] = ()
     ages: Mapping[str, float | None] = field(default_factory=dict)
     unserved: Mapping[str, str] = field(default_factory=dict)
+    hostname: str = ""
 
     @property
     def warning(self) -> str:
@@ -72,4 +74,4 @@ def ask(agent: AgentClient, parts: Collection[str] = tuple(_LAST)) -> Freshness:
     if health is None:
         return Freshness()
     stale = [name for name in health.get("stale") or () if name in parts and name in _LAST]
-    return Freshness(tuple(stale), health.get("ages") or {}, health.get("unserved") or {})
+    return Freshness(tuple(stale), health.get("ages") or {}, health.get("unserved") or {}, health.get("hostname") or "")

@@ -12,6 +12,7 @@ from typing import Any
 from cliff.app import App
 from cliff.commandmanager import CommandManager
 
+from vmqos.cli.completion.command import Complete
 from vmqos.version import version as vmqos_version
 from vmqos.visible_text import make_visible
 
@@ -35,6 +36,8 @@ class VmqosApp(App):
 
     def __init__(self, **streams: Any) -> None:
         super().__init__(_DESCRIPTION, vmqos_version(), CommandManager(NAMESPACE), deferred_help=True, **streams)
+        # In the place of cliff's own.
+        self.command_manager.add_command("complete", Complete)
 
     def build_option_parser(
         self, description: str | None, version: str | None, argparse_kwargs: dict[str, Any] | None = None

@@ -13,6 +13,7 @@ from cliff.show import ShowOne
 
 from vmqos.cli import exceptions, freshness
 from vmqos.cli import terminal as terminals
+from vmqos.cli.freshness import Freshness
 from vmqos.cli.help_text import Documented
 from vmqos.cli.safe_text import neutralise
 from vmqos.cli.tables import TableFormatter
@@ -46,7 +47,10 @@ class Told(Documented):
 
         :param parts: what the command shows: see :func:`vmqos.cli.freshness.ask`.
         """
-        found = freshness.ask(agent, parts)
+        self.warn(freshness.ask(agent, parts), parts)
+
+    def warn(self, found: Freshness, parts: Collection[str]) -> None:
+        """Say on standard error, and by the exit status, what :func:`vmqos.cli.freshness.ask` has found."""
         if found.warning:
             self.app.LOG.warning(found.warning)
             self.exit_status = freshness.OLD_STATUS

@@ -22,7 +22,7 @@ from vmqos.cli.terminal import Terminal
 
 _NARROWEST = 24
 """Columns below which the last cell of a row, the one that is wrapped, is hard to read."""
-_WIDE = 20
+_WIDE = 40
 """Columns that other cells have at most where room is scarce."""
 _LEAST = 8
 """Columns that are left of any other cell."""

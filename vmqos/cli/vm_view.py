@@ -10,7 +10,7 @@ from typing import Any
 
 from vmqos.cli import exceptions, fullness, units
 from vmqos.cli.fullness import Fill
-from vmqos.cli.safe_text import display_name, distinct_names, neutralise
+from vmqos.cli.safe_text import display_name, neutralise
 from vmqos.cli.tables import Cell
 from vmqos.cli.terminal import Terminal
 from vmqos.local_api import contract
@@ -19,6 +19,8 @@ MORE_TITLES = ("L2 ways", "Bandwidth", "vCPUs")
 """What a list has beside :data:`LIST_TITLES`: a table only where a VM has or asks for such."""
 NAME_TITLES = ("Instance name", "libvirt name")
 """The fields ``instance_name`` and ``name`` of the API."""
+LONG_TITLES = ("Masks", "Monitoring group", "Project", "Since", *NAME_TITLES)
+"""What ``vm list --long`` has in a table beside :data:`LIST_TITLES` and :data:`MORE_TITLES`."""
 LIST_TITLES = ("UUID", "VM", "Flavor", "State", "Policy", "Ways", "Group", "Tasks", "Reason")
 TASK_TITLES = ("TID", "PID", "Thread", "Group", "In place")
 
@@ -66,23 +68,45 @@ def both_names(vm: contract.Vm) -> tuple[str, str]:
     return neutralise(vm["instance_name"]), neutralise(vm["name"])
 
 
-def table(vms: Sequence[contract.Vm]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """Titles and rows of ``vm list`` for people: of what not every host has, only what some VM has or asks for."""
+def long(vm: contract.Vm) -> tuple[Any, ...]:
+    """The cells of ``vm list --long`` for :data:`LONG_TITLES`."""
+    return (
+        units.masks_by_cache(vm["masks"]) or "-",
+        Cell(_monitoring(vm), short=_UUID.sub(r"\1", _monitoring(vm))),
+        neutralise(vm["project"]) or "-",
+        _since(vm),
+        *both_names(vm),
+    )
+
+
+def table(
+    vms: Sequence[contract.Vm], names: Mapping[str, str], is_long: bool = False
+) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Titles and rows of ``vm list`` for people: of what not every host has, only what some VM has or asks for.
+
+    :param names: what to call each VM, by UUID.
+    :param is_long: whether to show :data:`LONG_TITLES` too, before the reason, which is last.
+    """
     further = [more(vm) for vm in vms]
     shown = [index for index in range(len(MORE_TITLES)) if any(cells[index] != "-" for cells in further)]
-    place = LIST_TITLES.index("Ways") + 1
-    titles = (*LIST_TITLES[:place], *(MORE_TITLES[index] for index in shown), *LIST_TITLES[place:])
-    names = distinct_names(vms)
+    place, last = LIST_TITLES.index("Ways") + 1, LIST_TITLES.index("Reason")
+    titles = (
+        *LIST_TITLES[:place],
+        *(MORE_TITLES[index] for index in shown),
+        *LIST_TITLES[place:last],
+        *(LONG_TITLES if is_long else ()),
+        *LIST_TITLES[last:],
+    )
     rows = []
     for vm, cells in zip(vms, further, strict=True):
         row = list_row(vm, names)
-        rows.append((*row[:place], *(cells[index] for index in shown), *row[place:]))
+        between = (*row[place:last], *(long(vm) if is_long else ()))
+        rows.append((*row[:place], *(cells[index] for index in shown), *between, *row[last:]))
     return titles, rows
 
 
 def fields(vm: contract.DetailedVm) -> dict[str, Any]:
     """The rows of ``vm show``: every field but the threads."""
-    since = datetime.datetime.fromtimestamp(vm["since"]).astimezone()
     return {
         "UUID": neutralise(vm["uuid"]),
         "Instance name": neutralise(vm["instance_name"]) or "-",
@@ -91,7 +115,7 @@ def fields(vm: contract.DetailedVm) -> dict[str, Any]:
         "Project": neutralise(vm["project"]) or "-",
         "State": _state(vm),
         "Reason": neutralise(vm["reason"]) or "-",
-        "Since": since.isoformat(" ", "seconds"),
+        "Since": _since(vm),
         "Policy": vm["policy"] or "-",
         "Ways requested": _ways_requested(vm),
         "vCPUs with the ways": _vcpus(vm),
@@ -161,6 +185,10 @@ def find(vms: Sequence[contract.Vm], wanted: str) -> contract.Vm:
         more = f" and {len(found) - _MOST_MATCHES} more" if len(found) > _MOST_MATCHES else ""
         raise exceptions.AmbiguousVm(wanted=neutralise(wanted), count=len(found), matches=matches + more)
     return found[0]
+
+
+def _since(vm: contract.Vm) -> str:
+    return datetime.datetime.fromtimestamp(vm["since"]).astimezone().isoformat(" ", "seconds")
 
 
 def _state(vm: contract.Vm) -> Cell:

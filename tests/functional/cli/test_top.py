@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from tests.functional.agent.conftest import wait_until_told
 from tests.functional.cli.glass import Glass, running
 from tests.functional.cli.test_commands import settled
 from tests.functional.conftest import MakeVm, WaitFor
+from tools.lab import vms as lab_vms
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
 
@@ -140,7 +142,9 @@ def test_the_screen_follows_the_host(make_vm: MakeVm, watch: Watch, wait_for: Wa
     glass = watch()
     wait_for(lambda: "no VM" in glass.text, "the empty host being shown", 30)
     make_vm(WAYS_2, display_name="web-1")
-    wait_for(lambda: "● web-1" in glass.text and "1 VM: 1 kept" in glass.lines[0], "the VM being shown", 30)
+    wait_for(
+        lambda: "● web-1" in glass.text and "1 VM, 1 of 1 promise kept" in glass.lines[1], "the VM being shown", 30
+    )
 
 
 @pytest.mark.parametrize("leave", ["q", "\x03"])
@@ -274,3 +278,72 @@ def test_a_terminal_that_can_not_place_text_gets_one_look(agent: Agent, make_vm:
 def _state(pid: int) -> str:
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rpartition(")")[2].split()[0]
+
+
+def test_a_vm_is_found_by_its_flavor_and_shown_in_detail(
+    agent: Agent, make_vm: MakeVm, watch: Watch, wait_for: WaitFor
+) -> None:
+    vm = make_vm(flavor=lab_vms.Flavor("c2.wanted", WAYS_2), display_name="web-1")
+    make_vm(WAYS_2, display_name="db-1")
+    wait_for(lambda: settled(agent, vm.uuid), "the promise being kept")
+    glass = watch("--sort", "name", lines=24, columns=80)
+    wait_for(lambda: names(glass) == ["db-1", "web-1"], "both VMs", 30)
+    assert socket.gethostname() in glass.lines[0]
+    assert glass.lines[1].startswith("2 VMs, 2 of 2 promises kept · L3 ")
+    glass.type("/WANTED")
+    wait_for(lambda: names(glass) == ["web-1"], "the one VM of that flavor")
+    assert glass.lines[-1].startswith("/WANTED_   1 of 2 VMs")
+    glass.type("\n\n")
+    wait_for(lambda: vm.uuid in glass.text, "what the agent knows of it")
+    assert "web-1, kept" in glass.lines and "c2.wanted" in glass.text
+    assert any(line.startswith("                      cache 0  ") for line in glass.lines)
+    glass.type("\x1b[F")
+    wait_for(lambda: "CPU 0/" in glass.text, "its threads")
+    glass.type("\x1b")
+    wait_for(lambda: names(glass) == ["web-1"], "the list again")
+    glass.type("\x1b")
+    wait_for(lambda: names(glass) == ["db-1", "web-1"], "all VMs again")
+    glass.type("/nothing\x1b[B\n")
+    wait_for(lambda: "none of 2 VMs has this text" in glass.text, "nothing being found")
+    assert all(len(line) <= 80 for line in glass.lines)
+    glass.type("q")
+    assert glass.process.wait(30) == 0
+
+
+def test_a_list_stays_in_its_place_and_follows_the_host(agent: Agent, make_vm: MakeVm, wait_for: WaitFor) -> None:
+    vm = make_vm(WAYS_2, display_name="web-1")
+    wait_for(lambda: settled(agent, vm.uuid), "the promise being kept")
+    base = [sys.executable, "-m", "vmqos.cli.main", "--config-file", str(agent.config_file)]
+    with running([*base, "vm", "list", "--state", "kept", "--watch", "0.2"], environment(), 24, 80) as glass:
+        wait_for(lambda: any("web-1" in line for line in glass.lines), "the VM", 30)
+        assert glass.alternate
+        assert glass.lines[0].startswith(f"vmqos vm list · {socket.gethostname()} · ")
+        make_vm(WAYS_2, display_name="db-1")
+        make_vm({"hw:cache_ways": "20"}, display_name="huge")
+        wait_for(lambda: "db-1" in glass.text, "the other VM", 30)
+        assert "huge" not in glass.text
+        # Nothing is wiped, so nothing flickers: the screen was cleared once.
+        assert glass.said.count("\x1b[2J") <= 2
+        agent.stop()
+        wait_for(lambda: "what follows is of" in glass.text, "the agent's end being told", 30)
+        assert "db-1" in glass.text
+        glass.resize(12, 50)
+        wait_for(lambda: max(map(len, glass.lines)) <= 50 and len(glass.lines) <= 12, "it fitting")
+        glass.type("q")
+        assert glass.process.wait(30) == 0
+        wait_for(lambda: not glass.alternate, "the last that it wrote coming through")
+        assert glass.current_mode() == glass.mode
+
+
+def test_a_pipe_gets_a_list_each_time(agent: Agent, make_vm: MakeVm, wait_for: WaitFor) -> None:
+    vm = make_vm(WAYS_2, display_name="web-1")
+    wait_for(lambda: settled(agent, vm.uuid), "the promise being kept")
+    base = [sys.executable, "-m", "vmqos.cli.main", "--config-file", str(agent.config_file)]
+    arguments = ["vm", "list", "-f", "value", "-c", "VM", "--watch", "0.2"]
+    with subprocess.Popen([*base, *arguments], env=environment(), text=True, stdout=subprocess.PIPE) as listing:
+        assert listing.stdout is not None
+        try:
+            assert [listing.stdout.readline() for _ in range(3)] == ["web-1\n"] * 3
+        finally:
+            listing.send_signal(signal.SIGINT)
+        assert listing.wait(30) == 130

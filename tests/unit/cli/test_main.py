@@ -36,6 +36,7 @@ COMMANDS = [
     "simulate",
     "top",
     "vm list",
+    "vm names",
     "vm show",
 ]
 
@@ -78,16 +79,16 @@ def test_shell_completion_knows_the_commands(run: Run) -> None:
     )
     assert f"cmds='{words}'" in ran.out
     assert "cmds_lock='create list remove show'" in ran.out
-    assert "cmds_vm='list show'" in ran.out
+    assert "cmds_vm='list names show'" in ran.out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("vm",), "there is no command 'vm'; did you mean: vm list, vm show? See 'vmqos --help'"),
+        (("vm",), "there is no command 'vm'; did you mean: vm list, vm names, vm show? See 'vmqos --help'"),
         (("cahce", "show"), "there is no command 'cahce show'; did you mean: cache show"),
         (("--colour", "vm", "list"), "unknown option --colour; see 'vmqos --help'"),
-        (("vm", "frobnicate"), "did you mean: vm list, vm show?"),
+        (("vm", "frobnicate"), "did you mean: vm list, vm names, vm show?"),
     ],
 )
 def test_wrong_usage_is_one_line_on_stderr_and_status_2(run: Run, arguments: tuple[str, ...], message: str) -> None:

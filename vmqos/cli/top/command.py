@@ -45,7 +45,14 @@ class Top(Documented):
     Asks the agent, whose bandwidths are those between its own last two looks ([telemetry] interval). Where no agent
     runs, reads resctrl's counters itself: then VMs have no names and no states.
 
-    In a terminal it goes on until q or Ctrl-C; h tells the keys. With -f csv or json, or where the output is no
+    Two lines on top tell the host, how many promises are kept, what the VMs hold of all L3 caches, and what they move
+    to and from memory together; VMs without a number are counted there.
+
+    In a terminal it goes on until q or Ctrl-C; ? tells the keys. The arrows move from VM to VM; Enter shows one VM in
+    detail, all that 'vmqos vm show' knows and its live figures, and Esc leads back. / lists only the VMs that have a
+    text in their name, UUID or flavor.
+
+    With -f csv or json, or where the output is no
     terminal, it looks once, or as often as -n says, and prints each look: with json as an object on a line of its
     own, with csv as a line for each VM. There, instance_name is the name in Nova, and name the one in libvirt.
 

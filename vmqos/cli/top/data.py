@@ -11,6 +11,7 @@ from vmqos.cli import exceptions
 from vmqos.cli.freshness import Freshness
 from vmqos.cli.fullness import Fill
 from vmqos.cli.safe_text import neutralise
+from vmqos.local_api import contract
 from vmqos.telemetry import Missing, Reading
 
 UNKNOWN = Reading.none(Missing.NOT_MONITORED)
@@ -23,6 +24,7 @@ class Row:
 
     :ivar name: what to call it, safe for a terminal and no other VM's; empty where only the UUID is known.
     :ivar instance_name: its name in Nova, as it is, and ``libvirt_name`` the one in libvirt; empty where unknown.
+    :ivar flavor: its flavor's name, as it is; empty where unknown or where there is none.
     :ivar state: the agent's; empty where there is no agent.
     :ivar ways: how many L3 ways it has, by cache id.
     :ivar code_ways: how many of them are for code, where code and data are apart; ``data_ways`` likewise.
@@ -43,6 +45,7 @@ class Row:
     name: str = ""
     instance_name: str = ""
     libvirt_name: str = ""
+    flavor: str = ""
     state: str = ""
     reason: str = ""
     policy: str | None = None
@@ -85,6 +88,9 @@ class Frame:
     :ivar cache_ways: how many ways each cache has.
     :ivar cache_bytes: the size of each cache.
     :ivar notes: what is not shown, and why.
+    :ivar hostname: the host's name; empty where it is not known.
+    :ivar detail: all that the agent knows of the VM that the operator looks at; ``None`` where it tells nothing.
+    :ivar detail_problem: why it tells nothing of that VM; empty where it does, or was not asked.
     :ivar age: seconds since the counters were read; ``None`` where the agent does not tell.
     :ivar freshness: what of the agent's knowledge is old.
     """
@@ -98,6 +104,9 @@ class Frame:
     notes: tuple[str, ...] = ()
     age: float | None = None
     freshness: Freshness = _FRESH
+    hostname: str = ""
+    detail: contract.DetailedVm | None = None
+    detail_problem: str = ""
 
     @property
     def is_first(self) -> bool:
@@ -154,6 +163,40 @@ def sort(rows: Iterable[Row], order: Order) -> list[Row]:
     known = [row for row in by_name if value(row) is not None]
     known.sort(key=value, reverse=(order.key not in _ASCENDING) != order.reverse)
     return known + [row for row in by_name if value(row) is None]
+
+
+def search(rows: Iterable[Row], text: str) -> list[Row]:
+    """The VMs that have the text in a name, in the UUID or in the flavor's name, whatever the case; all if empty."""
+    key = text.casefold()
+    return [
+        row for row in rows if any(key in known.casefold() for known in (row.name, *row.aliases, row.uuid, row.flavor))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A sum over VMs.
+
+    :ivar value: the sum over those that have a number; ``None`` where none has.
+    :ivar left_out: how many have no number.
+    """
+
+    value: float | None
+    left_out: int
+
+
+def total(readings: Iterable[Reading]) -> Total:
+    """The sum of the readings that have a number."""
+    every = list(readings)
+    known = [reading.value for reading in every if reading.value is not None]
+    return Total(sum(known) if known else None, len(every) - len(known))
+
+
+def promises(rows: Iterable[Row]) -> tuple[int, int]:
+    """How many promises are kept, and how many were made."""
+    states = [row.state for row in rows]
+    kept = states.count("kept")
+    return kept, kept + states.count("pending") + states.count("degraded")
 
 
 def require(rows: Iterable[Row], wanted: Iterable[str]) -> None:

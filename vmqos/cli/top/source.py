@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -40,19 +41,22 @@ class Source:
         self._counted_at = 0.0
         self._known: dict[str, Row] = {}
 
-    def look(self) -> Frame:
+    def look(self, detail: str = "") -> Frame:
         """One look.
 
+        :param detail: the UUID of a VM of which to ask the agent all; empty for none.
         :raises vmqos.local_api.exceptions.LocalApiError: if the agent is there and does not answer.
         :raises vmqos.resctrl.exceptions.ResctrlError: if there is no agent, and resctrl can't be read.
         """
         try:
             vms = self._agent.vms()
         except _ABSENT as error:
-            return self._look_at_resctrl(str(error))
+            frame = self._look_at_resctrl(str(error))
+            return replace(frame, hostname=socket.gethostname(), detail_problem=str(error) if detail else "")
         self._before = None
         self._sweeper.close()
-        frame = self._ask(vms)
+        frame = self._add_detail(self._ask(vms), detail)
+        frame = replace(frame, hostname=frame.freshness.hostname or socket.gethostname())
         self._known = {row.uuid: row for row in frame.rows}
         return self._add_events(frame, {vm["uuid"]: vm["pid"] for vm in vms})
 
@@ -80,6 +84,14 @@ class Source:
             age=counters.get("age_seconds"),
             freshness=freshness.ask(self._agent),
         )
+
+    def _add_detail(self, frame: Frame, uuid: str) -> Frame:
+        if not uuid:
+            return frame
+        try:
+            return replace(frame, detail=self._agent.vm(uuid))
+        except (exceptions.AgentRefused, exceptions.AgentFailed) as error:
+            return replace(frame, detail_problem=str(error))
 
     def _add_events(self, frame: Frame, pids: Mapping[str, int]) -> Frame:
         now = time.monotonic()
@@ -128,6 +140,7 @@ def _row(vm: contract.Vm, names: Mapping[str, str], telemetry: contract.Telemetr
         name=names[vm["uuid"]],
         instance_name=vm["instance_name"],
         libvirt_name=vm["name"],
+        flavor=vm["flavor"],
         state=vm["state"],
         reason=vm["reason"],
         policy=vm["policy"],
@@ -174,6 +187,7 @@ def _row_of_resctrl(vm: VmReading, found: Rates, known: Row | None, host: HostRe
         name=known.name if known else "",
         instance_name=known.instance_name if known else "",
         libvirt_name=known.libvirt_name if known else "",
+        flavor=known.flavor if known else "",
         policy=vm.policy,
         ways=vm.ways,
         code_ways={cache: code for cache, (code, _) in vm.parts.items()},

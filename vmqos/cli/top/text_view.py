@@ -13,16 +13,19 @@ from rich.text import Text
 from vmqos.cli import fullness, units
 from vmqos.cli.safe_text import neutralise, pad, squeeze
 from vmqos.cli.terminal import Terminal, wrapped
-from vmqos.cli.top import grants
+from vmqos.cli.top import data, grants
 from vmqos.cli.top.data import Frame, Order, Row, is_troubled
 from vmqos.telemetry import Missing, Reading
 
-_KEYS = ("q quit", "h help", "o t l r i m w s n sort", "R reverse", "arrows scroll")
+DETAIL_KEYS = ("q quit", "Esc back", "arrows scroll", "space look at once", "? help")
+_KEYS = ("q quit", "? help", "/ search", "Enter one VM", "arrows move", "o t l r i m w s n sort", "R reverse")
 HELP = (
     "q, Ctrl-C    quit                        h, ?         this help",
-    "Up, Down     scroll by a VM              PgUp, PgDn   scroll by a page",
+    "Up, Down     the VM above, below         PgUp, PgDn   a page up, down",
     "Home, End    the first, the last VM      space        look at once",
-    "R            the other way round",
+    "Enter        one VM in detail            Esc          back; all VMs again",
+    "/            search: only VMs with a text in name, UUID or flavor",
+    "R            sort the other way round",
     "",
     "Sort by:  o  occupancy   t  total bandwidth   l  local   r  remote",
     "          i  IPC         m  LLC misses        w  ways    s  state    n  name",
@@ -33,7 +36,7 @@ HELP = (
     "a number is the reason why there is none; see 'vmqos help top'.",
 )
 
-_STYLES = {"degraded": "bold red", "pending": "bold yellow", "kept": "green", "none": "dim"}
+STYLES = {"degraded": "bold red", "pending": "bold yellow", "kept": "green", "none": "dim"}
 _MARKS = {"degraded": ("▲", "!"), "pending": ("◔", "?"), "kept": ("●", " "), "none": ("○", " ")}
 _WORDS = {
     Missing.UNAVAILABLE: "no value",
@@ -89,63 +92,98 @@ def draw(
     room: int | None = None,
     first: int = 0,
     problem: str = "",
+    chosen: str = "",
+    search: str = "",
 ) -> Shown:
     """Draw a look.
 
-    :param rows: the VMs to list, in their order.
+    :param rows: the VMs to list, in their order, those that a search leaves out among them.
     :param room: how many lines there are for all of it; ``None`` for as many as it takes.
     :param first: how many rows to scroll past.
     :param problem: why there is no newer look; empty if there is no such reason.
+    :param chosen: the UUID of the VM that the operator has moved to, which is seen wherever ``first`` is.
+    :param search: list only the VMs that have this text, see :func:`vmqos.cli.top.data.search`.
     """
     above = wrapped(_heading(frame, rows, terminal), terminal)
-    urgent = [Text(neutralise(text), style="bold red") for text in _old(frame, problem)]
-    urgent += [Text(text, style="bold red") for text in frame.freshness.missing]
-    above += _within(wrapped(urgent, terminal), None if room is None else max(1, room // 4), terminal)
+    above += _within(wrapped(urgent(frame, problem), terminal), None if room is None else max(1, room // 4), terminal)
     above += _troubles(rows, terminal, None if room is None else max(1, room // 4))
     notes = wrapped((Text(neutralise(note), style="dim") for note in frame.notes), terminal)
     below = _within(notes, None if room is None else max(1, room // 6), terminal)
+    every = len(rows)
+    columns = _columns(frame, rows, terminal)
+    rows = data.search(rows, search)
     listed, first = rows, first if room is not None else 0
     if room is not None:
         page = max(1, room - len(above) - len(below) - 1)
         if len(rows) > page:
             page = max(1, page - 1)
+            at = next((index for index, row in enumerate(rows) if row.uuid == chosen), None)
+            if at is not None:
+                first = max(at - page + 1, min(first, at))
             first = max(0, min(first, len(rows) - page))
             below.insert(0, Text(f"{first + 1} to {first + page} of {len(rows)} VMs", style="dim"))
         else:
             first = 0
         listed = rows[first : first + page]
-    columns = _columns(frame, rows, terminal)
-    table = [_titles(columns, order, terminal), *(_line(row, columns, terminal) for row in listed)]
+    table = [_titles(columns, order, terminal)]
+    table += [_line(row, columns, terminal, is_chosen=row.uuid == chosen) for row in listed]
     if not rows:
-        table.append(Text("  no VM", style="dim"))
+        table.append(Text(f"  none of {every} VMs has this text" if every else "  no VM", style="dim"))
     lines = [*above, *table, *below]
     return Shown(lines if room is None else [_cut(line, terminal.width) for line in lines], first, len(listed))
 
 
 def _heading(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> Iterator[Text]:
     dot = terminal.glyph(" · ", ", ")
+    yield title(frame, terminal, _caches(frame))
+    yield Text(dot.join(_totals(frame, rows)))
+
+
+def title(frame: Frame, terminal: Terminal, *further: str) -> Text:
+    """The first line: where and when the operator looks."""
+    dot = terminal.glyph(" · ", ", ")
     every = f", every {frame.interval:g} s" if frame.source == "agent" and frame.interval else ""
     clock = time.strftime("%H:%M:%S", time.localtime(frame.taken_at))
-    parts = [f"{clock}, {'the agent' if frame.source == 'agent' else 'resctrl'}{every}", _counted(rows)]
-    yield Text.assemble(("vmqos top", "bold"), dot, dot.join(parts))
-    caches = _caches(frame, terminal)
-    if caches:
-        yield Text(caches, style="dim")
+    when = f"{clock}{every if frame.source == 'agent' else ', resctrl'}"
+    parts = filter(None, (neutralise(frame.hostname), when, *further))
+    return Text.assemble(("vmqos top", "bold"), dot, dot.join(parts))
 
 
-def _counted(rows: Sequence[Row]) -> str:
-    states = [row.state for row in rows if row.state]
-    each = ", ".join(f"{states.count(state)} {state}" for state in _STYLES if state in states)
-    return f"{len(rows)} VM{'' if len(rows) == 1 else 's'}{f': {each}' if each else ''}"
+def _totals(frame: Frame, rows: Sequence[Row]) -> Iterator[str]:
+    """What the VMs have together, of what the host has."""
+    kept, made = data.promises(rows)
+    promises = f", {kept} of {made} promise{'' if made == 1 else 's'} kept" if made else ""
+    yield f"{len(rows)} VM{'' if len(rows) == 1 else 's'}{promises}"
+    held, moved = data.total(row.occupancy for row in rows), data.total(row.total for row in rows)
+    if held.value is not None:
+        every = sum(frame.cache_bytes.values())
+        of = f" of {units.size(every)}" if every else ""
+        yield f"L3 {units.size(held.value)}{of} held{_left_out(held)}"
+    if moved.value is not None:
+        yield f"memory {units.size(moved.value)}/s{_left_out(moved)}"
 
 
-def _caches(frame: Frame, terminal: Terminal) -> str:
+def _left_out(sum_of: data.Total) -> str:
+    count = sum_of.left_out
+    return f" ({count} VM{'' if count == 1 else 's'} not counted)" if count else ""
+
+
+def _caches(frame: Frame) -> str:
     kinds: dict[str, int] = {}
     for cache, ways in frame.cache_ways.items():
         size = frame.cache_bytes.get(cache)
         kind = f"{ways} ways{f', {units.size(size)}' if size else ''}"
         kinds[kind] = kinds.get(kind, 0) + 1
     return "; ".join(f"{count} L3 cache{'' if count == 1 else 's'} of {kind}" for kind, count in kinds.items())
+
+
+def urgent(frame: Frame, problem: str) -> list[Text]:
+    """Why what is shown is not what is, a line for each reason.
+
+    :param problem: why there is no newer look; empty if there is no such reason.
+    """
+    told = [neutralise(text) for text in _old(frame, problem)]
+    return [Text(text, style="bold red") for text in (*told, *frame.freshness.missing)]
 
 
 def _old(frame: Frame, problem: str) -> Iterator[str]:
@@ -159,12 +197,12 @@ def _old(frame: Frame, problem: str) -> Iterator[str]:
 
 def _troubles(rows: Sequence[Row], terminal: Terminal, most: int | None) -> list[Text]:
     """What each VM lacks, the most urgent first, and how many more there are than ``most`` lines have room for."""
-    urgency = list(_STYLES)
+    urgency = list(STYLES)
     troubled = sorted((row for row in rows if is_troubled(row)), key=lambda row: urgency.index(row.state))
     lines: list[Text] = []
     for index, row in enumerate(troubled):
         told = Text.assemble(
-            (f"{_mark(row, terminal)} {row.state} ", _STYLES[row.state]),
+            (f"{_mark(row, terminal)} {row.state} ", STYLES[row.state]),
             (
                 f"{squeeze(row.title, _MOST_NAME if terminal.bounded else terminal.room, terminal.glyph('…', '..'))}: ",
                 "bold",
@@ -192,10 +230,10 @@ def _within(lines: list[Text], most: int | None, terminal: Terminal) -> list[Tex
     return [*lines[: most - 1], last.append(mark)]
 
 
-def keys_line(terminal: Terminal) -> str:
+def keys_line(terminal: Terminal, keys: Sequence[str] = _KEYS) -> str:
     """The keys that there is room to name."""
     line = ""
-    for key in _KEYS:
+    for key in keys:
         longer = f"{line}   {key}" if line else key
         if len(longer) > terminal.width:
             break
@@ -222,15 +260,15 @@ def _columns(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> list[_Col
         _Column("", "", wide, lambda row: grants.bar(row, wide, terminal), 8, True),
         _Column("L2", "", _some_l2(rows), lambda row: Text(grants.l2_ways(row)), 4),
         _Column("LIMIT", "", _some_limit(rows), lambda row: Text(grants.limit(row)), 4),
-        _Column("OCCUPANCY", "occupancy", 10, lambda row: _number(row.occupancy, _bytes)),
-        _Column("OF", "", 5, lambda row: Text("" if row.allocated is None else _bytes(row.allocated)), 4, True),
+        _Column("OCCUPANCY", "occupancy", 10, lambda row: number(row.occupancy, short_bytes)),
+        _Column("OF", "", 5, lambda row: Text("" if row.allocated is None else short_bytes(row.allocated)), 4, True),
         _Column("FULLEST", "", _some_full(rows, several), lambda row: _fullest(row, several), 1),
         _Column("", "", _bars_width(rows, caches), lambda row: _bars(row, caches, terminal), 5, True),
-        _Column("TOTAL/s", "total", 10, lambda row: _number(row.total, _bytes), 3),
-        _Column("LOCAL/s", "local", 10, lambda row: _number(row.local, _bytes), 6),
-        _Column("REMOTE/s", "remote", 10, lambda row: _number(row.remote, _bytes), 6),
-        _Column("IPC", "ipc", 10, lambda row: _number(row.ipc, "{:.2f}".format), 7),
-        _Column("MISSES/s", "misses", 10, lambda row: _number(row.misses, _count), 7),
+        _Column("TOTAL/s", "total", 10, lambda row: number(row.total, short_bytes), 3),
+        _Column("LOCAL/s", "local", 10, lambda row: number(row.local, short_bytes), 6),
+        _Column("REMOTE/s", "remote", 10, lambda row: number(row.remote, short_bytes), 6),
+        _Column("IPC", "ipc", 10, lambda row: number(row.ipc, "{:.2f}".format), 7),
+        _Column("MISSES/s", "misses", 10, lambda row: number(row.misses, short_count), 7),
     ]
     for title, readings in (
         ("OCCUPANCY", [row.occupancy for row in rows]),
@@ -281,9 +319,9 @@ def _titles(columns: Sequence[_Column], order: Order, terminal: Terminal) -> Tex
     return line
 
 
-def _line(row: Row, columns: Sequence[_Column], terminal: Terminal) -> Text:
+def _line(row: Row, columns: Sequence[_Column], terminal: Terminal, *, is_chosen: bool = False) -> Text:
     line = Text()
-    line.append(f"{_mark(row, terminal)} ", _STYLES.get(row.state, ""))
+    line.append(f"{_mark(row, terminal)}{terminal.glyph(' ', '>') if is_chosen else ' '}", STYLES.get(row.state, ""))
     for index, column in enumerate(columns):
         cell = column.draw(row)
         blanks = " " * max(0, column.width - cell.cell_len)
@@ -293,6 +331,9 @@ def _line(row: Row, columns: Sequence[_Column], terminal: Terminal) -> Text:
         else:
             line.append(blanks).append_text(cell)
     line.rstrip()
+    if is_chosen:
+        line.append(" " * max(0, terminal.width - line.cell_len) if terminal.fancy else "")
+        line.stylize("reverse")
     return line
 
 
@@ -325,19 +366,21 @@ def _bars(row: Row, caches: Sequence[int], terminal: Terminal) -> Text:
     return Text((" " if each > 1 else "").join(bars), style="color(114)")
 
 
-def _number(reading: Reading, text: Callable[[float], str]) -> Text:
+def number(reading: Reading, text: Callable[[float], str]) -> Text:
+    """A reading, or in a word why there is none."""
     if reading.value is not None:
         return Text(text(reading.value))
     assert reading.missing is not None
     return Text(_WORDS.get(reading.missing, reading.missing.value), style="dim")
 
 
-def _bytes(value: float) -> str:
+def short_bytes(value: float) -> str:
     """Bytes in three digits and a binary unit, such as ``1.5M``."""
     return _short(value, 1024)
 
 
-def _count(value: float) -> str:
+def short_count(value: float) -> str:
+    """A number in three digits and a decimal unit, such as ``1.5M``."""
     return _short(value, 1000)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,18 +56,35 @@ def test_a_vm_is_a_line_with_everything_in_its_column() -> None:
         assert line[:end].rstrip() == line[:end] and line[end : end + 2].strip() == ""
 
 
-def test_the_heading_counts_vms_by_state_and_tells_the_caches() -> None:
+def test_the_heading_tells_the_caches_and_what_all_vms_have_together() -> None:
     shown = frame(row("a"), row("b"), row("c", state="pending", reason="no way"))
     first, second, trouble = text(shown)[:3]
     assert first.startswith("vmqos top, ")
-    assert first.endswith(", the agent, every 2 s, 3 VMs: 1 pending, 2 kept")
-    assert second == "2 L3 caches of 11 ways, 16.5 MiB"
+    assert first.endswith(", every 2 s, 2 L3 caches of 11 ways, 16.5 MiB")
+    assert second == "3 VMs, 2 of 3 promises kept, L3 9 MiB of 33 MiB held, memory 4.5 GiB/s"
     assert trouble == "? pending c: no way"
 
 
 def test_a_machine_whose_caches_differ_tells_each_kind() -> None:
     shown = frame(cache_ways={0: 11, 1: 11, 2: 16}, cache_bytes={0: MIB, 1: MIB})
-    assert text(shown)[1] == "2 L3 caches of 11 ways, 1 MiB; 1 L3 cache of 16 ways"
+    assert text(shown)[0].endswith(", 2 L3 caches of 11 ways, 1 MiB; 1 L3 cache of 16 ways")
+
+
+def test_the_heading_names_the_host_and_says_where_there_is_no_agent() -> None:
+    shown = replace(frame(row("a")), hostname="compute-7\x1b[2J", source="resctrl")
+    first = text(shown)[0]
+    assert first.startswith("vmqos top, compute-7\\x1b[2J, ")
+    assert ", resctrl, 2 L3 caches" in first and "every" not in first
+
+
+def test_the_totals_say_how_many_vms_have_no_number() -> None:
+    none = Reading.none(Missing.NOT_MONITORED)
+    shown = frame(row("a"), row("b", occupancy=none, total=none), row("c", state="none", total=none))
+    told = (
+        "3 VMs, 2 of 2 promises kept, L3 6 MiB of 33 MiB held (1 VM not counted), memory 1.5 GiB/s (2 VMs not counted)"
+    )
+    assert text(shown)[1] == told
+    assert text(frame(row("a", state="none", occupancy=none, total=none)))[1] == "1 VM"
 
 
 def test_vms_in_trouble_are_listed_above_the_worst_first_and_marked() -> None:
@@ -163,7 +181,7 @@ def test_no_word_is_cut_however_narrow_the_terminal_is(width: int, fancy: bool) 
         assert {word for line in lines for word in line.split()} <= whole | {"…", ".."}
     # Where there is room below each other, nothing is left out but columns.
     words = " ".join(" ".join(text(shown, Terminal(fancy, width))).split())
-    for sentence in (REASON, NOTE, old.warning, "3 kept"):
+    for sentence in (REASON, NOTE, old.warning, "3 of 4 promises kept"):
         assert sentence in words
 
 
@@ -281,6 +299,25 @@ def test_vms_that_all_fit_are_not_scrolled() -> None:
     assert (drawn.first, drawn.count, len(drawn.lines)) == (0, 7, 10)
 
 
+def test_the_chosen_vm_is_marked_and_in_sight() -> None:
+    rows = [row(f"vm-{number:02}") for number in range(30)]
+    for terminal in (PLAIN, Terminal(True, 120)):
+        drawn = text_view.draw(frame(*rows), rows, Order(), terminal, room=10, chosen="vm-09-uuid")
+        assert (drawn.first, drawn.count) == (4, 6)
+        (line,) = [line for line in drawn.lines if "vm-09" in line.plain]
+        assert line.plain.startswith("● vm-09" if terminal.fancy else " >vm-09")
+        assert any(span.style == "reverse" for span in line.spans)
+    drawn = text_view.draw(frame(*rows), rows, Order(), PLAIN, room=10, first=8, chosen="vm-02-uuid")
+    assert drawn.first == 2
+
+
+def test_a_search_hides_vms_and_changes_no_total_and_no_column() -> None:
+    rows = [row("web", total=NOT_COUNTED), row("db")]
+    found = [line.plain for line in text_view.draw(frame(*rows), rows, Order(), PLAIN, search="WEB").lines]
+    whole = [line.plain for line in text_view.draw(frame(*rows), rows, Order(), PLAIN).lines]
+    assert found == [line for line in whole if not line.startswith("  db")]
+
+
 def test_a_tiny_terminal_still_shows_a_vm() -> None:
     rows = [row(f"vm-{number}", state="pending", reason="no way") for number in range(7)]
     assert text_view.draw(frame(*rows), rows, Order(), PLAIN, room=3).count == 1
@@ -311,6 +348,7 @@ def test_the_help_names_every_key_that_sorts() -> None:
     from vmqos.cli.top.live_display import _SORT_KEYS
 
     told = " ".join(text_view.HELP)
+    assert all(word in told for word in ("/ ", "Enter ", "Esc ", "space", "Up, Down"))
     assert all(
         f" {key}  {name[:2]}" in told.lower().replace("llc ", "").replace("total bandwidth", "total")
         for key, name in _SORT_KEYS.items()

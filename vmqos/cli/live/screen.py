@@ -42,26 +42,49 @@ KEYS = {
     b"\x1bOF": "end",
     b"\x1b[4~": "end",
     b" ": "space",
+    b"\r": "enter",
+    b"\n": "enter",
+    b"\x7f": "backspace",
+    b"\x08": "backspace",
+    b"\x15": "clear",
 }
 """What terminals send for keys that are no letters (xterm's ctlseqs, and the Linux console's)."""
 
+ESCAPE_PAUSE = 0.05
+"""Seconds to wait for the rest of a sequence. The Escape key sends what every sequence begins with, and no more."""
+
 
 def parse_keys(raw: bytes) -> list[str]:
-    """The keys in what a terminal sent: names of :data:`KEYS`, or letters. What is neither is passed over."""
+    """The keys in what a terminal sent: names of :data:`KEYS`, ``escape``, or characters. What is none is passed over.
+
+    :param raw: whole sequences: a lone escape character at the end is the Escape key.
+    """
     found = []
     while raw:
         known = next((code for code in KEYS if raw.startswith(code)), None)
-        if known is not None:
+        if raw == b"\x1b":
+            found.append("escape")
+            raw = b""
+        elif known is not None:
             found.append(KEYS[known])
             raw = raw[len(known) :]
         elif raw[:1] == b"\x1b":
             raw = _behind_sequence(raw[1:])
         else:
-            character = chr(raw[0])
-            if character.isascii() and character.isprintable():
+            character, raw = _first_character(raw)
+            if character.isprintable():
                 found.append(character)
-            raw = raw[1:]
     return found
+
+
+def _first_character(raw: bytes) -> tuple[str, bytes]:
+    """The first character of UTF-8 text and what follows it; a line feed, which is no key, for a byte that is none."""
+    for length in range(1, 5):
+        try:
+            return raw[:length].decode(), raw[length:]
+        except UnicodeDecodeError:
+            continue
+    return "\n", raw[1:]
 
 
 def _behind_sequence(raw: bytes) -> bytes:
@@ -131,7 +154,7 @@ class Screen:
             self._send("\x1b[2J")
         drawn = self._draw(lines[: size.lines], size.columns)
         sent = [
-            f"\x1b[{number};1H{line}\x1b[K"
+            f"\x1b[{number};1H{line}"
             for number, line in enumerate(drawn, 1)
             if number > len(self._shown) or line != self._shown[number - 1]
         ]
@@ -156,6 +179,8 @@ class Screen:
         if self._keyboard is None or self._keyboard not in ready:
             return []
         raw = os.read(self._keyboard, 1024)
+        if raw.endswith(b"\x1b") and select.select([self._keyboard], [], [], ESCAPE_PAUSE)[0]:
+            raw += os.read(self._keyboard, 1024)
         return parse_keys(raw) if raw else ["q"]
 
     def wake(self) -> None:
@@ -176,7 +201,9 @@ class Screen:
         )
         for line in lines:
             console.print(line, no_wrap=True, overflow="crop", crop=True)
-        return drawing.getvalue().split("\n")[: len(lines)]
+        drawn = drawing.getvalue().split("\n")[: len(lines)]
+        # Behind a line that fills its row the cursor is still on the last column: clearing would take a character.
+        return [f"{code}\x1b[K" if line.cell_len < width else code for code, line in zip(drawn, lines, strict=True)]
 
     def _send(self, text: str) -> None:
         if text:

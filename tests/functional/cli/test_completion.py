@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Completion of VMs in a real bash and a real zsh, asked from a real agent, with names that mean harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.functional.cli.glass import Glass, running
+from tests.functional.conftest import MakeVm, WaitFor
+from tools.lab.agent import Agent
+from tools.lab.workspace import CHECKOUT
+
+CANARY = "canary"
+HOSTILE = {
+    "aa 1": "aa 1",
+    "bb": f"bb'\"$(touch {CANARY})",
+    "cc": f"cc`touch {CANARY}`; touch {CANARY} & #",
+    "dd:1=2@3": "dd:1=2@3",
+    "ee": f"ee|{{a,b}}*~!!$HOME\\ >{CANARY}",
+}
+"""What is typed, and the name that it becomes."""
+UNSEEN = ("ff\nnew; touch canary\n", "gg\u202e\u2066evil", "--hh")
+"""Names that are offered to no shell."""
+
+# Programs of the test's own: the real command for the completion, and a note of the arguments for all else.
+PROGRAM = """\
+#!{python}
+import json, os, sys
+if sys.argv[1:3] == ["vm", "names"]:
+    os.execv({python!r}, [{python!r}, "-m", "vmqos.cli.main", *sys.argv[1:]])
+with open({said!r}, "a") as said:
+    said.write(json.dumps(sys.argv[1:]) + "\\n")
+"""
+BEGIN = {
+    "bash": "PS1='ready> '; set -H; . /usr/share/bash-completion/bash_completion; . {file}; "
+    "bind 'set enable-bracketed-paste off'",
+    "zsh": "PS1='ready> '; unsetopt zle_bracketed_paste; autoload -Uz compinit; compinit -u -D; . {file}; "
+    "compdef _vmqos_with_vms vmqos",
+}
+
+Complete = Callable[[str], list[str]]
+
+
+@pytest.fixture(params=["bash", "zsh"])
+def shell(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def home(tmp_path: Path, agent: Agent) -> Path:
+    """A directory with a program vmqos, and with its completion for each shell."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "vmqos"
+    program.write_text(PROGRAM.format(python=sys.executable, said=str(tmp_path / "said")))
+    program.chmod(0o755)
+    for name in ("bash", "zsh"):
+        made = subprocess.run(
+            [sys.executable, "-m", "vmqos.cli.main", "complete", "--shell", name],
+            cwd=CHECKOUT,
+            text=True,
+            capture_output=True,
+            check=True,
+        )
+        # Sourced, the file of zsh defines its functions; its last line is for zsh's own loader.
+        (tmp_path / name).write_text(made.stdout.removesuffix('_vmqos_with_vms "$@"\n'))
+    return tmp_path
+
+
+@pytest.fixture
+def terminal(shell: str, home: Path, agent: Agent, wait_for: WaitFor) -> Iterator[Glass]:
+    """An interactive shell that is ready to complete."""
+    path = f"{home / 'bin'}:{os.environ['PATH']}"
+    environment = {
+        "PATH": path,
+        "HOME": str(home),
+        "TERM": "xterm",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONPATH": str(CHECKOUT),
+        "VMQOS_SOCKET": str(agent.socket),
+    }
+    arguments = ["--norc", "--noprofile", "-i"] if shell == "bash" else ["-f", "-i"]
+    with running([str(shutil.which(shell)), *arguments], environment, 50, 200) as glass:
+        glass.type(f"cd {home}; {BEGIN[shell].format(file=home / shell)}; touch begun\n")
+        wait_for(lambda: (home / "begun").exists(), f"{shell} being ready", 30)
+        yield glass
+
+
+@pytest.fixture
+def complete(terminal: Glass, home: Path, wait_for: WaitFor) -> Complete:
+    """Type words, have the last one completed, run it, and tell what the program was given."""
+    said = home / "said"
+
+    def complete_it(typed: str) -> list[str]:
+        said.unlink(missing_ok=True)
+        # The shell reads the line's end only when the completion is done.
+        terminal.type(f"{typed}\t\n")
+        wait_for(lambda: said.exists() and said.read_text().endswith("\n"), f"{typed!r} being run", 30)
+        (line,) = said.read_text().splitlines()
+        return list(json.loads(line))
+
+    return complete_it
+
+
+def test_a_hostile_name_becomes_one_word_and_nothing_is_executed(
+    shell: str, complete: Complete, terminal: Glass, home: Path, agent: Agent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    made = [make_vm({}, display_name=name) for name in (*HOSTILE.values(), *UNSEEN)]
+    wait_for(lambda: len(agent.get("/v1/vms")["vms"]) == len(made), "the agent knowing the VMs", 60)
+    for name in HOSTILE.values():
+        assert complete(f"vmqos vm show {name[:2]}") == ["vm", "show", name]
+    assert complete("vmqos top -d 5 dd:1=") == ["top", "-d", "5", "dd:1=2@3"]
+    assert complete("vmqos bench noisy-neighbor --neighbor-vm aa") == [
+        "bench", "noisy-neighbor", "--neighbor-vm", "aa 1"
+    ]  # fmt: skip
+    assert complete("vmqos vm show 'aa") == ["vm", "show", "aa 1"]
+    assert complete('vmqos vm show "dd') == ["vm", "show", "dd:1=2@3"]
+    # A UUID, and where only a UUID will do, no name.
+    uuid = made[0].uuid
+    assert complete(f"vmqos vm show {uuid[:13]}") == ["vm", "show", uuid]
+    assert complete(f"vmqos lock create --vm {uuid[:13]}") == ["lock", "create", "--vm", uuid]
+    assert complete("vmqos lock create --vm aa") == ["lock", "create", "--vm", "aa"]
+    for name in ("ff", "gg", "--hh"):
+        assert complete(f"vmqos vm show {name}") == ["vm", "show", name]
+    # All names are listed, and still none of them does anything.
+    before = len(terminal.said)
+    terminal.type("vmqos vm show \t\t\t")
+    wait_for(lambda: "dd:1=2@3" in terminal.said[before:].replace("\\", ""), "the list of names", 30)
+    assert "\u202e" not in terminal.said and "new; touch" not in terminal.said
+    assert not (home / CANARY).exists()
+
+
+def test_other_words_are_completed_as_ever(complete: Complete) -> None:
+    assert complete("vmqos vm sh") == ["vm", "show"]
+    assert complete("vmqos vm list --wat") == ["vm", "list", "--watch"]
+
+
+def test_it_is_silent_where_the_agent_is_away(complete: Complete, terminal: Glass, agent: Agent) -> None:
+    agent.stop()
+    assert complete("vmqos vm show we") == ["vm", "show", "we"]
+    assert "does not run" not in terminal.said and "Traceback" not in terminal.said
+
+
+def test_it_is_silent_where_the_agent_hangs(
+    complete: Complete, terminal: Glass, agent: Agent, wait_for: WaitFor
+) -> None:
+    assert agent.pid is not None
+    os.kill(agent.pid, signal.SIGSTOP)
+    try:
+        assert complete("vmqos vm show we") == ["vm", "show", "we"]
+    finally:
+        os.kill(agent.pid, signal.SIGCONT)
+    assert "Traceback" not in terminal.said and "answer" not in terminal.said

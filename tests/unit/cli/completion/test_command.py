@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import argparse
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+from vmqos.cli.completion import places
+
+
+def test_the_places_of_vms_are_those_that_the_parser_has() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("vms", metavar="VM", nargs="*")
+    parser.add_argument("--neighbor-vm", "-n", metavar="VM")
+    parser.add_argument("--vm", metavar="UUID")
+    parser.add_argument("-d", "--delay", metavar="SECONDS")
+    parser.add_argument("--once", action="store_true")
+    found = places.of_parser(parser)
+    assert (found.is_argument, found.named, found.uuids) == (True, ("--neighbor-vm", "-n"), ("--vm",))
+    assert found.others == ("-d", "--delay")
+    assert not places.of_parser(argparse.ArgumentParser()).any
+
+
+def test_every_command_that_takes_a_vm_completes_it(run: Run) -> None:
+    for shell in ("bash", "zsh"):
+        made = run("complete", "--shell", shell).out
+        assert "'top'" in made and "'vm show'" in made and "--neighbor-vm" in made
+        assert "vm names" in made
+    assert run("complete").out.rstrip().endswith("complete -F _vmqos_with_vms vmqos")
+    assert "vm names" not in run("complete", "--shell", "none").out
+
+
+def test_another_name_of_the_program_is_completed_too(run: Run) -> None:
+    assert run("complete", "--name", "my-vmqos").out.rstrip().endswith("complete -F _my_vmqos_with_vms my-vmqos")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_shell_itself_finds_no_fault_in_it(shell: str, run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "completion"
+    script.write_text(run("complete", "--shell", shell).out)
+    done = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

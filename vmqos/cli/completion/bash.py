@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``vmqos complete`` prints for bash behind cliff's own function: the completion of VMs.
+
+Names of VMs are their users' choice. ``vmqos vm names --bash`` writes each as bash has to have it; nothing here
+evaluates or splits what it prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from vmqos.cli.completion.places import Places
+
+_FUNCTION = """
+_{function}_with_vms()
+{{
+  local cur prev words cword
+  _get_comp_words_by_ref -n :=@ cur prev words cword
+
+  local index=1 command= kind= word
+  while (( index < cword )) && [[ ${{words[index]}} != -* ]]; do
+    case "$command${{command:+ }}${{words[index]}}" in
+      {beginnings}) command="$command${{command:+ }}${{words[index]}}" ;;
+      *) break ;;
+    esac
+    (( index++ ))
+  done
+
+  case "$command $prev" in
+{values}
+  esac
+  if [[ -z $kind && $cur != -* ]]; then
+    case "$command" in
+      {arguments}) kind=names ;;
+    esac
+  fi
+  case "$kind" in
+    names|uuids)
+      COMPREPLY=()
+      while IFS= read -r word; do
+        COMPREPLY+=("$word")
+      done < <(
+        if [[ $kind == uuids ]]; then set -- --uuids; else set --; fi
+        command {name} vm names "$@" "--bash=$cur" </dev/null 2>/dev/null
+      )
+      ;;
+    *) _{function} ;;
+  esac
+}}
+complete -F _{function}_with_vms {name}
+"""
+
+
+def vm_function(name: str, vms: Mapping[str, Places]) -> str:
+    """A function that completes VMs where they are named, and leaves all else to cliff's.
+
+    :param name: the program's.
+    :param vms: the places of each command that has some, by the command's words.
+    """
+    parts = [command.split() for command in vms]
+    beginnings = dict.fromkeys(" ".join(words[:count]) for words in parts for count in range(1, len(words) + 1))
+    values = []
+    for command, places in vms.items():
+        for kind, options in (("names", places.named), ("uuids", places.uuids), ("value", places.others)):
+            if options:
+                patterns = _patterns(f"{command} {option}" for option in options)
+                values.append(f"    {patterns}) kind={kind} ;;")
+    return _FUNCTION.format(
+        function=name.replace("-", "_"),
+        name=name,
+        beginnings=_patterns(beginnings),
+        values="\n".join(values),
+        arguments=_patterns(command for command, places in vms.items() if places.is_argument),
+    )
+
+
+def _patterns(texts: Iterable[str]) -> str:
+    return "|".join(f"'{text}'" for text in texts)

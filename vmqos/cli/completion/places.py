@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where in a command line a VM is to be named: found in the commands' own parsers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+NAME = "VM"
+"""The metavar of an argument that takes what ``vmqos vm show`` takes."""
+
+UUID = "UUID"
+"""The metavar of an argument that takes a VM's UUID alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of one command.
+
+    :ivar is_argument: whether it takes VMs that are no option's values.
+    :ivar named: the options that take what a VM is called by, and ``uuids`` those that take its UUID.
+    :ivar others: the options that take another value.
+    """
+
+    is_argument: bool
+    named: tuple[str, ...]
+    uuids: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def any(self) -> bool:
+        """Whether there is any place for a VM."""
+        return self.is_argument or bool(self.named or self.uuids)
+
+
+def of_parser(parser: argparse.ArgumentParser) -> Places:
+    """The places that a command's parser tells."""
+    actions: Sequence[argparse.Action] = parser._actions
+    options = [(action, tuple(action.option_strings)) for action in actions if action.option_strings]
+    valued = [(action.metavar, names) for action, names in options if action.nargs != 0]
+    return Places(
+        is_argument=any(action.metavar == NAME for action in actions if not action.option_strings),
+        named=tuple(name for metavar, names in valued if metavar == NAME for name in names),
+        uuids=tuple(name for metavar, names in valued if metavar == UUID for name in names),
+        others=tuple(name for metavar, names in valued if metavar not in (NAME, UUID) for name in names),
+    )

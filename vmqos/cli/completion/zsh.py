@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``vmqos complete --shell zsh`` prints: a completion function for zsh, beside cliff's own for bash.
+
+cliff finds it by the entry point group ``cliff.formatter.completion``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cliff.complete import CompleteShellBase
+
+from vmqos.cli.completion.places import Places
+
+_HEAD = """\
+#compdef {name}
+
+_{function}_words() {{
+  local -A words_after
+  words_after=(
+"""
+
+_TAIL = """\
+  )
+
+  local command word
+  for word in "${{(@)words[2,CURRENT-1]}}"; do
+    (( ${{+words_after[${{command:+$command }}$word]}} )) || break
+    command=${{command:+$command }}$word
+  done
+
+  local known=$words_after[${{command:-none}}]
+  if [[ $known == -* && $PREFIX != -* ]]; then
+    # What comes after a whole command is its own argument.
+    _files
+  else
+    compadd -- ${{=known}}
+  fi
+}}
+
+"""
+
+_VM_FUNCTION = """\
+_{function}_with_vms() {{
+  local -A argument named uuids others
+  argument=({argument})
+  named=({named})
+  uuids=({uuids})
+  others=({others})
+
+  local command word kind=
+  for word in "${{(@)words[2,CURRENT-1]}}"; do
+    [[ $word != -* ]] || break
+    command=${{command:+$command }}$word
+    (( ${{+argument[$command]}} )) && break
+  done
+  local before=$words[CURRENT-1]
+  if [[ " $named[$command] " == *" $before "* ]]; then
+    kind=names
+  elif [[ " $uuids[$command] " == *" $before "* ]]; then
+    kind=uuids
+  elif (( ${{+argument[$command]}} )) && [[ $argument[$command] == yes && $PREFIX != -* ]] &&
+      [[ " $others[$command] " != *" $before "* ]]; then
+    kind=names
+  fi
+
+  if [[ -z $kind ]]; then
+    _{function}_words "$@"
+    return
+  fi
+  local -a found
+  if [[ $kind == uuids ]]; then
+    found=("${{(@f)$(command {name} vm names --uuids </dev/null 2>/dev/null)}}")
+  else
+    found=("${{(@f)$(command {name} vm names </dev/null 2>/dev/null)}}")
+  fi
+  # The line editor quotes what it writes into the command line.
+  compadd -- "${{(@)found:#}}"
+}}
+
+_{function}_with_vms "$@"
+"""
+
+
+class CompleteZsh(CompleteShellBase):
+    """A function for a directory of zsh's ``fpath``, such as ``/usr/share/zsh/vendor-completions``."""
+
+    def get_header(self) -> str:
+        """What comes before the words."""
+        return _HEAD.format(name=self.name, function=self.escaped_name)
+
+    def get_trailer(self) -> str:
+        """What comes after them."""
+        return _TAIL.format(function=self.escaped_name)
+
+    def write(self, cmdo: str, data: Sequence[tuple[str, str]]) -> None:
+        """Write the function.
+
+        :param cmdo: the commands, and the first words of commands of several words.
+        :param data: what can follow a command: its name with ``_`` for a blank, and words separated by blanks.
+        """
+        self.output.write(self.get_header())
+        for name, words in [("none", cmdo), *data]:
+            self.output.write(f"    '{name.replace('_', ' ')}' '{words}'\n")
+        self.output.write(self.get_trailer())
+
+
+def vm_function(name: str, vms: Mapping[str, Places]) -> str:
+    """A function that completes VMs where they are named, and leaves all else to the one of :class:`CompleteZsh`.
+
+    :param name: the program's.
+    :param vms: the places of each command that has some, by the command's words.
+    """
+    return _VM_FUNCTION.format(
+        function=name.replace("-", "_"),
+        name=name,
+        argument=_table({command: "yes" if places.is_argument else "no" for command, places in vms.items()}),
+        named=_table({command: " ".join(places.named) for command, places in vms.items()}),
+        uuids=_table({command: " ".join(places.uuids) for command, places in vms.items()}),
+        others=_table({command: " ".join(places.others) for command, places in vms.items()}),
+    )
+
+
+def _table(words: Mapping[str, str]) -> str:
+    return " ".join(f"'{command}' '{text}'" for command, text in words.items())

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vmqos vm``: the VMs of this host."""
