@@ -37,7 +37,11 @@ class Given(TypedDict):
 
 
 class Vm(Given):
-    """A running VM and how its promise stands."""
+    """A running VM and how its promise stands.
+
+    ``since`` is when it came into its state (seconds since 1970). Since the agent first saw the VM, its state changed
+    ``state_changes`` times, something was promised for ``promised_seconds``, and it was kept for ``kept_seconds``.
+    """
 
     uuid: str
     name: str
@@ -67,6 +71,9 @@ class Vm(Given):
     outside_at_start: NotRequired[float | None]
     outside_later: NotRequired[float | None]
     since: float
+    state_changes: NotRequired[int | None]
+    promised_seconds: NotRequired[float | None]
+    kept_seconds: NotRequired[float | None]
     last_error: str | None
     retry_in: float | None
 
