@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,17 @@ def test_the_rules_are_sound_and_ask_for_no_old_metric() -> None:
     promtool("check", "config", ETC / "prometheus.yml")
     assert OLD.findall(RULES.read_text()) == []
     assert [query for query in dashboards.queries() if OLD.search(query.expression)] == []
+
+
+def test_every_link_of_a_dashboard_leads_to_another_one_and_hands_on_variables_that_this_has() -> None:
+    boards = dashboards.load()
+    variables = {board["uid"]: {one["name"] for one in board["templating"]["list"]} for board in boards.values()}
+    linked = set()
+    for board in boards.values():
+        for uid, query in re.findall(r'"url": "/d/([a-z-]+)(?:\?([^"]*))?"', json.dumps(board)):
+            linked.add((board["uid"], uid))
+            assert set(re.findall(r"var-(\w+)=", query)) <= variables[uid]
+    assert linked >= {(a, b) for a in variables for b in variables if a != b}
 
 
 def test_each_alert_fires_when_it_should_and_is_silent_otherwise_and_each_record_is_computed() -> None:
@@ -127,6 +139,8 @@ def test_every_rule_and_every_query_of_the_dashboards_works_on_what_real_vms_mak
         ]
         assert (vm["name"], vm["state"], vm["reason"]) == ("greedy", "pending", "no-ways")
     finally:
+        # It keeps the counters open.
+        agent.stop()
         held.release()
 
 
