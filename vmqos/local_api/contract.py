@@ -231,6 +231,36 @@ class History(TypedDict):
     vms: Mapping[str, Mapping[str, Sequence[float | None]]]
 
 
+class Event(TypedDict):
+    """Something that changed, with its number and when the agent saw it (seconds since 1970).
+
+    ``promise``: the state of a VM's promise, its reason or its group; ``before`` is empty for a VM that was not there.
+    ``ended``: a VM that is gone. ``host``: ``name`` is ``resctrl``, ``libvirt`` or ``passes``; ``uuid`` is empty.
+    """
+
+    number: int
+    time: float
+    kind: Literal["promise", "ended", "host"]
+    uuid: str
+    name: str
+    state: str
+    before: str
+    reason: str
+    reason_code: str
+
+
+class Events(TypedDict):
+    """Events, the oldest first, and the numbers of the first and the last one that the agent remembers.
+
+    Another ``epoch`` is another run of the agent, whose events are numbered anew.
+    """
+
+    epoch: str
+    first: int
+    last: int
+    events: list[Event]
+
+
 class ResctrlHealth(TypedDict):
     """The agent's view of resctrl: ``groups`` counts the control groups by the kind of their owner.
 

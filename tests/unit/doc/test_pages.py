@@ -66,6 +66,8 @@ def test_the_api_reference_explains_every_field_that_the_commands_rely_on() -> N
         contract.Task,
         contract.Plan,
         contract.Verdict,
+        contract.Event,
+        contract.Events,
     ):
         assert kind.__required_keys__ <= explained, kind.__name__
 
