@@ -11,6 +11,7 @@ from dataclasses import replace
 from vmqos.agent.act.control_groups import created
 from vmqos.agent.act.move_tasks import TaskPlacement
 from vmqos.agent.observe.flavor_request import FlavorRequest
+from vmqos.agent.promise_time import PromiseTime
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Group, Layout, Plan, PromiseState, caches
 from vmqos.daemon.backoff import Backoff, Failure
@@ -49,7 +50,10 @@ def judge_all(
         fresh = replace(fresh, since=last.since if last is not None and is_same else time.time())
         if last is None or (last.state, last.reason) != (fresh.state, fresh.reason):
             _announce(record, fresh)
-        judged[uuid] = replace(record, allocation=fresh, failure=failure)
+        known = before[uuid].time if uuid in before else None
+        moment = time.monotonic()
+        spent = known.judged(fresh.state, moment) if known is not None else PromiseTime(fresh.state, moment)
+        judged[uuid] = replace(record, allocation=fresh, time=spent, failure=failure)
     return judged
 
 

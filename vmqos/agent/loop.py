@@ -12,8 +12,10 @@ from dataclasses import replace
 from oslo_config import cfg
 
 from vmqos import allocation
+from vmqos.agent import changes
 from vmqos.agent.act.mbm_counters import assign_counters
 from vmqos.agent.early_start import EarlyStart
+from vmqos.agent.event_log import EventLog
 from vmqos.agent.observe.owed import Claim, Owed
 from vmqos.agent.observe.running_vms import WAITING, RunningVms, VmList
 from vmqos.agent.observe.starting_vms import StartWatch
@@ -111,6 +113,8 @@ class Agent:
         self.started = time.monotonic()
         self.health = Health()
         self.pass_times = PassTimes()
+        self.events = EventLog()
+        self._seen = changes.Seen()
         self.backoff = Backoff(conf.agent.retry_delay_min, conf.agent.retry_delay_max)
         self.filesystem = Filesystem(conf.resctrl.path)
         self._closer = Closer(conf.resctrl.path, conf.resctrl.readers_group)
@@ -276,7 +280,24 @@ class Agent:
             looked_at=self._vm_list.looked_at,
             unserved=self._unserved(error),
         )
+        self._tell_changes(error)
         return again
+
+    def _tell_changes(self, error: str) -> None:
+        """Remember as events what this pass changed, or found changed.
+
+        :param error: why the pass failed; empty where it did not.
+        """
+        lost = "" if self.connection.is_connected else self.connection.last_error
+        unanswered = self.unanswered()
+        troubles = {
+            "resctrl": self.health.resctrl_error,
+            "libvirt": f"libvirt does not answer {unanswered.name}" if unanswered else lost,
+            "passes": "" if self.health.resctrl_error else error,
+        }
+        seen = changes.Seen(self.snapshot.vms, troubles)
+        self.events.add(changes.between(self._seen, seen))
+        self._seen = seen
 
     def _note_changes_of_the_host(self, now: float) -> None:
         """Order a look at everything if CPUs or caches came or went, or if a full audit is due."""

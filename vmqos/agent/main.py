@@ -84,6 +84,7 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
     try:
         agent.run()
     finally:
+        agent.events.close()
         for part in (*servers, live, telemetry):
             part.stop()
     LOG.info("stopped; every VM keeps its group")

@@ -10,6 +10,7 @@ from vmqos.agent.act.outside_time import OutsideTime
 from vmqos.agent.observe.cache_vcpus import CacheVcpus
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.agent.promise_time import PromiseTime
 from vmqos.allocation import Allocation, PromiseState
 from vmqos.daemon.backoff import Failure
 
@@ -26,6 +27,7 @@ class VmRecord:
     :ivar unmonitored: why it has no monitoring group; empty where it has one or needs none (act).
     :ivar outside: the CPU time of its tasks outside of its group; ``None`` where nothing was promised (act).
     :ivar allocation: what it has, and the state of its promise (judge).
+    :ivar time: for how long its promise was kept; ``None`` before the first judgement (judge).
     :ivar failure: the last failure for it, if it was not corrected since (judge).
     """
 
@@ -37,6 +39,7 @@ class VmRecord:
     unmonitored: str = ""
     outside: OutsideTime | None = None
     allocation: Allocation = field(default_factory=lambda: Allocation(PromiseState.NONE))
+    time: PromiseTime | None = None
     failure: Failure | None = None
 
     @property

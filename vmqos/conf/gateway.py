@@ -34,4 +34,11 @@ OPTIONS = [
         help="Permissions of [gateway] socket in octal. Every process that may write to it may read what the agent "
         "knows; no process can change anything through it.",
     ),
+    cfg.BoolOpt(
+        "old_metrics",
+        default=True,
+        help="Whether /metrics also has the metrics that others have replaced, and the labels name, project and flavor "
+        "on the metrics of a VM, so that dashboards and alerts made for them go on working. With false, the text is "
+        "about a third shorter. The next release has neither the old metrics nor this option.",
+    ),
 ]

@@ -2,14 +2,18 @@
 """What the agent answers, as Prometheus metrics.
 
 Every scrape begins from nothing, so a VM that is gone leaves no series. A counter without a value is an absent sample
-and a sample of ``vmqos_vm_counter_missing`` that says why, never 0. Every label's values are bounded by the number of
+and a sample of ``vmqos_vm_telemetry_missing`` that says why, never 0. Every label's values are bounded by the number of
 VMs, caches and words of fixed sets.
+
+A VM's samples carry its UUID, and ``vmqos_vm_info`` says what the VM is called: a new name or flavor begins no other
+series anew. The sum over the labels of a metric counts nothing twice.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import get_args
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -20,67 +24,54 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from vmqos.gateway import old_names
+from vmqos.gateway.agent_answers import LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL, Answers, Remote
 from vmqos.gateway.remote import RemoteCounters
 from vmqos.local_api import contract
 
-_VM_LABELS: Mapping[str, Callable[[contract.Vm], str]] = {
-    "uuid": lambda vm: vm["uuid"],
-    # Nova's name for it; the libvirt name where there is none.
-    "name": lambda vm: vm["instance_name"] or vm["name"],
-    "project": lambda vm: vm["project"],
-    "flavor": lambda vm: vm["flavor"],
-}
+_STATES: Sequence[str] = get_args(contract.State)
 
-VM = tuple(_VM_LABELS)
-"""The labels of every sample that is about one VM."""
+_NOTHING_PROMISED = "none"
 
-LLC_OCCUPANCY = "llc_occupancy"
-MBM_TOTAL = "mbm_total_bytes"
-MBM_LOCAL = "mbm_local_bytes"
-
-EVENTS = (LLC_OCCUPANCY, MBM_TOTAL, MBM_LOCAL)
-"""The events that every VM has a value of, or a reason why not."""
-
-NOT_MONITORED = "not-monitored"
-"""Why a counter has no value where no group counts the VM."""
-
-NO_SWEEP = "no-sweep"
-"""Why a counter has no value where all counters could not be read for a while."""
-
-_AGES = (
-    ("vms", "vmqos_vms_look_age_seconds", "Time since the last complete look at the VMs."),
-    ("pass", "vmqos_pass_age_seconds", "Time since the last pass of the loop that ended well."),
-    ("counters", "vmqos_sweep_age_seconds", "Time since the counters were last read."),
+_MOMENTS = (
+    ("vms", "vmqos_last_vms_look_timestamp_seconds", "When the last complete look at the VMs ended."),
+    ("pass", "vmqos_last_pass_timestamp_seconds", "When the last pass of the loop that went well ended."),
+    ("counters", "vmqos_last_sweep_timestamp_seconds", "When the counters were last read."),
 )
-
-_SCOPES = (("total", MBM_TOTAL), ("local", MBM_LOCAL))
 
 _LIMIT_SCALES = {"%": 0.01, "MB/s": 1e6}
 """What a limit of memory bandwidth is multiplied by to have a ratio, or bytes a second, by the unit it is told in."""
 
+_HOST = ""
+"""The key of the default group among the VMs' UUIDs."""
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """What the API answers at one moment.
 
-    :ivar health: with what is known of Placement and Nova.
-    :ivar telemetry: ``None`` where the counters could not be read, or not for a while.
+class _VmLabels:
+    """The labels that say which VM a sample is about.
+
+    :param old_metrics: whether every metric has those of :mod:`vmqos.gateway.old_names`, too.
     """
 
-    health: contract.Health
-    vms: Sequence[contract.Vm]
-    caches: Sequence[contract.Cache]
-    telemetry: contract.Telemetry | None
+    def __init__(self, old_metrics: bool) -> None:
+        self._old = old_metrics
+        self.names = ("uuid", *old_names.LABELS) if old_metrics else ("uuid",)
+
+    def of(self, vm: contract.Vm) -> list[str]:
+        """Their values."""
+        return [vm["uuid"], *old_names.values(vm)] if self._old else [vm["uuid"]]
 
 
 class HostCollector(Collector):
     """One host's metrics.
 
     :param ask: the answers of the API as they are now.
+    :param old_metrics: whether the metrics of :mod:`vmqos.gateway.old_names` are told, too.
     """
 
-    def __init__(self, ask: Callable[[], Answers]) -> None:
+    def __init__(self, ask: Callable[[], Answers], old_metrics: bool = True) -> None:
         self._ask = ask
+        self._old_metrics = old_metrics
+        self._labels = _VmLabels(old_metrics)
         self._remote = RemoteCounters()
 
     def describe(self) -> Iterable[Metric]:
@@ -91,16 +82,38 @@ class HostCollector(Collector):
         """Ask, and yield the metrics."""
         told = self._ask()
         caches = {str(cache["id"]): cache for cache in told.caches if cache["resource"] == "L3"}
+        remote = self._remote.update(_generations(told.telemetry)) if told.telemetry is not None else {}
         yield from _of_agent(told.health)
         yield from _of_resctrl(told.health["resctrl"])
         yield from _of_placement(told.health.get("placement"))
         yield from _of_nova(told.health.get("nova"))
         yield from _of_caches(caches)
-        yield from _of_promises(told.vms, caches)
-        yield from _missing(told.vms, told.telemetry)
+        yield from _infos(told.vms)
+        yield from _of_promises(told.vms)
+        yield from _of_tasks(told.vms, self._labels)
+        yield from _of_grants(told.vms, caches, self._labels)
+        yield from _missing(told)
         if told.telemetry is not None:
-            yield from _of_vms(told.vms, told.telemetry, self._remote.update(told.telemetry["vms"]))
-            yield from _of_host(told.telemetry)
+            yield from _of_vms(told, remote, self._labels)
+            yield from _of_host(told.telemetry, remote)
+        if self._old_metrics:
+            yield from old_names.collect(told, remote)
+
+
+def _generations(telemetry: contract.Telemetry) -> Mapping[str, contract.VmTelemetry]:
+    """The counters of the VMs, and those of the default group, which never begin anew."""
+    host: contract.VmTelemetry = {
+        "generation": "",
+        "caches": telemetry["host"]["caches"],
+        "ways": {},
+        "policy": None,
+        "allocated_bytes": None,
+        "totals": {},
+        "missing": {},
+        "rates": {},
+        "rates_missing": {},
+    }
+    return {**telemetry["vms"], _HOST: host}
 
 
 def _of_agent(health: contract.Health) -> Iterator[Metric]:
@@ -115,10 +128,11 @@ def _of_agent(health: contract.Health) -> Iterator[Metric]:
     histogram.add_metric([], buckets, passes["sum"])
     yield histogram
     yield CounterMetricFamily("vmqos_reconcile_errors", "Passes that failed.", health["failed_passes"])
-    for part, name, text in _AGES:
+    now = time.time()
+    for part, name, text in _MOMENTS:
         age = health["ages"][part]
-        # What was never done is as old as the agent, so that an alert finds it.
-        yield GaugeMetricFamily(name, text, health["uptime_seconds"] if age is None else age)
+        # What was never done is told as if the agent had done it at its start, so that an alert finds it.
+        yield GaugeMetricFamily(name, text, now - (health["uptime_seconds"] if age is None else age))
     unserved = len(health["unserved"])
     yield GaugeMetricFamily("vmqos_vms_unserved", "VMs that libvirt lists and the agent does not serve.", unserved)
 
@@ -141,6 +155,9 @@ def _of_placement(told: contract.PlacementHealth | None) -> Iterator[Metric]:
     yield GaugeMetricFamily("vmqos_placement_up", "Whether OpenStack has what it is to be told of this host.", is_told)
     failures = told["failures"]
     yield CounterMetricFamily("vmqos_placement_failures", "How often OpenStack could not be told.", failures)
+    if told["told_at"] is not None:
+        text = "When OpenStack was last told something of this host."
+        yield GaugeMetricFamily("vmqos_placement_told_timestamp_seconds", text, told["told_at"])
     inventories = told["inventories"].items()
     yield _by("vmqos_placement_inventory", "What OpenStack was told last.", "resource_class", inventories)
 
@@ -163,34 +180,81 @@ def _of_caches(caches: Mapping[str, contract.Cache]) -> Iterator[Metric]:
     yield _by("vmqos_cache_size_bytes", "Size of an L3 cache.", "cache", size)
 
 
-def _of_promises(vms: Iterable[contract.Vm], caches: Mapping[str, contract.Cache]) -> Iterator[Metric]:
+def _infos(vms: Iterable[contract.Vm]) -> Iterator[Metric]:
+    labels = ("uuid", *old_names.LABELS, "policy", "group")
+    infos = GaugeMetricFamily("vmqos_vm_info", "1, with what a VM is called and which group it is in.", labels=labels)
+    for vm in vms:
+        infos.add_metric([vm["uuid"], *old_names.values(vm), vm["policy"] or "", vm["group"]], 1)
+    yield infos
+
+
+def _of_promises(vms: Iterable[contract.Vm]) -> Iterator[Metric]:
     states = GaugeMetricFamily(
-        "vmqos_vm_state", "1 for the state of each VM's promise.", labels=(*VM, "state", "reason")
+        "vmqos_vm_promise_state", "1 for the state that a VM's promise is in, 0 for others.", labels=("uuid", "state")
     )
-    ways = GaugeMetricFamily("vmqos_vm_cache_ways", "Ways that a VM's promise gives it.", labels=(*VM, "cache"))
-    size = GaugeMetricFamily("vmqos_vm_cache_allocated_bytes", "Size of those ways.", labels=(*VM, "cache"))
-    l2 = GaugeMetricFamily("vmqos_vm_l2_cache_ways", "L2 ways that a VM's promise gives it.", labels=(*VM, "cache"))
-    ratio = GaugeMetricFamily(
-        "vmqos_vm_memory_bandwidth_limit_ratio",
-        "Share of the memory bandwidth that a VM's promise limits it to, where the hardware throttles by per cent.",
-        labels=(*VM, "cache"),
+    reasons = GaugeMetricFamily(
+        "vmqos_vm_promise_reason", "1 for the reason why a promise is not kept.", labels=("uuid", "reason")
     )
-    rate = GaugeMetricFamily(
-        "vmqos_vm_memory_bandwidth_limit_bytes_per_second",
-        "Memory bandwidth that a VM's promise limits it to, where resctrl takes MB/s or 1/8 GB/s.",
-        labels=(*VM, "cache"),
+    kept = GaugeMetricFamily("vmqos_vm_promise_kept", "Whether a VM has what it was promised.", labels=("uuid",))
+    changes = CounterMetricFamily(
+        "vmqos_vm_promise_state_changes", "How often the state of a VM's promise changed.", labels=("uuid",)
+    )
+    promised = CounterMetricFamily(
+        "vmqos_vm_promise_seconds", "How long something has been promised to a VM.", labels=("uuid",)
+    )
+    kept_for = CounterMetricFamily(
+        "vmqos_vm_promise_kept_seconds", "How long of that the promise was kept.", labels=("uuid",)
+    )
+    for vm in vms:
+        uuid = vm["uuid"]
+        for state in _STATES:
+            states.add_metric([uuid, state], vm["state"] == state)
+        if vm["reason_code"]:
+            reasons.add_metric([uuid, vm["reason_code"]], 1)
+        if vm["state"] != _NOTHING_PROMISED:
+            kept.add_metric([uuid], vm["state"] == "kept")
+        # An earlier agent does not tell these.
+        _add(changes, [uuid], vm.get("state_changes"))
+        _add(promised, [uuid], vm.get("promised_seconds"))
+        _add(kept_for, [uuid], vm.get("kept_seconds"))
+    yield from (states, reasons, kept, changes, promised, kept_for)
+
+
+def _of_tasks(vms: Iterable[contract.Vm], labels: _VmLabels) -> Iterator[Metric]:
+    tasks = GaugeMetricFamily("vmqos_vm_tasks", "Tasks of a VM at the last look at them.", labels=("uuid",))
+    astray = GaugeMetricFamily(
+        "vmqos_vm_tasks_out_of_place", "Tasks of a VM that were not in its group then.", labels=("uuid",)
     )
     outside = CounterMetricFamily(
         "vmqos_vm_outside_cpu_seconds",
         "CPU time that a VM's tasks used outside of the group with its ways: until all were there, and since.",
-        labels=(*VM, "when"),
+        labels=(*labels.names, "when"),
     )
     for vm in vms:
-        who, unit = _labels(vm), vm["bandwidth_unit"]
+        tasks.add_metric([vm["uuid"]], vm["tasks"])
+        astray.add_metric([vm["uuid"]], vm["tasks"] - vm["tasks_in_place"])
         for when, seconds in (("start", vm.get("outside_at_start")), ("later", vm.get("outside_later"))):
-            if seconds is not None:
-                outside.add_metric([*who, when], seconds)
-        states.add_metric([*who, vm["state"], vm["reason_code"]], 1)
+            _add(outside, [*labels.of(vm), when], seconds)
+    yield from (tasks, astray, outside)
+
+
+def _of_grants(vms: Iterable[contract.Vm], caches: Mapping[str, contract.Cache], labels: _VmLabels) -> Iterator[Metric]:
+    names = (*labels.names, "cache")
+    ways = GaugeMetricFamily("vmqos_vm_cache_ways", "Ways that a VM's promise gives it.", labels=names)
+    size = GaugeMetricFamily("vmqos_vm_cache_allocated_bytes", "Size of those ways.", labels=names)
+    l2 = GaugeMetricFamily("vmqos_vm_l2_cache_ways", "L2 ways that a VM's promise gives it.", labels=names)
+    ratio = GaugeMetricFamily(
+        "vmqos_vm_memory_bandwidth_limit_ratio",
+        "Share of the memory bandwidth that a VM's promise limits it to, where the hardware throttles by per cent.",
+        labels=names,
+    )
+    rate = GaugeMetricFamily(
+        "vmqos_vm_memory_bandwidth_limit_bytes_per_second",
+        "Memory bandwidth that a VM's promise limits it to, where resctrl takes MB/s or 1/8 GB/s.",
+        labels=names,
+    )
+    for vm in vms:
+        who, unit = labels.of(vm), vm["bandwidth_unit"]
         for id, mask in vm["masks"].items():
             ways.add_metric([*who, id], _count(mask))
             way_bytes = caches[id]["way_bytes"] if id in caches else None
@@ -201,74 +265,77 @@ def _of_promises(vms: Iterable[contract.Vm], caches: Mapping[str, contract.Cache
         if unit is not None:
             for id, limit in vm["bandwidth"].items():
                 (ratio if unit == "%" else rate).add_metric([*who, id], limit * _LIMIT_SCALES[unit])
-    yield from (states, ways, size, l2, ratio, rate, outside)
+    yield from (ways, size, l2, ratio, rate)
 
 
-def _of_vms(
-    known: Iterable[contract.Vm], telemetry: contract.Telemetry, remote: Mapping[tuple[str, str], float]
-) -> Iterator[Metric]:
-    """The counters of the VMs that the agent knows: a group may outlive its VM for a moment, and has no name."""
-    occupancy = GaugeMetricFamily("vmqos_vm_llc_occupancy_bytes", "Bytes of an L3 a VM holds.", labels=(*VM, "cache"))
-    memory = CounterMetricFamily(
-        "vmqos_vm_memory_bytes",
+def _missing(told: Answers) -> Iterator[Metric]:
+    missing = GaugeMetricFamily(
+        "vmqos_vm_telemetry_missing", "1 for each event of a VM without a value.", labels=("uuid", "event", "reason")
+    )
+    for vm in told.vms:
+        for event, reason in told.why_missing(vm["uuid"]).items():
+            missing.add_metric([vm["uuid"], event, reason], 1)
+    yield missing
+
+
+def _of_vms(told: Answers, remote: Remote, labels: _VmLabels) -> Iterator[Metric]:
+    names, counted = labels.names, told.counted
+    occupancy = GaugeMetricFamily(
+        "vmqos_vm_llc_occupancy_bytes", "Bytes of an L3 a VM holds.", labels=(*names, "cache")
+    )
+    traffic = CounterMetricFamily(
+        "vmqos_vm_memory_traffic_bytes",
+        "Bytes moved between an L3 cache and any memory for a VM.",
+        labels=("uuid", "cache"),
+    )
+    parts = CounterMetricFamily(
+        "vmqos_vm_memory_traffic_by_scope_bytes",
         "Bytes moved between an L3 cache and memory for a VM; local: of the same socket, remote: of others.",
-        labels=(*VM, "cache", "scope"),
+        labels=("uuid", "cache", "scope"),
     )
     energy = CounterMetricFamily(
-        "vmqos_vm_core_energy_joules", "Energy that a VM's tasks used in CPU cores.", labels=(*VM, "package")
+        "vmqos_vm_core_energy_joules", "Energy that a VM's tasks used in CPU cores.", labels=(*names, "package")
     )
-    for vm in known:
-        counted, who = telemetry["vms"].get(vm["uuid"]), _labels(vm)
-        if counted is None:
+    for vm in told.vms:
+        uuid, who = vm["uuid"], labels.of(vm)
+        if uuid not in counted:
             continue
-        for cache, counts in counted["caches"].items():
+        for cache, counts in counted[uuid]["caches"].items():
             _add(occupancy, [*who, cache], counts[LLC_OCCUPANCY])
-            for scope, event in _SCOPES:
-                _add(memory, [*who, cache, scope], counts[event])
-            _add(memory, [*who, cache, "remote"], remote.get((vm["uuid"], cache)))
-        for package, counts in counted["packages"].items():
+            _add(traffic, [uuid, cache], counts[MBM_TOTAL])
+            _add(parts, [uuid, cache, "local"], counts[MBM_LOCAL])
+            _add(parts, [uuid, cache, "remote"], remote.get((uuid, cache)))
+        for package, counts in counted[uuid]["packages"].items():
             _add(energy, [*who, package], counts.get("core_energy"))
-    yield from (occupancy, memory)
+    yield from (occupancy, traffic, parts)
     if energy.samples:
         yield energy
 
 
-def _missing(known: Iterable[contract.Vm], telemetry: contract.Telemetry | None) -> Iterator[Metric]:
-    missing = GaugeMetricFamily(
-        "vmqos_vm_counter_missing", "1 for each counter of a VM that has no value.", labels=(*VM, "event", "reason")
-    )
-    for vm in known:
-        for event, reason in _why_missing(vm["uuid"], telemetry).items():
-            missing.add_metric([*_labels(vm), event, reason], 1)
-    yield missing
-
-
-def _why_missing(uuid: str, telemetry: contract.Telemetry | None) -> dict[str, str]:
-    if telemetry is None:
-        return dict.fromkeys(EVENTS, NO_SWEEP)
-    if uuid not in telemetry["vms"]:
-        return dict.fromkeys(EVENTS, NOT_MONITORED)
-    found = telemetry["vms"][uuid]["missing"]
-    return {event: found[event] for event in EVENTS if event in found}
-
-
-def _of_host(telemetry: contract.Telemetry) -> Iterator[Metric]:
-    yield GaugeMetricFamily("vmqos_sweep_seconds", "How long it took to read all counters.", telemetry["sweep_seconds"])
+def _of_host(telemetry: contract.Telemetry, remote: Remote) -> Iterator[Metric]:
+    taken = telemetry["sweep_seconds"]
+    yield GaugeMetricFamily("vmqos_sweep_duration_seconds", "How long it took to read all counters.", taken)
     occupancy = GaugeMetricFamily(
         "vmqos_default_group_llc_occupancy_bytes",
         "Bytes of an L3 cache that the default group holds, the VMs in it included.",
         labels=("cache",),
     )
-    memory = CounterMetricFamily(
-        "vmqos_default_group_memory_bytes",
-        "Bytes moved between an L3 cache and memory for the default group, the VMs in it included.",
+    traffic = CounterMetricFamily(
+        "vmqos_default_group_memory_traffic_bytes",
+        "Bytes moved between an L3 cache and any memory for the default group, the VMs in it included.",
+        labels=("cache",),
+    )
+    parts = CounterMetricFamily(
+        "vmqos_default_group_memory_traffic_by_scope_bytes",
+        "Bytes moved between an L3 cache and memory for the default group; local: of the same socket, remote: others.",
         labels=("cache", "scope"),
     )
     for cache, counts in telemetry["host"]["caches"].items():
         _add(occupancy, [cache], counts[LLC_OCCUPANCY])
-        for scope, event in _SCOPES:
-            _add(memory, [cache, scope], counts[event])
-    yield from (occupancy, memory)
+        _add(traffic, [cache], counts[MBM_TOTAL])
+        _add(parts, [cache, "local"], counts[MBM_LOCAL])
+        _add(parts, [cache, "remote"], remote.get((_HOST, cache)))
+    yield from (occupancy, traffic, parts)
 
 
 def _by(name: str, text: str, label: str, values: Iterable[tuple[str, float | None]]) -> Metric:
@@ -281,10 +348,6 @@ def _by(name: str, text: str, label: str, values: Iterable[tuple[str, float | No
 def _add(family: GaugeMetricFamily | CounterMetricFamily, labels: list[str], value: float | None) -> None:
     if value is not None:
         family.add_metric(labels, value)
-
-
-def _labels(vm: contract.Vm) -> list[str]:
-    return [value(vm) for value in _VM_LABELS.values()]
 
 
 def _count(mask: str) -> int:

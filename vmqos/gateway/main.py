@@ -79,7 +79,8 @@ def _serve(conf: cfg.ConfigOpts) -> None:
     """Answer until a signal says that this is the end."""
     agent = AgentClient(conf.gateway.agent_socket)
     openstack = OpenStackSync.of(conf, agent)
-    application = Site(Relay(agent, openstack, Metrics(agent, openstack)), conf.api.host_names)
+    metrics = Metrics(agent, openstack, conf.gateway.old_metrics)
+    application = Site(Relay(agent, openstack, metrics), conf.api.host_names)
     servers = (
         UnixServer(
             application,

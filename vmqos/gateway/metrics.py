@@ -11,7 +11,8 @@ from prometheus_client import ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 
-from vmqos.gateway.exposition import Answers, HostCollector
+from vmqos.gateway.agent_answers import Answers
+from vmqos.gateway.exposition import HostCollector
 from vmqos.gateway.health import OpenStackHealth, health
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
@@ -32,15 +33,16 @@ class Metrics:
 
     :param agent: the agent to ask.
     :param openstack: what is known of OpenStack's services.
+    :param old_metrics: whether the metrics that others have replaced are told, too.
     """
 
-    def __init__(self, agent: AgentClient, openstack: OpenStackHealth) -> None:
+    def __init__(self, agent: AgentClient, openstack: OpenStackHealth, old_metrics: bool = True) -> None:
         self._agent = agent
         self._openstack = openstack
         self._pid = 0
         self._registry = CollectorRegistry(auto_describe=False)
         # The registry asks its collectors in this order: the agent's PID comes with its health.
-        self._registry.register(HostCollector(self._ask))
+        self._registry.register(HostCollector(self._ask, old_metrics))
         ProcessCollector(pid=lambda: self._pid, registry=self._registry)
         ProcessCollector(namespace="vmqos_gateway", registry=self._registry)
         self._lock = threading.Lock()
@@ -86,7 +88,7 @@ class Metrics:
         except AgentFailed as error:
             if error.values["status"] != UNAVAILABLE:
                 raise
-            # The agent's log has it, and vmqos_resctrl_up or vmqos_sweep_age_seconds says so.
+            # The agent's log has it, and vmqos_resctrl_up or vmqos_last_sweep_timestamp_seconds says so.
             return None
         age = found["age_seconds"]
         return None if age is None or age > max(3 * fresh_for(found["interval"]), NEVER_OLD) else found

@@ -88,6 +88,15 @@ class AgentClient:
         """The newest look at every VM's counters."""
         return cast(contract.Telemetry, self._one("/v1/telemetry", contract.Telemetry))
 
+    def events(self, after: int, epoch: str = "", wait: float = 0.0) -> contract.Events:
+        """What changed after the event of that number.
+
+        :param epoch: the epoch of the answer that the number is from.
+        :param wait: seconds that the agent is to wait for an event; it may wait for less.
+        """
+        parameters = (("after", str(after)), ("epoch", epoch), ("wait", str(wait)))
+        return cast(contract.Events, self._one("/v1/events", contract.Events, parameters))
+
     def plan(self, extra_specs: Sequence[str]) -> contract.Plan:
         """What would happen to a VM whose flavor carries these ``key=value`` extra specs."""
         parameters = tuple(("spec", spec) for spec in extra_specs)

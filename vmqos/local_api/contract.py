@@ -37,7 +37,11 @@ class Given(TypedDict):
 
 
 class Vm(Given):
-    """A running VM and how its promise stands."""
+    """A running VM and how its promise stands.
+
+    ``since`` is when it came into its state (seconds since 1970). Since the agent first saw the VM, its state changed
+    ``state_changes`` times, something was promised for ``promised_seconds``, and it was kept for ``kept_seconds``.
+    """
 
     uuid: str
     name: str
@@ -67,6 +71,9 @@ class Vm(Given):
     outside_at_start: NotRequired[float | None]
     outside_later: NotRequired[float | None]
     since: float
+    state_changes: NotRequired[int | None]
+    promised_seconds: NotRequired[float | None]
+    kept_seconds: NotRequired[float | None]
     last_error: str | None
     retry_in: float | None
 
@@ -222,6 +229,36 @@ class History(TypedDict):
     interval: float
     times: Sequence[float]
     vms: Mapping[str, Mapping[str, Sequence[float | None]]]
+
+
+class Event(TypedDict):
+    """Something that changed, with its number and when the agent saw it (seconds since 1970).
+
+    ``promise``: the state of a VM's promise, its reason or its group; ``before`` is empty for a VM that was not there.
+    ``ended``: a VM that is gone. ``host``: ``name`` is ``resctrl``, ``libvirt`` or ``passes``; ``uuid`` is empty.
+    """
+
+    number: int
+    time: float
+    kind: Literal["promise", "ended", "host"]
+    uuid: str
+    name: str
+    state: str
+    before: str
+    reason: str
+    reason_code: str
+
+
+class Events(TypedDict):
+    """Events, the oldest first, and the numbers of the first and the last one that the agent remembers.
+
+    Another ``epoch`` is another run of the agent, whose events are numbered anew.
+    """
+
+    epoch: str
+    first: int
+    last: int
+    events: list[Event]
 
 
 class ResctrlHealth(TypedDict):

@@ -26,8 +26,8 @@ INTERVAL = 0.5
 """Seconds between two regular looks of the tests' agents."""
 
 LABELS = {
-    "cache", "event", "flavor", "le", "name", "owner", "package", "project", "reason", "scope", "state", "uuid",
-    "version", "when",
+    "cache", "event", "flavor", "group", "le", "name", "owner", "package", "policy", "project", "reason", "scope",
+    "state", "uuid", "version", "when",
 }  # fmt: skip
 """Every label there is; each has as many values as there are VMs, caches, packages or words of a fixed set."""
 
@@ -75,6 +75,46 @@ def test_a_vm_is_told_with_its_promise_and_its_counters(
     assert found.value("vmqos_reconcile_duration_seconds_count") > 0
     assert found.value("vmqos_reconcile_errors_total") == 0
     assert (found.value("vmqos_resctrl_up"), found.value("vmqos_libvirt_up")) == (1, 1)
+
+
+def test_without_the_old_metrics_a_vm_is_told_by_its_uuid_and_its_promise_is_counted(
+    make_agent: MakeAgent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    agent = make_agent({"gateway": {"old_metrics": "false"}})
+    agent.start()
+    vm = make_vm(EXCLUSIVE_2, display_name="db-1")
+    wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
+    wait_for(lambda: has_counters(scrape(agent.metrics), vm.uuid), "its counters")
+    found = scrape(agent.metrics)
+    (info,) = found.find("vmqos_vm_info", uuid=vm.uuid)
+    group = f"vmqos.{vm.uuid}"
+    assert {key: info.labels[key] for key in ("name", "policy", "group")} == {
+        "name": "db-1", "policy": "exclusive", "group": group,
+    }  # fmt: skip
+    assert {one.name for one in found.samples if "name" in one.labels} == {"vmqos_vm_info"}
+    assert found.find("vmqos_vm_state") == found.find("vmqos_vm_memory_bytes_total") == []
+    for cache in ("0", "1"):
+        whole = found.value("vmqos_vm_memory_traffic_bytes_total", uuid=vm.uuid, cache=cache)
+        parts = found.find("vmqos_vm_memory_traffic_by_scope_bytes_total", uuid=vm.uuid, cache=cache)
+        assert {one.labels["scope"] for one in parts} == {"local", "remote"}
+        assert sum(one.value for one in parts) == whole
+    assert abs(time.time() - found.value("vmqos_last_pass_timestamp_seconds")) < 30
+    assert found.value("vmqos_vm_promise_kept", uuid=vm.uuid) == 1
+    assert found.value("vmqos_vm_tasks", uuid=vm.uuid) > 0
+    assert found.value("vmqos_vm_tasks_out_of_place", uuid=vm.uuid) == 0
+    kept, changes = (f"vmqos_vm_promise_{name}_total" for name in ("kept_seconds", "state_changes"))
+    before = found.value(kept, uuid=vm.uuid)
+    wait_for(lambda: scrape(agent.metrics).value(kept, uuid=vm.uuid) > before + 1, "it being kept on")
+    times = found.value(changes, uuid=vm.uuid)
+    subprocess.run(["umount", "-l", str(simulator.root)], check=True)
+    wait_for(lambda: scrape(agent.metrics).value("vmqos_vm_promise_kept", uuid=vm.uuid) == 0, "it being broken")
+    broken = scrape(agent.metrics)
+    assert broken.value(changes, uuid=vm.uuid) == times + 1
+    time.sleep(1.5)
+    later = scrape(agent.metrics)
+    assert later.value(kept, uuid=vm.uuid) == broken.value(kept, uuid=vm.uuid), "the time under no promise kept"
+    promised = "vmqos_vm_promise_seconds_total"
+    assert later.value(promised, uuid=vm.uuid) > broken.value(promised, uuid=vm.uuid)
 
 
 def test_the_series_of_a_vm_disappear_with_it(

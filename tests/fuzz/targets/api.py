@@ -26,6 +26,8 @@ from tests.unit.agent.serve.test_api import Counters
 from tests.unit.agent.serve.test_health_report import FakeAgent
 from tests.unit.agent.serve.test_vms import GROUP
 from tests.unit.gateway.answers import NOVA, PLACEMENT
+from vmqos.agent import changes
+from vmqos.agent.event_log import EventLog
 from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.sample.history import History
 from vmqos.agent.serve.api import Api
@@ -66,6 +68,10 @@ class _Agent(FakeAgent):
         super().__init__()
         self.filesystem = parts.Files(_FILES)  # type: ignore[assignment]
         self.flavors = ToldFlavors(True, lambda uuid: None)
+        self.events = EventLog()
+        self.events.add(changes.between(changes.Seen(), changes.Seen(self.snapshot.vms, {"libvirt": "gone"})))
+        # No input waits for an event.
+        self.events.close()
 
     def forget(self) -> None:
         """Want the flavor again that an input may have told: an input must not depend on the one before it."""

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
+from tests.unit.agent.serve.test_vms import UUID
+from tests.unit.agent.serve.test_vms import snapshot as made_up_host
 from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
-from vmqos.agent.judge import borne_out, judge
+from vmqos.agent.judge import borne_out, judge, judge_all
 from vmqos.agent.observe.flavor_request import FlavorRequest
+from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Group, Layout, PromiseState, Split
-from vmqos.daemon.backoff import Failure
+from vmqos.daemon.backoff import Backoff, Failure
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.reason import NO_REASON, Code, Reason
@@ -154,3 +160,18 @@ def test_a_flavor_that_nobody_knows_yet_is_pending_and_what_the_vm_has_from_befo
     assert judge(unknown, None, None, None) == Allocation(PromiseState.PENDING, reason=NOT_TOLD)
     kept = judge(unknown, KEPT, placed({1, 2}, {1, 2}), None)
     assert (kept.state, kept.reason, kept.masks) == (PromiseState.DEGRADED, NOT_TOLD, KEPT.masks)
+
+
+def test_each_pass_goes_on_counting_how_long_the_promise_was_kept() -> None:
+    fresh = replace(made_up_host().vms[UUID], request=ASKS, tasks=placed({1, 2}, {1, 2}))
+    # All that is there at the end of these passes, ten seconds after each other.
+    story: Sequence[Allocation | None] = (None, KEPT, KEPT, replace(KEPT, state=PromiseState.DEGRADED), KEPT)
+    before: dict[str, VmRecord] = {}
+    for number, given in enumerate(story):
+        with patch.object(time, "monotonic", return_value=10.0 * number):
+            before = judge_all({UUID: fresh}, {UUID: given} if given else {}, before, Backoff(1.0, 2.0))
+    found = before[UUID].time
+    assert found is not None
+    assert (found.changes, found.promised_until(45.0), found.kept_until(45.0)) == (3, 45.0, 25.0)
+    judged = judge_all({UUID: fresh}, {UUID: KEPT}, {}, Backoff(1.0, 2.0))[UUID].time
+    assert judged is not None and judged.changes == 0, "a VM that was not there before begins anew"

@@ -20,6 +20,7 @@ COMMANDS = [
     "cache show",
     "capabilities",
     "doctor",
+    "events",
     "flavor check",
     "flavor set",
     "flavor unset",
@@ -74,8 +75,8 @@ def test_shell_completion_knows_the_commands(run: Run) -> None:
     ran = run("complete")
     assert ran.status == 0
     words = (
-        "bench cache capabilities complete doctor flavor gnocchi-resources help lock placement plan reset simulate top "
-        "vm"
+        "bench cache capabilities complete doctor events flavor gnocchi-resources help lock placement plan reset "
+        "simulate top vm"
     )
     assert f"cmds='{words}'" in ran.out
     assert "cmds_lock='create list remove show'" in ran.out

@@ -66,6 +66,8 @@ def test_the_api_reference_explains_every_field_that_the_commands_rely_on() -> N
         contract.Task,
         contract.Plan,
         contract.Verdict,
+        contract.Event,
+        contract.Events,
     ):
         assert kind.__required_keys__ <= explained, kind.__name__
 
@@ -102,7 +104,8 @@ def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -
     counted = vm((1, 2, 2), packages={0: {"core_energy": Reading(1.5)}})
     found = telemetry(snapshot(counted, host=replace(HOST, caches=counted.caches)))
     registry = CollectorRegistry()
-    registry.register(HostCollector(lambda: replace(TOLD, vms=[*TOLD.vms, IN_BYTES], telemetry=found)))
+    waits = {**IN_BYTES, "state": "pending", "reason_code": "no-ways"}
+    registry.register(HostCollector(lambda: replace(TOLD, vms=[*TOLD.vms, waits], telemetry=found)))
     made = {
         sample.name if metric.type != "histogram" else metric.name
         for metric in registry.collect()
@@ -112,7 +115,10 @@ def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -
     assert made <= told
     gateways_own = {metric.name for metric in ProcessCollector("vmqos_gateway", registry=None).collect()}
     gateways_own |= {f"{name}_total" for name in gateways_own}
-    assert {name for name in told if name.startswith("vmqos_")} <= made | gateways_own | {"vmqos_vm_counter_missing"}
+    assert {name for name in told if name.startswith("vmqos_")} <= made | gateways_own | {
+        "vmqos_vm_telemetry_missing",
+        "vmqos_vm_counter_missing",
+    }
     assert {code.value for code in Code} <= told
     assert {missing.value for missing in Missing} - {"no-previous", "went-back"} <= told
 

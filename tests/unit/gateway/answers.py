@@ -7,7 +7,7 @@ import json
 from typing import Any, cast
 
 from vmqos.agent.serve import counters
-from vmqos.gateway.exposition import Answers
+from vmqos.gateway.agent_answers import Answers
 from vmqos.local_api import contract
 from vmqos.telemetry import Snapshot, rates
 
@@ -78,6 +78,9 @@ KEPT: contract.Vm = {
     "outside_at_start": 0.25,
     "outside_later": 0.0,
     "since": 1000.0,
+    "state_changes": 3,
+    "promised_seconds": 90.0,
+    "kept_seconds": 60.5,
     "last_error": None,
     "retry_in": None,
 }

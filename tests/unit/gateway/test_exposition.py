@@ -3,15 +3,16 @@
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
 
-from tests.unit.gateway.answers import CACHE, HEALTH, IN_BYTES, KEPT, TOLD, telemetry
+from tests.unit.gateway.answers import CACHE, HEALTH, IN_BYTES, KEPT, PLACEMENT, TOLD, telemetry
 from tests.unit.telemetry.values import HOST, snapshot, vm
-from vmqos.gateway import exposition
+from vmqos.gateway import agent_answers, exposition
 from vmqos.gateway.exposition import HostCollector
 from vmqos.telemetry import Missing, Reading, model
 
@@ -34,12 +35,11 @@ class Scraped:
         return self.of(name).get(tuple(sorted(labels.items())))
 
 
-@pytest.fixture
-def scrape():
+def scraper(old_metrics):
     """Scrapes one after the other, of the same collector."""
     now = {}
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(HostCollector(lambda: now["told"]))
+    registry.register(HostCollector(lambda: now["told"], old_metrics))
 
     def scrape(found, told=TOLD):
         now["told"] = replace(told, telemetry=telemetry(found) if found is not None else None)
@@ -48,19 +48,36 @@ def scrape():
     return scrape
 
 
+@pytest.fixture
+def scrape():
+    return scraper(old_metrics=True)
+
+
+@pytest.fixture
+def new_scrape():
+    return scraper(old_metrics=False)
+
+
+def at(moment):
+    """Have it be this time, in seconds since 1970."""
+    return patch.object(exposition.time, "time", lambda: moment)
+
+
 def test_a_scrape_is_these_lines(scrape):
     """Operators' alerts and dashboards know these names, labels and words."""
     counted = vm((4096, 100, 60), (0, Missing.ERROR, 7), packages={0: {"core_energy": Reading(1.5)}})
     host = replace(HOST, caches=vm((5, 6, Missing.ERROR)).caches)
     waits = {"uuid": "v", "instance_name": "web-1", "state": "pending", "reason_code": "no-ways", "masks": {}}
     told = replace(TOLD, vms=[KEPT, {**IN_BYTES, **waits, "l2_masks": {}}])
-    assert scrape(snapshot(counted, host=host), told).text == SCRAPE.read_text(encoding="utf-8")
+    with at(5000):
+        found = scrape(snapshot(counted, host=host), told)
+    assert found.text == SCRAPE.read_text(encoding="utf-8")
 
 
 def test_the_words_of_counters_are_those_of_the_agent():
     for name in ("LLC_OCCUPANCY", "MBM_TOTAL", "MBM_LOCAL", "EVENTS"):
-        assert getattr(exposition, name) == getattr(model, name)
-    assert Missing(exposition.NOT_MONITORED) is Missing.NOT_MONITORED
+        assert getattr(agent_answers, name) == getattr(model, name)
+    assert Missing(agent_answers.NOT_MONITORED) is Missing.NOT_MONITORED
 
 
 def test_a_vms_counters_are_told_by_cache_and_scope(scrape):
@@ -242,3 +259,103 @@ def test_a_limit_of_bandwidth_is_a_ratio_or_bytes_per_second(scrape):
     found = scrape(None, replace(TOLD, vms=[IN_BYTES]))
     assert found.value("vmqos_vm_memory_bandwidth_limit_bytes_per_second", **who) == 4e9
     assert not found.of("vmqos_vm_memory_bandwidth_limit_ratio")
+
+
+def test_what_a_vm_is_called_is_told_once_and_its_other_series_go_on_when_that_changes(new_scrape):
+    counted = snapshot(vm((4096, 100, 60), (0, 7, 7), packages={0: {"core_energy": Reading(1.5)}}))
+    renamed = {**KEPT, "instance_name": "db-2", "flavor": "silver", "policy": None, "group": "vmqos.shared-2"}
+    first, second = new_scrape(counted), new_scrape(counted, replace(TOLD, vms=[renamed]))
+    assert first.value("vmqos_vm_info", **WHO, policy="exclusive", group="vmqos.u") == 1
+    who = {"uuid": "u", "name": "db-2", "project": "p", "flavor": "silver"}
+    assert second.of("vmqos_vm_info") == {tuple(sorted({**who, "policy": "", "group": "vmqos.shared-2"}.items())): 1}
+    with_a_name = {one.name for one in first.samples if {"name", "project", "flavor"} & one.labels.keys()}
+    assert with_a_name == {"vmqos_vm_info"}
+    series = [
+        {(one.name, *sorted(one.labels.items())) for one in found.samples if one.name != "vmqos_vm_info"}
+        for found in (first, second)
+    ]
+    assert series[0] == series[1]
+
+
+def test_a_sum_counts_nothing_twice(new_scrape):
+    caches = vm((4096, 100, 60), (0, 7, 5), uuid="u").caches
+    found = new_scrape(snapshot(vm((4096, 100, 60), (0, 7, 5)), host=replace(HOST, caches=caches)))
+    for whose in ("vm", "default_group"):
+        traffic = found.of(f"vmqos_{whose}_memory_traffic_bytes_total")
+        parts = found.of(f"vmqos_{whose}_memory_traffic_by_scope_bytes_total")
+        assert sum(traffic.values()) == sum(parts.values()) == 107
+        remote = sum(value for labels, value in parts.items() if ("scope", "remote") in labels)
+        assert (len(traffic), len(parts), remote) == (2, 4, 42)
+
+
+def test_the_whole_is_told_where_its_parts_are_not_counted(new_scrape):
+    found = new_scrape(snapshot(vm((4096, 100, Missing.NO_COUNTER))))
+    assert found.value("vmqos_vm_memory_traffic_bytes_total", uuid="u", cache="0") == 100
+    assert found.of("vmqos_vm_memory_traffic_by_scope_bytes_total") == {}
+    assert found.value("vmqos_vm_telemetry_missing", uuid="u", event="mbm_local_bytes", reason="no-counter") == 1
+
+
+@pytest.mark.parametrize(("state", "kept"), [("kept", 1), ("pending", 0), ("degraded", 0), ("none", None)])
+def test_each_state_is_told_and_a_promise_is_kept_or_not_where_there_is_one(new_scrape, state, kept):
+    found = new_scrape(None, replace(TOLD, vms=[{**KEPT, "state": state, "reason_code": "no-ways"}]))
+    told = {dict(labels)["state"]: value for labels, value in found.of("vmqos_vm_promise_state").items()}
+    assert told == {**dict.fromkeys(("kept", "pending", "degraded", "none"), 0), state: 1}
+    assert found.value("vmqos_vm_promise_kept", uuid="u") == kept
+    assert found.value("vmqos_vm_promise_reason", uuid="u", reason="no-ways") == 1
+
+
+def test_how_long_a_promise_was_kept_is_counted(new_scrape):
+    found = new_scrape(None)
+    assert found.of("vmqos_vm_promise_reason") == {}
+    assert found.value("vmqos_vm_promise_state_changes_total", uuid="u") == 3
+    assert found.value("vmqos_vm_promise_seconds_total", uuid="u") == 90
+    assert found.value("vmqos_vm_promise_kept_seconds_total", uuid="u") == 60.5
+
+
+def test_an_earlier_agent_does_not_count_them_and_is_told_all_the_same(new_scrape):
+    added = ("state_changes", "promised_seconds", "kept_seconds", "outside_at_start", "outside_later")
+    earlier = {key: value for key, value in KEPT.items() if key not in added}
+    found = new_scrape(None, replace(TOLD, vms=[earlier]))
+    assert found.value("vmqos_vm_promise_kept", uuid="u") == 1
+    for name in ("state_changes", "seconds", "kept_seconds"):
+        assert found.of(f"vmqos_vm_promise_{name}_total") == {}
+
+
+def test_tasks_that_are_not_in_place_are_counted(new_scrape):
+    found = new_scrape(None, replace(TOLD, vms=[{**KEPT, "tasks": 5, "tasks_in_place": 3}]))
+    assert (found.value("vmqos_vm_tasks", uuid="u"), found.value("vmqos_vm_tasks_out_of_place", uuid="u")) == (5, 2)
+
+
+def test_when_each_part_was_last_done_is_told(new_scrape):
+    ages = {"vms": 1.5, "pass": 0.5, "counters": None}
+    with at(5000):
+        found = new_scrape(None, replace(TOLD, health={**HEALTH, "placement": PLACEMENT, "ages": ages}))
+    assert found.value("vmqos_last_vms_look_timestamp_seconds") == 4998.5
+    assert found.value("vmqos_last_pass_timestamp_seconds") == 4999.5
+    assert found.value("vmqos_last_sweep_timestamp_seconds") == 4940, "the agent's start: it was never done"
+    assert found.value("vmqos_placement_told_timestamp_seconds") == 1000
+
+
+def test_without_the_option_no_old_name_is_told_and_with_it_no_new_one_is_missing(scrape, new_scrape):
+    counted = vm((4096, 100, 60), (0, Missing.ERROR, 7), packages={0: {"core_energy": Reading(1.5)}})
+    found = snapshot(counted, host=replace(HOST, caches=counted.caches))
+    both, new = ({one.name for one in scraped(found).samples} for scraped in (scrape, new_scrape))
+    assert new < both
+    assert both - new == {
+        "vmqos_vm_state", "vmqos_vm_memory_bytes_total", "vmqos_vm_counter_missing",
+        "vmqos_default_group_memory_bytes_total", "vmqos_sweep_seconds",
+        "vmqos_vms_look_age_seconds", "vmqos_pass_age_seconds", "vmqos_sweep_age_seconds",
+    }  # fmt: skip
+
+
+def test_a_vm_on_24_caches_has_at_most_this_many_series(scrape, new_scrape):
+    """The reference tells operators these numbers; Genoa has 12 L3 caches a socket."""
+    masks = {str(cache): "3" for cache in range(24)}
+    on_all = {**KEPT, "masks": masks, "l2_masks": {}, "bandwidth": dict.fromkeys(masks, 50)}
+    told = replace(TOLD, vms=[on_all], caches=[{**CACHE, "id": cache} for cache in range(24)])
+    found = snapshot(vm(*[(4096, 100, 60)] * 24))
+    numbers = [
+        len([one for one in scraped(found, told).samples if one.labels.get("uuid") == "u"])
+        for scraped in (new_scrape, scrape)
+    ]
+    assert numbers == [181, 254]

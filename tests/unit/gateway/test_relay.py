@@ -83,6 +83,7 @@ def test_the_metrics_are_answered_in_the_format_that_the_client_asks_for(path: s
     [
         ("/v1/vms", "", {}),
         ("/v1/vms/", "", {}),
+        ("/v1/events", "after=3&wait=5", {"after": ["3"], "wait": ["5"]}),
         ("/v1/telemetry/history", "seconds=600&vm=a&vm=b", {"seconds": ["600"], "vm": ["a", "b"]}),
         ("/v1/plan", "spec=hw:cache_ways%3D2&spec=a%3D", {"spec": ["hw:cache_ways=2", "a="]}),
         ("/v1/plan", "spec=%26spec%3D1%23%0A&empty=", {"spec": ["&spec=1#\n"], "empty": [""]}),

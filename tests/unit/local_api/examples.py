@@ -193,3 +193,19 @@ def telemetry() -> Any:
         },
         "host": {"ways": {"0": 11, "1": 11}, "cache_bytes": {"0": 17301504, "1": 17301504}, "rmids_used": 6},
     }
+
+
+def events() -> dict[str, Any]:
+    """A VM that came, libvirt that failed, and a promise that was broken."""
+
+    def promise(number: int, before: str, state: str, reason: str = "", code: str = "") -> dict[str, Any]:
+        told = {"state": state, "before": before, "reason": reason, "reason_code": code}
+        return {"number": number, "time": 1000.0 + number, "kind": "promise", "uuid": WEB, "name": "web-1", **told}
+
+    host = {"uuid": "", "name": "libvirt", "state": "fails", "before": "works", "reason": "gone", "reason_code": ""}
+    found = [
+        promise(4, "", "kept"),
+        {"number": 5, "time": 1005.0, "kind": "host", **host},
+        promise(6, "kept", "degraded", "another program changed it", "changed-outside"),
+    ]
+    return {"epoch": "e1", "first": 4, "last": 6, "events": found}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, cast
 from urllib.parse import parse_qs
@@ -32,6 +33,12 @@ ERROR_MOST = 500
 LOCK_PATIENCE = 1.5
 """Seconds to wait for resctrl's lock: less than :data:`vmqos.agent.serve.live_reads.PATIENCE`, so that the error names
 who holds it."""
+
+LONGEST_WAIT = 8.0
+"""Seconds that a client waits for an event: less than :data:`vmqos.local_api.client.TIMEOUT`."""
+
+WAITERS = 2
+"""Clients of a socket that wait for events at a time: half of its threads, so that the others answer meanwhile."""
 
 StartResponse = Callable[[str, list[tuple[str, str]]], object]
 
@@ -63,6 +70,7 @@ class Api:
         self._telemetry = telemetry
         self._live = live
         self._gateways = frozenset(map(bounded_server.user, gateways))
+        self._waits = threading.BoundedSemaphore(WAITERS)
         self._known_capacity: tuple[tuple[ResctrlState, Policy, Sequence[Request]], contract.Capacity] | None = None
         self._routes: dict[str, Callable[[dict[str, list[str]]], Any]] = {
             "/v1/vms": lambda query: self._vms(),
@@ -73,6 +81,7 @@ class Api:
             "/v1/plan": self._plan,
             "/v1/telemetry": self._counters,
             "/v1/telemetry/history": self._history,
+            "/v1/events": self._events,
         }
         if gateways:
             self._routes["/v1/openstack"] = lambda query: self._openstack()
@@ -209,13 +218,29 @@ class Api:
         told = counters.telemetry(snapshot, found, self._telemetry.interval)
         return {**told, "age_seconds": health_report.age(snapshot.monotonic)}
 
+    def _events(self, query: dict[str, list[str]]) -> contract.Events:
+        after, wait = _number("after", query, "0"), _number("wait", query, "0")
+        log, epoch = self._agent.events, query.get("epoch", [""])[-1]
+        if wait and self._waits.acquire(blocking=False):
+            try:
+                return log.after(int(after), epoch, min(wait, LONGEST_WAIT))
+            finally:
+                self._waits.release()
+        return log.after(int(after), epoch)
+
     def _history(self, query: dict[str, list[str]]) -> contract.History:
-        text = query.get("seconds", ["600"])[-1]
-        try:
-            seconds = float(text)
-        except ValueError:
-            seconds = -1.0
-        if not 0 <= seconds < float("inf"):
-            raise _Answer("400 Bad Request", f"seconds={text[:20]!r} is no length of time: write a number of 0 or more")
+        seconds = _number("seconds", query, "600")
         uuids = frozenset(query["vm"]) if "vm" in query else None
         return counters.history(self._telemetry.past(seconds, uuids), self._telemetry.interval)
+
+
+def _number(name: str, query: dict[str, list[str]], otherwise: str) -> float:
+    """A parameter that is a number of 0 or more."""
+    text = query.get(name, [otherwise])[-1]
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise _Answer("400 Bad Request", f"{name}={text[:20]!r} can't be: write a number of 0 or more")
+    return number

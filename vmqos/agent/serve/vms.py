@@ -34,6 +34,7 @@ def vm(snapshot: Snapshot, record: VmRecord) -> contract.Vm:
     observed, given, tasks = record.observed.vm, record.allocation, record.tasks
     asked = record.request.asked or CacheRequest()
     metadata, failure, vcpus = observed.metadata, record.failure, record.vcpus
+    spent, now = record.time, time.monotonic()
     return {
         "uuid": record.uuid,
         "name": observed.name,
@@ -64,8 +65,11 @@ def vm(snapshot: Snapshot, record: VmRecord) -> contract.Vm:
         "outside_at_start": record.outside.at_start / 1e9 if record.outside else None,
         "outside_later": record.outside.later / 1e9 if record.outside else None,
         "since": given.since,
+        "state_changes": spent.changes if spent else None,
+        "promised_seconds": spent.promised_until(now) if spent else None,
+        "kept_seconds": spent.kept_until(now) if spent else None,
         "last_error": failure.reason.text if failure else None,
-        "retry_in": max(0.0, failure.due - time.monotonic()) if failure else None,
+        "retry_in": max(0.0, failure.due - now) if failure else None,
     }
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,7 +12,9 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.unit.telemetry.values import snapshot, vm
-from vmqos.agent.serve.api import Api
+from vmqos.agent.changes import Seen, between
+from vmqos.agent.event_log import EventLog
+from vmqos.agent.serve.api import WAITERS, Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.snapshot import Snapshot
 from vmqos.resctrl.exceptions import NotMounted
@@ -93,3 +96,49 @@ def test_newest_counters_that_can_not_be_read_are_an_error() -> None:
     status, told = telemetry("newest=1", SimpleNamespace(newest=newest))
     assert status == "503 Service Unavailable"
     assert "/sys/fs/resctrl" in told["error"]
+
+
+def events(api: Api, query: str) -> tuple[str, dict[str, Any]]:
+    """What the API answers to the question for events: status and body."""
+    told: list[str] = []
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/v1/events", "QUERY_STRING": query}
+    (content,) = api(environ, lambda status, headers: told.append(status))
+    return told[0], json.loads(content)
+
+
+def logging_api() -> tuple[Api, EventLog]:
+    log = EventLog()
+    agent = SimpleNamespace(events=log)
+    return Api(agent, None, LiveReads()), log  # type: ignore[arg-type]
+
+
+def test_events_after_a_number_are_told() -> None:
+    api, log = logging_api()
+    log.add(between(Seen({}, {}), Seen({}, {"resctrl": "gone", "libvirt": "gone, too"})))
+    status, told = events(api, "after=1")
+    assert (status, told["epoch"], [event["name"] for event in told["events"]]) == ("200 OK", log.epoch, ["libvirt"])
+    assert len(events(api, f"after=2&epoch={log.epoch}")[1]["events"]) == 0
+    assert len(events(api, "after=2&epoch=other&wait=30")[1]["events"]) == 2, "there is something to tell at once"
+
+
+@pytest.mark.parametrize("query", ["after=-1", "after=x", "wait=nan", "wait=inf", "wait=-1"])
+def test_a_number_of_events_or_seconds_that_can_not_be_is_refused(query: str) -> None:
+    status, told = events(logging_api()[0], query)
+    assert status == "400 Bad Request" and "can't be" in told["error"]
+
+
+def test_only_some_clients_wait_at_a_time_and_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vmqos.agent.serve.api.LONGEST_WAIT", 1.0)
+    api, _ = logging_api()
+    waiting = [threading.Thread(target=events, args=(api, "wait=1e9")) for _ in range(WAITERS)]
+    began = time.monotonic()
+    for thread in waiting:
+        thread.start()
+    while api._waits.acquire(blocking=False):
+        api._waits.release()
+        time.sleep(0.01)
+    assert events(api, "wait=1e9") == events(api, "")
+    assert time.monotonic() - began < 1.0, "one more client does not wait"
+    for thread in waiting:
+        thread.join(20)
+    assert 1.0 <= time.monotonic() - began < 10

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
 from vmqos.agent.observe.cache_vcpus import CacheVcpus
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.agent.promise_time import PromiseTime
 from vmqos.agent.serve import vms
 from vmqos.agent.snapshot import CacheTopology, Snapshot
 from vmqos.agent.vm_record import VmRecord
@@ -80,8 +82,17 @@ def test_a_vm_is_told_with_all_that_the_contract_names() -> None:
         "vcpus": None, "vcpus_requested": None, "rest_monitoring_group": None,
         "group": GROUP, "monitoring_group": None, "unmonitored_reason": "", "tasks": 2, "tasks_in_place": 1,
         "pid": 100, "caches": [0], "outside_at_start": None, "outside_later": None,
-        "since": 1000.0, "last_error": "refused",
+        "since": 1000.0, "state_changes": None, "promised_seconds": None, "kept_seconds": None, "last_error": "refused",
     }  # fmt: skip
+
+
+def test_how_long_a_promise_was_kept_is_told_up_to_now() -> None:
+    now = time.monotonic()
+    spent = PromiseTime(PromiseState.KEPT, now - 60, changes=3, promised=40.0, kept=20.0)
+    told = told_vm(with_record(snapshot(), time=spent))
+    assert told["state_changes"] == 3
+    assert 100 <= told["promised_seconds"] < 110 and 80 <= told["kept_seconds"] < 90
+    assert told["promised_seconds"] - told["kept_seconds"] == pytest.approx(20)
 
 
 @pytest.mark.parametrize(

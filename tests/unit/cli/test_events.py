@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import Any
+from unittest.mock import patch
+
+from tests.unit.cli.conftest import Run
+from tests.unit.local_api import examples
+from tests.unit.local_api.fake_agent import FakeAgent
+from vmqos.cli import events
+from vmqos.local_api.exceptions import AgentNotRunning
+
+
+def test_events_are_listed_with_the_oldest_first_and_times_in_utc(agent: FakeAgent, run: Run) -> None:
+    ran = run("events", "-f", "value", "-c", "Number", "-c", "Time", "-c", "What", "-c", "Was", "-c", "Is")
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.splitlines() == [
+        "4 1970-01-01 00:16:44 web-1  kept",
+        "5 1970-01-01 00:16:45 libvirt works fails",
+        "6 1970-01-01 00:16:46 web-1 kept degraded",
+    ]
+
+
+def test_json_is_the_agents_own_and_one_vms_events_can_be_chosen(agent: FakeAgent, run: Run) -> None:
+    everything = examples.events()["events"]
+    assert json.loads(run("events", "-f", "json").out) == everything
+    for vm in ("web-1", examples.WEB, examples.WEB[:8].upper()):
+        assert json.loads(run("events", "-f", "json", "--vm", vm).out) == [everything[0], everything[2]]
+    assert json.loads(run("events", "-f", "json", "--vm", "libvirt").out) == [], "that is no VM"
+
+
+def test_a_hostile_name_reaches_no_terminal(agent: FakeAgent, run: Run) -> None:
+    found = examples.events()
+    agent.answers["/v1/events"] = found | {"events": [found["events"][0] | {"name": "\x1b[2J\nevil"}]}
+    assert "\x1b" not in run("events").out + run("events", "-f", "value").out
+
+
+class Steps:
+    """An agent that answers one question after the other."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+        self.asked: list[tuple[int, str]] = []
+
+    def events(self, after: int, epoch: str, wait: float) -> Any:
+        self.asked.append((after, epoch))
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def answer(epoch: str, *numbers: int, first: int = 1) -> dict[str, Any]:
+    last = max(numbers, default=first - 1)
+    return {"epoch": epoch, "first": first, "last": last, "events": [{"number": number} for number in numbers]}
+
+
+def test_following_waits_for_an_agent_that_is_away_and_says_what_was_lost() -> None:
+    gone = AgentNotRunning(socket="/run/vmqos/agent.sock")
+    agent = Steps(answer("e1", 3), gone, gone, answer("e2", 1, 2), answer("e2", 9, first=9))
+    said: list[str] = []
+    with patch.object(events, "PAUSE", 0.0):
+        found = events.follow(agent, answer("e1", 1, 2), said.append)  # type: ignore[arg-type]
+        assert [event["number"] for event in islice(found, 6)] == [1, 2, 3, 1, 2, 9]
+    assert agent.asked == [(2, "e1"), (3, "e1"), (3, "e1"), (3, "e1"), (2, "e2")]
+    assert len(said) == 2 and said[0].endswith("waiting for it") and said[1].startswith("6 events are lost")

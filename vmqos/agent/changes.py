@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is different at the end of a pass from the end of the pass before; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypedDict
+
+from vmqos.agent.vm_record import VmRecord
+
+LONGEST_TEXT = 500
+"""Characters of a text in an event: events are remembered by the thousand."""
+
+
+class Change(TypedDict):
+    """An event without its number and time: see :class:`vmqos.local_api.contract.Event`."""
+
+    kind: Literal["promise", "ended", "host"]
+    uuid: str
+    name: str
+    state: str
+    before: str
+    reason: str
+    reason_code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What events are made of.
+
+    :ivar vms: the VMs, by UUID.
+    :ivar troubles: what is wrong with the host, by what it concerns; empty texts where nothing is.
+    """
+
+    vms: Mapping[str, VmRecord] = field(default_factory=dict)
+    troubles: Mapping[str, str] = field(default_factory=dict)
+
+
+def between(before: Seen, after: Seen) -> Iterator[Change]:
+    """The changes, those of the host first.
+
+    A promise has changed with its state, the code of its reason, or its group. The text of a reason may change with
+    every pass, for example with the number of tasks in it, and is no change by itself.
+    """
+    for what, text in after.troubles.items():
+        # A host that fares well from the start is no news.
+        if bool(text) != bool(before.troubles.get(what)):
+            yield _host(what, text)
+    for uuid, record in after.vms.items():
+        last = before.vms.get(uuid)
+        if last is None or _standing(last) != _standing(record):
+            yield _promise(record, last)
+    for uuid, record in before.vms.items():
+        if uuid not in after.vms:
+            yield {**_promise(record, record), "kind": "ended", "state": "", "reason": "", "reason_code": ""}
+
+
+def _standing(record: VmRecord) -> tuple[str, str, str]:
+    given = record.allocation
+    return given.state.value, given.reason.label, given.group
+
+
+def _promise(record: VmRecord, last: VmRecord | None) -> Change:
+    metadata, given = record.observed.vm.metadata, record.allocation
+    return {
+        "kind": "promise",
+        "uuid": record.uuid,
+        "name": (metadata.instance_name if metadata else "") or record.observed.vm.name,
+        "state": given.state.value,
+        "before": last.allocation.state.value if last is not None else "",
+        "reason": given.reason.text[:LONGEST_TEXT],
+        "reason_code": given.reason.label,
+    }
+
+
+def _host(what: str, text: str) -> Change:
+    states = ("fails", "works") if text else ("works", "fails")
+    return {
+        "kind": "host",
+        "uuid": "",
+        "name": what,
+        "state": states[0],
+        "before": states[1],
+        "reason": text[:LONGEST_TEXT],
+        "reason_code": "",
+    }

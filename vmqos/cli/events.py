@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vmqos events``: what changed on this host, and when."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from vmqos.cli import settings
+from vmqos.cli.output import Listing, as_rows, is_for_machines
+from vmqos.cli.safe_text import neutralise
+from vmqos.local_api import contract
+from vmqos.local_api.client import AgentClient
+from vmqos.local_api.exceptions import AgentNotRunning
+
+TITLES = ("Number", "Time", "What", "UUID", "Was", "Is", "Reason")
+
+LONGEST_WAIT = 5.0
+"""Seconds that one question waits: less than the client's patience."""
+
+PAUSE = 1.0
+"""Seconds between two questions where the agent did not wait, because too many others do."""
+
+
+class Events(Listing):
+    """List what changed on this host since the agent started, the oldest first.
+
+    An event is a promise whose state, reason or group changed; a VM that ended; or the host: resctrl, libvirt, or the
+    agent's passes fail or work again. Is and Was are the states after and before it; Was is empty for a VM that was not
+    there. Times are UTC.
+
+    The agent remembers the last 2000 events. They end with the agent.
+
+    --follow goes on with each event as it comes, one on a line, until Ctrl-C; with -f json as an object on a line of
+    its own. While the agent is away it waits, and goes on with the first event of the next agent.
+
+    With -f json or yaml the fields are those of the agent's API.
+
+    For example::
+
+        vmqos events
+        vmqos events --follow --vm 4f2c
+        vmqos events -f json
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add what to choose by."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--follow", action="store_true", help="go on with each event as it comes")
+        parser.add_argument(
+            "--vm", metavar="VM", default="", help="only of this VM: a beginning of its UUID, or its name"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Ask the agent."""
+        self._agent = settings.agent(self.app.options)
+        self._found = self._agent.events(0)
+        found = [event for event in self._found["events"] if _is_of(event, parsed_args.vm)]
+        if is_for_machines(parsed_args):
+            return as_rows(found)
+        return TITLES, [_row(event) for event in found]
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
+    ) -> int:
+        """Print the events; with ``--follow``, line by line for ever."""
+        if not parsed_args.follow:
+            return super().produce_output(parsed_args, column_names, data)
+        for event in follow(self._agent, self._found, self.app.LOG.warning):
+            if _is_of(event, parsed_args.vm):
+                line = json.dumps(event) if parsed_args.formatter == "json" else "  ".join(filter(None, _row(event)))
+                self.app.stdout.write(line + "\n")
+                self.app.stdout.flush()
+        return 0
+
+
+def follow(agent: AgentClient, found: contract.Events, warn: Callable[[str], None]) -> Iterator[contract.Event]:
+    """The events of an answer, and those that come after them, for ever.
+
+    :param warn: is told what else the reader has to know.
+    :raises vmqos.local_api.exceptions.LocalApiError: if the agent's answer is none of ours.
+    """
+    is_away = False
+    while True:
+        yield from found["events"]
+        asked, epoch, known = time.monotonic(), found["epoch"], found["last"]
+        try:
+            found = agent.events(known, epoch, LONGEST_WAIT)
+        except AgentNotRunning as error:
+            if not is_away:
+                warn(f"{error}; waiting for it")
+            found, is_away = {**found, "events": []}, True
+        else:
+            is_away = False
+            known = known if found["epoch"] == epoch else 0
+            if found["first"] > known + 1:
+                warn(f"{found['first'] - known - 1} events are lost: the agent no longer remembers them")
+        if not found["events"] and time.monotonic() - asked < PAUSE:
+            time.sleep(PAUSE)
+
+
+def _is_of(event: contract.Event, vm: str) -> bool:
+    return not vm or event["uuid"].startswith(vm.lower()) or (event["kind"] != "host" and event["name"] == vm)
+
+
+def _row(event: contract.Event) -> tuple[str, ...]:
+    moment = datetime.fromtimestamp(event["time"], UTC).strftime("%Y-%m-%d %H:%M:%S")
+    now = "ended" if event["kind"] == "ended" else event["state"]
+    texts = (moment, event["name"], event["uuid"], event["before"], now, event["reason"])
+    return (str(event["number"]), *map(neutralise, texts))

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent answers at one moment, and the words in it that metrics need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from vmqos.local_api import contract
+
+LLC_OCCUPANCY = "llc_occupancy"
+MBM_TOTAL = "mbm_total_bytes"
+MBM_LOCAL = "mbm_local_bytes"
+
+EVENTS = (LLC_OCCUPANCY, MBM_TOTAL, MBM_LOCAL)
+"""The events that every VM has a value of, or a reason why not."""
+
+NOT_MONITORED = "not-monitored"
+"""Why a counter has no value where no group counts the VM."""
+
+NO_SWEEP = "no-sweep"
+"""Why a counter has no value where all counters could not be read for a while."""
+
+Remote = Mapping[tuple[str, str], float]
+"""Bytes to and from other sockets' memory, by UUID and cache id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the API answers at one moment.
+
+    :ivar health: with what is known of Placement and Nova.
+    :ivar telemetry: ``None`` where the counters could not be read, or not for a while.
+    """
+
+    health: contract.Health
+    vms: Sequence[contract.Vm]
+    caches: Sequence[contract.Cache]
+    telemetry: contract.Telemetry | None
+
+    @property
+    def counted(self) -> Mapping[str, contract.VmTelemetry]:
+        """The counters by UUID of the VMs that the agent knows.
+
+        A group may outlive its VM for a moment, and has no name.
+        """
+        told = self.telemetry["vms"] if self.telemetry is not None else {}
+        return {vm["uuid"]: told[vm["uuid"]] for vm in self.vms if vm["uuid"] in told}
+
+    def why_missing(self, uuid: str) -> dict[str, str]:
+        """Why a VM's counters have no value, by event; without those that have one."""
+        if self.telemetry is None:
+            return dict.fromkeys(EVENTS, NO_SWEEP)
+        if uuid not in self.telemetry["vms"]:
+            return dict.fromkeys(EVENTS, NOT_MONITORED)
+        found = self.telemetry["vms"][uuid]["missing"]
+        return {event: found[event] for event in EVENTS if event in found}

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metrics that others have replaced, for dashboards and alerts that still ask for them.
+
+All of this goes with ``[gateway] old_metrics``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from vmqos.gateway.agent_answers import MBM_LOCAL, MBM_TOTAL, Answers, Remote
+from vmqos.local_api import contract
+
+LABELS = ("name", "project", "flavor")
+"""The labels that every metric of a VM had beside its UUID."""
+
+_VM = ("uuid", *LABELS)
+
+_AGES = (
+    ("vms", "vmqos_vms_look_age_seconds", "Time since the last complete look at the VMs."),
+    ("pass", "vmqos_pass_age_seconds", "Time since the last pass of the loop that ended well."),
+    ("counters", "vmqos_sweep_age_seconds", "Time since the counters were last read."),
+)
+
+_SCOPES = (("total", MBM_TOTAL), ("local", MBM_LOCAL))
+
+
+def collect(told: Answers, remote: Remote) -> Iterator[Metric]:
+    """The old metrics.
+
+    :param remote: bytes to and from other sockets' memory.
+    """
+    yield from _ages(told.health)
+    yield from _of_promises(told)
+    yield from _of_counters(told, remote)
+
+
+def values(vm: contract.Vm) -> list[str]:
+    """The values of :data:`LABELS`: Nova's name for the VM, or the libvirt name where there is none."""
+    return [vm["instance_name"] or vm["name"], vm["project"], vm["flavor"]]
+
+
+def _ages(health: contract.Health) -> Iterator[Metric]:
+    for part, name, text in _AGES:
+        age = health["ages"][part]
+        # What was never done is as old as the agent, so that an alert finds it.
+        yield GaugeMetricFamily(name, text, health["uptime_seconds"] if age is None else age)
+
+
+def _of_promises(told: Answers) -> Iterator[Metric]:
+    states = GaugeMetricFamily(
+        "vmqos_vm_state", "1 for the state of each VM's promise.", labels=(*_VM, "state", "reason")
+    )
+    missing = GaugeMetricFamily(
+        "vmqos_vm_counter_missing", "1 for each counter of a VM that has no value.", labels=(*_VM, "event", "reason")
+    )
+    for vm in told.vms:
+        who = [vm["uuid"], *values(vm)]
+        states.add_metric([*who, vm["state"], vm["reason_code"]], 1)
+        for event, reason in told.why_missing(vm["uuid"]).items():
+            missing.add_metric([*who, event, reason], 1)
+    yield from (states, missing)
+
+
+def _of_counters(told: Answers, remote: Remote) -> Iterator[Metric]:
+    if told.telemetry is None:
+        return
+    taken = told.telemetry["sweep_seconds"]
+    yield GaugeMetricFamily("vmqos_sweep_seconds", "How long it took to read all counters.", taken)
+    memory = CounterMetricFamily(
+        "vmqos_vm_memory_bytes",
+        "Bytes moved between an L3 cache and memory for a VM; local: of the same socket, remote: of others.",
+        labels=(*_VM, "cache", "scope"),
+    )
+    counted = told.counted
+    for vm in told.vms:
+        uuid, who = vm["uuid"], [vm["uuid"], *values(vm)]
+        for cache, counts in counted[uuid]["caches"].items() if uuid in counted else ():
+            found = [(scope, counts[event]) for scope, event in _SCOPES]
+            for scope, value in (*found, ("remote", remote.get((uuid, cache)))):
+                if value is not None:
+                    memory.add_metric([*who, cache, scope], value)
+    default = CounterMetricFamily(
+        "vmqos_default_group_memory_bytes",
+        "Bytes moved between an L3 cache and memory for the default group, the VMs in it included.",
+        labels=("cache", "scope"),
+    )
+    for cache, counts in told.telemetry["host"]["caches"].items():
+        for scope, event in _SCOPES:
+            value = counts[event]
+            if value is not None:
+                default.add_metric([cache, scope], value)
+    yield from (memory, default)
