@@ -42,3 +42,14 @@ def test_no_promise_is_broken_whichever_process_dies(stage: Stage, seed: int, ou
         print("\n".join(happened))
     again = f"VMQOS_TROUBLE_SEED={seed} python -m pytest {os.path.relpath(__file__)} -k {stage.simulator.profile}"
     assert not outcome.violations, "\n".join([*map(str, outcome.violations[:5]), f"play it again: {again}"])
+
+
+def test_an_agent_that_lost_the_kernels_word_watches_anew_and_serves_all(stage: Stage) -> None:
+    luck = random.Random(1)
+    stage.start_vm(luck)
+    stage.settle()
+    for _ in range(2):
+        stage.overflow_inotify(luck)
+        stage.settle()
+    assert "it is watched anew" in stage.agent.log.read_text()
+    assert stage.actors and not stage.close().violations
