@@ -6,7 +6,7 @@ As root, from the top of the source tree, with ``vmqos[agent,simulator]`` instal
     python doc/record_examples.py
 
 A private libvirtd, small VMs, the simulator, the agent and the gateway play one host; each example is what a command
-printed there. Only the workspace's path is replaced, by one that fits a reader's host.
+printed there. Only the workspace's path and the host's name are replaced, by some that fit a reader's host.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import json
 import os
 import pty
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -143,6 +144,7 @@ class Host:
     def _presentable(self, text: str) -> str:
         assert len(SHOWN_PATH) == len(str(self.path))
         text = text.replace(str(self.path), SHOWN_PATH)
+        text = text.replace(f" · {socket.gethostname()} · ", f" · {SHOWN_HOST} · ")
         return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 

@@ -77,3 +77,12 @@ def test_numbers_stand_to_the_right() -> None:
 
 def test_a_cell_sorts_by_its_value_and_not_by_its_looks() -> None:
     assert sorted([Cell(2, "a"), Cell(1, "b")])[0].machine_readable() == 1
+
+
+@pytest.mark.parametrize(("fancy", "left_out"), [(True, "Group"), (False, "UUID, Group")])
+def test_columns_give_way_before_a_name_is_cut(fancy: bool, left_out: str) -> None:
+    name = "instance-0000001a-frontend-web"
+    rows = [(Cell("4f2c1a9e-0f0b", short="4f2c1a9e"), name, "vmqos.4f2c1a9e", "needs 8 free ways")]
+    shown = text(TITLES, rows, 60, fancy, optional=("Group", "UUID"))
+    assert name in shown
+    assert f"No room for: {left_out} (" in shown
