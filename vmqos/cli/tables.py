@@ -145,7 +145,7 @@ def _lay_out(
         widths = {index: _widest(titles[index], [row[index] for row in rows], short) for index in kept}
         if short:
             widths = {index: width if index == kept[-1] else min(width, _WIDE) for index, width in widths.items()}
-        frame = 2 * (len(kept) - 1) if terminal.fancy else 3 * len(kept) + 1
+        frame = 2 * len(kept) - 1 if terminal.fancy else 3 * len(kept) + 1
         excess = sum(widths.values()) + frame - width
         layout = _Layout(kept, widths, short)
         if excess <= 0 or widths[kept[-1]] - excess >= _NARROWEST:

@@ -86,3 +86,12 @@ def test_columns_give_way_before_a_name_is_cut(fancy: bool, left_out: str) -> No
     shown = text(TITLES, rows, 60, fancy, optional=("Group", "UUID"))
     assert name in shown
     assert f"No room for: {left_out} (" in shown
+
+
+@pytest.mark.parametrize("fancy", [True, False])
+@pytest.mark.parametrize("width", range(30, 70))
+def test_no_title_is_broken_where_columns_can_give_way(width: int, fancy: bool) -> None:
+    rows = [(Cell("4f2c1a9e-0f0b", short="4f2c1a9e"), "ci-runner-07", "vmqos.4f2c1a9e", "")]
+    table = text(TITLES, rows, width, fancy, optional=("Group", "UUID")).partition("No room")[0]
+    assert set(table.replace("|", " ").split()) & set(TITLES) >= {"Name", "Reason"}
+    assert "ci-runner-07" in table

@@ -18,6 +18,9 @@ from vmqos.cli.top.data import Frame, Row
 from vmqos.local_api import contract
 from vmqos.telemetry import Missing, Reading
 
+_TITLES = 22
+"""Columns of the titles, so that values stay where they are when more becomes known."""
+
 _LEAST_VALUE = 24
 """Columns of a value below which it stands under its title instead of beside it."""
 
@@ -82,7 +85,7 @@ def _table(fields: Mapping[str, Any], terminal: Terminal) -> Iterator[Text]:
 
     A value stands under its title where the screen is too narrow for the two.
     """
-    wide = max(map(len, fields)) + 2
+    wide = max(_TITLES, *map(len, fields)) + 2
     for title, value in fields.items():
         text, style = (value.text, value.style) if isinstance(value, Cell) else (str(value), "")
         # Masks of many caches are one word to a screen, and too long for it.
