@@ -62,6 +62,8 @@ class StartWatch:
         self._watch: DirectoryWatch | None = None
         self._settled: set[str] = set()
         """The files that need not be read again until their VM has ended: libvirt writes one at each change."""
+        self._told: set[str] = set()
+        """The files of VMs whose start was told, and whose end was not yet."""
         self._once = LogOnce(LOG)
 
     def start(self) -> None:
@@ -93,6 +95,9 @@ class StartWatch:
             # The VMs whose files are there already are libvirt's to tell of.
             self._settled = {name.removesuffix(_SUFFIX) for name in os.listdir(self._run_dir)}
             self._once.end("watch")
+            for file in self._told - self._settled:
+                # It went while the directory was not watched.
+                self._end(file)
             with self._worker.condition:
                 self._watch = watch
             while not self._worker.ends:
@@ -112,12 +117,17 @@ class StartWatch:
             if event.is_gone:
                 changed.pop(file, None)
                 self._settled.discard(file)
-                self._guarded(functools.partial(self._on_end, file))
+                self._end(file)
             elif file not in self._settled:
                 changed[file] = None
         found = [starting for starting in map(self._read, changed) if starting is not None]
         if found:
+            self._told.update(starting.file for starting in found)
             self._guarded(lambda: self._settled.update(self._on_start(found)))
+
+    def _end(self, file: str) -> None:
+        self._told.discard(file)
+        self._guarded(functools.partial(self._on_end, file))
 
     def _read(self, file: str) -> StartingVm | None:
         """The VM of a status file, if libvirt is starting it."""
