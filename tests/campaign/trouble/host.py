@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import logging
 import os
 import subprocess
@@ -285,6 +286,10 @@ class Host:
     def watch_anew(self) -> None:
         """The agent has learnt that word of status files was lost, and begins anew with the files that are there."""
         self.is_blind = False
+        files = {vm.file for vm in self.vms.values()}
+        for file in [*self.agent._early._targets]:
+            if file not in files:
+                self.act(functools.partial(self.agent._on_end, file))
         for vm in self.vms.values():
             # libvirt is to tell of these: see StartWatch._follow.
             vm.told_early = None

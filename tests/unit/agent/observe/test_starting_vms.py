@@ -143,6 +143,34 @@ def test_a_directory_that_comes_late_or_anew_is_watched(tmp_path: Path, monkeypa
         watched.watch.close()
 
 
+def test_an_end_that_the_kernel_did_not_tell_of_is_told_once_the_directory_is_watched_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vmqos.agent.observe.starting_vms.RETRY", 0.01)
+    run_dir, other = tmp_path / "run", tmp_path / "other"
+    run_dir.mkdir()
+    other.mkdir()
+    watched = Watched(run_dir)
+    watched.watch.start()
+    try:
+        while (first := watched.watch._watch) is None:
+            pass
+        for name in ("gone", "stays"):
+            watched.write(name)
+            assert watched.next() == (name, 0)
+        Watched(other).write("stays")
+        run_dir.rename(tmp_path / "before")
+        other.rename(run_dir)
+        assert watched.next() == "gone"
+        while watched.watch._watch in (None, first):
+            pass
+        watched.sync()
+        (run_dir / "stays.xml").unlink()
+        assert watched.next() == "stays"
+    finally:
+        watched.watch.close()
+
+
 def test_an_end_that_comes_before_the_start_is_no_trouble(tmp_path: Path) -> None:
     StartWatch(str(tmp_path), lambda found: set(), lambda file: None).close()
 
