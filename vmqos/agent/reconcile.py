@@ -449,7 +449,7 @@ class Reconciler:
         look_at = look_at | self._placer.strays(vms, share)
         self._placer.place(now, aims, look_at, vms, arranged.fresh | created(planned.plan), share)
         self._unfinished = self._placer.is_owing or bool(arranged.later)
-        self._monitoring.remove(arranged.stale)
+        self._placer.note_removed(self._monitoring.remove(arranged.stale))
         placed = self._placer.placed
         elsewhere = {uuid for uuid, aim in aims.items() if uuid not in placed or not placed[uuid].aims_at(aim)}
         unmonitored = {**dict.fromkeys(elsewhere, YET_TO_BE_MOVED), **arranged.unmonitored}

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.campaign.trouble.host import Host, PlayedVm
 from tests.campaign.trouble.seen import Cache, Seen
+from tests.campaign.trouble.vm import Vm
 from tests.campaign.trouble.writes import CLASS_PREFIX, PREFIX, Writes
 from vmqos.agent.serve import vms as api
 from vmqos.extra_specs import CachePolicy, cpu_spec
@@ -65,7 +66,7 @@ class Judge:
         self.host = host
         self.violations: list[Violation] = []
         self.writes = 0
-        self._judge = Writes(host.troubled.machine, host.vms.values, lambda: host.meddled)
+        self._judge = Writes(host.troubled.machine, host.vms.values, lambda: host.meddled, self._is_told_overlapped)
         host.troubled.after = self.after
         host.on_pass = self.after_pass
         host.on_touch = self.touch
@@ -116,6 +117,10 @@ class Judge:
         vcpus = None if wants.vcpus is None else cpu_spec.show(wants.vcpus)
         told = row["ways_requested"], row["vcpus_requested"], row["l2_ways_requested"], row["bandwidth_requested"]
         return bool(told == (wants.l3_ways or None, vcpus, wants.l2_ways, wants.bandwidth_percent))
+
+    def _is_told_overlapped(self, vm: Vm) -> bool:
+        row = self._rows().get(vm.uuid)
+        return row is not None and row["reason_code"] == "overlapped"
 
     def _rows(self) -> dict[str, Any]:
         return {row["uuid"]: row for row in api.vms(self.host.agent.snapshot)}

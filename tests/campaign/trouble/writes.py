@@ -20,12 +20,21 @@ class Writes:
 
     :param vms: tells the VMs as they are now.
     :param is_meddled: whether another program changed resctrl a moment ago.
+    :param is_told: whether the agent has told a VM that another program has ways of its too, and that there is no room
+        to move them to. Such a VM has its tasks in its group all the same.
     """
 
-    def __init__(self, machine: Machine, vms: Callable[[], Iterable[Vm]], is_meddled: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        vms: Callable[[], Iterable[Vm]],
+        is_meddled: Callable[[], bool],
+        is_told: Callable[[Vm], bool] = lambda vm: False,
+    ) -> None:
         self._machine = machine
         self._vms = vms
         self._is_meddled = is_meddled
+        self._is_told = is_told
 
     def after(self, operation: str, path: str, data: str) -> Iterator[str]:
         """What is wrong after a write, though the VM's promise was in force before."""
@@ -80,6 +89,8 @@ class Writes:
                 for cache in seen.reach(self._machine, vm.cpus):
                     for other, theirs in groups.items():
                         common = theirs.masks.get(cache, 0) & groups[name].masks.get(cache, 0)
+                        if other and not other.startswith(PREFIX) and self._is_told(vm):
+                            continue
                         if other != name and common and self.is_used(other, theirs):
                             yield f"tasks were moved to {name} while {other or 'the default group'} had {common:x} too"
 

@@ -146,6 +146,27 @@ def test_a_vm_whose_other_tasks_are_yet_to_be_moved_to_their_monitoring_group_is
     assert host.told(vm).state is KEPT and not host.unmonitored(vm)
 
 
+def test_a_monitoring_group_that_is_gone_is_not_told_to_count_a_vm_whose_tasks_can_not_be_moved(host: Host) -> None:
+    vm = host.boot({})
+    host.settle()
+    assert host.graphs() == {vm}
+
+    def refuse(path: str) -> None:
+        if path == f"vmqos.{vm}/tasks":
+            raise OSError(16, "Device or resource busy")
+
+    host.resctrl.before = refuse
+    host.libvirt.resize(vm, OWN)
+    host.run()
+    tasks_of_vm = host.reconciler.snapshot.vms[vm].tasks
+    assert not host.graphs() and tasks_of_vm is not None
+    assert tasks_of_vm.target.monitoring is None and host.unmonitored(vm) == YET_TO_BE_MOVED
+    host.resctrl.before = lambda path: None
+    host.clock += 1.0
+    host.settle()
+    assert host.told(vm).state is KEPT and not host.unmonitored(vm)
+
+
 # A VM that can't be looked at keeps what it has.
 
 

@@ -150,10 +150,12 @@ class MonitoringGroups:
             return TaskGroup(control, step.name)
         return TaskGroup(control)
 
-    def remove(self, stale: Iterable[monitoring_plan.Remove]) -> None:
-        """Remove groups that no VM needs any more; a later pass tries again where that fails."""
-        for step in stale:
-            self._try(step)
+    def remove(self, stale: Iterable[monitoring_plan.Remove]) -> set[str]:
+        """Remove groups that no VM needs any more; a later pass tries again where that fails.
+
+        :returns: the directories of those that are gone.
+        """
+        return {TaskGroup(step.control, step.name).directory for step in stale if not self._try(step)}
 
     def _with_its_cause(self, uuid: str, reason: str) -> str:
         """The reason why a VM has no monitoring group, with the promise for which the group was given up, if any."""

@@ -8,7 +8,7 @@ import functools
 import logging
 import math
 from collections.abc import Callable, Collection, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmqos.agent.act.lock_share import SMALLEST_CHUNK, Pace
 from vmqos.resctrl import exceptions, tasks
@@ -87,6 +87,19 @@ class TaskPlacement:
     def promised(self) -> frozenset[int]:
         """The tasks that belong in the target."""
         return self.tasks if self.chosen is None else self.chosen
+
+    @property
+    def directories(self) -> frozenset[str]:
+        """The directories of the groups in which the tasks belong."""
+        return frozenset(group.directory for group in (self.target, self.rest) if group is not None)
+
+    def without(self, directories: Set[str]) -> TaskPlacement:
+        """The placement once these monitoring groups are gone."""
+
+        def left(group: TaskGroup) -> TaskGroup:
+            return TaskGroup(group.control) if group.directory in directories else group
+
+        return replace(self, target=left(self.target), rest=None if self.rest is None else left(self.rest))
 
     def aims_at(self, aim: TaskGroups) -> bool:
         """Whether these are the groups in which the tasks belong."""

@@ -76,6 +76,12 @@ class Placer:
         self.placed.clear()
         self._strays.forget()
 
+    def note_removed(self, directories: Set[str]) -> None:
+        """Note which monitoring groups are gone: the kernel counts tasks in them with those of their control group."""
+        for uuid, placed in self.placed.items():
+            if not directories.isdisjoint(placed.directories):
+                self.placed[uuid] = placed.without(directories)
+
     def strays(self, vms: Mapping[str, ObservedVm], share: LockShare) -> set[str]:
         """UUIDs of the VMs with tasks in the default group that belong elsewhere; forgets VMs that are gone.
 
