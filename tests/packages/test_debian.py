@@ -172,7 +172,7 @@ def test_a_manual_page_is_there_and_shown_without_a_warning(machine: Container, 
 
 
 @pytest.mark.parametrize(
-    ("given", "offered"), [("", "bench cache"), ("vm", "list show"), ("gnocchi-resources", "merge")]
+    ("given", "offered"), [("", "bench cache"), ("vm", "list names show"), ("gnocchi-resources", "merge")]
 )
 def test_the_shells_complete_the_command(machine: Container, given: str, offered: str) -> None:
     words = ["vmqos", *given.split(), ""]
