@@ -28,7 +28,9 @@ class Closer:
     """Keeps the root closed to all but its owner and one group.
 
     :param path: where resctrl is mounted.
-    :param group: the group that may read it. If it is empty or does not exist now, the permissions are left alone.
+    :param group: the group that may read it. If it is empty or does not exist now, others' permissions are left alone,
+        and the owner gets the right to write: without it, root makes groups only with ``CAP_DAC_OVERRIDE``, which
+        the agent does without.
     """
 
     __slots__ = ("_failure", "_gid", "_group", "_path")
@@ -46,12 +48,14 @@ class Closer:
         Costs one ``stat`` where nothing is to be done. What fails is logged once. A directory that is no resctrl, by
         mistake or because nothing is mounted there, is left alone.
         """
-        if self._gid is None:
-            return
         try:
-            if not stat.S_IMODE(os.stat(self._path).st_mode) & stat.S_IRWXO:
+            mode = stat.S_IMODE(os.stat(self._path).st_mode)
+            if mode & stat.S_IWUSR if self._gid is None else not mode & stat.S_IRWXO:
                 return
             mount.find(self._path, writable=False)
+            if self._gid is None:
+                os.chmod(self._path, mode | stat.S_IWUSR)
+                return
             # The mode first: at no moment does the group, which may be any group of the host, have more than before.
             os.chmod(self._path, MODE)
             os.chown(self._path, -1, self._gid)
@@ -61,7 +65,8 @@ class Closer:
         except OSError as error:
             failure = error.strerror or str(error)
             if failure != self._failure:
-                LOG.warning("%s stays open to all users of the host: %s", self._path, failure)
+                what = "can't be made writable" if self._gid is None else "stays open to all users of the host"
+                LOG.warning("%s %s: %s", self._path, what, failure)
             self._failure = failure
             return
         self._failure = ""

@@ -44,6 +44,12 @@ def test_without_a_group_the_permissions_are_left_alone(resctrl: Path, group: st
     assert mode(resctrl) == 0o755
 
 
+def test_without_a_group_the_owner_may_write_all_the_same(resctrl: Path) -> None:
+    resctrl.chmod(0o555)
+    Closer(str(resctrl), "").close()
+    assert mode(resctrl) == 0o755
+
+
 def test_it_is_closed_again_when_it_was_opened(resctrl: Path) -> None:
     closer = Closer(str(resctrl), grp.getgrgid(resctrl.stat().st_gid).gr_name)
     for _ in range(2):
