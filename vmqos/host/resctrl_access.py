@@ -28,9 +28,9 @@ class Closer:
     """Keeps the root closed to all but its owner and one group.
 
     :param path: where resctrl is mounted.
-    :param group: the group that may read it. If it is empty or does not exist now, others' permissions are left alone,
-        and the owner gets the right to write: without it, root makes groups only with ``CAP_DAC_OVERRIDE``, which
-        the agent does without.
+    :param group: the group that may read it. If it is empty or does not exist now, the permissions are left alone; only
+        where this process can't write to the root, the owner gets the right to: root without ``CAP_DAC_OVERRIDE``, as
+        the agent's unit starts it, could make no group otherwise.
     """
 
     __slots__ = ("_failure", "_gid", "_group", "_path")
@@ -50,7 +50,7 @@ class Closer:
         """
         try:
             mode = stat.S_IMODE(os.stat(self._path).st_mode)
-            if mode & stat.S_IWUSR if self._gid is None else not mode & stat.S_IRWXO:
+            if os.access(self._path, os.W_OK) if self._gid is None else not mode & stat.S_IRWXO:
                 return
             mount.find(self._path, writable=False)
             if self._gid is None:
