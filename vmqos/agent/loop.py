@@ -288,7 +288,8 @@ class Agent:
 
         :param error: why the pass failed; empty where it did not.
         """
-        lost = "" if self.connection.is_connected else self.connection.last_error
+        is_lost = self.connection.was_tried and not self.connection.is_connected
+        lost = self.connection.last_error if is_lost else ""
         unanswered = self.unanswered()
         troubles = {
             "resctrl": self.health.resctrl_error,

@@ -384,7 +384,9 @@ class Reconciler:
         unseen = self._unseen - starting.keys() - classes
         if unknown or unseen or classes:
             vms = {uuid: record.observed for uuid, record in records.items()}
-            members = keep_current.find_members(self._filesystem, now, unseen, unknown, vms)
+            # Of lost VMs all is known: groups are named after them.
+            nameless = unseen - self._lost.found.vms.keys()
+            members = keep_current.find_members(self._filesystem, now, nameless, unknown, vms)
             members = replace(members, claimed=members.claimed | classes)
             requests += keep_current.requests(now, unseen | unknown, members, self._granted)
             parted = members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}

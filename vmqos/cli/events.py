@@ -15,7 +15,7 @@ from vmqos.cli.output import Listing, as_rows, is_for_machines
 from vmqos.cli.safe_text import neutralise
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentNotRunning
+from vmqos.local_api.exceptions import AgentFailed, AgentHungUp, AgentNotRunning, AgentTimeout
 
 TITLES = ("Number", "Time", "What", "UUID", "Was", "Is", "Reason")
 
@@ -91,7 +91,8 @@ def follow(agent: AgentClient, found: contract.Events, warn: Callable[[str], Non
         asked, epoch, known = time.monotonic(), found["epoch"], found["last"]
         try:
             found = agent.events(known, epoch, LONGEST_WAIT)
-        except AgentNotRunning as error:
+        except (AgentNotRunning, AgentHungUp, AgentTimeout, AgentFailed) as error:
+            # A gateway that has no agent answers with 503.
             if not is_away:
                 warn(f"{error}; waiting for it")
             found, is_away = {**found, "events": []}, True

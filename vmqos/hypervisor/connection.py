@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import libvirt
@@ -72,10 +72,12 @@ class _Client:
 
     :ivar libvirt: the connection itself; ``None`` while it is opened.
     :ivar is_busy: whether a call is under way.
+    :ivar is_first: whether it has the events.
     """
 
     libvirt: Any = None
     is_busy: bool = False
+    is_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +87,13 @@ class _First:
     :ivar libvirt: the connection itself.
     :ivar hostname: the host's name, as libvirt tells it.
     :ivar callbacks: libvirt's numbers of what is called at an event.
+    :ivar token: what libvirt says when this connection is closed.
     """
 
     libvirt: Any
-    hostname: str
-    callbacks: list[int]
+    hostname: str = ""
+    callbacks: list[int] = field(default_factory=list)
+    token: object = field(default_factory=object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ class Connection:
     :param tells_of_waiting: whether to find out which VMs wait for their memory (:attr:`VirtualMachine.waiting_vcpus`).
     :param keepalive: seconds between keep-alive messages, and how many may stay unanswered.
     :param retry_delays: seconds until a lost connection is tried again, at first and at most.
-    :param answer_patience: seconds after which a try that libvirt does not answer is given up.
+    :param answer_patience: seconds after which another try is made beside one that libvirt does not answer.
     """
 
     def __init__(
@@ -155,6 +159,7 @@ class Connection:
         self._condition = threading.Condition()
         self._clients: list[_Client] = []
         """The first one has the events. Where it is lost, all are given up."""
+        self._token: object = None
         self._lost = threading.Event()
         self._tried = threading.Event()
         self._closing = threading.Event()
@@ -340,13 +345,13 @@ class Connection:
         with self._condition:
             idle = sum(not each.is_busy for each in self._clients[1:])
             is_good = client.libvirt is not None and idle < SPARES and client.libvirt.isAlive()
-            # The first one, and those that are being given up, are closed with the first.
-            is_closed = not is_good and client in self._clients[1:]
-            if is_closed:
+            # Where the first one was lost meanwhile, this one is among those that are given up.
+            is_kept = client.is_first or (is_good and client in self._clients)
+            if not is_kept and client in self._clients:
                 self._clients.remove(client)
             client.is_busy = False
             self._condition.notify_all()
-        if is_closed and client.libvirt is not None:
+        if not is_kept and client.libvirt is not None:
             _ignore_errors(client.libvirt.close)
 
     @contextlib.contextmanager
@@ -367,7 +372,8 @@ class Connection:
             try:
                 with self._noted("virConnectOpenReadOnly"):
                     first = self._connect()
-            except (libvirt.libvirtError, TimeoutError) as error:
+            except Exception as error:
+                # Not only libvirt's: a host may also have no thread left for the try.
                 if str(error) != self._last_error:
                     LOG.warning("libvirt can't be reached at %s: %s", self._uri, error)
                 self._last_error = str(error)
@@ -377,12 +383,16 @@ class Connection:
                 continue
             with self._condition:
                 self._hostname, self._last_error = first.hostname, ""
-                self._clients = [_Client(first.libvirt)]
+                self._clients, self._token = [_Client(first.libvirt, is_first=True)], first.token
+            if not first.libvirt.isAlive():
+                # It was closed before anybody listened to that.
+                self._lose("libvirtd closed the connection")
             LOG.info("connected to libvirt at %s", self._uri)
             delay = self._retry_delays[0]
             self._tried.set()
             self._tell(None)
-            self._open_spares()
+            # They may take for ever to open, as any connection may.
+            threading.Thread(target=self._open_spares, name="libvirt-spares", daemon=True).start()
             if not self._closing.is_set():
                 self._lost.wait()
             self._disconnect(first)
@@ -401,12 +411,10 @@ class Connection:
         :raises TimeoutError: if it does not answer.
         """
         if len(self._tries) < MOST_TRIES:
-            begun = Future[_First]()
-            self._tries.append(begun)
-            threading.Thread(target=self._try, args=(begun,), name="libvirt-try", daemon=True).start()
+            self._tries.append(_begin(self._open_first))
         ended, _ = wait(self._tries, self._answer_patience, FIRST_COMPLETED)
         if not ended:
-            raise TimeoutError(f"it does not answer within {self._answer_patience:g} s")
+            raise TimeoutError(self._unanswered)
         one = min(ended, key=lambda each: each.exception() is not None)
         self._tries.remove(one)
         first = one.result()
@@ -415,12 +423,6 @@ class Connection:
         self._tries = []
         return first
 
-    def _try(self, begun: Future[_First]) -> None:
-        try:
-            begun.set_result(self._open_first())
-        except Exception as error:
-            begun.set_exception(error)
-
     def _drop(self, late: Future[_First]) -> None:
         """Close the connection of a try that is not needed any more."""
         if late.exception() is None:
@@ -428,10 +430,10 @@ class Connection:
 
     def _open_first(self) -> _First:
         connection = libvirt.openReadOnly(self._uri)
-        first = _First(connection, "", [])
+        first = _First(connection)
         try:
             first = replace(first, hostname=str(connection.getHostname()))
-            connection.registerCloseCallback(self._closed, None)
+            connection.registerCloseCallback(self._closed, first.token)
             connection.setKeepAlive(*self._keepalive)
             for event in EVENTS:
                 note = self._lifecycle if event == libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE else self._event
@@ -442,7 +444,7 @@ class Connection:
         return first
 
     def _open_spares(self) -> None:
-        """Open connections ahead. No call waits for that: where a libvirtd hangs, it may take for ever."""
+        """Open connections ahead, which no call waits for."""
         for _ in range(SPARES):
             with self._condition:
                 if self._lost.is_set() or self._closing.is_set() or len(self._clients) > SPARES:
@@ -460,13 +462,16 @@ class Connection:
     def _open_spare(self, client: _Client) -> None:
         """Open a connection besides the first.
 
-        :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if libvirt takes no further one.
+        :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if libvirt takes no further one, or does not answer.
         """
         try:
-            connection = libvirt.openReadOnly(self._uri)
-        except libvirt.libvirtError as error:
+            begun = _begin(self._open)
+            connection = begun.result(self._answer_patience)
+        except TimeoutError as error:
+            begun.add_done_callback(_close_late)
+            raise exceptions.HypervisorUnreachable(uri=self._uri, error=self._unanswered) from error
+        except (libvirt.libvirtError, RuntimeError) as error:
             raise exceptions.HypervisorUnreachable(uri=self._uri, error=error) from error
-        _ignore_errors(connection.setKeepAlive, *self._keepalive)
         with self._condition:
             if client in self._clients:
                 client.libvirt = connection
@@ -475,14 +480,23 @@ class Connection:
         _ignore_errors(connection.close)
         raise exceptions.HypervisorUnreachable(uri=self._uri, error=self._last_error)
 
+    def _open(self) -> Any:
+        connection = libvirt.openReadOnly(self._uri)
+        _ignore_errors(connection.setKeepAlive, *self._keepalive)
+        return connection
+
+    @property
+    def _unanswered(self) -> str:
+        return f"it does not answer within {self._answer_patience:g} s"
+
     def _disconnect(self, first: _First) -> None:
         with self._condition:
-            clients, self._clients = self._clients, []
+            clients, self._clients, self._token = self._clients, [], None
             self._condition.notify_all()
-            # One that is still being opened is closed by who opens it, which may take for ever.
-            opened = [client for client in clients if client.libvirt is not None]
-            self._condition.wait_for(lambda: not any(client.is_busy for client in opened))
-        for spare in opened[1:]:
+            # A call may hang on any other one. Who makes it closes it then.
+            idle = [client for client in clients[1:] if not client.is_busy]
+            self._condition.wait_for(lambda: not clients[0].is_busy)
+        for spare in idle:
             _ignore_errors(spare.libvirt.close)
         self._shut(first)
 
@@ -492,8 +506,9 @@ class Connection:
         _ignore_errors(first.libvirt.unregisterCloseCallback)
         _ignore_errors(first.libvirt.close)
 
-    def _closed(self, connection: Any, reason: int, opaque: object) -> None:
-        self._lose(_CLOSE_REASONS.get(reason, f"the connection was closed (reason {reason})"))
+    def _closed(self, connection: Any, reason: int, token: object) -> None:
+        if token is self._token:
+            self._lose(_CLOSE_REASONS.get(reason, f"the connection was closed (reason {reason})"))
 
     def _lose(self, error: str) -> None:
         self._last_error = error
@@ -520,3 +535,26 @@ def _ignore_errors(function: Callable[..., object], *arguments: object) -> None:
         function(*arguments)
     except libvirt.libvirtError as error:
         LOG.debug("%s: %s", getattr(function, "__name__", function), error)
+
+
+def _begin(ask: Callable[[], _T]) -> Future[_T]:
+    """Ask libvirt something in a thread of its own, because the answer may never come.
+
+    :raises RuntimeError: if there can be no further thread.
+    """
+    begun = Future[_T]()
+
+    def run() -> None:
+        try:
+            begun.set_result(ask())
+        except Exception as error:
+            begun.set_exception(error)
+
+    threading.Thread(target=run, name="libvirt-try", daemon=True).start()
+    return begun
+
+
+def _close_late(late: Future[Any]) -> None:
+    """Close a connection that nobody waits for any more."""
+    if late.exception() is None:
+        _ignore_errors(late.result().close)

@@ -33,6 +33,9 @@ BUSY_PAUSE = 0.01
 """Seconds until a full queue of connections is tried again. A connect with a time limit is refused at once there, with
 ``EAGAIN`` (``unix_stream_connect`` in net/unix/af_unix.c): Python has the socket not block."""
 
+_HUNG_UP = ("Server disconnected", "peer closed connection")
+"""How httpcore and h11 begin to say that a connection ended before the answer did; what else they refuse is no HTTP."""
+
 _ABSENT = {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR, errno.ENOTSOCK}
 
 
@@ -45,6 +48,7 @@ class AgentClient:
     :raises vmqos.local_api.exceptions.AgentNotRunning: if no process listens on the socket.
     :raises vmqos.local_api.exceptions.SocketForbidden: if the caller may not use it.
     :raises vmqos.local_api.exceptions.AgentTimeout: if no answer comes.
+    :raises vmqos.local_api.exceptions.AgentHungUp: if the connection ends before the answer does.
     :raises vmqos.local_api.exceptions.AgentRefused: if the question is wrong; it carries the agent's text.
     :raises vmqos.local_api.exceptions.AgentFailed: if the agent can't answer; it carries the agent's text.
     :raises vmqos.local_api.exceptions.NotOurApi: if the answer is not what :mod:`vmqos.local_api.contract` says.
@@ -162,6 +166,8 @@ class AgentClient:
                 if time.monotonic() + BUSY_PAUSE > deadline:
                     raise exceptions.AgentTimeout(self.program, socket=self.socket, seconds=self.timeout) from error
             except httpx.HTTPError as error:
+                if isinstance(error, httpx.NetworkError) or str(error).startswith(_HUNG_UP):
+                    raise exceptions.AgentHungUp(self.program, socket=self.socket) from error
                 raise exceptions.NotOurApi(
                     self.program, socket=self.socket, problem=str(error) or type(error).__name__
                 ) from error

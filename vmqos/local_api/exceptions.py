@@ -54,6 +54,12 @@ class AgentTimeout(LocalApiError):
     msg_fmt = "{program} did not answer within {seconds:g} seconds on {socket}; see 'journalctl -u {program}'"
 
 
+class AgentHungUp(LocalApiError):
+    """The connection ended before the answer did: the agent was stopped, or died."""
+
+    msg_fmt = "{program} ended while it was asked on {socket}; see 'journalctl -u {program}'"
+
+
 class NotOurApi(LocalApiError):
     """What answers is not the agent, or an agent of another version."""
 

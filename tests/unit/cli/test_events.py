@@ -10,7 +10,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
 from vmqos.cli import events
-from vmqos.local_api.exceptions import AgentNotRunning
+from vmqos.local_api.exceptions import AgentHungUp, AgentNotRunning
 
 
 def test_events_are_listed_with_the_oldest_first_and_times_in_utc(agent: FakeAgent, run: Run) -> None:
@@ -59,10 +59,16 @@ def answer(epoch: str, *numbers: int, first: int = 1) -> dict[str, Any]:
 
 def test_following_waits_for_an_agent_that_is_away_and_says_what_was_lost() -> None:
     gone = AgentNotRunning(socket="/run/vmqos/agent.sock")
-    agent = Steps(answer("e1", 3), gone, gone, answer("e2", 1, 2), answer("e2", 9, first=9))
+    died = AgentHungUp(socket="/run/vmqos/agent.sock")
+    agent = Steps(answer("e1", 3), died, gone, answer("e2", 1, 2), answer("e2", 9, first=9))
     said: list[str] = []
     with patch.object(events, "PAUSE", 0.0):
         found = events.follow(agent, answer("e1", 1, 2), said.append)  # type: ignore[arg-type]
         assert [event["number"] for event in islice(found, 6)] == [1, 2, 3, 1, 2, 9]
     assert agent.asked == [(2, "e1"), (3, "e1"), (3, "e1"), (3, "e1"), (2, "e2")]
-    assert len(said) == 2 and said[0].endswith("waiting for it") and said[1].startswith("6 events are lost")
+    assert (
+        len(said) == 2
+        and "ended while it was asked" in said[0]
+        and said[0].endswith("waiting for it")
+        and said[1].startswith("6 events are lost")
+    )

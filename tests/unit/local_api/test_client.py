@@ -213,18 +213,23 @@ def test_an_agent_that_does_not_answer_is_not_waited_for_for_ever(socket: str) -
             AgentClient(socket, timeout=0.2).health()
 
 
-def test_an_agent_that_hangs_up_is_reported(socket: str) -> None:
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"])
+@pytest.mark.parametrize("reads", [False, True])
+def test_an_agent_that_hangs_up_is_reported(socket: str, said: bytes, reads: bool) -> None:
     with sockets.socket(sockets.AF_UNIX) as rude:
         rude.bind(socket)
         rude.listen()
 
         def hang_up() -> None:
             connection, _ = rude.accept()
+            if reads:
+                connection.recv(4096)
+            connection.sendall(said)
             connection.close()
 
         thread = threading.Thread(target=hang_up)
         thread.start()
-        with pytest.raises(exceptions.NotOurApi):
+        with pytest.raises(exceptions.AgentHungUp, match="ended while it was asked"):
             AgentClient(socket).health()
         thread.join()
 

@@ -92,12 +92,17 @@ class LostVms:
         self._resctrl, self._known = resctrl, known
         self.found = Lost(found, {name: inside for name, inside in left.items() if inside})
         self._tell()
+        if not others:
+            # Otherwise a process in a class may be one of theirs.
+            self._tell_of_classes()
         return self.found
 
     def _tell(self) -> None:
         for uuid, process in self.found.vms.items():
             text = "libvirt does not list VM %s any more, and its process %d lives: its groups stay until it has ended"
             self._once.log(logging.WARNING, uuid, text, uuid, process.pid)
+
+    def _tell_of_classes(self) -> None:
         for name, inside in self.found.classes.items():
             pids = ", ".join(str(process.pid) for process in sorted(inside, key=lambda one: one.pid))
             text = "VMs in %s that libvirt does not list any more live (process %s): it stays until they have ended"
@@ -173,9 +178,16 @@ def _processes(tids: Set[int], vms: Mapping[str, ObservedVm], says: Callable[[in
             if pid in seen:
                 continue
             seen.add(pid)
-            process, folder = processes.of_pid(pid), cgroup.vm_cgroup(pid)
+            process = processes.of_pid(pid)
+        except exceptions.HypervisorError:
+            continue
+        try:
+            folder = cgroup.vm_cgroup(pid)
             is_it = folder not in folders if folder is not None else says(pid)
             if is_it and processes.still(process):
                 yield process
-        except exceptions.HypervisorError:
+        except exceptions.ProcessVanished:
             continue
+        except exceptions.HypervisorError:
+            # It lives, and may be the VM's.
+            yield process

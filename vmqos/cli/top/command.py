@@ -52,9 +52,9 @@ class Top(Documented):
     detail, all that 'vmqos vm show' knows and its live figures, and Esc leads back. / lists only the VMs that have a
     text in their name, UUID or flavor.
 
-    With -f csv or json, or where the output is no
-    terminal, it looks once, or as often as -n says, and prints each look: with json as an object on a line of its
-    own, with csv as a line for each VM. There, instance_name is the name in Nova, and name the one in libvirt.
+    With -f csv or json, or where the output is no terminal, it looks once, or as often as -n says, and prints each
+    look: with json as an object on a line of its own, with csv as a line for each VM. There, instance_name is the
+    name in Nova, and name the one in libvirt.
 
     A line on top, or a warning with csv and json, says if what is shown is old: the agent answers, and does not look
     any more. The exit status is 3 if that was so at the last look that was printed.

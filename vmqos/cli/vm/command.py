@@ -257,8 +257,7 @@ class VmNames(Documented):
         parser.add_argument(
             "--bash",
             metavar="WORD",
-            help="only what goes on as this word does, which bash has as it was typed; each is written as bash puts it "
-            "in the word's place",
+            help="the word to complete, as it was typed; prints only what begins with it, quoted for bash",
         )
         return parser
 
