@@ -5,7 +5,7 @@ Needs the standard library alone.
 
     release_files.py settle SDIST TARGET SECONDS    write an sdist again, without what differs from build to build
     release_files.py describe WHEEL TARGET          write a pyproject.toml that says of a wheel what pip reads of it
-    release_files.py license SBOM                   add the licences that packages do not tell of themselves
+    release_files.py finish SBOM                    add licences that packages do not tell, and leave out where they lay
 """
 
 from __future__ import annotations
@@ -78,13 +78,16 @@ def describe(wheel: Path, target: Path) -> None:
     target.write_text("\n".join(lines) + "\n")
 
 
-def license_all(sbom: Path) -> None:
-    """Add :data:`LICENSES` to an SBOM.
+def finish(sbom: Path) -> None:
+    """Add :data:`LICENSES` to an SBOM, and leave out the files that packages were installed from here.
 
     :raises SystemExit: if a component is left without a licence.
     """
     content = json.loads(sbom.read_text())
     for component in content["components"]:
+        elsewhere = [one for one in component.pop("externalReferences", []) if not one["url"].startswith("file:")]
+        if elsewhere:
+            component["externalReferences"] = elsewhere
         if not component.get("licenses") and component["name"] in LICENSES:
             license = {"id": LICENSES[component["name"]], "acknowledgement": "concluded"}
             component["licenses"] = [{"license": license}]
@@ -99,4 +102,4 @@ if __name__ == "__main__":
     elif sys.argv[1] == "describe":
         describe(Path(sys.argv[2]), Path(sys.argv[3]))
     else:
-        license_all(Path(sys.argv[2]))
+        finish(Path(sys.argv[2]))
