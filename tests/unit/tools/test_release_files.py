@@ -90,7 +90,7 @@ def test_a_licence_that_a_package_does_not_tell_is_added(tmp_path: Path) -> None
     sbom = tmp_path / "sbom.json"
     told = {"name": "rich", "licenses": [{"license": {"id": "MIT"}}]}
     sbom.write_text(json.dumps({"components": [told, {"name": "libvirt-python"}]}))
-    release_files.license_all(sbom)
+    release_files.finish(sbom)
     first, second = json.loads(sbom.read_text())["components"]
     assert first == told
     assert second["licenses"] == [{"license": {"id": "LGPL-2.1-or-later", "acknowledgement": "concluded"}}]
@@ -100,4 +100,18 @@ def test_a_component_without_a_licence_ends_the_release(tmp_path: Path) -> None:
     sbom = tmp_path / "sbom.json"
     sbom.write_text(json.dumps({"components": [{"name": "new-one"}]}))
     with pytest.raises(SystemExit, match="new-one"):
-        release_files.license_all(sbom)
+        release_files.finish(sbom)
+
+
+def test_where_a_package_lay_when_the_sbom_was_made_is_left_out(tmp_path: Path) -> None:
+    sbom, licenses = tmp_path / "sbom.json", [{"license": {"id": "MIT"}}]
+    home = {"type": "website", "url": "https://example.org"}
+    here = {"type": "distribution", "url": "file:///tmp/wheels/a-1.whl"}
+    components = [
+        {"name": name, "licenses": licenses, "externalReferences": references}
+        for name, references in (("a", [home, here]), ("b", [here]))
+    ]
+    sbom.write_text(json.dumps({"components": components}))
+    release_files.finish(sbom)
+    first, second = json.loads(sbom.read_text())["components"]
+    assert first["externalReferences"] == [home] and "externalReferences" not in second
