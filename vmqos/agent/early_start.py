@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmqos.agent import request
 from vmqos.agent.act import move_tasks
@@ -184,6 +184,9 @@ class EarlyStart:
             for number, text in enumerate(pinning.vcpus)
             if wants.vcpus is None or number in wants.vcpus
         )
+        if not affinities:
+            # It has none of the vCPUs yet: it waits for its ways until one is plugged in.
+            return VmRecord(ObservedVm(vm, everywhere), replace(asked, wants=None))
         cpus = everywhere if wants.vcpus is None else frozenset().union(*affinities)
         return VmRecord(ObservedVm(vm, cpus), asked, affinities=affinities)
 

@@ -360,3 +360,14 @@ def test_a_start_is_not_taken_for_an_earlier_one_of_which_the_end_was_not_heard(
     assert start.group in host.groups()
     start.fork()
     assert start.process.pid in tasks.read_tasks(host.resctrl, start.group)
+
+
+def test_a_vm_without_the_vcpus_that_its_flavor_names_gets_no_group_until_it_has_one(
+    host: Host, make_start: MakeStart
+) -> None:
+    before = host.groups()
+    start = make_start({**OWN, "hw:cache_vcpus": "2-3"})
+    before |= host.groups()
+    start.announce()
+    start.fork()
+    assert host.groups() == before and start.process.pid in tasks.read_tasks(host.resctrl, "")
