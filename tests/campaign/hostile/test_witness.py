@@ -113,8 +113,9 @@ def tasks_stray(stage: Stage) -> None:
 
 
 def masks_overlap(stage: Stage) -> None:
-    for group in (group_of(stage.witness.steady), group_of(stage.witness.resized)):
-        # The kernel refuses masks that overlap an exclusive group's.
+    for group in stage.tree.groups():
+        # The kernel refuses masks that overlap an exclusive group's. Besides the two VMs' there may be that of one that
+        # has just ended.
         (stage.simulator.root / group / "mode").write_text("shareable\n")
     whole = f"{stage.tree.every_way:x}"
     (stage.simulator.root / "schemata").write_text(f"L3:0={whole};1={whole}\n")
