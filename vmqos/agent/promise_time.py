@@ -26,9 +26,9 @@ class PromiseTime:
     kept: float = 0.0
 
     def judged(self, state: PromiseState, now: float) -> PromiseTime:
-        """The same promise after a judgement.
+        """The times of this promise once a pass has judged it.
 
-        :param state: the state that it is in now.
+        :param state: the state that the promise is in now.
         :param now: the monotonic clock.
         """
         if state is self.state:
