@@ -26,8 +26,9 @@ LOG = logging.getLogger(__name__)
 WITHIN = 1.0
 """Seconds in which the agent must have served a VM, or have answered, whatever is tried meanwhile."""
 
-GIVE_UP = 8.0
-"""Seconds after which what did not happen is told as such."""
+GIVE_UP = 30.0
+"""Seconds after which what did not happen is told as such. It is no bound of the agent's: what came within it is judged
+by :data:`WITHIN`."""
 
 HEALTH = ("health on the socket", "health on the port")
 """The operations that ask the agent, and have nothing to do with resctrl."""
