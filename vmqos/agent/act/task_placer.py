@@ -25,6 +25,7 @@ from vmqos.group_names import Owner, owner_of
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.exceptions import HypervisorError, ProcessVanished
+from vmqos.hypervisor.model import VirtualMachine
 from vmqos.reason import Code, Reason, of_error
 from vmqos.resctrl import exceptions, groups, pseudo_lock, tasks
 from vmqos.resctrl.filesystem import Filesystem
@@ -186,47 +187,8 @@ class Placer:
         :param until: when the turn ends, in monotonic seconds.
         """
         vm = observed.vm
-        foreign, watched = left_alone
-        outside = self.outside.get(vm.uuid)
-        if outside is None or outside.process != vm.process:
-            outside = OutsideTime(vm.process)
-        since_served = time.monotonic() - self._served.get(vm.uuid, 0.0)
-        used = measure(outside, self.placed.get(vm.uuid), aim, self._strays.longest, since_served)
-
-        def put(target: TaskGroup, list_tasks: Callable[[], set[int]]) -> TaskPlacement:
-            directory = target.directory
-            if directory not in there:
-                there[directory] = tasks.read_tasks(self._filesystem, directory)
-            others = foreign if target.control else foreign | watched
-            return move_tasks.place(
-                self._filesystem,
-                target,
-                list_tasks,
-                others,
-                there[directory],
-                pace=self._pace,
-                until=until,
-                outside=used if target.control else lambda tids: 0,
-            )
-
         try:
-            with vm_tasks.lister(vm) as list_own:
-
-                def list_tasks() -> set[int]:
-                    return list_own() | self._strays.kernel_threads(vm.uuid)
-
-                def list_chosen() -> set[int]:
-                    # The threads of the vCPUs were found before the lock was taken; some may have ended.
-                    return list_own() & (aim.threads or set())
-
-                if aim.rest is None:
-                    placed = put(aim.target, list_tasks)
-                else:
-                    chosen = put(aim.target, list_chosen)
-                    placed = move_tasks.joined(chosen, put(aim.rest, lambda: list_tasks() - list_chosen()))
-            self.placed[vm.uuid] = placed
-            if aim.target.control:
-                self.outside[vm.uuid] = outside.plus(placed)
+            placed = self._move_all(vm, aim, left_alone, there, until)
             self._backoff.succeed(("tasks", vm.uuid))
             return not placed.is_cut_short
         except ProcessVanished:
@@ -243,6 +205,61 @@ class Placer:
             self._backoff.fail(("tasks", vm.uuid), reason)
             LOG.exception("VM %s: %s", vm.uuid, reason)
         return True
+
+    def _move_all(
+        self,
+        vm: VirtualMachine,
+        aim: TaskGroups,
+        left_alone: tuple[set[int], set[int]],
+        there: dict[str, set[int]],
+        until: float,
+    ) -> TaskPlacement:
+        """Move the tasks of one VM to its groups, as far as its turn goes, and remember where they are.
+
+        :param until: when the turn ends, in monotonic seconds.
+        :raises vmqos.hypervisor.exceptions.HypervisorError: if its tasks can't be listed; so does ``OSError``.
+        :raises vmqos.resctrl.exceptions.ResctrlError: if they can't be moved.
+        """
+        foreign, watched = left_alone
+        outside = self.outside.get(vm.uuid)
+        if outside is None or outside.process != vm.process:
+            outside = OutsideTime(vm.process)
+        since_served = time.monotonic() - self._served.get(vm.uuid, 0.0)
+        used = measure(outside, self.placed.get(vm.uuid), aim, self._strays.longest, since_served)
+
+        def put(target: TaskGroup, list_tasks: Callable[[], set[int]]) -> TaskPlacement:
+            directory = target.directory
+            if directory not in there:
+                there[directory] = tasks.read_tasks(self._filesystem, directory)
+            return move_tasks.place(
+                self._filesystem,
+                target,
+                list_tasks,
+                foreign if target.control else foreign | watched,
+                there[directory],
+                pace=self._pace,
+                until=until,
+                outside=used if target.control else lambda tids: 0,
+            )
+
+        with vm_tasks.lister(vm) as list_own:
+
+            def list_tasks() -> set[int]:
+                return list_own() | self._strays.kernel_threads(vm.uuid)
+
+            def list_chosen() -> set[int]:
+                # The threads of the vCPUs were found before the lock was taken; some may have ended.
+                return list_own() & (aim.threads or set())
+
+            if aim.rest is None:
+                placed = put(aim.target, list_tasks)
+            else:
+                chosen = put(aim.target, list_chosen)
+                placed = move_tasks.joined(chosen, put(aim.rest, lambda: list_tasks() - list_chosen()))
+        self.placed[vm.uuid] = placed
+        if aim.target.control:
+            self.outside[vm.uuid] = outside.plus(placed)
+        return placed
 
     def _foreign_tasks(self, now: ResctrlState) -> tuple[set[int], set[int]]:
         """The tasks in other programs' control groups, and those in other programs' monitoring groups inside of ours.
