@@ -23,7 +23,7 @@ MACHINE, KERNEL = "milan-kvm", "6.12"
 TIMEOUT = 500.0
 """Seconds: several times what it takes where the guest has a core to itself."""
 
-pytestmark = [pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 WANTED = (
     "dbus.service dbus.socket libvirtd.service libvirtd.socket machines.target systemd-journald-dev-log.socket "

@@ -19,6 +19,7 @@ from tests.worth.window import Seen
 pytestmark = [
     pytest.mark.guest(machines=("milan-shared",), kernels=("6.12",)),
     pytest.mark.timeout(600),
+    pytest.mark.long,
 ]
 
 UNIT = 4096
