@@ -254,7 +254,7 @@ def test_one_worker_runs_all_tests_of_a_module_that_boots_one_guest() -> None:
     from tests.kernel.lab.scheduling import GuestScheduling
 
     module = CHECKOUT / "tests/kernel/units/test_units.py"
-    collected = _pytest(str(module), "--collect-only", "-q", "--core-guests").stdout.splitlines()
+    collected = _pytest(str(module), "--collect-only", "-q").stdout.splitlines()
     found = [line for line in collected if "::" in line]
     assert len(found) > 1
     scheduling = GuestScheduling.__new__(GuestScheduling)
@@ -265,10 +265,11 @@ def test_one_worker_runs_all_tests_of_a_module_that_boots_one_guest() -> None:
 
 
 def test_the_core_guests_leave_out_what_is_long() -> None:
-    module = str(CHECKOUT / "tests/kernel/worth")
+    long, short = "test_monitoring_groups_of_pqos_are_never_touched", "test_groups_of_pqos_are_never_touched"
+    module = str(CHECKOUT / "tests/kernel/agent/test_coexistence.py")
     every, core = (_pytest(module, "--collect-only", "-q", *options).stdout for options in ((), ("--core-guests",)))
-    assert "test_noisy_neighbor.py::" in every and "test_noisy_neighbor.py::" not in core
-    assert "test_four_cases.py::" in core
+    assert f"::{long}[" in every and f"::{long}[" not in core
+    assert f"::{short}[" in core
 
 
 def test_an_environment_without_xdist_collects_tests_too() -> None:

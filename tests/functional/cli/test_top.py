@@ -185,6 +185,12 @@ def names(glass: Glass) -> list[str]:
     return [name for line in glass.lines if line[:1] == "●" for name in line.split()[1:2]]
 
 
+def fits(glass: Glass, lines: int, columns: int) -> bool:
+    """Whether something is shown, and nothing beyond the edges; for a moment, a cleared screen is empty."""
+    shown = glass.lines
+    return 0 < len(shown) <= lines and max(map(len, shown)) <= columns
+
+
 def test_keys_sort_and_help(make_vm: MakeVm, watch: Watch, wait_for: WaitFor) -> None:
     for name in ("aaa", "zzz"):
         make_vm(WAYS_2, display_name=name)
@@ -208,12 +214,7 @@ def test_it_follows_the_size_of_the_window(
     glass = watch()
     wait_for(lambda: "● web-1" in glass.text, "the VM being shown", 30)
     glass.resize(lines, columns)
-
-    def fits() -> bool:
-        shown = glass.lines
-        return 0 < len(shown) <= lines and max(map(len, shown)) <= columns
-
-    wait_for(fits, "it fitting")
+    wait_for(lambda: fits(glass, lines, columns), "it fitting")
     glass.type("q")
     assert glass.process.wait(30) == 0
 
@@ -328,7 +329,7 @@ def test_a_list_stays_in_its_place_and_follows_the_host(agent: Agent, make_vm: M
         wait_for(lambda: "what follows is of" in glass.text, "the agent's end being told", 30)
         assert "db-1" in glass.text
         glass.resize(12, 50)
-        wait_for(lambda: max(map(len, glass.lines)) <= 50 and len(glass.lines) <= 12, "it fitting")
+        wait_for(lambda: fits(glass, 12, 50), "it fitting")
         glass.type("q")
         assert glass.process.wait(30) == 0
         wait_for(lambda: not glass.alternate, "the last that it wrote coming through")
