@@ -75,3 +75,13 @@ def wait_until_told(
     except TimeoutError as error:
         raise AssertionError(f"{error}; the agent says: {last}") from error
     return dict(last)
+
+
+def wait_until_all_are_counted(agent: Agent, wait_for: WaitFor) -> None:
+    """Wait until every VM of the host has its monitoring group, those that a test did not make included."""
+    wait_for(lambda: not uncounted(agent), "every VM being counted")
+
+
+def uncounted(agent: Agent) -> dict[str, str]:
+    """Why the agent does not count a VM, by the UUIDs of those that it does not."""
+    return {vm["uuid"]: vm["unmonitored_reason"] for vm in agent.get("/v1/vms")["vms"] if vm["unmonitored_reason"]}

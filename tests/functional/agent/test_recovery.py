@@ -20,7 +20,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.functional.agent.conftest import WaitForVm, wait_until_told
+from tests.functional.agent.conftest import WaitForVm, wait_until_all_are_counted, wait_until_told
 from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, EXCLUSIVE_4, SHARED_3, all_in, group
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
@@ -71,10 +71,11 @@ def runs_of(digits: str) -> Iterator[tuple[str, str]]:
 
 
 def test_sigterm_ends_the_agent_and_changes_nothing(
-    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
+    agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
 ) -> None:
     vm = make_vm(EXCLUSIVE_4)
     wait_for_vm(vm, "kept")
+    wait_until_all_are_counted(agent, wait_for)
     before = layout(tree)
     assert agent.stop() == 0
     assert layout(tree) == before
@@ -82,11 +83,12 @@ def test_sigterm_ends_the_agent_and_changes_nothing(
 
 
 def test_a_new_agent_finds_everything_as_the_old_one_left_it(
-    agent: Agent, resctrl: Resctrl, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
+    agent: Agent, resctrl: Resctrl, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm, wait_for: WaitFor
 ) -> None:
     first, second = make_vm(EXCLUSIVE_4), make_vm(SHARED_3)
     wait_for_vm(first, "kept")
     wait_for_vm(second, "kept")
+    wait_until_all_are_counted(agent, wait_for)
     before = layout(tree)
     agent.kill()
     changes = resctrl.changes()

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.agent.conftest import UNFINISHED, WaitForVm, tree, wait_until_told
+from tests.functional.agent.conftest import UNFINISHED, WaitForVm, tree, uncounted, wait_until_told
 from tests.functional.conftest import (
     NOTHING_ASKED,
     MakeAgent,
@@ -226,8 +226,8 @@ def _kept(agents: list[Agent], pool: VmPool) -> Iterator[RunningVm]:
 
 def _unfinished(agents: list[Agent]) -> list[str]:
     """The VMs of which a running agent says that they are yet to be counted."""
-    told = [vm for running in agents if running.pid is not None for vm in running.get("/v1/vms")["vms"]]
-    return [vm["uuid"] for vm in told if vm["unmonitored_reason"] in UNFINISHED]
+    told = [uncounted(running).items() for running in agents if running.pid is not None]
+    return [uuid for vms in told for uuid, reason in vms if reason in UNFINISHED]
 
 
 def _tasks(group: Path) -> frozenset[int]:
