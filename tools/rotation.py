@@ -256,11 +256,13 @@ def recorded(checkout: Path = CHECKOUT) -> dict[str, Row]:
 def record(logs: Iterable[Path], checkout: Path = CHECKOUT) -> list[str]:
     """Have the page say what passed according to logs, where that is later than what it says now.
 
+    What the page says of commits that are not behind this one is dropped: they were replaced before they landed.
+
     :returns: the rungs that the page says something new of.
     :raises Mistake: if a log can't be read, or is of a commit that is not behind this one.
     """
     before = recorded(checkout)
-    now = dict(before)
+    now = {rung: row for rung, row in before.items() if _is_behind(row[0], checkout)}
     for line in _lines(logs):
         if not line["passed"]:
             continue
@@ -278,11 +280,18 @@ def record(logs: Iterable[Path], checkout: Path = CHECKOUT) -> list[str]:
 
 def _number_behind(commit: str, checkout: Path) -> int:
     """The number of a commit that the source tree's own one has behind it."""
+    if not _is_behind(commit, checkout):
+        raise Mistake(f"{commit[:10]} is not behind this commit: what passed there says nothing of this tree")
+    return int(git("rev-list", "--count", commit, checkout=checkout))
+
+
+def _is_behind(commit: str, checkout: Path) -> bool:
+    """Whether the source tree's commit is that one, or came after it."""
     try:
         git("merge-base", "--is-ancestor", commit, "HEAD", checkout=checkout)
     except Mistake:
-        raise Mistake(f"{commit[:10]} is not behind this commit: what passed there says nothing of this tree") from None
-    return int(git("rev-list", "--count", commit, checkout=checkout))
+        return False
+    return True
 
 
 def _lines(logs: Iterable[Path]) -> Iterator[dict[str, Any]]:

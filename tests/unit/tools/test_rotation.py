@@ -212,6 +212,18 @@ def test_what_passed_elsewhere_is_not_recorded(checkout: Path) -> None:
     assert not rotation.recorded(checkout)
 
 
+def test_what_passed_at_a_commit_that_was_replaced_is_dropped(checkout: Path) -> None:
+    for rung in ("py3", "fuzz"):
+        rotation.note(rung, rotation.at_commit(checkout), "passed", 90, checkout)
+    rotation.record([checkout / rotation.LOG], checkout)
+    run(checkout, "reset", "--quiet", "--soft", "HEAD~1")
+    now = run(checkout, "rev-parse", "HEAD")
+    log = checkout / "build/now"
+    log.write_text(json.dumps({"rungs": ["py3"], "commit": now, "passed": True, "on": "2026-11-23", "seconds": 1}))
+    assert rotation.record([log], checkout) == ["py3", "fuzz"]
+    assert rotation.recorded(checkout) == {"py3": (now[:10], "2", "2026-11-23", "1")}
+
+
 def test_a_log_that_is_not_there_is_told(checkout: Path) -> None:
     with pytest.raises(Mistake, match=r"tools/test writes it"):
         rotation.record([checkout / "nothing"], checkout)
