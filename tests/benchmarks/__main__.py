@@ -16,7 +16,7 @@ from tests.benchmarks.figures import QUICK, THOROUGH, Effort
 from vmqos.resctrl import mount
 
 ON_RESCTRL = ("placing", "masks", "reading", "pqos", "audit", "switch", "sweep")
-ELSEWHERE = ("planner", "start", "end", "hindered", "memory", "ceilometer")
+ELSEWHERE = ("planner", "start", "end", "hindered", "idle", "memory", "ceilometer")
 IN_NOVA = ("scheduler",)
 WITH_SERVERS = ("placement",)
 GUEST_TIMEOUT = 1200.0

@@ -7,7 +7,6 @@ It stands on the private libvirtd and the simulator.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from pathlib import Path
 import libvirt
 
 from tests.benchmarks.figures import Figure
-from tests.benchmarks.host import host, standing
+from tests.benchmarks.host import cpu_seconds, host, standing
 from tests.functional.telemetry.scraped import scrape
 from tools.lab import processes, vms
 from tools.lab.agent import Agent
@@ -41,12 +40,12 @@ def run() -> Iterator[Figure]:
         agents, gateways = agent.pid, _gateway(agent)
         assert agents is not None
         scrape(agent.metrics)
-        before = _cpu(gateways)
+        before = cpu_seconds(gateways)
         for _ in range(SCRAPES):
             # One text serves all who scrape within a second.
             time.sleep(PAUSE)
             scrape(agent.metrics)
-        scrapes = (_cpu(gateways) - before) / SCRAPES
+        scrapes = (cpu_seconds(gateways) - before) / SCRAPES
         answers = _answers(agent, agents)
         memory = {
             name: (_resident(pid, "VmRSS"), _resident(pid, "VmHWM"))
@@ -64,11 +63,11 @@ def run() -> Iterator[Figure]:
 
 def _answers(agent: Agent, pid: int) -> float:
     """Seconds of CPU time that the agent takes for what one scrape asks it."""
-    before = _cpu(pid)
+    before = cpu_seconds(pid)
     for _ in range(ROUNDS):
         for path in ("/v1/telemetry?newest=1", "/v1/health", "/v1/vms", "/v1/caches"):
             agent.get(path)
-    return (_cpu(pid) - before) / ROUNDS
+    return (cpu_seconds(pid) - before) / ROUNDS
 
 
 def _gateway(agent: Agent) -> int:
@@ -76,12 +75,6 @@ def _gateway(agent: Agent) -> int:
     scrape(agent.metrics)
     assert agent.gateway.pid is not None
     return agent.gateway.pid
-
-
-def _cpu(pid: int) -> float:
-    """Seconds of CPU time that the process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _start_paused(connection: libvirt.virConnect, number: int) -> None:
