@@ -31,12 +31,16 @@ HOSTILE = {
 UNSEEN = ("ff\nnew; touch canary\n", "gg\u202e\u2066evil", "--hh")
 """Names that are offered to no shell."""
 
-# Programs of the test's own: the real command for the completion, and a note of the arguments for all else.
+# Programs of the test's own: the real command for the completion, and a note of the arguments for all else. On a busy
+# machine the agent may take longer than a key press should, and then nothing would be completed.
 PROGRAM = """\
 #!{python}
-import json, os, sys
+import json, sys
 if sys.argv[1:3] == ["vm", "names"]:
-    os.execv({python!r}, [{python!r}, "-m", "vmqos.cli.main", *sys.argv[1:]])
+    from vmqos.cli import main
+    from vmqos.cli.vm import names
+    names.TIMEOUT = 8.0
+    sys.exit(main.main())
 with open({said!r}, "a") as said:
     said.write(json.dumps(sys.argv[1:]) + "\\n")
 """
