@@ -14,6 +14,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from vmqos.agent.loop import Agent
+from vmqos.agent.sample.keep_minutes import MinutesKeeper
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
@@ -75,17 +76,18 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
     sys.setswitchinterval(SWITCH_INTERVAL)
     agent = Agent(conf, read_again)
     telemetry, live = Telemetry.of(conf, agent.give_way_to_starts), LiveReads()
+    keeper = MinutesKeeper(telemetry.minutes, conf.telemetry.minutes_file)
     servers = _open_socket(conf, agent, telemetry, live), _open_gateway_socket(conf, agent, telemetry, live)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     signal.signal(signal.SIGHUP, lambda *_: agent.reload())
-    for part in (telemetry, live, *servers):
+    for part in (keeper, telemetry, live, *servers):
         part.start()
     try:
         agent.run()
     finally:
         agent.events.close()
-        for part in (*servers, live, telemetry):
+        for part in (*servers, live, telemetry, keeper):
             part.stop()
     LOG.info("stopped; every VM keeps its group")
     return 0
