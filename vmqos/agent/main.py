@@ -20,6 +20,7 @@ from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.daemon import journal
 from vmqos.daemon.unix_server import SocketUnusable, UnixServer
 from vmqos.host.exceptions import HostError
 from vmqos.host.single_instance import only_agent
@@ -57,6 +58,7 @@ def _configuration(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
     loader.load(sys.argv[1:] if arguments is None else arguments, conf, version())
     log.setup(conf, "vmqos")
     make_visible(logging.getLogger())
+    journal.attach(logging.getLogger(), "vmqos-agent")
     # The gateway looks at those with credentials: the agent has no use for keystoneauth.
     for warning in loader.unknown_options(conf, of_keystoneauth=False):
         LOG.warning("%s", warning)

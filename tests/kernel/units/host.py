@@ -373,6 +373,7 @@ def stop() -> object:
     """The agent is stopped, and all of vmqos is taken back."""
     done = shell(f"systemctl stop {AGENT}")
     told = {"done": done, "result": prop(AGENT, "Result"), "group stays": GROUP.exists()}
+    told["minutes"] = shell("stat -c '%a %U:%G' /run/vmqos/minutes")
     told |= {"gateway": state(GATEWAY), "metrics": over_tcp("/metrics")[:3], "restarts": prop(GATEWAY, "NRestarts")}
     # The command itself is tried in tests/functional/cli.
     with only_agent(str(ROOT)):
@@ -384,6 +385,7 @@ def journal() -> object:
     """What the agent, the gateway and the kernel said all the while."""
     return {
         "agent": shell(f"journalctl -b -o cat --no-pager -u {AGENT}"),
+        "vm": shell(f"journalctl -b -o json --no-pager -u {AGENT} VMQOS_VM={VM.uuid}"),
         "gateway": shell(f"journalctl -b -o cat --no-pager -u {GATEWAY}"),
         "kernel": shell("journalctl -b -o cat --no-pager -k --grep 'type=1326|segfault'"),
     }
