@@ -373,7 +373,6 @@ def stop() -> object:
     """The agent is stopped, and all of vmqos is taken back."""
     done = shell(f"systemctl stop {AGENT}")
     told = {"done": done, "result": prop(AGENT, "Result"), "group stays": GROUP.exists()}
-    told["minutes"] = shell("stat -c '%a %U:%G' /run/vmqos/minutes")
     told |= {"gateway": state(GATEWAY), "metrics": over_tcp("/metrics")[:3], "restarts": prop(GATEWAY, "NRestarts")}
     # The command itself is tried in tests/functional/cli.
     with only_agent(str(ROOT)):

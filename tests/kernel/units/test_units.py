@@ -270,24 +270,15 @@ def test_a_stopped_agent_leaves_its_groups_and_reset_takes_them_back(told: Mappi
     assert found["group goes"]
 
 
-def test_a_stopped_agent_leaves_its_minutes_to_the_next_one(told: Mapping[str, Any]) -> None:
-    assert step(told, "stop")["minutes"] == "0 600 root:root"
-
-
 def test_the_journal_finds_the_promises_of_a_vm_and_has_each_line_once(told: Mapping[str, Any]) -> None:
     found = step(told, "journal")
     entries = [json.loads(line) for line in found["vm"].removeprefix("0 ").splitlines()]
+    assert {(entry["_SYSTEMD_UNIT"], entry["SYSLOG_IDENTIFIER"]) for entry in entries} == {(AGENT, "vmqos-agent")}
     (uuid,) = {entry["VMQOS_VM"] for entry in entries}
-    assert entries[0]["VMQOS_STATE"] == "kept" or int(entries[0]["VMQOS_EVENT"]) >= 1
-    assert {entry["SYSLOG_IDENTIFIER"] for entry in entries} == {"vmqos-agent"}
-    # Resctrl was unmounted.
-    lost = [entry for entry in entries if entry.get("VMQOS_REASON_CODE") == "no-resctrl"]
-    assert lost and {(entry["VMQOS_STATE"], entry["PRIORITY"]) for entry in lost} == {("pending", "4")}
-    # No other line of the log tells of a state, and none does so twice.
     lines = [
         line for line in found["agent"].splitlines() if re.search(rf"VM {uuid} \(\S+\): (kept|pending|degr)", line)
     ]
-    assert lines == [entry["MESSAGE"] for entry in entries if entry["VMQOS_STATE"] != "ended"]
+    assert lines == [entry["MESSAGE"] for entry in entries if entry["VMQOS_STATE"] != "ended"] != []
 
 
 def test_the_gateway_outlives_the_agent_and_says_that_it_is_away(told: Mapping[str, Any]) -> None:
