@@ -29,14 +29,16 @@ class EventLog:
         self._last = 0
         self._is_closed = False
 
-    def add(self, changes: Iterable[Change]) -> None:
-        """Remember what changed, and wake those who wait for it."""
-        now = time.time()
+    def add(self, changes: Iterable[Change]) -> list[contract.Event]:
+        """Remember what changed, and wake those who wait for it; the events that became of it."""
+        now, added = time.time(), list[contract.Event]()
         with self._condition:
             for change in changes:
                 self._last += 1
-                self._events.append({"number": self._last, "time": now, **change})
+                added.append({"number": self._last, "time": now, **change})
+            self._events.extend(added)
             self._condition.notify_all()
+        return added
 
     def after(self, number: int, epoch: str = "", wait: float = 0.0) -> contract.Events:
         """The events with greater numbers, the oldest first.

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,8 +18,6 @@ from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.reason import Code, Reason, joined, of_error
 
-LOG = logging.getLogger(__name__)
-
 _MENDED = "the next pass corrects that"
 
 NOT_MOVED = Reason(Code.TASKS_MISSING, "its tasks are not in place yet: this VM waits for its turn")
@@ -32,7 +29,7 @@ def judge_all(
     before: Mapping[str, VmRecord],
     backoff: Backoff,
 ) -> dict[str, VmRecord]:
-    """The records with the state of each promise. A state that changed is logged.
+    """The records with the state of each promise.
 
     :param allocations: what is in force for the VMs for which the planner was asked, by UUID.
     :param before: the records of the last pass.
@@ -48,19 +45,11 @@ def judge_all(
         last = before[uuid].allocation if uuid in before else None
         is_same = last is not None and last.state is fresh.state
         fresh = replace(fresh, since=last.since if last is not None and is_same else time.time())
-        if last is None or (last.state, last.reason) != (fresh.state, fresh.reason):
-            _announce(record, fresh)
         known = before[uuid].time if uuid in before else None
         moment = time.monotonic()
         spent = known.judged(fresh.state, moment) if known is not None else PromiseTime(fresh.state, moment)
         judged[uuid] = replace(record, allocation=fresh, time=spent, failure=failure)
     return judged
-
-
-def _announce(record: VmRecord, told: Allocation) -> None:
-    level = logging.WARNING if told.state in (PromiseState.PENDING, PromiseState.DEGRADED) else logging.INFO
-    LOG.log(level, "VM %s (%s): %s%s", record.uuid, record.observed.vm.name, told.state.value,
-            f": {told.reason.text}" if told.reason else "")  # fmt: skip
 
 
 def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:

@@ -14,6 +14,7 @@ from oslo_config import cfg
 from vmqos import allocation
 from vmqos.agent import changes
 from vmqos.agent.act.mbm_counters import assign_counters
+from vmqos.agent.announce import announce
 from vmqos.agent.early_start import EarlyStart
 from vmqos.agent.event_log import EventLog
 from vmqos.agent.observe.owed import Claim, Owed
@@ -284,7 +285,7 @@ class Agent:
         return again
 
     def _tell_changes(self, error: str) -> None:
-        """Remember as events what this pass changed, or found changed.
+        """Remember as events, and log, what this pass changed, or found changed.
 
         :param error: why the pass failed; empty where it did not.
         """
@@ -297,7 +298,8 @@ class Agent:
             "passes": "" if self.health.resctrl_error else error,
         }
         seen = changes.Seen(self.snapshot.vms, troubles)
-        self.events.add(changes.between(self._seen, seen))
+        told = self.events.add(changes.between(self._seen, seen))
+        announce(self._seen.vms, seen.vms, told)
         self._seen = seen
 
     def _note_changes_of_the_host(self, now: float) -> None:

@@ -14,11 +14,13 @@ from oslo_config import cfg
 from oslo_log import log
 
 from vmqos.agent.loop import Agent
+from vmqos.agent.sample.keep_minutes import MinutesKeeper
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.daemon import journal
 from vmqos.daemon.unix_server import SocketUnusable, UnixServer
 from vmqos.host.exceptions import HostError
 from vmqos.host.single_instance import only_agent
@@ -56,6 +58,7 @@ def _configuration(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
     loader.load(sys.argv[1:] if arguments is None else arguments, conf, version())
     log.setup(conf, "vmqos")
     make_visible(logging.getLogger())
+    journal.attach(logging.getLogger(), "vmqos-agent")
     # The gateway looks at those with credentials: the agent has no use for keystoneauth.
     for warning in loader.unknown_options(conf, of_keystoneauth=False):
         LOG.warning("%s", warning)
@@ -75,17 +78,18 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
     sys.setswitchinterval(SWITCH_INTERVAL)
     agent = Agent(conf, read_again)
     telemetry, live = Telemetry.of(conf, agent.give_way_to_starts), LiveReads()
+    keeper = MinutesKeeper(telemetry.minutes, conf.telemetry.minutes_file)
     servers = _open_socket(conf, agent, telemetry, live), _open_gateway_socket(conf, agent, telemetry, live)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     signal.signal(signal.SIGHUP, lambda *_: agent.reload())
-    for part in (telemetry, live, *servers):
+    for part in (keeper, telemetry, live, *servers):
         part.start()
     try:
         agent.run()
     finally:
         agent.events.close()
-        for part in (*servers, live, telemetry):
+        for part in (*servers, live, telemetry, keeper):
             part.stop()
     LOG.info("stopped; every VM keeps its group")
     return 0

@@ -6,11 +6,12 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from vmqos.cli import settings
+from vmqos.cli.option_values import whole_number
 from vmqos.cli.output import Listing, as_rows, is_for_machines
 from vmqos.cli.safe_text import neutralise
 from vmqos.local_api import contract
@@ -33,7 +34,8 @@ class Events(Listing):
     agent's passes fail or work again. Is and Was are the states after and before it; Was is empty for a VM that was not
     there. Times are UTC.
 
-    The agent remembers the last 2000 events. They end with the agent.
+    The agent remembers the last 2000 events. They end with the agent, and the next one numbers its own from 1. --since
+    goes on from a number that is known.
 
     --follow goes on with each event as it comes, one on a line, until Ctrl-C; with -f json as an object on a line of
     its own. While the agent is away it waits, and goes on with the first event of the next agent.
@@ -43,24 +45,38 @@ class Events(Listing):
     For example::
 
         vmqos events
-        vmqos events --follow --vm 4f2c
-        vmqos events -f json
+        vmqos events web-1
+        vmqos events --follow 4f2c
+        vmqos events --since 118 -f json
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add what to choose by."""
         parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "vms",
+            metavar="VM",
+            nargs="*",
+            help="only of these VMs, each by its name, its UUID, or a beginning of the UUID; they may have ended",
+        )
         parser.add_argument("--follow", action="store_true", help="go on with each event as it comes")
         parser.add_argument(
-            "--vm", metavar="VM", default="", help="only of this VM: a beginning of its UUID, or its name"
+            "--since", metavar="N", type=whole_number(1), help="only the event of that number and those after it"
+        )
+        parser.add_argument(
+            "--vm", dest="vms_too", metavar="VM", action="append", default=[], help="one of these VMs, too"
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Ask the agent."""
         self._agent = settings.agent(self.app.options)
-        self._found = self._agent.events(0)
-        found = [event for event in self._found["events"] if _is_of(event, parsed_args.vm)]
+        since = parsed_args.since
+        self._found = self._agent.events(since - 1 if since else 0)
+        if since:
+            self._warn_of(since)
+        self._vms = (*parsed_args.vms, *filter(None, parsed_args.vms_too))
+        found = [event for event in self._found["events"] if _is_of(event, self._vms)]
         if is_for_machines(parsed_args):
             return as_rows(found)
         return TITLES, [_row(event) for event in found]
@@ -72,11 +88,19 @@ class Events(Listing):
         if not parsed_args.follow:
             return super().produce_output(parsed_args, column_names, data)
         for event in follow(self._agent, self._found, self.app.LOG.warning):
-            if _is_of(event, parsed_args.vm):
+            if _is_of(event, self._vms):
                 line = json.dumps(event) if parsed_args.formatter == "json" else "  ".join(filter(None, _row(event)))
                 self.app.stdout.write(line + "\n")
                 self.app.stdout.flush()
         return 0
+
+    def _warn_of(self, since: int) -> None:
+        """Say if the agent does not know the number from which the list is to begin."""
+        first, last = self._found["first"], self._found["last"]
+        if since > last + 1:
+            self.app.LOG.warning(f"there is no event {since} yet: the last one of this agent is {last}")
+        elif since < first:
+            self.app.LOG.warning(f"{first - since} events are lost: the agent no longer remembers them")
 
 
 def follow(agent: AgentClient, found: contract.Events, warn: Callable[[str], None]) -> Iterator[contract.Event]:
@@ -105,8 +129,10 @@ def follow(agent: AgentClient, found: contract.Events, warn: Callable[[str], Non
             time.sleep(PAUSE)
 
 
-def _is_of(event: contract.Event, vm: str) -> bool:
-    return not vm or event["uuid"].startswith(vm.lower()) or (event["kind"] != "host" and event["name"] == vm)
+def _is_of(event: contract.Event, vms: Collection[str]) -> bool:
+    """Whether it is of one of these VMs, or all events are wanted."""
+    uuid, name = (event["uuid"], event["name"]) if event["kind"] != "host" else ("", "")
+    return not vms or any(vm and (uuid.startswith(vm.lower()) or name == vm) for vm in vms)
 
 
 def _row(event: contract.Event) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ OPTIONS = [
     cfg.StrOpt(
         "state_path",
         default="/run/vmqos",
-        help="The directory of the API socket. Nothing in it outlives a reboot, or has to.",
+        help="The directory of the API socket and of [telemetry] minutes_file. Nothing in it outlives a reboot, or has "
+        "to.",
     ),
     cfg.FloatOpt(
         "audit_interval",

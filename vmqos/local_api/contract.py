@@ -231,6 +231,27 @@ class History(TypedDict):
     vms: Mapping[str, Mapping[str, Sequence[float | None]]]
 
 
+class Minutes(TypedDict):
+    """One series of one VM, minute by minute: ``None`` where there is no number."""
+
+    least: Sequence[float | None]
+    mean: Sequence[float | None]
+    greatest: Sequence[float | None]
+
+
+class HistoryOfMinutes(TypedDict):
+    """What is remembered of the last day: for each VM and series as many numbers as there are times.
+
+    A time is when a minute began (seconds since 1970, a multiple of ``resolution``, which is 60). The minute that has
+    not ended yet is not there, nor one in which the agent did not run. A VM that is gone is there for as long as it is
+    remembered.
+    """
+
+    resolution: int
+    times: Sequence[int]
+    vms: Mapping[str, Mapping[str, Minutes]]
+
+
 class Event(TypedDict):
     """Something that changed, with its number and when the agent saw it (seconds since 1970).
 

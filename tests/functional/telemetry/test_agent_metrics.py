@@ -18,6 +18,8 @@ from tests.functional.telemetry.scraped import Scrape, scrape
 from tools.lab import mounts, vms
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
+from vmqos.agent.sample import minutes_file
+from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.reason import Code
 from vmqos.telemetry import Missing
 
@@ -259,6 +261,40 @@ def test_the_last_minutes_are_told_at_the_interval_that_was_asked_for(
     assert len(agent.get("/v1/telemetry/history?seconds=1")["times"]) < len(past["times"])
     with pytest.raises(RuntimeError, match="400"):
         agent.get("/v1/telemetry/history?seconds=soon")
+
+
+def test_a_day_of_minutes_outlives_a_restart_and_what_happened_to_its_file(
+    make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    vm, minute = make_vm(EXCLUSIVE_2), int(time.time()) // 60 * 60
+    agent = make_agent()
+    file = agent.socket.parent / "minutes"
+    history = MinuteHistory(1440)
+    for ago in (120, 60, 0):
+        history.add(minute - 3600 - ago, {vm.uuid: (1048576.0, 1e9, None, None)})
+
+    def days() -> dict[str, dict[str, dict[str, list[float | None]]]]:
+        found = agent.get(f"/v1/telemetry/history?resolution=60&seconds=86400&vm={vm.uuid}")
+        assert found["resolution"] == 60
+        assert found["times"][:2] in ([], [minute - 3720, minute - 3660])
+        vms: dict[str, dict[str, dict[str, list[float | None]]]] = found["vms"]
+        return vms
+
+    file.parent.mkdir(exist_ok=True)
+    minutes_file.write(str(file), history.copy())
+    for _ in range(2):
+        agent.start()
+        wait_for(lambda: vm.uuid in days(), "the minutes of the agent before")
+        assert days()[vm.uuid]["llc_occupancy"]["greatest"][:2] == [1048576, 1048576]
+        assert days()[vm.uuid]["local"]["mean"][:2] == [None, None]
+        agent.stop()
+    with file.open("r+b") as damaged:
+        damaged.seek(100)
+        damaged.write(b"\0\0\0\0")
+    agent.start()
+    wait_for(lambda: "is not used: its checksum is wrong" in agent.log.read_text(), "the agent saying so")
+    wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
+    assert days() == {}
 
 
 def _rate_of(agent: Agent, uuid: str) -> float | None:

@@ -30,6 +30,7 @@ from vmqos.agent import changes
 from vmqos.agent.event_log import EventLog
 from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.sample.history import History
+from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.daemon import bounded_server
@@ -95,6 +96,9 @@ class _Counters(Counters):
         self._history = History(5)
         for moment in range(5):
             self._history.add(time.time() - moment, {"u": (4096.0, 2.0, 1.0, None)})
+        self.minutes = MinuteHistory(5)
+        for minute in range(3):
+            self.minutes.add(time.time() - 60 * (3 - minute), {"u": (4096.0, 2.0, 1.0, None)})
 
     def past(self, seconds: float, uuids: frozenset[str] | None) -> Any:
         return self._history.since(time.time() - seconds, uuids)

@@ -384,6 +384,7 @@ def journal() -> object:
     """What the agent, the gateway and the kernel said all the while."""
     return {
         "agent": shell(f"journalctl -b -o cat --no-pager -u {AGENT}"),
+        "vm": shell(f"journalctl -b -o json --no-pager -u {AGENT} VMQOS_VM={VM.uuid}"),
         "gateway": shell(f"journalctl -b -o cat --no-pager -u {GATEWAY}"),
         "kernel": shell("journalctl -b -o cat --no-pager -k --grep 'type=1326|segfault'"),
     }

@@ -270,6 +270,17 @@ def test_a_stopped_agent_leaves_its_groups_and_reset_takes_them_back(told: Mappi
     assert found["group goes"]
 
 
+def test_the_journal_finds_the_promises_of_a_vm_and_has_each_line_once(told: Mapping[str, Any]) -> None:
+    found = step(told, "journal")
+    entries = [json.loads(line) for line in found["vm"].removeprefix("0 ").splitlines()]
+    assert {(entry["_SYSTEMD_UNIT"], entry["SYSLOG_IDENTIFIER"]) for entry in entries} == {(AGENT, "vmqos-agent")}
+    (uuid,) = {entry["VMQOS_VM"] for entry in entries}
+    lines = [
+        line for line in found["agent"].splitlines() if re.search(rf"VM {uuid} \(\S+\): (kept|pending|degr)", line)
+    ]
+    assert lines == [entry["MESSAGE"] for entry in entries if entry["VMQOS_STATE"] != "ended"] != []
+
+
 def test_the_gateway_outlives_the_agent_and_says_that_it_is_away(told: Mapping[str, Any]) -> None:
     found = step(told, "stop")
     assert (found["gateway"], found["metrics"], found["restarts"]) == ("active", "503", "0")

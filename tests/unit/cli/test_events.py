@@ -6,6 +6,8 @@ from itertools import islice
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from tests.unit.cli.conftest import Run
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
@@ -27,8 +29,34 @@ def test_json_is_the_agents_own_and_one_vms_events_can_be_chosen(agent: FakeAgen
     everything = examples.events()["events"]
     assert json.loads(run("events", "-f", "json").out) == everything
     for vm in ("web-1", examples.WEB, examples.WEB[:8].upper()):
-        assert json.loads(run("events", "-f", "json", "--vm", vm).out) == [everything[0], everything[2]]
-    assert json.loads(run("events", "-f", "json", "--vm", "libvirt").out) == [], "that is no VM"
+        for words in ((vm,), ("--vm", vm), ("other", vm), (vm, "--vm", "other")):
+            assert json.loads(run("events", "-f", "json", *words).out) == [everything[0], everything[2]]
+    assert json.loads(run("events", "-f", "json", "--vm", "").out) == everything
+    for vm in ("libvirt", "other", "web", ""):
+        assert json.loads(run("events", "-f", "json", vm).out) == [], "that is no VM"
+
+
+@pytest.mark.parametrize(
+    ("since", "after", "warning"),
+    [
+        ("5", "4", ""),
+        ("4", "3", ""),
+        ("7", "6", ""),
+        ("1", "0", "vmqos: 3 events are lost: the agent no longer remembers them\n"),
+        ("8", "7", "vmqos: there is no event 8 yet: the last one of this agent is 6\n"),
+    ],
+)
+def test_a_list_may_begin_with_a_number(agent: FakeAgent, run: Run, since: str, after: str, warning: str) -> None:
+    ran = run("events", "--since", since, "-f", "json")
+    assert (ran.status, ran.err) == (0, warning)
+    assert agent.queries[-1]["after"] == [after]
+
+
+@pytest.mark.parametrize("since", ["0", "-1", "soon", "1.5"])
+def test_a_list_that_is_to_begin_with_no_number_is_wrong_usage(agent: FakeAgent, run: Run, since: str) -> None:
+    ran = run("events", "--since", since)
+    assert (ran.status, ran.out) == (2, "")
+    assert since in ran.err
 
 
 def test_a_hostile_name_reaches_no_terminal(agent: FakeAgent, run: Run) -> None:

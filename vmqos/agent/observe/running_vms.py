@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from vmqos.agent.observe.looks import Done, Looks
+from vmqos.daemon import journal
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
 from vmqos.hypervisor import exceptions, processes, vm_tasks
@@ -359,7 +360,8 @@ class RunningVms:
     def _forget_dead(self, candidates: Iterable[str]) -> set[str]:
         dead = {uuid for uuid in candidates if not lives(self._vms[uuid].vm)}
         for uuid in dead:
-            LOG.info("VM %s (%s) is gone", uuid, self._vms[uuid].vm.name)
+            found = journal.fields(VMQOS_VM=uuid, VMQOS_STATE="ended")
+            LOG.info("VM %s (%s) is gone", uuid, self._vms[uuid].vm.name, extra=found)
             self._ended[uuid] = (self._vms[uuid].vm.libvirt_id, time.monotonic())
             del self._vms[uuid]
             self._new_threads.pop(uuid, None)

@@ -15,6 +15,7 @@ from typing import TypeVar
 from oslo_config import cfg
 
 from vmqos.agent.sample.history import History, Past, Sample
+from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.daemon.worker import Worker
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.telemetry import Rates, Snapshot, Sweeper, VmReading, rates
@@ -46,6 +47,8 @@ class Telemetry:
     :param history: how many seconds of regular sweeps are remembered.
     :param keep_open: see :class:`vmqos.telemetry.Sweeper`; without regular sweeps, no file is kept open.
     :param give_way: waits while something more urgent is to be done on resctrl, and no longer than it is told to.
+    :param minutes: how many minutes of regular sweeps are remembered.
+    :ivar minutes: what is remembered of them.
     :ivar fresh_for: seconds after which :meth:`newest` asks for a new sweep. Where regular sweeps are frequent, it
         never needs to.
     """
@@ -57,6 +60,7 @@ class Telemetry:
         history: float,
         keep_open: bool = True,
         give_way: Callable[[float], None] = lambda longest: None,
+        minutes: int = 0,
     ) -> None:
         self.interval = interval
         self.fresh_for = min(max(1.0, 1.5 * interval), OLD_AFTER)
@@ -65,6 +69,7 @@ class Telemetry:
             root, keep_open and interval > 0, give_way=lambda: give_way(self._patience_ends - time.monotonic())
         )
         self._history = History(int(history / interval) + 1 if interval > 0 and history > 0 else 0)
+        self.minutes = MinuteHistory(minutes if interval > 0 else 0)
         self._worker = Worker("telemetry")
         self._wanted = False
         self._began: float | None = None
@@ -78,7 +83,7 @@ class Telemetry:
     def of(cls, conf: cfg.ConfigOpts, give_way: Callable[[float], None] = lambda longest: None) -> Telemetry:
         """As the configuration says."""
         section = conf.telemetry
-        return cls(conf.resctrl.path, section.interval, section.history, section.keep_open, give_way)
+        return cls(conf.resctrl.path, section.interval, section.history, section.keep_open, give_way, section.minutes)
 
     @property
     def swept_at(self) -> float | None:
@@ -222,7 +227,9 @@ class Telemetry:
 
     def _remember(self, now: Snapshot) -> Mapping[str, Rates]:
         found = rates(now if self._sampled is None else self._sampled[0], now)
-        self._history.add(now.wall, {uuid: _remembered(vm, found[uuid]) for uuid, vm in now.vms.items()})
+        samples = {uuid: _remembered(vm, found[uuid]) for uuid, vm in now.vms.items()}
+        self._history.add(now.wall, samples)
+        self.minutes.add(now.wall, samples)
         return found
 
 

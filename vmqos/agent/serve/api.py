@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, cast
 from urllib.parse import parse_qs
@@ -12,6 +13,7 @@ from urllib.parse import parse_qs
 from vmqos import extra_specs
 from vmqos.agent.loop import Agent
 from vmqos.agent.observe.told_flavors import Found
+from vmqos.agent.sample.minutes import MINUTE
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import caches, capacity, counters, health_report, vms
 from vmqos.agent.serve.live_reads import LiveReads
@@ -39,6 +41,12 @@ LONGEST_WAIT = 8.0
 
 WAITERS = 2
 """Clients of a socket that wait for events at a time: half of its threads, so that the others answer meanwhile."""
+
+LONGEST_OF_ALL = 3600.0
+"""Seconds of minutes that are told of all VMs in one answer: 10 KB a VM."""
+
+MOST_NAMED = 8
+"""VMs of which a whole day of minutes is told in one answer: 0.25 MB a VM."""
 
 StartResponse = Callable[[str, list[tuple[str, str]]], object]
 
@@ -228,10 +236,22 @@ class Api:
                 self._waits.release()
         return log.after(int(after), epoch)
 
-    def _history(self, query: dict[str, list[str]]) -> contract.History:
-        seconds = _number("seconds", query, "600")
+    def _history(self, query: dict[str, list[str]]) -> contract.History | contract.HistoryOfMinutes:
         uuids = frozenset(query["vm"]) if "vm" in query else None
+        if "resolution" in query:
+            return self._minutes(query, uuids)
+        seconds = _number("seconds", query, "600")
         return counters.history(self._telemetry.past(seconds, uuids), self._telemetry.interval)
+
+    def _minutes(self, query: dict[str, list[str]], uuids: frozenset[str] | None) -> contract.HistoryOfMinutes:
+        resolution, seconds = _number("resolution", query, ""), _number("seconds", query, "3600")
+        if resolution != MINUTE:
+            text = f"resolution={resolution:g} can't be: write {MINUTE}, or nothing for each look at the counters"
+            raise _Answer("400 Bad Request", text)
+        if seconds > LONGEST_OF_ALL and (uuids is None or len(uuids) > MOST_NAMED):
+            text = f"more than {LONGEST_OF_ALL:g} seconds are told of {MOST_NAMED} VMs at most: name them with vm=UUID"
+            raise _Answer("400 Bad Request", text)
+        return counters.minutes(self._telemetry.minutes.copy(time.time() - seconds, uuids))
 
 
 def _number(name: str, query: dict[str, list[str]], otherwise: str) -> float:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 from vmqos.agent.sample.history import Past
+from vmqos.agent.sample.minutes import MINUTE, STATISTICS, Minutes
 from vmqos.local_api import contract
 from vmqos.telemetry import HostReading, Rates, Reading, Snapshot, VmReading
 
@@ -24,6 +26,28 @@ def telemetry(snapshot: Snapshot, found: Mapping[str, Rates], interval: float) -
 def history(past: Past, interval: float) -> contract.History:
     """What is remembered."""
     return {"interval": interval, "times": past.times, "vms": past.vms}
+
+
+def minutes(past: Minutes) -> contract.HistoryOfMinutes:
+    """What is remembered of each minute."""
+    width = len(past.series) * len(STATISTICS)
+
+    def of(rows: Sequence[float], at: int) -> contract.Minutes:
+        least, mean, greatest = (
+            [_shown(number) for number in rows[which * len(past.series) + at :: width]]
+            for which in range(len(STATISTICS))
+        )
+        return {"least": least, "mean": mean, "greatest": greatest}
+
+    vms = {uuid: {name: of(track.rows, at) for at, name in enumerate(past.series)} for uuid, track in past.vms.items()}
+    return {"resolution": MINUTE, "times": list(past.times), "vms": vms}
+
+
+def _shown(number: float) -> float | None:
+    if not math.isfinite(number):
+        return None
+    # The numbers are remembered with seven digits.
+    return round(number) if abs(number) >= 1000 else round(number, 3)
 
 
 def _vm(vm: VmReading, found: Rates) -> contract.VmTelemetry:

@@ -189,6 +189,8 @@ ODD_PATHS: dict[str, bytes] = {
     "negative seconds": b"/v1/telemetry/history?seconds=-1e308",
     "seconds of 50 000 digits": b"/v1/telemetry/history?seconds=" + b"9" * 50_000,
     "seconds in another script": b"/v1/telemetry/history?seconds=%D9%A3",
+    "a day of all VMs": b"/v1/telemetry/history?resolution=60&seconds=86400",
+    "minutes that are no number": b"/v1/telemetry/history?resolution=nan",
     "history of 3 000 VMs": b"/v1/telemetry/history?" + b"vm=00000000&" * 3_000,
     "a plan of 5 000 digits": b"/v1/plan?spec=hw:cache_ways=" + b"9" * 5_000,
     "a plan of a negative number": b"/v1/plan?spec=hw:cache_ways=-1",

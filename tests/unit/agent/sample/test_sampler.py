@@ -217,6 +217,19 @@ def test_regular_looks_tell_bandwidths_and_are_remembered(make: Make, tree: Tree
     assert len(past.times) == len(past.vms[ONE]["total"])
 
 
+def test_regular_looks_are_remembered_by_the_minute(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vmqos.agent.sample.minutes.MINUTE", 1)
+    tree.vm(ONE, llc_occupancy=4096)
+    telemetry = Telemetry(str(tree.root), 0.02, 600.0, minutes=10)
+    telemetry.start()
+    try:
+        eventually(lambda: ONE in telemetry.minutes.copy().vms)
+    finally:
+        telemetry.stop()
+    past = telemetry.minutes.copy()
+    assert past.vms[ONE].rows[past.series.index("llc_occupancy")] == 8192
+
+
 def test_the_interval_is_kept(make: Make, sweeps: list[float]) -> None:
     make(0.2)
     eventually(lambda: len(sweeps) >= 4)
@@ -295,7 +308,7 @@ def test_the_configuration_has_the_last_word(tree: Tree) -> None:
     path = tree.root / "vmqos.conf"
     path.write_text(f"[resctrl]\npath = {tree.root}\n[telemetry]\ninterval = 5\n")
     telemetry = Telemetry.of(loader.load(["--config-file", str(path)]))
-    assert telemetry.interval == 5.0
+    assert (telemetry.interval, telemetry.minutes.capacity) == (5.0, 1440)
     telemetry.start()
     assert telemetry.newest().host.rmids == 192
     telemetry.stop()

@@ -14,7 +14,9 @@ import pytest
 from tests.unit.telemetry.values import snapshot, vm
 from vmqos.agent.changes import Seen, between
 from vmqos.agent.event_log import EventLog
-from vmqos.agent.serve.api import WAITERS, Api
+from vmqos.agent.sample.history import Past
+from vmqos.agent.sample.minutes import MinuteHistory
+from vmqos.agent.serve.api import MOST_NAMED, WAITERS, Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.snapshot import Snapshot
 from vmqos.resctrl.exceptions import NotMounted
@@ -142,3 +144,50 @@ def test_only_some_clients_wait_at_a_time_and_for_a_bounded_time(monkeypatch: py
     for thread in waiting:
         thread.join(20)
     assert 1.0 <= time.monotonic() - began < 10
+
+
+def past(query: str, vms: int = 3) -> tuple[str, dict[str, Any]]:
+    """What the API answers to the question for the past of VMs that ran for the last two hours: status and body."""
+    minutes, now = MinuteHistory(1440), time.time()
+    for minute in range(120, -1, -1):
+        minutes.add(now - 60 * minute, {f"vm{number}": (4096.0, None, 1.0, 2.0) for number in range(vms)})
+    history = SimpleNamespace(interval=2.0, past=lambda seconds, uuids: Past([now], {}), minutes=minutes)
+    told: list[str] = []
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/v1/telemetry/history", "QUERY_STRING": query}
+    (content,) = Api(None, history, LiveReads())(environ, lambda status, _: told.append(status))  # type: ignore[arg-type]
+    return told[0], json.loads(content)
+
+
+def test_an_hour_of_minutes_is_told_of_all_vms() -> None:
+    status, told = past("resolution=60")
+    assert (status, told["resolution"], set(told["vms"])) == ("200 OK", 60, {"vm0", "vm1", "vm2"})
+    assert 59 <= len(told["times"]) <= 60
+    assert told["vms"]["vm0"]["llc_occupancy"]["greatest"] == [4096] * len(told["times"])
+    assert told["vms"]["vm0"]["total"]["mean"] == [None] * len(told["times"])
+
+
+def test_more_than_an_hour_is_told_of_vms_that_are_named() -> None:
+    status, told = past("resolution=60&seconds=86400&vm=vm1&vm=other")
+    assert (status, set(told["vms"]), len(told["times"])) == ("200 OK", {"vm1"}, 120)
+    named = "&".join(f"vm=vm{number}" for number in range(MOST_NAMED))
+    assert len(past(f"resolution=60&seconds=86400&{named}", vms=20)[1]["vms"]) == MOST_NAMED
+
+
+@pytest.mark.parametrize(
+    "query", ["seconds=3601", "seconds=86400&" + "&".join(f"vm=vm{number}" for number in range(MOST_NAMED + 1))]
+)
+def test_more_than_an_hour_of_too_many_vms_is_refused(query: str) -> None:
+    status, told = past(f"resolution=60&{query}")
+    assert status == "400 Bad Request"
+    assert told["error"] == "more than 3600 seconds are told of 8 VMs at most: name them with vm=UUID"
+
+
+@pytest.mark.parametrize("resolution", ["1", "60.5", "sixty", "nan", "-60", "0"])
+def test_another_resolution_is_refused(resolution: str) -> None:
+    status, told = past(f"resolution={resolution}")
+    assert status == "400 Bad Request"
+    assert told["error"].startswith(f"resolution={resolution}") or repr(resolution) in told["error"]
+
+
+def test_without_a_resolution_each_look_is_told() -> None:
+    assert past("seconds=600")[1].keys() == past("resolution=")[1].keys() == {"interval", "times", "vms"}

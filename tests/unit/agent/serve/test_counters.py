@@ -2,9 +2,12 @@
 from __future__ import annotations
 
 import json
+import math
+from array import array
 
 from tests.unit.telemetry.values import snapshot, vm
 from vmqos.agent.sample.history import Past
+from vmqos.agent.sample.minutes import Minutes, Track
 from vmqos.agent.serve import counters
 from vmqos.telemetry import Missing, rates
 
@@ -39,3 +42,20 @@ def test_a_vm_is_told_by_cache_with_its_bandwidths_and_what_is_missing() -> None
 def test_the_past_is_told_as_it_is_remembered() -> None:
     past = Past([1.0], {"u": {"llc_occupancy": [5], "total": [None], "local": [None], "remote": [None]}})
     assert counters.history(past, 2.0) == {"interval": 2.0, "times": [1.0], "vms": past.vms}
+
+
+def test_a_minute_is_told_with_three_numbers_for_each_series() -> None:
+    rows = array("f", [1, math.nan, 2.5, 0.0625, 4096, 3e9, *[math.nan] * 6])
+    past = Minutes(("llc_occupancy", "total"), array("q", [60, 120]), {"u": Track(rows)})
+    told = counters.minutes(past)
+    assert told == {
+        "resolution": 60,
+        "times": [60, 120],
+        "vms": {
+            "u": {
+                "llc_occupancy": {"least": [1, None], "mean": [2.5, None], "greatest": [4096, None]},
+                "total": {"least": [None, None], "mean": [0.062, None], "greatest": [3_000_000_000, None]},
+            }
+        },
+    }
+    json.dumps(told, allow_nan=False)

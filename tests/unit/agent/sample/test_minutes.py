@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Mapping
+
+import pytest
+
+from tests.unit.agent.sample.test_history import sample
+from vmqos.agent.sample import minutes
+from vmqos.agent.sample.history import SERIES
+from vmqos.agent.sample.minutes import MOST_GONE, STATISTICS, MinuteHistory, Minutes, Track
+
+WIDTH = len(SERIES) * len(STATISTICS)
+
+
+def value(past: Minutes, uuid: str, series: str, statistic: str) -> list[float | None]:
+    """One number, or none, for each minute."""
+    at = STATISTICS.index(statistic) * len(past.series) + past.series.index(series)
+    return [None if math.isnan(number) else number for number in past.vms[uuid].rows[at::WIDTH]]
+
+
+def remembered(*numbers: Mapping[str, float], capacity: int = 5) -> MinuteHistory:
+    """A history of one sample a minute from minute 0 on, all of which have ended."""
+    made = MinuteHistory(capacity)
+    for minute, by_vm in enumerate((*numbers, {})):
+        made.add(60.0 * minute, {uuid: sample(number) for uuid, number in by_vm.items()})
+    return made
+
+
+def test_a_minute_is_told_when_it_has_ended_with_the_least_the_mean_and_the_greatest_value() -> None:
+    made = MinuteHistory(5)
+    for second, number in ((60.0, 4), (62.0, 1), (119.9, 7)):
+        made.add(second, {"a": sample(number)})
+    assert list(made.copy().times) == []
+    made.add(120.0, {"a": sample(100)})
+    past = made.copy()
+    assert list(past.times) == [60]
+    assert [value(past, "a", "llc_occupancy", statistic) for statistic in STATISTICS] == [[1], [4], [7]]
+    assert [value(past, "a", "total", statistic) for statistic in STATISTICS] == [[10], [40], [70]]
+    assert [value(past, "a", "local", statistic) for statistic in STATISTICS] == [[None], [None], [None]]
+
+
+def test_a_value_that_is_missing_for_a_while_counts_for_nothing() -> None:
+    made = MinuteHistory(5)
+    made.add(0.0, {"a": (10.0, None, None, None)})
+    made.add(2.0, {"a": (None, 5.0, None, None)})
+    made.add(4.0, {})
+    made.add(60.0, {})
+    past = made.copy()
+    assert [value(past, "a", "llc_occupancy", statistic) for statistic in STATISTICS] == [[10], [10], [10]]
+    assert [value(past, "a", "total", statistic) for statistic in STATISTICS] == [[5], [5], [5]]
+
+
+def test_the_oldest_minutes_are_overwritten() -> None:
+    past = remembered(*({"a": number} for number in range(8))).copy()
+    assert list(past.times) == [180, 240, 300, 360, 420]
+    assert value(past, "a", "llc_occupancy", "mean") == [3, 4, 5, 6, 7]
+
+
+def test_minutes_without_samples_are_gaps() -> None:
+    made = MinuteHistory(5)
+    for second in (0.0, 600.0, 660.0):
+        made.add(second, {"a": sample(1)})
+    assert list(made.copy().times) == [0, 600]
+
+
+def test_a_question_may_be_for_less() -> None:
+    made = remembered({"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 3})
+    past = made.copy(60.0, {"a"})
+    assert list(past.times) == [60, 120]
+    assert list(past.vms) == ["a"]
+    assert value(past, "a", "llc_occupancy", "least") == [2, 3]
+    assert list(made.copy(120.0).vms) == ["a"]
+    assert list(made.copy(1e9).times) == []
+
+
+def test_a_vm_that_is_gone_is_remembered_until_its_last_minute_is_overwritten() -> None:
+    for further in range(5):
+        past = remembered({"a": 1}, {"a": 2}, *[{"b": 5}] * further).copy()
+        assert ("a" in past.vms) == (further < 5)
+        if "a" in past.vms:
+            assert value(past, "a", "llc_occupancy", "mean") == [1, 2, *[None] * further][-5:]
+            assert past.vms["a"].missed == further
+    assert "a" not in remembered({"a": 1}, {"a": 2}, *[{"b": 5}] * 5).copy().vms
+
+
+def test_a_vm_that_came_again_has_both_of_its_times_and_nothing_between() -> None:
+    past = remembered({"a": 1}, {}, {"a": 3}).copy()
+    assert value(past, "a", "llc_occupancy", "mean") == [1, None, 3]
+    past = remembered({"a": 1}, *[{}] * 6, {"a": 3}).copy()
+    assert value(past, "a", "llc_occupancy", "mean") == [None, None, None, None, 3]
+
+
+def test_of_too_many_vms_that_are_gone_those_that_went_first_are_forgotten() -> None:
+    first = {f"first{number}": 1 for number in range(60)}
+    second = {f"second{number}": 1 for number in range(MOST_GONE - 10)}
+    past = remembered(first | second | {"stays": 1}, second | {"stays": 1}, {"stays": 1}).copy()
+    assert len([uuid for uuid in past.vms if uuid.startswith("first")]) == 10
+    assert len(past.vms) == MOST_GONE + 1
+
+
+def test_no_more_vms_are_remembered_than_there_is_memory_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minutes, "MOST_VMS", 2)
+    past = remembered({"a": 1, "b": 1}, {"a": 1, "b": 1, "c": 1}).copy()
+    assert set(past.vms) == {"a", "b"}
+
+
+def test_a_clock_that_is_set_back_overwrites_nothing() -> None:
+    made = MinuteHistory(10)
+    for second in (600.0, 660.0, 720.0, 120.0, 180.0, 240.0):
+        made.add(second, {"a": sample(second)})
+    past = made.copy()
+    assert list(past.times) == [600, 660, 720, 120, 180]
+    assert value(past, "a", "llc_occupancy", "mean") == [600, 660, 720, 120, 180]
+    # All that came after the first minute that is recent enough is recent, too.
+    assert list(made.copy(700.0).times) == [720, 120, 180]
+
+
+def test_no_capacity_remembers_nothing() -> None:
+    past = remembered({"a": 1}, {"a": 2}, capacity=0).copy()
+    assert (list(past.times), past.vms) == ([], {})
+
+
+def test_what_was_remembered_before_a_restart_lies_before_what_came_since() -> None:
+    earlier = remembered({"a": 1, "gone": 9}, {"a": 2}).copy()
+    made = MinuteHistory(5)
+    for second in (600.0, 660.0):
+        made.add(second, {"a": sample(3), "new": sample(4)})
+    made.restore(earlier)
+    past = made.copy()
+    assert list(past.times) == [0, 60, 600]
+    assert value(past, "a", "llc_occupancy", "mean") == [1, 2, 3]
+    assert value(past, "new", "llc_occupancy", "mean") == [None, None, 4]
+    assert value(past, "gone", "llc_occupancy", "mean") == [9, None, None]
+    assert past.vms["gone"].missed == 2
+    made.add(720.0, {})
+    assert value(made.copy(), "a", "llc_occupancy", "mean") == [1, 2, 3, 3]
+
+
+@pytest.mark.parametrize("since", [0, 1, 3])
+def test_more_is_restored_than_there_is_room_for(since: int) -> None:
+    earlier = remembered(*({"a": number} for number in range(5))).copy()
+    made = MinuteHistory(3)
+    for minute in range(100, 101 + since):
+        made.add(60.0 * minute, {"a": sample(minute)})
+    made.restore(earlier)
+    past = made.copy()
+    assert value(past, "a", "llc_occupancy", "least") == [2, 3, 4, 100, 101, 102][since : since + 3]
+    for minute in range(200, 204):
+        made.add(60.0 * minute, {"a": sample(minute)})
+    assert value(made.copy(), "a", "llc_occupancy", "least") == [200, 201, 202]
+
+
+def test_an_agent_with_other_series_leaves_those_that_are_known() -> None:
+    rows = array("f", [1, 2, 10, 20, 100, 200])
+    made = MinuteHistory(5)
+    made.restore(Minutes(("unknown", "total"), array("q", [60]), {"a": Track(rows)}))
+    past = made.copy()
+    assert [value(past, "a", "total", statistic) for statistic in STATISTICS] == [[2], [20], [200]]
+    assert value(past, "a", "llc_occupancy", "mean") == [None]

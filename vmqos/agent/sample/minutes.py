@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last day of every VM's readings: the least, the mean and the greatest value of each minute.
+
+Like :mod:`vmqos.agent.sample.history` it is there to be shown, and it is no truth: nothing that the agent decides may
+depend on it.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from array import array
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from vmqos.agent.sample.history import SERIES, Sample
+
+MINUTE = 60
+"""Seconds."""
+
+DAY = 1440
+"""Minutes that are remembered at most."""
+
+STATISTICS = ("least", "mean", "greatest")
+
+MOST_GONE = 100
+"""How many VMs are remembered that are gone; the one that went first is forgotten first."""
+
+MOST_VMS = 500
+"""How many VMs are remembered in all. A host that runs more of them remembers nothing of those that came last."""
+
+_WIDTH = len(SERIES) * len(STATISTICS)
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One VM's minutes.
+
+    :ivar rows: for each minute one row: each of the series' least values, then the means, then the greatest values;
+        NaN where there was no number.
+    :ivar missed: how many minutes have ended since the last one in which the VM was read; 0 for a VM that runs.
+    """
+
+    rows: array[float]
+    missed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Minutes:
+    """What is remembered.
+
+    :ivar series: the names of the series, in the order in which they stand in a row.
+    :ivar times: when each minute began, seconds since 1970, in the order in which they were. They ascend unless the
+        clock was set back.
+    :ivar vms: by UUID.
+    """
+
+    series: tuple[str, ...]
+    times: array[int]
+    vms: Mapping[str, Track]
+
+
+@dataclass(slots=True)
+class _Ring:
+    """The memory of one VM; ``last`` is the number of minutes that had ended when the VM was last read."""
+
+    rows: array[float]
+    last: int
+
+
+@dataclass(slots=True)
+class _Running:
+    """What one VM's readings have been in the minute that runs, series by series."""
+
+    least: list[float] = field(default_factory=lambda: [math.inf] * len(SERIES))
+    greatest: list[float] = field(default_factory=lambda: [-math.inf] * len(SERIES))
+    sums: list[float] = field(default_factory=lambda: [0.0] * len(SERIES))
+    counts: list[int] = field(default_factory=lambda: [0] * len(SERIES))
+
+    def add(self, sample: Sample) -> None:
+        for at, value in enumerate(sample):
+            if value is not None:
+                self.least[at] = min(self.least[at], value)
+                self.greatest[at] = max(self.greatest[at], value)
+                self.sums[at] += value
+                self.counts[at] += 1
+
+    def row(self) -> array[float]:
+        has = [count > 0 for count in self.counts]
+        means = [total / (count or 1) for total, count in zip(self.sums, self.counts, strict=True)]
+        values = zip((*self.least, *means, *self.greatest), has * len(STATISTICS), strict=True)
+        return array("f", [value if is_there else math.nan for value, is_there in values])
+
+
+class MinuteHistory:
+    """A ring of minutes for each VM; every method may be called from any thread.
+
+    A minute ends with the first sample of another one, by the wall clock. A clock that is set back begins a minute that
+    was there before: it is remembered once more, and the earlier one stays.
+
+    :param capacity: how many minutes are remembered, 0 to :data:`DAY`. Each takes 12 bytes for each series of each VM.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._lock = threading.Lock()
+        self._count = 0
+        self._times = array("q", [0]) * capacity
+        self._rings: dict[str, _Ring] = {}
+        self._minute: int | None = None
+        self._running: dict[str, _Running] = {}
+
+    @property
+    def count(self) -> int:
+        """How many minutes have ended so far."""
+        return self._count
+
+    def add(self, when: float, samples: Mapping[str, Sample]) -> None:
+        """Remember what was read in one moment of all VMs there are.
+
+        :param when: seconds since 1970.
+        """
+        if not self.capacity:
+            return
+        minute = math.floor(when / MINUTE) * MINUTE
+        with self._lock:
+            if self._minute is not None and minute != self._minute:
+                self._end(self._minute)
+            self._minute = minute
+            for uuid, sample in samples.items():
+                running = self._running.get(uuid)
+                if running is None:
+                    running = self._running[uuid] = _Running()
+                running.add(sample)
+
+    def copy(self, since: float = -math.inf, uuids: Collection[str] | None = None) -> Minutes:
+        """The first minute that began at ``since`` or later, and all minutes after it.
+
+        :param uuids: the VMs that are asked for; all of them if ``None``.
+        """
+        with self._lock:
+            return self._copy(since, uuids)
+
+    def restore(self, earlier: Minutes) -> None:
+        """Take over what was remembered before the agent started; it lies before all minutes that ended since then."""
+        with self._lock:
+            now = self._copy(-math.inf, None)
+            times = (earlier.times + now.times)[-self.capacity :]
+            had, count = len(times) - len(now.times), len(times)
+            nothing = array("f", [math.nan])
+            for uuid in [*now.vms, *(earlier.vms.keys() - now.vms.keys())][:MOST_VMS]:
+                before, after = earlier.vms.get(uuid), now.vms.get(uuid)
+                rows = nothing * (_WIDTH * had)
+                if before is not None and had:
+                    rows = _as_ours(earlier.series, before.rows)[-_WIDTH * had :]
+                rows += after.rows if after is not None else nothing * (_WIDTH * len(now.times))
+                last = count - after.missed if after is not None else had - before.missed if before is not None else 0
+                self._rings[uuid] = _Ring(rows + nothing * (_WIDTH * (self.capacity - count)), last)
+            self._times = times + array("q", [0]) * (self.capacity - count)
+            self._count = count
+
+    def _copy(self, since: float, uuids: Collection[str] | None) -> Minutes:
+        numbers = range(max(0, self._count - self.capacity), self._count)
+        first = next((number for number in numbers if self._times[number % self.capacity] >= since), self._count)
+        vms = {
+            uuid: Track(self._from(ring.rows, first, _WIDTH), self._count - ring.last)
+            for uuid, ring in self._rings.items()
+            if ring.last > first and (uuids is None or uuid in uuids)
+        }
+        return Minutes(SERIES, self._from(self._times, first, 1), vms)
+
+    def _from(self, ring: array, first: int, width: int) -> array:  # type: ignore[type-arg]
+        """What a ring has of minute number ``first`` and those after it, the oldest first."""
+        if first == self._count:
+            return ring[:0]
+        begin, end = width * (first % self.capacity), width * (self._count % self.capacity)
+        return ring[begin:end] if begin < end else ring[begin:] + ring[:end]
+
+    def _end(self, minute: int) -> None:
+        """Put the minute that runs into the rings."""
+        slot = self._count % self.capacity
+        self._count += 1
+        self._times[slot] = minute
+        nothing = array("f", [math.nan]) * _WIDTH
+        for uuid in self._running.keys() - self._rings.keys():
+            if len(self._rings) < MOST_VMS:
+                self._rings[uuid] = _Ring(nothing * self.capacity, 0)
+        for uuid, ring in self._rings.items():
+            running = self._running.get(uuid)
+            if running is not None:
+                ring.last = self._count
+            ring.rows[_WIDTH * slot : _WIDTH * (slot + 1)] = running.row() if running is not None else nothing
+        self._running.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget the VMs of which no minute is left, and those that went first where too many are gone."""
+        gone = sorted((ring.last, uuid) for uuid, ring in self._rings.items() if ring.last < self._count)
+        for at, (last, uuid) in enumerate(gone):
+            if last <= self._count - self.capacity or at < len(gone) - MOST_GONE:
+                del self._rings[uuid]
+
+
+def _as_ours(series: tuple[str, ...], rows: array[float]) -> array[float]:
+    """Rows of an agent that may have had other series: a series that it did not have has no numbers."""
+    if series == SERIES:
+        return rows
+    width = len(series) * len(STATISTICS)
+    ours = array("f", [math.nan]) * (_WIDTH * (len(rows) // width))
+    for which in range(len(STATISTICS)):
+        for at, name in enumerate(SERIES):
+            if name in series:
+                theirs = which * len(series) + series.index(name)
+                ours[which * len(SERIES) + at :: _WIDTH] = rows[theirs::width]
+    return ours
