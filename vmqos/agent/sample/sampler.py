@@ -83,7 +83,9 @@ class Telemetry:
     def of(cls, conf: cfg.ConfigOpts, give_way: Callable[[float], None] = lambda longest: None) -> Telemetry:
         """As the configuration says."""
         section = conf.telemetry
-        return cls(conf.resctrl.path, section.interval, section.history, section.keep_open, give_way, section.minutes)
+        return cls(
+            conf.resctrl.path, section.interval, section.history, section.keep_open, give_way, minutes=section.minutes
+        )
 
     @property
     def swept_at(self) -> float | None:

@@ -6,6 +6,8 @@ from array import array
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.agent.sample.test_history import sample
 from vmqos.agent.sample import minutes
@@ -160,3 +162,47 @@ def test_an_agent_with_other_series_leaves_those_that_are_known() -> None:
     past = made.copy()
     assert [value(past, "a", "total", statistic) for statistic in STATISTICS] == [[2], [20], [200]]
     assert value(past, "a", "llc_occupancy", "mean") == [None]
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([1, 20, 59, 60, 61, 600, -1, -61, -600]) | st.just("restart"),
+        st.dictionaries(st.sampled_from("abc"), st.integers(0, 9)),
+    ),
+    max_size=60,
+)
+
+
+@given(capacity=st.integers(1, 6), steps=STEPS)
+def test_whatever_the_clock_does_the_last_minutes_are_what_was_read_in_them(
+    capacity: int, steps: list[tuple[int | str, dict[str, int]]]
+) -> None:
+    made, now = MinuteHistory(capacity), 6000.0
+    # The minutes that have ended, and the one that runs: when it began, and the numbers of each VM.
+    ended: list[tuple[int, dict[str, list[int]]]] = []
+    runs: tuple[int, dict[str, list[int]]] | None = None
+    for step, numbers in steps:
+        if isinstance(step, str):
+            made, before = MinuteHistory(capacity), made.copy()
+            made.restore(before)
+            runs = None
+            continue
+        now += step
+        minute = int(now // 60) * 60
+        if runs is not None and runs[0] != minute:
+            ended.append(runs)
+            runs = None
+        runs = runs or (minute, {})
+        for uuid, number in numbers.items():
+            runs[1].setdefault(uuid, []).append(number)
+        made.add(now, {uuid: sample(number) for uuid, number in numbers.items()})
+    past, last = made.copy(), ended[-capacity:]
+    assert list(past.times) == [minute for minute, _ in last]
+    assert set(past.vms) == {uuid for _, by_vm in last for uuid in by_vm}
+    for uuid, track in past.vms.items():
+        found = [by_vm.get(uuid) for _, by_vm in last]
+        assert value(past, uuid, "llc_occupancy", "least") == [min(one) if one else None for one in found]
+        assert value(past, uuid, "llc_occupancy", "greatest") == [max(one) if one else None for one in found]
+        means = [sum(one) / len(one) if one else None for one in found]
+        assert value(past, uuid, "llc_occupancy", "mean") == [one and pytest.approx(one) for one in means]
+        assert track.missed == next(at for at, one in enumerate(reversed(found)) if one)
