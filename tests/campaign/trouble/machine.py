@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.campaign.trouble import seen
 from tests.campaign.trouble.clock import Clock
 from tests.campaign.trouble.killing import Killed
 from tests.campaign.trouble.seen import Cache, Seen
+from tests.campaign.trouble.simulated import SimulatedHardware
 from tests.unit.agent.machine import SimulatedResctrl
 from vmqos.resctrl import exceptions, lock, mount
 from vmqos.resctrl.filesystem import Filesystem
@@ -57,6 +57,11 @@ class TroubledMachine:
         """The machine."""
         return self.outside.machine
 
+    @property
+    def hardware(self) -> SimulatedHardware:
+        """The machine as the judge sees it."""
+        return SimulatedHardware(self.machine)
+
     def find(self, path: str | None = None, *, options: object = (), writable: bool = True) -> mount.Mount:
         """What :func:`vmqos.resctrl.mount.find` says: the folder itself is no mount point."""
         if not self.machine.is_mounted:
@@ -97,15 +102,15 @@ class TroubledMachine:
 
     def reach(self, cpus: frozenset[int]) -> set[Cache]:
         """The L3s that tasks on these CPUs fill."""
-        return seen.reach(self.machine, cpus)
+        return self.hardware.reach(cpus)
 
     def groups(self) -> dict[str, Seen]:
         """All control groups by name; none while resctrl is not mounted."""
-        return seen.groups(self.machine)
+        return self.hardware.groups()
 
     def group_of(self, tid: int) -> str:
         """The name of the control group of a task; empty for the default group."""
-        return seen.group_of(self.machine, tid)
+        return self.hardware.group_of(tid)
 
     def _tell_online(self) -> None:
         (self.sysfs / "online").write_text(format_list(self.machine.hardware.online) + "\n")

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from tests.campaign.trouble.events import EVENTS, Event
 from tests.campaign.trouble.host import STEP, Host
-from tests.campaign.trouble.judge import Judge, Violation
+from tests.campaign.trouble.judge import Judge
 from tests.campaign.trouble.killing import Killer
+from tests.campaign.trouble.verdicts import Violation
 
 LOG = logging.getLogger(__name__)
 

@@ -12,9 +12,10 @@ import pytest
 
 from tests.campaign.trouble import story as stories
 from tests.campaign.trouble.host import Host
-from tests.campaign.trouble.judge import Judge, Kind
+from tests.campaign.trouble.judge import Judge
 from tests.campaign.trouble.killing import Killed, Killer
 from tests.campaign.trouble.story import Story, play, shortest
+from tests.campaign.trouble.verdicts import Kind
 from vmqos.agent import judge as agents_judge
 from vmqos.agent.act import move_tasks, plan_steps
 from vmqos.agent.act.control_groups import ControlGroups

@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.campaign.trouble.judge import LASTING, Kind, Violation
 from tests.campaign.trouble.processes.judging_simulator import COUNTDOWN, FAULTS, TRUTH, VERDICTS
 from tests.campaign.trouble.story import Outcome
+from tests.campaign.trouble.verdicts import LASTING, Kind, Violation
 from tests.campaign.trouble.vm import Vm
 from tests.functional.agent.tree import Tree
 from tools.lab import mounts, vms
