@@ -4,6 +4,11 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import fcntl
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -148,6 +153,31 @@ def test_a_vm_that_libvirt_has_lost_must_keep_its_ways_under_the_next_agent(
     assert host.troubled.groups().keys() == {""}
 
 
+def test_a_look_that_the_machine_has_no_cpu_for_does_not_count(host: Host, monkeypatch: Patch) -> None:
+    judge, outcome, real = Judge(host), stories.Outcome(), host.libvirt.describe
+    host.run(2)
+
+    def describe(uuid: str) -> Any:
+        time.sleep(1.0)
+        return real(uuid)
+
+    monkeypatch.setattr(host.libvirt, "describe", describe)
+    host.list_vm(host.new_vm(OWN))
+    stories.be_quiet(host, judge, outcome)
+    host.let_looks_end()
+    assert not judge.violations and outcome.longest < 1.0
+
+
+def test_a_story_that_breaks_off_names_the_command_that_plays_it_again(monkeypatch: Patch) -> None:
+    def be_quiet(*_: object) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(stories, "be_quiet", be_quiet)
+    with pytest.raises(OSError, match="Bad file") as raised:
+        play(story := Story("minimal", 1, only=()))
+    assert story.command in raised.value.__notes__[0]
+
+
 def test_a_killed_agent_changes_nothing_any_more_and_the_next_one_goes_on(host: Host, killer: Killer) -> None:
     judge = Judge(host)
     host.run(2)
@@ -198,6 +228,32 @@ def test_a_dead_agents_lock_is_free(host: Host, killer: Killer) -> None:
     assert host.agent is not agent
     with host.resctrl.lock(exclusive=True, timeout=0.5):
         pass
+
+
+def test_a_thread_of_a_dead_agent_that_waits_for_the_lock_closes_nothing_of_the_next_one(
+    host: Host, monkeypatch: Patch
+) -> None:
+    is_scheduled = threading.Event()
+
+    def flock(descriptor: int, operation: int) -> None:
+        """The thread is scheduled late, and the kernel refuses a descriptor that was closed meanwhile."""
+        is_scheduled.wait()
+        if os.readlink(f"/proc/self/fd/{descriptor}") != str(host.troubled.root):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr("vmqos.resctrl.lock.fcntl.flock", flock)
+    waiter = host.resctrl._lock._adopt_or_start(os.open(host.troubled.root, os.O_RDONLY), fcntl.LOCK_EX)
+    host.restart()
+    is_scheduled.set()
+    waiter.join()
+    host.agent._wakeup.set()
+    assert f"/proc/self/fd/{waiter.descriptor}" not in _open_files(host.troubled.root)
+
+
+def _open_files(path: Path) -> list[str]:
+    """The descriptors of this process that are of a file."""
+    names = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    return [name for name in names if os.path.exists(name) and os.readlink(name) == str(path)]
 
 
 def test_a_story_is_the_same_each_time_and_its_shortest_part_is_a_part_of_it(monkeypatch: Patch) -> None:
