@@ -13,7 +13,6 @@ from typing import Any
 from tests.campaign.trouble.host import Host, PlayedVm
 from tests.campaign.trouble.seen import Cache, Seen
 from tests.campaign.trouble.verdicts import LASTING, Kind, Violation
-from tests.campaign.trouble.vm import Vm
 from tests.campaign.trouble.writes import CLASS_PREFIX, PREFIX, Writes
 from vmqos.agent.serve import vms as api
 from vmqos.extra_specs import CachePolicy, cpu_spec
@@ -30,7 +29,7 @@ class Judge:
         self.host = host
         self.violations: list[Violation] = []
         self.writes = 0
-        self._judge = Writes(host.troubled.hardware, host.vms.values, lambda: host.meddled, self._is_told_overlapped)
+        self._judge = Writes(host.troubled.hardware, host.vms.values, lambda: host.meddled)
         host.troubled.after = self.after
         host.on_pass = self.after_pass
         host.on_touch = self.touch
@@ -54,9 +53,15 @@ class Judge:
         for text in self.host.faults:
             self._note(Kind.FAULT, text, "in a pass")
         self.host.faults.clear()
+        untold, self._judge.untold = self._judge.untold, {}
         if self.host.meddled or not self.host.last_pass_ended_well or not self.host.troubled.machine.is_mounted:
             return
         groups, rows = self.host.troubled.groups(), self._rows()
+        for uuid, text in untold.items():
+            # An agent that was killed before the end of its pass tells nothing.
+            row = rows.get(uuid)
+            if row is not None and (row["state"] == "kept" or row["reason_code"] != "overlapped"):
+                self._note(Kind.OVERLAP, text, f"and {row['state']} was told")
         for vm in self.host.vms.values():
             row = rows.get(vm.uuid)
             if row is None or row["pid"] != vm.process.pid or vm.is_touched:
@@ -80,10 +85,6 @@ class Judge:
         vcpus = None if wants.vcpus is None else cpu_spec.show(wants.vcpus)
         told = row["ways_requested"], row["vcpus_requested"], row["l2_ways_requested"], row["bandwidth_requested"]
         return bool(told == (wants.l3_ways or None, vcpus, wants.l2_ways, wants.bandwidth_percent))
-
-    def _is_told_overlapped(self, vm: Vm) -> bool:
-        row = self._rows().get(vm.uuid)
-        return row is not None and row["reason_code"] == "overlapped"
 
     def _rows(self) -> dict[str, Any]:
         return {row["uuid"]: row for row in api.vms(self.host.agent.snapshot)}

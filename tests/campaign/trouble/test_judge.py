@@ -3,105 +3,33 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.campaign.trouble import faults
 from tests.campaign.trouble import story as stories
+from tests.campaign.trouble.faults import FAULTS, Patch
 from tests.campaign.trouble.host import Host
 from tests.campaign.trouble.judge import Judge
 from tests.campaign.trouble.killing import Killed, Killer
 from tests.campaign.trouble.story import Story, play, shortest
 from tests.campaign.trouble.verdicts import Kind
-from vmqos.agent import judge as agents_judge
-from vmqos.agent.act import move_tasks, plan_steps
-from vmqos.agent.act.control_groups import ControlGroups
-from vmqos.agent.loop import Agent
-from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.lost_vms import Lost, LostVms
-from vmqos.allocation import PromiseState, WriteMasks
 
 STORIES = range(1, 40)
 """In one of these stories a fault has to show."""
 OWN = {"hw:cache_ways": "2"}
 
-Patch = pytest.MonkeyPatch
 
-
-def _the_default_group_is_not_shrunk(patch: Patch) -> None:
-    real = plan_steps.execute
-
-    def execute(filesystem: Any, steps: Any) -> set[str]:
-        return real(filesystem, [step for step in steps if not (isinstance(step, WriteMasks) and not step.group)])
-
-    patch.setattr(plan_steps, "execute", execute)
-
-
-def _who_grows_comes_before_who_shrinks(patch: Patch) -> None:
-    real = plan_steps.execute
-
-    def execute(filesystem: Any, steps: Any) -> set[str]:
-        masks = [step for step in steps if isinstance(step, WriteMasks)]
-        others = [step for step in steps if not isinstance(step, WriteMasks)]
-        return real(filesystem, [*others, *reversed(masks)])
-
-    patch.setattr(plan_steps, "execute", execute)
-
-
-def _tasks_are_moved_to_some_other_vm(patch: Patch) -> None:
-    real = move_tasks._move
-
-    def move(filesystem: Any, target: Any, tids: Any) -> frozenset[int]:
-        others = [name for name in filesystem.directories() if name.startswith("vmqos.0") and name != target.control]
-        return real(filesystem, move_tasks.TaskGroup(others[0]) if others and target.control else target, tids)
-
-    patch.setattr(move_tasks, "_move", move)
-
-
-def _groups_are_left(patch: Patch) -> None:
-    patch.setattr(ControlGroups, "retire", lambda self, plan, in_force: True)
-
-
-def _events_are_not_heard(patch: Patch) -> None:
-    patch.setattr(Agent, "_on_change", lambda self, uuid: None)
-
-
-def _every_promise_is_told_to_be_kept(patch: Patch) -> None:
-    real = agents_judge.judge
-
-    def judge(*given: Any) -> Any:
-        return dataclasses.replace(real(*given), state=PromiseState.KEPT)
-
-    patch.setattr(agents_judge, "judge", judge)
-
-
-def _a_flavor_breaks_the_agent(patch: Patch) -> None:
-    def read(vm: Any, found: Any = None) -> Any:
-        raise KeyError("a fault of ours")
-
-    patch.setattr(flavor_request, "read", read)
-
-
-FAULTS: Mapping[Callable[[Patch], None], Kind] = {
-    _the_default_group_is_not_shrunk: Kind.OVERLAP,
-    _who_grows_comes_before_who_shrinks: Kind.OVERLAP,
-    _tasks_are_moved_to_some_other_vm: Kind.OVERLAP,
-    _groups_are_left: Kind.LEAK,
-    _events_are_not_heard: Kind.UNSERVED,
-    _every_promise_is_told_to_be_kept: Kind.WORD,
-    _a_flavor_breaks_the_agent: Kind.FAULT,
-}
-
-
-@pytest.mark.parametrize(("plant", "kind"), FAULTS.items(), ids=[plant.__name__[1:] for plant in FAULTS])
+@pytest.mark.parametrize(("plant", "kind"), FAULTS.items(), ids=[plant.__name__ for plant in FAULTS])
 def test_a_fault_is_noticed(plant: Callable[[Patch], None], kind: Kind, monkeypatch: Patch) -> None:
     plant(monkeypatch)
     for seed in STORIES:
@@ -131,6 +59,27 @@ def test_a_vm_that_waits_must_be_told_why(host: Host) -> None:
     row, groups = judge._rows()[vm.uuid], host.troubled.groups()
     assert row["state"] == "pending" and not judge._wrong(vm, row, groups)
     assert "without a reason" in judge._wrong(vm, {**row, "reason": None, "reason_code": None}, groups)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_task_comes_back_to_ways_that_another_program_took_if_the_vm_is_told_so_then(
+    host: Host, monkeypatch: Patch, is_told: bool
+) -> None:
+    host.reload("kernel_exclusive = false")
+    judge = Judge(host)
+    host.list_vm(vm := host.new_vm(OWN))
+    host.run(2)
+    host.touch_all()
+    host.troubled.outside.mkdir("pqos")
+    host.troubled.outside.write("pqos/schemata", "L3:0=7ff;1=7ff")
+    host.troubled.outside.write("pqos/tasks", str(host.stranger()))
+    host.troubled.outside.write("tasks", str(vm.pid))
+    if not is_told:
+        faults.every_promise_is_told_to_be_kept(monkeypatch)
+    host.run()
+    assert host.troubled.group_of(vm.pid) == vm.group
+    kinds = {violation.kind for violation in judge.violations}
+    assert kinds == (set() if is_told else {Kind.OVERLAP, Kind.WORD})
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
@@ -257,7 +206,7 @@ def _open_files(path: Path) -> list[str]:
 
 
 def test_a_story_is_the_same_each_time_and_its_shortest_part_is_a_part_of_it(monkeypatch: Patch) -> None:
-    _groups_are_left(monkeypatch)
+    faults.groups_are_left(monkeypatch)
     story = next(one for seed in STORIES if play(one := Story("minimal", seed)).violations)
     assert story.events() == Story("minimal", story.seed).events()
     found = shortest(story, seconds=20.0)

@@ -18,8 +18,9 @@ class Writes:
     :param hardware: the machine.
     :param vms: tells the VMs as they are now.
     :param is_meddled: whether another program changed resctrl a moment ago.
-    :param is_told: whether the agent has told a VM that another program has ways of its too, and that there is no room
-        to move them to. Such a VM has its tasks in its group all the same.
+    :ivar untold: VMs to whose groups tasks were moved while another program's group had ways of theirs, by UUID, with
+        words for people. That is right if there is no room to move these ways to, and the agent tells the VM so at the
+        end of its pass.
     """
 
     def __init__(
@@ -27,12 +28,11 @@ class Writes:
         hardware: Hardware,
         vms: Callable[[], Iterable[Vm]],
         is_meddled: Callable[[], bool],
-        is_told: Callable[[Vm], bool] = lambda vm: False,
     ) -> None:
         self._hardware = hardware
         self._vms = vms
         self._is_meddled = is_meddled
-        self._is_told = is_told
+        self.untold: dict[str, str] = {}
 
     def after(self, operation: str, path: str, data: str) -> Iterator[str]:
         """What is wrong after a write, though the VM's promise was in force before."""
@@ -86,10 +86,13 @@ class Writes:
                 for cache in self._hardware.reach(vm.cpus):
                     for other, theirs in groups.items():
                         common = theirs.masks.get(cache, 0) & groups[name].masks.get(cache, 0)
-                        if other and not other.startswith(PREFIX) and self._is_told(vm):
+                        if other == name or not common or not self.is_used(other, theirs):
                             continue
-                        if other != name and common and self.is_used(other, theirs):
-                            yield f"tasks were moved to {name} while {other or 'the default group'} had {common:x} too"
+                        text = f"tasks were moved to {name} while {other or 'the default group'} had {common:x} too"
+                        if not other or other.startswith(PREFIX):
+                            yield text
+                        else:
+                            self.untold[vm.uuid] = text
 
     def _is_whole(self, vm: Vm, own: Seen) -> bool:
         """Whether a VM's group has as many ways as its flavor asks for now, wherever the VM can run."""
