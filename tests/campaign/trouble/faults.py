@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.campaign.trouble.verdicts import Kind
+from tests.campaign.trouble.writes import CLASS_PREFIX, PREFIX
 from vmqos.agent import judge as agents_judge
 from vmqos.agent.act import move_tasks, plan_steps
 from vmqos.agent.act.control_groups import ControlGroups
@@ -44,7 +45,8 @@ def tasks_are_moved_to_some_other_vm(patch: Patch) -> None:
     real = move_tasks._move
 
     def move(filesystem: Any, target: Any, tids: Any) -> frozenset[int]:
-        others = [name for name in filesystem.directories() if name.startswith("vmqos.0") and name != target.control]
+        ours = [name for name in filesystem.directories() if name.startswith(PREFIX)]
+        others = [name for name in ours if name != target.control and not name.startswith(CLASS_PREFIX)]
         return real(filesystem, move_tasks.TaskGroup(others[0]) if others and target.control else target, tids)
 
     patch.setattr(move_tasks, "_move", move)
