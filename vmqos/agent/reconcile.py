@@ -288,8 +288,9 @@ class Reconciler:
         if self._groups.prepare(plan) is not None:
             self._settled = False
             return {}
-        if _changes_others(plan, before.vms, fresh):
-            # What is told of these VMs is so no more: the next pass reads their groups and tells of them anew.
+        if now != before.resctrl or _changes_others(plan, before.vms, fresh):
+            # Another program has changed resctrl since the last pass, or this plan changes other VMs' ways. What is told
+            # of these VMs may be so no more: the next pass plans anew, and tells of them anew.
             self._settled = False
         self._granted = self._remembered(plan, before.vms)
         now = now.after(plan_steps.predict(now.layout, plan.prepare))

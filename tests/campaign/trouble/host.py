@@ -54,6 +54,8 @@ FULL_AUDIT = 60.0
 """Seconds until a full audit finds what libvirt's event did not tell, as shipped."""
 LOOK_AGAIN = 10.0
 """Seconds until the agent looks again at a VM that libvirt could not describe, at most."""
+LOOKS_END = 30.0
+"""Seconds of the wall clock in which looks that nothing holds up end on any machine."""
 STEP = 0.1
 """Seconds between two passes while the host is quiet."""
 
@@ -209,6 +211,16 @@ class Host:
         self.clock.leap(seconds)
         if seconds >= FULL_AUDIT:
             self.agent._next_full = 0.0
+
+    def let_looks_end(self) -> None:
+        """Wait until no look at a VM, nor libvirt's list, is under way: their threads need a CPU of a busy machine.
+
+        The agent does not wait for a look that it has left behind. So neither its waits nor the CPU time of its passes
+        tell how long such a look takes.
+        """
+        running, until = self.agent._running_vms, time.monotonic() + LOOKS_END
+        while (running._looks.under_way or running._lists.under_way) and time.monotonic() < until:
+            time.sleep(0.001)
 
     def _before(self, operation: str, path: str) -> None:
         self.killer.before(operation, path)

@@ -7,52 +7,15 @@ It shares no code with the agent but the names of groups and the grammar of flav
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from tests.campaign.trouble.host import Host, PlayedVm
 from tests.campaign.trouble.seen import Cache, Seen
-from tests.campaign.trouble.vm import Vm
+from tests.campaign.trouble.verdicts import LASTING, Kind, Violation
 from tests.campaign.trouble.writes import CLASS_PREFIX, PREFIX, Writes
 from vmqos.agent.serve import vms as api
 from vmqos.extra_specs import CachePolicy, cpu_spec
-
-
-class Kind(enum.Enum):
-    """What can be wrong."""
-
-    OVERLAP = "overlap"
-    """A promise that was in force was broken by a write of the agent's, or a VM was moved to ways that are not its
-    own."""
-    LEAK = "leak"
-    """A group is left that no VM needs."""
-    UNSERVED = "unserved"
-    """A VM has not what it could have, a second after all was quiet."""
-    WORD = "wrong word"
-    """The API tells something that is not so."""
-    FAULT = "fault"
-    """The agent met an error of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One thing that is wrong."""
-
-    kind: Kind
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.kind.value}: {self.text}"
-
-
-LASTING = {
-    *("no-l3", "cdp", "no-l2", "not-pinned", "no-cache", "no-bandwidth", "bandwidth-unit", "no-closid", "io-ways"),
-    *("overlapped", "pool-too-small", "no-ways", "more-than-all", "cachetune", "no-vcpu", "bad-flavor", "rounded-up"),
-    *("foreign-tasks", "reserved-ways", "parts-overlap", "no-safe-order"),
-}
-"""The codes of reasons that may last although all is quiet: what the VM asks for can't be had here and now."""
 
 
 class Judge:
@@ -66,7 +29,7 @@ class Judge:
         self.host = host
         self.violations: list[Violation] = []
         self.writes = 0
-        self._judge = Writes(host.troubled.machine, host.vms.values, lambda: host.meddled, self._is_told_overlapped)
+        self._judge = Writes(host.troubled.hardware, host.vms.values, lambda: host.meddled)
         host.troubled.after = self.after
         host.on_pass = self.after_pass
         host.on_touch = self.touch
@@ -90,10 +53,15 @@ class Judge:
         for text in self.host.faults:
             self._note(Kind.FAULT, text, "in a pass")
         self.host.faults.clear()
+        untold, self._judge.untold = self._judge.untold, {}
         if self.host.meddled or not self.host.last_pass_ended_well or not self.host.troubled.machine.is_mounted:
             return
-        self.host.troubled.machine.hardware.members.settle()
         groups, rows = self.host.troubled.groups(), self._rows()
+        for uuid, text in untold.items():
+            # An agent that was killed before the end of its pass tells nothing.
+            row = rows.get(uuid)
+            if row is not None and (row["state"] == "kept" or row["reason_code"] != "overlapped"):
+                self._note(Kind.OVERLAP, text, f"and {row['state']} was told")
         for vm in self.host.vms.values():
             row = rows.get(vm.uuid)
             if row is None or row["pid"] != vm.process.pid or vm.is_touched:
@@ -117,10 +85,6 @@ class Judge:
         vcpus = None if wants.vcpus is None else cpu_spec.show(wants.vcpus)
         told = row["ways_requested"], row["vcpus_requested"], row["l2_ways_requested"], row["bandwidth_requested"]
         return bool(told == (wants.l3_ways or None, vcpus, wants.l2_ways, wants.bandwidth_percent))
-
-    def _is_told_overlapped(self, vm: Vm) -> bool:
-        row = self._rows().get(vm.uuid)
-        return row is not None and row["reason_code"] == "overlapped"
 
     def _rows(self) -> dict[str, Any]:
         return {row["uuid"]: row for row in api.vms(self.host.agent.snapshot)}
@@ -176,7 +140,6 @@ class Judge:
         """What is not yet as it should be on a quiet host."""
         found = list[Violation]()
         host, rows, groups = self.host, self._rows(), self.host.troubled.groups()
-        host.troubled.machine.hardware.members.settle()
         for uuid, why in host.agent.health.unserved.items():
             found.append(Violation(Kind.UNSERVED, f"{uuid}: {why}"))
         if not host.last_pass_ended_well:
@@ -236,7 +199,8 @@ class Judge:
 
         Where other VMs wait too, or other programs have ways that cut the rest into pieces, this is not sure.
         """
-        l3, host = self._judge.l3, self.host
+        host = self.host
+        l3 = host.troubled.machine.hardware.profile.l3
         others = [row for uuid, row in rows.items() if uuid != vm.uuid]
         foreign = [name for name in groups if name and not name.startswith(PREFIX)]
         if not vm.is_exclusive or l3 is None or foreign or any(row["state"] not in ("kept", "none") for row in others):

@@ -6,15 +6,16 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.campaign.trouble import seen
 from tests.campaign.trouble.clock import Clock
 from tests.campaign.trouble.killing import Killed
 from tests.campaign.trouble.seen import Cache, Seen
+from tests.campaign.trouble.simulated import SimulatedHardware
 from tests.unit.agent.machine import SimulatedResctrl
 from vmqos.resctrl import exceptions, lock, mount
 from vmqos.resctrl.filesystem import Filesystem
@@ -57,6 +58,11 @@ class TroubledMachine:
         """The machine."""
         return self.outside.machine
 
+    @property
+    def hardware(self) -> SimulatedHardware:
+        """The machine as the judge sees it."""
+        return SimulatedHardware(self.machine)
+
     def find(self, path: str | None = None, *, options: object = (), writable: bool = True) -> mount.Mount:
         """What :func:`vmqos.resctrl.mount.find` says: the folder itself is no mount point."""
         if not self.machine.is_mounted:
@@ -97,15 +103,15 @@ class TroubledMachine:
 
     def reach(self, cpus: frozenset[int]) -> set[Cache]:
         """The L3s that tasks on these CPUs fill."""
-        return seen.reach(self.machine, cpus)
+        return self.hardware.reach(cpus)
 
     def groups(self) -> dict[str, Seen]:
         """All control groups by name; none while resctrl is not mounted."""
-        return seen.groups(self.machine)
+        return self.hardware.groups()
 
     def group_of(self, tid: int) -> str:
         """The name of the control group of a task; empty for the default group."""
-        return seen.group_of(self.machine, tid)
+        return self.hardware.group_of(tid)
 
     def _tell_online(self) -> None:
         (self.sysfs / "online").write_text(format_list(self.machine.hardware.online) + "\n")
@@ -149,10 +155,7 @@ class AgentsResctrl(SimulatedResctrl):
     def close(self) -> None:
         """Close what a dead agent has open, as the kernel does when a process ends: the lock is free then."""
         self.is_dead = True
-        # Threads that still wait for the lock, its own and earlier agents', give it back by themselves.
-        WAITING.extend(self._lock._left_behind)
-        WAITING[:] = [waiter for waiter in WAITING if waiter.is_alive()]
-        spared = KEPT_OPEN | {waiter.descriptor for waiter in WAITING}
+        spared = KEPT_OPEN | _descriptors_of_waiting_threads()
         for name in os.listdir("/proc/self/fd"):
             with suppress(OSError):
                 if os.readlink(f"/proc/self/fd/{name}") == self.root and int(name) not in spared:
@@ -178,8 +181,22 @@ KEPT_OPEN: set[int] = set()
 """Descriptors of resctrl's root that other programs have open, and no agent."""
 
 
-WAITING: list[lock._Waiter] = []
-"""Threads of dead agents that wait for the lock."""
+def _descriptors_of_waiting_threads() -> set[int]:
+    """The descriptors of threads that wait for the lock, this agent's and those of agents before it.
+
+    Each gives its descriptor back by itself once it has the lock. If it were closed here, the number could be the next
+    agent's by the time at which the thread closes it.
+    """
+    found = set[int]()
+    for thread in threading.enumerate():
+        if not isinstance(thread, lock._Waiter):
+            continue
+        if thread._done.is_set():
+            thread.join()
+        elif thread.leave():
+            found.add(thread.descriptor)
+    return found
+
 
 ERRORS = (errno.ENOSPC, errno.EBUSY, errno.ENOMEM, errno.EINVAL)
 """What a write may fail with for no fault of the agent's."""

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from tests.campaign.trouble.events import EVENTS, Event
 from tests.campaign.trouble.host import STEP, Host
-from tests.campaign.trouble.judge import Judge, Violation
+from tests.campaign.trouble.judge import Judge
 from tests.campaign.trouble.killing import Killer
+from tests.campaign.trouble.verdicts import Violation
 
 LOG = logging.getLogger(__name__)
 
@@ -97,6 +98,14 @@ class Outcome:
 
 def play(story: Story) -> Outcome:
     """Let everything happen; the first violation ends the story."""
+    try:
+        return _play(story)
+    except Exception as error:
+        error.add_note(f"play it again: {story.command}")
+        raise
+
+
+def _play(story: Story) -> Outcome:
     killer, outcome = Killer(), Outcome(stories=1)
     profile, options = MACHINES[story.machine]
     with tempfile.TemporaryDirectory(prefix="vmqos-trouble-") as folder:
@@ -126,7 +135,8 @@ def play(story: Story) -> Outcome:
 def be_quiet(host: Host, judge: Judge, outcome: Outcome) -> None:
     """End all trouble; then everything must be settled within :data:`QUIET`.
 
-    Time is what the agent waits for and the CPU time of its passes: a busy machine of the test's costs nothing.
+    Time is what the agent waits for and the CPU time of its passes: a busy machine of the test's costs nothing, nor do
+    looks that the machine has no CPU for.
     """
     host.calm()
     debt, host.debt = host.debt, 0.0
@@ -143,6 +153,7 @@ def be_quiet(host: Host, judge: Judge, outcome: Outcome) -> None:
             break
         took += STEP
         host.let_pass(STEP)
+        host.let_looks_end()
     outcome.quiets += 1
     outcome.longest = max(outcome.longest, took)
     judge.violations += left

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tests.campaign.trouble.judge import Kind
 from tests.campaign.trouble.story import Outcome
+from tests.campaign.trouble.verdicts import Kind
 
 COLUMNS = ("stories", "events", "writes", "kills", "places", "quiets", "longest")
 

@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.campaign.trouble.judge import Kind, Violation
 from tests.campaign.trouble.story import Outcome
+from tests.campaign.trouble.verdicts import Kind, Violation
 
 
 def read(file: Path) -> dict[str, Outcome]:

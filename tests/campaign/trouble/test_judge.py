@@ -3,99 +3,33 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+import errno
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.campaign.trouble import faults
 from tests.campaign.trouble import story as stories
+from tests.campaign.trouble.faults import FAULTS, Patch
 from tests.campaign.trouble.host import Host
-from tests.campaign.trouble.judge import Judge, Kind
+from tests.campaign.trouble.judge import Judge
 from tests.campaign.trouble.killing import Killed, Killer
 from tests.campaign.trouble.story import Story, play, shortest
-from vmqos.agent import judge as agents_judge
-from vmqos.agent.act import move_tasks, plan_steps
-from vmqos.agent.act.control_groups import ControlGroups
-from vmqos.agent.loop import Agent
-from vmqos.agent.observe import flavor_request
+from tests.campaign.trouble.verdicts import Kind
 from vmqos.agent.observe.lost_vms import Lost, LostVms
-from vmqos.allocation import PromiseState, WriteMasks
 
 STORIES = range(1, 40)
 """In one of these stories a fault has to show."""
 OWN = {"hw:cache_ways": "2"}
 
-Patch = pytest.MonkeyPatch
 
-
-def _the_default_group_is_not_shrunk(patch: Patch) -> None:
-    real = plan_steps.execute
-
-    def execute(filesystem: Any, steps: Any) -> set[str]:
-        return real(filesystem, [step for step in steps if not (isinstance(step, WriteMasks) and not step.group)])
-
-    patch.setattr(plan_steps, "execute", execute)
-
-
-def _who_grows_comes_before_who_shrinks(patch: Patch) -> None:
-    real = plan_steps.execute
-
-    def execute(filesystem: Any, steps: Any) -> set[str]:
-        masks = [step for step in steps if isinstance(step, WriteMasks)]
-        others = [step for step in steps if not isinstance(step, WriteMasks)]
-        return real(filesystem, [*others, *reversed(masks)])
-
-    patch.setattr(plan_steps, "execute", execute)
-
-
-def _tasks_are_moved_to_some_other_vm(patch: Patch) -> None:
-    real = move_tasks._move
-
-    def move(filesystem: Any, target: Any, tids: Any) -> frozenset[int]:
-        others = [name for name in filesystem.directories() if name.startswith("vmqos.0") and name != target.control]
-        return real(filesystem, move_tasks.TaskGroup(others[0]) if others and target.control else target, tids)
-
-    patch.setattr(move_tasks, "_move", move)
-
-
-def _groups_are_left(patch: Patch) -> None:
-    patch.setattr(ControlGroups, "retire", lambda self, plan, in_force: True)
-
-
-def _events_are_not_heard(patch: Patch) -> None:
-    patch.setattr(Agent, "_on_change", lambda self, uuid: None)
-
-
-def _every_promise_is_told_to_be_kept(patch: Patch) -> None:
-    real = agents_judge.judge
-
-    def judge(*given: Any) -> Any:
-        return dataclasses.replace(real(*given), state=PromiseState.KEPT)
-
-    patch.setattr(agents_judge, "judge", judge)
-
-
-def _a_flavor_breaks_the_agent(patch: Patch) -> None:
-    def read(vm: Any, found: Any = None) -> Any:
-        raise KeyError("a fault of ours")
-
-    patch.setattr(flavor_request, "read", read)
-
-
-FAULTS: Mapping[Callable[[Patch], None], Kind] = {
-    _the_default_group_is_not_shrunk: Kind.OVERLAP,
-    _who_grows_comes_before_who_shrinks: Kind.OVERLAP,
-    _tasks_are_moved_to_some_other_vm: Kind.OVERLAP,
-    _groups_are_left: Kind.LEAK,
-    _events_are_not_heard: Kind.UNSERVED,
-    _every_promise_is_told_to_be_kept: Kind.WORD,
-    _a_flavor_breaks_the_agent: Kind.FAULT,
-}
-
-
-@pytest.mark.parametrize(("plant", "kind"), FAULTS.items(), ids=[plant.__name__[1:] for plant in FAULTS])
+@pytest.mark.parametrize(("plant", "kind"), FAULTS.items(), ids=[plant.__name__ for plant in FAULTS])
 def test_a_fault_is_noticed(plant: Callable[[Patch], None], kind: Kind, monkeypatch: Patch) -> None:
     plant(monkeypatch)
     for seed in STORIES:
@@ -127,6 +61,27 @@ def test_a_vm_that_waits_must_be_told_why(host: Host) -> None:
     assert "without a reason" in judge._wrong(vm, {**row, "reason": None, "reason_code": None}, groups)
 
 
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_task_comes_back_to_ways_that_another_program_took_if_the_vm_is_told_so_then(
+    host: Host, monkeypatch: Patch, is_told: bool
+) -> None:
+    host.reload("kernel_exclusive = false")
+    judge = Judge(host)
+    host.list_vm(vm := host.new_vm(OWN))
+    host.run(2)
+    host.touch_all()
+    host.troubled.outside.mkdir("pqos")
+    host.troubled.outside.write("pqos/schemata", "L3:0=7ff;1=7ff")
+    host.troubled.outside.write("pqos/tasks", str(host.stranger()))
+    host.troubled.outside.write("tasks", str(vm.pid))
+    if not is_told:
+        faults.every_promise_is_told_to_be_kept(monkeypatch)
+    host.run()
+    assert host.troubled.group_of(vm.pid) == vm.group
+    kinds = {violation.kind for violation in judge.violations}
+    assert kinds == (set() if is_told else {Kind.OVERLAP, Kind.WORD})
+
+
 @pytest.mark.parametrize("is_forgotten", [False, True])
 def test_a_vm_that_libvirt_has_lost_must_keep_its_ways_under_the_next_agent(
     host: Host, monkeypatch: Patch, is_forgotten: bool
@@ -145,6 +100,31 @@ def test_a_vm_that_libvirt_has_lost_must_keep_its_ways_under_the_next_agent(
     host.end_vm(vm)
     host.run(2)
     assert host.troubled.groups().keys() == {""}
+
+
+def test_a_look_that_the_machine_has_no_cpu_for_does_not_count(host: Host, monkeypatch: Patch) -> None:
+    judge, outcome, real = Judge(host), stories.Outcome(), host.libvirt.describe
+    host.run(2)
+
+    def describe(uuid: str) -> Any:
+        time.sleep(1.0)
+        return real(uuid)
+
+    monkeypatch.setattr(host.libvirt, "describe", describe)
+    host.list_vm(host.new_vm(OWN))
+    stories.be_quiet(host, judge, outcome)
+    host.let_looks_end()
+    assert not judge.violations and outcome.longest < 1.0
+
+
+def test_a_story_that_breaks_off_names_the_command_that_plays_it_again(monkeypatch: Patch) -> None:
+    def be_quiet(*_: object) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(stories, "be_quiet", be_quiet)
+    with pytest.raises(OSError, match="Bad file") as raised:
+        play(story := Story("minimal", 1, only=()))
+    assert story.command in raised.value.__notes__[0]
 
 
 def test_a_killed_agent_changes_nothing_any_more_and_the_next_one_goes_on(host: Host, killer: Killer) -> None:
@@ -199,8 +179,34 @@ def test_a_dead_agents_lock_is_free(host: Host, killer: Killer) -> None:
         pass
 
 
+def test_a_thread_of_a_dead_agent_that_waits_for_the_lock_closes_nothing_of_the_next_one(
+    host: Host, monkeypatch: Patch
+) -> None:
+    is_scheduled = threading.Event()
+
+    def flock(descriptor: int, operation: int) -> None:
+        """The thread is scheduled late, and the kernel refuses a descriptor that was closed meanwhile."""
+        is_scheduled.wait()
+        if os.readlink(f"/proc/self/fd/{descriptor}") != str(host.troubled.root):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr("vmqos.resctrl.lock.fcntl.flock", flock)
+    waiter = host.resctrl._lock._adopt_or_start(os.open(host.troubled.root, os.O_RDONLY), fcntl.LOCK_EX)
+    host.restart()
+    is_scheduled.set()
+    waiter.join()
+    host.agent._wakeup.set()
+    assert f"/proc/self/fd/{waiter.descriptor}" not in _open_files(host.troubled.root)
+
+
+def _open_files(path: Path) -> list[str]:
+    """The descriptors of this process that are of a file."""
+    names = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    return [name for name in names if os.path.exists(name) and os.readlink(name) == str(path)]
+
+
 def test_a_story_is_the_same_each_time_and_its_shortest_part_is_a_part_of_it(monkeypatch: Patch) -> None:
-    _groups_are_left(monkeypatch)
+    faults.groups_are_left(monkeypatch)
     story = next(one for seed in STORIES if play(one := Story("minimal", seed)).violations)
     assert story.events() == Story("minimal", story.seed).events()
     found = shortest(story, seconds=20.0)

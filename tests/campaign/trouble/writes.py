@@ -5,11 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tests.campaign.trouble import seen
-from tests.campaign.trouble.seen import Seen
+from tests.campaign.trouble.seen import Hardware, Seen
 from tests.campaign.trouble.vm import Vm
-from vmqos.simulator.machine import Machine
-from vmqos.simulator.profiles import CacheAllocation
 
 PREFIX = "vmqos."
 CLASS_PREFIX = "vmqos.shared-"
@@ -18,29 +15,31 @@ CLASS_PREFIX = "vmqos.shared-"
 class Writes:
     """Judges single writes to the resctrl of one machine.
 
+    :param hardware: the machine.
     :param vms: tells the VMs as they are now.
     :param is_meddled: whether another program changed resctrl a moment ago.
-    :param is_told: whether the agent has told a VM that another program has ways of its too, and that there is no room
-        to move them to. Such a VM has its tasks in its group all the same.
+    :ivar untold: VMs to whose groups tasks were moved while another program's group had ways of theirs, by UUID, with
+        words for people. That is right if there is no room to move these ways to, and the agent tells the VM so at the
+        end of its pass.
     """
 
     def __init__(
         self,
-        machine: Machine,
+        hardware: Hardware,
         vms: Callable[[], Iterable[Vm]],
         is_meddled: Callable[[], bool],
-        is_told: Callable[[Vm], bool] = lambda vm: False,
     ) -> None:
-        self._machine = machine
+        self._hardware = hardware
         self._vms = vms
         self._is_meddled = is_meddled
-        self._is_told = is_told
+        self.untold: dict[str, str] = {}
 
     def after(self, operation: str, path: str, data: str) -> Iterator[str]:
         """What is wrong after a write, though the VM's promise was in force before."""
-        if not self._machine.is_mounted:
+        groups, at = self._hardware.groups(), f"(after {operation} {path} {data.strip()[:60]})"
+        if not groups:
+            # resctrl is not mounted: no promise is in force.
             return
-        groups, at = seen.groups(self._machine), f"(after {operation} {path} {data.strip()[:60]})"
         for vm in self._vms():
             if vm.in_force and vm.is_alive and (text := self.broken(vm, groups)):
                 yield f"{text} {at}"
@@ -53,7 +52,7 @@ class Writes:
         own = groups.get(vm.group)
         if own is None:
             return f"{vm.group} is gone, and the VM was promised {dict(vm.specs)}"
-        for cache in sorted(seen.reach(self._machine, vm.cpus)):
+        for cache in sorted(self._hardware.reach(vm.cpus)):
             mask, asked = own.masks.get(cache, 0), self.asked(vm)
             if mask.bit_count() != asked:
                 return f"{vm.group} has {mask:x} on {cache} and was promised {asked} ways"
@@ -63,10 +62,8 @@ class Writes:
                     return f"{vm.group} has {mask:x} on {cache}, and {theirs}"
         outside = vm.promised_tasks() - own.tasks
         if outside:
-            # A thread that was born this moment is not known to the simulator yet.
-            members = self._machine.hardware.members
-            members.settle()
-            outside = {tid for tid in outside & vm.promised_tasks() if seen.group_of(self._machine, tid) != vm.group}
+            # A thread may have been born or have ended since the groups were read.
+            outside = {tid for tid in outside & vm.promised_tasks() if self._hardware.group_of(tid) != vm.group}
         if outside:
             return f"{len(outside)} tasks of {vm.group} are not in it: {sorted(outside)}"
         return ""
@@ -86,34 +83,31 @@ class Writes:
                 yield f"{len(mine)} tasks of {vm.group} were moved to {name}"
             elif name == vm.group and vm.is_exclusive and not self._is_meddled() and self._is_whole(vm, groups[name]):
                 # Its own ways must be its alone before its first task is there.
-                for cache in seen.reach(self._machine, vm.cpus):
+                for cache in self._hardware.reach(vm.cpus):
                     for other, theirs in groups.items():
                         common = theirs.masks.get(cache, 0) & groups[name].masks.get(cache, 0)
-                        if other and not other.startswith(PREFIX) and self._is_told(vm):
+                        if other == name or not common or not self.is_used(other, theirs):
                             continue
-                        if other != name and common and self.is_used(other, theirs):
-                            yield f"tasks were moved to {name} while {other or 'the default group'} had {common:x} too"
+                        text = f"tasks were moved to {name} while {other or 'the default group'} had {common:x} too"
+                        if not other or other.startswith(PREFIX):
+                            yield text
+                        else:
+                            self.untold[vm.uuid] = text
 
     def _is_whole(self, vm: Vm, own: Seen) -> bool:
         """Whether a VM's group has as many ways as its flavor asks for now, wherever the VM can run."""
-        caches = seen.reach(self._machine, vm.cpus)
+        caches = self._hardware.reach(vm.cpus)
         return all(own.masks.get(cache, 0).bit_count() == self.asked(vm) for cache in caches)
 
     def is_used(self, name: str, group: Seen) -> bool:
         """Whether anything runs in a group."""
-        alive = self._machine.hardware.processes.alive
-        return not name or bool(group.cpus) or any(alive(tid) for tid in group.tasks)
+        return not name or bool(group.cpus) or any(self._hardware.is_alive(tid) for tid in group.tasks)
 
     def asked(self, vm: Vm) -> int:
         """How many L3 ways the VM's flavor asks for, as the hardware rounds them."""
-        wants, l3 = vm.wants, self.l3
-        if wants is None or l3 is None:
+        wants, least = vm.wants, self._hardware.fewest_ways
+        if wants is None or not least:
             return 0
-        least = max(1, l3.min_cbm_bits)
         if wants.code_ways and wants.data_ways:
             return max(wants.code_ways, least) + max(wants.data_ways, least)
         return max(wants.ways or 0, least)
-
-    @property
-    def l3(self) -> CacheAllocation | None:
-        return self._machine.hardware.profile.l3

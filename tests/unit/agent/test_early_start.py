@@ -329,6 +329,21 @@ def test_another_programs_group_is_seen_even_since_the_last_pass(make_start: Mak
     assert not mine & 0x1FF
 
 
+def test_another_programs_group_that_a_start_was_the_first_to_see_is_told_of(host: Host, starts: list[Start]) -> None:
+    owner = host.boot(OWN)
+    host.settle()
+    assert host.told(owner).state is PromiseState.KEPT
+    host.resctrl.mkdir("foreign")
+    host.resctrl.write("foreign/schemata", "L3:0=7ff")
+    start = Start(host, SHARED)
+    starts.append(start)
+    start.announce()
+    assert start.group in host.resctrl.directories(f"{CLASS}/mon_groups"), "the start has read resctrl"
+    host.settle()
+    told = host.told(owner)
+    assert told.state is PromiseState.DEGRADED and "foreign" in told.reason.text
+
+
 def test_others_give_way_until_qemu_is_forked_and_for_as_long_as_they_like(make_start: MakeStart) -> None:
     start = make_start(OWN)
     began = time.monotonic()

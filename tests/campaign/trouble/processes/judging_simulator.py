@@ -16,6 +16,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from tests.campaign.trouble.simulated import SimulatedHardware
 from tests.campaign.trouble.vm import Vm
 from tests.campaign.trouble.writes import Writes
 from vmqos.simulator import record, service
@@ -38,7 +39,7 @@ class Court:
     def __init__(self, machine: Machine, folder: Path) -> None:
         self._machine = machine
         self._folder = folder
-        self._judge = Writes(machine, self._vms, lambda: False)
+        self._judge = Writes(SimulatedHardware(machine), self._vms, lambda: False)
 
     def look(self, one: Record) -> None:
         """Look after one operation, and kill who made it if it is time."""

@@ -17,9 +17,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.campaign.trouble.judge import LASTING, Kind, Violation
 from tests.campaign.trouble.processes.judging_simulator import COUNTDOWN, FAULTS, TRUTH, VERDICTS
+from tests.campaign.trouble.seen import Seen
+from tests.campaign.trouble.settled import unsettled
 from tests.campaign.trouble.story import Outcome
+from tests.campaign.trouble.verdicts import Kind, Violation
 from tests.campaign.trouble.vm import Vm
 from tests.functional.agent.tree import Tree
 from tools.lab import mounts, vms
@@ -251,7 +253,7 @@ class Stage:
             self.agent.start()
         self._until(self._has_looked)
         began = time.monotonic()
-        wrong = ["?"]
+        wrong = list[Violation]()
 
         def is_settled() -> bool:
             wrong[:] = self._wrong()
@@ -262,56 +264,29 @@ class Stage:
         self.outcome.quiets += 1
         self.outcome.longest = max(self.outcome.longest, took)
         if wrong:
-            self.outcome.violations += [Violation(Kind.UNSERVED, text) for text in wrong]
+            self.outcome.violations += wrong
         elif took > WITHIN:
             self.outcome.violations.append(Violation(Kind.UNSERVED, f"all was settled after {took:.1f} s only"))
         for actor in self.actors:
             actor.truth.in_force = actor.truth.is_exclusive and self._row(actor)["state"] == "kept"
         self.tell_truth()
 
-    def _wrong(self) -> list[str]:
+    def _wrong(self) -> list[Violation]:
         """What is not as it should be on a quiet host."""
-        found, needed = list[str](), set[str]()
         try:
-            rows = {row["uuid"]: row for row in self.agent.get("/v1/vms")["vms"]}
-            groups = {name: (self.tree.masks(name), self.tree.tasks(name)) for name in self.tree.groups()}
-            for actor in self.actors:
-                vm, row = actor.truth, rows.pop(actor.truth.uuid, None)
-                if row is None or row["pid"] != vm.pid:
-                    found.append(f"{vm.group} is not told of")
-                    continue
-                needed.add(row["group"])
-                found += self._wrong_of(vm, row, groups)
+            rows, groups = self.agent.get("/v1/vms")["vms"], self._groups()
         except (OSError, RuntimeError) as error:
-            return [f"{type(error).__name__}: {error}"]
-        found += [f"{uuid} is told of, and has ended" for uuid in rows]
-        return found + [f"the group {name} is left" for name in groups.keys() - needed if name.startswith("vmqos.")]
+            return [Violation(Kind.UNSERVED, f"{type(error).__name__}: {error}")]
+        return list(unsettled(rows, [actor.truth for actor in self.actors], groups))
 
-    def _wrong_of(self, vm: Vm, row: Any, groups: Mapping[str, tuple[dict[int, int], set[int]]]) -> Iterator[str]:
-        asked, state = int(vm.specs.get("hw:cache_ways", "0")), row["state"]
-        if (row["ways_requested"] or 0) != asked:
-            yield f"{vm.group} asks for {asked} ways, and {row['ways_requested']} are told"
-        elif state == "none":
-            if asked:
-                yield f"{vm.group} asks for {asked} ways and is told to ask for nothing"
-        elif state != "kept":
-            if row["reason_code"] not in LASTING:
-                yield f"{vm.group} is {state}: {row['reason']}"
-        elif row["group"] not in groups:
-            yield f"{vm.group} is told to be in {row['group']}, which is not there"
-        else:
-            masks, tasks = groups[row["group"]]
-            if {int(mask, 16).bit_count() for mask in row["masks"].values()} != {asked}:
-                yield f"{vm.group} asks for {asked} ways and is told to have {row['masks']}"
-            if any(masks[int(cache)] != int(mask, 16) for cache, mask in row["masks"].items()):
-                yield f"{vm.group} is told to have {row['masks']} and has {masks}"
-            if vm.tasks() - tasks and vm.tasks() - self.tree.tasks(row["group"]):
-                yield f"not all tasks of {vm.group} are in {row['group']}"
-            if vm.is_exclusive:
-                others = {name: theirs for name, (theirs, _) in groups.items() if name != vm.group}
-                for name, theirs in {"the default group": self.tree.masks(), **others}.items():
-                    if any(theirs[int(cache)] & int(mask, 16) for cache, mask in row["masks"].items()):
-                        yield f"{name} has {theirs} and shares ways with {vm.group}, which has {masks}"
+    def _groups(self) -> dict[str, Seen]:
+        """The control groups, as other programs see them."""
+        tree, found = self.tree, dict[str, Seen]()
+        for name in ("", *tree.groups()):
+            masks = {(3, cache): mask for cache, mask in tree.masks(name).items()}
+            tasks = frozenset(tree.tasks(name)) if name else frozenset[int]()
+            found[name] = Seen(masks, {}, {}, tasks, frozenset(), tuple(tree.monitoring_groups(name)))
+        return found
 
     def _row(self, actor: Actor) -> Any:
         return next(row for row in self.agent.get("/v1/vms")["vms"] if row["uuid"] == actor.truth.uuid)

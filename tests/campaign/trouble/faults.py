@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults that are planted into the agent: a judge must notice each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from tests.campaign.trouble.verdicts import Kind
+from tests.campaign.trouble.writes import CLASS_PREFIX, PREFIX
+from vmqos.agent import judge as agents_judge
+from vmqos.agent.act import move_tasks, plan_steps
+from vmqos.agent.act.control_groups import ControlGroups
+from vmqos.agent.loop import Agent
+from vmqos.agent.observe import flavor_request
+from vmqos.allocation import PromiseState, WriteMasks
+
+Patch = pytest.MonkeyPatch
+
+
+def the_default_group_is_not_shrunk(patch: Patch) -> None:
+    real = plan_steps.execute
+
+    def execute(filesystem: Any, steps: Any) -> set[str]:
+        return real(filesystem, [step for step in steps if not (isinstance(step, WriteMasks) and not step.group)])
+
+    patch.setattr(plan_steps, "execute", execute)
+
+
+def who_grows_comes_before_who_shrinks(patch: Patch) -> None:
+    real = plan_steps.execute
+
+    def execute(filesystem: Any, steps: Any) -> set[str]:
+        masks = [step for step in steps if isinstance(step, WriteMasks)]
+        others = [step for step in steps if not isinstance(step, WriteMasks)]
+        return real(filesystem, [*others, *reversed(masks)])
+
+    patch.setattr(plan_steps, "execute", execute)
+
+
+def tasks_are_moved_to_some_other_vm(patch: Patch) -> None:
+    real = move_tasks._move
+
+    def move(filesystem: Any, target: Any, tids: Any) -> frozenset[int]:
+        ours = [name for name in filesystem.directories() if name.startswith(PREFIX)]
+        others = [name for name in ours if name != target.control and not name.startswith(CLASS_PREFIX)]
+        return real(filesystem, move_tasks.TaskGroup(others[0]) if others and target.control else target, tids)
+
+    patch.setattr(move_tasks, "_move", move)
+
+
+def groups_are_left(patch: Patch) -> None:
+    patch.setattr(ControlGroups, "retire", lambda self, plan, in_force: True)
+
+
+def events_are_not_heard(patch: Patch) -> None:
+    patch.setattr(Agent, "_on_change", lambda self, uuid: None)
+
+
+def every_promise_is_told_to_be_kept(patch: Patch) -> None:
+    real = agents_judge.judge
+
+    def judge(*given: Any) -> Any:
+        return dataclasses.replace(real(*given), state=PromiseState.KEPT)
+
+    patch.setattr(agents_judge, "judge", judge)
+
+
+def a_flavor_breaks_the_agent(patch: Patch) -> None:
+    def read(vm: Any, found: Any = None) -> Any:
+        raise KeyError("a fault of ours")
+
+    patch.setattr(flavor_request, "read", read)
+
+
+FAULTS: Mapping[Callable[[Patch], None], Kind] = {
+    the_default_group_is_not_shrunk: Kind.OVERLAP,
+    who_grows_comes_before_who_shrinks: Kind.OVERLAP,
+    tasks_are_moved_to_some_other_vm: Kind.OVERLAP,
+    groups_are_left: Kind.LEAK,
+    events_are_not_heard: Kind.UNSERVED,
+    every_promise_is_told_to_be_kept: Kind.WORD,
+    a_flavor_breaks_the_agent: Kind.FAULT,
+}
