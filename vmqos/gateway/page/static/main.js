@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page's loop: ask the agent, show what it says, say so when it does not answer.
 
+import { Address } from "./address.js";
 import { Silent, askAll } from "./agent.js";
 import { Attention, problems } from "./attention.js";
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
@@ -31,7 +32,11 @@ const PATIENT_PAUSE = 4000;
 const part = (id) => document.getElementById(id);
 const numbers = new Numbers();
 const history = new History();
-const table = new VmTable(part("vms"), { none: part("no-vms"), number: part("vms-count"), find: part("find") }, numbers);
+const parts = { none: part("no-vms"), away: part("away"), number: part("vms-count"), find: part("find") };
+const table = new VmTable(part("vms"), parts, numbers, (view, step) => address.show(view, { step }));
+const address = new Address((view) => {
+  table.view = view;
+});
 const open = (uuid) => table.open(uuid);
 const map = new WayMap(part("ways"), part("no-ways"), numbers, open);
 const attention = new Attention(part("attention"), part("calm"), open);
@@ -97,6 +102,7 @@ function render(answers) {
   host.update(part("host"), { health, caches, capabilities, telemetry });
   map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null);
   table.update({ vms, readings, history, health, now, counted: telemetry?.host });
+  if (!before) table.view = address.view;
   setText(part("counters"), told(telemetry, answers.telemetry.error));
   show(part("counters"), vms.length > 0 || !telemetry);
   show(part("finder"), vms.length > 0);
