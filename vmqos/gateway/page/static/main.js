@@ -4,7 +4,9 @@
 import { Address } from "./address.js";
 import { Silent, askAll } from "./agent.js";
 import { Attention, problems } from "./attention.js";
+import { ChangeList } from "./changelist.js";
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
+import { Events } from "./events.js";
 import { duration, moment, visible } from "./format.js";
 import { oldness, shownOf } from "./freshness.js";
 import { History, WINDOW } from "./history.js";
@@ -39,6 +41,9 @@ const address = new Address((view) => {
 });
 const open = (uuid) => table.open(uuid);
 const map = new WayMap(part("ways"), part("no-ways"), numbers, open);
+const events = new Events();
+const changeParts = { section: part("changed"), list: part("changes"), more: part("more"), none: part("no-changes") };
+const changeList = new ChangeList(changeParts, open);
 const attention = new Attention(part("attention"), part("calm"), open);
 
 let before = null;
@@ -52,8 +57,9 @@ async function look() {
   busy = true;
   clearTimeout(timer);
   try {
-    const answers = await askAll(QUESTIONS);
+    const answers = await askAll({ ...QUESTIONS, events: events.question });
     await remember(answers.telemetry.value);
+    if (answers.events.value) events.add(answers.events.value);
     answered = shownOf(answers.health.value, Date.now() / 1000);
     setText(part("time"), moment(answered));
     show(part("freshness"), true);
@@ -99,6 +105,7 @@ function render(answers) {
 
   const found = problems({ health, vms, errors }, now);
   attention.update(found, vms);
+  changeList.update(events.known, vms, Boolean(answers.events.value));
   host.update(part("host"), { health, caches, capabilities, telemetry });
   map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null);
   table.update({ vms, readings, history, health, now, counted: telemetry?.host });
