@@ -157,7 +157,7 @@ class PlayedHost:
             )
             every = {str(cache): self.ways for cache in range(self.caches)}
             sizes = {cache: ways * WAY for cache, ways in every.items()}
-            told = {"rmids_used": rmids, "ways": every, "cache_bytes": sizes}
+            told = {"rmids_used": rmids, "ways": every, "cache_bytes": sizes, "caches": self._rest(vms)}
             return {"taken_at": now, "interval": 1.0, "vms": vms, "host": told, "age_seconds": self.ages["counters"]}
         if path == "/v1/events" and self.events is not None:
             known = int(query["after"][0]) if query.get("epoch", [self.epoch]) == [self.epoch] else 0
@@ -267,6 +267,13 @@ class PlayedHost:
             if unknown
             else {"total": total, "local": local, "remote": total - local},
         }
+
+    def _rest(self, readings: dict[str, Any]) -> dict[str, Any]:
+        """What the default group holds of each cache: its VMs, and a way of the host itself."""
+        held = sum(
+            reading["caches"]["0"]["llc_occupancy"] or 0 for reading in readings.values() if not reading["group"]
+        )
+        return {str(cache): {"llc_occupancy": WAY + held} for cache in range(self.caches)}
 
     def _allocated(self, vm: dict[str, Any]) -> int | None:
         return sum(int(mask, 16).bit_count() for mask in vm["masks"].values()) * WAY or None

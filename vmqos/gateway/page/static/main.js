@@ -106,8 +106,8 @@ function render(answers) {
   const found = problems({ health, vms, errors }, now);
   attention.update(found, vms);
   changeList.update(events.known, vms, Boolean(answers.events.value));
-  host.update(part("host"), { health, caches, capabilities, telemetry });
-  map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null);
+  host.update(part("host"), { health, vms, caches, capabilities, telemetry });
+  map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null, { readings, host: telemetry?.host });
   table.update({ vms, readings, history, health, now, counted: telemetry?.host });
   if (!before) table.view = address.view;
   setText(part("counters"), told(telemetry, answers.telemetry.error));
