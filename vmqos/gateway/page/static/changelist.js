@@ -22,6 +22,12 @@ export function lineOf([event, ...others], known) {
   return { ...line, who, was: before === "" ? "came" : before === state ? "still" : `${visible(before)} \u2192` };
 }
 
+/** The same of one event in a few words, such as "kept → degraded: 1 of 9 tasks is elsewhere". Pure. */
+export function happened(event) {
+  const { was, state, text } = lineOf([event], new Map());
+  return `${was} ${state}${text && `: ${text}`}`.trim();
+}
+
 export class ChangeList {
   /**
    * @param list has a line for each change; `more` shows all of them; `none` says that there is none.

@@ -33,11 +33,6 @@ export class Events {
     this.#epoch = epoch;
     this.#last = answer.last;
   }
-
-  /** The events of one VM. */
-  of(uuid) {
-    return this.#known.filter((event) => event.uuid === uuid);
-  }
 }
 
 /** The events in heaps, the newest first: each one alone, but for VMs that came in one pass with one state. */

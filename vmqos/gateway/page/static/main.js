@@ -108,7 +108,7 @@ function render(answers) {
   changeList.update(events.known, vms, Boolean(answers.events.value));
   host.update(part("host"), { health, vms, caches, capabilities, telemetry });
   map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null, { readings, host: telemetry?.host });
-  table.update({ vms, readings, history, health, now, counted: telemetry?.host });
+  table.update({ vms, readings, history, health, now, counted: telemetry?.host, events: events.known });
   if (!before) table.view = address.view;
   setText(part("counters"), told(telemetry, answers.telemetry.error));
   show(part("counters"), vms.length > 0 || !telemetry);

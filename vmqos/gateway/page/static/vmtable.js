@@ -146,7 +146,10 @@ export class VmTable {
         made.fold(!this.unfolded.has(vm.uuid));
         return made.element;
       },
-      update: (body, vm) => rows.get(body).update(vm, { ...this.state, reading: readings[vm.uuid], tops }, this.numbers),
+      update: (body, vm) => {
+        const [reading, events] = [readings[vm.uuid], this.state.events.filter((event) => event.uuid === vm.uuid)];
+        rows.get(body).update(vm, { ...this.state, reading, tops, events }, this.numbers);
+      },
       otherwise: document.getElementById("vms-title"),
     });
     setText(this.number, listed.length === vms.length ? String(vms.length) : `${listed.length} of ${vms.length}`);
