@@ -74,6 +74,13 @@ export class History {
     return this.vms.get(uuid)?.[name] ?? [];
   }
 
+  /** The mean of the values of a series in the last seconds; null without any. */
+  mean(uuid, name, seconds) {
+    const since = this.times.findIndex((time) => time > this.latest - seconds);
+    const found = this.values(uuid, name).slice(Math.max(0, since)).filter((value) => value !== null);
+    return found.length ? found.reduce((sum, value) => sum + value, 0) / found.length : null;
+  }
+
   /** The greatest of the VMs' usual values of a series: one VM's burst does not make all VMs' lines flat. */
   greatest(name) {
     return Math.max(0, ...[...this.vms.values()].map((series) => usual(series[name])));

@@ -14,6 +14,7 @@ import * as host from "./host.js";
 import { Numbers } from "./marks.js";
 import { toldApart } from "./names.js";
 import { changes, tell } from "./news.js";
+import { Ranking } from "./ranking.js";
 import { VmTable } from "./vmtable.js";
 import { WayMap, markGroups } from "./waymap.js";
 
@@ -41,6 +42,8 @@ const address = new Address((view) => {
 });
 const open = (uuid) => table.open(uuid);
 const map = new WayMap(part("ways"), part("no-ways"), numbers, open);
+const ranking = new Ranking(part("moved"), part("ranking"), open);
+part("by-bandwidth").addEventListener("click", () => table.sortBy("total"));
 const events = new Events();
 const changeParts = { section: part("changed"), list: part("changes"), more: part("more"), none: part("no-changes") };
 const changeList = new ChangeList(changeParts, open);
@@ -106,6 +109,7 @@ function render(answers) {
   const found = problems({ health, vms, errors }, now);
   attention.update(found, vms);
   changeList.update(events.known, vms, Boolean(answers.events.value));
+  ranking.update(vms, history);
   host.update(part("host"), { health, vms, caches, capabilities, telemetry });
   map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null, { readings, host: telemetry?.host });
   table.update({ vms, readings, history, health, now, counted: telemetry?.host, events: events.known });

@@ -69,6 +69,15 @@ export class VmTable {
     if (last) last.go();
   }
 
+  /** Sort by a key, from its top, and go to the list. */
+  sortBy(key) {
+    this.view = { ...this.view, key, descending: Boolean(KEYS[key].descending) };
+    this.#tell(true);
+    const title = document.getElementById("vms-title");
+    title.focus({ preventScroll: true });
+    title.scrollIntoView({ block: "start" });
+  }
+
   /** Unfold a VM's details and go there. */
   open(uuid) {
     if (!rows.has(this.#body(uuid))) {
