@@ -8,7 +8,7 @@ import { ChangeList } from "./changelist.js";
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
 import { Events } from "./events.js";
 import { duration, moment, visible } from "./format.js";
-import { oldness, shownOf } from "./freshness.js";
+import { oldAges, oldness, shownOf } from "./freshness.js";
 import { History, WINDOW } from "./history.js";
 import * as host from "./host.js";
 import { Numbers } from "./marks.js";
@@ -125,6 +125,7 @@ function render(answers) {
   setText(part("old"), old);
   show(part("old"), Boolean(old));
   document.body.classList.toggle("stale", Boolean(old));
+  for (const age of document.querySelectorAll("[data-ages]")) setText(age, oldAges(health, age.dataset.ages.split(" ")));
   document.title = `${found.length ? `(${found.length}) ` : ""}${visible(health?.hostname ?? location.hostname)} · vmqos`;
   tell(part("news"), before ? changes(before, vms) : []);
   before = vms;
@@ -180,5 +181,10 @@ part("pause").addEventListener("click", () => {
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && !paused) look();
 });
+// What sticks to the top, and where a jump ends, is below the first line, which has two lines on narrow screens.
+const first = document.querySelector("body > header");
+new ResizeObserver(() => {
+  document.documentElement.style.setProperty("--head", `${first.offsetHeight}px`);
+}).observe(first);
 markGroups(part("ways").closest("main"));
 look();
