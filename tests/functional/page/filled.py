@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import time
+
 from tests.functional.page.played_host import PlayedHost
 
 
@@ -24,6 +26,23 @@ def troubled(host: PlayedHost) -> None:
     host.add("typo-1", state="degraded", reason="hw:cache_ways='two'", last_error="write failed with EINVAL")
     silent = host.add("silent")
     host.missing[silent["uuid"]] = {"mbm_total_bytes": "unassigned"}
+    changed(host)
+
+
+def changed(host: PlayedHost) -> None:
+    """Changes of every kind, on a host with some VMs."""
+    first, *_, last = host.vms
+    seen = time.time() - 90_000.0
+    for vm in host.vms:
+        host.happen(vm, "none", "", time=seen)
+    gone = {"uuid": "9b0d7e52-3c1a-4f68-8e4d-2f6a1c9b7d03", "instance_name": "gone-1", "name": ""}
+    host.happen(gone, "", "kept", 300.0, kind="ended")
+    host.happen(first, "degraded", "kept", 240.0, reason="1 of 9 tasks is elsewhere", reason_code="tasks-elsewhere")
+    host.happen(first, "kept", "degraded", 180.0)
+    host.happen(last, "none", "none", 120.0)
+    nothing = {"uuid": "", "instance_name": "resctrl", "name": ""}
+    host.happen(nothing, "fails", "works", 100.0, kind="host", reason="resctrl is not mounted")
+    host.happen(nothing, "works", "fails", 60.0, kind="host")
 
 
 def rich(host: PlayedHost) -> None:

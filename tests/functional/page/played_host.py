@@ -35,6 +35,8 @@ class PlayedHost:
     :ivar ages: seconds since the last look at the VMs, the last pass and the last look at the counters.
     :ivar stale: which of these ages are too great, as the agent judges.
     :ivar unserved: why a VM is not served yet, by UUID.
+    :ivar events: what changed, the oldest first; ``None`` for an agent that does not tell.
+    :ivar epoch: which run of the agent that is.
     :ivar held: bytes that a VM holds of each cache, by UUID and cache, where that is not an even share.
     """
 
@@ -52,6 +54,8 @@ class PlayedHost:
     ages: dict[str, float | None] = field(default_factory=lambda: {"vms": 0.3, "pass": 0.3, "counters": 0.8})
     stale: list[str] = field(default_factory=list)
     unserved: dict[str, str] = field(default_factory=dict)
+    events: list[dict[str, Any]] | None = field(default_factory=list)
+    epoch: str = "first"
     held: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, name: str, ways: int = 0, policy: str = "exclusive", **changes: Any) -> dict[str, Any]:
@@ -96,6 +100,22 @@ class PlayedHost:
         """The VM ends."""
         self.vms.remove(vm)
 
+    def happen(self, vm: dict[str, Any], state: str, before: str, ago: float = 0.0, **changes: Any) -> None:
+        """The state of a VM's promise has changed, so many seconds ago."""
+        assert self.events is not None
+        event = {
+            "number": len(self.events) + 1,
+            "time": time.time() - ago,
+            "kind": "promise",
+            "uuid": vm["uuid"],
+            "name": vm["instance_name"] or vm["name"],
+            "state": state,
+            "before": before,
+            "reason": "",
+            "reason_code": "",
+        }
+        self.events.append(event | changes)
+
     def serve(self, environ: dict[str, Any], start_response: Callable[..., object]) -> list[bytes]:
         """WSGI, as the agent's API."""
         path = environ["PATH_INFO"]
@@ -137,8 +157,12 @@ class PlayedHost:
             )
             every = {str(cache): self.ways for cache in range(self.caches)}
             sizes = {cache: ways * WAY for cache, ways in every.items()}
-            told = {"rmids_used": rmids, "ways": every, "cache_bytes": sizes}
+            told = {"rmids_used": rmids, "ways": every, "cache_bytes": sizes, "caches": self._rest(vms)}
             return {"taken_at": now, "interval": 1.0, "vms": vms, "host": told, "age_seconds": self.ages["counters"]}
+        if path == "/v1/events" and self.events is not None:
+            known = int(query["after"][0]) if query.get("epoch", [self.epoch]) == [self.epoch] else 0
+            news = [event for event in self.events if event["number"] > known]
+            return {"epoch": self.epoch, "first": 1, "last": len(self.events), "events": news}
         if path == "/v1/telemetry/history":
             return self._history(min(self.remembers, int(query["seconds"][0])))
         return None
@@ -243,6 +267,13 @@ class PlayedHost:
             if unknown
             else {"total": total, "local": local, "remote": total - local},
         }
+
+    def _rest(self, readings: dict[str, Any]) -> dict[str, Any]:
+        """What the default group holds of each cache: its VMs, and a way of the host itself."""
+        held = sum(
+            reading["caches"]["0"]["llc_occupancy"] or 0 for reading in readings.values() if not reading["group"]
+        )
+        return {str(cache): {"llc_occupancy": WAY + held} for cache in range(self.caches)}
 
     def _allocated(self, vm: dict[str, Any]) -> int | None:
         return sum(int(mask, 16).bit_count() for mask in vm["masks"].values()) * WAY or None

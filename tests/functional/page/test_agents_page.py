@@ -44,6 +44,8 @@ def test_a_browser_sees_the_vms_of_a_host_live(
         "occupancy being drawn",
         30,
     )
+    changes = {tuple(line.split()[1:5]) for line in browser.texts("#changes li")}
+    assert changes == {("web-1", "came", "kept"), (*hostile.split(), "came")}
     assert browser.texts(".cache h3") == ["L3 cache 0", "L3 cache 1"]
     wait_for(lambda: "web-1" in "".join(browser.texts(".cache:first-child .key")), "its ways being drawn", 30)
     facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))

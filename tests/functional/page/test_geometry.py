@@ -147,3 +147,23 @@ def test_a_screen_that_is_turned_has_the_details_over_all_columns(host: PlayedHo
         browser.run("return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         cells = browser.run("return document.querySelector('.details:not([hidden])').cells[0].colSpan")
         assert (len(browser.run(COLUMNS)), cells) == (columns, columns)
+
+
+@pytest.mark.parametrize("width", [390, 800, 1400])
+def test_the_headings_of_the_list_stay_on_the_screen(width: int, host: PlayedHost, open_page: OpenPage) -> None:
+    for number in range(60):
+        host.add(f"worker-{number:02}")
+    browser = open_page("light", (width, 800))
+    browser.run("document.querySelectorAll('#vms tbody')[40].scrollIntoView()")
+    header, heading, row, on_top = browser.run(
+        """
+        const box = (selector) => document.querySelector(selector).getBoundingClientRect();
+        const cell = box('#vms thead th');
+        return [box('body > header').bottom, cell.top, box('#vms tbody:nth-of-type(41)').top,
+          document.querySelector('#vms thead').contains(document.elementFromPoint(cell.left + 20, cell.top + 10))];
+        """
+    )
+    assert heading == pytest.approx(header, abs=1)
+    assert on_top
+    # A jump leads below both.
+    assert row >= heading + 20

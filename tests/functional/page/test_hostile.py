@@ -33,12 +33,16 @@ def test_a_hostile_name_is_text_wherever_it_is_shown(
 ) -> None:
     everywhere = {"flavor": name, "project": name, "reason": name, "last_error": name, "unmonitored_reason": name}
     host.add("plain", 1)
+    host.happen(host.vms[0], "kept", "pending")
     plain = open_page()
     plain.all("#vms .name")[0].click()
     kinds = set(plain.run("return [...document.querySelectorAll('*')].map((one) => one.tagName)"))
     host.vms.clear()
     host.add(name, 1, **everywhere)
     host.add(name, 0, state="degraded", **everywhere)
+    for vm in host.vms:
+        host.happen(vm, name, name, reason=name)
+        host.happen({"uuid": name, "instance_name": name, "name": name}, name, name, kind=name, reason=name)
     browser = open_page()
     for shown in browser.all("#vms .name"):
         shown.click()

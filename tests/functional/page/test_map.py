@@ -6,7 +6,7 @@ from __future__ import annotations
 from tests.functional.page.browser import Browser
 from tests.functional.page.conftest import NextLook, OpenPage
 from tests.functional.page.filled import few, rich
-from tests.functional.page.played_host import PlayedHost
+from tests.functional.page.played_host import WAY, PlayedHost
 from vmqos.cli import map_rows
 
 
@@ -20,13 +20,13 @@ def test_the_map_shows_every_group_where_its_ways_are(host: PlayedHost, open_pag
           const [box, all] = [piece.getBoundingClientRect(), lane.getBoundingClientRect()];
           const column = all.width / 11;
           const first = 10 - Math.round((box.left - all.left) / column);
-          return [piece.firstChild.textContent, first, Math.round(box.width / column)];
+          return [piece.querySelector('.label span').textContent, first, Math.round(box.width / column)];
         }));
         """
     )
     placed = [sorted(lane, key=lambda piece: -piece[1]) for lane in placed]
     assert placed == [[["=", 10, 6], ["F", 4, 2], ["H", 2, 3]], [["7", 9, 2]]]
-    assert [" ".join(line.split()) for line in browser.texts(".cache:first-child .key li")] == [
+    assert keys(browser, 1) == [
         "F web-1 2 ways, 3 MiB, mask 18",
         "H database 3 ways, 4.5 MiB, mask 7",
         "7 class ways2, 1 VM 2 ways, 3 MiB, mask 300",
@@ -35,9 +35,14 @@ def test_the_map_shows_every_group_where_its_ways_are(host: PlayedHost, open_pag
     ]
     assert browser.texts(".cache:first-child .io")[:2] == ["10", "9"]
     colours = browser.run(
-        "return ['H', 'F'].map((letter) => { const piece = [...document.querySelectorAll('.piece')].find((one) => "
-        "one.firstChild.textContent === letter); const {backgroundColor, backgroundImage} = getComputedStyle(piece); "
-        "return [backgroundColor, backgroundImage]; })"
+        """
+        return ['H', 'F'].map((letter) => {
+          const pieces = [...document.querySelectorAll('.piece')];
+          const piece = pieces.find((one) => one.querySelector('.label span').textContent === letter);
+          const {backgroundColor, backgroundImage} = getComputedStyle(piece.querySelector('.fill'));
+          return [backgroundColor, backgroundImage];
+        });
+        """
     )
     assert colours[0][0] != colours[1][0] and colours[0][1] != colours[1][1]
 
@@ -97,8 +102,67 @@ def test_a_group_in_the_ways_of_an_exclusive_vm_is_told(host: PlayedHost, open_p
 
 
 def keys(browser: Browser, number: int) -> list[str]:
-    """The lines below the picture of one cache, or of those that look like it."""
-    return [" ".join(line.split()) for line in browser.texts(f".cache:nth-child({number}) .key li")]
+    """The lines below the picture of one cache, or of those that look like it, without how full the ways are."""
+    lines = browser.run(
+        "return [...document.querySelectorAll(arguments[0])].map((line) => [...line.children]"
+        ".filter((one) => one.className !== 'full').map((one) => one.textContent).join(' '))",
+        f".cache:nth-child({number}) .key li",
+    )
+    return [" ".join(line.split()) for line in lines]
+
+
+def fills(browser: Browser, number: int) -> dict[str, float]:
+    """How much of its blocks is filled, 0 to 1, on one cache, by the label or the symbol of the group."""
+    found = browser.run(
+        "return [...document.querySelectorAll(arguments[0])].map((one) => [one.querySelector('.label').textContent, "
+        "one.querySelector('.fill').getBoundingClientRect().width / "
+        "one.querySelector('.tank').getBoundingClientRect().width])",
+        f".cache:nth-child({number}) .piece",
+    )
+    return {label: round(share, 2) for label, share in found}
+
+
+def test_blocks_are_filled_as_far_as_the_ways_are_full_on_that_cache(host: PlayedHost, open_page: OpenPage) -> None:
+    uneven, over = host.add("uneven", 4), host.add("over", 2)
+    first, second = host.add("one", 2, "shared"), host.add("two", 2, "shared")
+    host.held = {
+        uneven["uuid"]: {"0": 4 * WAY * 3 // 4, "1": 0},
+        over["uuid"]: {"0": 3 * WAY, "1": WAY},
+        first["uuid"]: {"0": WAY // 2, "1": WAY},
+        second["uuid"]: {"0": WAY // 2, "1": WAY},
+    }
+    browser = open_page()
+    (left, right) = (
+        {label: one for label, one in fills(browser, number).items() if "default" not in label} for number in (1, 2)
+    )
+    letter = "".join(label for label in left if len(label) == 1 and not label.isdigit())
+    digit = next(label for label in left if label.isdigit())
+    (label,) = (label for label in left if label.endswith("uneven"))
+    assert left == {label: 0.75, letter: 1.0, digit: 0.5}
+    assert right == {label: 0.0, letter: 0.5, digit: 1.0}
+    full = browser.texts(".cache:first-child .full")
+    assert [text for text in full if text] == ["150 % full", "75 % full", "50 % full", "20 % full"]
+    titles = {one.get_attribute("title") for one in browser.all(".cache:first-child .piece")}
+    assert "uneven: 4 ways, 75 % full" in titles
+
+
+def test_a_group_without_a_counter_is_not_told_as_full_or_empty(host: PlayedHost, open_page: OpenPage) -> None:
+    for vm in (host.add("silent", 3), host.add("one", 2, "shared")):
+        host.missing[vm["uuid"]] = {"llc_occupancy": "unavailable"}
+    host.add("two", 2, "shared")
+    browser = open_page()
+    assert [text for text in browser.texts(".cache:first-child .full") if text] == ["13 % full"]
+    unknown = browser.run("return document.querySelectorAll('.cache:first-child .fill.unknown').length")
+    assert unknown == 2
+
+
+def test_caches_that_are_drawn_once_are_filled_as_the_fullest(host: PlayedHost, open_page: OpenPage) -> None:
+    host.caches = 8
+    vm = host.add("web-1", 3)
+    host.held[vm["uuid"]] = {str(cache): WAY for cache in range(8)} | {"5": 3 * WAY - 1}
+    browser = open_page()
+    assert browser.texts(".cache h3") == ["L3 caches 0-7"]
+    assert browser.texts(".cache .full")[0] == "99 % full on cache 5"
 
 
 def test_code_and_data_limits_and_locked_ways_are_told_where_they_are(host: PlayedHost, open_page: OpenPage) -> None:
@@ -115,7 +179,8 @@ def test_code_and_data_limits_and_locked_ways_are_told_where_they_are(host: Play
     assert browser.texts(".warnings li") == []
     pieces = browser.run(
         "return [...document.querySelectorAll('.cache:first-child .piece')].map((one) => "
-        "[one.firstChild.textContent, one.classList.contains('code'), one.style.gridColumn])"
+        "[one.querySelector('.label span').textContent, one.querySelector('.fill').classList.contains('code'), "
+        "one.style.gridColumn])"
     )
     assert sorted(piece for piece in pieces if piece[0] == "H") == [
         ["H", False, "6 / span 4"],

@@ -64,6 +64,33 @@ CASES: list[tuple[str, str, Any]] = [
         ".map((lane) => lane.map((one) => one.owner))",
         [["vm", "default"], ["class"]],
     ),
+    ("scale.js", "[[], [null], [3, 1, null, 2], [...Array(100).keys()]].map(it.usual)", [0, 0, 3, 98]),
+    # Values that differ little are all within the scale; a burst is not, and a limit always is.
+    (
+        "scale.js",
+        "[[[1, 2, 3], null], [[...Array(99).fill(10), 14], null], [[...Array(99).fill(10), 900], null],"
+        " [[1], 50], [[], null], [[0, 0], null]]"
+        ".map(([values, limit]) => Math.round(100 * it.topOf(values, limit)) / 100)",
+        [3.15, 14.7, 10.5, 52.5, 1, 1],
+    ),
+    (
+        "scale.js",
+        "it.bursts([1, 2, 3, 4, 5, 6], [9, 20, 30, null, 40, 1], 10).map((one) => [one.time, one.value])",
+        [[3, 30], [5, 40]],
+    ),
+    ("scale.js", "[1, 9, 700, 1024, 5e6].map((top) => it.valueTicks(top).length)", [2, 5, 4, 3, 5]),
+    ("scale.js", "it.valueTicks(1.6 * 1024 ** 3).map((tick) => tick / 2 ** 20)", [0, 512, 1024, 1536]),
+    ("scale.js", "it.timeTicks(1000, 600).concat(it.timeTicks(1000, 60))", [480, 600, 720, 840, 960, 960, 990]),
+    (
+        "chart.js",
+        "it.paths([[[0, 1], [1, 9], [2, 2]]], {width: 100, height: 10, now: 2, span: 2, top: 4}).beyond",
+        "M50.0 1h0",
+    ),
+    (
+        "format.js",
+        "[it.clock(86399, 0), it.clock(86401, 0), it.moment(1, 2)]",
+        ["23:59:59", "1970-01-02 00:00:01", "00:00:01 UTC"],
+    ),
     (
         "order.js",
         "it.held([{uuid: 'new'}, {uuid: 'a'}, {uuid: 'b'}], ['b', 'gone', 'a']).map((vm) => vm.uuid)",

@@ -160,9 +160,15 @@ def test_figures_that_are_old_are_told_with_their_age_though_the_agent_answers(
     assert browser.one("#health").text == "agent degraded"
     facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
     assert facts["Last looks"] == "VMs 3 min 20 s ago, counters 40 s ago"
+    assert [text for text in browser.texts("[data-ages]") if text] == [
+        "counters 40 s ago",
+        "groups not yet, counters 40 s ago",
+        "VMs 3 min 20 s ago, counters 40 s ago",
+    ]
     host.ages, host.stale = {"vms": 0.3, "pass": 0.3, "counters": 0.8}, []
     next_look()
     assert not old.is_displayed()
+    assert not any(browser.texts("[data-ages]"))
     assert not browser.run("return document.body.classList.contains('stale')")
 
 

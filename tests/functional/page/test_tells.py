@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.functional.page.browser import Browser
@@ -47,8 +49,12 @@ def test_a_host_without_vms_is_shown_as_what_it_is(open_page: OpenPage) -> None:
 def test_the_line_of_the_host_tells_its_health_caches_closids_and_rmids(host: PlayedHost, open_page: OpenPage) -> None:
     few(host)
     browser = open_page()
-    titles, texts = browser.texts("#host dt"), browser.texts("#host dd")
-    assert dict(zip(titles, texts, strict=True)) == {
+    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
+    assert re.fullmatch(r"[\d.]+ [MG]iB/s, [\d.]+ [MG]iB/s remote", facts.pop("All VMs' bandwidth"))
+    assert facts == {
+        "VMs": "4",
+        "Promises": "3 of 3 kept",
+        "L3 ways": "5 of 11 promised, 2 free",
         "Agent": "1.4.0, up 1 d 2 h",
         "Last pass": "4.2 ms",
         "Last looks": "VMs 0 s ago, counters 0 s ago",
@@ -105,7 +111,8 @@ def test_lines_span_what_is_remembered_while_that_is_less_than_ten_minutes(
     host.remembers = 120
     browser = open_page()
     browser.all(NAMES)[0].click()
-    assert browser.texts(".ends span")[0] in ("2 min ago", "2 min 10 s ago")
+    label = browser.all(".chart")[0].get_attribute("aria-label")
+    assert re.search(r"over the last 2 min( 10 s)?\. occupancy: now ", str(label))
     boxes = browser.run("return [...document.querySelectorAll('.spark .line')].map((line) => line.getBBox().width)")
     assert all(105 < width <= 120 for width in boxes)
 
@@ -172,3 +179,24 @@ def test_vms_of_one_name_are_told_apart_everywhere(host: PlayedHost, open_page: 
     assert {" ".join(text.split()) for text in browser.texts(NAMES)} == {*called, "mail-1"}
     assert browser.texts("#attention .link") == [called[1]]
     assert set(browser.texts(".cache:first-child .key .link")) == {called[0], called[2]}
+
+
+def test_the_totals_of_the_host_are_those_of_its_vms(host: PlayedHost, open_page: OpenPage) -> None:
+    host.add("web-1", 2)
+    host.add("late", state="pending", reason="no way is left")
+    half = host.add("half", 3)
+    half["masks"] = {"1": "1c"}
+    silent = host.add("silent")
+    host.missing[silent["uuid"]] = {"mbm_total_bytes": "unassigned"}
+    browser = open_page()
+    browser.one("#pause").click()
+    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
+    assert (facts["VMs"], facts["Promises"]) == ("4", "2 of 3 kept")
+    assert facts["L3 ways"].startswith("0: 2 of 11 promised, ") and ", 1: 5 of 11 promised, " in facts["L3 ways"]
+    assert " of 3 of them, " in facts["All VMs' bandwidth"]
+    numbers = browser.value(
+        "host.js",
+        "it.factsOf({vms: [], caches: [], telemetry: {vms: {a: {rates: {total: 3e9, remote: 1e9}}, b: {rates: "
+        "{total: 1e9, remote: 5e8}}, c: {rates: {total: null, remote: null}}}, host: {}}}).at(-1)[1]",
+    )
+    assert numbers == "3.7 GiB/s of 2 of them, 1.4 GiB/s remote"

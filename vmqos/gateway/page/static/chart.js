@@ -1,23 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines over the last ten minutes, as inline SVG.
+// Lines over a time, as inline SVG.
 
-import { make, makeSvg, setAttribute, setText } from "./dom.js";
-import { duration } from "./format.js";
+import { keyed, make, makeSvg, setAttribute, setText } from "./dom.js";
+import { clock, count, duration, moment } from "./format.js";
 import { runs } from "./history.js";
+import { bursts, timeTicks, topOf, valueTicks } from "./scale.js";
 
-/** The path of a line and of the area below it, in a box of this size: `span` seconds to `now`, and values from 0 to `top`. */
-export function paths(points, { width, height, now, span, top }) {
-  const x = (time) => (width * (1 - (now - time) / span)).toFixed(1);
-  const y = (value) => (height - 1 - (height - 2) * Math.min(1, value / (top || 1))).toFixed(1);
-  let line = "";
-  let area = "";
+/** Where a moment and a value are in a box: `span` seconds to `now`, and values from 0 to `top`. */
+function places({ width, height, now, span, top }) {
+  return {
+    x: (time) => (width * (1 - (now - time) / span)).toFixed(1),
+    y: (value) => (height - 1 - (height - 2) * Math.min(1, value / (top || 1))).toFixed(1),
+  };
+}
+
+/** The path of a line and of the area below it, and ticks along the top where the line goes beyond it. */
+export function paths(points, box) {
+  const { x, y } = places(box);
+  let [line, area, beyond] = ["", "", ""];
   for (const run of points) {
     const dots = run.map(([time, value]) => `${x(time)} ${y(value)}`);
     // A single point is a line of no length, which its round caps make a dot.
     line += `M${dots.join("L")}${run.length === 1 ? "h0" : ""}`;
-    area += `M${x(run[0][0])} ${height}L${dots.join("L")}L${x(run.at(-1)[0])} ${height}Z`;
+    area += `M${x(run[0][0])} ${box.height}L${dots.join("L")}L${x(run.at(-1)[0])} ${box.height}Z`;
+    for (const [time, value] of run) if (value > box.top) beyond += `M${x(time)} 1h0`;
   }
-  return { line, area };
+  return { line, area, beyond };
 }
 
 /** A line without axes, for a table's cell. What it shows is in the cell's text, too, so it is hidden from readers. */
@@ -30,12 +38,14 @@ export class Sparkline {
     this.area = makeSvg("path", { class: "area" });
     this.line = makeSvg("path", { class: "line" });
     this.limit = makeSvg("path", { class: "limit" });
+    this.beyond = makeSvg("path", { class: "beyond" });
     this.element = makeSvg(
       "svg",
       { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
       this.area,
       this.limit,
       this.line,
+      this.beyond,
     );
   }
 
@@ -43,69 +53,162 @@ export class Sparkline {
   draw(history, values, top, limit) {
     const box = { width: Sparkline.WIDTH, height: Sparkline.HEIGHT, now: history.latest, span: history.span, top };
     const points = runs(history.times, values, history.interval, Sparkline.WIDTH / 2, history.span);
-    const { line, area } = paths(points, box);
+    const { line, area, beyond } = paths(points, box);
     setAttribute(this.line, "d", line);
     setAttribute(this.area, "d", area);
-    const height = box.height - 1 - (box.height - 2) * Math.min(1, (limit ?? 0) / (top || 1));
-    setAttribute(this.limit, "d", limit ? `M0 ${height.toFixed(1)}H${box.width}` : "");
+    setAttribute(this.beyond, "d", beyond);
+    setAttribute(this.limit, "d", limit ? `M0 ${places(box).y(limit)}H${box.width}` : "");
   }
 }
 
-/** A chart with a scale and a legend, for a VM's details. */
+/** A chart with axes and a legend, for a VM's details. The pointer, or the arrow keys, choose the moment that is told. */
 export class Chart {
   static WIDTH = 480;
   static HEIGHT = 96;
 
-  /** @param series what is drawn: `[name in the history, title]`, the first one with an area below it. */
+  /** @param series the titles of what is drawn, the first one with an area below it. */
   constructor(title, series, format) {
+    const { WIDTH, HEIGHT } = Chart;
     this.title = title;
     this.series = series;
     this.format = format;
-    this.top = make("span", { class: "scale" });
-    this.lines = series.map((_, index) => makeSvg("path", { class: `line line-${index}` }));
+    this.beyondText = make("span", { class: "scale" });
+    this.grid = makeSvg("path", { class: "grid" });
     this.area = makeSvg("path", { class: "area" });
     this.limit = makeSvg("path", { class: "limit" });
-    this.svg = makeSvg(
-      "svg",
-      { class: "chart", viewBox: `0 0 ${Chart.WIDTH} ${Chart.HEIGHT}`, preserveAspectRatio: "none", role: "img" },
-      this.area,
-      this.limit,
-      ...this.lines,
-    );
-    const legend = series.map(([, name], index) => make("span", { class: `legend legend-${index}` }, name));
-    const caption = make("figcaption", {}, title, " ", ...(series.length > 1 ? legend : []), this.top);
-    this.begin = make("span");
-    const ends = make("p", { class: "ends" }, this.begin, make("span", {}, "now"));
-    this.element = make("figure", {}, caption, this.svg, ends);
+    this.events = makeSvg("path", { class: "event" });
+    this.lines = series.map((_, index) => makeSvg("path", { class: `line line-${index}` }));
+    this.beyond = makeSvg("path", { class: "beyond" });
+    this.cursor = makeSvg("path", { class: "cursor" });
+    const drawn = [this.grid, this.area, this.limit, this.events, ...this.lines, this.beyond, this.cursor];
+    const box = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none" };
+    this.svg = makeSvg("svg", { class: "chart", ...box, role: "img" }, ...drawn);
+    const slider = { class: "moment", role: "slider", tabindex: "0", "aria-label": `Moment in: ${title}`, "aria-valuemin": "0" };
+    this.moment = make("div", slider, this.svg);
+    this.values = make("div", { class: "ticks values", "aria-hidden": "true" });
+    this.times = make("div", { class: "ticks times", "aria-hidden": "true" });
+    this.told = make("p", { class: "told" });
+    const legend = series.map((name, index) => make("span", { class: `legend legend-${index}` }, name));
+    const caption = make("figcaption", {}, title, " ", ...(series.length > 1 ? legend : []), this.beyondText);
+    const plot = make("div", { class: "plot" }, this.values, this.moment, this.times);
+    this.element = make("figure", {}, caption, plot, this.told);
+    this.at = null;
+    this.data = null;
+    this.moment.addEventListener("pointermove", (event) => this.#point(event));
+    this.moment.addEventListener("pointerleave", () => this.#choose(null));
+    this.moment.addEventListener("blur", () => this.#choose(null));
+    this.moment.addEventListener("keydown", (event) => this.#step(event));
   }
 
-  /** Draw a VM's series; `limit` is a value to mark by a line, or null. */
-  draw(history, uuid, limit) {
-    const all = this.series.map(([name]) => history.values(uuid, name));
-    const numbers = all.flat().filter((value) => value !== null);
-    const top = numbers.reduce((most, value) => Math.max(most, value), limit || 1);
-    const box = { width: Chart.WIDTH, height: Chart.HEIGHT, now: history.latest, span: history.span, top };
-    all.forEach((values, index) => {
-      const { line, area } = paths(runs(history.times, values, history.interval, Chart.WIDTH / 2, history.span), box);
+  /**
+   * @param times of the samples, in seconds since 1970, and `values`, for each series as many, null where there is none.
+   * @param interval seconds between two samples; `span` seconds are shown, up to `now`.
+   * @param limit a value to mark by a line, or null.
+   * @param events what happened: `{ time, text }`.
+   */
+  draw(data) {
+    this.data = data;
+    const { times, values, interval, span, now, limit } = data;
+    const all = values.flat();
+    const top = topOf(all, limit);
+    const box = { width: Chart.WIDTH, height: Chart.HEIGHT, now, span, top };
+    const { x, y } = places(box);
+    values.forEach((series, index) => {
+      const { line, area } = paths(runs(times, series, interval, Chart.WIDTH / 2, span), box);
       setAttribute(this.lines[index], "d", line);
       if (index === 0) setAttribute(this.area, "d", area);
     });
-    const height = box.height - 1 - (box.height - 2) * Math.min(1, (limit ?? 0) / top);
-    setAttribute(this.limit, "d", limit ? `M0 ${height.toFixed(1)}H${box.width}` : "");
-    setText(this.top, numbers.length ? `top of the scale: ${this.format(top)}` : "no counters yet");
-    const span = duration(history.span);
-    setText(this.begin, `${span} ago`);
-    setAttribute(this.svg, "aria-label", this.#told(all, span));
+    const highest = times.map((_, index) => values.reduce((most, series) => Math.max(most, series[index] ?? 0), 0));
+    const cut = bursts(times, highest, top);
+    setAttribute(this.beyond, "d", cut.map(({ time }) => `M${x(time)} 1l-4 7h8z`).join(""));
+    setAttribute(this.limit, "d", limit ? `M0 ${y(limit)}H${box.width}` : "");
+    setAttribute(this.events, "d", this.#shown().map(({ time }) => `M${x(time)} 0V${box.height}`).join(""));
+    const ticks = valueTicks(top);
+    setAttribute(this.grid, "d", ticks.map((value) => `M0 ${y(value)}H${box.width}`).join(""));
+    this.#axis(this.values, ticks, this.format, (value) => ["inset-block-start", y(value) / box.height]);
+    const inside = timeTicks(now, span).filter((time) => Math.abs(0.5 - x(time) / box.width) < 0.45);
+    const label = (time) => clock(time, time).slice(0, span < 300 ? 8 : 5);
+    this.#axis(this.times, inside, label, (time) => ["inset-inline-start", x(time) / box.width]);
+    const most = cut.reduce((one, { value }) => Math.max(one, value), 0);
+    const none = all.some((value) => value !== null) ? "" : "no counters yet";
+    setText(this.beyondText, cut.length ? `\u25b2 ${count(cut.length, "burst")} beyond the scale, up to ${this.format(most)}` : none);
+    setAttribute(this.svg, "aria-label", this.#summary());
+    setAttribute(this.moment, "aria-valuemax", Math.round(span));
+    this.#tell();
   }
 
-  #told(all, span) {
-    const parts = this.series.map(([, name], index) => {
-      const numbers = all[index].filter((value) => value !== null);
+  #axis(parent, ticks, format, place) {
+    keyed(parent, ticks, {
+      key: String,
+      create: (tick) => make("span", {}, format(tick)),
+      update: (element, tick) => {
+        const [side, share] = place(tick);
+        element.style.setProperty(side, `${(100 * share).toFixed(2)}%`);
+      },
+    });
+  }
+
+  /** The events that are in the picture. */
+  #shown() {
+    const { events, now, span } = this.data;
+    return events.filter(({ time }) => time > now - span && time <= now);
+  }
+
+  #point(event) {
+    const box = this.moment.getBoundingClientRect();
+    const { now, span } = this.data;
+    this.#choose(now - span * (1 - (event.clientX - box.left) / box.width));
+  }
+
+  #step(event) {
+    const { now, span } = this.data;
+    const to = { ArrowLeft: -span / 60, ArrowDown: -span / 60, ArrowRight: span / 60, ArrowUp: span / 60, Home: -span, End: span };
+    if (!(event.key in to)) return;
+    event.preventDefault();
+    this.#choose(Math.min(now, Math.max(now - span, (this.at ?? now) + to[event.key])));
+  }
+
+  #choose(time) {
+    this.at = time;
+    if (this.data) this.#tell();
+  }
+
+  /** Tell the values of the chosen moment, or the last ones. */
+  #tell() {
+    const { times, values, span, now } = this.data;
+    if (this.at !== null && this.at < now - span) this.at = null;
+    const index = this.at === null ? times.length - 1 : nearest(times, this.at);
+    const found = this.series.map((name, number) => {
+      const value = values[number][index] ?? null;
+      const text = value === null ? "no value" : this.format(value);
+      return this.series.length > 1 ? `${name} ${text}` : text;
+    });
+    const near = this.at === null ? [] : this.#shown().filter(({ time }) => Math.abs(time - this.at) <= span / 50);
+    const text = index < 0 ? "no values" : [`${moment(times[index])}: ${found.join(", ")}`, ...near.map((one) => one.text)].join(" \u2022 ");
+    setText(this.told, text);
+    setAttribute(this.moment, "aria-valuetext", text);
+    setAttribute(this.moment, "aria-valuenow", index < 0 ? 0 : Math.round(times[index] - now + span));
+    const x = index < 0 ? 0 : places({ width: Chart.WIDTH, height: Chart.HEIGHT, now, span, top: 1 }).x(times[index]);
+    setAttribute(this.cursor, "d", this.at === null ? "" : `M${x} 0V${Chart.HEIGHT}`);
+  }
+
+  #summary() {
+    const parts = this.series.map((name, index) => {
+      const numbers = this.data.values[index].filter((value) => value !== null);
       if (!numbers.length) return `${name}: no counters`;
       const low = this.format(numbers.reduce((one, other) => Math.min(one, other)));
       const high = this.format(numbers.reduce((one, other) => Math.max(one, other)));
       return `${name}: now ${this.format(numbers.at(-1))}, between ${low} and ${high}`;
     });
-    return `${this.title} over the last ${span}. ${parts.join(". ")}.`;
+    return `${this.title} over the last ${duration(this.data.span)}. ${parts.join(". ")}.`;
   }
+}
+
+/** The index of the time that is nearest to one; -1 where there is none. */
+function nearest(times, one) {
+  let found = -1;
+  times.forEach((time, index) => {
+    if (found < 0 || Math.abs(time - one) < Math.abs(times[found] - one)) found = index;
+  });
+  return found;
 }

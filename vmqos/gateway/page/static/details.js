@@ -2,10 +2,16 @@
 // Everything about one VM.
 
 import { asked } from "./attention.js";
+import { happened } from "./changelist.js";
 import { Chart } from "./chart.js";
 import { keyed, make, setText } from "./dom.js";
-import { duration, limitOf, moment, rate, size, visible, why } from "./format.js";
+import { clock, duration, limitOf, moment, rate, size, visible, why } from "./format.js";
 import { fullness, percent } from "./fullness.js";
+
+const BANDWIDTHS = ["total", "local", "remote"];
+
+/** Changes of a VM that are told beside its other fields. */
+const MOST_CHANGES = 5;
 
 const EVENTS = { llc_occupancy: "Occupancy", mbm_total_bytes: "Bandwidth", mbm_local_bytes: "Local bandwidth" };
 
@@ -74,16 +80,24 @@ function outside(vm) {
 export class Details {
   constructor() {
     this.fields = make("dl");
-    this.occupancy = new Chart("Cache occupancy, all caches together", [["llc_occupancy", "occupancy"]], size);
-    this.bandwidth = new Chart("Memory bandwidth", [["total", "total"], ["local", "local"], ["remote", "remote"]], rate);
+    this.occupancy = new Chart("Cache occupancy, all caches together", ["occupancy"], size);
+    this.bandwidth = new Chart("Memory bandwidth", BANDWIDTHS, rate);
     const charts = make("div", { class: "charts" }, this.occupancy.element, this.bandwidth.element);
     this.element = make("div", { class: "detail" }, charts, this.fields);
   }
 
-  update({ vm, reading, history, counted, now }) {
-    this.occupancy.draw(history, vm.uuid, reading?.allocated_bytes ?? null);
-    this.bandwidth.draw(history, vm.uuid, null);
-    keyed(this.fields, fieldsOf(vm, reading, counted, now), {
+  /** @param events what happened to the VM, the oldest first (events.js). */
+  update({ vm, reading, history, counted, now, events }) {
+    const told = events.map((event) => ({ time: event.time, text: happened(event) }));
+    const { times, interval, span, latest } = history;
+    const drawn = { times, interval, span, now: latest, events: told };
+    const values = (name) => history.values(vm.uuid, name);
+    this.occupancy.draw({ ...drawn, values: [values("llc_occupancy")], limit: reading?.allocated_bytes ?? null });
+    this.bandwidth.draw({ ...drawn, values: BANDWIDTHS.map(values), limit: null });
+    const last = told.slice(-MOST_CHANGES).reverse().map(({ time, text }) => `${clock(time)} ${text}`).join("; ");
+    const fields = fieldsOf(vm, reading, counted, now);
+    if (last) fields.splice(2, 0, ["Last changes, UTC", last]);
+    keyed(this.fields, fields, {
       key: ([title]) => title,
       create: ([title]) => make("div", {}, make("dt", {}, title), make("dd", {}, make("bdi"))),
       update: (element, [, text]) => setText(element.lastChild.firstChild, text),

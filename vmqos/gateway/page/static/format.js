@@ -32,11 +32,20 @@ export function duration(seconds) {
   return parts.slice(0, 2).filter(([number]) => number).map(([number, unit]) => `${number} ${unit}`).join(" ") || "0 s";
 }
 
-/** A moment, given in seconds since 1970, as this browser's clock shows it; with its day where it is another one. */
-export function moment(seconds, now = new Date()) {
-  const date = new Date(seconds * 1000);
-  const time = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-  return date.toDateString() === now.toDateString() ? time : `${date.toLocaleDateString()} ${time}`;
+/** A moment, given in seconds since 1970, in UTC as the command tells it: "2026-11-25T01:23:30Z". */
+export function iso(seconds) {
+  return Number.isFinite(seconds) ? `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z` : "";
+}
+
+/** Its time of day, "01:23:30", with the day before it where that is not today's. */
+export function clock(seconds, now = Date.now() / 1000) {
+  const [day, time] = iso(seconds).slice(0, -1).split("T");
+  return day === iso(now).slice(0, 10) ? time : `${day} ${time ?? ""}`;
+}
+
+/** The same, with a word that says that it is UTC. */
+export function moment(seconds, now = Date.now() / 1000) {
+  return `${clock(seconds, now)} UTC`;
 }
 
 /**

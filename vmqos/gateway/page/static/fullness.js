@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How full a VM's ways are, cache by cache. Pure.
+// How full ways are: those of a VM, and those of each group of a cache. Pure.
+
+import { waysOf } from "./format.js";
 
 /**
  * What a VM holds of each cache where it was promised ways, and how many bytes these are, in the order of the caches.
@@ -33,4 +35,29 @@ export function share({ held, granted }) {
 export function percent(one) {
   const part = share(one);
   return `${part < 1 ? Math.min(99, Math.round(100 * part)) : Math.round(100 * part)} %`;
+}
+
+/**
+ * How full the ways of each group of an L3 are, by the group's name. A group is left out where there is no value for it,
+ * or for one of the VMs of a class.
+ *
+ * @param readings the VMs' counters.
+ * @param host the host's, which have those of the default group and of the VMs in it.
+ */
+export function fullnessOfGroups(cache, readings, host) {
+  if (cache.resource !== "L3" || !cache.way_bytes) return new Map();
+  const held = new Map();
+  const add = (group, counters) => {
+    const before = held.has(group) ? held.get(group) : 0;
+    const now = counters?.[cache.id]?.llc_occupancy ?? null;
+    held.set(group, before === null || now === null ? null : before + now);
+  };
+  for (const reading of Object.values(readings)) if (reading.group) add(reading.group, reading.caches);
+  add("", host?.caches);
+  const found = new Map();
+  for (const { name, mask } of cache.groups) {
+    const granted = waysOf(mask).length * cache.way_bytes;
+    if (granted && (held.get(name) ?? null) !== null) found.set(name, { cache: cache.id, held: held.get(name), granted });
+  }
+  return found;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The last ten minutes of every VM's counters. Pure.
 
+import { usual } from "./scale.js";
+
 export const WINDOW = 600;
 
 /** The least time that a line spans: an agent that has just started remembers little. */
@@ -72,13 +74,16 @@ export class History {
     return this.vms.get(uuid)?.[name] ?? [];
   }
 
-  /** The greatest value of a series over all VMs; 0 without any. */
+  /** The mean of the values of a series in the last seconds; null without any. */
+  mean(uuid, name, seconds) {
+    const since = this.times.findIndex((time) => time > this.latest - seconds);
+    const found = this.values(uuid, name).slice(Math.max(0, since)).filter((value) => value !== null);
+    return found.length ? found.reduce((sum, value) => sum + value, 0) / found.length : null;
+  }
+
+  /** The greatest of the VMs' usual values of a series: one VM's burst does not make all VMs' lines flat. */
   greatest(name) {
-    let found = 0;
-    for (const series of this.vms.values()) {
-      for (const value of series[name]) if (value > found) found = value;
-    }
-    return found;
+    return Math.max(0, ...[...this.vms.values()].map((series) => usual(series[name])));
   }
 }
 

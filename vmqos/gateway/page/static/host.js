@@ -2,12 +2,12 @@
 // The host in a line: its health, versions, caches, and what is left of CLOSIDs and RMIDs.
 
 import { keyed, make, setText } from "./dom.js";
-import { count, duration, size, visible } from "./format.js";
+import { byCache, count, duration, rate, size, visible, waysOf } from "./format.js";
 import { agesOf } from "./freshness.js";
 
 /** The facts as pairs of title and text. Pure. */
-export function factsOf({ health, caches, capabilities, telemetry }) {
-  const facts = [];
+export function factsOf({ health, vms, caches, capabilities, telemetry }) {
+  const facts = totalsOf(vms, caches.filter((cache) => cache.resource === "L3"), telemetry);
   if (health) {
     facts.push(["Agent", `${visible(health.version)}, up ${duration(health.uptime_seconds)}`]);
     facts.push(["Last pass", `${health.last_pass_ms.toFixed(health.last_pass_ms < 10 ? 1 : 0)} ms`]);
@@ -31,6 +31,34 @@ export function factsOf({ health, caches, capabilities, telemetry }) {
     facts.push(["RMIDs", monitoring ? used : "nothing is monitored"]);
   }
   return facts;
+}
+
+/** What all VMs have together. */
+function totalsOf(vms, caches, telemetry) {
+  const facts = [["VMs", String(vms.length)]];
+  const promised = vms.filter((vm) => vm.state !== "none").length;
+  const kept = vms.filter((vm) => vm.state === "kept").length;
+  facts.push(["Promises", promised ? `${kept} of ${promised} kept` : "none"]);
+  if (caches.length) {
+    const told = (cache) => `${heldOf(cache, vms)} of ${cache.ways} promised, ${cache.free_ways} free`;
+    facts.push(["L3 ways", byCache(Object.fromEntries(caches.map((cache) => [cache.id, cache])), told)]);
+  }
+  if (telemetry) facts.push(["All VMs' bandwidth", trafficOf(Object.values(telemetry.vms))]);
+  return facts;
+}
+
+/** How many ways of a cache VMs have for themselves. */
+function heldOf(cache, vms) {
+  const masks = vms.filter((vm) => vm.policy !== "shared").map((vm) => vm.masks[cache.id] ?? "0");
+  return new Set(masks.flatMap(waysOf)).size;
+}
+
+function trafficOf(readings) {
+  const known = readings.filter((reading) => (reading.rates?.total ?? null) !== null);
+  if (!known.length) return "no values";
+  const sum = (name) => known.reduce((all, reading) => all + (reading.rates[name] ?? 0), 0);
+  const of = known.length < readings.length ? ` of ${known.length} of them` : "";
+  return `${rate(sum("total"))}${of}, ${rate(sum("remote"))} remote`;
 }
 
 /** What limits of memory bandwidth are rounded up to: per cent; MB/s of the kernel's; AMD's 1/8 GB/s, 125 MB/s. */

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page's loop: ask the agent, show what it says, say so when it does not answer.
 
+import { Address } from "./address.js";
 import { Silent, askAll } from "./agent.js";
 import { Attention, problems } from "./attention.js";
+import { ChangeList } from "./changelist.js";
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
+import { Events } from "./events.js";
 import { duration, moment, visible } from "./format.js";
-import { oldness, shownOf } from "./freshness.js";
+import { oldAges, oldness, shownOf } from "./freshness.js";
 import { History, WINDOW } from "./history.js";
 import * as host from "./host.js";
 import { Numbers } from "./marks.js";
 import { toldApart } from "./names.js";
 import { changes, tell } from "./news.js";
+import { Ranking } from "./ranking.js";
 import { VmTable } from "./vmtable.js";
 import { WayMap, markGroups } from "./waymap.js";
 
@@ -31,9 +35,18 @@ const PATIENT_PAUSE = 4000;
 const part = (id) => document.getElementById(id);
 const numbers = new Numbers();
 const history = new History();
-const table = new VmTable(part("vms"), { none: part("no-vms"), number: part("vms-count"), find: part("find") }, numbers);
+const parts = { none: part("no-vms"), away: part("away"), number: part("vms-count"), find: part("find") };
+const table = new VmTable(part("vms"), parts, numbers, (view, step) => address.show(view, { step }));
+const address = new Address((view) => {
+  table.view = view;
+});
 const open = (uuid) => table.open(uuid);
 const map = new WayMap(part("ways"), part("no-ways"), numbers, open);
+const ranking = new Ranking(part("moved"), part("ranking"), open);
+part("by-bandwidth").addEventListener("click", () => table.sortBy("total"));
+const events = new Events();
+const changeParts = { section: part("changed"), list: part("changes"), more: part("more"), none: part("no-changes") };
+const changeList = new ChangeList(changeParts, open);
 const attention = new Attention(part("attention"), part("calm"), open);
 
 let before = null;
@@ -47,8 +60,9 @@ async function look() {
   busy = true;
   clearTimeout(timer);
   try {
-    const answers = await askAll(QUESTIONS);
+    const answers = await askAll({ ...QUESTIONS, events: events.question });
     await remember(answers.telemetry.value);
+    if (answers.events.value) events.add(answers.events.value);
     answered = shownOf(answers.health.value, Date.now() / 1000);
     setText(part("time"), moment(answered));
     show(part("freshness"), true);
@@ -94,9 +108,12 @@ function render(answers) {
 
   const found = problems({ health, vms, errors }, now);
   attention.update(found, vms);
-  host.update(part("host"), { health, caches, capabilities, telemetry });
-  map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null);
-  table.update({ vms, readings, history, health, now, counted: telemetry?.host });
+  changeList.update(events.known, vms, Boolean(answers.events.value));
+  ranking.update(vms, history);
+  host.update(part("host"), { health, vms, caches, capabilities, telemetry });
+  map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null, { readings, host: telemetry?.host });
+  table.update({ vms, readings, history, health, now, counted: telemetry?.host, events: events.known });
+  if (!before) table.view = address.view;
   setText(part("counters"), told(telemetry, answers.telemetry.error));
   show(part("counters"), vms.length > 0 || !telemetry);
   show(part("finder"), vms.length > 0);
@@ -108,6 +125,7 @@ function render(answers) {
   setText(part("old"), old);
   show(part("old"), Boolean(old));
   document.body.classList.toggle("stale", Boolean(old));
+  for (const age of document.querySelectorAll("[data-ages]")) setText(age, oldAges(health, age.dataset.ages.split(" ")));
   document.title = `${found.length ? `(${found.length}) ` : ""}${visible(health?.hostname ?? location.hostname)} · vmqos`;
   tell(part("news"), before ? changes(before, vms) : []);
   before = vms;
@@ -163,5 +181,10 @@ part("pause").addEventListener("click", () => {
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && !paused) look();
 });
+// What sticks to the top, and where a jump ends, is below the first line, which has two lines on narrow screens.
+const first = document.querySelector("body > header");
+new ResizeObserver(() => {
+  document.documentElement.style.setProperty("--head", `${first.offsetHeight}px`);
+}).observe(first);
 markGroups(part("ways").closest("main"));
 look();

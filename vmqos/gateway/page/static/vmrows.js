@@ -11,7 +11,8 @@ import { baseOf, nameOf } from "./names.js";
 const GLYPHS = { kept: "\u25cf", pending: "\u25d4", degraded: "\u25b2", none: "\u25cb" };
 
 export class VmRows {
-  constructor(uuid) {
+  /** @param folded called with whether the VM is unfolded now, when the user folded or unfolded it. */
+  constructor(uuid, folded) {
     this.glyph = make("span", { class: "glyph", "aria-hidden": "true" });
     this.chip = make("span", { class: "chip", "aria-hidden": "true" });
     this.name = make("bdi");
@@ -41,7 +42,10 @@ export class VmRows {
     this.place = make("td");
     this.below = make("tr", { class: "details", id: `details-${uuid}`, hidden: "" }, this.place);
     this.button.setAttribute("aria-controls", this.below.id);
-    this.button.addEventListener("click", () => this.#toggle());
+    this.button.addEventListener("click", () => {
+      this.fold(!this.below.hidden);
+      folded(!this.below.hidden);
+    });
     this.element = make("tbody", { "data-uuid": uuid }, row, this.below);
     this.details = null;
     this.known = null;
@@ -86,9 +90,19 @@ export class VmRows {
     setAttribute(this.place, "colspan", columns);
   }
 
-  /** Unfold the details and put the focus on the VM's name. */
-  open() {
-    if (this.below.hidden) this.#toggle();
+  /** Hide the details, or show them. */
+  fold(hidden) {
+    if (!hidden && !this.details) {
+      this.details = new Details();
+      this.place.append(this.details.element);
+    }
+    show(this.below, !hidden);
+    setAttribute(this.button, "aria-expanded", String(!hidden));
+    if (!hidden && this.known) this.details.update(this.known);
+  }
+
+  /** Put the focus on the VM's name, and have the VM be seen. */
+  go() {
     this.button.focus({ preventScroll: true });
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.element.scrollIntoView({ block: "nearest", behavior: calm ? "auto" : "smooth" });
@@ -102,17 +116,6 @@ export class VmRows {
       setText(this.chip, look.symbol);
       setAttribute(this.chip, "class", `chip ${look.style}`);
     }
-  }
-
-  #toggle() {
-    const opening = this.below.hidden;
-    if (opening && !this.details) {
-      this.details = new Details();
-      this.place.append(this.details.element);
-    }
-    if (opening) this.details.update(this.known);
-    show(this.below, opening);
-    setAttribute(this.button, "aria-expanded", String(opening));
   }
 }
 

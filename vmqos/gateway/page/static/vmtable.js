@@ -1,28 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of the VMs.
 
+import { FIRST } from "./address.js";
 import { keyed, setAttribute, setText, show } from "./dom.js";
-import { count } from "./format.js";
+import { count, visible } from "./format.js";
 import { KEYS, found, held, sorted } from "./order.js";
 import { VmRows } from "./vmrows.js";
 
 const rows = new WeakMap();
 
 export class VmTable {
-  constructor(table, { none, number, find }, numbers) {
+  /**
+   * @param none says that there is no VM to list; `away`, which of the unfolded VMs are not on this host.
+   * @param numbers the groups' symbols.
+   * @param changed called with the view (address.js) when the user changed it, and with whether that is a step to go back.
+   */
+  constructor(table, { none, away, number, find }, numbers, changed) {
     this.table = table;
     this.none = none;
+    this.away = away;
     this.number = number;
     this.find = find;
     this.numbers = numbers;
-    this.sort = { key: "state", descending: false };
+    this.changed = changed;
+    this.sort = { key: FIRST.key, descending: FIRST.descending };
+    this.unfolded = new Set();
     this.order = [];
     this.state = null;
     table.tHead.addEventListener("click", (event) => {
       const heading = event.target.closest("th[data-sort]");
       if (heading) this.#sortBy(heading.dataset.sort);
     });
-    find.addEventListener("input", () => this.#show());
+    find.addEventListener("input", () => {
+      this.#show();
+      this.#tell(false);
+    });
+    away.querySelector("button").addEventListener("click", () => {
+      for (const uuid of this.#absent()) this.unfolded.delete(uuid);
+      this.#tellAway();
+      this.#tell(false);
+      document.getElementById("vms-title").focus({ preventScroll: true });
+    });
     addEventListener("resize", () => this.#span());
     this.#tellOrder();
   }
@@ -33,13 +51,56 @@ export class VmTable {
     this.#show();
   }
 
+  /** What is looked for, the order, and which VMs are unfolded: see address.js. */
+  get view() {
+    return { find: this.find.value, ...this.sort, unfolded: [...this.unfolded] };
+  }
+
+  /** Show a view, and of the VMs that it unfolds the last one. */
+  set view({ find, key, descending, unfolded }) {
+    const news = unfolded.filter((uuid) => !this.unfolded.has(uuid));
+    this.find.value = find;
+    this.sort = { key, descending };
+    this.unfolded = new Set(unfolded);
+    this.#tellOrder();
+    for (const body of this.table.tBodies) rows.get(body).fold(!this.unfolded.has(body.dataset.uuid));
+    this.#show(true);
+    const last = rows.get(this.#body(news.at(-1)));
+    if (last) last.go();
+  }
+
+  /** Sort by a key, from its top, and go to the list. */
+  sortBy(key) {
+    this.view = { ...this.view, key, descending: Boolean(KEYS[key].descending) };
+    this.#tell(true);
+    const title = document.getElementById("vms-title");
+    title.focus({ preventScroll: true });
+    title.scrollIntoView({ block: "start" });
+  }
+
   /** Unfold a VM's details and go there. */
   open(uuid) {
     if (!rows.has(this.#body(uuid))) {
       this.find.value = "";
       this.#show();
     }
-    rows.get(this.#body(uuid))?.open();
+    const found = rows.get(this.#body(uuid));
+    if (!found) return;
+    found.fold(false);
+    this.#remember(uuid, true);
+    found.go();
+  }
+
+  #remember(uuid, unfolded) {
+    // The one that was unfolded last is the last one.
+    this.unfolded.delete(uuid);
+    if (unfolded) this.unfolded.add(uuid);
+    this.#tellAway();
+    this.#tell(true);
+  }
+
+  #tell(step) {
+    this.changed(this.view, step);
   }
 
   #body(uuid) {
@@ -51,6 +112,20 @@ export class VmTable {
     this.sort = { key, descending: again ? !this.sort.descending : Boolean(KEYS[key].descending) };
     this.#tellOrder();
     this.#show(true);
+    this.#tell(true);
+  }
+
+  /** The VMs that are unfolded and not here: a link is kept when its VM has ended, or has moved to another host. */
+  #absent() {
+    const here = new Set(this.state.vms.map((vm) => vm.uuid));
+    return [...this.unfolded].filter((uuid) => !here.has(uuid));
+  }
+
+  #tellAway() {
+    const absent = this.#absent();
+    const [noun, verb] = absent.length > 1 ? ["VMs", "do"] : ["VM", "does"];
+    setText(this.away.firstChild, `${noun} ${absent.map(visible).join(", ")} ${verb} not run on this host, or no more.`);
+    show(this.away, absent.length > 0);
   }
 
   #tellOrder() {
@@ -75,11 +150,15 @@ export class VmTable {
     keyed(this.table, ordered, {
       key: (vm) => vm.uuid,
       create: (vm) => {
-        const made = new VmRows(vm.uuid);
+        const made = new VmRows(vm.uuid, (unfolded) => this.#remember(vm.uuid, unfolded));
         rows.set(made.element, made);
+        made.fold(!this.unfolded.has(vm.uuid));
         return made.element;
       },
-      update: (body, vm) => rows.get(body).update(vm, { ...this.state, reading: readings[vm.uuid], tops }, this.numbers),
+      update: (body, vm) => {
+        const [reading, events] = [readings[vm.uuid], this.state.events.filter((event) => event.uuid === vm.uuid)];
+        rows.get(body).update(vm, { ...this.state, reading, tops, events }, this.numbers);
+      },
       otherwise: document.getElementById("vms-title"),
     });
     setText(this.number, listed.length === vms.length ? String(vms.length) : `${listed.length} of ${vms.length}`);
@@ -87,6 +166,7 @@ export class VmTable {
     const none = unheard ? "libvirt does not say which VMs run." : "No VM runs on this host.";
     setText(this.none, vms.length ? "No VM fits what you look for." : none);
     show(this.none, !listed.length);
+    this.#tellAway();
     show(this.table, listed.length > 0);
     setAttribute(this.table, "aria-label", count(listed.length, "VM"));
     this.#span();

@@ -3,6 +3,7 @@
 
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
 import { count, listOf, numbersIn, size, visible, waysOf } from "./format.js";
+import { fullest, fullnessOfGroups, percent, share } from "./fullness.js";
 import { entriesOf, heaps, labelsOf, lanes, overlaps, partsOf, pieces, strangersOf } from "./lanes.js";
 
 export class WayMap {
@@ -19,7 +20,8 @@ export class WayMap {
     this.open = open;
   }
 
-  update(caches, vms, problem) {
+  /** @param counted the VMs' and the host's counters, `{ readings, host }`. */
+  update(caches, vms, problem, { readings, host }) {
     setText(this.none, problem ?? "This host has no cache that can be partitioned.");
     show(this.none, !caches.length);
     const labels = labelsOf(caches, vms);
@@ -28,7 +30,10 @@ export class WayMap {
     keyed(this.root, heaps(caches, (cache) => JSON.stringify(seen.get(cache))), {
       key: ([first]) => `${first.resource} ${first.id}`,
       create: () => new CacheFigure(this.numbers, this.open).element,
-      update: (figure, heap) => figures.get(figure).update(heap, seen.get(heap[0])),
+      update: (figure, heap) => {
+        const full = heap.map((cache) => fullnessOfGroups(cache, readings, host));
+        figures.get(figure).update(heap, seen.get(heap[0]), full);
+      },
       otherwise: document.getElementById("ways-title"),
     });
   }
@@ -80,7 +85,8 @@ class CacheFigure {
     figures.set(this.element, this);
   }
 
-  update(caches, content) {
+  /** @param full for each of the caches, how full the groups' ways are. */
+  update(caches, content, full) {
     const [{ resource }] = caches;
     const each = caches.length > 1 ? " each" : "";
     const whole = content.entries.map((entry) => ({ ...entry, ...this.numbers.look(entry) }));
@@ -100,7 +106,8 @@ class CacheFigure {
       this.drawn = now;
       this.#draw(content, entries);
     }
-    this.#explain(content, entries);
+    this.#fill(full);
+    this.#explain(content, entries, full);
     const broken = overlaps(whole).map(
       ({ entry, other, ways }) => `${entry.label} is not alone: ${other.label} may fill ${count(ways.length, "way")} of it, too`,
     );
@@ -127,7 +134,18 @@ class CacheFigure {
     for (const row of this.picture.children) row.style.setProperty("--ways", cache.ways);
   }
 
-  #explain(cache, entries) {
+  /** Fill each group's blocks as far as its ways are full; of caches that are drawn once, as far as on the fullest. */
+  #fill(full) {
+    for (const block of this.picture.querySelectorAll(".piece")) {
+      const one = mostOf(full, block.dataset.group);
+      const fill = block.lastChild.lastChild;
+      fill.style.inlineSize = one ? `${Math.min(100, 100 * share(one)).toFixed(1)}%` : "";
+      fill.classList.toggle("unknown", !one && full.some((groups) => groups.size));
+      setAttribute(block, "title", one ? `${block.dataset.told}, ${toldOf(one, full)}` : block.dataset.told);
+    }
+  }
+
+  #explain(cache, entries, full) {
     const items = [...entries];
     const io = waysOf(cache.shareable_bits);
     if (io.length) {
@@ -136,7 +154,7 @@ class CacheFigure {
     keyed(this.key, items, {
       key: (entry) => `${entry.name || "="} ${entry.part ?? ""}`,
       create: (entry) => this.#line(entry),
-      update: (line, entry) => this.#updateLine(line, entry, cache),
+      update: (line, entry) => this.#updateLine(line, entry, cache, full),
       otherwise: document.getElementById("ways-title"),
     });
   }
@@ -146,18 +164,31 @@ class CacheFigure {
     const name = make("bdi");
     const label = entry.vm ? make("button", { type: "button", class: "link" }, name) : make("span", {}, name);
     if (entry.vm) label.addEventListener("click", () => this.open(entry.vm));
-    return make("li", { "data-group": entry.name }, chip, " ", label, " ", make("span", { class: "dim" }));
+    const facts = make("span", { class: "dim" });
+    return make("li", { "data-group": entry.name }, chip, " ", label, " ", facts, " ", make("span", { class: "full" }));
   }
 
-  #updateLine(line, entry, cache) {
-    const [chip, label, facts] = line.children;
+  #updateLine(line, entry, cache, full) {
+    const [chip, label, facts, fullness] = line.children;
     setAttribute(chip, "class", `chip ${entry.style}`);
     setText(chip, entry.symbol);
     setText(label.firstChild, entry.label);
     const bytes = cache.way_bytes ? `, ${size(cache.way_bytes * entry.ways.length)}` : "";
     const mask = entry.mask ? `, mask ${visible(entry.mask)}` : "";
     setText(facts, `${count(entry.ways.length, "way")}${bytes}${mask}${entry.limit ? `, ${entry.limit}` : ""}`);
+    // The counters do not part code from data.
+    const one = entry.part || entry.owner === "io" ? undefined : mostOf(full, entry.name);
+    setText(fullness, one ? toldOf(one, full) : "");
   }
+}
+
+/** How full a group's ways are on the cache where they are fullest. */
+function mostOf(full, group) {
+  return fullest(full.map((groups) => groups.get(group)).filter(Boolean));
+}
+
+function toldOf(one, full) {
+  return `${percent(one)} full${full.length > 1 ? ` on cache ${one.cache}` : ""}`;
 }
 
 /** An entry for code or for data, which is marked beside its colour, so that it is told from the other one. */
@@ -172,12 +203,14 @@ function place(element, column, wide, row) {
 }
 
 function piece(entry, wide) {
-  const element = make("b", { class: `piece ${entry.style}`, "data-group": entry.name }, make("span", {}, entry.symbol));
-  if (wide > 2 || entry.owner === "default") element.append(make("bdi", {}, entry.label));
-  else if (entry.part && wide > 1) element.append(entry.part);
-  if (entry.vm) element.dataset.vm = entry.vm;
-  element.title = `${entry.label}: ${count(entry.ways.length, "way")}`;
-  return element;
+  const label = make("span", { class: "label" }, make("span", {}, entry.symbol));
+  if (wide > 2 || entry.owner === "default") label.append(make("bdi", {}, entry.label));
+  else if (entry.part && wide > 1) label.append(entry.part);
+  const tank = make("i", { class: "tank" }, make("i", { class: entry.style }), make("i", { class: `fill ${entry.style}` }));
+  const block = make("b", { class: "piece", "data-group": entry.name }, label, tank);
+  if (entry.vm) block.dataset.vm = entry.vm;
+  block.dataset.told = `${entry.label}: ${count(entry.ways.length, "way")}`;
+  return block;
 }
 
 /** Mark, everywhere on the page, the group that the pointer is on. */

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scales of charts: how high they are, what stands beside them, and what goes beyond them. Pure.
+
+/** The share of the values that a scale is for: what is seen for a few seconds of ten minutes may go beyond it. */
+const USUAL = 0.98;
+
+/** How far beyond the usual values the greatest may be without being cut off. */
+const NEAR = 1.5;
+
+/** The value that all but the greatest 2 % are at or below; 0 without any. */
+export function usual(values) {
+  const numbers = Float64Array.from(values.filter((value) => value !== null)).sort();
+  return numbers.length ? numbers[Math.min(numbers.length - 1, Math.floor(USUAL * numbers.length))] : 0;
+}
+
+/** The top of a scale for these values, and for a limit that is marked in it. One burst does not make all the rest flat. */
+export function topOf(values, limit) {
+  const needed = Math.max(usual(values), limit ?? 0);
+  const greatest = values.reduce((most, value) => Math.max(most, value ?? 0), 0);
+  return (greatest <= NEAR * needed ? Math.max(greatest, needed) : needed) * 1.05 || 1;
+}
+
+/** What goes beyond the top of a scale: for each run of such samples, its greatest one as `{ time, value }`. */
+export function bursts(times, values, top) {
+  const found = [];
+  let before = false;
+  values.forEach((value, index) => {
+    const beyond = value > top;
+    if (beyond && !before) found.push({ time: times[index], value });
+    else if (beyond && value > found.at(-1).value) found[found.length - 1] = { time: times[index], value };
+    before = beyond;
+  });
+  return found;
+}
+
+/** Round numbers of bytes from 0 up to the top, at most `most` beside the 0. */
+export function valueTicks(top, most = 4) {
+  for (let unit = 1; ; unit *= 1024) {
+    for (const step of [1, 2, 5, 10, 20, 50, 100, 200, 512].map((number) => number * unit)) {
+      if (top / step < most + 1) return Array.from({ length: Math.floor(top / step) + 1 }, (_, number) => number * step);
+    }
+  }
+}
+
+const STEPS = [10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+
+/** Round times in the `span` seconds up to `now`, at most `most`. */
+export function timeTicks(now, span, most = 5) {
+  const step = STEPS.find((one) => span / one <= most) ?? STEPS.at(-1);
+  const found = [];
+  for (let time = Math.ceil((now - span) / step) * step; time <= now; time += step) found.push(time);
+  return found;
+}
