@@ -22,7 +22,7 @@ from tests.kernel.pytest_guest import GuestMachine, MountResctrl, Run
 from vmqos.resctrl.filesystem import Filesystem
 
 NEEDS_QEMU = ("plugin.c", "watch.c")
-SELFTEST = [recipes.PLUGIN / "selftest" / name for name in ("selftest.c", "caches.c")]
+SELFTEST = [recipes.PLUGIN / "selftest" / name for name in ("selftest.c", "caches.c", "performance.c")]
 TESTS_IN_C = [name for path in SELFTEST for name in re.findall(r"^TEST\((\w+)\)", path.read_text(), re.MULTILINE)]
 in_guests = pytest.mark.guest(machines=("cascade-lake", "sapphire-rapids", "milan"))
 

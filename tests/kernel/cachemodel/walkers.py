@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,15 +59,25 @@ def walker(program: Path, size: int, cpu: int, group: Path) -> Iterator[Walker]:
         os.sched_setaffinity(0, {cpu})
         (group / "tasks").write_text("0")
 
+    with process([str(program), str(size)], enter) as started:
+        yield started
+
+
+@contextmanager
+def process(command: Sequence[str], enter: Callable[[], None]) -> Iterator[Walker]:
+    """Start a program that takes orders as a walker does.
+
+    :param enter: called in the new process, before its program is.
+    """
     with subprocess.Popen(
-        [str(program), str(size)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=enter
-    ) as process:
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=enter
+    ) as running:
         try:
-            started = Walker(process)
+            started = Walker(running)
             started._expect("ready")
             yield started
         finally:
-            process.kill()
+            running.kill()
 
 
 def _of(pipe: IO[str] | None) -> IO[str]:

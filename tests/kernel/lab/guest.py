@@ -36,6 +36,8 @@ COMMAND_LINE = (
     "console=ttyS0 panic=-1 mitigations=off"
     # On a busy machine the kernel waits in vain for the emulated timer, and panics: don't try it.
     " no_timer_check"
+    # The kernel would take a performance counter for a watchdog; the emulated ones make no interrupt.
+    " nmi_watchdog=0"
     # The kernel leaves some features off on CPUs with known errata, unless told otherwise.
     " rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,l2cat,l2cdp,mba"
 )

@@ -69,11 +69,11 @@ _CASCADE_LAKE = Machine(
 )
 _BROADWELL = Machine(
     "broadwell",
-    "2 sockets, 20 ways, cache pseudo-locking, no MBA",
+    "2 sockets, 20 ways, cache pseudo-locking, no MBA, performance counters",
     cpu="Broadwell-v4,model=79,stepping=1,level=0x16",
     sockets=2,
     cores=2,
-    plugin={"l3ways": 20, "l3shared": 0xC0000, "l3clos": 16, "mba": 0, "rmids": 48},
+    plugin={"l3ways": 20, "l3shared": 0xC0000, "l3clos": 16, "mba": 0, "rmids": 48, "pmu": 1},
 )
 _SAPPHIRE_RAPIDS = Machine(
     "sapphire-rapids",
@@ -150,11 +150,11 @@ _MILAN_KVM = replace(
 _MILAN_SHARED = replace(
     _MILAN_KVM,
     name="milan-shared",
-    description="milan-kvm with 1 socket of 4 CPUs, which share an L3 of 4 MiB",
+    description="milan-kvm with 1 socket of 4 CPUs, which share an L3 of 4 MiB, and performance counters",
     sockets=1,
     cores=4,
     # Counters in whole pages: they are to be compared.
-    plugin={**_MILAN.plugin, "topoext": 1, "l3size": 4 * MIB, "upscale": 4096},
+    plugin={**_MILAN.plugin, "topoext": 1, "pmu": 1, "l3size": 4 * MIB, "upscale": 4096},
 )
 _ALL = (_CASCADE_LAKE, _BROADWELL, _SAPPHIRE_RAPIDS, _GOLDMONT, _MILAN, _GENOA, _MILAN_KVM, _MILAN_SHARED)
 MACHINES: Mapping[str, Machine] = MappingProxyType({machine.name: machine for machine in _ALL})

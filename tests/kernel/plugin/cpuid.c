@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpuid.h"
 
+#include "pmu.h"
+
 #define BIT(n) (1u << (n))
 
 enum {
+    LEAF_VERSION = 1,
     LEAF_FEATURES = 7,
+    LEAF_PERFMON = 0xa,
     LEAF_MONITORING = 0xf,
     LEAF_ALLOCATION = 0x10,
     LEAF_AMD_EXTENSIONS = 0x80000001,
@@ -27,6 +31,9 @@ static bool allocates(const struct options *o)
 bool cpuid_ours(const struct options *o, uint32_t leaf, uint32_t subleaf)
 {
     switch (leaf) {
+    case LEAF_VERSION:
+    case LEAF_PERFMON:
+        return o->pmu && !o->amd;
     case LEAF_FEATURES:
         return subleaf == 0;
     case LEAF_MONITORING:
@@ -36,12 +43,34 @@ bool cpuid_ours(const struct options *o, uint32_t leaf, uint32_t subleaf)
     case LEAF_AMD_QOS:
         return o->amd;
     case LEAF_AMD_EXTENSIONS:
-        return o->topoext;
+        return o->amd && (o->topoext || o->pmu);
     case LEAF_AMD_CACHES:
         return o->topoext && subleaf == AMD_L3;
     default:
         return false;
     }
+}
+
+/* CPUID.1: ECX bit 15 is the register IA32_PERF_CAPABILITIES. */
+static struct cpuid version(struct cpuid r)
+{
+    r.ecx |= BIT(15);
+    return r;
+}
+
+/*
+ * CPUID.0xA (SDM volume 3B, "Architectural Performance Monitoring Version 2"): EAX has the version, the counters, their
+ * bits, and the length of what EBX says: a 1 for each architectural event that is not there, here reference cycles
+ * (bit 2), branches (5) and mispredicted ones (6). EDX has the fixed counters and their bits.
+ */
+static struct cpuid perfmon(void)
+{
+    struct cpuid r = {
+        .eax = 2 | INTEL_COUNTERS << 8 | COUNTER_BITS << 16 | 7 << 24,
+        .ebx = BIT(2) | BIT(5) | BIT(6),
+        .edx = INTEL_FIXED | COUNTER_BITS << 5,
+    };
+    return r;
 }
 
 /* CPUID.7.0: EBX bit 12 is monitoring (SDM 17.18.3), bit 15 allocation (SDM 17.19.4.1). */
@@ -65,11 +94,11 @@ static struct cpuid amd_features(const struct options *o, struct cpuid r)
 /*
  * CPUID.0x80000001: ECX bit 22 are the topology extensions (APM 3, appendix E), without which Linux does not look at
  * CPUID.0x8000001D and takes each CPU of a socket for the owner of an L3 (arch/x86/kernel/cpu/cacheinfo.c). QEMU's
- * software emulation answers that leaf, and leaves out the bit.
+ * software emulation answers that leaf, and leaves out the bit. ECX bit 23 are six performance counters.
  */
-static struct cpuid amd_extensions(struct cpuid r)
+static struct cpuid amd_extensions(const struct options *o, struct cpuid r)
 {
-    r.ecx |= BIT(22);
+    r.ecx |= (o->topoext ? BIT(22) : 0) | (o->pmu ? BIT(23) : 0);
     return r;
 }
 
@@ -188,6 +217,10 @@ static struct cpuid amd_qos(const struct options *o, uint32_t subleaf)
 struct cpuid cpuid_answer(const struct options *o, uint32_t leaf, uint32_t subleaf, struct cpuid without)
 {
     switch (leaf) {
+    case LEAF_VERSION:
+        return version(without);
+    case LEAF_PERFMON:
+        return perfmon();
     case LEAF_FEATURES:
         return features(o, without);
     case LEAF_MONITORING:
@@ -197,7 +230,7 @@ struct cpuid cpuid_answer(const struct options *o, uint32_t leaf, uint32_t suble
     case LEAF_AMD_FEATURES:
         return amd_features(o, without);
     case LEAF_AMD_EXTENSIONS:
-        return amd_extensions(without);
+        return amd_extensions(o, without);
     case LEAF_AMD_CACHES:
         return amd_l3(o, without);
     case LEAF_AMD_QOS:

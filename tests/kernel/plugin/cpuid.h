@@ -12,7 +12,7 @@ struct cpuid {
     uint32_t eax, ebx, ecx, edx;
 };
 
-/* Whether the plugin answers this leaf, in whole or (7 and 0x80000008) in part. */
+/* Whether the plugin answers this leaf, in whole or (1, 7 and some of AMD's) in part. */
 bool cpuid_ours(const struct options *o, uint32_t leaf, uint32_t subleaf);
 
 /* What CPUID returns, given what the CPU without RDT returned. */

@@ -22,6 +22,8 @@ enum instruction decode(const uint8_t *bytes, size_t length)
 
     while (i < length && prefix(bytes[i]))
         i++;
+    if (length - i == 3 && bytes[i] == 0x0f && bytes[i + 1] == 0x01 && bytes[i + 2] == 0xd8)
+        return VMRUN;
     if (length - i != 2 || bytes[i] != 0x0f)
         return OTHER;
     switch (bytes[i + 1]) {
@@ -31,6 +33,8 @@ enum instruction decode(const uint8_t *bytes, size_t length)
         return RDMSR;
     case 0x30:
         return WRMSR;
+    case 0x33:
+        return RDPMC;
     case 0x09: /* WBNOINVD is the same with F3 before, which CPUs that lack it ignore */
         return WBINVD;
     default:

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum instruction { OTHER, CPUID, RDMSR, WRMSR, WBINVD };
+enum instruction { OTHER, CPUID, RDMSR, WRMSR, WBINVD, RDPMC, VMRUN };
 
 enum instruction decode(const uint8_t *bytes, size_t length);
 

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "options.h"
+#include "pmu.h"
 
 enum {
     MAX_CPUS = 64,
@@ -49,6 +50,7 @@ struct cpu {
     uint64_t marked; /* the association at the last mark, with MARKED; 0 where there was none */
     uint64_t l2_cfg;
     uint64_t l2_mask[2 * MAX_L2_CLOS];
+    struct pmu pmu;
     uint64_t charged; /* of its work: what was charged to an RMID */
 };
 

@@ -28,7 +28,7 @@ bool msr_ours(const struct options *o, uint32_t msr)
         return o->sdciae;
     if (in(msr, AMD_QOS_EVT_CFG_0, 2))
         return o->bmec;
-    return in(msr, IA32_QM_EVTSEL, 3) || control_ours(msr) || window_ours(o, msr);
+    return in(msr, IA32_QM_EVTSEL, 3) || pmu_ours(o, msr) || control_ours(msr) || window_ours(o, msr);
 }
 
 /*
@@ -73,6 +73,8 @@ uint64_t msr_read(const struct machine *m, unsigned cpu, uint32_t msr)
 
     if (msr == IA32_QM_CTR)
         return counters_read(m, machine_domain_of(m, cpu), m->cpus[cpu].qm_evtsel);
+    if (pmu_ours(&m->options, msr))
+        return pmu_read(&m->cpus[cpu].pmu, &m->options, msr);
     if (control_option(msr))
         return options_get(&m->options, control_option(msr));
     if (msr == CONTROL_MARK)
@@ -87,7 +89,9 @@ void msr_write(struct machine *m, unsigned cpu, uint32_t msr, uint64_t value)
 {
     uint64_t *kept = place(m, cpu, msr);
 
-    if (kept)
+    if (pmu_ours(&m->options, msr))
+        pmu_write(&m->cpus[cpu].pmu, &m->options, msr, value);
+    else if (kept)
         *kept = value;
     else if (msr == CONTROL_MARK)
         m->cpus[cpu].marked = value ? m->cpus[cpu].pqr_assoc | MARKED : 0;

@@ -27,10 +27,10 @@ enum {
 /* Whether the plugin keeps this register, on a CPU with these features. */
 bool msr_ours(const struct options *o, uint32_t msr);
 
-/* RDMSR. Counters must be up to date (counters_charge, counters_settle). */
+/* RDMSR. Counters must be up to date (counters_charge, counters_settle, pmu_settle). */
 uint64_t msr_read(const struct machine *m, unsigned cpu, uint32_t msr);
 
-/* WRMSR. The CPU's work must have been charged. */
+/* WRMSR. The CPU's work must have been charged, and the counters be up to date. */
 void msr_write(struct machine *m, unsigned cpu, uint32_t msr, uint64_t value);
 
 #endif

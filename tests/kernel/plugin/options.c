@@ -59,6 +59,8 @@ static const struct option table[] = {
     OPTION(localpct, 75, 0, 100, "per cent of the traffic that is local"),
     OPTION(halflife, 2000, 1, 1l << 31, "ms in which an RMID that nobody runs under loses half its occupancy"),
 
+    OPTION(pmu, 0, 0, 1, "whether there are performance counters (pmu.h)"),
+
     OPTION(cache, 0, 0, 1, "whether the caches are modelled from boot on; else once a register says so"),
     OPTION(sample, 3, 0, MAX_SAMPLE, "model 1 of 2^n sets, and multiply what is counted"),
     OPTION(l2size, 1l << 20, 0, 1l << 30, "bytes of the modelled L2s; at least a page a way"),

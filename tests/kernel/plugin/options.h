@@ -20,6 +20,7 @@ struct options {
     long mba, mbaclos, mbamax, mbalen;
     long amd, bmec, smba, sdciae, topoext;
     long bytes, localpct, halflife;
+    long pmu;
     long cache, sample, l2size, l3_ns, memory_ns, bandwidth, mba_unit;
     const char *log, *counts, *trace;
 };

@@ -13,11 +13,15 @@
  * comes next on that vCPU, while the registers still are as the instruction left them, puts in the answer. Where a VM
  * in the guest executed the instruction, the next one is its KVM's, which overwrites the answer with its own.
  *
+ * Of RDPMC QEMU knows no more than that it is an invalid instruction. So the callback in front of it has the CPU go on
+ * behind it.
+ *
  *   qemu.h      QEMU's interface              machine.*   the registers' state
  *   options.*   the arguments                 cpuid.*     the CPUID leaves
  *   decode.*    which instruction is it       msr.*       the registers
  *   log.*       the log                       counters.*  what the counters say
  *   plugin.c    the callbacks                 control.*   what a test can have the plugin do
+ *                                             pmu.*       the performance counters
  *
  * The caches can be modelled, so that what the kernel writes has an effect that can be counted and felt:
  *
@@ -40,6 +44,7 @@
 #include "machine.h"
 #include "msr.h"
 #include "options.h"
+#include "pmu.h"
 #include "qemu.h"
 #include "report.h"
 #include "trace.h"
@@ -54,20 +59,26 @@ struct vcpu {
     GByteArray *buffer;
     enum instruction instruction;
     uint32_t eax, ecx;
+    bool in_vm; /* it executes a VM of the guest's; known only where there are performance counters */
 };
+
+enum { MAX_VMRUNS = 16 }; /* KVM has two */
 
 /* Numbers that translated code reads and changes by itself, without a callback. */
 struct score {
     uint64_t pending; /* an answer is due before the next instruction */
     uint64_t work;    /* instructions executed */
+    uint64_t of_user; /* those of them that are not the kernel's */
 };
 
 static qemu_plugin_id_t plugin;
 static struct options options;
 static struct machine machine;
 static struct vcpu vcpus[MAX_CPUS];
-static qemu_plugin_u64 pending, work;
+static qemu_plugin_u64 pending, work, of_user;
 static enum turn next_turn;
+static uint64_t behind_vmrun[MAX_VMRUNS]; /* addresses */
+static unsigned vmruns;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of machine and log: vCPUs run in threads */
 
 /* Of a QEMU that does not keep to its interface. */
@@ -118,6 +129,17 @@ static void charge_all(void)
         charge_domain(i);
 }
 
+static void settle_pmu(unsigned cpu)
+{
+    struct done done[RINGS];
+
+    done[USER].instructions = qemu_plugin_u64_get(of_user, cpu);
+    done[KERNEL].instructions = qemu_plugin_u64_get(work, cpu) - done[USER].instructions;
+    for (unsigned ring = 0; ring < RINGS; ring++)
+        watch_served(cpu, ring, done[ring].served);
+    pmu_settle(&machine.cpus[cpu].pmu, &options, done);
+}
+
 static uint64_t read_msr(unsigned cpu, uint32_t msr)
 {
     unsigned domain = machine_domain_of(&machine, cpu);
@@ -127,6 +149,8 @@ static uint64_t read_msr(unsigned cpu, uint32_t msr)
     pthread_mutex_lock(&lock);
     if (msr == IA32_QM_CTR || window)
         charge_domain(domain);
+    if (pmu_ours(&options, msr))
+        settle_pmu(cpu);
     if (msr == IA32_QM_CTR && machine.modelled)
         watch_take(domain, machine.cpus[cpu].qm_evtsel >> 32 & (MAX_RMIDS - 1));
     value = window ? window_read(watch_counts(), domain, msr) : msr_read(&machine, cpu, msr);
@@ -167,6 +191,8 @@ static void write_msr(unsigned cpu, uint32_t msr, uint64_t value)
     pthread_mutex_lock(&lock);
     if (msr == IA32_PQR_ASSOC)
         charge(cpu);
+    else if (pmu_ours(&options, msr))
+        settle_pmu(cpu);
     else if (control_ours(msr))
         /* What was done so far is not to come on top of what a test sets. */
         charge_domain(machine_domain_of(&machine, cpu));
@@ -178,7 +204,7 @@ static void write_msr(unsigned cpu, uint32_t msr, uint64_t value)
         qemu_plugin_reset(plugin, turn, NULL);
     }
     msr_write(&machine, cpu, msr, value);
-    if (msr != IA32_PQR_ASSOC && msr != IA32_QM_EVTSEL)
+    if (msr != IA32_PQR_ASSOC && msr != IA32_QM_EVTSEL && !pmu_ours(&options, msr))
         log_line(now_ns() / 1e9, cpu, msr, value);
     pthread_mutex_unlock(&lock);
 }
@@ -198,8 +224,8 @@ static void before(unsigned cpu, void *instruction)
     if (v->instruction == CPUID) {
         if (!cpuid_ours(&options, eax, ecx))
             return;
-    } else if (!msr_ours(&options, ecx) || (get(v, v->cs) & 3)) {
-        /* Outside ring 0 the instruction will fault (SDM volume 2, RDMSR and WRMSR). */
+    } else if (!msr_ours(&options, ecx) || (get(v, v->cs) & 3) || (v->in_vm && pmu_ours(&options, ecx))) {
+        /* Outside ring 0 the instruction will fault (SDM volume 2, RDMSR and WRMSR). A VM's counters are its KVM's. */
         return;
     }
     if (v->instruction == WRMSR) {
@@ -234,17 +260,81 @@ static void after(unsigned cpu, void *unused)
     }
 }
 
+/*
+ * In front of RDPMC. A program may read a counter, too, if the kernel lets it; here that stays an invalid instruction,
+ * because a program's code may lie at several addresses.
+ */
+static void read_counter(unsigned cpu, void *next)
+{
+    struct vcpu *v = &vcpus[cpu];
+    uint64_t value;
+
+    if (v->in_vm || (get(v, v->cs) & 3))
+        return;
+    settle_pmu(cpu);
+    if (!pmu_counter(&machine.cpus[cpu].pmu, &options, get(v, v->rcx), &value))
+        return;
+    put(v, v->rax, (uint32_t)value);
+    put(v, v->rdx, value >> 32);
+    qemu_plugin_set_pc((uintptr_t)next);
+}
+
+static void enter_vm(unsigned cpu, void *unused)
+{
+    (void)unused;
+    vcpus[cpu].in_vm = true;
+}
+
+static void leave_vm(unsigned cpu, void *unused)
+{
+    (void)unused;
+    vcpus[cpu].in_vm = false;
+}
+
+/* What counting needs of an instruction. */
+static void translate_for_pmu(struct qemu_plugin_insn *insn, enum instruction now)
+{
+    uint64_t next = qemu_plugin_insn_vaddr(insn) + qemu_plugin_insn_size(insn);
+
+    if (now == RDPMC)
+        qemu_plugin_register_vcpu_insn_exec_cb(insn, read_counter, QEMU_PLUGIN_CB_RW_REGS, (void *)(uintptr_t)next);
+    if (now == VMRUN) {
+        qemu_plugin_register_vcpu_insn_exec_cb(insn, enter_vm, QEMU_PLUGIN_CB_NO_REGS, NULL);
+        pthread_mutex_lock(&lock);
+        behind_vmrun[vmruns++ % MAX_VMRUNS] = next;
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+/* A VM has been left when what is behind VMRUN is executed: the beginning of a block that is translated after VMRUN. */
+static bool is_behind_vmrun(uint64_t address)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < MAX_VMRUNS; i++)
+        found |= vmruns && behind_vmrun[i] == address;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
 /* Instruments a block of guest code when it is translated. */
 static void translate(struct qemu_plugin_tb *block, void *unused)
 {
     size_t count = qemu_plugin_tb_n_insns(block);
     enum instruction previous = OTHER;
+    /* Linux is in the upper half of the address space. */
+    enum ring ring = qemu_plugin_tb_vaddr(block) >> 63 ? KERNEL : USER;
 
     (void)unused;
     /* The instruction that asked may have been the last one of another block. */
     qemu_plugin_register_vcpu_tb_exec_cond_cb(block, after, QEMU_PLUGIN_CB_RW_REGS, QEMU_PLUGIN_COND_NE, pending, 0,
                                               NULL);
     qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(block, QEMU_PLUGIN_INLINE_ADD_U64, work, count);
+    if (options.pmu && ring == USER)
+        qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(block, QEMU_PLUGIN_INLINE_ADD_U64, of_user, count);
+    if (options.pmu && is_behind_vmrun(qemu_plugin_tb_vaddr(block)))
+        qemu_plugin_register_vcpu_tb_exec_cb(block, leave_vm, QEMU_PLUGIN_CB_NO_REGS, NULL);
     for (size_t i = 0; i < count; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(block, i);
         uint8_t bytes[16];
@@ -253,12 +343,14 @@ static void translate(struct qemu_plugin_tb *block, void *unused)
         if (previous == CPUID || previous == RDMSR)
             qemu_plugin_register_vcpu_insn_exec_cond_cb(insn, after, QEMU_PLUGIN_CB_RW_REGS, QEMU_PLUGIN_COND_NE,
                                                         pending, 0, NULL);
-        if (now != OTHER)
+        if (options.pmu)
+            translate_for_pmu(insn, now);
+        if (now == CPUID || now == RDMSR || now == WRMSR || now == WBINVD)
             qemu_plugin_register_vcpu_insn_exec_cb(insn, before, QEMU_PLUGIN_CB_R_REGS, (void *)(uintptr_t)now);
         previous = now;
     }
     if (machine.modelled)
-        watch_block(block);
+        watch_block(block, ring);
 }
 
 /* Finds the registers of a vCPU, by the names that QEMU's gdb stub gives them. */
@@ -338,6 +430,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
     scores = qemu_plugin_scoreboard_new(sizeof(struct score));
     pending = (qemu_plugin_u64){ scores, offsetof(struct score, pending) };
     work = (qemu_plugin_u64){ scores, offsetof(struct score, work) };
+    of_user = (qemu_plugin_u64){ scores, offsetof(struct score, of_user) };
     qemu_plugin_register_vcpu_init_cb(id, vcpu_init, NULL);
     register_callbacks();
     return 0;

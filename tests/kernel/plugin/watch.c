@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "clock.h"
 #include "counters.h"
@@ -13,11 +14,17 @@
 
 /* Lines of code are counted from here on, far from any physical address. */
 #define CODE (1ull << 57)
+#define CODE_OF_USER (1ull << 58) /* on the way to fetched(), and in no line's number */
 
 /* What a CPU waits for. */
 struct patience {
     struct debt debt;
     struct pace pace;
+} __attribute__((aligned(LINE)));
+
+/* Where a CPU's accesses were served from, for its performance counters. */
+struct seen {
+    uint64_t served[RINGS][SERVERS];
 } __attribute__((aligned(LINE)));
 
 /* AMD's limit is that of a class in a domain. */
@@ -31,6 +38,7 @@ static struct hierarchy hierarchy;
 static uint64_t places; /* in a page, whose lines are modelled */
 static struct patience patience[MAX_CPUS];
 static struct common common[MAX_CPUS];
+static struct seen seen[MAX_CPUS];
 
 struct hierarchy *watch_counts(void)
 {
@@ -144,7 +152,7 @@ static void stand_still(unsigned cpu, unsigned rmid, enum served served)
         sleep_for(cpu, rmid, ns);
 }
 
-static void access_line(unsigned cpu, uint64_t number, enum kind kind)
+static void access_line(unsigned cpu, uint64_t number, enum kind kind, enum ring ring)
 {
     struct access a = { .cpu = cpu, .domain = machine_domain_of(machine, cpu), .kind = kind, .number = number };
     enum served served;
@@ -155,6 +163,7 @@ static void access_line(unsigned cpu, uint64_t number, enum kind kind)
     a.l2_mask = machine_l2_mask(machine, cpu, kind == FETCH);
     a.l3_mask = machine_l3_mask(machine, cpu, kind == FETCH);
     served = trace_access(&hierarchy, &a);
+    seen[cpu].served[ring][served] += 1ull << hierarchy.geometry.sample;
     if (served != FROM_L2)
         stand_still(cpu, a.rmid, served);
 }
@@ -165,40 +174,45 @@ static bool modelled(uint64_t address)
 }
 
 /* After a load or store. A line's place in its page is the same in a virtual address. */
-static void accessed(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void *unused)
+static void accessed(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void *ring)
 {
     struct qemu_plugin_hwaddr *where;
 
-    (void)unused;
     if (!modelled(address))
         return;
     where = qemu_plugin_get_hwaddr(info, address);
     if (where && !qemu_plugin_hwaddr_is_io(where))
         access_line(cpu, qemu_plugin_hwaddr_phys_addr(where) >> LINE_BITS,
-                    qemu_plugin_mem_is_store(info) ? STORE : LOAD);
+                    qemu_plugin_mem_is_store(info) ? STORE : LOAD, (uintptr_t)ring);
 }
 
 static void fetched(unsigned cpu, void *number)
 {
-    access_line(cpu, (uintptr_t)number, FETCH);
+    access_line(cpu, (uintptr_t)number & ~CODE_OF_USER, FETCH, (uintptr_t)number & CODE_OF_USER ? USER : KERNEL);
 }
 
 /* Code that is not in memory, such as a device's, has no host address. */
-void watch_block(struct qemu_plugin_tb *block)
+void watch_block(struct qemu_plugin_tb *block, enum ring ring)
 {
-    uintptr_t last = 0;
+    uintptr_t last = 0, code = ring == USER ? CODE | CODE_OF_USER : CODE;
 
     for (size_t i = 0; i < qemu_plugin_tb_n_insns(block); i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(block, i);
         uintptr_t first = (uintptr_t)qemu_plugin_insn_haddr(insn), end = first + qemu_plugin_insn_size(insn);
 
-        qemu_plugin_register_vcpu_mem_cb(insn, accessed, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
+        qemu_plugin_register_vcpu_mem_cb(insn, accessed, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
+                                         (void *)(uintptr_t)ring);
         for (uintptr_t line = first >> LINE_BITS; first && line <= (end - 1) >> LINE_BITS; line++) {
             if (line != last && modelled(line << LINE_BITS))
-                qemu_plugin_register_vcpu_insn_exec_cb(insn, fetched, QEMU_PLUGIN_CB_NO_REGS, (void *)(CODE | line));
+                qemu_plugin_register_vcpu_insn_exec_cb(insn, fetched, QEMU_PLUGIN_CB_NO_REGS, (void *)(code | line));
             last = line;
         }
     }
+}
+
+void watch_served(unsigned cpu, enum ring ring, uint64_t served[SERVERS])
+{
+    memcpy(served, seen[cpu].served[ring], sizeof seen[cpu].served[ring]);
 }
 
 void watch_executed(unsigned cpu, uint64_t instructions)

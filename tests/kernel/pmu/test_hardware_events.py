@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What perf counts is what was done, and of whom; and :class:`HardwareEvents` hands it on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.functional.resctrl_client.mounted import eventually
+from tests.kernel import limbo
+from tests.kernel.cachemodel import switch, walkers
+from tests.kernel.cachemodel.walkers import Walker
+from tests.kernel.pmu.counter import (
+    BRANCHES,
+    EXCLUDE_KERNEL,
+    EXCLUDE_USER,
+    INSTRUCTIONS,
+    MISSES,
+    REFERENCES,
+    Counter,
+    counter,
+)
+from tests.kernel.pytest_guest import GuestMachine, MountResctrl
+from vmqos.resctrl.filesystem import Filesystem
+from vmqos.telemetry.hardware_events import Counts, HardwareEvents
+
+pytestmark = pytest.mark.guest(pairs=("broadwell-6.12", "broadwell-newest", "milan-shared-6.12"))
+
+ROUNDS = 50_000_000
+"""Of a loop of two instructions: some tenths of a second."""
+MIB = 1 << 20
+L3_CYCLES, MEMORY_CYCLES = 80, 360
+"""``tests/kernel/plugin/pmu.h``."""
+
+Start = Callable[[int], Walker]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The worker, compiled."""
+    path = tmp_path_factory.mktemp("worker") / "worker"
+    source = Path(__file__).with_name("worker.c")
+    subprocess.run(["gcc", "-O2", "-Wall", "-pthread", "-o", str(path), str(source)], check=True)
+    return path
+
+
+@pytest.fixture
+def worker(program: Path) -> Iterator[Start]:
+    """Starts a worker on a CPU."""
+    with ExitStack() as stack:
+
+        def start(cpu: int) -> Walker:
+            return stack.enter_context(walkers.process([str(program)], lambda: os.sched_setaffinity(0, {cpu})))
+
+        yield start
+
+
+@pytest.fixture
+def events() -> Iterator[HardwareEvents]:
+    """As ``vmqos top`` has it."""
+    counting = HardwareEvents()
+    assert counting.unavailable == ""
+    yield counting
+    counting.close()
+
+
+@contextmanager
+def rings(tid: int) -> Iterator[tuple[Counter, Counter]]:
+    """Count a task's instructions in its program and in the kernel."""
+    with counter(INSTRUCTIONS, tid, EXCLUDE_KERNEL) as user, counter(INSTRUCTIONS, tid, EXCLUDE_USER) as kernel:
+        yield user, kernel
+
+
+def test_a_known_loop_is_counted_in_full(events: HardwareEvents, worker: Start) -> None:
+    one = worker(0)
+    with rings(one.process.pid) as (user, kernel):
+        assert not events.read([one.process.pid])[one.process.pid].known
+        before = user.read().count, kernel.read().count
+        one.do(f"loop {ROUNDS}")
+        found = events.read([one.process.pid])[one.process.pid]
+        own, system = user.read().count - before[0], kernel.read().count - before[1]
+    assert own == pytest.approx(2 * ROUNDS, rel=0.001)
+    # The kernel's part, that of interrupts above all, is the larger the busier the machine is.
+    assert found.instructions == pytest.approx(own + system, rel=0.01)
+    assert found.cycles == pytest.approx(found.instructions, rel=0.01)
+    assert found.misses == 0, "no cache is modelled"
+
+
+def test_nothing_is_counted_of_a_task_that_sleeps(events: HardwareEvents, worker: Start) -> None:
+    idle, busy = worker(0), worker(0)
+    pids = idle.process.pid, busy.process.pid
+    events.read(pids)
+    busy.do(f"loop {ROUNDS}")
+    found = events.read(pids)
+    assert found[idle.process.pid] == Counts(0, 0, 0, found[idle.process.pid].known)
+    assert found[busy.process.pid].instructions > 2 * ROUNDS
+
+
+def test_two_tasks_on_one_cpu_have_each_their_own_count(events: HardwareEvents, worker: Start) -> None:
+    rounds = (ROUNDS, 3 * ROUNDS)
+    workers = [worker(1) for _ in rounds]
+    pids = [one.process.pid for one in workers]
+    with ExitStack() as stack:
+        counters = [stack.enter_context(rings(pid)) for pid in pids]
+        events.read(pids)
+        before = [[ring.read().count for ring in pair] for pair in counters]
+        for one, count in zip(workers, rounds, strict=True):
+            one.begin(f"loop {count}")
+        for one in workers:
+            one.finish()
+        found = events.read(pids)
+        after = [[ring.read().count for ring in pair] for pair in counters]
+    for pid, count, first, last in zip(pids, rounds, before, after, strict=True):
+        own, system = (now - then for now, then in zip(last, first, strict=True))
+        assert own == pytest.approx(2 * count, rel=0.001)
+        assert found[pid].instructions == pytest.approx(own + system, rel=0.01)
+
+
+def test_a_count_follows_a_task_to_another_cpu(events: HardwareEvents, worker: Start) -> None:
+    one = worker(0)
+    pid = one.process.pid
+    events.read([pid])
+    with counter(INSTRUCTIONS, pid, EXCLUDE_KERNEL) as user:
+        one.begin(f"loop {ROUNDS}")
+        for turn in range(20):
+            os.sched_setaffinity(pid, {1 + turn % 3})
+        one.finish()
+        assert user.read().count == pytest.approx(2 * ROUNDS, rel=0.001)
+    found = events.read([pid])[pid]
+    assert found.instructions > 2 * ROUNDS
+
+
+def test_what_others_took_the_counters_for_is_made_up_for(events: HardwareEvents, worker: Start) -> None:
+    one = worker(0)
+    pid = one.process.pid
+    with ExitStack() as stack:
+        others = [stack.enter_context(counter(INSTRUCTIONS, pid)) for _ in range(12)]
+        events.read([pid])
+        before = [other.read() for other in others]
+        # There are turns every four milliseconds, and each must have had many.
+        one.do(f"loop {10 * ROUNDS}")
+        found = events.read([pid])[pid]
+        after = [other.read() for other in others]
+    scaled = []
+    for then, now in zip(before, after, strict=True):
+        enabled, running = now.enabled - then.enabled, now.running - then.running
+        assert 0 < running < enabled / 1.5
+        scaled.append((now.count - then.count) * enabled / running)
+    # A busy machine lets the guest wait, now while one event has a counter and now while another has.
+    assert sum(scaled) / len(scaled) == pytest.approx(20 * ROUNDS, rel=0.1)
+    assert found.instructions == pytest.approx(20 * ROUNDS, rel=0.3)
+    assert found.cycles == pytest.approx(found.instructions, rel=0.01)
+
+
+def test_threads_that_come_and_go_are_counted_while_they_are_there(events: HardwareEvents, worker: Start) -> None:
+    one = worker(0)
+    pid = one.process.pid
+
+    def done() -> float:
+        return events.read([pid])[pid].instructions
+
+    events.read([pid])
+    one.do("thread")
+    # Begins to count the thread.
+    assert done() < ROUNDS / 10
+    one.do(f"inside {ROUNDS}")
+    assert done() == pytest.approx(2 * ROUNDS, rel=0.1)
+    one.do(f"inside {ROUNDS}")
+    one.do("end")
+    # It is gone, and what it did is not.
+    assert done() == pytest.approx(2 * ROUNDS, rel=0.1)
+    assert done() < ROUNDS / 10
+    one.do("thread")
+    one.do(f"inside {ROUNDS}")
+    # Nobody looked between its start and its work.
+    assert done() < ROUNDS / 10
+    one.do(f"inside {ROUNDS}")
+    one.do(f"loop {ROUNDS}")
+    assert done() == pytest.approx(4 * ROUNDS, rel=0.1)
+
+
+@pytest.fixture
+def group(mount_resctrl: MountResctrl) -> Iterator[Path]:
+    """A group with an RMID of its own; the model is off at the end."""
+    root = mount_resctrl("debug")
+    with limbo.that_ends(Filesystem(str(root))):
+        made = root / "a"
+        eventually(made.mkdir, OSError)
+        try:
+            yield made
+        finally:
+            switch.turn_off()
+
+
+@pytest.mark.parametrize("sample", [0, 3])
+def test_cache_events_are_what_the_model_of_the_caches_counts(
+    events: HardwareEvents, group: Path, guest_machine: GuestMachine, tmp_path: Path, sample: int
+) -> None:
+    """The model counts by RMID, which the kernel loads as it does perf's counters, when tasks change."""
+    rmid = switch.rmid_of(group)
+    with (
+        walkers.walker(walkers.build(tmp_path), 8 * MIB, 0, group) as walker,
+        switch.on(l2size=256 << 10, sample=sample),
+        counter(REFERENCES, walker.process.pid) as asked,
+        counter(MISSES, walker.process.pid, EXCLUDE_KERNEL) as of_program,
+    ):
+        pid = walker.process.pid
+        # The kernel changes RMIDs at one moment and events at another, so the fewer others run the better.
+        os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(1))
+        events.read([pid])
+        before = switch.counts(0, rmid), asked.read().count, of_program.read().count
+        walker.do("random 1000000")
+        walker.do("store 300000")
+        found = events.read([pid])[pid]
+        counts = switch.counts(0, rmid) - before[0]
+        references, own = asked.read().count - before[1], of_program.read().count - before[2]
+    lines = counts.data + counts.fetch
+    assert lines.memory > 50_000, counts
+    # Linux has no event of the last level for a core of AMD's: it takes those of the L2.
+    amd = guest_machine.name == "milan-shared"
+    misses = lines.l3 + lines.memory if amd else lines.memory
+    assert found.misses == pytest.approx(misses, rel=0.01)
+    # Most of AMD's are hits of the kernel's.
+    assert references == pytest.approx(lines.total if amd else lines.l3 + lines.memory, rel=0.03)
+    assert 0.9 * misses < own <= found.misses
+    assert found.instructions == pytest.approx(counts.instructions, rel=0.02)
+    took = counts.instructions + L3_CYCLES * lines.l3 + MEMORY_CYCLES * lines.memory
+    assert found.cycles == pytest.approx(took, rel=0.02)
+
+
+@pytest.mark.guest(pairs=("broadwell-6.12",))
+def test_events_that_the_processor_does_not_count_are_refused() -> None:
+    with pytest.raises(FileNotFoundError), counter(BRANCHES, 0):
+        pass
