@@ -289,8 +289,8 @@ class Reconciler:
             self._settled = False
             return {}
         if now != before.resctrl or _changes_others(plan, before.vms, fresh):
-            # Another program has changed resctrl since the last pass, or this plan changes other VMs' ways. What is told
-            # of these VMs may be so no more: the next pass plans anew, and tells of them anew.
+            # Another program has changed resctrl since the last pass, or this plan changes other VMs' ways. What the
+            # agent tells of these VMs may be wrong now: the next pass plans anew, and tells of them anew.
             self._settled = False
         self._granted = self._remembered(plan, before.vms)
         now = now.after(plan_steps.predict(now.layout, plan.prepare))
