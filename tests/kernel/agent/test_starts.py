@@ -14,7 +14,7 @@ from tests.functional.conftest import MakeVm, WaitFor
 from tests.kernel.agent import eyes, groups
 from tests.kernel.agent.witness import Step, Witness
 from tests.kernel.inside import msr
-from tools.lab import vms
+from tools.lab import processes, vms
 from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.resctrl import Resctrl
@@ -32,8 +32,9 @@ class Born:
     """Looks where the vCPUs' threads of a VM are before each write to resctrl, from before it is started."""
 
     def __init__(self, name: str, witness: Witness, host: PrivateLibvirt) -> None:
-        self.seen: list[tuple[str, set[tuple[str, str]]]] = []
+        self.seen: list[set[tuple[str, str]]] = []
         self._vm = RunningVm("", name, host)
+        self._witness, self._before = witness, len(witness.made)
         self._check = witness.look
         witness.look = self._look
 
@@ -41,15 +42,21 @@ class Born:
         if self._check is not None:
             self._check(step)
         vcpus = [tid for tid, comm in self._vm.tasks().items() if comm.startswith("CPU ")]
-        self.seen.append((step.path, eyes.groups_of(vcpus)))
+        self.seen.append(eyes.groups_of(vcpus))
 
     def is_in_time(self, control: str) -> bool:
-        """Whether QEMU's first thread was moved before a vCPU had its thread."""
-        return next(groups for path, groups in self.seen if path == f"{control}/tasks") == set()
+        """Whether QEMU's first thread was moved before a vCPU had its thread.
+
+        Each write waits while the witness looks, and QEMU does not. So it counts when the write was made.
+        """
+        moved = next(when for path, when in self._witness.made[self._before :] if path == f"{control}/tasks")
+        vcpus = [tid for tid, comm in self._vm.tasks().items() if comm.startswith("CPU ")]
+        # The kernel tells a thread's start in ticks that have passed: it may have been later, but not before.
+        return all((processes.start_time(tid) or 0) / os.sysconf("SC_CLK_TCK") > moved for tid in vcpus)
 
     def controls(self) -> set[str]:
         """The control groups that a thread of a vCPU was ever seen in."""
-        return {control for _, groups in self.seen for control, _ in groups}
+        return {control for groups in self.seen for control, _ in groups}
 
 
 @pytest.mark.parametrize("specs", [EXCLUSIVE_2, SHARED_3], ids=["exclusive", "shared"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -43,12 +44,14 @@ class Witness:
     :ivar look: see :data:`Look`; ``None`` for none.
     :ivar steps: every write that others were about to make so far.
     :ivar written: every write that others have made so far.
+    :ivar made: the files that they wrote to, each with when the write was seen: seconds since boot, a moment late.
     :ivar failures: what :attr:`look` raised.
     """
 
     look: Look | None = None
     steps: list[Step] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
+    made: list[tuple[str, float]] = field(default_factory=list)
     failures: list[BaseException] = field(default_factory=list)
     _root: Path = Path("/")
     _watch: Watch = field(default_factory=Watch)
@@ -71,6 +74,7 @@ class Witness:
                     self._watch.allow(event)
                 elif not event.opens:
                     self.written.append(f"{pid} {event.path}")
+                    self.made.append((str(event.path.relative_to(self._root)), time.clock_gettime(time.CLOCK_BOOTTIME)))
                     self._watch.allow(event)
                 elif event.for_writing:
                     self._looker.submit(self._before, event, pid)
