@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from vmqos.agent.act.control_groups import created
-from vmqos.agent.act.move_tasks import TaskPlacement
+from vmqos.agent.act.monitoring_groups import YET_TO_BE_MADE
+from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.promise_time import PromiseTime
 from vmqos.agent.vm_record import VmRecord
@@ -50,6 +51,21 @@ def judge_all(
         spent = known.judged(fresh.state, moment) if known is not None else PromiseTime(fresh.state, moment)
         judged[uuid] = replace(record, allocation=fresh, time=spent, failure=failure)
     return judged
+
+
+def as_counted(record: VmRecord, now: ResctrlState) -> VmRecord:
+    """The record without the monitoring groups that resctrl no longer has: another program has removed them; pure.
+
+    The kernel counts tasks of such a group with those of the default group. The next pass makes the group anew.
+    """
+    if record.tasks is None:
+        return record
+    there = {TaskGroup(control, name).directory for control, names in now.monitoring_groups.items() for name in names}
+    groups = (group for group in (record.tasks.target, record.tasks.rest) if group is not None)
+    gone = {group.directory for group in groups if group.monitoring is not None} - there
+    if not gone:
+        return record
+    return replace(record, tasks=record.tasks.without(gone), unmonitored=record.unmonitored or YET_TO_BE_MADE)
 
 
 def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:

@@ -476,7 +476,8 @@ class Reconciler:
         # The plan was made from the state before. Other programs may have changed resctrl since.
         is_changed = now != before or bool(planned.plan.prepare or planned.plan.retire)
         self._settled = acted.is_complete and not (is_changed or is_meddled or self._unfinished)
-        records = judge.judge_all(acted.records, borne_out, self.snapshot.vms, self._backoff)
+        counted = {uuid: judge.as_counted(record, now) for uuid, record in acted.records.items()}
+        records = judge.judge_all(counted, borne_out, self.snapshot.vms, self._backoff)
         self.snapshot = replace(self.snapshot, resctrl=now, vms=records, requests=planned.requests)
         waiting = any(given.state is not PromiseState.KEPT for given in borne_out.values())
         has_freed = acted.is_complete and bool(planned.plan.retire)

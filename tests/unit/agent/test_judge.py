@@ -11,7 +11,7 @@ import pytest
 from tests.unit.agent.serve.test_vms import UUID
 from tests.unit.agent.serve.test_vms import snapshot as made_up_host
 from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
-from vmqos.agent.judge import borne_out, judge, judge_all
+from vmqos.agent.judge import as_counted, borne_out, judge, judge_all
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Group, Layout, PromiseState, Split
@@ -175,3 +175,27 @@ def test_each_pass_goes_on_counting_how_long_the_promise_was_kept() -> None:
     assert (found.changes, found.promised_until(45.0), found.kept_until(45.0)) == (3, 45.0, 25.0)
     judged = judge_all({UUID: fresh}, {UUID: KEPT}, {}, Backoff(1.0, 2.0))[UUID].time
     assert judged is not None and judged.changes == 0, "a VM that was not there before begins anew"
+
+
+def test_a_monitoring_group_that_another_program_removed_counts_no_vm() -> None:
+    host = made_up_host()
+    record, now = host.vms[UUID], host.resctrl
+    assert now is not None and record.tasks is not None
+    target, rest = TaskGroup(CLASS, VM), TaskGroup("", VM)
+    record = replace(record, tasks=replace(record.tasks, target=target, rest=rest), unmonitored="")
+    there = replace(now, monitoring_groups={CLASS: (VM,), "": (VM,)})
+    assert as_counted(record, there) == record
+    lost = as_counted(record, replace(now, monitoring_groups={CLASS: (), "": (VM,)}))
+    assert lost.tasks == replace(record.tasks, target=TaskGroup(CLASS)) and "yet to be made" in lost.unmonitored
+    lost = as_counted(replace(record, unmonitored="no RMID is left"), replace(now, monitoring_groups={}))
+    assert lost.tasks == replace(record.tasks, target=TaskGroup(CLASS), rest=TaskGroup(""))
+    assert lost.unmonitored == "no RMID is left"
+    assert as_counted(replace(record, tasks=None), replace(now, monitoring_groups={})).tasks is None
+
+
+def test_a_control_group_counts_the_vm_that_has_it_alone() -> None:
+    host = made_up_host()
+    record, now = host.vms[UUID], host.resctrl
+    assert now is not None and record.tasks is not None
+    record = replace(record, tasks=replace(record.tasks, target=TaskGroup(VM), rest=None), unmonitored="")
+    assert as_counted(record, replace(now, monitoring_groups={})) == record
