@@ -63,7 +63,10 @@ class _Claims(Listing):
             connection.session.timeout = connection.session.timeout or TIMEOUT
             consumers = Consumers(ConnectedService("placement", connection.placement))
             servers = Servers(ConnectedService("nova", connection.compute))
-        with Progress(console=Console(file=stream), transient=True, disable=not stream.isatty()) as self._progress:
+        # A console that is quiet too: some versions of rich end a bar that was never shown with an empty line.
+        hidden = not stream.isatty()
+        console = Console(file=stream, quiet=hidden)
+        with Progress(console=console, transient=True, disable=hidden) as self._progress:
             try:
                 with api.told():
                     yield State(consumers, servers, self._track, parsed_args.filter_only)
