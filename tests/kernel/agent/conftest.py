@@ -111,7 +111,7 @@ def witness(_session_witness: Witness, registers: L3Registers, pool: VmPool) -> 
 
     _session_witness.look = look
     yield _session_witness
-    _session_witness.look = None
+    _session_witness.look = _session_witness.after = None
     assert not _session_witness.failures
 
 

@@ -39,6 +39,11 @@ class VmPool:
         """The VMs that the test has asked for so far."""
         return [vm for _, vm in self._taken]
 
+    @property
+    def idle(self) -> list[vms.RunningVm]:
+        """The VMs that no test has: they ask for nothing."""
+        return [vm for _, vm in self._idle]
+
     def take(self, extra_specs: Mapping[str, str] | None, **fields: Any) -> vms.RunningVm:
         """A running VM with these extra specs and these fields of :class:`tools.lab.vms.Vm`."""
         shape = tuple(sorted(fields.items()))

@@ -21,9 +21,9 @@ from tests.kernel.agent.fanotify import Event, Watch
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A write that is about to be made.
+    """A write that is about to be made, or was made.
 
-    :ivar pid: the process that makes it.
+    :ivar pid: the process that makes it; 0 if it made the write and has ended since.
     :ivar path: the file, relative to resctrl's root.
     """
 
@@ -32,7 +32,7 @@ class Step:
 
 
 Look = Callable[[Step], None]
-"""Called before each write of others, while the writer waits."""
+"""Called before each write of others, while the writer waits, or after it."""
 
 
 @dataclass
@@ -41,14 +41,16 @@ class Witness:
 
     Our own process, the test, is not watched.
 
-    :ivar look: see :data:`Look`; ``None`` for none.
+    :ivar look: called before each write, see :data:`Look`; ``None`` for none.
+    :ivar after: called after each write, and before the writer's next one; ``None`` for none.
     :ivar steps: every write that others were about to make so far.
     :ivar written: every write that others have made so far.
     :ivar made: the files that they wrote to, each with when the write was seen: seconds since boot, a moment late.
-    :ivar failures: what :attr:`look` raised.
+    :ivar failures: what :attr:`look` and :attr:`after` raised.
     """
 
     look: Look | None = None
+    after: Look | None = None
     steps: list[Step] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
     made: list[tuple[str, float]] = field(default_factory=list)
@@ -74,7 +76,8 @@ class Witness:
                     self._watch.allow(event)
                 elif not event.opens:
                     self.written.append(f"{pid} {event.path}")
-                    self.made.append((str(event.path.relative_to(self._root)), time.clock_gettime(time.CLOCK_BOOTTIME)))
+                    self.made.append((self._path(event), time.clock_gettime(time.CLOCK_BOOTTIME)))
+                    self._looker.submit(self._call, self.after, Step(pid, self._path(event)))
                     self._watch.allow(event)
                 elif event.for_writing:
                     self._looker.submit(self._before, event, pid)
@@ -82,15 +85,22 @@ class Witness:
                     self._watch.allow(event)
 
     def _before(self, event: Event, pid: int) -> None:
-        step = Step(pid, str(event.path.relative_to(self._root)))
+        step = Step(pid, self._path(event))
+        self.steps.append(step)
         try:
-            self.steps.append(step)
-            if self.look is not None:
-                self.look(step)
-        except BaseException as error:
-            self.failures.append(error)
+            self._call(self.look, step)
         finally:
             self._watch.allow(event)
+
+    def _call(self, look: Look | None, step: Step) -> None:
+        try:
+            if look is not None:
+                look(step)
+        except BaseException as error:
+            self.failures.append(error)
+
+    def _path(self, event: Event) -> str:
+        return str(event.path.relative_to(self._root))
 
 
 @dataclass
