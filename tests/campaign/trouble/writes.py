@@ -34,9 +34,13 @@ class Writes:
         self._is_meddled = is_meddled
         self.untold: dict[str, str] = {}
 
-    def after(self, operation: str, path: str, data: str) -> Iterator[str]:
-        """What is wrong after a write, though the VM's promise was in force before."""
-        groups, at = self._hardware.groups(), f"(after {operation} {path} {data.strip()[:60]})"
+    def after(self, operation: str, path: str, data: str, groups: dict[str, Seen] | None = None) -> Iterator[str]:
+        """What is wrong after a write, though the VM's promise was in force before.
+
+        :param groups: all control groups, where they were read already.
+        """
+        at = f"(after {operation} {path} {data.strip()[:60]})"
+        groups = self._hardware.groups() if groups is None else groups
         if not groups:
             # resctrl is not mounted: no promise is in force.
             return
@@ -63,7 +67,7 @@ class Writes:
         outside = vm.promised_tasks() - own.tasks
         if outside:
             # A thread may have been born or have ended since the groups were read.
-            outside = {tid for tid in outside & vm.promised_tasks() if self._hardware.group_of(tid) != vm.group}
+            outside = {tid for tid in outside if self._hardware.group_of(tid) != vm.group} & vm.promised_tasks()
         if outside:
             return f"{len(outside)} tasks of {vm.group} are not in it: {sorted(outside)}"
         return ""
