@@ -58,6 +58,8 @@ def _unserved(vm: Vm, row: Any, groups: Mapping[str, Seen]) -> Iterator[Violatio
 def _untrue(vm: Vm, row: Any, groups: Mapping[str, Seen]) -> Iterator[Violation]:
     """What is told of a VM and is not so."""
     name = row["group"]
+    if row["state"] in ("pending", "degraded") and not (row["reason"] and row["reason_code"]):
+        yield Violation(Kind.WORD, f"{vm.group} is {row['state']} without a reason")
     own = groups.get(name)
     if own is None:
         yield Violation(Kind.WORD, f"{vm.group} is told to be in {name}, which is not there")
@@ -72,7 +74,10 @@ def _untrue(vm: Vm, row: Any, groups: Mapping[str, Seen]) -> Iterator[Violation]
                 shared = f"{other or 'the default group'} has {theirs.masks}"
                 yield Violation(Kind.WORD, f"{vm.group} is told to be kept with {row['masks']}, and {shared}")
     counted = row["monitoring_group"]
-    if counted is not None:
+    if counted is None:
+        if not row["unmonitored_reason"] and name != vm.group:
+            yield Violation(Kind.WORD, f"{vm.group} has no monitoring group, and no reason is told")
+    else:
         control, _, child = counted.removeprefix("mon_groups/").rpartition("/mon_groups/")
         if control not in groups or child not in groups[control].monitoring:
             yield Violation(Kind.WORD, f"{vm.group} is told to be counted by {counted}, which is not there")
