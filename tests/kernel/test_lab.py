@@ -19,7 +19,7 @@ import pytest
 
 from tests.kernel.inside import msr
 from tests.kernel.lab import guest as booting
-from tests.kernel.lab import trace
+from tests.kernel.lab import remote, trace
 from tests.kernel.lab.errors import GuestDied, NoSuchMachine
 from tests.kernel.lab.job import CHECKOUT
 from tests.kernel.lab.needed_guest import group_of, seconds
@@ -270,6 +270,16 @@ def test_the_core_guests_leave_out_what_is_long() -> None:
     every, core = (_pytest(module, "--collect-only", "-q", *options).stdout for options in ((), ("--core-guests",)))
     assert f"::{long}[" in every and f"::{long}[" not in core
     assert f"::{short}[" in core
+
+
+def test_the_settings_of_random_trouble_choose_its_tests_and_go_into_the_guest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VMQOS_TROUBLE_SEED", "7")
+    monkeypatch.setenv("VMQOS_TROUBLE_STORIES", "2")
+    module = str(CHECKOUT / "tests/kernel/agent/trouble/test_trouble.py")
+    every, core = (_pytest(module, "--collect-only", "-q", *options).stdout for options in ((), ("--core-guests",)))
+    assert re.findall(r"\[cascade-lake-6\.12-(\d+)\]", every) == ["7", "8"]
+    assert "[cascade-lake" not in core, "it is long"
+    assert {"VMQOS_TROUBLE_SEED=7", "VMQOS_TROUBLE_STORIES=2"} <= set(remote._settings().split())
 
 
 def test_an_environment_without_xdist_collects_tests_too() -> None:

@@ -9,7 +9,9 @@ files work as ever, and pytest-xdist needs no more than ``--dist loadgroup``.
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import shutil
 import tempfile
 import time
@@ -29,9 +31,12 @@ from tests.kernel.lab.pair import Pair
 ITEMS = "guest-items.json"
 # Plugins are chosen, because finding and importing all that the guest's Debian has takes seconds under emulation.
 SCRIPT = f"""export VMQOS_GUEST={{pair.machine}}:{{pair.kernel}} VMQOS_GUEST_ITEMS=$PWD/{ITEMS}
-export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {{settings}}
 exec python3 -m pytest -p pytest_timeout -p tests.kernel.inside.reports -p no:cacheprovider {{options}} {{files}}
 """
+HANDED_ON = "VMQOS_TROUBLE_"
+"""With what the names of the environment variables begin that tests inside need, too."""
+
 POLL = 0.05
 """Seconds between two looks at what the guest said."""
 
@@ -141,7 +146,9 @@ class RemoteRun:
     def _start(self, names: Sequence[str]) -> None:
         """Start the guest with the tests of these node ids."""
         files = sorted({name.partition("::")[0] for name in names})
-        script = SCRIPT.format(pair=self._pair, options=_options(self._config), files=" ".join(files))
+        script = SCRIPT.format(
+            pair=self._pair, options=_options(self._config), files=" ".join(files), settings=_settings()
+        )
         job = Job(script, {ITEMS: json.dumps(names)})
         self._guest = Guest(machines.machine(self._pair.machine), self._pair.kernel, job, self._path)
         self._limit = BOOT_TIMEOUT
@@ -273,6 +280,12 @@ def _options(config: pytest.Config) -> str:
     if config.getoption("--tb", "auto") != "auto":
         chosen.append(f"--tb={config.getoption('--tb')}")
     return " ".join(chosen)
+
+
+def _settings() -> str:
+    """The variables of :data:`HANDED_ON`, as the shell wants them."""
+    found = {name: value for name, value in os.environ.items() if name.startswith(HANDED_ON)}
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in found.items())
 
 
 def _time_limit(config: pytest.Config, item: pytest.Item) -> float:
