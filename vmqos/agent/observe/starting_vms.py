@@ -20,6 +20,7 @@ from vmqos.daemon.worker import Worker
 from vmqos.hypervisor import exceptions, processes, status_file
 from vmqos.hypervisor.model import Process
 from vmqos.hypervisor.status_file import DomainStatus
+from vmqos.resctrl.exceptions import ResctrlError
 
 LOG = logging.getLogger(__name__)
 
@@ -147,5 +148,8 @@ class StartWatch:
         try:
             act()
             self._once.end("act")
+        except ResctrlError as error:
+            # Such as a lock that another program holds: the next pass does what is left.
+            self._once.log(logging.WARNING, "act", "a VM's start is not acted on early: %s", error)
         except Exception as error:
             self._once.log(logging.ERROR, "act", "a VM's start is not acted on early: %s", error, error=error)

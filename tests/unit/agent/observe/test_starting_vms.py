@@ -14,6 +14,7 @@ from tests.unit.hypervisor.test_status_file import status
 from vmqos.agent.observe.starting_vms import StartingVm, StartWatch
 from vmqos.daemon.directory_watch import DirectoryWatch, EventsLost, FileEvent
 from vmqos.hypervisor import processes
+from vmqos.resctrl.exceptions import LockTimeout
 
 
 class Watched:
@@ -23,12 +24,12 @@ class Watched:
         self.run_dir = run_dir
         self.told: queue.Queue[tuple[str, int] | str] = queue.Queue()
         self.settles = False
-        self.fails = False
+        self.fails: Exception | None = None
         self.watch = StartWatch(str(run_dir), self._on_start, self.told.put)
 
     def _on_start(self, found: Sequence[StartingVm]) -> set[str]:
         if self.fails:
-            raise RuntimeError("a fault")
+            raise self.fails
         for starting in found:
             self.told.put((starting.file, starting.process.pid if starting.process else 0))
         return {starting.file for starting in found} if self.settles else set()
@@ -111,15 +112,35 @@ def test_a_process_that_is_gone_is_passed_over(watched: Watched) -> None:
 
 
 def test_a_fault_of_one_start_keeps_no_other_back(watched: Watched) -> None:
-    watched.fails = True
+    watched.fails = RuntimeError("a fault")
     watched.write("a")
     (watched.run_dir / "a.xml").unlink()
     assert watched.next() == "a"
     watched.write("b")
-    watched.fails = False
+    watched.fails = None
     watched.write("c")
     while watched.next() != ("c", 0):
         pass
+
+
+@pytest.mark.parametrize(
+    ("error", "level"),
+    [
+        (LockTimeout(path="/sys/fs/resctrl", timeout=1.0, holders="it is held by process 7 (pqos)"), "WARNING"),
+        (RuntimeError("a fault"), "ERROR"),
+    ],
+    ids=["lock", "fault"],
+)
+def test_only_a_fault_of_the_agents_own_is_logged_with_a_traceback(
+    watched: Watched, caplog: pytest.LogCaptureFixture, error: Exception, level: str
+) -> None:
+    watched.fails = error
+    watched.write("a")
+    while not caplog.records:
+        pass
+    (record,) = caplog.records
+    assert (record.levelname, bool(record.exc_info)) == (level, level == "ERROR")
+    assert str(error) in record.getMessage()
 
 
 def test_a_directory_that_comes_late_or_anew_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
