@@ -238,7 +238,7 @@ class Stage:
         said = self.agent.log.read_text(errors="replace")
         # The lines of a traceback are indented.
         for record in re.split(r"^(?=\S)", said, flags=re.MULTILINE):
-            if "unexpectedly" in record or ("Traceback" in record and "LockTimeout" not in record):
+            if "unexpectedly" in record or "Traceback" in record:
                 self.fault(f"the agent logs {record}")
         self.outcome.violations = self.violations()
         return self.outcome
