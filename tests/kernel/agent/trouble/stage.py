@@ -132,7 +132,11 @@ class Stage:
         self.agent.start(wait=wait)
 
     def reload_agent(self, policy: Mapping[str, object]) -> None:
-        """The operator writes another policy, and has the agent read it."""
+        """The operator writes another policy, and has the agent read it, once it can be told (SIGHUP ends it before).
+
+        systemd tells no service to reload that has not said that it is ready (``Type=notify``).
+        """
+        self._until(lambda: self._passes() >= 0, GIVE_UP)
         self.default_ways_min = int(str(policy["default_ways_min"]))
         self.agent.configure({"allocation": policy})
         self.agent.reload()
@@ -218,11 +222,11 @@ class Stage:
         return bool(health["status"] != "starting" and health["libvirt"]["connected"])
 
     def _passes(self) -> int:
-        """How many passes the agent has made; 0 if it does not answer."""
+        """How many passes the agent has made; -1 if it does not answer."""
         try:
             return int(self.agent.get("/v1/health")["passes"])
         except (OSError, RuntimeError):
-            return 0
+            return -1
 
     @staticmethod
     def _until(condition: Callable[[], bool], seconds: float) -> None:
