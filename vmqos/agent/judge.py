@@ -127,8 +127,8 @@ def borne_out(given: Allocation, layout: Layout) -> Allocation:
             throttles={cache: group.throttles[cache] for cache in given.throttles if cache in group.throttles},
             reason=_changed(f"another program changed the control group {given.group}: {', '.join(changes)}"),
         )
-    # Where a promise is not kept, the plan's own reason already names the groups that share the ways.
-    if given.state is not PromiseState.KEPT or owner_of(given.group) is not Owner.VM:
+    # Where the planner found no room that is the VM's alone, its own reason names the groups that share the ways.
+    if given.reason.code is Code.OVERLAPPED or owner_of(given.group) is not Owner.VM:
         return given
     intruders = sorted(
         group.name or "the default group"
@@ -139,7 +139,7 @@ def borne_out(given: Allocation, layout: Layout) -> Allocation:
     if not intruders:
         return given
     reason = Reason(Code.OVERLAPPED, f"another program gave ways of this VM to {', '.join(intruders)} too; {_MENDED}")
-    return replace(given, state=PromiseState.DEGRADED, reason=reason)
+    return replace(given, state=PromiseState.DEGRADED, reason=joined(given.reason, reason))
 
 
 def _changed(what: str) -> Reason:

@@ -92,6 +92,18 @@ def test_ways_that_somebody_took_meanwhile_degrade_the_promise() -> None:
     assert told.state is PromiseState.DEGRADED and "other" in told.reason.text and told.masks == OWN.masks
 
 
+def test_a_vm_that_lacks_something_else_is_told_of_them_too() -> None:
+    lacking = replace(OWN, state=PromiseState.DEGRADED, reason=NO_VCPU)
+    told = borne_out(lacking, layout(default=0x7D, vm=3))
+    assert told.state is PromiseState.DEGRADED and told.masks == OWN.masks
+    assert NO_VCPU.text in told.reason.text and "the default group" in told.reason.text
+
+
+def test_ways_that_the_planner_knew_to_be_shared_are_told_once() -> None:
+    known = replace(OWN, state=PromiseState.DEGRADED, reason=Reason(Code.OVERLAPPED, "other has ways of this VM"))
+    assert borne_out(known, layout(default=0x7C, vm=3, other=0x2)) is known
+
+
 def test_ways_on_other_caches_are_nobodys_business() -> None:
     elsewhere = Group("other", Owner.FOREIGN, {1: CapacityBitmask(3)})
     assert borne_out(OWN, Layout((*layout(default=0x7C, vm=3).groups, elsewhere))) is OWN
@@ -141,7 +153,6 @@ def test_a_part_of_a_promise_is_told_as_it_is_too() -> None:
     granted = replace(OWN, state=PromiseState.DEGRADED, reason=NO_ROOM)
     told = borne_out(granted, layout(default=0x70, vm=0x1))
     assert told.masks == {0: CapacityBitmask(1)} and "instead of 3" in told.reason.text
-    assert borne_out(granted, layout(default=0x7F, vm=3)) is granted, "the plan has told of the overlap"
 
 
 def test_a_group_that_is_gone_keeps_nothing() -> None:
