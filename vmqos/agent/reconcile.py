@@ -245,7 +245,7 @@ class Reconciler:
         if (
             self._settled
             and now == before
-            and not (change.everything or look_at or self._placer.is_owing or self._backoff.any_due())
+            and not (change.everything or look_at or self._placer.is_owing or self._backoff.due())
             and unseen == self._unseen
             and policy == self.snapshot.policy
         ):
@@ -359,6 +359,7 @@ class Reconciler:
         self._backoff.keep_only(
             {key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid), ("vcpus", uuid))}
         )
+        self._placer.keep_only(vms.keys())
         requests, vcpus = self._requested.requests, self._requested.vcpus
         records = (
             VmRecord(
