@@ -436,6 +436,7 @@ class Host:
             child.kill()
             child.wait()
         for agent in [*self._dead, self.agent]:
+            agent._ends.close()
             agent._wakeup.close()
         self._stack.close()
 
