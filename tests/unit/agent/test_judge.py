@@ -18,6 +18,7 @@ from vmqos.allocation import Allocation, Group, Layout, PromiseState, Split
 from vmqos.daemon.backoff import Backoff, Failure
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import DEFAULT_GROUP, Owner
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.reason import NO_REASON, Code, Reason
 from vmqos.resctrl.bitmask import CapacityBitmask
 
@@ -188,6 +189,10 @@ def test_each_pass_goes_on_counting_how_long_the_promise_was_kept() -> None:
     assert judged is not None and judged.changes == 0, "a VM that was not there before begins anew"
 
 
+def counted(record: VmRecord, now: ResctrlState) -> VmRecord:
+    return as_counted({UUID: record}, now)[UUID]
+
+
 def test_a_monitoring_group_that_another_program_removed_counts_no_vm() -> None:
     host = made_up_host()
     record, now = host.vms[UUID], host.resctrl
@@ -195,13 +200,13 @@ def test_a_monitoring_group_that_another_program_removed_counts_no_vm() -> None:
     target, rest = TaskGroup(CLASS, VM), TaskGroup("", VM)
     record = replace(record, tasks=replace(record.tasks, target=target, rest=rest), unmonitored="")
     there = replace(now, monitoring_groups={CLASS: (VM,), "": (VM,)})
-    assert as_counted(record, there) == record
-    lost = as_counted(record, replace(now, monitoring_groups={CLASS: (), "": (VM,)}))
+    assert counted(record, there) == record
+    lost = counted(record, replace(now, monitoring_groups={CLASS: (), "": (VM,)}))
     assert lost.tasks == replace(record.tasks, target=TaskGroup(CLASS)) and "yet to be made" in lost.unmonitored
-    lost = as_counted(replace(record, unmonitored="no RMID is left"), replace(now, monitoring_groups={}))
+    lost = counted(replace(record, unmonitored="no RMID is left"), replace(now, monitoring_groups={}))
     assert lost.tasks == replace(record.tasks, target=TaskGroup(CLASS), rest=TaskGroup(""))
     assert lost.unmonitored == "no RMID is left"
-    assert as_counted(replace(record, tasks=None), replace(now, monitoring_groups={})).tasks is None
+    assert counted(replace(record, tasks=None), replace(now, monitoring_groups={})).tasks is None
 
 
 def test_a_control_group_counts_the_vm_that_has_it_alone() -> None:
@@ -209,4 +214,4 @@ def test_a_control_group_counts_the_vm_that_has_it_alone() -> None:
     record, now = host.vms[UUID], host.resctrl
     assert now is not None and record.tasks is not None
     record = replace(record, tasks=replace(record.tasks, target=TaskGroup(VM), rest=None), unmonitored="")
-    assert as_counted(record, replace(now, monitoring_groups={})) == record
+    assert counted(record, replace(now, monitoring_groups={})) == record
