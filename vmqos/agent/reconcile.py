@@ -245,7 +245,7 @@ class Reconciler:
         if (
             self._settled
             and now == before
-            and not (change.everything or look_at or self._placer.is_owing or self._backoff.any_due())
+            and not (change.everything or look_at or self._placer.is_owing or self._backoff.due())
             and unseen == self._unseen
             and policy == self.snapshot.policy
         ):
@@ -359,6 +359,7 @@ class Reconciler:
         self._backoff.keep_only(
             {key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid), ("vcpus", uuid))}
         )
+        self._placer.keep_only(vms.keys())
         requests, vcpus = self._requested.requests, self._requested.vcpus
         records = (
             VmRecord(
@@ -476,7 +477,7 @@ class Reconciler:
         # The plan was made from the state before. Other programs may have changed resctrl since.
         is_changed = now != before or bool(planned.plan.prepare or planned.plan.retire)
         self._settled = acted.is_complete and not (is_changed or is_meddled or self._unfinished)
-        counted = {uuid: judge.as_counted(record, now) for uuid, record in acted.records.items()}
+        counted = judge.as_counted(acted.records, now)
         records = judge.judge_all(counted, borne_out, self.snapshot.vms, self._backoff)
         self.snapshot = replace(self.snapshot, resctrl=now, vms=records, requests=planned.requests)
         waiting = any(given.state is not PromiseState.KEPT for given in borne_out.values())
