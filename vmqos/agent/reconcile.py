@@ -204,7 +204,7 @@ class Reconciler:
         That may take long and needs no lock. The caller takes the lock right after it, for :meth:`run`.
         """
         requests = self._requested.requests
-        if change.everything or change.vms or not self._settled or requests.keys() != vms.keys():
+        if change.everything or change.vms or not self._settled or list(requests) != list(vms):
             requests = request.of_flavors(vms, self._flavors, self._once)
         changed = vms.keys() if change.everything else change.vms
         vcpus, born = self._vcpu_watch.look(vms, requests, changed)
