@@ -43,4 +43,5 @@ def stage(
     witness.look, witness.after = judge.before, judge.after
     agent.start()
     yield stage
+    stage.close()
     witness.look = witness.after = None

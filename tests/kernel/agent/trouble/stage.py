@@ -234,11 +234,14 @@ class Stage:
         while not condition() and time.monotonic() < until:
             time.sleep(POLL)
 
-    def close(self) -> Outcome:
-        """What came of the story, with the judge's verdicts."""
+    def close(self) -> None:
+        """End the processes that other programs put into their groups."""
         for stranger in self._strangers:
             stranger.kill()
             stranger.wait()
+
+    def verdict(self) -> Outcome:
+        """What came of the story, with what the judge says."""
         said = self.agent.log.read_text(errors="replace")
         # The lines of a traceback are indented.
         for record in re.split(r"^(?=\S)", said, flags=re.MULTILINE):

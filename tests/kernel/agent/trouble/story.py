@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import time
@@ -59,15 +60,22 @@ def play(story: Story, stage: Stage) -> Outcome:
     """Let everything happen; the first violation ends the story."""
     began = time.monotonic()
     stage.start_vm(BYSTANDER)
-    for number, event in story.events():
-        print(f"{time.monotonic() - began:6.1f} s {number:3} {event}")
-        event.happen(stage)
-        stage.outcome.events += 1
-        if (number + 1 - len(BEGINNING)) % BETWEEN_TWO_QUIETS == 0:
-            stage.be_quiet()
+    for _, part in itertools.groupby(story.events(), lambda numbered: _part(numbered[0])):
+        for number, event in part:
+            print(f"{time.monotonic() - began:6.1f} s {number:3} {event}")
+            event.happen(stage)
+            stage.outcome.events += 1
+            if stage.violations():
+                return stage.verdict()
+        stage.be_quiet()
         if stage.violations():
             break
-    return stage.close()
+    return stage.verdict()
+
+
+def _part(number: int) -> int:
+    """Which part of a story an event is in: there is a quiet moment after each, whichever events are left out."""
+    return (number - len(BEGINNING)) // BETWEEN_TWO_QUIETS
 
 
 def told(story: Story, outcome: Outcome) -> str:
