@@ -528,9 +528,7 @@ class Reconciler:
         """
         placed = self._placer.placed
         elsewhere = {
-            uuid
-            for uuid in records.keys() & aims.keys()
-            if uuid not in placed or not placed[uuid].aims_at(aims[uuid])
+            uuid for uuid in records.keys() & aims.keys() if uuid not in placed or not placed[uuid].aims_at(aims[uuid])
         }
         unmonitored = {**dict.fromkeys(elsewhere, YET_TO_BE_MOVED), **unmonitored}
         return {
