@@ -79,7 +79,7 @@ EACH_RUN = (
 
 IN_TURNS = (
     Rung("campaign", "hostile", ("tests/campaign/hostile",), 7.0),
-    _guests("long", 12.0),
+    _guests("long", 13.0),
     _guests("cascade-lake-newest", 5.0),
     _guests("broadwell-6.12", 3.0),
     _guests("broadwell-newest", 2.5),
