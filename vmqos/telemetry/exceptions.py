@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from vmqos.resctrl.exceptions import ResctrlError
-from vmqos.resctrl.monitoring import Missing
 
 
 class SweepFailed(ResctrlError):
@@ -22,11 +21,11 @@ class SweepTakesLong(ResctrlError):
 class HardwareEventsError(Exception):
     """The root of what goes wrong with hardware events; each subclass fills ``msg_fmt`` from its keyword arguments.
 
-    :cvar missing: the word for it.
+    :cvar word: a word for it, for metrics and programs.
     """
 
     msg_fmt = "{cause}"
-    missing = Missing.ERROR
+    word = "refused"
 
     def __init__(self, **values: object) -> None:
         self.values = values
@@ -36,24 +35,22 @@ class HardwareEventsError(Exception):
 class HardwareEventsRefused(HardwareEventsError):
     """The kernel does not count a task, or does not tell what it has counted."""
 
-    missing = Missing.UNREADABLE
-
 
 class NoFilesLeft(HardwareEventsError):
     """No more files may be open, and counting a task takes some."""
 
-    missing = Missing.UNASSIGNED
+    word = "no-files"
 
 
 class TooManyTasks(HardwareEventsError):
     """A VM has more tasks than may be counted."""
 
     msg_fmt = "it has {count} tasks, and counting takes files of each: {most} tasks can be counted"
-    missing = Missing.UNASSIGNED
+    word = "too-many-tasks"
 
 
 class TasksKeepComing(HardwareEventsError):
     """Whenever all tasks were to be counted, another one was started."""
 
     msg_fmt = "it started threads each of the {tries} times that its tasks were to be counted"
-    missing = Missing.NO_PREVIOUS
+    word = "threads-keep-coming"

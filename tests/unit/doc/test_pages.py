@@ -68,6 +68,8 @@ def test_the_api_reference_explains_every_field_that_the_commands_rely_on() -> N
         contract.Verdict,
         contract.Event,
         contract.Events,
+        contract.HardwareEvents,
+        contract.VmHardwareEvents,
     ):
         assert kind.__required_keys__ <= explained, kind.__name__
 

@@ -83,7 +83,8 @@ class _Os:
     """The module, with the two functions that a descriptor is used by."""
 
     def __init__(self, perf: FakePerf) -> None:
-        self.read, self.close, self.strerror = perf.read, perf.close, os.strerror
+        self.read = lambda descriptor, most: perf.read(descriptor, most)
+        self.close, self.strerror = perf.close, os.strerror
 
 
 def put_in_place(monkeypatch: pytest.MonkeyPatch) -> FakePerf:

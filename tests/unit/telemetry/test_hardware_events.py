@@ -65,20 +65,20 @@ def test_a_task_that_ends_meanwhile_is_left_out(perf: FakePerf) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "kind", "missing"),
+    ("number", "kind", "word"),
     [
-        (errno.EMFILE, NoFilesLeft, "unassigned"),
-        (errno.EACCES, HardwareEventsRefused, "unreadable"),
-        (errno.ECHILD, TasksKeepComing, "no-previous"),
+        (errno.EMFILE, NoFilesLeft, "no-files"),
+        (errno.EACCES, HardwareEventsRefused, "refused"),
+        (errno.ECHILD, TasksKeepComing, "threads-keep-coming"),
     ],
 )
 def test_what_can_not_be_counted_is_an_error_and_leaves_nothing_open(
-    perf: FakePerf, number: int, kind: type[HardwareEventsError], missing: str
+    perf: FakePerf, number: int, kind: type[HardwareEventsError], word: str
 ) -> None:
     perf.refuses[2] = number
     with pytest.raises(kind) as found:
         CountedTasks(lambda: [1, 2])
-    assert found.value.missing.value == missing
+    assert found.value.word == word
     assert perf.descriptors == 0
 
 
