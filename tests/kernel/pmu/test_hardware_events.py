@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually
-from tests.kernel import limbo
 from tests.kernel.cachemodel import switch, walkers
-from tests.kernel.cachemodel.walkers import Walker
+from tests.kernel.pmu.conftest import Start
 from tests.kernel.pmu.counter import (
     BRANCHES,
     EXCLUDE_KERNEL,
@@ -25,8 +22,7 @@ from tests.kernel.pmu.counter import (
     Counter,
     counter,
 )
-from tests.kernel.pytest_guest import GuestMachine, MountResctrl
-from vmqos.resctrl.filesystem import Filesystem
+from tests.kernel.pytest_guest import GuestMachine
 from vmqos.telemetry.hardware_events import Counts, HardwareEvents
 
 pytestmark = pytest.mark.guest(pairs=("broadwell-6.12", "broadwell-newest", "milan-shared-6.12"))
@@ -36,28 +32,6 @@ ROUNDS = 50_000_000
 MIB = 1 << 20
 L3_CYCLES, MEMORY_CYCLES = 80, 360
 """``tests/kernel/plugin/pmu.h``."""
-
-Start = Callable[[int], Walker]
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The worker, compiled."""
-    path = tmp_path_factory.mktemp("worker") / "worker"
-    source = Path(__file__).with_name("worker.c")
-    subprocess.run(["gcc", "-O2", "-Wall", "-pthread", "-o", str(path), str(source)], check=True)
-    return path
-
-
-@pytest.fixture
-def worker(program: Path) -> Iterator[Start]:
-    """Starts a worker on a CPU."""
-    with ExitStack() as stack:
-
-        def start(cpu: int) -> Walker:
-            return stack.enter_context(walkers.process([str(program)], lambda: os.sched_setaffinity(0, {cpu})))
-
-        yield start
 
 
 @pytest.fixture
@@ -179,19 +153,6 @@ def test_threads_that_come_and_go_are_counted_from_their_beginning(events: Hardw
     one.do("end")
     one.do(f"loop {ROUNDS}")
     assert done() == pytest.approx(4 * ROUNDS, rel=0.1)
-
-
-@pytest.fixture
-def group(mount_resctrl: MountResctrl) -> Iterator[Path]:
-    """A group with an RMID of its own; the model is off at the end."""
-    root = mount_resctrl("debug")
-    with limbo.that_ends(Filesystem(str(root))):
-        made = root / "a"
-        eventually(made.mkdir, OSError)
-        try:
-            yield made
-        finally:
-            switch.turn_off()
 
 
 @pytest.mark.parametrize("sample", [0, 3])
