@@ -7,16 +7,21 @@
  *   open PATH     open a file for writing
  *   write TEXT    write a line to it
  *   close         close it
- *   read PATH     open a file, read it to its end, close it
+ *   read PATH     open a file, read it to its end, where a read is short, close it
  *   pread PATH    read the first bytes of a file that was opened when this line came, and stays open
  *   mkdir PATH    make a directory
+ *   list PATH     read the names in a directory
+ *   stat PATH     ask for a file's status
+ *   lock PATH     take the exclusive lock on a directory, and give it back
  *   go N          make the calls of queue N; prints the nanoseconds they took, on the clock and of CPU time
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,7 +29,7 @@
 #define QUEUES 8
 #define LINE 8192
 
-enum kind { OPEN, WRITE, CLOSE, READ, PREAD, MKDIR };
+enum kind { OPEN, WRITE, CLOSE, READ, PREAD, MKDIR, LIST, STAT, LOCK };
 
 struct call {
 	enum kind kind;
@@ -70,9 +75,29 @@ static void read_file(const char *path)
 
 	if (file < 0)
 		die(path);
-	while ((got = read(file, buffer, sizeof(buffer))) > 0)
+	while ((got = read(file, buffer, sizeof(buffer))) == sizeof(buffer))
 		;
 	if (got < 0)
+		die(path);
+	close(file);
+}
+
+static void list_names(const char *path)
+{
+	DIR *directory = opendir(path);
+
+	if (!directory)
+		die(path);
+	while (readdir(directory))
+		;
+	closedir(directory);
+}
+
+static void take_lock(const char *path)
+{
+	int file = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (file < 0 || flock(file, LOCK_EX | LOCK_NB))
 		die(path);
 	close(file);
 }
@@ -80,6 +105,7 @@ static void read_file(const char *path)
 static void make(const struct queue *queue)
 {
 	char bytes[64];
+	struct stat status;
 	int file = -1;
 
 	for (const struct call *call = queue->calls; call < queue->calls + queue->count; call++)
@@ -106,6 +132,16 @@ static void make(const struct queue *queue)
 		case MKDIR:
 			if (mkdir(call->text, 0755))
 				die(call->text);
+			break;
+		case LIST:
+			list_names(call->text);
+			break;
+		case STAT:
+			if (stat(call->text, &status))
+				die(call->text);
+			break;
+		case LOCK:
+			take_lock(call->text);
 			break;
 		}
 }
@@ -149,6 +185,12 @@ int main(void)
 			add(queue, PREAD, line + 6);
 		else if (!strncmp(line, "mkdir ", 6))
 			add(queue, MKDIR, line + 6);
+		else if (!strncmp(line, "list ", 5))
+			add(queue, LIST, line + 5);
+		else if (!strncmp(line, "stat ", 5))
+			add(queue, STAT, line + 5);
+		else if (!strncmp(line, "lock ", 5))
+			add(queue, LOCK, line + 5);
 		else if (!strncmp(line, "go ", 3))
 			go(&queues[atoi(line + 3) % QUEUES]);
 	}

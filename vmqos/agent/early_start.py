@@ -194,7 +194,11 @@ class EarlyStart:
         """Move the tasks that a VM has now, which is QEMU's first thread, unless a pass has seen the VM already."""
         uuid, target = self._targets[starting.file].uuid, self._targets[starting.file].group
         process, known = starting.process, self._reconciler.snapshot.vms.get(uuid)
-        if process is None or target is None or (known is not None and known.observed.vm.process == process):
+        if process is None or target is None:
+            return
+        if known is not None and known.observed.vm.process == process:
+            # Otherwise its group would be kept for this start after the VM's end, until libvirt removes the file.
+            self._reconciler.end_start(uuid)
             return
         try:
             with processes.opened(process) as directory:

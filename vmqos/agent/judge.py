@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from vmqos.agent.act.control_groups import created
 from vmqos.agent.act.monitoring_groups import YET_TO_BE_MADE
-from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
+from vmqos.agent.act.move_tasks import TaskPlacement
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.promise_time import PromiseTime
 from vmqos.agent.vm_record import VmRecord
@@ -53,19 +53,22 @@ def judge_all(
     return judged
 
 
-def as_counted(record: VmRecord, now: ResctrlState) -> VmRecord:
-    """The record without the monitoring groups that resctrl no longer has: another program has removed them; pure.
+def as_counted(records: Mapping[str, VmRecord], now: ResctrlState) -> dict[str, VmRecord]:
+    """The records without the monitoring groups that resctrl no longer has: another program has removed them; pure.
 
     The kernel counts tasks of such a group with those of the default group. The next pass makes the group anew.
     """
-    if record.tasks is None:
-        return record
-    there = {TaskGroup(control, name).directory for control, names in now.monitoring_groups.items() for name in names}
-    groups = (group for group in (record.tasks.target, record.tasks.rest) if group is not None)
-    gone = {group.directory for group in groups if group.monitoring is not None} - there
-    if not gone:
-        return record
-    return replace(record, tasks=record.tasks.without(gone), unmonitored=record.unmonitored or YET_TO_BE_MADE)
+    there = {(control, name) for control, names in now.monitoring_groups.items() for name in names}
+    counted = dict(records)
+    for uuid, record in records.items():
+        if record.tasks is None:
+            continue
+        groups = (record.tasks.target, record.tasks.rest)
+        gone = {one for one in groups if one and one.monitoring and (one.control, one.monitoring) not in there}
+        if gone:
+            tasks = record.tasks.without({group.directory for group in gone})
+            counted[uuid] = replace(record, tasks=tasks, unmonitored=record.unmonitored or YET_TO_BE_MADE)
+    return counted
 
 
 def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:
@@ -127,8 +130,8 @@ def borne_out(given: Allocation, layout: Layout) -> Allocation:
             throttles={cache: group.throttles[cache] for cache in given.throttles if cache in group.throttles},
             reason=_changed(f"another program changed the control group {given.group}: {', '.join(changes)}"),
         )
-    # Where a promise is not kept, the plan's own reason already names the groups that share the ways.
-    if given.state is not PromiseState.KEPT or owner_of(given.group) is not Owner.VM:
+    # Where the planner found no room that is the VM's alone, its own reason names the groups that share the ways.
+    if given.reason.code is Code.OVERLAPPED or owner_of(given.group) is not Owner.VM:
         return given
     intruders = sorted(
         group.name or "the default group"
@@ -139,7 +142,7 @@ def borne_out(given: Allocation, layout: Layout) -> Allocation:
     if not intruders:
         return given
     reason = Reason(Code.OVERLAPPED, f"another program gave ways of this VM to {', '.join(intruders)} too; {_MENDED}")
-    return replace(given, state=PromiseState.DEGRADED, reason=reason)
+    return replace(given, state=PromiseState.DEGRADED, reason=joined(given.reason, reason))
 
 
 def _changed(what: str) -> Reason:

@@ -18,6 +18,7 @@ from vmqos.agent.announce import announce
 from vmqos.agent.early_start import EarlyStart
 from vmqos.agent.event_log import EventLog
 from vmqos.agent.observe.owed import Claim, Owed
+from vmqos.agent.observe.process_ends import ProcessEnds
 from vmqos.agent.observe.running_vms import WAITING, RunningVms, VmList
 from vmqos.agent.observe.starting_vms import StartWatch
 from vmqos.agent.observe.told_flavors import ToldFlavors
@@ -133,6 +134,7 @@ class Agent:
         self._retry = Backoff(*RETRY_DELAYS)
         self._breath = Backoff(*BREATHS)
         self._running_vms = RunningVms(self.connection, self._wakeup.set)
+        self._ends = ProcessEnds(self._on_process_end)
         self._vm_list = VmList()
         self._patience = ANSWER_PATIENCE
         self._hangs = False
@@ -201,12 +203,12 @@ class Agent:
                 self._run_passes_whatever_happens()
                 self._notify(f"READY=1\nWATCHDOG=1\nSTATUS={self._summary()}")
                 known = {observed.vm.process for observed in self._vm_list.vms.values()}
-                self._wakeup.follow(known | self.reconciler.lost)
-                if self._wakeup.wait(min(self._pause(), watchdog / 3) if watchdog else self._pause()):
-                    self._running_vms.note_end()
+                self._ends.follow(known | self.reconciler.lost)
+                self._wakeup.wait(min(self._pause(), watchdog / 3) if watchdog else self._pause())
         finally:
             self._notify("STOPPING=1")
             self._start_watch.close()
+            self._ends.close()
             self._running_vms.close()
             self.connection.close()
 
@@ -389,6 +391,10 @@ class Agent:
             self._owed.note()
         else:
             self._running_vms.mark(uuid)
+        self._wakeup.set()
+
+    def _on_process_end(self) -> None:
+        self._running_vms.note_end()
         self._wakeup.set()
 
     def _on_end(self, file: str) -> None:

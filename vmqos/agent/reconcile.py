@@ -204,7 +204,7 @@ class Reconciler:
         That may take long and needs no lock. The caller takes the lock right after it, for :meth:`run`.
         """
         requests = self._requested.requests
-        if change.everything or change.vms or not self._settled or requests.keys() != vms.keys():
+        if change.everything or change.vms or not self._settled or list(requests) != list(vms):
             requests = request.of_flavors(vms, self._flavors, self._once)
         changed = vms.keys() if change.everything else change.vms
         vcpus, born = self._vcpu_watch.look(vms, requests, changed)
@@ -245,7 +245,7 @@ class Reconciler:
         if (
             self._settled
             and now == before
-            and not (change.everything or look_at or self._placer.is_owing or self._backoff.any_due())
+            and not (change.everything or look_at or self._placer.is_owing or self._backoff.due())
             and unseen == self._unseen
             and policy == self.snapshot.policy
         ):
@@ -359,6 +359,7 @@ class Reconciler:
         self._backoff.keep_only(
             {key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid), ("vcpus", uuid))}
         )
+        self._placer.keep_only(vms.keys())
         requests, vcpus = self._requested.requests, self._requested.vcpus
         records = (
             VmRecord(
@@ -476,7 +477,7 @@ class Reconciler:
         # The plan was made from the state before. Other programs may have changed resctrl since.
         is_changed = now != before or bool(planned.plan.prepare or planned.plan.retire)
         self._settled = acted.is_complete and not (is_changed or is_meddled or self._unfinished)
-        counted = {uuid: judge.as_counted(record, now) for uuid, record in acted.records.items()}
+        counted = judge.as_counted(acted.records, now)
         records = judge.judge_all(counted, borne_out, self.snapshot.vms, self._backoff)
         self.snapshot = replace(self.snapshot, resctrl=now, vms=records, requests=planned.requests)
         waiting = any(given.state is not PromiseState.KEPT for given in borne_out.values())

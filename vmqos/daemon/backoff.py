@@ -76,10 +76,10 @@ class Backoff:
         """Seconds until what failed is tried again, 0 or more."""
         return max(0.0, failure.due - self._clock())
 
-    def any_due(self) -> bool:
-        """Whether something that failed may be tried now."""
+    def due(self) -> set[Hashable]:
+        """The keys that have failed and that it is time to try again; costs as much as there are failures."""
         now = self._clock()
-        return any(failure.due <= now for failure in self._failures.values())
+        return {key for key, failure in self._failures.items() if failure.due <= now}
 
     def next_due(self) -> float | None:
         """Seconds until the first key may be tried again; ``None`` where nothing is wrong."""

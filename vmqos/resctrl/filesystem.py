@@ -17,6 +17,8 @@ from vmqos.resctrl.lock import RootLock
 
 LAST_CMD_STATUS = "info/last_cmd_status"
 
+_FIRST = 4096
+"""Bytes of the first read: most files are shorter, and a large buffer costs more than to read them."""
 _CHUNK = 65536
 _LONGEST = 64 << 20
 """Bytes of a file. The longest is ``tasks``: at most 4 194 304 ids (``PID_MAX_LIMIT``), of up to eight bytes each."""
@@ -65,13 +67,18 @@ class Filesystem:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                chunks, left = list[bytes](), _LONGEST
-                while chunk := os.read(descriptor, _CHUNK):
+                chunks: list[bytes] = []
+                size, left = _FIRST, _LONGEST
+                while chunk := os.read(descriptor, size):
                     chunks.append(chunk)
                     left -= len(chunk)
                     if left < 0:
                         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
-                return b"".join(chunks)
+                    if len(chunk) < size:
+                        # Each file is one record of a seq_file (kernfs_seq_show): the end is where a read is short.
+                        break
+                    size = _CHUNK
+                return chunks[0] if len(chunks) == 1 else b"".join(chunks)
             finally:
                 os.close(descriptor)
         except OSError as error:

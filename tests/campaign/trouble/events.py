@@ -295,8 +295,11 @@ def _meddle(host: Host, event: Event) -> None:
     """Another program writes a mask of ours, or of the default group."""
     names = ["", *sorted(name for name in host.troubled.groups() if name.startswith("vmqos."))]
     host.touch_all()
+    name = names[event.a % len(names)]
     with contextlib.suppress(exceptions.ResctrlError):
-        _write_masks(host, names[event.a % len(names)], event.b)
+        _write_masks(host, name, event.b)
+    if (group := host.troubled.groups().get(name)) is not None:
+        host.foreign[name] = group.masks
 
 
 def _write_masks(host: Host, name: str, number: int) -> None:

@@ -22,6 +22,7 @@ from oslo_config import cfg
 from tests.campaign.trouble.clock import Clock
 from tests.campaign.trouble.killing import Killed, Killer
 from tests.campaign.trouble.machine import KEPT_OPEN, AgentsResctrl, TroubledMachine
+from tests.campaign.trouble.seen import Cache
 from tests.campaign.trouble.vm import Vm, name_of
 from tests.unit.agent.host import THREADS
 from tests.unit.agent.machine import PlayedLibvirt
@@ -115,6 +116,8 @@ class Host:
     :ivar is_deaf: whether libvirt's events are lost.
     :ivar is_blind: whether the kernel's word of new status files is lost.
     :ivar meddled: whether another program changed resctrl since the last pass began.
+    :ivar foreign: the masks that another program gave to the agent's groups, or to the default group, by group and
+        cache; until the agent writes that group's masks itself.
     :ivar faults: errors of the agent's own that it logged.
     """
 
@@ -131,6 +134,7 @@ class Host:
         self.debt = 0.0
         self.policy = POLICIES[0]
         self.is_deaf = self.is_blind = self.meddled = False
+        self.foreign: dict[str, dict[Cache, int]] = {}
         self.during: list[tuple[int, Callable[[], None]]] = []
         self.faults: list[str] = []
         self.passes = 0
@@ -432,6 +436,7 @@ class Host:
             child.kill()
             child.wait()
         for agent in [*self._dead, self.agent]:
+            agent._ends.close()
             agent._wakeup.close()
         self._stack.close()
 

@@ -30,6 +30,7 @@ class Judge:
         self.violations: list[Violation] = []
         self.writes = 0
         self._judge = Writes(host.troubled.hardware, host.vms.values, lambda: host.meddled)
+        self._judge.foreign = host.foreign
         host.troubled.after = self.after
         host.on_pass = self.after_pass
         host.on_touch = self.touch
@@ -58,9 +59,12 @@ class Judge:
             return
         groups, rows = self.host.troubled.groups(), self._rows()
         for uuid, text in untold.items():
-            # An agent that was killed before the end of its pass tells nothing.
-            row = rows.get(uuid)
-            if row is not None and (row["state"] == "kept" or row["reason_code"] != "overlapped"):
+            # An agent that was killed before the end of its pass tells nothing; what a later step mended is not told.
+            row, vm = rows.get(uuid), self.host.vms.get(uuid)
+            if vm is None or vm.group not in groups or not any(self._judge.sharing(vm, groups)):
+                continue
+            # A VM that lacks something else, too, has the code of what is weightier.
+            if row is not None and (row["state"] == "kept" or "ways of this VM" not in row["reason"]):
                 self._note(Kind.OVERLAP, text, f"and {row['state']} was told")
         for vm in self.host.vms.values():
             row = rows.get(vm.uuid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tests.campaign.trouble.seen import Hardware, Seen
+from tests.campaign.trouble.seen import Cache, Hardware, Seen
 from tests.campaign.trouble.vm import Vm
 
 PREFIX = "vmqos."
@@ -21,6 +21,8 @@ class Writes:
     :ivar untold: VMs to whose groups tasks were moved while another program's group had ways of theirs, by UUID, with
         words for people. That is right if there is no room to move these ways to, and the agent tells the VM so at the
         end of its pass.
+    :ivar foreign: the masks that another program gave to groups of ours, or to the default group, by group and cache,
+        until the agent writes that group's masks itself.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class Writes:
         self._vms = vms
         self._is_meddled = is_meddled
         self.untold: dict[str, str] = {}
+        self.foreign: dict[str, dict[Cache, int]] = {}
 
     def after(self, operation: str, path: str, data: str) -> Iterator[str]:
         """What is wrong after a write, though the VM's promise was in force before."""
@@ -43,6 +46,8 @@ class Writes:
         for vm in self._vms():
             if vm.in_force and vm.is_alive and (text := self.broken(vm, groups)):
                 yield f"{text} {at}"
+        if operation == "write" and path.endswith("schemata"):
+            self.foreign.pop(path.rpartition("/")[0], None)
         if operation == "write" and path.endswith("tasks"):
             for text in self._misplaced(path.rpartition("/")[0], data, groups):
                 yield f"{text} {at}"
@@ -83,16 +88,27 @@ class Writes:
                 yield f"{len(mine)} tasks of {vm.group} were moved to {name}"
             elif name == vm.group and vm.is_exclusive and not self._is_meddled() and self._is_whole(vm, groups[name]):
                 # Its own ways must be its alone before its first task is there.
-                for cache in self._hardware.reach(vm.cpus):
-                    for other, theirs in groups.items():
-                        common = theirs.masks.get(cache, 0) & groups[name].masks.get(cache, 0)
-                        if other == name or not common or not self.is_used(other, theirs):
-                            continue
-                        text = f"tasks were moved to {name} while {other or 'the default group'} had {common:x} too"
-                        if not other or other.startswith(PREFIX):
-                            yield text
-                        else:
-                            self.untold[vm.uuid] = text
+                for other, cache, common in self.sharing(vm, groups):
+                    text = f"tasks were moved to {name} while {other or 'the default group'} had {common:x} too"
+                    is_ours = not other or other.startswith(PREFIX)
+                    if is_ours and not any(self._is_foreign(one, cache, groups) for one in (name, other)):
+                        yield text
+                    else:
+                        self.untold[vm.uuid] = text
+
+    def sharing(self, vm: Vm, groups: dict[str, Seen]) -> Iterator[tuple[str, Cache, int]]:
+        """The groups in use that have ways of a VM's own group too, where the VM can run: each with cache and ways."""
+        own = groups[vm.group]
+        for cache in self._hardware.reach(vm.cpus):
+            for name, group in groups.items():
+                common = group.masks.get(cache, 0) & own.masks.get(cache, 0)
+                if name != vm.group and common and self.is_used(name, group):
+                    yield name, cache, common
+
+    def _is_foreign(self, name: str, cache: Cache, groups: dict[str, Seen]) -> bool:
+        """Whether a group has the mask still that another program gave it."""
+        mask = self.foreign.get(name, {}).get(cache)
+        return mask is not None and name in groups and groups[name].masks.get(cache) == mask
 
     def _is_whole(self, vm: Vm, own: Seen) -> bool:
         """Whether a VM's group has as many ways as its flavor asks for now, wherever the VM can run."""

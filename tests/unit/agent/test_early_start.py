@@ -52,10 +52,14 @@ class Start:
 
     def fork(self) -> set[str]:
         """libvirt has forked QEMU, and writes its PID."""
+        self.fork_unheard()
+        return self.early.begin([self.told(self.process)])
+
+    def fork_unheard(self) -> None:
+        """libvirt has forked QEMU, and nobody has heard of it yet."""
         self.child = subprocess.Popen(
             [sys.executable, "-c", THREADS, "0", "0", *self.arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        return self.early.begin([self.told(self.process)])
 
     def told(self, process: Process | None) -> StartingVm:
         return StartingVm("instance", replace(self.status, pid=process.pid if process else 0), process)
@@ -194,6 +198,24 @@ def test_a_vm_whose_end_nobody_tells_is_noticed_by_its_process(make_start: MakeS
     start.end()
     host.settle()
     assert host.groups() == before
+
+
+def test_a_vm_that_a_pass_saw_before_its_start_was_heard_of_leaves_nothing_behind(
+    make_start: MakeStart, host: Host
+) -> None:
+    start = make_start(OWN)
+    before = host.groups()
+    start.announce()
+    start.fork_unheard()
+    start.run()
+    host.settle()
+    assert host.told(start.uuid).state is PromiseState.KEPT
+    assert start.early.begin([start.told(start.process)]) == {"instance"}
+    host.settle()
+    start.end()
+    del host.libvirt.vms[start.uuid]
+    host.settle()
+    assert host.groups() == before, "libvirt has not removed the VM's file yet"
 
 
 def test_a_vm_that_is_never_forked_is_given_up(

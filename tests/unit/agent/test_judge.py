@@ -18,6 +18,7 @@ from vmqos.allocation import Allocation, Group, Layout, PromiseState, Split
 from vmqos.daemon.backoff import Backoff, Failure
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import DEFAULT_GROUP, Owner
+from vmqos.host.resctrl_state import ResctrlState
 from vmqos.reason import NO_REASON, Code, Reason
 from vmqos.resctrl.bitmask import CapacityBitmask
 
@@ -92,6 +93,18 @@ def test_ways_that_somebody_took_meanwhile_degrade_the_promise() -> None:
     assert told.state is PromiseState.DEGRADED and "other" in told.reason.text and told.masks == OWN.masks
 
 
+def test_a_vm_that_lacks_something_else_is_told_of_them_too() -> None:
+    lacking = replace(OWN, state=PromiseState.DEGRADED, reason=NO_VCPU)
+    told = borne_out(lacking, layout(default=0x7D, vm=3))
+    assert told.state is PromiseState.DEGRADED and told.masks == OWN.masks
+    assert NO_VCPU.text in told.reason.text and "the default group" in told.reason.text
+
+
+def test_ways_that_the_planner_knew_to_be_shared_are_told_once() -> None:
+    known = replace(OWN, state=PromiseState.DEGRADED, reason=Reason(Code.OVERLAPPED, "other has ways of this VM"))
+    assert borne_out(known, layout(default=0x7C, vm=3, other=0x2)) is known
+
+
 def test_ways_on_other_caches_are_nobodys_business() -> None:
     elsewhere = Group("other", Owner.FOREIGN, {1: CapacityBitmask(3)})
     assert borne_out(OWN, Layout((*layout(default=0x7C, vm=3).groups, elsewhere))) is OWN
@@ -141,7 +154,6 @@ def test_a_part_of_a_promise_is_told_as_it_is_too() -> None:
     granted = replace(OWN, state=PromiseState.DEGRADED, reason=NO_ROOM)
     told = borne_out(granted, layout(default=0x70, vm=0x1))
     assert told.masks == {0: CapacityBitmask(1)} and "instead of 3" in told.reason.text
-    assert borne_out(granted, layout(default=0x7F, vm=3)) is granted, "the plan has told of the overlap"
 
 
 def test_a_group_that_is_gone_keeps_nothing() -> None:
@@ -177,6 +189,10 @@ def test_each_pass_goes_on_counting_how_long_the_promise_was_kept() -> None:
     assert judged is not None and judged.changes == 0, "a VM that was not there before begins anew"
 
 
+def counted(record: VmRecord, now: ResctrlState) -> VmRecord:
+    return as_counted({UUID: record}, now)[UUID]
+
+
 def test_a_monitoring_group_that_another_program_removed_counts_no_vm() -> None:
     host = made_up_host()
     record, now = host.vms[UUID], host.resctrl
@@ -184,13 +200,13 @@ def test_a_monitoring_group_that_another_program_removed_counts_no_vm() -> None:
     target, rest = TaskGroup(CLASS, VM), TaskGroup("", VM)
     record = replace(record, tasks=replace(record.tasks, target=target, rest=rest), unmonitored="")
     there = replace(now, monitoring_groups={CLASS: (VM,), "": (VM,)})
-    assert as_counted(record, there) == record
-    lost = as_counted(record, replace(now, monitoring_groups={CLASS: (), "": (VM,)}))
+    assert counted(record, there) == record
+    lost = counted(record, replace(now, monitoring_groups={CLASS: (), "": (VM,)}))
     assert lost.tasks == replace(record.tasks, target=TaskGroup(CLASS)) and "yet to be made" in lost.unmonitored
-    lost = as_counted(replace(record, unmonitored="no RMID is left"), replace(now, monitoring_groups={}))
+    lost = counted(replace(record, unmonitored="no RMID is left"), replace(now, monitoring_groups={}))
     assert lost.tasks == replace(record.tasks, target=TaskGroup(CLASS), rest=TaskGroup(""))
     assert lost.unmonitored == "no RMID is left"
-    assert as_counted(replace(record, tasks=None), replace(now, monitoring_groups={})).tasks is None
+    assert counted(replace(record, tasks=None), replace(now, monitoring_groups={})).tasks is None
 
 
 def test_a_control_group_counts_the_vm_that_has_it_alone() -> None:
@@ -198,4 +214,4 @@ def test_a_control_group_counts_the_vm_that_has_it_alone() -> None:
     record, now = host.vms[UUID], host.resctrl
     assert now is not None and record.tasks is not None
     record = replace(record, tasks=replace(record.tasks, target=TaskGroup(VM), rest=None), unmonitored="")
-    assert as_counted(record, replace(now, monitoring_groups={})) == record
+    assert counted(record, replace(now, monitoring_groups={})) == record

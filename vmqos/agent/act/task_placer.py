@@ -83,16 +83,22 @@ class Placer:
             if not directories.isdisjoint(placed.directories):
                 self.placed[uuid] = placed.without(directories)
 
+    def keep_only(self, vms: Set[str]) -> None:
+        """Forget the VMs that are gone.
+
+        :param vms: UUIDs of those that are not.
+        """
+        for known in (self.placed, self._served, self.outside):
+            for uuid in known.keys() - vms:
+                del known[uuid]
+        self._owed &= vms
+
     def strays(self, vms: Mapping[str, ObservedVm], share: LockShare) -> set[str]:
-        """UUIDs of the VMs with tasks in the default group that belong elsewhere; forgets VMs that are gone.
+        """UUIDs of the VMs with tasks in the default group that belong elsewhere.
 
         :param share: the time that this pass has.
         :raises vmqos.resctrl.exceptions.ResctrlError: if the default group can't be read.
         """
-        for known in (self.placed, self._served, self.outside):
-            for uuid in known.keys() - vms.keys():
-                del known[uuid]
-        self._owed &= vms.keys()
         return self._strays.look(self._filesystem, self.placed, vms, share)
 
     def place(

@@ -117,13 +117,15 @@ class VcpuWatch:
         self._vcpus = Vcpus()
         self._young = frozenset[str]()
         self._owed: tuple[str, ...] = ()
+        self._requests: Mapping[str, FlavorRequest] | None = None
 
     def look(
         self, vms: Mapping[str, ObservedVm], requests: Mapping[str, FlavorRequest], changed: Set[str]
     ) -> tuple[Vcpus, frozenset[str]]:
         """Look at the vCPUs of the VMs that changed or that have other threads than before.
 
-        :param requests: what the flavor of each VM asks for, by UUID.
+        :param requests: what the flavor of each VM asks for, by UUID; the same object as the last time only if nothing in
+            it has changed.
         :param changed: UUIDs of the VMs that may have changed.
         :returns: what is known of all VMs, and the UUIDs of those whose threads may have to be moved.
         """
@@ -131,19 +133,22 @@ class VcpuWatch:
         born = frozenset(uuid for uuid, limit in limits.items() if uuid in vms and limit.is_outdated(vms[uuid].vm))
         # The thread of a new vCPU gets its name and its CPUs some time after it was made.
         again, self._young = self._young & vms.keys(), born
-        failed = {uuid for uuid in requests if self._backoff.is_due(("vcpus", uuid))}
-        found, self._owed = look_at_all(
-            vms,
-            requests,
-            self._vcpus,
-            # The VMs that the last pass had no time for come first.
-            list(dict.fromkeys([*self._owed, *sorted(changed | born | again | failed)])),
-            self._backoff,
-            self._once,
-            self._clock,
+        failed = {key[1] for key in self._backoff.due() if isinstance(key, tuple) and key[0] == "vcpus"}
+        # The VMs that the last pass had no time for come first.
+        wanted = list(dict.fromkeys([*self._owed, *sorted(changed | born | again | failed)]))
+        if wanted or requests is not self._requests or self._lacks_some():
+            self._vcpus, self._owed = look_at_all(
+                vms, requests, self._vcpus, wanted, self._backoff, self._once, self._clock
+            )
+            self._requests = requests
+        return self._vcpus, born | again
+
+    def _lacks_some(self) -> bool:
+        """Whether a VM had no vCPUs yet, or could not be looked at and may be now."""
+        found = self._vcpus
+        return not all(found.affinities.values()) or any(
+            not self._backoff.waits(("vcpus", uuid)) for uuid in found.unknown
         )
-        self._vcpus = found
-        return found, born | again
 
 
 def look_at_all(

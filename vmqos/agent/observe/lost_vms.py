@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from vmqos.agent.observe.running_vms import ObservedVm
@@ -57,7 +57,7 @@ class LostVms:
         self._filesystem = filesystem
         self._once = LogOnce(LOG)
         self._resctrl: ResctrlState | None = None
-        self._known: Set[str] = frozenset()
+        self._known: tuple[Sequence[str], Set[str]] = ((), frozenset())
         self.found = Lost()
 
     def look(self, resctrl: ResctrlState, vms: Mapping[str, ObservedVm], others: Set[str], *, everything: bool) -> Lost:
@@ -70,10 +70,12 @@ class LostVms:
         :param everything: whether to look into classes, too.
         :raises vmqos.resctrl.exceptions.ResctrlError: if the tasks of a group can't be read.
         """
-        known = vms.keys() | others
-        is_same = resctrl is self._resctrl and known == self._known and not everything
+        # Lists of the same strings are compared in no time, sets are not.
+        names = list(vms), others
+        is_same = resctrl is self._resctrl and names == self._known and not everything
         if is_same and all(self._still(process) is not None for process in self.found.processes):
             return self.found
+        known = vms.keys() | others
         own = {uuid: directories for uuid, directories in _directories(resctrl).items() if uuid not in known}
         before = self.found
         found = {
@@ -89,7 +91,7 @@ class LostVms:
             name: frozenset(one for one in inside - pids if self._still(one) is not None)
             for name, inside in classes.items()
         }
-        self._resctrl, self._known = resctrl, known
+        self._resctrl, self._known = resctrl, names
         self.found = Lost(found, {name: inside for name, inside in left.items() if inside})
         self._tell()
         if not others:

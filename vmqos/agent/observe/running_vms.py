@@ -93,7 +93,9 @@ class VmList:
 
 
 class RunningVms:
-    """Keeps the observed VMs up to date; :meth:`mark` may be called from any thread, the other methods from one.
+    """Keeps the observed VMs up to date.
+
+    :meth:`mark` and :meth:`note_end` may be called from any thread, the other methods from one.
 
     A marked VM stays marked until a look that began after the mark has succeeded. Where a look at a VM fails or hangs,
     the agent goes on with what it knew of the VM, and no other VM is delayed.
@@ -132,8 +134,13 @@ class RunningVms:
         """VMs whose processes have ended, by UUID: libvirt's ID of that run, and when it was noticed."""
 
     def note_end(self) -> None:
-        """Have the next :meth:`look` not wait for libvirt: a VM's process has ended, which /proc shows by itself."""
+        """Have the :meth:`look` under way, or else the next one, not wait for libvirt, which may be ending the VM.
+
+        That a VM's process has ended is seen in /proc.
+        """
         self._has_ended = True
+        self._lists.wake()
+        self._looks.wake()
 
     def mark(self, uuid: str) -> None:
         """Have the next :meth:`look` look at this VM, before the VMs of a look at everything."""
@@ -162,32 +169,38 @@ class RunningVms:
         """
         if everything:
             self._everything_since = time.monotonic()
-        has_ended, self._has_ended = self._has_ended, False
-        if has_ended:
-            self._forget_dead(self._vms.keys())
+        if self._has_ended:
+            # The ways of what has ended are others' first; the next round asks libvirt.
+            self._has_ended = False
+            return self._without_list(due=time.monotonic())
         lists = self._lists.run(
             [] if self._lists.has_results else ["all VMs"],
-            lambda: 0.0 if has_ended else LIST_PATIENCE if self._needs_no_list() else patience,
+            lambda: self._at_most(LIST_PATIENCE if self._needs_no_list() else patience),
             math.inf,
         )
         if not lists:
             self._look_at_marked()
-            # /proc shows by itself which processes have ended.
-            self._forget_dead(self._vms.keys())
-            unseen = self._last.unseen - self._vms.keys() - self._ended.keys()
-            self._last = replace(self._last, vms=dict(self._vms), unseen=unseen, due=None)
-            return self._last
+            return self._without_list()
         # There are two where a late one came at the very moment in which this one was asked for.
         listed = lists[-1]
         if listed.value is not None:
             self._last = self._look_at_listed(self._without_ended(listed.value), listed.began)
         elif isinstance(listed.error, exceptions.HypervisorError):
-            self._forget_dead(self._vms.keys())
-            unseen = self._last.unseen - self._vms.keys() - self._ended.keys()
-            self._last = replace(self._last, vms=dict(self._vms), unseen=unseen, due=None)
+            self._without_list()
         elif listed.error is not None:
             raise listed.error
         return self._last
+
+    def _without_list(self, due: float | None = None) -> VmList:
+        """The VMs as they are known, without those whose processes have ended, as /proc shows by itself."""
+        self._forget_dead(self._vms.keys())
+        unseen = self._last.unseen - self._vms.keys() - self._ended.keys()
+        self._last = replace(self._last, vms=dict(self._vms), unseen=unseen, due=due)
+        return self._last
+
+    def _at_most(self, seconds: float) -> float:
+        """How long to wait for libvirt: not at all once a VM's process has ended, for libvirt may be busy with that."""
+        return 0.0 if self._has_ended else seconds
 
     def _without_ended(self, listed: Mapping[str, int]) -> dict[str, int]:
         """Libvirt's list without the VMs whose processes have ended; libvirt may list one for a second longer.
@@ -213,7 +226,7 @@ class RunningVms:
             number, urgent = self._number, dict(self._urgent)
         wanted = [uuid for uuid in sorted(urgent, key=lambda uuid: urgent[uuid]) if uuid not in self._looks.under_way]
         self._tried |= dict.fromkeys(wanted, number)
-        for done in self._looks.run(wanted, lambda: LOOK_DEADLINE, ROUND_BUDGET):
+        for done in self._looks.run(wanted, lambda: self._at_most(LOOK_DEADLINE), ROUND_BUDGET):
             # A VM that is not found has ended or is only being started: the list will tell.
             if done.error is not None or done.value is not None:
                 self._take(done, None)
@@ -227,7 +240,7 @@ class RunningVms:
         self._forget_dead(self._vms.keys() - running.keys())
         dying = frozenset(self._vms.keys() - running.keys())
         self._order(running, since)
-        ended = self._looks.run(self._wanted(running), lambda: LOOK_DEADLINE, ROUND_BUDGET)
+        ended = self._looks.run(self._wanted(running), lambda: self._at_most(LOOK_DEADLINE), ROUND_BUDGET)
         for done in ended:
             if done.key in running:
                 self._take(done, running[done.key])

@@ -126,7 +126,8 @@ def test_only_a_vm_that_changed_is_looked_at_again(monkeypatch: pytest.MonkeyPat
     assert watched.look() == ["a", "b"]
     assert watched.look() == []
     assert watched.look("b") == ["b"]
-    watched.requests["a"] = FlavorRequest(wants=CacheRequest(ways=2, vcpus=frozenset({0})))
+    asks_otherwise = FlavorRequest(wants=CacheRequest(ways=2, vcpus=frozenset({0})))
+    watched.requests = {**watched.requests, "a": asks_otherwise}
     assert watched.look() == ["a"]
 
 

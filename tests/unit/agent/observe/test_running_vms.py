@@ -6,6 +6,7 @@ Looks that hang are among the tests of the loop, and a libvirtd that really hang
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 import time
@@ -455,9 +456,29 @@ def test_a_vm_whose_end_the_kernel_tells_is_gone_although_a_late_list_has_it(
         child.kill()
     running.note_end()
     found = running.look(False, LONG)
-    assert found.vms.keys() == {"a"} and not found.unseen
+    assert found.vms.keys() == {"a"} and not found.unseen and found.due is not None, "libvirt is to be asked"
     libvirt.answers.set()
     assert running.look(False, LONG).vms.keys() == {"a"}, "libvirt lists it for a second longer"
     libvirt.listed = {"a": 1, "ends": 2}
     libvirt.vms["ends"] = replace(libvirt.vm, uuid="ends", libvirt_id=2)
     assert running.look(False, LONG).vms.keys() == {"a", "ends"}, "it was started anew"
+
+
+def test_an_end_ends_the_wait_for_a_libvirt_that_is_busy_with_it(running: RunningVms, libvirt: Libvirt) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        libvirt.vms["ends"] = replace(libvirt.vm, uuid="ends", process=processes.of_pid(child.pid))
+        libvirt.listed = {"a": 1, "ends": 1}
+        running.look(True, LONG)
+        libvirt.answers.clear()
+
+        def end() -> None:
+            child.kill()
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+            running.note_end()
+
+        timer = threading.Timer(0.05, end)
+        timer.start()
+        found = running.look(False, LONG)
+        timer.join()
+    assert found.vms.keys() == {"a"}
+    libvirt.answers.set()

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for the ends of processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from vmqos.agent.observe.process_ends import ProcessEnds
+from vmqos.hypervisor import processes
+from vmqos.hypervisor.model import Process
+
+LONG = 30.0
+SHORT = 0.05
+
+
+class Told:
+    """What was told of ends."""
+
+    def __init__(self) -> None:
+        self.told = threading.Semaphore(0)
+        self.ends = ProcessEnds(self.told.release)
+
+    def within(self, seconds: float) -> bool:
+        """Whether an end is told of in time."""
+        return self.told.acquire(timeout=seconds)
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    made = Told()
+    yield made
+    made.ends.close()
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    made = subprocess.Popen(["sleep", "1000"])
+    yield made
+    made.kill()
+    made.wait()
+
+
+def test_an_end_is_told_once(told: Told, child: subprocess.Popen[bytes]) -> None:
+    process = processes.of_pid(child.pid)
+    told.ends.follow({process})
+    assert not told.within(SHORT)
+    child.kill()
+    assert told.within(LONG)
+    told.ends.follow({process})
+    assert not told.within(SHORT), "it is a zombie, and was told of"
+
+
+def test_a_process_that_is_followed_later_is_told_of_too(told: Told, child: subprocess.Popen[bytes]) -> None:
+    first = processes.of_pid(child.pid)
+    told.ends.follow({first})
+    with subprocess.Popen(["sleep", "1000"]) as second:
+        told.ends.follow({first, processes.of_pid(second.pid)})
+        second.kill()
+        assert told.within(LONG)
+
+
+def test_the_end_of_a_process_that_is_not_followed_any_more_is_no_news(
+    told: Told, child: subprocess.Popen[bytes]
+) -> None:
+    told.ends.follow({processes.of_pid(child.pid)})
+    told.ends.follow(set())
+    child.kill()
+    child.wait()
+    assert not told.within(SHORT)
+
+
+def test_a_process_that_is_gone_or_whose_pid_is_anothers_is_left_out(
+    told: Told, child: subprocess.Popen[bytes]
+) -> None:
+    known = processes.of_pid(child.pid)
+    told.ends.follow({Process(9999999, 1), Process(known.pid, known.start_time - 1)})
+    child.kill()
+    child.wait()
+    assert not told.within(SHORT)
+
+
+def test_no_descriptor_and_no_thread_is_left(child: subprocess.Popen[bytes]) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    made = Told()
+    made.ends.follow({processes.of_pid(child.pid)})
+    made.ends.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert not any(thread.name == "ends" for thread in threading.enumerate())

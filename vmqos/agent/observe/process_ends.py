@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ends of the VMs' processes: the kernel tells of one by its pidfd (pidfd_open(2)), long before libvirt does."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Callable, Set
+
+from vmqos.hypervisor import exceptions, processes
+from vmqos.hypervisor.model import Process
+
+
+class ProcessEnds:
+    """Waits for the ends of processes in a thread of its own: the loop may be waiting for libvirt just then.
+
+    The methods may be called from one thread. The thread is started with the first process that there is to follow.
+
+    :param on_end: called from the thread once processes have ended.
+    """
+
+    def __init__(self, on_end: Callable[[], None]) -> None:
+        self._on_end = on_end
+        self._stop = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll = select.epoll()
+        self._epoll.register(self._stop, select.EPOLLIN)
+        self._followed: dict[Process, int] = {}
+        self._thread: threading.Thread | None = None
+
+    def follow(self, running: Set[Process]) -> None:
+        """Wait for the ends of these processes from now on, and of no others.
+
+        A process that can't be waited for is left out: libvirt tells of its end, too.
+        """
+        for process in self._followed.keys() - running:
+            # This takes it out of the epoll, too: no other descriptor refers to it.
+            os.close(self._followed.pop(process))
+        for process in running - self._followed.keys():
+            try:
+                descriptor = os.pidfd_open(process.pid)
+            except OSError:
+                continue
+            try:
+                # The PID may be another process's by now.
+                if processes.still(process):
+                    # An end is told of once: a process may stay a zombie for long.
+                    self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLONESHOT)
+                    self._followed[process] = descriptor
+                    continue
+            except exceptions.HypervisorError:
+                pass
+            os.close(descriptor)
+        if self._followed and self._thread is None:
+            self._thread = threading.Thread(target=self._wait, name="ends", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """End the thread, and give the descriptors back."""
+        if self._thread is not None:
+            os.eventfd_write(self._stop, 1)
+            self._thread.join()
+            self._thread = None
+        for descriptor in self._followed.values():
+            os.close(descriptor)
+        self._followed.clear()
+        self._epoll.close()
+        os.close(self._stop)
+
+    def _wait(self) -> None:
+        while not any(descriptor == self._stop for descriptor, _ in self._epoll.poll()):
+            self._on_end()
