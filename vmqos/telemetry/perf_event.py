@@ -59,8 +59,9 @@ class TaskCounters:
         try:
             for event in events:
                 self._descriptors.append(_open(event, tid, self._descriptors[0] if self._descriptors else -1))
-            self._format = struct.Struct(f"{3 + len(events)}Q")
-            self._before = self._read()
+            self._unpack = struct.Struct(f"{3 + len(events)}Q").unpack
+            self._raw = os.read(self._descriptors[0], _MOST)
+            self._before = self._unpack(self._raw)
         except OSError:
             self.close()
             raise
@@ -76,19 +77,21 @@ class TaskCounters:
         :raises OSError: if the kernel does not tell. ``ECHILD``: a thread was started while the group was opened, and
             has not inherited all of it (``__perf_read_group_add`` in kernel/events/core.c, since Linux 6.6).
         """
-        before, now = self._before, self._read()
-        enabled, running = now[0] - before[0], now[1] - before[1]
+        raw = os.read(self._descriptors[0], _MOST)
+        before = self._before
+        if raw == self._raw:
+            # Most tasks of a VM sleep, and a look reads thousands.
+            return Growth(0, 0, (0,) * (len(before) - 3))
+        self._raw, now = raw, self._unpack(raw)
+        # How many events there are, nanoseconds enabled and running, and each count.
+        enabled, running = now[1] - before[1], now[2] - before[2]
         if running <= 0:
-            return Growth(enabled, 0, (0,) * (len(now) - 2))
+            return Growth(enabled, 0, (0,) * (len(now) - 3))
         self._before = now
-        grown = (count - then for count, then in zip(now[2:], before[2:], strict=True))
+        grown = (count - then for count, then in zip(now[3:], before[3:], strict=True))
         if running < enabled:
             return Growth(enabled, running, tuple(count * enabled // running for count in grown))
         return Growth(enabled, running, tuple(grown))
-
-    def _read(self) -> tuple[int, ...]:
-        """Nanoseconds enabled, nanoseconds running, and each counter."""
-        return self._format.unpack(os.read(self._descriptors[0], _MOST))[1:]
 
 
 def _open(event: Event, tid: int, leader: int) -> int:

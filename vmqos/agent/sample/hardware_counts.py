@@ -273,18 +273,16 @@ class HardwareCounts:
     def _begin(self, vm: _Vm, record: VmRecord) -> VmCounts | Uncounted:
         if _age(vm.process) < YOUNG:
             return Uncounted(STARTING, "its process has only just been started")
-        size = len(self._events)
-        left = (self._most_files - size * sum(len(other.tasks or ()) for other in self._counted.values())) // size
+        left = self._left()
         with vm_tasks.lister(record.observed.vm) as list_tasks:
             try:
                 vm.tasks = CountedTasks(list_tasks, self._events, min(MOST_TASKS, left))
             except TooManyTasks as error:
                 if left < MOST_TASKS:
-                    cause = f"the files that may be open for counters, {self._most_files}, are taken by other VMs"
-                    raise NoFilesLeft(cause=cause) from error
+                    raise self._no_files_left() from error
                 raise
         # What it did while it was not counted is not known, so its counts begin anew.
-        vm.since, vm.counts = time.time(), (0,) * size
+        vm.since, vm.counts = time.time(), (0,) * len(self._events)
         vm.read_at, vm.trouble = time.monotonic(), None
         vm.placed = _placed(record)
         self._once.end(("vm", record.uuid))
@@ -296,14 +294,25 @@ class HardwareCounts:
         if placed is not vm.placed:
             new, vm.placed = placed - vm.placed, placed
             if new and vm.tasks is not None:
-                vm.tasks.add(_helpers(record.observed.vm))
+                helpers = _helpers(record.observed.vm)
+                if len(helpers) > self._left():
+                    raise self._no_files_left()
+                vm.tasks.add(helpers)
+
+    def _left(self) -> int:
+        """How many tasks more there are files for."""
+        taken = sum(len(vm.tasks) for vm in self._counted.values() if vm.tasks is not None)
+        return self._most_files // len(self._events) - taken
+
+    def _no_files_left(self) -> NoFilesLeft:
+        return NoFilesLeft(cause=f"the files that may be open for counters, {self._most_files}, are taken by other VMs")
 
     def _fail(self, vm: _Vm, uuid: str, trouble: Uncounted) -> Uncounted:
         vm.close()
         vm.trouble, vm.due = trouble, time.monotonic() + RETRY
         if trouble.word == TasksKeepComing.word:
             vm.due = -math.inf
-        elif trouble.word != ENDED:  # the next pass tells that
+        elif trouble.word not in (ENDED, FAULT):  # the next pass tells of that one, and this one is told already
             text = "VM %s: its hardware events are not counted: %s"
             self._once.log(logging.WARNING, ("vm", uuid), text, uuid, trouble.text)
         return trouble

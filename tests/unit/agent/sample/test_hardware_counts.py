@@ -263,7 +263,8 @@ def test_a_fault_of_ours_is_that_vms_reason_and_is_logged(
     look = make(one, other).newest()
     assert trouble(look, one) == Uncounted("agent-fault", "counting it failed: ZeroDivisionError: division by zero")
     assert counted(look, other)
-    assert caplog.records[0].exc_info is not None
+    (logged,) = caplog.records
+    assert logged.exc_info is not None
 
 
 def with_tasks(record: VmRecord, *tasks: int) -> VmRecord:
@@ -287,6 +288,19 @@ def test_a_helper_that_comes_later_is_counted_too_and_a_new_thread_of_qemu_is_co
     put(counts, with_tasks(in_folder, *in_cgroup))
     counts.newest()
     assert perf.tasks == sorted(in_cgroup)
+
+
+def test_helpers_take_no_more_files_than_there_are(
+    perf: FakePerf, boot: Boot, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, helper = boot(), boot()
+    counts = make(one, most_files=7)
+    assert counted(counts.newest(), one)
+    monkeypatch.setattr(vm_tasks.cgroup, "processes_in", lambda folder: {pid(one), pid(helper)})
+    in_folder = replace(one, observed=replace(one.observed, vm=replace(one.observed.vm, cgroup="/somewhere")))
+    put(counts, with_tasks(in_folder, pid(one), pid(helper)))
+    assert trouble(counts.newest(), one).word == "no-files"
+    assert perf.descriptors == 0
 
 
 def test_regular_looks_need_no_question(perf: FakePerf, boot: Boot, make: Make) -> None:
