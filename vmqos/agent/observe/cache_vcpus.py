@@ -124,8 +124,8 @@ class VcpuWatch:
     ) -> tuple[Vcpus, frozenset[str]]:
         """Look at the vCPUs of the VMs that changed or that have other threads than before.
 
-        :param requests: what the flavor of each VM asks for, by UUID; the same object as the last time only if nothing in
-            it has changed.
+        :param requests: what the flavor of each VM asks for, by UUID; the same object as the last time only if nothing
+            in it has changed.
         :param changed: UUIDs of the VMs that may have changed.
         :returns: what is known of all VMs, and the UUIDs of those whose threads may have to be moved.
         """
