@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from vmqos import allocation
@@ -16,7 +16,7 @@ from vmqos.agent.act import move_tasks, plan_steps
 from vmqos.agent.act.control_groups import ControlGroups, created
 from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.monitoring_groups import MonitoringGroups
-from vmqos.agent.act.move_tasks import TaskGroup
+from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
 from vmqos.agent.act.outside_time import OutsideTime
 from vmqos.agent.act.task_placer import YET_TO_BE_MOVED, Placer
 from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
@@ -122,6 +122,18 @@ class Acted:
     is_rest_possible: bool
 
 
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """What the last whole pass arranged, as far as nothing was left to be done.
+
+    :ivar allocations: the part of its allocation that each VM has, by UUID.
+    :ivar aims: the groups in which each VM's tasks belong, by UUID.
+    """
+
+    allocations: Mapping[str, Allocation] = field(default_factory=dict)
+    aims: Mapping[str, TaskGroups] = field(default_factory=dict)
+
+
 class Reconciler:
     """Keeps what one pass knows for the next one, so that a pass over an unchanged host is cheap.
 
@@ -149,6 +161,7 @@ class Reconciler:
         self._unseen: frozenset[str] = frozenset()
         self._settled = False
         self._unfinished = False
+        self._in_force = InForce()
         self._granted: Mapping[str, Mapping[int, int]] | None = None
         self._guard = threading.Lock()
         self._starts: dict[str, Start] = {}
@@ -204,8 +217,15 @@ class Reconciler:
         That may take long and needs no lock. The caller takes the lock right after it, for :meth:`run`.
         """
         requests = self._requested.requests
-        if change.everything or change.vms or not self._settled or list(requests) != list(vms):
+        again = {uuid: vms[uuid] for uuid in change.vms if uuid in vms}
+        is_same = self._settled and not change.everything and list(requests) == list(vms)
+        if not is_same or any(map(request.lacks_specs, again.values())):
+            # Of all VMs at once: those that are left out are asked about no more.
             requests = request.of_flavors(vms, self._flavors, self._once)
+        elif again:
+            fresh = request.of_flavors(again, None, self._once)
+            if any(requests[uuid] != asked for uuid, asked in fresh.items()):
+                requests = {**requests, **fresh}
         changed = vms.keys() if change.everything else change.vms
         vcpus, born = self._vcpu_watch.look(vms, requests, changed)
         # A pass that did not get the lock leaves what it found to the next pass.
@@ -236,22 +256,22 @@ class Reconciler:
             self._settled = False
             self.snapshot = replace(self.snapshot, resctrl=now)
             return True
+        is_same_host = now == before and topology == self.snapshot.topology and policy == self.snapshot.policy
         self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
         look_at = set(vms) if change.everything else {*change.vms, *self._requested.born}
         starting = self._starting(vms)
         unseen = change.unseen | starting.keys()
         lost = self._lost.look(now, vms, unseen, everything=change.everything or before is None)
         unseen |= lost.vms.keys() | lost.classes.keys()
-        if (
-            self._settled
-            and now == before
-            and not (change.everything or look_at or self._placer.is_owing or self._backoff.due())
-            and unseen == self._unseen
-            and policy == self.snapshot.policy
-        ):
-            look_at = self._placer.strays(vms, share)
+        is_calm = self._settled and is_same_host and not (change.everything or self._backoff.due())
+        is_calm = is_calm and unseen == self._unseen and not self._placer.is_owing
+        # A VM that waits for ways does not wait for a look at all tasks of the host.
+        if is_calm and self._changed_in_tasks_alone(vms, look_at) is not None:
+            look_at |= self._placer.strays(vms, share)
             if not (look_at or self._placer.is_owing):
                 return False
+            if (changed := self._changed_in_tasks_alone(vms, look_at)) is not None:
+                return self._place_again(now, vms, changed, share)
         self._unseen = unseen
         self.snapshot = replace(self.snapshot, policy=policy)
         records = self._records(vms)
@@ -260,6 +280,47 @@ class Reconciler:
         again = self._judge(planned, acted)
         self._requested = replace(self._requested, born=frozenset())
         return again
+
+    def _changed_in_tasks_alone(self, vms: Mapping[str, ObservedVm], look_at: Set[str]) -> dict[str, VmRecord] | None:
+        """The records of the VMs whose tasks may have changed, if all the planner knows of them is as it was.
+
+        :param look_at: UUIDs of these VMs.
+        :returns: ``None`` where a whole pass is called for.
+        """
+        known, aims = self.snapshot.vms, self._in_force.aims
+        if not look_at:
+            return {}
+        if vms.keys() != known.keys() or not look_at <= aims.keys():
+            return None
+        records = {uuid: self._record(uuid, vms[uuid]) for uuid in look_at}
+        for uuid, record in records.items():
+            last = known[uuid]
+            failed = any(self._backoff.get(key) is not None for key in (uuid, ("tasks", uuid), ("monitoring", uuid)))
+            if failed or record.is_unknown or record.bears_on_plan != last.bears_on_plan:
+                return None
+        return records
+
+    def _place_again(
+        self, now: ResctrlState, vms: Mapping[str, ObservedVm], changed: Mapping[str, VmRecord], share: LockShare
+    ) -> bool:
+        """Look at the tasks of some VMs, move those that are elsewhere, and judge these VMs: nothing else has changed.
+
+        :param changed: the records of these VMs.
+        :returns: whether another pass right away gets further.
+        """
+        aims, allocations, known = self._in_force.aims, self._in_force.allocations, self.snapshot.vms
+        self._placer.place(now, {uuid: aims[uuid] for uuid in changed}, changed.keys(), vms, frozenset(), share)
+        after = resctrl_state.read(self._filesystem, replace(now, links=()))
+        self._unfinished = self._placer.is_owing
+        self._settled = after == now and not self._unfinished
+        unmonitored = {uuid: known[uuid].unmonitored for uuid in changed}
+        reasons = {uuid: why for uuid, why in unmonitored.items() if why not in ("", YET_TO_BE_MOVED)}
+        records = self._with_places(changed, aims, reasons)
+        given = {uuid: judge.borne_out(allocations[uuid], after.layout) for uuid in changed.keys() & allocations.keys()}
+        judged = judge.judge_all(judge.as_counted(records, after), given, known, self._backoff)
+        self.snapshot = replace(self.snapshot, resctrl=after, vms={**known, **judged})
+        self._requested = replace(self._requested, born=frozenset())
+        return self._unfinished or after != now
 
     def start(self, records: Mapping[str, VmRecord]) -> dict[str, TaskGroup]:
         """Make the groups of VMs that libvirt is starting; the caller holds the exclusive lock, in any thread.
@@ -360,18 +421,19 @@ class Reconciler:
             {key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid), ("vcpus", uuid))}
         )
         self._placer.keep_only(vms.keys())
-        requests, vcpus = self._requested.requests, self._requested.vcpus
-        records = (
-            VmRecord(
-                observed,
-                vcpus.applied(uuid, requests[uuid]),
-                vcpus=vcpus.limits.get(uuid),
-                affinities=vcpus.affinities_of(uuid),
-                tasks=self._placer.placed.get(uuid),
-            )
-            for uuid, observed in vms.items()
-        )
+        records = (self._record(uuid, observed) for uuid, observed in vms.items())
         return {record.uuid: record for record in sorted(records, key=lambda record: record.arrival)}
+
+    def _record(self, uuid: str, observed: ObservedVm) -> VmRecord:
+        """A VM with what its flavor asks for, and its tasks where they were last found."""
+        requests, vcpus = self._requested.requests, self._requested.vcpus
+        return VmRecord(
+            observed,
+            vcpus.applied(uuid, requests[uuid]),
+            vcpus=vcpus.limits.get(uuid),
+            affinities=vcpus.affinities_of(uuid),
+            tasks=self._placer.placed.get(uuid),
+        )
 
     def _plan(self, now: ResctrlState, records: Mapping[str, VmRecord], starting: Mapping[str, Request]) -> Planned:
         """Plan which VM gets which ways. A VM that was not looked at, or whose flavor is unknown, keeps its ways.
@@ -454,9 +516,21 @@ class Reconciler:
         self._placer.place(now, aims, look_at, vms, arranged.fresh | created(planned.plan), share)
         self._unfinished = self._placer.is_owing or bool(arranged.later)
         self._placer.note_removed(self._monitoring.remove(arranged.stale))
+        self._in_force = InForce(in_force, aims)
+        return self._with_places(records, aims, arranged.unmonitored)
+
+    def _with_places(
+        self, records: Mapping[str, VmRecord], aims: Mapping[str, TaskGroups], unmonitored: Mapping[str, str]
+    ) -> dict[str, VmRecord]:
+        """The records with the places where the tasks were found, or are now.
+
+        :param unmonitored: why VMs have no monitoring group, by UUID.
+        """
         placed = self._placer.placed
-        elsewhere = {uuid for uuid, aim in aims.items() if uuid not in placed or not placed[uuid].aims_at(aim)}
-        unmonitored = {**dict.fromkeys(elsewhere, YET_TO_BE_MOVED), **arranged.unmonitored}
+        elsewhere = {
+            uuid for uuid in records.keys() & aims.keys() if uuid not in placed or not placed[uuid].aims_at(aims[uuid])
+        }
+        unmonitored = {**dict.fromkeys(elsewhere, YET_TO_BE_MOVED), **unmonitored}
         return {
             uuid: replace(
                 record,

@@ -28,9 +28,7 @@ def of_flavors(vms: Mapping[str, ObservedVm], flavors: ToldFlavors | None, once:
     """
     found: Mapping[str, Found] = {}
     if flavors is not None:
-        metadata = ((observed.vm, observed.vm.metadata) for observed in vms.values())
-        # Nova made these VMs, and did not write the extra specs of their flavors into the metadata.
-        found = flavors.look_up([vm for vm, known in metadata if known is not None and known.extra_specs is None])
+        found = flavors.look_up([observed.vm for observed in vms.values() if lacks_specs(observed)])
     requests = {}
     for uuid, observed in vms.items():
         try:
@@ -39,6 +37,12 @@ def of_flavors(vms: Mapping[str, ObservedVm], flavors: ToldFlavors | None, once:
             unknown = requests[uuid] = flavor_request.unreadable(error)
             once.log(logging.ERROR, ("wish", uuid), "VM %s: %s", uuid, unknown.unknown, error=error)
     return requests
+
+
+def lacks_specs(observed: ObservedVm) -> bool:
+    """Whether Nova made a VM and did not write the extra specs of its flavor into the metadata."""
+    metadata = observed.vm.metadata
+    return metadata is not None and metadata.extra_specs is None
 
 
 def of_the_planner(

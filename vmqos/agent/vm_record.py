@@ -63,6 +63,11 @@ class VmRecord:
         return self.observed.vm.process.start_time, self.uuid
 
     @property
+    def bears_on_plan(self) -> tuple[object, ...]:
+        """All that the planner, and the groups of the tasks, follow from: where it is equal, the plan is."""
+        return self.observed.vm.process, self.request, self.vcpus, self.affinities, self.cpus, self.threads
+
+    @property
     def is_unknown(self) -> bool:
         """Whether the agent does not know now what the flavor asks for; such a VM keeps what it has."""
         return bool(self.request.unknown) and not self.request.hands_off

@@ -103,6 +103,10 @@ class Host:
         known = self.libvirt.vms[uuid]
         self.libvirt.vms[uuid] = replace(known, metadata=NovaMetadata(known.name, "flavor", "", None))
 
+    def look_again(self, uuid: str) -> None:
+        """libvirt tells an event of this VM: the next pass looks at it anew."""
+        self._told.pop(uuid, None)
+
     def run(self, *, everything: bool = False) -> bool:
         """One pass, under the lock."""
         vms = {

@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from tests.unit.agent.host import CLASS, OWN, SHARED, Host, MakeHost
+from vmqos import allocation
 from vmqos.agent.act import lock_share, monitoring_groups, outside_time
 from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.task_placer import YET_TO_BE_MOVED
 from vmqos.allocation import PromiseState
+from vmqos.group_names import vm_group
 from vmqos.hypervisor import processes, vcpu_threads
 from vmqos.reason import Code
 from vmqos.resctrl import exceptions, tasks
@@ -554,3 +556,44 @@ def test_a_vcpu_that_is_born_later_gets_its_ways_although_the_lock_was_taken_by_
             host.run()
     host.settle()
     assert tasks.read_tasks(host.resctrl, f"vmqos.{vm}") == {vcpus_of(host, vm)[1]}
+
+
+@pytest.mark.parametrize("specs", [OWN, SHARED, {}])
+def test_an_event_that_changes_nothing_for_the_planner_plans_and_judges_nothing_else(
+    host: Host, monkeypatch: pytest.MonkeyPatch, specs: dict[str, str]
+) -> None:
+    other, vm = host.boot(OWN), host.boot(specs, threads=3)
+    host.settle()
+    host.run()
+    before = dict(host.reconciler.snapshot.vms)
+    group = host.reconciler.snapshot.vms[vm].tasks
+    assert group is not None
+    stray = sorted(host.threads(vm))[0]
+    if specs:
+        host.resctrl.write("tasks", str(stray))
+    monkeypatch.setattr(allocation, "plan", lambda *_: pytest.fail("it was planned anew"))
+    host.look_again(vm)
+    host.run()
+    after = host.reconciler.snapshot.vms
+    assert after[other] is before[other] and after[vm] is not before[vm]
+    assert after[vm].allocation == before[vm].allocation and not after[vm].unmonitored
+    assert host.inside(vm, group.target.directory) == 4
+    monkeypatch.undo()
+    host.run(everything=True)
+    now, then = host.reconciler.snapshot.vms[vm].tasks, after[vm].tasks
+    assert now is not None and then is not None and now == replace(then, outside=now.outside)
+
+
+@pytest.mark.parametrize("specs", [{"hw:cache_ways": "1"}, {}, SHARED])
+def test_an_event_after_which_the_flavor_asks_for_something_else_is_planned(host: Host, specs: dict[str, str]) -> None:
+    host.boot(OWN)
+    vm = host.boot(OWN)
+    host.settle()
+    found = host.libvirt.vms[vm]
+    assert found.metadata is not None
+    host.libvirt.vms[vm] = replace(found, metadata=replace(found.metadata, extra_specs=specs))
+    host.look_again(vm)
+    host.settle()
+    has = host.told(vm)
+    assert has.state is (KEPT if specs else PromiseState.NONE)
+    assert has.group == {"": "", "1": vm_group(vm)}.get(specs.get("hw:cache_ways", ""), CLASS)
