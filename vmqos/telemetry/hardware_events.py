@@ -39,6 +39,10 @@ MOST_TASKS = 1024
 TRIES = 5
 """How often the counting is begun anew because threads were started meanwhile."""
 
+PARANOID = "/proc/sys/kernel/perf_event_paranoid"
+"""Whom the kernel lets count. At 3, which Linux itself does not know and Debian's kernels have as their default, they ask
+for CAP_SYS_ADMIN, and CAP_PERFMON will not do; up to 2 it will."""
+
 _NOT_HERE = "this kernel gives no hardware events, as in most virtual machines"
 _NOT_PERMITTED = "not permitted: run it as root, or with CAP_PERFMON"
 _WHY = {
@@ -46,8 +50,6 @@ _WHY = {
     errno.ENODEV: _NOT_HERE,
     errno.EOPNOTSUPP: _NOT_HERE,
     errno.ENOSYS: "this kernel was built without perf events",
-    errno.EACCES: _NOT_PERMITTED,
-    errno.EPERM: _NOT_PERMITTED,
     errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
     errno.EBUSY: "another program has taken the counters",
 }
@@ -214,4 +216,17 @@ def _refused(error: OSError) -> HardwareEventsError:
 
 
 def _why(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return _why_not_permitted()
     return _WHY.get(error.errno or 0, f"perf_event_open fails: {error.strerror}")
+
+
+def _why_not_permitted() -> str:
+    try:
+        with open(PARANOID, "rb", buffering=0) as file:
+            level = int(file.read(16))
+    except (OSError, ValueError):
+        return _NOT_PERMITTED
+    if level <= 2:
+        return _NOT_PERMITTED
+    return f"not permitted: with sysctl kernel.perf_event_paranoid={level}, CAP_PERFMON will not do; set it to 2"

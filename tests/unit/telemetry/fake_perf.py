@@ -10,7 +10,7 @@ import struct
 
 import pytest
 
-from vmqos.telemetry import perf_event
+from vmqos.telemetry import hardware_events, perf_event
 
 INHERIT, INHERIT_THREAD = 1 << 1, 1 << 35
 
@@ -92,4 +92,5 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> FakePerf:
     made = FakePerf()
     monkeypatch.setattr(perf_event, "_libc", made)
     monkeypatch.setattr(perf_event, "os", _Os(made))
+    monkeypatch.setattr(hardware_events, "PARANOID", "/nonexistent")
     return made

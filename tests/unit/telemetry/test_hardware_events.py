@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,25 @@ def test_why_nothing_can_be_counted_is_told(perf: FakePerf, number: int, why: st
     perf.refuses[0] = number
     assert why_not() == HardwareEvents().unavailable == why
     assert perf.descriptors == 0
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        ("-1\n", "not permitted: run it as root, or with CAP_PERFMON"),
+        ("2\n", "not permitted: run it as root, or with CAP_PERFMON"),
+        ("odd", "not permitted: run it as root, or with CAP_PERFMON"),
+        ("3\n", "not permitted: with sysctl kernel.perf_event_paranoid=3, CAP_PERFMON will not do; set it to 2"),
+    ],
+)
+def test_a_kernel_to_which_the_capability_will_not_do_is_named_with_what_mends_it(
+    perf: FakePerf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str, why: str
+) -> None:
+    path = tmp_path / "perf_event_paranoid"
+    path.write_text(says)
+    monkeypatch.setattr("vmqos.telemetry.hardware_events.PARANOID", str(path))
+    perf.refuses[0] = errno.EACCES
+    assert why_not() == why
 
 
 def test_the_tasks_of_a_vm_are_added_up(perf: FakePerf) -> None:
