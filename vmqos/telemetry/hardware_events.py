@@ -40,8 +40,8 @@ TRIES = 5
 """How often the counting is begun anew because threads were started meanwhile."""
 
 PARANOID = "/proc/sys/kernel/perf_event_paranoid"
-"""Whom the kernel lets count. At 3, which Linux itself does not know and Debian's kernels have as their default, they ask
-for CAP_SYS_ADMIN, and CAP_PERFMON will not do; up to 2 it will."""
+"""Whom the kernel lets count. At 3, which Linux itself does not know and Debian's kernels have as their default, they
+ask for CAP_SYS_ADMIN, and CAP_PERFMON will not do; up to 2 it will."""
 
 _NOT_HERE = "this kernel gives no hardware events, as in most virtual machines"
 _NOT_PERMITTED = "not permitted: run it as root, or with CAP_PERFMON"
