@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ceilometer's meters of each instance's share of the L3 caches and of its memory traffic.
+"""Ceilometer's meters of each instance's share of the L3 caches, of its memory traffic, and of what it executes.
 
 Ceilometer had ``cpu_l3_cache`` and ``memory.bandwidth.*`` until 23.0; 24.0 removed them with the perf events that they
-stood on. Here they come from resctrl, with some more. ``ceilometer-polling`` finds the pollsters by their entry points
-(``ceilometer.poll.compute``), which are named as the meters. They stand on :mod:`vmqos.telemetry`, not on the agent.
+stood on. It still has ``perf.*``, which ask libvirt. ``ceilometer-polling`` finds the pollsters by their entry points
+(``ceilometer.poll.compute``), which are named as the meters, with ``vmqos.`` before those of Ceilometer's own names.
+
+Those of caches and memory traffic stand on :mod:`vmqos.telemetry`, which reads resctrl, and need no agent. Those of
+what an instance executes ask the agent's socket: only root may count other users' processes.
 """

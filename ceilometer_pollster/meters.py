@@ -47,6 +47,35 @@ BANDWIDTH_REMOTE = Meter("memory.bandwidth.remote", "B/s", "gauge", lambda vm, r
 TRAFFIC_TOTAL = Meter("memory.traffic.total", "B", "cumulative", lambda vm, rates: vm.totals[_TOTAL].value)
 TRAFFIC_LOCAL = Meter("memory.traffic.local", "B", "cumulative", lambda vm, rates: vm.totals[_LOCAL].value)
 
+
+@dataclass(frozen=True, slots=True)
+class EventMeter:
+    """A meter of what an instance executes: it only ever grows.
+
+    :ivar name: the sample's name.
+    :ivar event: which of the agent's hardware events its volume is.
+    """
+
+    name: str
+    unit: str
+    event: str
+    kind: Literal["cumulative"] = "cumulative"
+
+    @property
+    def pollster(self) -> str:
+        """The entry point's name, and so what polling.yaml calls it.
+
+        Ceilometer has pollsters that are called as the samples are. They ask libvirt, have samples only where Nova
+        turned libvirt's perf events on, and two pollsters of one name take each other's series away.
+        """
+        return f"vmqos.{self.name}"
+
+
+CYCLES = EventMeter("perf.cpu.cycles", "cycle", "cycles")
+INSTRUCTIONS = EventMeter("perf.instructions", "instruction", "instructions")
+CACHE_REFERENCES = EventMeter("perf.cache.references", "cache_ref", "cache_references")
+CACHE_MISSES = EventMeter("perf.cache.misses", "cache_miss", "cache_misses")
+
 METERS = (
     L3_CACHE,
     L3_CACHE_WAYS,
@@ -57,3 +86,7 @@ METERS = (
     TRAFFIC_TOTAL,
     TRAFFIC_LOCAL,
 )
+"""What is read from resctrl."""
+
+EVENT_METERS = (CYCLES, INSTRUCTIONS, CACHE_REFERENCES, CACHE_MISSES)
+"""What the agent is asked for: Ceilometer's own names of such samples, with the units that its reference has."""

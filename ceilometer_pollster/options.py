@@ -14,6 +14,13 @@ OPTIONS: list[cfg.Opt] = [
         help="Where resctrl is mounted. Set it to what [resctrl] path of the agent's vmqos.conf says. It is read at "
         "the start of ceilometer-polling.",
     ),
+    cfg.StrOpt(
+        "agent_socket",
+        default="/run/vmqos/agent.sock",
+        help="The socket of vmqos-agent, which is asked for the meters perf.*. Set it to what [api] socket of the "
+        "agent's vmqos.conf says. The user of ceilometer-polling has to be in the group that [api] socket_group names "
+        "there.",
+    ),
 ]
 
 

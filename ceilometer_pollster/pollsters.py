@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from ceilometer.compute.pollsters import util
+from ceilometer.polling import prom_exporter
 from ceilometer.polling.plugin_base import PollsterBase
 from oslo_log import log
 
-from ceilometer_pollster import metadata, meters, options, watch
-from ceilometer_pollster.meters import Meter
+from ceilometer_pollster import agent_watch, metadata, meters, options, watch
+from ceilometer_pollster.meters import EventMeter, Meter
 from ceilometer_pollster.reasons import is_at_rest
 from vmqos.resctrl import mount
 from vmqos.resctrl.exceptions import ResctrlError
@@ -84,6 +85,55 @@ class VmPollster(PollsterBase):  # type: ignore[misc]
                 )
 
 
+class EventPollster(PollsterBase):  # type: ignore[misc]
+    """A meter of what each instance executes, as the agent has counted it.
+
+    The agent need not run when ceilometer-polling starts.
+
+    :cvar meter: which one.
+    """
+
+    meter: EventMeter
+
+    def __init__(self, conf: Any) -> None:
+        options.register(conf)
+        super().__init__(conf)
+
+    @property
+    def default_discovery(self) -> str:
+        """The instances of this host, as for Ceilometer's own pollsters."""
+        return "local_instances"
+
+    def get_samples(self, manager: Any, cache: MutableMapping[str, Any], resources: Sequence[Any]) -> Iterator[Any]:
+        """One sample for each instance that is counted."""
+        self._purge()
+        look = agent_watch.of_service(manager, self.conf.vmqos.agent_socket).look(cache, resources)
+        if look is None:
+            return
+        for instance in resources:
+            found = None if is_at_rest(instance) else look.vms.get(instance.id)
+            volume = None if found is None else found.counts.get(self.meter.event)
+            if found is not None and volume is not None:
+                yield util.make_sample_from_instance(
+                    self.conf,
+                    instance,
+                    name=self.meter.name,
+                    type=self.meter.kind,
+                    unit=self.meter.unit,
+                    volume=volume,
+                    additional_metadata={"since": found.since, "share": found.share},
+                    monotonic_time=look.read_at,
+                )
+
+    def _purge(self) -> None:
+        """Have the exporter for Prometheus forget the instances that are gone.
+
+        It forgets those of the metric that is called as the pollster, and this one is not called as its samples are.
+        """
+        if self.conf.polling.enable_prometheus_exporter:
+            prom_exporter.purge_stale_metrics(self.meter.name)
+
+
 def _rates(cache: MutableMapping[str, Any], before: Snapshot, now: Snapshot) -> Mapping[str, Rates]:
     """The bandwidths since an earlier sweep: the same one for all meters that are polled at the same interval."""
     known: dict[float, Mapping[str, Rates]] = cache.setdefault(_RATES, {})
@@ -147,3 +197,27 @@ class TrafficLocal(VmPollster):
     """Bytes to and from memory of the same socket, since the instance's group was made."""
 
     meter = meters.TRAFFIC_LOCAL
+
+
+class Cycles(EventPollster):
+    """Cycles of a CPU for which the instance's tasks ran, since it began to be counted."""
+
+    meter = meters.CYCLES
+
+
+class Instructions(EventPollster):
+    """Instructions that they executed."""
+
+    meter = meters.INSTRUCTIONS
+
+
+class CacheReferences(EventPollster):
+    """Their references to the last-level cache."""
+
+    meter = meters.CACHE_REFERENCES
+
+
+class CacheMisses(EventPollster):
+    """Those of these references that missed."""
+
+    meter = meters.CACHE_MISSES

@@ -14,6 +14,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from vmqos.agent.loop import Agent
+from vmqos.agent.sample.hardware_counts import HardwareCounts
 from vmqos.agent.sample.keep_minutes import MinutesKeeper
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve.api import Api
@@ -78,28 +79,33 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
     sys.setswitchinterval(SWITCH_INTERVAL)
     agent = Agent(conf, read_again)
     telemetry, live = Telemetry.of(conf, agent.give_way_to_starts), LiveReads()
+    hardware = HardwareCounts.of(conf, lambda: agent.snapshot.vms, agent.give_way_to_starts)
     keeper = MinutesKeeper(telemetry.minutes, conf.telemetry.minutes_file)
-    servers = _open_socket(conf, agent, telemetry, live), _open_gateway_socket(conf, agent, telemetry, live)
+    owner = _owner_of_gateway_socket(conf)
+    servers = (
+        _open_socket(conf, Api(agent, telemetry, live, hardware=hardware)),
+        _open_gateway_socket(conf, owner, Api(agent, telemetry, live, {0, os.geteuid(), owner}, hardware)),
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     signal.signal(signal.SIGHUP, lambda *_: agent.reload())
-    for part in (keeper, telemetry, live, *servers):
+    for part in (keeper, telemetry, hardware, live, *servers):
         part.start()
     try:
         agent.run()
     finally:
         agent.events.close()
-        for part in (*servers, live, telemetry, keeper):
+        for part in (*servers, live, hardware, telemetry, keeper):
             part.stop()
     LOG.info("stopped; every VM keeps its group")
     return 0
 
 
-def _open_socket(conf: cfg.ConfigOpts, agent: Agent, telemetry: Telemetry, live: LiveReads) -> UnixServer:
+def _open_socket(conf: cfg.ConfigOpts, api: Api) -> UnixServer:
     """The socket that is open to whom the operator lets read."""
     section = conf.api
     return UnixServer(
-        Api(agent, telemetry, live),
+        api,
         "[api] socket",
         section.socket,
         mode=section.socket_mode,
@@ -108,15 +114,18 @@ def _open_socket(conf: cfg.ConfigOpts, agent: Agent, telemetry: Telemetry, live:
     )
 
 
-def _open_gateway_socket(conf: cfg.ConfigOpts, agent: Agent, telemetry: Telemetry, live: LiveReads) -> UnixServer:
-    """The socket that only the gateway's user may connect to, beside root and the agent's own user."""
+def _owner_of_gateway_socket(conf: cfg.ConfigOpts) -> int:
     try:
-        owner = pwd.getpwnam(conf.gateway.user).pw_uid
+        return pwd.getpwnam(conf.gateway.user).pw_uid
     except KeyError:
-        owner = os.geteuid()
         LOG.info("there is no user %s ([gateway] user): the gateway has to run as the agent's user", conf.gateway.user)
+        return os.geteuid()
+
+
+def _open_gateway_socket(conf: cfg.ConfigOpts, owner: int, api: Api) -> UnixServer:
+    """The socket that only the gateway's user may connect to, beside root and the agent's own user."""
     return UnixServer(
-        Api(agent, telemetry, live, gateways={0, os.geteuid(), owner}),
+        api,
         "[gateway] agent_socket",
         conf.gateway.agent_socket,
         mode="600",

@@ -44,4 +44,12 @@ OPTIONS = [
         help="Keep the counters' files open from look to look, which is three times cheaper. While they are open, "
         "umount finds resctrl busy, and umount -l completes with the next look.",
     ),
+    cfg.BoolOpt(
+        "hardware_events",
+        default=True,
+        help="Count what each VM's tasks execute where the kernel counts it: cycles, instructions, and references and "
+        "misses of the last-level cache. A VM takes four files for each thread that it has when the counting begins, "
+        "and a read for each such thread at each look. Other programs that count these events, such as perf, have to "
+        "share the processor's counters.",
+    ),
 ]

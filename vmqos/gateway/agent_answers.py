@@ -31,12 +31,14 @@ class Answers:
 
     :ivar health: with what is known of Placement and Nova.
     :ivar telemetry: ``None`` where the counters could not be read, or not for a while.
+    :ivar hardware: what the VMs' tasks execute; ``None`` where that is not known, or was not read for a while.
     """
 
     health: contract.Health
     vms: Sequence[contract.Vm]
     caches: Sequence[contract.Cache]
     telemetry: contract.Telemetry | None
+    hardware: contract.HardwareEvents | None = None
 
     @property
     def counted(self) -> Mapping[str, contract.VmTelemetry]:

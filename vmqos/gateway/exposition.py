@@ -39,6 +39,14 @@ _MOMENTS = (
     ("counters", "vmqos_last_sweep_timestamp_seconds", "When the counters were last read."),
 )
 
+_EXECUTED = {
+    "cycles": "Cycles of a CPU for which a VM's tasks ran.",
+    "instructions": "Instructions that a VM's tasks executed.",
+    "cache_references": "References of a VM's tasks to the last-level cache, as the kernel counts them.",
+    "cache_misses": "References of a VM's tasks that missed the last-level cache, as the kernel counts them.",
+}
+"""What each hardware event counts."""
+
 _LIMIT_SCALES = {"%": 0.01, "MB/s": 1e6}
 """What a limit of memory bandwidth is multiplied by to have a ratio, or bytes a second, by the unit it is told in."""
 
@@ -96,6 +104,8 @@ class HostCollector(Collector):
         if told.telemetry is not None:
             yield from _of_vms(told, remote, self._labels)
             yield from _of_host(told.telemetry, remote)
+        if told.hardware is not None:
+            yield from _of_hardware_events(told.hardware, told.vms)
         if self._old_metrics:
             yield from old_names.collect(told, remote)
 
@@ -310,6 +320,36 @@ def _of_vms(told: Answers, remote: Remote, labels: _VmLabels) -> Iterator[Metric
     yield from (occupancy, traffic, parts)
     if energy.samples:
         yield energy
+
+
+def _of_hardware_events(hardware: contract.HardwareEvents, vms: Iterable[contract.Vm]) -> Iterator[Metric]:
+    up = not hardware["unavailable"]
+    yield GaugeMetricFamily("vmqos_hardware_events_up", "Whether this host counts what VMs execute.", up)
+    if not up:
+        return
+    counts = {
+        event: CounterMetricFamily(f"vmqos_vm_{event}", text, labels=("uuid",)) for event, text in _EXECUTED.items()
+    }
+    running = GaugeMetricFamily(
+        "vmqos_vm_hardware_events_running_ratio",
+        "Share of the time that a VM's tasks ran for which they had the processor's counters; below 1, the counts are "
+        "estimates.",
+        labels=("uuid",),
+    )
+    missing = GaugeMetricFamily(
+        "vmqos_vm_hardware_events_missing", "1 for a VM that is not counted.", labels=("uuid", "reason")
+    )
+    for uuid in (vm["uuid"] for vm in vms):
+        # A VM that came since the last look is counted at the next.
+        found = hardware["vms"].get(uuid)
+        if found is None:
+            continue
+        for event, family in counts.items():
+            _add(family, [uuid], found["counts"].get(event))
+        _add(running, [uuid], found["share"])
+        if found["reason_code"]:
+            missing.add_metric([uuid, found["reason_code"]], 1)
+    yield from (*counts.values(), running, missing)
 
 
 def _of_host(telemetry: contract.Telemetry, remote: Remote) -> Iterator[Metric]:

@@ -16,7 +16,7 @@ from vmqos.gateway.exposition import HostCollector
 from vmqos.gateway.health import OpenStackHealth, health
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentFailed, NotOurApi
+from vmqos.local_api.exceptions import AgentFailed, AgentRefused, NotOurApi
 
 SHARED_FOR = 1.0
 """Seconds for which one text serves all who scrape: making it takes a tenth of a second where there are many VMs."""
@@ -73,10 +73,10 @@ class Metrics:
 
     def _ask(self) -> Answers:
         # The counters come first: the agent may read them anew for this, and its health then tells their age.
-        counters = self._counters()
+        counters, hardware = self._counters(), self._hardware_events()
         found = health(self._agent, self._openstack)
         self._pid = found["pid"]
-        return Answers(found, self._agent.vms(), self._agent.caches(), counters)
+        return Answers(found, self._agent.vms(), self._agent.caches(), counters, hardware)
 
     def _counters(self) -> contract.Telemetry | None:
         """The counters as they are now; ``None`` where the agent can't read them, or could not for a while.
@@ -90,8 +90,25 @@ class Metrics:
                 raise
             # The agent's log has it, and vmqos_resctrl_up or vmqos_last_sweep_timestamp_seconds says so.
             return None
-        age = found["age_seconds"]
-        return None if age is None or age > max(3 * fresh_for(found["interval"]), NEVER_OLD) else found
+        return None if _is_old(found["age_seconds"], found["interval"]) else found
+
+    def _hardware_events(self) -> contract.HardwareEvents | None:
+        """What the VMs' tasks execute; ``None`` where the agent is an earlier one, or could not tell for a while."""
+        try:
+            found = self._agent.hardware_events()
+        except AgentRefused:
+            return None
+        if found["unavailable"]:
+            return found
+        return None if _is_old(found["age_seconds"], found["interval"]) else found
+
+
+def _is_old(age: float | None, interval: float) -> bool:
+    """Whether what was read then is not told any more.
+
+    :param age: seconds; ``None`` for what was never read.
+    """
+    return age is None or age > max(3 * fresh_for(interval), NEVER_OLD)
 
 
 def fresh_for(interval: float) -> float:

@@ -110,6 +110,10 @@ class AgentClient:
         """Every VM's counters as they are now: the agent reads them again where the last look is a second old."""
         return cast(contract.Telemetry, self._one("/v1/telemetry", contract.Telemetry, (("newest", "1"),)))
 
+    def hardware_events(self) -> contract.HardwareEvents:
+        """What every VM's tasks have executed; an agent before this one refuses the question."""
+        return cast(contract.HardwareEvents, self._one("/v1/telemetry/hardware-events", contract.HardwareEvents))
+
     def openstack(self) -> contract.OpenStack:
         """What OpenStack is to be told of this host, and what it is to be asked; for the gateway's socket alone."""
         return cast(contract.OpenStack, self._one("/v1/openstack", contract.OpenStack))

@@ -223,6 +223,35 @@ class Telemetry(TypedDict):
     host: HostTelemetry
 
 
+class VmHardwareEvents(TypedDict):
+    """What one VM's tasks executed since the moment ``since`` (seconds since 1970), by event, and the same a second.
+
+    ``rates`` are null after the first look. ``share``: of the time for which the tasks ran between the last two looks,
+    how much they had the processor's counters; below 1, the figures are estimates. A VM that is not counted has no
+    counts, and the ``reason``.
+    """
+
+    since: float | None
+    counts: Counts
+    rates: Counts
+    share: float | None
+    reason: str
+    reason_code: str
+
+
+class HardwareEvents(TypedDict):
+    """What the VMs' tasks execute, by UUID; ``unavailable`` says why no VM is counted, and is empty where they are.
+
+    ``taken_at`` and ``age_seconds`` are null before the first look.
+    """
+
+    taken_at: float | None
+    interval: float
+    age_seconds: float | None
+    unavailable: str
+    vms: dict[str, VmHardwareEvents]
+
+
 class History(TypedDict):
     """What is remembered of the counters: for each VM as many numbers as there are times (seconds since 1970)."""
 

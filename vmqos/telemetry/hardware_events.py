@@ -1,47 +1,139 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions, cycles and last-level cache misses of processes, by ``perf_event_open(2)``.
+"""Cycles, instructions, and last-level cache references and misses of processes, by ``perf_event_open(2)``.
 
-A process is counted thread by thread, as ``perf stat -p`` does, guests included. Counting a VM's cgroup would take a
-descriptor for each of the host's CPUs, most of which count nothing; a VM has fewer threads than a host has CPUs.
+A process is counted as ``perf stat -p`` does it: all threads that it has, each with those that it starts later, guests
+included. Counting a VM's cgroup would take a descriptor for each of the host's CPUs, most of which count nothing; a VM
+has fewer threads than a host has CPUs.
+
+The kernel chooses the events of the caches: on Intel's processors they are the L3's, on AMD's those of a core's L2
+(``intel_perfmon_event_map``, ``amd_zen*_perfmon_event_map`` in arch/x86/events).
 """
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import errno
 import os
-import platform
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vmqos.telemetry import descriptors
+from vmqos.telemetry.exceptions import (
+    HardwareEventsError,
+    HardwareEventsRefused,
+    NoFilesLeft,
+    TasksKeepComing,
+    TooManyTasks,
+)
+from vmqos.telemetry.perf_event import Event, Growth, TaskCounters
 
-Event = tuple[int, int]
-"""Type and config of ``struct perf_event_attr`` (include/uapi/linux/perf_event.h)."""
+NAMES = ("cycles", "instructions", "cache_references", "cache_misses")
+"""What is counted, in the kernel's words (``enum perf_hw_id``)."""
 
-HARDWARE: tuple[Event, Event, Event] = ((0, 0), (0, 1), (0, 3))
-"""PERF_TYPE_HARDWARE: cycles, instructions, and cache misses, which are those of the last level."""
+HARDWARE: tuple[Event, Event, Event, Event] = ((0, 0), (0, 1), (0, 2), (0, 3))
+"""PERF_TYPE_HARDWARE: the events of :data:`NAMES`."""
 
-_SYSCALLS = {"x86_64": 298, "aarch64": 241}
-_ATTR_SIZE = 112
-_READ_FORMAT = 1 | 2 | 8
-"""PERF_FORMAT_TOTAL_TIME_ENABLED, PERF_FORMAT_TOTAL_TIME_RUNNING, PERF_FORMAT_GROUP."""
-_CLOSE_ON_EXEC = 8
-_MOST = 512
-"""Bytes: more than a group of three counters says."""
+MOST_TASKS = 1024
+"""Tasks of a VM that may be opened: those that it has when the counting begins. Most have some dozen."""
+
+TRIES = 5
+"""How often the counting is begun anew because threads were started meanwhile."""
+
+PARANOID = "/proc/sys/kernel/perf_event_paranoid"
+"""Whom the kernel lets count. At 3, which Linux itself does not know and Debian's kernels have as their default, they
+ask for CAP_SYS_ADMIN, and CAP_PERFMON will not do; up to 2 it will."""
 
 _NOT_HERE = "this kernel gives no hardware events, as in most virtual machines"
+_NOT_PERMITTED = "not permitted: run it as root, or with CAP_PERFMON"
 _WHY = {
     errno.ENOENT: _NOT_HERE,
     errno.ENODEV: _NOT_HERE,
     errno.EOPNOTSUPP: _NOT_HERE,
     errno.ENOSYS: "this kernel was built without perf events",
-    errno.EACCES: "not permitted: run it as root, or with CAP_PERFMON",
-    errno.EPERM: "not permitted: run it as root, or with CAP_PERFMON",
     errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
     errno.EBUSY: "another program has taken the counters",
 }
+
+ListTasks = Callable[[], Collection[int]]
+
+
+def why_not(events: Sequence[Event] = HARDWARE) -> str:
+    """Why nothing can be counted here; empty where it can."""
+    try:
+        TaskCounters(0, events).close()
+    except OSError as error:
+        return _why(error)
+    return ""
+
+
+class CountedTasks:
+    """Counts some tasks, and the threads that they start, from now on.
+
+    :param list_tasks: lists the tasks; it is called several times, for a thread that is started meanwhile is counted
+        once and not twice.
+    :param most: how many tasks may be opened.
+    :raises vmqos.telemetry.exceptions.HardwareEventsError: if they can't be counted; nothing is left open then.
+    :raises Exception: what ``list_tasks`` raises.
+    """
+
+    def __init__(self, list_tasks: ListTasks, events: Sequence[Event] = HARDWARE, most: int = MOST_TASKS) -> None:
+        self._events = events
+        self._most = most
+        self._tasks: dict[int, TaskCounters] = {}
+        try:
+            for _ in range(TRIES):
+                tids = frozenset(list_tasks())
+                self.add(tids)
+                # Whether a thread that was started meanwhile is counted depends on whether the one that started it was.
+                if tids.issuperset(list_tasks()):
+                    return
+                self.close()
+        except BaseException:
+            self.close()
+            raise
+        raise TasksKeepComing(tries=TRIES)
+
+    def __len__(self) -> int:
+        """How many tasks are open; each takes a descriptor for each event."""
+        return len(self._tasks)
+
+    def add(self, tids: Iterable[int]) -> None:
+        """Count these tasks, too. None of them may be a thread that a counted one has started.
+
+        :raises vmqos.telemetry.exceptions.HardwareEventsError: if they can't be counted.
+        """
+        new = [tid for tid in tids if tid not in self._tasks]
+        if len(self._tasks) + len(new) > self._most:
+            raise TooManyTasks(count=len(self._tasks) + len(new), most=self._most)
+        for tid in new:
+            try:
+                with contextlib.suppress(ProcessLookupError):
+                    self._tasks[tid] = TaskCounters(tid, self._events)
+            except OSError as error:
+                raise _refused(error) from error
+
+    def grown(self) -> Growth:
+        """What all of them did since the last call, also those that have ended.
+
+        :raises vmqos.telemetry.exceptions.HardwareEventsError: if the kernel does not tell.
+        """
+        enabled = running = 0
+        counts = [0] * len(self._events)
+        try:
+            for task in self._tasks.values():
+                found = task.grown()
+                if found.enabled:
+                    enabled += found.enabled
+                    running += found.running
+                    counts = [count + more for count, more in zip(counts, found.counts, strict=True)]
+        except OSError as error:
+            raise _refused(error) from error
+        return Growth(enabled, running, tuple(counts))
+
+    def close(self) -> None:
+        """Stop counting."""
+        while self._tasks:
+            self._tasks.popitem()[1].close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,33 +143,30 @@ class Counts:
     :ivar known: ``False`` where nothing can be told: no thread was counted for any of that time.
     """
 
-    cycles: float
-    instructions: float
-    misses: float
+    cycles: int
+    instructions: int
+    references: int
+    misses: int
     known: bool
 
 
 class HardwareEvents:
     """Counts processes between two calls of :meth:`read`; for one thread at a time.
 
-    :param events: cycles, instructions and misses, or what stands in for them.
+    :param events: those of :data:`NAMES`, or what stands in for them.
     :ivar unavailable: why nothing can be counted; empty where it can, as far as is known.
     """
 
-    def __init__(self, events: tuple[Event, Event, Event] = HARDWARE) -> None:
+    def __init__(self, events: tuple[Event, Event, Event, Event] = HARDWARE) -> None:
         self._events = events
-        self._threads: dict[tuple[int, int], _Thread] = {}
-        self.unavailable = ""
+        self._processes: dict[int, CountedTasks] = {}
         descriptors.raise_limit()
-        try:
-            _Thread(0, events).close()
-        except OSError as error:
-            self.unavailable = _why(error)
+        self.unavailable = why_not(events)
 
     def close(self) -> None:
         """Stop counting."""
-        while self._threads:
-            self._threads.popitem()[1].close()
+        while self._processes:
+            self._processes.popitem()[1].close()
 
     def read(self, pids: Iterable[int]) -> Mapping[int, Counts]:
         """What each process did since the last call, by PID; a process that is gone is left out.
@@ -87,94 +176,57 @@ class HardwareEvents:
         if self.unavailable:
             return {}
         found = {}
-        seen: set[tuple[int, int]] = set()
-        for pid in pids:
+        wanted = [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+        for pid in self._processes.keys() - set(wanted):
+            self._processes.pop(pid).close()
+        for pid in wanted:
             try:
-                threads = os.listdir(f"/proc/{pid}/task")
-            except OSError:
+                found[pid] = self._read(pid)
+            except FileNotFoundError:
                 continue
-            keys = {(pid, int(name)) for name in threads}
-            seen |= keys
-            gone = [key for key in self._threads if key[0] == pid and key not in keys]
-            found[pid] = self._add_up([*(keys & self._threads.keys()), *gone])
-            self._open(keys - self._threads.keys())
-        for key in self._threads.keys() - seen:
-            self._threads.pop(key).close()
+            except (TasksKeepComing, TooManyTasks):
+                found[pid] = Counts(0, 0, 0, 0, False)
+            except HardwareEventsError as error:
+                self.unavailable = str(error)
+                self.close()
+                return {}
         return found
 
-    def _add_up(self, keys: Iterable[tuple[int, int]]) -> Counts:
-        """The growth of these threads' counters; one that has ended still says what it was."""
-        grown = [counts for key in keys if (counts := self._threads[key].grown()) is not None]
-        cycles, instructions, misses = (sum(counts[event] for counts in grown) for event in range(3))
-        return Counts(cycles, instructions, misses, bool(grown))
-
-    def _open(self, keys: Iterable[tuple[int, int]]) -> None:
-        for key in keys:
-            try:
-                self._threads[key] = _Thread(key[1], self._events)
-            except ProcessLookupError:
-                continue
-            except OSError as error:
-                self.unavailable = _why(error)
-                self.close()
-                return
-
-
-class _Thread:
-    """The counters of one thread, as one group, which the kernel schedules together."""
-
-    def __init__(self, tid: int, events: Sequence[Event]) -> None:
-        self._descriptors: list[int] = []
+    def _read(self, pid: int) -> Counts:
+        counted = self._processes.get(pid)
+        if counted is None:
+            listed = f"/proc/{pid}/task"
+            self._processes[pid] = CountedTasks(lambda: [int(name) for name in os.listdir(listed)], self._events)
+            return Counts(0, 0, 0, 0, False)
         try:
-            for event in events:
-                leader = self._descriptors[0] if self._descriptors else -1
-                self._descriptors.append(_open(event, tid, leader))
-        except OSError:
-            self.close()
+            grown = counted.grown()
+        except TasksKeepComing:
+            self._processes.pop(pid).close()
             raise
-        self._before = self._read()
-
-    def close(self) -> None:
-        while self._descriptors:
-            os.close(self._descriptors.pop())
-
-    def grown(self) -> list[float] | None:
-        """The growth since the last time, scaled up where others had the counters for a part of it.
-
-        ``None`` if they had them all the time that the thread ran.
-        """
-        before, self._before = self._before, self._read()
-        enabled, running, *counts = (now - then for now, then in zip(self._before, before, strict=True))
-        if enabled and not running:
-            return None
-        return [count * enabled / running if running else 0.0 for count in counts]
-
-    def _read(self) -> tuple[int, ...]:
-        """Nanoseconds enabled, nanoseconds running, and each counter."""
-        raw = os.read(self._descriptors[0], _MOST)
-        return struct.unpack(f"{len(raw) // 8}Q", raw)[1:]
+        cycles, instructions, references, misses = grown.counts
+        return Counts(cycles, instructions, references, misses, known=bool(grown.running) or not grown.enabled)
 
 
-def _open(event: Event, tid: int, leader: int) -> int:
-    kind, config = event
-    # type, size, config, sample_period, sample_type, read_format; the rest is 0: counting begins at once, and neither
-    # the kernel nor guests are left out.
-    attr = struct.pack("IIQQQQ", kind, _ATTR_SIZE, config, 0, 0, _READ_FORMAT).ljust(_ATTR_SIZE, b"\0")
-    number = _SYSCALLS.get(platform.machine())
-    if number is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    found = ctypes.CDLL(None, use_errno=True).syscall(
-        ctypes.c_long(number),
-        attr,
-        ctypes.c_int(tid),
-        ctypes.c_int(-1),
-        ctypes.c_int(leader),
-        ctypes.c_ulong(_CLOSE_ON_EXEC),
-    )
-    if found < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return int(found)
+def _refused(error: OSError) -> HardwareEventsError:
+    if error.errno == errno.ECHILD:
+        return TasksKeepComing(tries=1)
+    if error.errno == errno.EMFILE:
+        return NoFilesLeft(cause=_why(error))
+    return HardwareEventsRefused(cause=_why(error))
 
 
 def _why(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return _why_not_permitted()
     return _WHY.get(error.errno or 0, f"perf_event_open fails: {error.strerror}")
+
+
+def _why_not_permitted() -> str:
+    try:
+        with open(PARANOID, "rb", buffering=0) as file:
+            level = int(file.read(16))
+    except (OSError, ValueError):
+        return _NOT_PERMITTED
+    if level <= 2:
+        return _NOT_PERMITTED
+    return f"not permitted: with sysctl kernel.perf_event_paranoid={level}, CAP_PERFMON will not do; set it to 2"

@@ -46,6 +46,7 @@ class Sweeper:
         resctrl; ``umount -l`` completes at the next sweep or :meth:`close`, which finds another filesystem there.
     :param nodes: whether sub-NUMA nodes are read one by one, too.
     :param give_way: called before each group's turn: it waits while something more urgent is to be done on resctrl.
+    :param most_open: how many files may stay open; ``None``: as many as this process may have.
     """
 
     def __init__(
@@ -55,9 +56,11 @@ class Sweeper:
         *,
         nodes: bool = False,
         give_way: Callable[[], None] | None = None,
+        most_open: int | None = None,
     ) -> None:
         self._root = root
         self._keep_open = keep_open
+        self._most_open = most_open
         self._nodes = nodes
         self._give_way = give_way
         self._mounted: _Mounted | None = None
@@ -84,7 +87,7 @@ class Sweeper:
             identity = _identity(found.path)
             if identity is None:
                 raise exceptions.Vanished(path=found.path)
-            self._mounted = _Mounted(found, identity, self._keep_open, self._nodes, self._give_way)
+            self._mounted = _Mounted(found, identity, self._budget(), self._nodes, self._give_way)
         try:
             return self._mounted.sweep()
         except exceptions.Vanished:
@@ -97,6 +100,13 @@ class Sweeper:
         if self._mounted is not None:
             self._mounted.close()
             self._mounted = None
+
+    def _budget(self) -> int | None:
+        """How many files may stay open; ``None`` where none is to."""
+        if not self._keep_open:
+            return None
+        possible = descriptors.raise_limit()
+        return possible if self._most_open is None else min(possible, self._most_open)
 
     def let_go_if_unmounted(self) -> None:
         """Close every file if resctrl is no longer mounted where it was: the next sweep may be far off."""
@@ -189,15 +199,15 @@ class _Mounted:
     """One mount of resctrl."""
 
     def __init__(
-        self, found: Mount, identity: str, keep_open: bool, nodes: bool, give_way: Callable[[], None] | None
+        self, found: Mount, identity: str, budget: int | None, nodes: bool, give_way: Callable[[], None] | None
     ) -> None:
         self.fs = Filesystem(found.path)
         self.identity = identity
         self._simulated = found.simulated
         self._nodes = nodes
         self._give_way = give_way
-        self._budget = descriptors.raise_limit() if keep_open else 0
-        self._controls = Controls(self.fs, keep_open)
+        self._budget = budget or 0
+        self._controls = Controls(self.fs, budget is not None)
         self._readers: dict[str, GroupReader] = {}
         self._steady: Sequence[GroupReader] | None = None
         self._domains: frozenset[tuple[str, int]] | None = None

@@ -79,6 +79,32 @@ def test_a_vm_is_told_with_its_promise_and_its_counters(
     assert (found.value("vmqos_resctrl_up"), found.value("vmqos_libvirt_up")) == (1, 1)
 
 
+def test_what_a_vm_executes_is_counted_or_it_is_said_why_not(
+    agent: Agent, make_vm: MakeVm, wait_for: WaitFor, wait_for_vm: WaitForVm
+) -> None:
+    """On a machine whose kernel has hardware events, and on one that has none; tests/kernel/pmu has the numbers."""
+    vm = make_vm(EXCLUSIVE_2)
+    wait_for_vm(vm, "kept")
+    path = "/v1/telemetry/hardware-events"
+    wait_for(lambda: agent.get(path)["vms"] or agent.get(path)["unavailable"], "a look")
+    found, told = agent.get(path), scrape(agent.metrics)
+    if found["unavailable"]:
+        assert (found["vms"], told.value("vmqos_hardware_events_up")) == ({}, 0)
+        assert (agent.log.read_text()).count(f"hardware events are not counted: {found['unavailable']}") == 1
+        return
+    assert told.value("vmqos_hardware_events_up") == 1
+    wait_for(lambda: agent.get(path)["vms"][vm.uuid]["rates"]["cycles"] is not None, "two looks")
+    wait_for(lambda: scrape(agent.metrics).value("vmqos_vm_instructions_total", uuid=vm.uuid) > 0, "instructions")
+
+
+def test_the_operator_can_have_nothing_counted(make_agent: MakeAgent) -> None:
+    agent = make_agent({"telemetry": {"hardware_events": "false"}})
+    agent.start()
+    found = agent.get("/v1/telemetry/hardware-events")
+    assert found["unavailable"] == "they are switched off: [telemetry] hardware_events is false"
+    assert (found["vms"], found["age_seconds"]) == ({}, None)
+
+
 def test_without_the_old_metrics_a_vm_is_told_by_its_uuid_and_its_promise_is_counted(
     make_agent: MakeAgent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor
 ) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -13,10 +14,11 @@ import pytest
 
 from tests.functional.conftest import WaitFor
 from vmqos.telemetry import hardware_events
-from vmqos.telemetry.hardware_events import HARDWARE, HardwareEvents
+from vmqos.telemetry.exceptions import TasksKeepComing, TooManyTasks
+from vmqos.telemetry.hardware_events import HARDWARE, CountedTasks, HardwareEvents
 
-TASK_CLOCK, CONTEXT_SWITCHES, PAGE_FAULTS = (1, 1), (1, 3), (1, 2)
-"""PERF_TYPE_SOFTWARE."""
+SOFTWARE = (1, 1), (1, 3), (1, 2), (1, 4)
+"""PERF_TYPE_SOFTWARE: the task's clock, context switches, page faults, migrations to another CPU."""
 
 Run = Callable[[str], int]
 """Starts a Python program; returns its PID."""
@@ -33,7 +35,7 @@ work()
 @pytest.fixture
 def events() -> Iterator[HardwareEvents]:
     """Nanoseconds of CPU time where cycles would be."""
-    counting = HardwareEvents((TASK_CLOCK, CONTEXT_SWITCHES, PAGE_FAULTS))
+    counting = HardwareEvents(SOFTWARE)
     yield counting
     counting.close()
 
@@ -82,21 +84,82 @@ def test_a_process_is_counted_with_all_its_threads_and_an_idle_one_is_not(
     assert events.unavailable == ""
 
 
-def test_threads_that_come_are_found_and_processes_that_go_are_left_out(
+LATE = """
+import os, sys, threading, time
+def work():
+    begun = time.thread_time()
+    while time.thread_time() < begun + 0.3: pass
+def child():
+    begin(work)
+def begin(what):
+    one = threading.Thread(target=what)
+    one.start()
+    one.join()
+sys.stdin.readline()
+begin(child)
+print("done", flush=True)
+sys.stdin.readline()
+"""
+"""It starts a thread that starts another one, which runs for 0.3 s; both have ended when it says so."""
+
+
+def test_threads_that_come_and_go_between_two_reads_are_counted_with_the_one_that_started_them(
+    events: HardwareEvents,
+) -> None:
+    before = descriptors()
+    with subprocess.Popen(
+        [sys.executable, "-c", LATE], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        pipes = descriptors() - before
+        events.read([process.pid])
+        assert descriptors() == before + pipes + 4
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "done\n"
+        found = events.read([process.pid])[process.pid]
+        assert found.known and 0.3e9 <= found.cycles < 0.6e9
+        assert descriptors() == before + pipes + 4
+        assert events.read([process.pid])[process.pid].cycles < 0.1e9
+        assert events.read([]) == {}
+        assert descriptors() == before + pipes
+        process.stdin.close()
+
+
+def test_each_thread_that_a_process_has_already_is_counted_once(
     events: HardwareEvents, run: Run, wait_for: WaitFor
 ) -> None:
-    late = (
-        "import threading, time\ntime.sleep(1)\ndef work():\n while True: pass\nthreading.Thread(target=work).start()"
-    )
-    pid = run(late)
+    busy = run(BUSY)
+    wait_for(lambda: threads(busy) == 4, "the threads of the busy one")
     before = descriptors()
-    events.read([pid])
-    wait_for(lambda: threads(pid) == 2, "the new thread")
-    events.read([pid])
-    assert descriptors() == before + 6
-    assert events.read([]) == {}
-    assert descriptors() == before
+    began = _cpu_seconds(busy)
+    events.read([busy])
+    opened = _cpu_seconds(busy)
+    assert descriptors() == before + 16
+    wait_for(lambda: _cpu_seconds(busy) > opened + 0.5, "it having run for a while", 30)
+    ran = _cpu_seconds(busy)
+    counted = events.read([busy])[busy].cycles / 1e9
+    # /proc tells hundredths of a second of each thread.
+    assert ran - opened - 0.05 < counted < _cpu_seconds(busy) - began + 0.05
+
+
+def test_a_process_that_is_gone_is_left_out(events: HardwareEvents) -> None:
     assert events.read([2**22 + 1]) == {}
+
+
+def test_a_process_that_starts_threads_all_the_time_is_not_counted_wrongly() -> None:
+    numbers = itertools.count(os.getpid())
+    before = descriptors()
+    with pytest.raises(TasksKeepComing, match="each of the 5 times"):
+        CountedTasks(lambda: [os.getpid(), next(numbers)], SOFTWARE)
+    assert descriptors() == before
+
+
+def test_too_many_tasks_are_refused_before_any_is_opened() -> None:
+    before = descriptors()
+    with pytest.raises(TooManyTasks, match=r"it has 3 tasks, .* 2 tasks can be counted"):
+        CountedTasks(lambda: [1, 2, 3], SOFTWARE, most=2)
+    assert descriptors() == before
 
 
 def test_closing_leaves_nothing_open(events: HardwareEvents, run: Run) -> None:
@@ -107,7 +170,7 @@ def test_closing_leaves_nothing_open(events: HardwareEvents, run: Run) -> None:
 
 
 def test_a_kernel_that_has_no_such_events_is_told(run: Run) -> None:
-    nonsense = HardwareEvents(((12345, 0), (12345, 1), (12345, 3)))
+    nonsense = HardwareEvents(((12345, 0), (12345, 1), (12345, 2), (12345, 3)))
     assert nonsense.unavailable == "this kernel gives no hardware events, as in most virtual machines"
     assert nonsense.read([os.getpid()]) == {}
 
@@ -118,7 +181,8 @@ def test_hardware_events_are_there_or_it_is_said_why(run: Run, wait_for: WaitFor
         busy = run(BUSY)
         counting.read([busy])
         if counting.unavailable:
-            assert counting.unavailable in hardware_events._WHY.values()
+            known = hardware_events._WHY.values()
+            assert counting.unavailable in known or counting.unavailable.startswith("not permitted: ")
             assert counting.read([busy]) == {}
             return
         ran = _cpu_seconds(busy)
@@ -134,7 +198,7 @@ def test_too_few_descriptors_are_told_and_not_fatal(run: Run, tmp_path: Path, wa
 import resource
 from vmqos.telemetry.hardware_events import HardwareEvents
 resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
-events = HardwareEvents({(TASK_CLOCK, CONTEXT_SWITCHES, PAGE_FAULTS)!r})
+events = HardwareEvents({SOFTWARE!r})
 events.read([{run(BUSY)}] + list(range(1, 200)))
 print(events.unavailable)
 """

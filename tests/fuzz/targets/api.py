@@ -202,6 +202,7 @@ def answer(data: bytes) -> bool:
         client.capabilities,
         client.health,
         client.telemetry,
+        client.hardware_events,
         lambda: client.plan(["hw:cache_ways=2"]),
         client.openstack,
     ):

@@ -265,6 +265,7 @@ def network() -> object:
         "user": pwd.getpwuid(int(status["Uid"].split()[0])).pw_name,
         "capabilities": [status[name].strip() for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb")],
         "health": over_tcp("/v1/health"),
+        "hardware events": over_tcp("/v1/telemetry/hardware-events"),
         "metrics": over_tcp("/metrics"),
         "page": over_tcp("/"),
         "agent's pid": agent,

@@ -60,6 +60,8 @@ sed -i '/^.nova.$/d; /^.placement.$/d' /etc/vmqos/vmqos.conf
 # libvirt would ask QEMU for each feature of the CPU by itself, and have another daemon write the VM's log.
 printf '%s\\n' 'capability_filters = ["cpu-unavailable-features"]' 'stdio_handler = "file"' >>/etc/libvirt/qemu.conf
 modprobe -a kvm-amd tun
+# As the guide says: CAP_PERFMON will do then.
+echo 2 >/proc/sys/kernel/perf_event_paranoid
 # There is no udev to do it.
 chmod 666 /dev/kvm
 # libvirt would ask this one, too, what it can do.
@@ -153,7 +155,7 @@ def test_the_lock_file_is_roots_alone(told: Mapping[str, Any]) -> None:
     assert step(told, "boot")["lock file"] == "0 600 root:root"
 
 
-@pytest.mark.parametrize(("unit", "most"), [(AGENT, 2.0), (GATEWAY, 1.5)])
+@pytest.mark.parametrize(("unit", "most"), [(AGENT, 2.2), (GATEWAY, 1.5)])
 def test_systemd_itself_calls_the_exposure_no_larger_than_promised(
     told: Mapping[str, Any], unit: str, most: float
 ) -> None:
@@ -183,6 +185,12 @@ def test_the_gateway_has_the_network_and_the_agent_has_none(told: Mapping[str, A
     assert found["agent's"] == [] and found["gateway's"] >= 1
     for path, wanted in {"health": '"kept": 1', "metrics": "vmqos_vm_state{", "page": "<!DOCTYPE html>"}.items():
         assert found[path].startswith("200 ") and wanted in found[path], found[path]
+
+
+def test_the_agent_may_count_what_vms_execute(told: Mapping[str, Any]) -> None:
+    """The machine has nothing to count with. The kernel refuses one who may not count before it says so."""
+    found = json.loads(step(told, "network")["hardware events"].removeprefix("200 "))
+    assert found["unavailable"] == "this kernel gives no hardware events, as in most virtual machines"
 
 
 def test_the_gateway_is_no_root_and_gets_a_configuration_that_only_root_may_read(told: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from tools.lab.workspace import CHECKOUT
 
 FILES = sorted((CHECKOUT / "etc" / "grafana").glob("*.json"))
+
+_HARDWARE_EVENTS = re.compile(r"vmqos_vm_(?:cycles|instructions|cache_references|cache_misses|hardware_events)_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,11 @@ class Query:
 
     def __str__(self) -> str:
         return f"{self.dashboard}: {self.panel}"
+
+    @property
+    def needs_hardware_events(self) -> bool:
+        """Whether it asks for what only a processor's counters tell, which most machines of CI do not have."""
+        return _HARDWARE_EVENTS.search(self.expression) is not None
 
     def filled(self, uuid: str, interval: str) -> str:
         """The expression with all variables in, for a VM and all hosts."""

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ceilometer_pollster.meters import METERS
+from ceilometer_pollster.meters import EVENT_METERS, METERS
 from tests.openstack.servers.ceilometer import INTERVAL, Polling
+from tests.openstack.telemetry import counting_agent
 from tests.openstack.telemetry.conftest import WaitFor
 from tests.openstack.telemetry.counters import Counters
 from tests.openstack.telemetry.node import CAPPED, GOLD, PLAIN, RUNNING, STOPPED, WAYS, Node
@@ -179,6 +180,54 @@ def test_a_stopped_instance_has_no_series_though_its_group_is_there_and_begins_a
     wait_for(lambda: GOLD.uuid in polling.series("memory.bandwidth.total"), "a rate of its new life")
     # No machine moves a terabyte a second, and a counter that began anew would have moved backwards.
     assert 0 <= polling.series("memory.bandwidth.total")[GOLD.uuid] < 1e12
+
+
+def test_what_instances_execute_is_what_the_agent_has_counted(
+    workspace: Workspace, node: Node, wait_for: WaitFor
+) -> None:
+    socket = workspace.path / "counting-agent.sock"
+    vms = {
+        GOLD.uuid: counting_agent.counted(4 * 10**15, 10**15, 10**9, 10**6),
+        PLAIN.uuid: counting_agent.counted(4, 3, 2, 1),
+        CAPPED.uuid: counting_agent.uncounted("the kernel refuses it"),
+        STOPPED.uuid: counting_agent.counted(1, 1, 1, 1),
+    }
+    polling = Polling(
+        workspace,
+        resctrl=node.simulator.root,
+        libvirt_uri=node.libvirt.uri,
+        further={"vmqos": {"agent_socket": socket}},
+        name="ceilometer-and-a-counting-agent",
+    )
+    volumes = {
+        "perf.cpu.cycles": {GOLD.uuid: 4e15, PLAIN.uuid: 4},
+        "perf.instructions": {GOLD.uuid: 1e15, PLAIN.uuid: 3},
+        "perf.cache.references": {GOLD.uuid: 1e9, PLAIN.uuid: 2},
+        "perf.cache.misses": {GOLD.uuid: 1e6, PLAIN.uuid: 1},
+    }
+    try:
+        wait_for(partial(_says, polling, "vmqos-agent does not run"), "the reason without an agent")
+        assert not any(polling.series(meter) for meter in volumes)
+        with counting_agent.on(socket, vms) as agent:
+            # Between two cycles' samples of a meter there are none for a moment.
+            for meter, expected in volumes.items():
+                wait_for(lambda m=meter, e=expected: polling.series(m) == e, f"{meter} being {expected}")
+            for meter in EVENT_METERS:
+                wait_for(lambda m=meter: _units(polling, m.name) == {m.unit}, f"the unit of {meter.name}")
+            wait_for(partial(_says, polling, f"instance {CAPPED.uuid} has no samples that need hardware"), "its reason")
+            assert polling.said.count("the kernel refuses it") == 1
+            agent.answers[counting_agent.PATH]["vms"].pop(PLAIN.uuid)
+            wait_for(lambda: set(polling.series("perf.instructions")) == {GOLD.uuid}, "the end of another one's series")
+            agent.answers[counting_agent.PATH]["unavailable"] = "switched off"
+            wait_for(partial(_says, polling, "switched off"), "why nothing is counted")
+            wait_for(lambda: not any(polling.series(meter) for meter in volumes), "no samples")
+        wait_for(lambda: set(polling.series("memory.traffic.total")) == EVERY, "what needs no agent")
+    finally:
+        polling.stop()
+
+
+def _units(polling: Polling, meter: str) -> set[str]:
+    return {one.labels["unit"] for one in polling.samples() if one.labels["counter"] == meter}
 
 
 def test_without_resctrl_no_meter_is_polled_and_the_log_says_what_mends_it(

@@ -17,10 +17,11 @@ import ceilometer.publisher
 import pytest
 from gnocchiclient.exceptions import NotFound
 
-from ceilometer_pollster.meters import METERS
+from ceilometer_pollster.meters import EVENT_METERS, METERS
 from tests.openstack.servers.ceilometer import HOST, Notification, Polling
 from tests.openstack.servers.gnocchi import Gnocchi
 from tests.openstack.servers.rabbitmq import RabbitMq
+from tests.openstack.telemetry import counting_agent
 from tests.openstack.telemetry.conftest import WaitFor
 from tests.openstack.telemetry.counters import Counters
 from tests.openstack.telemetry.node import CAPPED, GOLD, GREEDY, PLAIN, RUNNING, STOPPED, WAYS, Node
@@ -30,6 +31,8 @@ from tools.lab.workspace import CHECKOUT, Workspace
 HELD = {vm.uuid: number << 20 for number, vm in enumerate(RUNNING, start=1)}
 """Bytes of each cache that each instance's counter shows as long as Gnocchi is looked at."""
 TRAFFIC = 5 * 10**12
+EXECUTED = (4 * 10**15, 10**15, 10**9, 10**6)
+"""What the agent has counted of GOLD."""
 PATIENCE = 90.0
 """Seconds for what a broker, two agents and metricd have to do, on a busy machine too."""
 PROMISES = ("cpu_l3_cache.ways", "cpu_l3_cache.allocated")
@@ -94,14 +97,16 @@ def chain(
         f"file://{samples}?json",
     ]
     notification = Notification(workspace, bus, publishers)
+    socket = workspace.path / "chain.sock"
     polling = Polling(
         workspace,
         resctrl=node.simulator.root,
         libvirt_uri=node.libvirt.uri,
-        further={**bus, "polling": {"enable_notifications": True}},
+        further={**bus, "polling": {"enable_notifications": True}, "vmqos": {"agent_socket": socket}},
         name="ceilometer-polling-and-notifying",
     )
-    yield Chain(store, notification, samples)
+    with counting_agent.on(socket, {GOLD.uuid: counting_agent.counted(*EXECUTED)}):
+        yield Chain(store, notification, samples)
     held.release()
     polling.stop()
     notification.stop()
@@ -119,12 +124,22 @@ def test_the_occupancy_of_each_instance_is_read_back_from_gnocchi(chain: Chain, 
 def test_every_meter_is_a_metric_of_the_instance_with_its_unit_and_archive_policy(
     chain: Chain, wait_for: WaitFor
 ) -> None:
-    wait_for(lambda: len(chain.metrics(GOLD)) == len(METERS), "all metrics", PATIENCE)
+    every = (*METERS, *EVENT_METERS)
+    wait_for(lambda: len(chain.metrics(GOLD)) == len(every), "all metrics", PATIENCE)
     metrics = chain.metrics(GOLD)
-    assert {name: metric["unit"] for name, metric in metrics.items()} == {meter.name: meter.unit for meter in METERS}
+    assert {name: metric["unit"] for name, metric in metrics.items()} == {meter.name: meter.unit for meter in every}
     assert {meter.name: metrics[meter.name]["archive_policy"]["name"] for meter in METERS} == {
         meter.name: "ceilometer-low-rate" if meter.kind == "cumulative" else "ceilometer-low" for meter in METERS
     }
+    # Ceilometer's own file has these already, without a policy of theirs.
+    assert {metrics[meter.name]["archive_policy"]["name"] for meter in EVENT_METERS} == {"ceilometer-low"}
+
+
+def test_what_an_instance_executes_is_read_back(chain: Chain, wait_for: WaitFor) -> None:
+    for meter, count in zip(EVENT_METERS, EXECUTED, strict=True):
+        wait_for(lambda meter=meter: chain.measures(GOLD, meter.name), meter.name, PATIENCE)
+        assert chain.measures(GOLD, meter.name) == {count}
+    assert not {meter.name for meter in EVENT_METERS} & set(chain.metrics(PLAIN)), "the agent does not count it"
 
 
 def test_promise_and_traffic_are_read_back(chain: Chain, wait_for: WaitFor) -> None:

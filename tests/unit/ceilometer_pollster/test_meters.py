@@ -6,12 +6,14 @@ import configparser
 import pytest
 import yaml
 
-from ceilometer_pollster.meters import METERS, Meter
+from ceilometer_pollster.meters import EVENT_METERS, METERS, Meter
 from tests.unit.ceilometer_pollster.sweeps import GOLD, snapshot, vm
 from tests.unit.doc.pages import CHECKOUT
 from vmqos.telemetry import Missing, Rates, Reading, rates
+from vmqos.telemetry.hardware_events import NAMES as EVENTS
 
 NAMES = [meter.name for meter in METERS]
+POLLSTERS = NAMES + [meter.pollster for meter in EVENT_METERS]
 BANDWIDTH = Rates(Reading(30.0), Reading(20.0), Reading(10.0), 1.0)
 VOLUMES = {
     "cpu_l3_cache": 3000,
@@ -43,23 +45,27 @@ def test_a_counter_without_a_number_has_no_volume(meter: Meter) -> None:
     assert meter.volume(blind, rates(sweep, sweep)[GOLD]) is None
 
 
-def test_the_entry_points_are_named_as_the_meters() -> None:
+def test_each_hardware_event_of_the_agents_has_a_meter() -> None:
+    assert tuple(meter.event for meter in EVENT_METERS) == EVENTS
+
+
+def test_the_entry_points_are_named_as_the_meters_or_so_that_they_are_not_ceilometers() -> None:
     setup = configparser.ConfigParser(delimiters="=")
     setup.read(CHECKOUT / "setup.cfg")
     lines = setup["entry_points"]["ceilometer.poll.compute"].strip().splitlines()
-    assert sorted(line.partition("=")[0].strip() for line in lines) == sorted(NAMES)
+    assert sorted(line.partition("=")[0].strip() for line in lines) == sorted(POLLSTERS)
 
 
 def test_the_ready_made_files_name_every_meter_and_no_other() -> None:
     polling = yaml.safe_load((CHECKOUT / "etc" / "ceilometer" / "polling.yaml").read_text())
-    assert polling["sources"][0]["meters"] == NAMES
+    assert polling["sources"][0]["meters"] == POLLSTERS
     gnocchi = yaml.safe_load((CHECKOUT / "etc" / "gnocchi" / "gnocchi_resources.yaml").read_text())
-    assert list(gnocchi["resources"][0]["metrics"]) == NAMES
+    assert list(gnocchi["resources"][0]["metrics"]) == NAMES + [meter.name for meter in EVENT_METERS]
 
 
 def test_gnocchi_keeps_rates_of_what_only_grows() -> None:
     gnocchi = yaml.safe_load((CHECKOUT / "etc" / "gnocchi" / "gnocchi_resources.yaml").read_text())
     policies = gnocchi["resources"][0]["metrics"]
-    for meter in METERS:
+    for meter in (*METERS, *EVENT_METERS):
         rate = (policies[meter.name] or {}).get("archive_policy_name", "").endswith("-rate")
         assert rate == (meter.kind == "cumulative"), meter.name

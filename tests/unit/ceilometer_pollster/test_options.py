@@ -21,6 +21,15 @@ def test_resctrl_is_at_its_usual_place_unless_ceilometer_conf_says_otherwise(tmp
         assert conf.vmqos.resctrl_path == path
 
 
+def test_the_agent_is_asked_where_it_answers_unless_ceilometer_conf_says_otherwise() -> None:
+    from vmqos.conf import loader
+
+    conf = cfg.ConfigOpts()
+    conf([])
+    options.register(conf)
+    assert conf.vmqos.agent_socket == loader.load([]).api.socket
+
+
 def test_the_sample_names_every_option_with_its_default_and_sets_none() -> None:
     text = (CHECKOUT / "etc" / "ceilometer" / "ceilometer.conf.sample").read_text()
     (section,) = re.findall(r"^\[vmqos\]\n(.*?)^\[", text, re.MULTILINE | re.DOTALL)

@@ -68,6 +68,8 @@ def test_the_api_reference_explains_every_field_that_the_commands_rely_on() -> N
         contract.Verdict,
         contract.Event,
         contract.Events,
+        contract.HardwareEvents,
+        contract.VmHardwareEvents,
     ):
         assert kind.__required_keys__ <= explained, kind.__name__
 
@@ -95,7 +97,7 @@ def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -
     from prometheus_client import ProcessCollector
     from prometheus_client.core import CollectorRegistry
 
-    from tests.unit.gateway.answers import IN_BYTES, TOLD, telemetry
+    from tests.unit.gateway.answers import EXECUTED, HARDWARE, IN_BYTES, NOTHING_EXECUTED, TOLD, telemetry
     from tests.unit.telemetry.values import HOST, snapshot, vm
     from vmqos.gateway.exposition import HostCollector
     from vmqos.reason import Code
@@ -105,7 +107,10 @@ def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -
     found = telemetry(snapshot(counted, host=replace(HOST, caches=counted.caches)))
     registry = CollectorRegistry()
     waits = {**IN_BYTES, "state": "pending", "reason_code": "no-ways"}
-    registry.register(HostCollector(lambda: replace(TOLD, vms=[*TOLD.vms, waits], telemetry=found)))
+    waits["uuid"] = "v"
+    hardware = {**HARDWARE, "vms": {"u": EXECUTED, "v": NOTHING_EXECUTED}}
+    told_now = replace(TOLD, vms=[*TOLD.vms, waits], telemetry=found, hardware=hardware)
+    registry.register(HostCollector(lambda: told_now))
     made = {
         sample.name if metric.type != "histogram" else metric.name
         for metric in registry.collect()

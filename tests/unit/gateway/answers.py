@@ -105,7 +105,34 @@ CACHE: contract.Cache = {
 L2_CACHE: contract.Cache = {**CACHE, "resource": "L2", "cbm_mask": "ff", "ways": 8, "free_ways": 4}
 """It has the L3's id: an id is one of its level's."""
 
-TOLD = Answers({**HEALTH, "placement": PLACEMENT, "nova": NOVA}, [KEPT], [CACHE, L2_CACHE], None)
+EXECUTED: contract.VmHardwareEvents = {
+    "since": 900.0,
+    "counts": {"cycles": 9e15 + 1, "instructions": 8000, "cache_references": 70, "cache_misses": 6},
+    "rates": {"cycles": 4.0, "instructions": 3.0, "cache_references": 2.0, "cache_misses": 1.5},
+    "share": 0.75,
+    "reason": "",
+    "reason_code": "",
+}
+
+HARDWARE: contract.HardwareEvents = {
+    "taken_at": 1000.0,
+    "interval": 2.0,
+    "age_seconds": 0.5,
+    "unavailable": "",
+    "vms": {"u": EXECUTED},
+}
+
+NOTHING_EXECUTED: contract.VmHardwareEvents = {
+    "since": None,
+    "counts": dict.fromkeys(EXECUTED["counts"]),
+    "rates": dict.fromkeys(EXECUTED["rates"]),
+    "share": None,
+    "reason": "it has 2000 tasks",
+    "reason_code": "too-many-tasks",
+}
+"""What is told of a VM that is not counted."""
+
+TOLD = Answers({**HEALTH, "placement": PLACEMENT, "nova": NOVA}, [KEPT], [CACHE, L2_CACHE], None, HARDWARE)
 """What is told of the host beside its counters."""
 
 

@@ -10,7 +10,18 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
 
-from tests.unit.gateway.answers import CACHE, HEALTH, IN_BYTES, KEPT, PLACEMENT, TOLD, telemetry
+from tests.unit.gateway.answers import (
+    CACHE,
+    EXECUTED,
+    HARDWARE,
+    HEALTH,
+    IN_BYTES,
+    KEPT,
+    NOTHING_EXECUTED,
+    PLACEMENT,
+    TOLD,
+    telemetry,
+)
 from tests.unit.telemetry.values import HOST, snapshot, vm
 from vmqos.gateway import agent_answers, exposition
 from vmqos.gateway.exposition import HostCollector
@@ -231,6 +242,29 @@ def test_energy_is_told_where_the_kernel_has_it(scrape):
     assert found.value("vmqos_vm_core_energy_joules_total", **WHO, package="0") == 1.5
 
 
+def test_what_a_vm_executes_is_counted_with_the_share_of_the_counters_that_it_had(new_scrape):
+    found = new_scrape(None)
+    counts = {name: found.value(f"vmqos_vm_{name}_total", uuid="u") for name in EXECUTED["counts"]}
+    assert counts == EXECUTED["counts"]
+    assert found.value("vmqos_vm_hardware_events_running_ratio", uuid="u") == 0.75
+    assert found.value("vmqos_hardware_events_up") == 1
+    assert found.of("vmqos_vm_hardware_events_missing") == {}
+
+
+def test_a_vm_that_is_not_counted_has_no_number_and_a_reason(new_scrape):
+    other = {**KEPT, "uuid": "v"}
+    hardware = {**HARDWARE, "vms": {"u": EXECUTED, "v": NOTHING_EXECUTED, "gone": EXECUTED}}
+    found = new_scrape(None, replace(TOLD, vms=[KEPT, other, {**KEPT, "uuid": "new"}], hardware=hardware))
+    assert found.of("vmqos_vm_cycles_total") == {(("uuid", "u"),): EXECUTED["counts"]["cycles"]}
+    assert found.of("vmqos_vm_hardware_events_missing") == {(("reason", "too-many-tasks"), ("uuid", "v")): 1}
+    assert found.of("vmqos_vm_hardware_events_running_ratio") == {(("uuid", "u"),): 0.75}
+
+
+def test_an_earlier_agent_counts_no_hardware_events(new_scrape):
+    found = new_scrape(None, replace(TOLD, hardware=None))
+    assert not [sample for sample in found.samples if "hardware" in sample.name or "cycles" in sample.name]
+
+
 def test_what_openstack_was_told_is_a_metric_where_it_is_told_anything(scrape):
     found = scrape(None)
     assert found.value("vmqos_placement_up") == 1
@@ -358,4 +392,4 @@ def test_a_vm_on_24_caches_has_at_most_this_many_series(scrape, new_scrape):
         len([one for one in scraped(found, told).samples if one.labels.get("uuid") == "u"])
         for scraped in (new_scrape, scrape)
     ]
-    assert numbers == [181, 254]
+    assert numbers == [186, 259]

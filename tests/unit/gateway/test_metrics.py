@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.unit.agent.serve.test_vms import UUID, snapshot, with_record
-from tests.unit.gateway.answers import NOVA, PLACEMENT, over_the_socket, telemetry
+from tests.unit.gateway.answers import EXECUTED, HARDWARE, NOVA, PLACEMENT, over_the_socket, telemetry
 from tests.unit.telemetry.values import snapshot as counted
 from tests.unit.telemetry.values import vm
 from vmqos.agent.pass_times import PassTimes
@@ -26,7 +26,7 @@ from vmqos.gateway import metrics
 from vmqos.gateway.metrics import Metrics
 from vmqos.hypervisor.connection import Call
 from vmqos.local_api import contract
-from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, LocalApiError, NotOurApi
+from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, LocalApiError, NotOurApi
 from vmqos.telemetry import VmReading
 
 NOT_READ = AgentFailed(status=503, text="resctrl is not mounted")
@@ -37,6 +37,7 @@ class PlayedAgent:
     """An agent that a test makes up, and the answers that the real one would make of it.
 
     :ivar counters: the answer about counters, or the error instead of it.
+    :ivar hardware: the answer about hardware events, or the error instead of it.
     :ivar asked: how often the agent was asked for counters.
     """
 
@@ -44,6 +45,7 @@ class PlayedAgent:
     started: float = field(default_factory=lambda: time.monotonic() - 60)
     call: Call | None = None
     counters: contract.Telemetry | LocalApiError = NOT_READ
+    hardware: contract.HardwareEvents | LocalApiError = field(default_factory=lambda: HARDWARE)
     swept_at: float | None = None
     asked: int = 0
     pid: int = field(default_factory=os.getpid)
@@ -83,6 +85,11 @@ class PlayedAgent:
         if isinstance(self.counters, LocalApiError):
             raise self.counters
         return self.counters
+
+    def hardware_events(self) -> contract.HardwareEvents:
+        if isinstance(self.hardware, LocalApiError):
+            raise self.hardware
+        return self.hardware
 
 
 def counting(*found: VmReading, age: float = 0.0, interval: float = 2.0) -> PlayedAgent:
@@ -211,6 +218,28 @@ def test_counters_that_stand_still_are_not_told_as_if_they_counted() -> None:
     assert "vmqos_vm_llc_occupancy_bytes{" not in text
     assert text.count("vmqos_vm_telemetry_missing{") == text.count('reason="no-sweep"') / 2 == 3
     assert values(text.encode())["vmqos_sweep_age_seconds"] >= 20
+
+
+def executing(age: float | None, unavailable: str = "") -> PlayedAgent:
+    """An agent that has counted what its VM executes."""
+    return PlayedAgent(hardware={**HARDWARE, "age_seconds": age, "unavailable": unavailable, "vms": {UUID: EXECUTED}})
+
+
+def test_what_vms_execute_is_told_also_where_resctrl_can_not_be_read() -> None:
+    found = values(scrape(executing(age=1.0)))
+    assert found[f'vmqos_vm_instructions_total{{uuid="{UUID}"}}'] == 8000
+    assert found["vmqos_hardware_events_up"] == 1
+
+
+@pytest.mark.parametrize("agent", [executing(age=9.1), executing(None), PlayedAgent(hardware=AgentRefused(text="no"))])
+def test_hardware_events_that_are_old_or_not_told_are_left_out(agent: PlayedAgent) -> None:
+    assert "vmqos_vm_instructions_total" not in scrape(agent).decode()
+
+
+def test_a_host_without_hardware_events_says_so() -> None:
+    found = values(scrape(executing(None, "this kernel gives no hardware events")))
+    assert found["vmqos_hardware_events_up"] == 0
+    assert not [name for name in found if name.startswith("vmqos_vm_hardware_events")]
 
 
 @pytest.mark.parametrize(

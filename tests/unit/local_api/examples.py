@@ -195,6 +195,33 @@ def telemetry() -> Any:
     }
 
 
+def hardware_events() -> Any:
+    """What all but PLAIN execute, which is not counted, and BATCH, which came a moment ago."""
+    names = ("cycles", "instructions", "cache_references", "cache_misses")
+
+    def vm(**changes: Any) -> Any:
+        counts = dict(zip(names, (4 * 10**15, 10**15, 10**9, 10**6), strict=True))
+        rates = dict(zip(names, (4e9, 1e9, 2e6, 1.5e6), strict=True))
+        told = {"since": 1793999000.0, "counts": counts, "rates": rates, "share": 1.0, "reason": "", "reason_code": ""}
+        return told | changes
+
+    nothing = dict.fromkeys(names)
+    reason = {"reason": "it has 2000 tasks", "reason_code": "too-many-tasks"}
+    return {
+        "taken_at": 1794000000.5,
+        "interval": 2.0,
+        "age_seconds": 0.5,
+        "unavailable": "",
+        "vms": {
+            WEB: vm(),
+            DB: vm(rates=dict.fromkeys(names, 0.0), share=None),
+            BATCH: vm(rates=nothing, share=None),
+            HUGE: vm(share=0.75),
+            PLAIN: vm(since=None, counts=nothing, rates=nothing, share=None, **reason),
+        },
+    }
+
+
 def events() -> dict[str, Any]:
     """A VM that came, libvirt that failed, and a promise that was broken."""
 

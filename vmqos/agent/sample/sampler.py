@@ -18,7 +18,7 @@ from vmqos.agent.sample.history import History, Past, Sample
 from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.daemon.worker import Worker
 from vmqos.resctrl.exceptions import ResctrlError
-from vmqos.telemetry import Rates, Snapshot, Sweeper, VmReading, rates
+from vmqos.telemetry import Rates, Snapshot, Sweeper, VmReading, descriptors, rates
 from vmqos.telemetry.exceptions import SweepFailed, SweepTakesLong
 from vmqos.telemetry.model import LLC_OCCUPANCY
 
@@ -48,6 +48,7 @@ class Telemetry:
     :param keep_open: see :class:`vmqos.telemetry.Sweeper`; without regular sweeps, no file is kept open.
     :param give_way: waits while something more urgent is to be done on resctrl, and no longer than it is told to.
     :param minutes: how many minutes of regular sweeps are remembered.
+    :param most_open: how many files may be kept open; ``None``: as many as this process may have.
     :ivar minutes: what is remembered of them.
     :ivar fresh_for: seconds after which :meth:`newest` asks for a new sweep. Where regular sweeps are frequent, it
         never needs to.
@@ -61,12 +62,16 @@ class Telemetry:
         keep_open: bool = True,
         give_way: Callable[[float], None] = lambda longest: None,
         minutes: int = 0,
+        most_open: int | None = None,
     ) -> None:
         self.interval = interval
         self.fresh_for = min(max(1.0, 1.5 * interval), OLD_AFTER)
         self._patience_ends = 0.0
         self._sweeper = Sweeper(
-            root, keep_open and interval > 0, give_way=lambda: give_way(self._patience_ends - time.monotonic())
+            root,
+            keep_open and interval > 0,
+            give_way=lambda: give_way(self._patience_ends - time.monotonic()),
+            most_open=most_open,
         )
         self._history = History(int(history / interval) + 1 if interval > 0 and history > 0 else 0)
         self.minutes = MinuteHistory(minutes if interval > 0 else 0)
@@ -81,10 +86,16 @@ class Telemetry:
 
     @classmethod
     def of(cls, conf: cfg.ConfigOpts, give_way: Callable[[float], None] = lambda longest: None) -> Telemetry:
-        """As the configuration says."""
+        """As the configuration says; half of the files that may be open are left to the hardware events."""
         section = conf.telemetry
         return cls(
-            conf.resctrl.path, section.interval, section.history, section.keep_open, give_way, minutes=section.minutes
+            conf.resctrl.path,
+            section.interval,
+            section.history,
+            section.keep_open,
+            give_way,
+            minutes=section.minutes,
+            most_open=descriptors.raise_limit() // 2 if section.hardware_events else None,
         )
 
     @property

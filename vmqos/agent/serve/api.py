@@ -13,9 +13,10 @@ from urllib.parse import parse_qs
 from vmqos import extra_specs
 from vmqos.agent.loop import Agent
 from vmqos.agent.observe.told_flavors import Found
+from vmqos.agent.sample.hardware_counts import HardwareCounts
 from vmqos.agent.sample.minutes import MINUTE
 from vmqos.agent.sample.sampler import Telemetry
-from vmqos.agent.serve import caches, capacity, counters, health_report, vms
+from vmqos.agent.serve import caches, capacity, counters, hardware_report, health_report, vms
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Policy, Request
@@ -69,10 +70,16 @@ class Api:
     :param live: reads resctrl.
     :param gateways: UIDs of the users who may ask what OpenStack is to know, and may tell the flavors that the agent
         wants; none on the socket that is open to others.
+    :param hardware: what the VMs' tasks execute.
     """
 
     def __init__(
-        self, agent: Agent, telemetry: Telemetry, live: LiveReads, gateways: Collection[int] = frozenset()
+        self,
+        agent: Agent,
+        telemetry: Telemetry,
+        live: LiveReads,
+        gateways: Collection[int] = frozenset(),
+        hardware: HardwareCounts | None = None,
     ) -> None:
         self._agent = agent
         self._telemetry = telemetry
@@ -91,6 +98,8 @@ class Api:
             "/v1/telemetry/history": self._history,
             "/v1/events": self._events,
         }
+        if hardware is not None:
+            self._routes["/v1/telemetry/hardware-events"] = lambda query: hardware_report.report(hardware)
         if gateways:
             self._routes["/v1/openstack"] = lambda query: self._openstack()
 

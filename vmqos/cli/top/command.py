@@ -30,7 +30,8 @@ class Top(Documented):
     data), its L2 ways and the limit of its memory bandwidth that is in force, if any VM has such, the bytes it holds of
     all L3 caches together and of how many it was promised, how full its ways are, and its memory bandwidth: in total,
     to the memory of its own socket (local), and to that of others (remote); K, M and G are KiB, MiB and GiB. Where the
-    kernel gives hardware events, instructions per cycle and last-level cache misses too. VMs that are pending or
+    kernel gives hardware events, instructions per cycle and last-level cache misses too; root counts these here where
+    the agent does not. VMs that are pending or
     degraded are marked, and listed above the others with the reason.
 
     FULLEST is the cache where the VM's ways are fullest: 0:98% means that it has filled 98 % of its ways on cache 0. A
@@ -117,7 +118,7 @@ class Top(Documented):
 
         options = self.app.options
         root = settings.configuration(options).resctrl.path
-        source = Source(settings.agent(options), Sweeper(root), HardwareEvents())
+        source = Source(settings.agent(options), Sweeper(root), HardwareEvents)
         order = Order(parsed_args.sort, parsed_args.reverse)
         live = parsed_args.formatter == "table" and screen.bounded and os.environ.get("TERM") != "dumb"
         try:

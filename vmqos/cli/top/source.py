@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from vmqos.cli import freshness, fullness, vm_view
@@ -21,6 +21,23 @@ _NO_AGENT = "Read from resctrl itself, without the VMs' states: "
 _ABSENT = (exceptions.AgentNotRunning, exceptions.SocketForbidden, exceptions.SocketUnusable)
 _NOT_COUNTED = Reading.none(Missing.NO_COUNTER)
 
+_WHY_NOT = {
+    "starting": Missing.NO_PREVIOUS,
+    "threads-keep-coming": Missing.NO_PREVIOUS,
+    "too-many-tasks": Missing.UNASSIGNED,
+    "no-files": Missing.UNASSIGNED,
+    "refused": Missing.UNREADABLE,
+    "unreadable": Missing.UNREADABLE,
+    "ended": Missing.VANISHED,
+}
+"""What the agent's words for why it does not count a VM are among the reasons for which there is no number."""
+
+_NEARLY_ALL = 0.99
+"""Of the time: a share of the processor's counters from which on nothing is said of estimates."""
+
+_OLD_EVENTS = 5.0
+"""Seconds up to which hardware events are never called old."""
+
 
 class Source:
     """Looks at the host, again and again; for one thread at a time.
@@ -30,13 +47,15 @@ class Source:
 
     :param agent: the agent's API.
     :param sweeper: reads resctrl's counters.
-    :param events: counts what the VMs' processes execute.
+    :param make_events: what counts the VMs' processes where the agent does not; made at the first need, for two that
+        count have to share the processor's counters.
     """
 
-    def __init__(self, agent: AgentClient, sweeper: Sweeper, events: HardwareEvents) -> None:
+    def __init__(self, agent: AgentClient, sweeper: Sweeper, make_events: Callable[[], HardwareEvents]) -> None:
         self._agent = agent
         self._sweeper = sweeper
-        self._events = events
+        self._make_events = make_events
+        self._events: HardwareEvents | None = None
         self._before: Snapshot | None = None
         self._counted_at = 0.0
         self._known: dict[str, Row] = {}
@@ -63,7 +82,12 @@ class Source:
     def close(self) -> None:
         """Close every file."""
         self._sweeper.close()
-        self._events.close()
+        self._stop_counting()
+
+    def _stop_counting(self) -> None:
+        if self._events is not None:
+            self._events.close()
+            self._events = None
 
     def _ask(self, vms: Sequence[contract.Vm]) -> Frame:
         names = distinct_names(vms)
@@ -94,12 +118,28 @@ class Source:
             return replace(frame, detail_problem=str(error))
 
     def _add_events(self, frame: Frame, pids: Mapping[str, int]) -> Frame:
+        """What the agent has counted, or, where it counts nothing, what is counted here."""
+        try:
+            told = self._agent.hardware_events()
+        except (exceptions.AgentRefused, exceptions.AgentFailed):
+            # It is an earlier one.
+            return self._count(frame, pids, "")
+        if told["unavailable"]:
+            return self._count(frame, pids, told["unavailable"])
+        self._stop_counting()
+        rows = tuple(_with_agents_events(row, told["vms"].get(row.uuid)) for row in frame.rows)
+        return replace(frame, rows=rows, notes=(*frame.notes, *_remarks(told)))
+
+    def _count(self, frame: Frame, pids: Mapping[str, int], why_not_the_agent: str) -> Frame:
+        if self._events is None:
+            self._events = self._make_events()
         now = time.monotonic()
         counted = self._events.read(pids.values())
         seconds, self._counted_at = now - self._counted_at, now
         if self._events.unavailable:
             uncounted = tuple(replace(row, ipc=_NOT_COUNTED, misses=_NOT_COUNTED) for row in frame.rows)
-            return replace(frame, rows=uncounted, notes=(*frame.notes, _no_events(self._events.unavailable)))
+            note = _no_events(why_not_the_agent or self._events.unavailable)
+            return replace(frame, rows=uncounted, notes=(*frame.notes, note))
         rows = tuple(_with_events(row, counted.get(pids[row.uuid]), seconds) for row in frame.rows)
         return replace(frame, rows=rows)
 
@@ -123,6 +163,31 @@ class Source:
 
 def _no_events(why: str) -> str:
     return f"No IPC and no LLC misses: {why}"
+
+
+def _remarks(told: contract.HardwareEvents) -> Iterator[str]:
+    """What has to be known of the agent's counts."""
+    age, shares = told["age_seconds"], (vm["share"] for vm in told["vms"].values())
+    least = min((share for share in shares if share is not None), default=1.0)
+    if age is not None and age > max(3 * told["interval"], _OLD_EVENTS):
+        yield f"IPC and LLC misses are {age:.0f} s old"
+    if least < _NEARLY_ALL:
+        had = f"one VM had them for {100 * least:.0f} % of the time"
+        yield f"IPC and LLC misses are estimates: another program uses the processor's counters, too, and {had}"
+
+
+def _with_agents_events(row: Row, told: contract.VmHardwareEvents | None) -> Row:
+    if told is None or told["reason_code"]:
+        word = told["reason_code"] if told is not None else "starting"
+        nothing = Reading.none(_WHY_NOT.get(word, Missing.ERROR))
+        return replace(row, ipc=nothing, misses=nothing)
+    cycles, instructions, misses = (told["rates"].get(name) for name in ("cycles", "instructions", "cache_misses"))
+    if cycles is None or instructions is None or misses is None:
+        unknown = Reading.none(Missing.NO_PREVIOUS)
+        return replace(row, ipc=unknown, misses=unknown)
+    # A VM that executed nothing has no instructions per cycle.
+    ipc = Reading(instructions / cycles) if cycles else Reading.none(Missing.UNAVAILABLE)
+    return replace(row, ipc=ipc, misses=Reading(misses))
 
 
 def _with_events(row: Row, counts: Counts | None, seconds: float) -> Row:

@@ -2,15 +2,21 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
+import itertools
 import json
+import os
+import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.cli.conftest import Run
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
+from tests.unit.telemetry import fake_perf
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202eevil\nsecond line"
 
@@ -163,6 +169,77 @@ def test_what_a_vm_was_granted_beside_l3_ways_is_the_agents(agent: FakeAgent, ru
     assert (vm["ways"], vm["code_ways"], vm["data_ways"], vm["l2_ways"]) == ({"0": 3}, {"0": 1}, {"0": 2}, {"5": 4})
     assert (vm["bandwidth_limit"], vm["bandwidth_limit_unit"], vm["l2_ways_requested"]) == ({"0": 60}, "%", 4)
     assert "60 %" in run("top").out
+
+
+HARDWARE = "/v1/telemetry/hardware-events"
+
+
+def executed(run: Run) -> tuple[Any, dict[str, Any]]:
+    """What is told of what each VM executes, and the whole look."""
+    shown = json.loads(run("top", "-f", "json", "-d", "0.1").out)
+    fields = ("instructions_per_cycle", "llc_misses_per_second")
+    return shown, {vm["instance_name"]: tuple(vm[name] for name in fields) for vm in shown["vms"]}
+
+
+def test_what_vms_execute_is_the_agents_and_nothing_is_counted_here(
+    agent: FakeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent.answers[HARDWARE] = examples.hardware_events()
+    monkeypatch.setattr("vmqos.telemetry.hardware_events.HardwareEvents", None)
+    shown, found = executed(run)
+    assert found["web-1"] == (0.25, 1.5e6)
+    assert found["db-1"] == (None, 0.0), "it executed nothing"
+    assert found["batch"] == found["plain"] == (None, None)
+    missing = {vm["instance_name"]: vm["missing"].get("instructions_per_cycle") for vm in shown["vms"]}
+    assert missing == {
+        "web-1": None,
+        "huge": None,
+        "db-1": "unavailable",
+        "batch": "no-previous",
+        "plain": "unassigned",
+    }
+    estimates = (
+        "IPC and LLC misses are estimates: another program uses the processor's counters, too, and one VM had them"
+    )
+    assert shown["notes"] == [f"{estimates} for 75 % of the time"]
+
+
+def test_events_that_are_old_are_told_with_their_age(agent: FakeAgent, run: Run) -> None:
+    agent.answers[HARDWARE] = examples.hardware_events() | {"age_seconds": 60.0, "vms": {}}
+    shown, found = executed(run)
+    assert shown["notes"] == ["IPC and LLC misses are 60 s old"]
+    assert set(found.values()) == {(None, None)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (None, "not permitted: run it as root, or with CAP_PERFMON"),
+        (examples.hardware_events() | {"unavailable": "they are switched off", "vms": {}}, "they are switched off"),
+    ],
+)
+def test_what_the_agent_does_not_count_is_counted_here_if_it_can_be(
+    agent: FakeAgent, run: Run, monkeypatch: pytest.MonkeyPatch, answer: Any, why: str
+) -> None:
+    perf = fake_perf.put_in_place(monkeypatch)
+    perf.refuses[0] = errno.EACCES
+    if answer is not None:
+        agent.answers[HARDWARE] = answer
+    shown, found = executed(run)
+    assert shown["notes"] == [f"No IPC and no LLC misses: {why}"]
+    assert set(found.values()) == {(None, None)}
+    perf.refuses.clear()
+    agent.answers["/v1/vms"] = {"vms": [examples.vms()[0] | {"pid": os.getpid()}]}
+    counts = itertools.count(1)
+    monkeypatch.setattr(perf, "read", lambda descriptor, most: _said(next(counts)))
+    shown, found = executed(run)
+    assert (shown["notes"], found["web-1"][0]) == ([], 0.5)
+    assert perf.descriptors == 0
+
+
+def _said(times: int) -> bytes:
+    """Each time it is asked, a group of four has counted on."""
+    return struct.pack("7Q", 4, *(number * times for number in (1, 1, 1000, 500, 20, 10)))
 
 
 OLD = {"ages": {"vms": 0.5, "pass": 0.5, "counters": 75.0}, "stale": ["counters"]}

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent has counted of each instance, asked over its Unix socket.
+
+With the standard library alone: Ceilometer's environment has no more that could ask.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+PATH = "/v1/telemetry/hardware-events"
+
+TIMEOUT = 5.0
+"""Seconds to wait for an answer. The agent answers from memory, or after a look of some milliseconds."""
+
+LONGEST_ANSWER = 16 << 20
+"""Bytes: a thousand VMs are told in half a million."""
+
+NEVER_OLD = 15.0
+"""Seconds up to which counts are never called old."""
+
+
+class NoCounts(Exception):
+    """There are no counts now; the text says why, and what mends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What one instance has executed.
+
+    :ivar counts: by event; empty where it is not counted.
+    :ivar since: when it began to be counted, in seconds since 1970.
+    :ivar share: how much of the time its tasks had the processor's counters; below 1, the counts are estimates.
+    :ivar reason: why it is not counted; empty where it is.
+    """
+
+    counts: Mapping[str, int | float]
+    since: float | None = None
+    share: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the agent has counted at one moment.
+
+    :ivar read_at: that moment, by the monotonic clock.
+    :ivar vms: each instance by its id.
+    """
+
+    read_at: float
+    vms: Mapping[str, Executed]
+
+
+def ask(path: str) -> Look:
+    """Ask the agent.
+
+    :param path: its socket.
+    :raises NoCounts: if there is no answer, or the agent counts nothing.
+    """
+    answer = _get(path)
+    try:
+        unavailable, age, interval = answer["unavailable"], answer["age_seconds"], float(answer["interval"])
+        if unavailable:
+            raise NoCounts(f"vmqos-agent counts nothing: {unavailable}")
+        if age is None:
+            raise NoCounts("vmqos-agent has counted nothing yet")
+        if age > max(NEVER_OLD, 3 * interval):
+            raise NoCounts(f"vmqos-agent last counted {age:.0f} s ago")
+        return Look(time.monotonic() - age, {uuid: _executed(vm) for uuid, vm in answer["vms"].items()})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise NoCounts(f"what answers on {path} is not vmqos-agent of this release: {error!r}") from error
+
+
+def _executed(vm: Mapping[str, Any]) -> Executed:
+    counts = {event: count for event, count in vm["counts"].items() if isinstance(count, int | float)}
+    return Executed(counts, vm["since"], vm["share"], str(vm["reason"]))
+
+
+def _get(path: str) -> Any:
+    connection = _UnixConnection(path)
+    try:
+        connection.request("GET", PATH)
+        answer = connection.getresponse()
+        body = answer.read(LONGEST_ANSWER + 1)
+        if len(body) > LONGEST_ANSWER:
+            raise NoCounts(f"{path} answers with more than {LONGEST_ANSWER} bytes")
+        told = json.loads(body)
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise NoCounts(f"vmqos-agent does not run, or [vmqos] agent_socket is not its socket: {path}") from error
+    except PermissionError as error:
+        raise NoCounts(f"ceilometer-polling may not ask {path}: see [api] socket_group in vmqos.conf") from error
+    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+        raise NoCounts(f"vmqos-agent does not answer on {path}: {error}") from error
+    finally:
+        connection.close()
+    if answer.status == 404:
+        raise NoCounts("vmqos-agent is of a release that counts nothing of this")
+    if answer.status != 200:
+        raise NoCounts(f"vmqos-agent can't answer: HTTP {answer.status}")
+    return told
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("vmqos-agent", timeout=TIMEOUT)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)

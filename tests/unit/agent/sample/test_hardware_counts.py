@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.telemetry import fake_perf
+from tests.unit.telemetry.fake_perf import FakePerf
+from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
+from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.agent.sample import hardware_counts
+from vmqos.agent.sample.hardware_counts import HardwareCounts, Look, Uncounted, VmCounts
+from vmqos.agent.vm_record import VmRecord
+from vmqos.conf import loader
+from vmqos.hypervisor import processes, vm_tasks
+from vmqos.hypervisor.model import VirtualMachine
+
+Boot = Callable[..., VmRecord]
+Make = Callable[..., HardwareCounts]
+
+THREADS = """
+import sys, threading, time
+for _ in range(int(sys.argv[1])): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+print(flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def perf(monkeypatch: pytest.MonkeyPatch) -> FakePerf:
+    monkeypatch.setattr(hardware_counts, "YOUNG", 0.0)
+    return fake_perf.put_in_place(monkeypatch)
+
+
+@pytest.fixture
+def boot() -> Iterator[Boot]:
+    """Starts the process of a VM; returns the VM."""
+    started: list[subprocess.Popen[str]] = []
+    numbers = itertools.count()
+
+    def start(threads: int = 0, uuid: str = "") -> VmRecord:
+        process = subprocess.Popen([sys.executable, "-c", THREADS, str(threads)], text=True, stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout is not None and process.stdout.readline() == "\n"
+        uuid = uuid or f"u{next(numbers)}"
+        vm = VirtualMachine(uuid, "vm", 1, processes.of_pid(process.pid), None, False, None)
+        return VmRecord(ObservedVm(vm, frozenset({0})))
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Each question is answered by a new look."""
+    made: list[HardwareCounts] = []
+
+    def make(*vms: VmRecord, interval: float = 0.0, most_files: int = 1000) -> HardwareCounts:
+        records = {record.uuid: record for record in vms}
+        counts = HardwareCounts(lambda: records, interval, most_files=most_files)
+        counts.fresh_for = -1.0
+        counts.records = records  # type: ignore[attr-defined]
+        made.append(counts)
+        counts.start()
+        return counts
+
+    yield make
+    for counts in made:
+        counts.stop()
+
+
+def put(counts: HardwareCounts, *vms: VmRecord) -> None:
+    """Have these VMs run from now on, and no other ones."""
+    records = counts.records  # type: ignore[attr-defined]
+    records.clear()
+    records.update((record.uuid, record) for record in vms)
+
+
+def pid(record: VmRecord) -> int:
+    return record.observed.vm.process.pid
+
+
+def counted(look: Look, record: VmRecord) -> VmCounts:
+    found = look.vms[record.uuid]
+    assert isinstance(found, VmCounts), found
+    return found
+
+
+def trouble(look: Look, record: VmRecord) -> Uncounted:
+    found = look.vms[record.uuid]
+    assert isinstance(found, Uncounted), found
+    return found
+
+
+def test_the_threads_of_each_vm_are_added_up_since_the_first_look(perf: FakePerf, boot: Boot, make: Make) -> None:
+    one, other = boot(threads=2), boot()
+    counts = make(one, other)
+    first = counted(counts.newest(), one)
+    assert (first.counts, first.rates, first.share) == ((0, 0, 0, 0), None, None)
+    assert len(perf.tasks) == 4
+    own = [tid for tid in perf.tasks if tid in processes.tasks(pid(one))]
+    perf.says |= dict.fromkeys(own, (100, 100, 40, 30, 20, 10))
+    perf.says[pid(other)] = (100, 50, 7, 0, 0, 0)
+    look = counts.newest()
+    assert counted(look, one).counts == (120, 90, 60, 30)
+    assert counted(look, one).share == 1.0
+    assert (counted(look, other).counts, counted(look, other).share) == ((14, 0, 0, 0), 0.5)
+    perf.says[own[0]] = (200, 200, 140, 130, 120, 110)
+    look = counts.newest()
+    assert counted(look, one).counts == (220, 190, 160, 130)
+    assert counted(look, other).share is None, "its tasks did not run"
+    assert first.since == counted(look, one).since <= time.time()
+
+
+def test_rates_are_those_between_two_looks(perf: FakePerf, boot: Boot, make: Make) -> None:
+    one = boot()
+    counts = make(one)
+    began = time.monotonic()
+    counts.newest()
+    after = time.monotonic()
+    time.sleep(0.05)
+    perf.says[pid(one)] = (10, 10, 1000, 500, 20, 10)
+    before = time.monotonic()
+    rates = counted(counts.newest(), one).rates
+    assert rates is not None
+    assert 1000 / (time.monotonic() - began) <= rates[0] <= 1000 / (before - after)
+    assert rates[0] == pytest.approx(2 * rates[1])
+
+
+def test_a_vm_that_is_gone_is_forgotten_with_its_files(perf: FakePerf, boot: Boot, make: Make) -> None:
+    one, other = boot(), boot(threads=1)
+    counts = make(one, other)
+    counts.newest()
+    assert perf.descriptors == 12
+    put(counts, one)
+    assert set(counts.newest().vms) == {one.uuid}
+    assert perf.descriptors == 4
+    counts.stop()
+    assert perf.descriptors == 0
+
+
+def test_a_vm_that_is_started_anew_is_counted_anew(perf: FakePerf, boot: Boot, make: Make) -> None:
+    first, second = boot(uuid="u"), boot(uuid="u")
+    counts = make(first)
+    counts.newest()
+    perf.says[pid(first)] = (1, 1, 5, 5, 5, 5)
+    assert counted(counts.newest(), first).counts == (5, 5, 5, 5)
+    put(counts, second)
+    assert counted(counts.newest(), second).counts == (0, 0, 0, 0)
+    assert perf.tasks == [pid(second)]
+
+
+def test_a_vm_that_was_just_started_is_counted_a_little_later(
+    perf: FakePerf, boot: Boot, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware_counts, "YOUNG", 1000.0)
+    one = boot()
+    counts = make(one)
+    assert trouble(counts.newest(), one).word == "starting"
+    monkeypatch.setattr(hardware_counts, "YOUNG", 0.0)
+    assert counted(counts.newest(), one)
+
+
+def test_a_host_without_hardware_events_is_said_once_and_not_asked_all_the_time(
+    perf: FakePerf, boot: Boot, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    perf.refuses[0] = errno.ENOENT
+    one = boot()
+    with caplog.at_level(logging.INFO):
+        counts = make(one)
+        looks = [counts.newest() for _ in range(3)]
+    assert looks[0] is looks[2]
+    why = "this kernel gives no hardware events, as in most virtual machines"
+    assert (looks[0].unavailable, looks[0].vms) == (why, {})
+    assert [record.message for record in caplog.records] == [f"hardware events are not counted: {why}"]
+
+
+def test_one_vms_refusal_is_its_own_and_is_tried_again_later(
+    perf: FakePerf, boot: Boot, make: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = boot(), boot()
+    perf.refuses[pid(one)] = errno.EACCES
+    counts = make(one, other)
+    for _ in range(3):
+        look = counts.newest()
+        assert trouble(look, one) == Uncounted("refused", "not permitted: run it as root, or with CAP_PERFMON")
+        assert counted(look, other)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    perf.refuses.clear()
+    assert trouble(counts.newest(), one)
+    monkeypatch.setattr(hardware_counts.time, "monotonic", lambda real=time.monotonic: real() + 61)
+    assert counted(counts.newest(), one)
+
+
+def test_the_vm_that_came_first_has_the_files_and_the_others_are_told_why_they_have_none(
+    perf: FakePerf, boot: Boot, make: Make
+) -> None:
+    first, second = boot(threads=2), boot()
+    second = replace(second, observed=replace(second.observed, vm=replace(second.observed.vm, uuid="a")))
+    counts = make(second, first, most_files=12)
+    look = counts.newest()
+    assert counted(look, first)
+    assert trouble(look, second) == Uncounted(
+        "no-files", "the files that may be open for counters, 12, are taken by other VMs"
+    )
+    assert perf.descriptors == 12
+
+
+def test_a_vm_with_too_many_tasks_is_not_counted(
+    perf: FakePerf, boot: Boot, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware_counts, "MOST_TASKS", 2)
+    one, other = boot(threads=2), boot()
+    look = make(one, other).newest()
+    assert trouble(look, one).word == "too-many-tasks"
+    assert counted(look, other)
+
+
+def test_a_process_that_ended_is_said_and_not_logged(
+    perf: FakePerf, boot: Boot, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = boot()
+    gone = replace(one.observed.vm.process, start_time=1)
+    look = make(replace(one, observed=replace(one.observed, vm=replace(one.observed.vm, process=gone)))).newest()
+    assert trouble(look, one).word == "ended"
+    assert caplog.records == []
+
+
+def test_a_group_that_is_not_inherited_whole_is_opened_anew_at_the_next_look(
+    perf: FakePerf, boot: Boot, make: Make
+) -> None:
+    one = boot()
+    counts = make(one)
+    counts.newest()
+    perf.read_fails[pid(one)] = errno.ECHILD
+    assert trouble(counts.newest(), one).word == "threads-keep-coming"
+    perf.read_fails.clear()
+    assert counted(counts.newest(), one).counts == (0, 0, 0, 0)
+
+
+def test_a_fault_of_ours_is_that_vms_reason_and_is_logged(
+    perf: FakePerf, boot: Boot, make: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = boot(), boot()
+    real = vm_tasks.lister
+
+    def lister(vm: VirtualMachine) -> object:
+        if vm.uuid == one.uuid:
+            raise ZeroDivisionError("division by zero")
+        return real(vm)
+
+    monkeypatch.setattr(vm_tasks, "lister", lister)
+    look = make(one, other).newest()
+    assert trouble(look, one) == Uncounted("agent-fault", "counting it failed: ZeroDivisionError: division by zero")
+    assert counted(look, other)
+    (logged,) = caplog.records
+    assert logged.exc_info is not None
+
+
+def with_tasks(record: VmRecord, *tasks: int) -> VmRecord:
+    return replace(record, tasks=TaskPlacement(TaskGroup("g"), frozenset(tasks), frozenset()))
+
+
+def test_a_helper_that_comes_later_is_counted_too_and_a_new_thread_of_qemu_is_counted_already(
+    perf: FakePerf, boot: Boot, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, helper = boot(threads=1), boot()
+    threads = processes.tasks(pid(one))
+    counts = make(with_tasks(one, *threads))
+    counts.newest()
+    assert perf.tasks == sorted(threads)
+    put(counts, with_tasks(one, *threads, pid(one) + 100_000))
+    counts.newest()
+    assert perf.tasks == sorted(threads), "no task of the VM's but QEMU's own"
+    in_cgroup = threads | {pid(helper)}
+    monkeypatch.setattr(vm_tasks.cgroup, "processes_in", lambda folder: {pid(one), pid(helper)})
+    in_folder = replace(one, observed=replace(one.observed, vm=replace(one.observed.vm, cgroup="/somewhere")))
+    put(counts, with_tasks(in_folder, *in_cgroup))
+    counts.newest()
+    assert perf.tasks == sorted(in_cgroup)
+
+
+def test_helpers_take_no_more_files_than_there_are(
+    perf: FakePerf, boot: Boot, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, helper = boot(), boot()
+    counts = make(one, most_files=7)
+    assert counted(counts.newest(), one)
+    monkeypatch.setattr(vm_tasks.cgroup, "processes_in", lambda folder: {pid(one), pid(helper)})
+    in_folder = replace(one, observed=replace(one.observed, vm=replace(one.observed.vm, cgroup="/somewhere")))
+    put(counts, with_tasks(in_folder, pid(one), pid(helper)))
+    assert trouble(counts.newest(), one).word == "no-files"
+    assert perf.descriptors == 0
+
+
+def test_regular_looks_need_no_question(perf: FakePerf, boot: Boot, make: Make) -> None:
+    one = boot()
+    counts = make(one, interval=0.02)
+    counts.fresh_for = 1000.0
+    deadline = time.monotonic() + 20
+    while (look := counts.newest()).monotonic is None or counted(look, one).counts != (1, 2, 3, 4):
+        perf.says[pid(one)] = (1, 1, 1, 2, 3, 4) if perf.tasks else (0, 0, 0, 0, 0, 0)
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_look_that_hangs_holds_no_client_up_for_long(
+    perf: FakePerf, boot: Boot, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware_counts, "PATIENCE", 0.1)
+    counts = make(boot())
+    last = counts.newest()
+    monkeypatch.setattr(perf, "read", lambda descriptor, most: time.sleep(1.0) or b"")
+    began = time.monotonic()
+    assert counts.newest() is last
+    assert time.monotonic() - began < 0.9
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("", True), ("hardware_events = false", False)])
+def test_the_operator_can_switch_them_off(
+    perf: FakePerf, boot: Boot, text: str, wanted: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("conf") / "vmqos.conf"
+    path.write_text(f"[telemetry]\ninterval = 0\n{text}\n")
+    one = boot()
+    counts = HardwareCounts.of(loader.load(["--config-file", str(path)]), lambda: {one.uuid: one}, lambda longest: None)
+    counts.start()
+    try:
+        look = counts.newest()
+        assert bool(look.vms) == wanted
+        assert look.unavailable == ("" if wanted else hardware_counts.SWITCHED_OFF)
+        assert bool(perf.descriptors) == wanted
+    finally:
+        counts.stop()
