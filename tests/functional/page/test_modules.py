@@ -91,6 +91,29 @@ CASES: list[tuple[str, str, Any]] = [
         "[it.clock(86399, 0), it.clock(86401, 0), it.moment(1, 2)]",
         ["23:59:59", "1970-01-02 00:00:01", "00:00:01 UTC"],
     ),
+    ("format.js", "[it.minute(86399, 0), it.minute(86460, 0)]", ["23:59 UTC", "1970-01-02 00:01 UTC"]),
+    (
+        "day.js",
+        "[it.questionOf('a&b', 5000, null), it.questionOf('a', 5000.5, 4800), it.questionOf('a', 999999, 0)]"
+        ".map((question) => question.split('&').slice(1).join('&'))",
+        ["seconds=86400&vm=a%26b", "seconds=261&vm=a", "seconds=86400&vm=a"],
+    ),
+    (
+        "chart.js",
+        "it.bandPath([[[0, 1], [2, 2]]], [[[0, 3], [2, 4]]], {width: 100, height: 10, now: 2, span: 2, top: 4})",
+        "M0.0 3.0L100.0 1.0L100.0 5.0L0.0 7.0Z",
+    ),
+    (
+        "history.js",
+        "[Math.min, Math.max].map((of) => it.runs([0, 60, 120, 180], [3, null, 1, 7], 60, 2, 240, (all) => of(...all)))"
+        ".map((all) => all.flat().map(([, value]) => value))",
+        [[3, 1], [3, 7]],
+    ),
+    (
+        "address.js",
+        "['?charts=day', '?charts=week'].map((search) => it.addressOf(it.viewOf(search)))",
+        ["?charts=day", ""],
+    ),
     (
         "order.js",
         "it.held([{uuid: 'new'}, {uuid: 'a'}, {uuid: 'b'}], ['b', 'gone', 'a']).map((vm) => vm.uuid)",

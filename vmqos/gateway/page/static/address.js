@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of the page is in its address: what is looked for, the order, and the VMs that are unfolded. A link to it opens the
-// same. Pure but for `Address`.
+// What of the page is in its address: what is looked for, the order, the VMs that are unfolded, and the time of their
+// charts. A link to it opens the same. Pure but for `Address`.
 
 import { KEYS } from "./order.js";
 
 /** What is shown where the address says nothing. */
-export const FIRST = { find: "", key: "state", descending: false, unfolded: [] };
+export const FIRST = { find: "", key: "state", descending: false, unfolded: [], charts: "minutes" };
 
 /** Characters of what is looked for, and VMs, that are taken from an address: anyone can write one. */
 const LONGEST = 200;
@@ -20,17 +20,19 @@ export function viewOf(search) {
     key,
     descending: (fields.get("order") ?? usual(key)) === "descending",
     unfolded: [...new Set(fields.getAll("vm").map((uuid) => uuid.slice(0, LONGEST)))].slice(0, MOST),
+    charts: fields.get("charts") === "day" ? "day" : FIRST.charts,
   };
 }
 
 /** The address of a view: "" where it is as at first. */
-export function addressOf({ find, key, descending, unfolded }) {
+export function addressOf({ find, key, descending, unfolded, charts }) {
   const fields = new URLSearchParams();
   if (find) fields.set("find", find);
   const order = descending ? "descending" : "ascending";
   if (key !== FIRST.key || order !== usual(key)) fields.set("sort", key);
   if (order !== usual(key)) fields.set("order", order);
   for (const uuid of unfolded) fields.append("vm", uuid);
+  if (charts !== FIRST.charts) fields.set("charts", charts);
   const text = fields.toString();
   return text && `?${text}`;
 }

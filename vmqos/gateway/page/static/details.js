@@ -4,7 +4,8 @@
 import { asked } from "./attention.js";
 import { happened } from "./changelist.js";
 import { Chart } from "./chart.js";
-import { keyed, make, setText } from "./dom.js";
+import { MINUTE } from "./day.js";
+import { keyed, make, setAttribute, setText } from "./dom.js";
 import { clock, duration, limitOf, moment, rate, size, visible, why } from "./format.js";
 import { fullness, percent } from "./fullness.js";
 
@@ -12,6 +13,9 @@ const BANDWIDTHS = ["total", "local", "remote"];
 
 /** Changes of a VM that are told beside its other fields. */
 const MOST_CHANGES = 5;
+
+/** The times that charts can show. */
+const CHARTS = { minutes: "10 minutes", day: "1 day" };
 
 const EVENTS = { llc_occupancy: "Occupancy", mbm_total_bytes: "Bandwidth", mbm_local_bytes: "Local bandwidth" };
 
@@ -78,22 +82,31 @@ function outside(vm) {
 }
 
 export class Details {
-  constructor() {
+  /** @param choose called with the time that the charts are to show, a key of `CHARTS`. */
+  constructor(choose) {
     this.fields = make("dl");
     this.occupancy = new Chart("Cache occupancy, all caches together", ["occupancy"], size);
     this.bandwidth = new Chart("Memory bandwidth", BANDWIDTHS, rate);
     const charts = make("div", { class: "charts" }, this.occupancy.element, this.bandwidth.element);
-    this.element = make("div", { class: "detail" }, charts, this.fields);
+    this.choices = Object.entries(CHARTS).map(([key, text]) => {
+      const button = make("button", { type: "button", "data-charts": key }, text);
+      button.addEventListener("click", () => choose(key));
+      return button;
+    });
+    const choice = make("div", { class: "choice", role: "group", "aria-label": "Time of the charts" }, ...this.choices);
+    this.element = make("div", { class: "detail" }, choice, charts, this.fields);
   }
 
-  /** @param events what happened to the VM, the oldest first (events.js). */
-  update({ vm, reading, history, counted, now, events }) {
+  /**
+   * @param events what happened to the VM, the oldest first (events.js).
+   * @param charts the time that the charts show; `day` has the minutes of the VMs that show them (day.js).
+   */
+  update({ vm, reading, history, day, charts, counted, now, events }) {
     const told = events.map((event) => ({ time: event.time, text: happened(event) }));
-    const { times, interval, span, latest } = history;
-    const drawn = { times, interval, span, now: latest, events: told };
-    const values = (name) => history.values(vm.uuid, name);
-    this.occupancy.draw({ ...drawn, values: [values("llc_occupancy")], limit: reading?.allocated_bytes ?? null });
-    this.bandwidth.draw({ ...drawn, values: BANDWIDTHS.map(values), limit: null });
+    const drawn = (names) => ({ ...dataOf(charts, vm.uuid, history, day, names), now: history.latest, events: told });
+    this.occupancy.draw({ ...drawn(["llc_occupancy"]), limit: reading?.allocated_bytes ?? null });
+    this.bandwidth.draw({ ...drawn(BANDWIDTHS), limit: null });
+    for (const button of this.choices) setAttribute(button, "aria-pressed", String(button.dataset.charts === charts));
     const last = told.slice(-MOST_CHANGES).reverse().map(({ time, text }) => `${clock(time)} ${text}`).join("; ");
     const fields = fieldsOf(vm, reading, counted, now);
     if (last) fields.splice(2, 0, ["Last changes, UTC", last]);
@@ -103,4 +116,15 @@ export class Details {
       update: (element, [, text]) => setText(element.lastChild.firstChild, text),
     });
   }
+}
+
+/** What a chart of these series draws. */
+function dataOf(charts, uuid, history, day, names) {
+  if (charts !== "day") {
+    const { times, interval, span } = history;
+    return { times, interval, span, values: names.map((name) => history.values(uuid, name)) };
+  }
+  const { times, span, problem, ...series } = day.of(uuid);
+  const bands = names.map((name) => series[name] ?? { least: [], mean: [], greatest: [] });
+  return { times, interval: MINUTE, span, values: bands.map((band) => band.mean), bands, none: problem || "no counters" };
 }

@@ -48,6 +48,11 @@ export function moment(seconds, now = Date.now() / 1000) {
   return `${clock(seconds, now)} UTC`;
 }
 
+/** The minute that begins at a moment, "01:23 UTC". */
+export function minute(seconds, now = Date.now() / 1000) {
+  return `${clock(seconds, now).slice(0, -3)} UTC`;
+}
+
 /**
  * A stranger's text with every character that is not plainly seen written as an escape: control and format characters,
  * direction marks, line breaks, and every blank but the ordinary one.
