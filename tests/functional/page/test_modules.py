@@ -33,6 +33,16 @@ CASES: list[tuple[str, str, Any]] = [
     ("format.js", "[{}, {0: '3', 1: 'c'}, {0: '3', 1: '4'}].map(it.waysByCache)", ["", "2", "0:2 1:1"]),
     (
         "format.js",
+        "it.waysByCache(Object.fromEntries([0, 1, 2, 3, 5].map((id) => [id, id === 2 ? '7' : '3'])))",
+        "0-1,3,5:2 2:3",
+    ),
+    (
+        "format.js",
+        "[{}, {0: 'f'}, {0: 'f', 1: 'f', 2: '3', 3: 'f'}].map((masks) => it.eachCache(masks, (mask) => mask))",
+        ["", "0: f", "0-1,3: f, 2: 3"],
+    ),
+    (
+        "format.js",
         "[it.why('unassigned'), it.why('new\\u202e')]",
         ["no hardware counter is assigned to the VM", "new\\u{202e}"],
     ),
@@ -56,6 +66,13 @@ CASES: list[tuple[str, str, Any]] = [
         "it.heaps([...Array(9).keys()].map((id) => ({resource: id < 4 ? 'L3' : 'L2', id})), ({id}) => id % 2)"
         ".map((heap) => heap.map((one) => one.id))",
         [[0], [1], [2], [3], [4, 6, 8], [5, 7]],
+    ),
+    (
+        "lanes.js",
+        "((caches) => [new Set(), new Set(['L3'])].map((apart) => it.heaps(caches, ({id}) => id > 5, apart).length)"
+        ".concat(it.levelsToFold(caches, ({id}) => id), it.levelsToFold(caches, () => 0)))"
+        "([...Array(9).keys()].map((id) => ({resource: id < 6 ? 'L3' : 'L2', id})))",
+        [4, 9, "L3"],
     ),
     ("lanes.js", "it.pieces([10, 9, 8, 5, 1, 0])", [[10, 3], [5, 1], [1, 2]]),
     (
@@ -113,6 +130,11 @@ CASES: list[tuple[str, str, Any]] = [
         "address.js",
         "['?charts=day', '?charts=week'].map((search) => it.addressOf(it.viewOf(search)))",
         ["?charts=day", ""],
+    ),
+    (
+        "address.js",
+        "['?each=L3&each=L2', '?each=L3&each=L3&each=%3Cb%3E'].map((search) => it.addressOf(it.viewOf(search)))",
+        ["?each=L3&each=L2", "?each=L3"],
     ),
     (
         "order.js",

@@ -6,7 +6,7 @@ import { happened } from "./changelist.js";
 import { Chart } from "./chart.js";
 import { MINUTE } from "./day.js";
 import { keyed, make, setAttribute, setText } from "./dom.js";
-import { clock, duration, limitOf, moment, rate, size, visible, why } from "./format.js";
+import { clock, duration, eachCache, limitOf, listOf, moment, rate, size, visible, why } from "./format.js";
 import { fullness, percent } from "./fullness.js";
 
 const BANDWIDTHS = ["total", "local", "remote"];
@@ -31,12 +31,12 @@ export function fieldsOf(vm, reading, counted, now) {
     ["Project", visible(vm.project)],
     ["Asks for", asked(vm)],
     ["vCPUs with the ways", vm.vcpus_requested ? `${visible(vm.vcpus || "none")} of ${visible(vm.vcpus_requested)}` : ""],
-    ["Masks", each(vm.masks, visible)],
-    ["Masks for code", each(vm.code_masks ?? {}, visible)],
-    ["Masks for data", each(vm.data_masks ?? {}, visible)],
-    ["L2 masks", each(vm.l2_masks ?? {}, visible)],
+    ["Masks", eachCache(vm.masks, visible)],
+    ["Masks for code", eachCache(vm.code_masks ?? {}, visible)],
+    ["Masks for data", eachCache(vm.data_masks ?? {}, visible)],
+    ["L2 masks", eachCache(vm.l2_masks ?? {}, visible)],
     ["Memory bandwidth", limitOf(vm) ? `at most ${limitOf(vm)}` : vm.bandwidth_requested ? "no limit" : ""],
-    ["Can run on", vm.caches.map((cache) => `cache ${cache}`).join(", ")],
+    ["Can run on", vm.caches.length ? `cache${vm.caches.length > 1 ? "s" : ""} ${listOf(vm.caches)}` : ""],
     ["Control group", vm.group ? visible(vm.group) : "the default group"],
     ["Monitored by", monitoring(vm)],
     ["Tasks in place", `${vm.tasks_in_place} of ${vm.tasks}`],
@@ -46,10 +46,9 @@ export function fieldsOf(vm, reading, counted, now) {
     ["Next try", vm.retry_in === null ? "" : `in ${duration(vm.retry_in)}`],
   ];
   if (reading) {
-    const held = Object.entries(reading.caches).map(([cache, events]) => [cache, events.llc_occupancy ?? null]);
     const promised = new Map(fullness(reading, counted).map((one) => [one.cache, one]));
-    const told = held.map(([cache, value]) => `${cache}: ${occupancy(value, promised.get(cache))}`);
-    fields.push(["Occupancy by cache", told.join(", ")]);
+    const told = (events, cache) => occupancy(events.llc_occupancy ?? null, promised.get(cache));
+    fields.push(["Occupancy by cache", eachCache(reading.caches, told)]);
     if (reading.rates?.local !== null && reading.rates?.local !== undefined) {
       fields.push(["Bandwidth now", `${rate(reading.rates.local)} local, ${rate(reading.rates.remote ?? 0)} remote`]);
     }
@@ -63,10 +62,6 @@ export function fieldsOf(vm, reading, counted, now) {
 function occupancy(value, promised) {
   if (value === null) return "no value";
   return promised ? `${size(value)} of ${size(promised.granted)} (${percent(promised)})` : size(value);
-}
-
-function each(values, told) {
-  return Object.entries(values).map(([cache, value]) => `${cache}: ${told(value)}`).join(", ");
 }
 
 function monitoring(vm) {

@@ -38,16 +38,19 @@ const numbers = new Numbers();
 const history = new History();
 const day = new Day();
 const parts = { none: part("no-vms"), away: part("away"), number: part("vms-count"), find: part("find") };
-const table = new VmTable(part("vms"), parts, numbers, (view, step) => {
-  address.show(view, { step });
+const showAddress = (step) => {
+  address.show({ ...table.view, ...map.view }, { step });
   askForDay();
-});
+};
+const table = new VmTable(part("vms"), parts, numbers, showAddress);
+const open = (uuid) => table.open(uuid);
+const mapParts = { root: part("ways"), none: part("no-ways"), levels: part("levels") };
+const map = new WayMap(mapParts, numbers, open, () => showAddress(true));
 const address = new Address((view) => {
+  map.view = view;
   table.view = view;
   askForDay();
 });
-const open = (uuid) => table.open(uuid);
-const map = new WayMap(part("ways"), part("no-ways"), numbers, open);
 const ranking = new Ranking(part("moved"), part("ranking"), open);
 part("by-bandwidth").addEventListener("click", () => table.sortBy("total"));
 const events = new Events();
@@ -124,6 +127,7 @@ function render(answers) {
   changeList.update(events.known, vms, Boolean(answers.events.value));
   ranking.update(vms, history);
   host.update(part("host"), { health, vms, caches, capabilities, telemetry });
+  if (!before) map.view = address.view;
   map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null, { readings, host: telemetry?.host });
   table.update({ vms, readings, history, day, health, now, counted: telemetry?.host, events: events.known });
   if (!before) table.view = address.view;

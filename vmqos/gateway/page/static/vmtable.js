@@ -13,7 +13,7 @@ export class VmTable {
   /**
    * @param none says that there is no VM to list; `away`, which of the unfolded VMs are not on this host.
    * @param numbers the groups' symbols.
-   * @param changed called with the view (address.js) when the user changed it, and with whether that is a step to go back.
+   * @param changed called when the user changed the view (address.js), with whether that is a step to go back.
    */
   constructor(table, { none, away, number, find }, numbers, changed) {
     this.table = table;
@@ -120,7 +120,7 @@ export class VmTable {
   }
 
   #tell(step) {
-    this.changed(this.view, step);
+    this.changed(step);
   }
 
   #body(uuid) {
