@@ -32,6 +32,9 @@ class PlayedHost:
     :ivar asked: the paths that were asked for.
     :ivar missing: why events of a VM have no number, by UUID and event.
     :ivar remembers: seconds of history.
+    :ivar minutes: how many minutes of the day it remembers; ``None`` for an agent that knows no minutes.
+    :ivar away: minutes in which the agent did not run, by how many minutes ago they were.
+    :ivar minutes_asked: for each question about minutes, the seconds and the VMs.
     :ivar ages: seconds since the last look at the VMs, the last pass and the last look at the counters.
     :ivar stale: which of these ages are too great, as the agent judges.
     :ivar unserved: why a VM is not served yet, by UUID.
@@ -51,6 +54,9 @@ class PlayedHost:
     asked: list[str] = field(default_factory=list)
     missing: dict[str, dict[str, str]] = field(default_factory=dict)
     remembers: int = 600
+    minutes: int | None = 1440
+    away: range = range(0)
+    minutes_asked: list[tuple[float, list[str]]] = field(default_factory=list)
     ages: dict[str, float | None] = field(default_factory=lambda: {"vms": 0.3, "pass": 0.3, "counters": 0.8})
     stale: list[str] = field(default_factory=list)
     unserved: dict[str, str] = field(default_factory=dict)
@@ -163,6 +169,9 @@ class PlayedHost:
             known = int(query["after"][0]) if query.get("epoch", [self.epoch]) == [self.epoch] else 0
             news = [event for event in self.events if event["number"] > known]
             return {"epoch": self.epoch, "first": 1, "last": len(self.events), "events": news}
+        if path == "/v1/telemetry/history" and "resolution" in query and self.minutes is not None:
+            assert query["resolution"] == ["60"]
+            return self._minutes(float(query["seconds"][0]), query["vm"])
         if path == "/v1/telemetry/history":
             return self._history(min(self.remembers, int(query["seconds"][0])))
         return None
@@ -304,6 +313,42 @@ class PlayedHost:
                 series[name] = [None] * len(times)
             vms[vm["uuid"]] = series
         return {"interval": 1.0, "times": times, "vms": vms}
+
+    def _minutes(self, seconds: float, uuids: list[str]) -> Any:
+        self.minutes_asked.append((seconds, uuids))
+        now = time.time()
+        running = int(now) // 60
+        times = [
+            60 * (running - ago)
+            for ago in range(self.minutes or 0, 0, -1)
+            if 60 * (running - ago) >= now - seconds and ago not in self.away
+        ]
+        vms = {}
+        for vm in (vm for vm in self.vms if vm["uuid"] in uuids):
+            missing = self.missing.get(vm["uuid"], {})
+            names = {"llc_occupancy": "llc_occupancy"} | dict.fromkeys(("total", "local", "remote"), "mbm_total_bytes")
+            vms[vm["uuid"]] = {
+                name: self._statistics(vm, name, times) if event not in missing else _nothing(len(times))
+                for name, event in names.items()
+            }
+        return {"resolution": 60, "times": times, "vms": vms}
+
+    def _statistics(self, vm: dict[str, Any], name: str, times: list[int]) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {"least": [], "mean": [], "greatest": []}
+        for begin in times:
+            looks = [self._played(vm, begin + second) for second in range(0, 60, 10)]
+            values = [
+                {"llc_occupancy": held, "total": total, "local": local, "remote": total - local}[name]
+                for held, total, local in looks
+            ]
+            found["least"].append(min(values))
+            found["mean"].append(sum(values) / len(values))
+            found["greatest"].append(max(values))
+        return found
+
+
+def _nothing(length: int) -> dict[str, list[float | None]]:
+    return {name: [None] * length for name in ("least", "mean", "greatest")}
 
 
 @contextlib.contextmanager

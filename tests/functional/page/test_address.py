@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is looked for, the order and the unfolded VMs are in the page's address: a link opens what its sender saw."""
+"""The view is in the page's address: a link opens what its sender saw, its order, VMs and charts."""
 
 from __future__ import annotations
 

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from selenium.webdriver import Keys
+
+from tests.functional.conftest import WaitFor
 from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NextLook, OpenPage
+from tests.functional.page.conftest import NextLook, OpenPage, heard
 from tests.functional.page.filled import few, rich
 from tests.functional.page.played_host import WAY, PlayedHost
 from vmqos.cli import map_rows
@@ -195,8 +198,61 @@ def test_many_caches_that_look_the_same_are_one_picture(host: PlayedHost, open_p
     rich(host)
     host.caches = 16
     browser = open_page()
-    assert browser.texts(".cache h3") == ["L3 caches 0-1", "L3 caches 2-15", "L2 caches 0-4,7-63", "L2 caches 5-6"]
+    assert browser.texts(".cache h3") == ["L3 caches 0-1", "L3 caches 2-15", "L2 caches 0-4, 7-63", "L2 caches 5-6"]
     assert "CPUs 10-13" in browser.texts(".cache header p")[6]
     assert browser.texts(".room")[2:] == ["4 ways left to promise in each", "1 way left to promise in each"]
     assert keys(browser, 3) == ["= default group 8 ways, 12 MiB, mask ff"]
     assert [line.split(",")[0] for line in keys(browser, 4)] == ["A radio 3 ways", "= default group 5 ways"]
+
+
+def test_equal_caches_are_told_as_ranges_and_can_be_unfolded(
+    host: PlayedHost, open_page: OpenPage, next_look: NextLook, wait_for: WaitFor
+) -> None:
+    host.caches = 24
+    one = host.add("everywhere", 2)
+    other = host.add("on-one", 1)
+    other["masks"] = {"12": other["masks"]["12"]}
+    browser = open_page()
+    assert browser.texts(".cache h3") == ["L3 caches 0-11, 13-23", "L3 cache 12"]
+    (button,) = browser.all("#levels button")
+    assert (button.text, button.get_attribute("aria-expanded")) == ("Each L3 cache", "false")
+    browser.run("arguments[0].focus()", button)
+    button.send_keys(Keys.ENTER)
+    assert browser.texts(".cache h3") == [f"L3 cache {cache}" for cache in range(24)]
+    assert (button.text, button.get_attribute("aria-expanded")) == ("Equal L3 caches once", "true")
+    assert browser.driver.switch_to.active_element == button
+    assert browser.driver.current_url.endswith("?each=L3")
+    # It stays so, each with its own fill, and a link has it.
+    host.held[one["uuid"]] = {str(cache): 2 * WAY * cache // 23 for cache in range(24)}
+    next_look()
+    full = browser.run(
+        "return [...document.querySelectorAll('.cache')]"
+        ".map((one) => one.querySelector('[data-group^=vmqos] .full').textContent)"
+    )
+    assert (full[0], full[23]) == ("0 % full", "100 % full")
+    link = browser.driver.current_url
+    browser.driver.get("about:blank")
+    browser.open(link)
+    wait_for(lambda: heard(browser), "the page having heard from the agent", 30)
+    assert len(browser.all(".cache")) == 24
+    browser.one("#levels button").click()
+    assert browser.texts(".cache h3") == ["L3 caches 0-11, 13-23", "L3 cache 12"]
+    assert "?" not in browser.driver.current_url
+    browser.driver.back()
+    wait_for(lambda: len(browser.all(".cache")) == 24, "the step being undone")
+
+
+def test_a_machine_of_few_caches_has_nothing_to_unfold(host: PlayedHost, open_page: OpenPage) -> None:
+    few(host)
+    host.caches = 4
+    assert open_page().all("#levels button") == []
+
+
+def test_levels_are_unfolded_one_by_one(host: PlayedHost, open_page: OpenPage) -> None:
+    rich(host)
+    host.caches = 16
+    browser = open_page()
+    assert browser.texts("#levels button") == ["Each L3 cache", "Each L2 cache"]
+    browser.all("#levels button")[0].click()
+    assert browser.texts(".cache h3")[-3:] == ["L3 cache 15", "L2 caches 0-4, 7-63", "L2 caches 5-6"]
+    assert browser.texts("#levels button") == ["Equal L3 caches once", "Each L2 cache"]

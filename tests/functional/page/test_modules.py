@@ -33,6 +33,16 @@ CASES: list[tuple[str, str, Any]] = [
     ("format.js", "[{}, {0: '3', 1: 'c'}, {0: '3', 1: '4'}].map(it.waysByCache)", ["", "2", "0:2 1:1"]),
     (
         "format.js",
+        "it.waysByCache(Object.fromEntries([0, 1, 2, 3, 5].map((id) => [id, id === 2 ? '7' : '3'])))",
+        "0-1,3,5:2 2:3",
+    ),
+    (
+        "format.js",
+        "[{}, {0: 'f'}, {0: 'f', 1: 'f', 2: '3', 3: 'f'}].map((masks) => it.eachCache(masks, (mask) => mask))",
+        ["", "0: f", "0-1,3: f, 2: 3"],
+    ),
+    (
+        "format.js",
         "[it.why('unassigned'), it.why('new\\u202e')]",
         ["no hardware counter is assigned to the VM", "new\\u{202e}"],
     ),
@@ -56,6 +66,13 @@ CASES: list[tuple[str, str, Any]] = [
         "it.heaps([...Array(9).keys()].map((id) => ({resource: id < 4 ? 'L3' : 'L2', id})), ({id}) => id % 2)"
         ".map((heap) => heap.map((one) => one.id))",
         [[0], [1], [2], [3], [4, 6, 8], [5, 7]],
+    ),
+    (
+        "lanes.js",
+        "((caches) => [new Set(), new Set(['L3'])].map((apart) => it.heaps(caches, ({id}) => id > 5, apart).length)"
+        ".concat(it.levelsToFold(caches, ({id}) => id), it.levelsToFold(caches, () => 0)))"
+        "([...Array(9).keys()].map((id) => ({resource: id < 6 ? 'L3' : 'L2', id})))",
+        [4, 9, "L3"],
     ),
     ("lanes.js", "it.pieces([10, 9, 8, 5, 1, 0])", [[10, 3], [5, 1], [1, 2]]),
     (
@@ -90,6 +107,34 @@ CASES: list[tuple[str, str, Any]] = [
         "format.js",
         "[it.clock(86399, 0), it.clock(86401, 0), it.moment(1, 2)]",
         ["23:59:59", "1970-01-02 00:00:01", "00:00:01 UTC"],
+    ),
+    ("format.js", "[it.minute(86399, 0), it.minute(86460, 0)]", ["23:59 UTC", "1970-01-02 00:01 UTC"]),
+    (
+        "day.js",
+        "[it.questionOf('a&b', 5000, null), it.questionOf('a', 5000.5, 4800), it.questionOf('a', 999999, 0)]"
+        ".map((question) => question.split('&').slice(1).join('&'))",
+        ["seconds=86400&vm=a%26b", "seconds=261&vm=a", "seconds=86400&vm=a"],
+    ),
+    (
+        "chart.js",
+        "it.bandPath([[[0, 1], [2, 2]]], [[[0, 3], [2, 4]]], {width: 100, height: 10, now: 2, span: 2, top: 4})",
+        "M0.0 3.0L100.0 1.0L100.0 5.0L0.0 7.0Z",
+    ),
+    (
+        "history.js",
+        "[Math.min, Math.max].map((of) => it.runs([0, 60, 120, 180], [3, null, 1, 7], 60, 2, 240, (all) => of(...all)))"
+        ".map((all) => all.flat().map(([, value]) => value))",
+        [[3, 1], [3, 7]],
+    ),
+    (
+        "address.js",
+        "['?charts=day', '?charts=week'].map((search) => it.addressOf(it.viewOf(search)))",
+        ["?charts=day", ""],
+    ),
+    (
+        "address.js",
+        "['?each=L3&each=L2', '?each=L3&each=L3&each=%3Cb%3E'].map((search) => it.addressOf(it.viewOf(search)))",
+        ["?each=L3&each=L2", "?each=L3"],
     ),
     (
         "order.js",

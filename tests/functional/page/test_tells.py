@@ -88,7 +88,7 @@ def test_a_line_tells_what_a_vm_has_beside_l3_ways(host: PlayedHost, open_page: 
     next(one for one in browser.all(NAMES) if one.text == "database").click()
     fields = dict(zip(browser.texts(".detail dt"), browser.texts(".detail dd"), strict=True))
     assert fields["Asks for"] == "2 ways for code and 4 for data, exclusive, at most 55 % of memory bandwidth"
-    assert (fields["Masks for code"], fields["Masks for data"]) == ("0: 3, 1: 3", "0: 3c, 1: 3c")
+    assert (fields["Masks for code"], fields["Masks for data"]) == ("0-1: 3", "0-1: 3c")
     assert fields["Memory bandwidth"] == "at most 60 %"
 
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines over a time, as inline SVG.
 
-import { keyed, make, makeSvg, setAttribute, setText } from "./dom.js";
-import { clock, count, duration, moment } from "./format.js";
+import { keyed, make, makeSvg, setAttribute, setText, show } from "./dom.js";
+import { clock, count, duration, minute, moment } from "./format.js";
 import { runs } from "./history.js";
 import { bursts, timeTicks, topOf, valueTicks } from "./scale.js";
 
@@ -26,6 +26,15 @@ export function paths(points, box) {
     for (const [time, value] of run) if (value > box.top) beyond += `M${x(time)} 1h0`;
   }
   return { line, area, beyond };
+}
+
+/** The area between the least and the greatest of each slot of time, whose runs have the same times. */
+export function bandPath(lows, highs, box) {
+  const { x, y } = places(box);
+  const dots = (run) => run.map(([time, value]) => `${x(time)} ${y(value)}`).join("L");
+  // A single slot is as wide as a line, so that it is seen.
+  const wide = (run) => (run.length > 1 ? run : [run[0], [run[0][0] + box.span / box.width, run[0][1]]]);
+  return highs.map((run, index) => `M${dots(wide(run))}L${dots(wide(lows[index]).toReversed())}Z`).join("");
 }
 
 /** A line without axes, for a table's cell. What it shows is in the cell's text, too, so it is hidden from readers. */
@@ -61,6 +70,9 @@ export class Sparkline {
   }
 }
 
+/** Changes of a VM's promise that are told of one moment: in a chart of a day, many may be near it. */
+const MOST_NEAR = 3;
+
 /** A chart with axes and a legend, for a VM's details. The pointer, or the arrow keys, choose the moment that is told. */
 export class Chart {
   static WIDTH = 480;
@@ -75,12 +87,13 @@ export class Chart {
     this.beyondText = make("span", { class: "scale" });
     this.grid = makeSvg("path", { class: "grid" });
     this.area = makeSvg("path", { class: "area" });
+    this.band = makeSvg("path", { class: "band" });
     this.limit = makeSvg("path", { class: "limit" });
     this.events = makeSvg("path", { class: "event" });
     this.lines = series.map((_, index) => makeSvg("path", { class: `line line-${index}` }));
     this.beyond = makeSvg("path", { class: "beyond" });
     this.cursor = makeSvg("path", { class: "cursor" });
-    const drawn = [this.grid, this.area, this.limit, this.events, ...this.lines, this.beyond, this.cursor];
+    const drawn = [this.grid, this.area, this.band, this.limit, this.events, ...this.lines, this.beyond, this.cursor];
     const box = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none" };
     this.svg = makeSvg("svg", { class: "chart", ...box, role: "img" }, ...drawn);
     const slider = { class: "moment", role: "slider", tabindex: "0", "aria-label": `Moment in: ${title}`, "aria-valuemin": "0" };
@@ -89,7 +102,8 @@ export class Chart {
     this.times = make("div", { class: "ticks times", "aria-hidden": "true" });
     this.told = make("p", { class: "told" });
     const legend = series.map((name, index) => make("span", { class: `legend legend-${index}` }, name));
-    const caption = make("figcaption", {}, title, " ", ...(series.length > 1 ? legend : []), this.beyondText);
+    this.bandText = make("span", { class: "legend legend-band" }, "least\u2013greatest");
+    const caption = make("figcaption", {}, title, " ", ...(series.length > 1 ? legend : []), this.bandText, this.beyondText);
     const plot = make("div", { class: "plot" }, this.values, this.moment, this.times);
     this.element = make("figure", {}, caption, plot, this.told);
     this.at = null;
@@ -105,20 +119,28 @@ export class Chart {
    * @param interval seconds between two samples; `span` seconds are shown, up to `now`.
    * @param limit a value to mark by a line, or null.
    * @param events what happened: `{ time, text }`.
+   * @param bands for each series its `{ least, greatest }`, where a sample stands for a minute and its value is the mean; the
+   *   first series' is drawn. Null where a sample is one look.
+   * @param none says why there is no value at all.
    */
   draw(data) {
     this.data = data;
-    const { times, values, interval, span, now, limit } = data;
-    const all = values.flat();
+    const { times, values, interval, span, now, limit, bands = null, none = "no counters yet" } = data;
+    const highs = bands ? bands.map((band) => band.greatest) : values;
+    const all = highs.flat();
     const top = topOf(all, limit);
     const box = { width: Chart.WIDTH, height: Chart.HEIGHT, now, span, top };
     const { x, y } = places(box);
     values.forEach((series, index) => {
       const { line, area } = paths(runs(times, series, interval, Chart.WIDTH / 2, span), box);
       setAttribute(this.lines[index], "d", line);
-      if (index === 0) setAttribute(this.area, "d", area);
+      if (index === 0) setAttribute(this.area, "d", bands ? "" : area);
     });
-    const highest = times.map((_, index) => values.reduce((most, series) => Math.max(most, series[index] ?? 0), 0));
+    const slots = (series, of) => runs(times, series, interval, Chart.WIDTH / 2, span, (known) => of(...known));
+    const band = bands && bandPath(slots(bands[0].least, Math.min), slots(bands[0].greatest, Math.max), box);
+    setAttribute(this.band, "d", band ?? "");
+    show(this.bandText, Boolean(band));
+    const highest = times.map((_, index) => highs.reduce((most, series) => Math.max(most, series[index] ?? 0), 0));
     const cut = bursts(times, highest, top);
     setAttribute(this.beyond, "d", cut.map(({ time }) => `M${x(time)} 1l-4 7h8z`).join(""));
     setAttribute(this.limit, "d", limit ? `M0 ${y(limit)}H${box.width}` : "");
@@ -130,8 +152,8 @@ export class Chart {
     const label = (time) => clock(time, time).slice(0, span < 300 ? 8 : 5);
     this.#axis(this.times, inside, label, (time) => ["inset-inline-start", x(time) / box.width]);
     const most = cut.reduce((one, { value }) => Math.max(one, value), 0);
-    const none = all.some((value) => value !== null) ? "" : "no counters yet";
-    setText(this.beyondText, cut.length ? `\u25b2 ${count(cut.length, "burst")} beyond the scale, up to ${this.format(most)}` : none);
+    const unknown = all.some((value) => value !== null) ? "" : none;
+    setText(this.beyondText, cut.length ? `\u25b2 ${count(cut.length, "burst")} beyond the scale, up to ${this.format(most)}` : unknown);
     setAttribute(this.svg, "aria-label", this.#summary());
     setAttribute(this.moment, "aria-valuemax", Math.round(span));
     this.#tell();
@@ -140,8 +162,9 @@ export class Chart {
   #axis(parent, ticks, format, place) {
     keyed(parent, ticks, {
       key: String,
-      create: (tick) => make("span", {}, format(tick)),
+      create: () => make("span"),
       update: (element, tick) => {
+        setText(element, format(tick));
         const [side, share] = place(tick);
         element.style.setProperty(side, `${(100 * share).toFixed(2)}%`);
       },
@@ -175,16 +198,17 @@ export class Chart {
 
   /** Tell the values of the chosen moment, or the last ones. */
   #tell() {
-    const { times, values, span, now } = this.data;
+    const { times, values, span, now, bands = null } = this.data;
     if (this.at !== null && this.at < now - span) this.at = null;
     const index = this.at === null ? times.length - 1 : nearest(times, this.at);
     const found = this.series.map((name, number) => {
       const value = values[number][index] ?? null;
-      const text = value === null ? "no value" : this.format(value);
+      const text = value === null ? "no value" : this.format(value) + (bands ? ` (${this.#range(bands[number], index)})` : "");
       return this.series.length > 1 ? `${name} ${text}` : text;
     });
-    const near = this.at === null ? [] : this.#shown().filter(({ time }) => Math.abs(time - this.at) <= span / 50);
-    const text = index < 0 ? "no values" : [`${moment(times[index])}: ${found.join(", ")}`, ...near.map((one) => one.text)].join(" \u2022 ");
+    const near = this.at === null ? [] : this.#near();
+    const when = (bands ? minute : moment)(times[index] ?? now);
+    const text = index < 0 ? "no values" : [`${when}: ${found.join(", ")}`, ...near].join(" \u2022 ");
     setText(this.told, text);
     setAttribute(this.moment, "aria-valuetext", text);
     setAttribute(this.moment, "aria-valuenow", index < 0 ? 0 : Math.round(times[index] - now + span));
@@ -192,15 +216,30 @@ export class Chart {
     setAttribute(this.cursor, "d", this.at === null ? "" : `M${x} 0V${Chart.HEIGHT}`);
   }
 
+  #range({ least, greatest }, index) {
+    return `${this.format(least[index])} \u2013 ${this.format(greatest[index])}`;
+  }
+
+  /** The texts of the events that are nearest to the chosen moment. */
+  #near() {
+    const { span } = this.data;
+    const away = ({ time }) => Math.abs(time - this.at);
+    const found = this.#shown().filter((event) => away(event) <= span / 50).sort((one, other) => away(one) - away(other));
+    const more = found.length - MOST_NEAR;
+    return [...found.slice(0, MOST_NEAR).map((one) => one.text), ...(more > 0 ? [`and ${count(more, "more change")}`] : [])];
+  }
+
   #summary() {
+    const { values, bands = null, span } = this.data;
+    const known = (series) => series.filter((value) => value !== null);
     const parts = this.series.map((name, index) => {
-      const numbers = this.data.values[index].filter((value) => value !== null);
+      const numbers = known(values[index]);
       if (!numbers.length) return `${name}: no counters`;
-      const low = this.format(numbers.reduce((one, other) => Math.min(one, other)));
-      const high = this.format(numbers.reduce((one, other) => Math.max(one, other)));
+      const low = this.format(known(bands?.[index].least ?? numbers).reduce((one, other) => Math.min(one, other)));
+      const high = this.format(known(bands?.[index].greatest ?? numbers).reduce((one, other) => Math.max(one, other)));
       return `${name}: now ${this.format(numbers.at(-1))}, between ${low} and ${high}`;
     });
-    return `${this.title} over the last ${duration(this.data.span)}. ${parts.join(". ")}.`;
+    return `${this.title} over the last ${duration(span)}. ${parts.join(". ")}.`;
   }
 }
 

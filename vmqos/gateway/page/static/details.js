@@ -4,14 +4,18 @@
 import { asked } from "./attention.js";
 import { happened } from "./changelist.js";
 import { Chart } from "./chart.js";
-import { keyed, make, setText } from "./dom.js";
-import { clock, duration, limitOf, moment, rate, size, visible, why } from "./format.js";
+import { MINUTE } from "./day.js";
+import { keyed, make, setAttribute, setText } from "./dom.js";
+import { clock, duration, eachCache, limitOf, listOf, moment, rate, size, visible, why } from "./format.js";
 import { fullness, percent } from "./fullness.js";
 
 const BANDWIDTHS = ["total", "local", "remote"];
 
 /** Changes of a VM that are told beside its other fields. */
 const MOST_CHANGES = 5;
+
+/** The times that charts can show. */
+const CHARTS = { minutes: "10 minutes", day: "1 day" };
 
 const EVENTS = { llc_occupancy: "Occupancy", mbm_total_bytes: "Bandwidth", mbm_local_bytes: "Local bandwidth" };
 
@@ -27,12 +31,12 @@ export function fieldsOf(vm, reading, counted, now) {
     ["Project", visible(vm.project)],
     ["Asks for", asked(vm)],
     ["vCPUs with the ways", vm.vcpus_requested ? `${visible(vm.vcpus || "none")} of ${visible(vm.vcpus_requested)}` : ""],
-    ["Masks", each(vm.masks, visible)],
-    ["Masks for code", each(vm.code_masks ?? {}, visible)],
-    ["Masks for data", each(vm.data_masks ?? {}, visible)],
-    ["L2 masks", each(vm.l2_masks ?? {}, visible)],
+    ["Masks", eachCache(vm.masks, visible)],
+    ["Masks for code", eachCache(vm.code_masks ?? {}, visible)],
+    ["Masks for data", eachCache(vm.data_masks ?? {}, visible)],
+    ["L2 masks", eachCache(vm.l2_masks ?? {}, visible)],
     ["Memory bandwidth", limitOf(vm) ? `at most ${limitOf(vm)}` : vm.bandwidth_requested ? "no limit" : ""],
-    ["Can run on", vm.caches.map((cache) => `cache ${cache}`).join(", ")],
+    ["Can run on", vm.caches.length ? `cache${vm.caches.length > 1 ? "s" : ""} ${listOf(vm.caches)}` : ""],
     ["Control group", vm.group ? visible(vm.group) : "the default group"],
     ["Monitored by", monitoring(vm)],
     ["Tasks in place", `${vm.tasks_in_place} of ${vm.tasks}`],
@@ -42,10 +46,9 @@ export function fieldsOf(vm, reading, counted, now) {
     ["Next try", vm.retry_in === null ? "" : `in ${duration(vm.retry_in)}`],
   ];
   if (reading) {
-    const held = Object.entries(reading.caches).map(([cache, events]) => [cache, events.llc_occupancy ?? null]);
     const promised = new Map(fullness(reading, counted).map((one) => [one.cache, one]));
-    const told = held.map(([cache, value]) => `${cache}: ${occupancy(value, promised.get(cache))}`);
-    fields.push(["Occupancy by cache", told.join(", ")]);
+    const told = (events, cache) => occupancy(events.llc_occupancy ?? null, promised.get(cache));
+    fields.push(["Occupancy by cache", eachCache(reading.caches, told)]);
     if (reading.rates?.local !== null && reading.rates?.local !== undefined) {
       fields.push(["Bandwidth now", `${rate(reading.rates.local)} local, ${rate(reading.rates.remote ?? 0)} remote`]);
     }
@@ -61,10 +64,6 @@ function occupancy(value, promised) {
   return promised ? `${size(value)} of ${size(promised.granted)} (${percent(promised)})` : size(value);
 }
 
-function each(values, told) {
-  return Object.entries(values).map(([cache, value]) => `${cache}: ${told(value)}`).join(", ");
-}
-
 function monitoring(vm) {
   if (vm.monitoring_group) return visible(vm.monitoring_group);
   if (vm.unmonitored_reason) return `nothing: ${visible(vm.unmonitored_reason)}`;
@@ -78,22 +77,31 @@ function outside(vm) {
 }
 
 export class Details {
-  constructor() {
+  /** @param choose called with the time that the charts are to show, a key of `CHARTS`. */
+  constructor(choose) {
     this.fields = make("dl");
     this.occupancy = new Chart("Cache occupancy, all caches together", ["occupancy"], size);
     this.bandwidth = new Chart("Memory bandwidth", BANDWIDTHS, rate);
     const charts = make("div", { class: "charts" }, this.occupancy.element, this.bandwidth.element);
-    this.element = make("div", { class: "detail" }, charts, this.fields);
+    this.choices = Object.entries(CHARTS).map(([key, text]) => {
+      const button = make("button", { type: "button", "data-charts": key }, text);
+      button.addEventListener("click", () => choose(key));
+      return button;
+    });
+    const choice = make("div", { class: "choice", role: "group", "aria-label": "Time of the charts" }, ...this.choices);
+    this.element = make("div", { class: "detail" }, choice, charts, this.fields);
   }
 
-  /** @param events what happened to the VM, the oldest first (events.js). */
-  update({ vm, reading, history, counted, now, events }) {
+  /**
+   * @param events what happened to the VM, the oldest first (events.js).
+   * @param charts the time that the charts show; `day` has the minutes of the VMs that show them (day.js).
+   */
+  update({ vm, reading, history, day, charts, counted, now, events }) {
     const told = events.map((event) => ({ time: event.time, text: happened(event) }));
-    const { times, interval, span, latest } = history;
-    const drawn = { times, interval, span, now: latest, events: told };
-    const values = (name) => history.values(vm.uuid, name);
-    this.occupancy.draw({ ...drawn, values: [values("llc_occupancy")], limit: reading?.allocated_bytes ?? null });
-    this.bandwidth.draw({ ...drawn, values: BANDWIDTHS.map(values), limit: null });
+    const drawn = (names) => ({ ...dataOf(charts, vm.uuid, history, day, names), now: history.latest, events: told });
+    this.occupancy.draw({ ...drawn(["llc_occupancy"]), limit: reading?.allocated_bytes ?? null });
+    this.bandwidth.draw({ ...drawn(BANDWIDTHS), limit: null });
+    for (const button of this.choices) setAttribute(button, "aria-pressed", String(button.dataset.charts === charts));
     const last = told.slice(-MOST_CHANGES).reverse().map(({ time, text }) => `${clock(time)} ${text}`).join("; ");
     const fields = fieldsOf(vm, reading, counted, now);
     if (last) fields.splice(2, 0, ["Last changes, UTC", last]);
@@ -103,4 +111,15 @@ export class Details {
       update: (element, [, text]) => setText(element.lastChild.firstChild, text),
     });
   }
+}
+
+/** What a chart of these series draws. */
+function dataOf(charts, uuid, history, day, names) {
+  if (charts !== "day") {
+    const { times, interval, span } = history;
+    return { times, interval, span, values: names.map((name) => history.values(uuid, name)) };
+  }
+  const { times, span, problem, ...series } = day.of(uuid);
+  const bands = names.map((name) => series[name] ?? { least: [], mean: [], greatest: [] });
+  return { times, interval: MINUTE, span, values: bands.map((band) => band.mean), bands, none: problem || "no counters" };
 }

@@ -48,6 +48,11 @@ export function moment(seconds, now = Date.now() / 1000) {
   return `${clock(seconds, now)} UTC`;
 }
 
+/** The minute that begins at a moment, "01:23 UTC". */
+export function minute(seconds, now = Date.now() / 1000) {
+  return `${clock(seconds, now).slice(0, -3)} UTC`;
+}
+
 /**
  * A stranger's text with every character that is not plainly seen written as an escape: control and format characters,
  * direction marks, line breaks, and every blank but the ordinary one.
@@ -76,16 +81,28 @@ export function waysOf(mask) {
 
 /** How many ways on which cache: "2" where it is the same on all, "0:2 1:4" where not, "" for none. */
 export function waysByCache(masks) {
-  const counts = Object.entries(masks).map(([cache, mask]) => [cache, waysOf(mask).length]);
-  if (new Set(counts.map(([, number]) => number)).size <= 1) return counts.length ? String(counts[0][1]) : "";
-  return counts.map(([cache, number]) => `${cache}:${number}`).join(" ");
+  const counts = gathered(masks, (mask) => String(waysOf(mask).length));
+  return counts.length > 1 ? counts.map(([ids, number]) => `${ids}:${number}`).join(" ") : (counts[0]?.[1] ?? "");
 }
 
 /** What is the same on all caches, or else what is where: "50 %", "0: 50 %, 1: 80 %". */
 export function byCache(values, told) {
-  const texts = Object.entries(values).map(([cache, value]) => [cache, told(value)]);
-  if (new Set(texts.map(([, text]) => text)).size <= 1) return texts.length ? texts[0][1] : "";
-  return texts.map(([cache, text]) => `${cache}: ${text}`).join(", ");
+  return gathered(values, told).length > 1 ? eachCache(values, told) : (gathered(values, told)[0]?.[1] ?? "");
+}
+
+/** What is where, each text once: "0-11,13: ff, 12: f". */
+export function eachCache(values, told) {
+  return gathered(values, told).map(([ids, text]) => `${ids}: ${text}`).join(", ");
+}
+
+/** The caches' values as texts, those that have one text together: [[ids, text], ...]. */
+function gathered(values, told) {
+  const found = new Map();
+  for (const [cache, value] of Object.entries(values)) {
+    const text = told(value, cache);
+    found.set(text, [...(found.get(text) ?? []), cache]);
+  }
+  return [...found].map(([text, caches]) => [listOf(caches.map(Number)), text]);
 }
 
 /** The limit of a VM's memory bandwidth that is in force, such as "50 %"; "" where there is none. */

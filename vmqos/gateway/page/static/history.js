@@ -78,7 +78,7 @@ export class History {
   mean(uuid, name, seconds) {
     const since = this.times.findIndex((time) => time > this.latest - seconds);
     const found = this.values(uuid, name).slice(Math.max(0, since)).filter((value) => value !== null);
-    return found.length ? found.reduce((sum, value) => sum + value, 0) / found.length : null;
+    return found.length ? mean(found) : null;
   }
 
   /** The greatest of the VMs' usual values of a series: one VM's burst does not make all VMs' lines flat. */
@@ -87,12 +87,14 @@ export class History {
   }
 }
 
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
 /**
- * A series as runs of [time, value] points without gaps: at most `most` points in `span` seconds, each the mean of the
- * samples in one slot of time. Slots are cut by the clock, so that a point stays what it was while time goes on. A slot
- * whose samples have no value ends a run, and so does a pause in the samples.
+ * A series as runs of [time, value] points without gaps: at most `most` points in `span` seconds, each made `of` the
+ * samples in one slot of time, their mean unless another way is given. Slots are cut by the clock, so that a point stays
+ * what it was while time goes on. A slot whose samples have no value ends a run, and so does a pause in the samples.
  */
-export function runs(times, values, interval, most, span = WINDOW) {
+export function runs(times, values, interval, most, span = WINDOW, of = mean) {
   const slot = Math.max(interval, 0.1) * Math.ceil(span / most / Math.max(interval, 0.1));
   const found = [];
   let run = null;
@@ -100,21 +102,17 @@ export function runs(times, values, interval, most, span = WINDOW) {
   let index = 0;
   while (index < values.length) {
     const number = Math.floor(times[index] / slot);
-    let sum = 0;
-    let count = 0;
+    const known = [];
     let last = times[index];
     for (; index < values.length && Math.floor(times[index] / slot) === number; index += 1) {
       last = times[index];
-      if (values[index] !== null) {
-        sum += values[index];
-        count += 1;
-      }
+      if (values[index] !== null) known.push(values[index]);
     }
-    if (count && (!run || last - before > 2.5 * slot)) {
+    if (known.length && (!run || last - before > 2.5 * slot)) {
       run = [];
       found.push(run);
     }
-    if (count) run.push([last, sum / count]);
+    if (known.length) run.push([last, of(known)]);
     else run = null;
     before = last;
   }

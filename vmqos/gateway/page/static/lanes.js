@@ -72,17 +72,33 @@ export function partsOf(entry) {
     .sort((one, other) => (other.ways[0] ?? -1) - (one.ways[0] ?? -1));
 }
 
-/** The caches in heaps to be drawn once each: those of a level with many that `content` is the same of. */
-export function heaps(caches, content) {
-  const number = new Map();
-  for (const { resource } of caches) number.set(resource, (number.get(resource) ?? 0) + 1);
+/**
+ * The caches in heaps to be drawn once each: those of a level with many that `content` is the same of.
+ *
+ * @param unfolded the levels whose caches are to be drawn one by one.
+ */
+export function heaps(caches, content, unfolded = new Set()) {
+  const many = levelsOfMany(caches);
   const found = new Map();
   for (const cache of caches) {
-    const apart = number.get(cache.resource) <= MOST_APART;
+    const apart = unfolded.has(cache.resource) || !many.includes(cache.resource);
     const key = `${cache.resource} ${apart ? cache.id : content(cache)}`;
     found.set(key, [...(found.get(key) ?? []), cache]);
   }
   return [...found.values()];
+}
+
+/** The levels, such as "L3", that have more caches than are drawn one by one. */
+function levelsOfMany(caches) {
+  const number = new Map();
+  for (const { resource } of caches) number.set(resource, (number.get(resource) ?? 0) + 1);
+  return [...number].filter(([, count]) => count > MOST_APART).map(([resource]) => resource);
+}
+
+/** The levels that have equal caches, which are drawn once unless they are unfolded. */
+export function levelsToFold(caches, content) {
+  const folded = heaps(caches, content).filter((heap) => heap.length > 1);
+  return [...new Set(folded.map(([{ resource }]) => resource))];
 }
 
 /**

@@ -5,6 +5,7 @@ import { Address } from "./address.js";
 import { Silent, askAll } from "./agent.js";
 import { Attention, problems } from "./attention.js";
 import { ChangeList } from "./changelist.js";
+import { Day } from "./day.js";
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
 import { Events } from "./events.js";
 import { duration, moment, visible } from "./format.js";
@@ -35,13 +36,21 @@ const PATIENT_PAUSE = 4000;
 const part = (id) => document.getElementById(id);
 const numbers = new Numbers();
 const history = new History();
+const day = new Day();
 const parts = { none: part("no-vms"), away: part("away"), number: part("vms-count"), find: part("find") };
-const table = new VmTable(part("vms"), parts, numbers, (view, step) => address.show(view, { step }));
-const address = new Address((view) => {
-  table.view = view;
-});
+const showAddress = (step) => {
+  address.show({ ...table.view, ...map.view }, { step });
+  askForDay();
+};
+const table = new VmTable(part("vms"), parts, numbers, showAddress);
 const open = (uuid) => table.open(uuid);
-const map = new WayMap(part("ways"), part("no-ways"), numbers, open);
+const mapParts = { root: part("ways"), none: part("no-ways"), levels: part("levels") };
+const map = new WayMap(mapParts, numbers, open, () => showAddress(true));
+const address = new Address((view) => {
+  map.view = view;
+  table.view = view;
+  askForDay();
+});
 const ranking = new Ranking(part("moved"), part("ranking"), open);
 part("by-bandwidth").addEventListener("click", () => table.sortBy("total"));
 const events = new Events();
@@ -68,6 +77,7 @@ async function look() {
     show(part("freshness"), true);
     hearAgain();
     render(answers);
+    askForDay();
   } catch (error) {
     if (!(error instanceof Silent)) throw error;
     fallSilent(error);
@@ -79,6 +89,12 @@ async function look() {
 
 function pause() {
   return part("silence").hidden ? Math.max(PAUSE, history.interval * 1000) : PATIENT_PAUSE;
+}
+
+/** Ask for the minutes of the VMs whose charts show the day, and draw them when they come: nothing waits for them. */
+function askForDay() {
+  day.keep(table.unfolded);
+  return day.ask(() => table.daily, () => history.latest, () => table.redraw());
 }
 
 /** Keep the sample; ask for the whole history where samples were missed: at the start, and after a pause. */
@@ -111,8 +127,9 @@ function render(answers) {
   changeList.update(events.known, vms, Boolean(answers.events.value));
   ranking.update(vms, history);
   host.update(part("host"), { health, vms, caches, capabilities, telemetry });
+  if (!before) map.view = address.view;
   map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null, { readings, host: telemetry?.host });
-  table.update({ vms, readings, history, health, now, counted: telemetry?.host, events: events.known });
+  table.update({ vms, readings, history, day, health, now, counted: telemetry?.host, events: events.known });
   if (!before) table.view = address.view;
   setText(part("counters"), told(telemetry, answers.telemetry.error));
   show(part("counters"), vms.length > 0 || !telemetry);

@@ -11,8 +11,11 @@ import { baseOf, nameOf } from "./names.js";
 const GLYPHS = { kept: "\u25cf", pending: "\u25d4", degraded: "\u25b2", none: "\u25cb" };
 
 export class VmRows {
-  /** @param folded called with whether the VM is unfolded now, when the user folded or unfolded it. */
-  constructor(uuid, folded) {
+  /**
+   * @param folded called with whether the VM is unfolded now, when the user folded or unfolded it.
+   * @param choose called with the time that the user wants charts to show.
+   */
+  constructor(uuid, folded, choose) {
     this.glyph = make("span", { class: "glyph", "aria-hidden": "true" });
     this.chip = make("span", { class: "chip", "aria-hidden": "true" });
     this.name = make("bdi");
@@ -47,6 +50,7 @@ export class VmRows {
       folded(!this.below.hidden);
     });
     this.element = make("tbody", { "data-uuid": uuid }, row, this.below);
+    this.choose = choose;
     this.details = null;
     this.known = null;
   }
@@ -82,7 +86,13 @@ export class VmRows {
     numeric(this.local, reading?.rates?.local ?? null);
     numeric(this.remote, reading?.rates?.remote ?? null);
     setText(this.flavor, visible(vm.flavor));
-    if (!this.below.hidden) this.details.update(this.known);
+    this.refresh();
+  }
+
+  /** Show details anew, if they are shown, with the time that charts show now. */
+  refresh(charts = this.known?.charts) {
+    if (this.known) this.known.charts = charts;
+    if (!this.below.hidden && this.known) this.details.update(this.known);
   }
 
   /** Have the details go over so many columns: those that are shown, or the browser makes more, and room for them. */
@@ -93,12 +103,12 @@ export class VmRows {
   /** Hide the details, or show them. */
   fold(hidden) {
     if (!hidden && !this.details) {
-      this.details = new Details();
+      this.details = new Details(this.choose);
       this.place.append(this.details.element);
     }
     show(this.below, !hidden);
     setAttribute(this.button, "aria-expanded", String(!hidden));
-    if (!hidden && this.known) this.details.update(this.known);
+    this.refresh();
   }
 
   /** Put the focus on the VM's name, and have the VM be seen. */

@@ -13,7 +13,7 @@ export class VmTable {
   /**
    * @param none says that there is no VM to list; `away`, which of the unfolded VMs are not on this host.
    * @param numbers the groups' symbols.
-   * @param changed called with the view (address.js) when the user changed it, and with whether that is a step to go back.
+   * @param changed called when the user changed the view (address.js), with whether that is a step to go back.
    */
   constructor(table, { none, away, number, find }, numbers, changed) {
     this.table = table;
@@ -25,6 +25,7 @@ export class VmTable {
     this.changed = changed;
     this.sort = { key: FIRST.key, descending: FIRST.descending };
     this.unfolded = new Set();
+    this.charts = FIRST.charts;
     this.order = [];
     this.state = null;
     table.tHead.addEventListener("click", (event) => {
@@ -51,22 +52,34 @@ export class VmTable {
     this.#show();
   }
 
-  /** What is looked for, the order, and which VMs are unfolded: see address.js. */
+  /** What is looked for, the order, which VMs are unfolded, and what their charts show: see address.js. */
   get view() {
-    return { find: this.find.value, ...this.sort, unfolded: [...this.unfolded] };
+    return { find: this.find.value, ...this.sort, unfolded: [...this.unfolded], charts: this.charts };
   }
 
   /** Show a view, and of the VMs that it unfolds the last one. */
-  set view({ find, key, descending, unfolded }) {
+  set view({ find, key, descending, unfolded, charts }) {
     const news = unfolded.filter((uuid) => !this.unfolded.has(uuid));
     this.find.value = find;
     this.sort = { key, descending };
     this.unfolded = new Set(unfolded);
+    this.charts = charts;
     this.#tellOrder();
     for (const body of this.table.tBodies) rows.get(body).fold(!this.unfolded.has(body.dataset.uuid));
     this.#show(true);
     const last = rows.get(this.#body(news.at(-1)));
     if (last) last.go();
+  }
+
+  /** The VMs whose charts show the day. */
+  get daily() {
+    if (this.charts !== "day") return [];
+    return [...this.table.tBodies].map((body) => body.dataset.uuid).filter((uuid) => this.unfolded.has(uuid));
+  }
+
+  /** Show the charts anew. */
+  redraw() {
+    for (const body of this.table.tBodies) rows.get(body).refresh(this.charts);
   }
 
   /** Sort by a key, from its top, and go to the list. */
@@ -99,8 +112,15 @@ export class VmTable {
     this.#tell(true);
   }
 
+  #choose(charts) {
+    if (this.charts === charts) return;
+    this.charts = charts;
+    this.redraw();
+    this.#tell(true);
+  }
+
   #tell(step) {
-    this.changed(this.view, step);
+    this.changed(step);
   }
 
   #body(uuid) {
@@ -150,14 +170,14 @@ export class VmTable {
     keyed(this.table, ordered, {
       key: (vm) => vm.uuid,
       create: (vm) => {
-        const made = new VmRows(vm.uuid, (unfolded) => this.#remember(vm.uuid, unfolded));
+        const made = new VmRows(vm.uuid, (unfolded) => this.#remember(vm.uuid, unfolded), (charts) => this.#choose(charts));
         rows.set(made.element, made);
         made.fold(!this.unfolded.has(vm.uuid));
         return made.element;
       },
       update: (body, vm) => {
         const [reading, events] = [readings[vm.uuid], this.state.events.filter((event) => event.uuid === vm.uuid)];
-        rows.get(body).update(vm, { ...this.state, reading, tops, events }, this.numbers);
+        rows.get(body).update(vm, { ...this.state, reading, tops, events, charts: this.charts }, this.numbers);
       },
       otherwise: document.getElementById("vms-title"),
     });

@@ -4,30 +4,50 @@
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
 import { count, listOf, numbersIn, size, visible, waysOf } from "./format.js";
 import { fullest, fullnessOfGroups, percent, share } from "./fullness.js";
-import { entriesOf, heaps, labelsOf, lanes, overlaps, partsOf, pieces, strangersOf } from "./lanes.js";
+import { entriesOf, heaps, labelsOf, lanes, levelsToFold, overlaps, partsOf, pieces, strangersOf } from "./lanes.js";
 
 export class WayMap {
   /**
    * @param root holds one figure a cache, or for several that look the same.
    * @param none says that there is nothing to draw.
+   * @param levels gets a button for each level that has equal caches.
    * @param numbers the groups' symbols.
    * @param open called with the UUID of the VM that a user chose.
+   * @param changed called when the user has unfolded equal caches, or folded them.
    */
-  constructor(root, none, numbers, open) {
+  constructor({ root, none, levels }, numbers, open, changed) {
     this.root = root;
     this.none = none;
+    this.levels = levels;
     this.numbers = numbers;
     this.open = open;
+    this.changed = changed;
+    this.unfolded = new Set();
+    this.state = null;
+  }
+
+  /** The levels whose equal caches are drawn one by one: see address.js. */
+  get view() {
+    return { apart: [...this.unfolded] };
+  }
+
+  set view({ apart }) {
+    this.unfolded = new Set(apart);
+    if (this.state) this.update(...this.state);
   }
 
   /** @param counted the VMs' and the host's counters, `{ readings, host }`. */
   update(caches, vms, problem, { readings, host }) {
+    this.state = [caches, vms, problem, { readings, host }];
     setText(this.none, problem ?? "This host has no cache that can be partitioned.");
     show(this.none, !caches.length);
     const labels = labelsOf(caches, vms);
     this.numbers.update(caches.flatMap((cache) => cache.groups), vms);
     const seen = new Map(caches.map((cache) => [cache, contentOf(cache, vms, labels)]));
-    keyed(this.root, heaps(caches, (cache) => JSON.stringify(seen.get(cache))), {
+    const texts = new Map([...seen].map(([cache, content]) => [cache, JSON.stringify(content)]));
+    const content = (cache) => texts.get(cache);
+    this.#offer(levelsToFold(caches, content));
+    keyed(this.root, heaps(caches, content, this.unfolded), {
       key: ([first]) => `${first.resource} ${first.id}`,
       create: () => new CacheFigure(this.numbers, this.open).element,
       update: (figure, heap) => {
@@ -36,6 +56,30 @@ export class WayMap {
       },
       otherwise: document.getElementById("ways-title"),
     });
+  }
+
+  /** Have a button for each of these levels, to unfold its equal caches and to fold them. */
+  #offer(levels) {
+    keyed(this.levels, levels, {
+      key: (level) => level,
+      create: (level) => {
+        const button = make("button", { type: "button", class: "link more", "aria-controls": this.root.id });
+        button.addEventListener("click", () => this.#turn(level));
+        return button;
+      },
+      update: (button, level) => {
+        const apart = this.unfolded.has(level);
+        setText(button, apart ? `Equal ${visible(level)} caches once` : `Each ${visible(level)} cache`);
+        setAttribute(button, "aria-expanded", String(apart));
+      },
+      otherwise: document.getElementById("ways-title"),
+    });
+  }
+
+  #turn(level) {
+    if (!this.unfolded.delete(level)) this.unfolded.add(level);
+    this.update(...this.state);
+    this.changed();
   }
 }
 
@@ -92,7 +136,7 @@ class CacheFigure {
     const whole = content.entries.map((entry) => ({ ...entry, ...this.numbers.look(entry) }));
     const entries = whole.flatMap(partsOf).map((entry) => (entry.part ? named(entry) : entry));
     const { way_bytes: way, free_ways: free, largest_free_run: longest } = content;
-    const ids = listOf(caches.map((cache) => cache.id));
+    const ids = listOf(caches.map((cache) => cache.id)).replaceAll(",", ", ");
     setText(this.title, `${visible(resource)} cache${each && "s"} ${ids}`);
     const total = way ? ` × ${size(way)} = ${size(way * content.ways)}` : "";
     const cpus = each ? listOf(caches.flatMap((cache) => numbersIn(cache.cpus))) : visible(caches[0].cpus);

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The charts of a VM's last day: minutes of the agent's, each with its least, mean and greatest value."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from selenium.webdriver import ActionChains, Keys
+
+from tests.functional.conftest import WaitFor
+from tests.functional.page.browser import PHONE, Browser
+from tests.functional.page.conftest import NAMES, NextLook, OpenPage, heard
+from tests.functional.page.filled import few
+from tests.functional.page.played_host import MIB, PlayedHost
+
+BAND = "return [...document.querySelectorAll('.band')].map((one) => one.getAttribute('d'))"
+
+
+def unfold(browser: Browser, text: str) -> None:
+    next(one for one in browser.all(NAMES) if one.text == text).click()
+
+
+def show_day(browser: Browser, wait_for: WaitFor) -> None:
+    browser.all("[data-charts=day]")[0].click()
+    wait_for(lambda: browser.run(BAND)[0], "the day being drawn")
+
+
+@pytest.fixture
+def steady(host: PlayedHost, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A VM with 200, 300 or 400 MiB/s, a third of each minute each."""
+    vm = host.add("web-1", 2)
+
+    def play(_vm: dict[str, Any], when: float) -> tuple[int, float, float]:
+        total = (200.0 + 100 * (int(when) % 60 // 20)) * MIB
+        return 2 * MIB, total, total / 2
+
+    monkeypatch.setattr(host, "_played", play)
+    return vm
+
+
+def test_the_day_is_a_band_from_least_to_greatest_with_the_mean_as_a_line(
+    steady: dict[str, Any], open_page: OpenPage, wait_for: WaitFor
+) -> None:
+    browser = open_page()
+    unfold(browser, "web-1")
+    assert browser.run(BAND) == ["", ""]
+    show_day(browser, wait_for)
+    numbers = [float(one) for one in re.findall(r"[\d.]+", browser.run(BAND)[1])]
+    values = browser.texts(".values")[1].split("\n")
+    assert values == ["0 B/s", "100 MiB/s", "200 MiB/s", "300 MiB/s", "400 MiB/s"]
+    places = browser.run("return document.querySelectorAll('.grid')[1].getAttribute('d')")
+    zero, _, least, mean, greatest = (float(one) for one in re.findall(r"M0 ([\d.]+)", places))
+    assert set(numbers[1::2]) == {least, greatest} and zero == 95
+    line = browser.run("return document.querySelectorAll('.chart .line-0')[1].getAttribute('d')")
+    assert {float(one) for one in re.findall(r" ([\d.]+)", line)} == {mean}
+    assert browser.texts(".legend-band") == ["least\N{EN DASH}greatest"] * 2
+    told = browser.texts(".told")
+    assert re.fullmatch(r"(\d{4}-\d\d-\d\d )?\d\d:\d\d UTC: 2 MiB \(2 MiB . 2 MiB\)", told[0])
+    assert told[1].endswith(
+        ": total 300 MiB/s (200 MiB/s \N{EN DASH} 400 MiB/s), local 150 MiB/s (100 MiB/s \N{EN DASH} 200 MiB/s),"
+        " remote 150 MiB/s (100 MiB/s \N{EN DASH} 200 MiB/s)"
+    )
+    label = str(browser.all(".chart")[1].get_attribute("aria-label"))
+    assert "over the last 1 d. total: now 300 MiB/s, between 200 MiB/s and 400 MiB/s" in label
+
+
+def test_the_days_axis_has_hours_in_utc_and_the_pointer_tells_its_minute(
+    host: PlayedHost, open_page: OpenPage, wait_for: WaitFor
+) -> None:
+    few(host)
+    browser = open_page()
+    browser.one("#pause").click()
+    unfold(browser, "database")
+    show_day(browser, wait_for)
+    assert set(browser.texts(".times")[0].split("\n")) <= {"00:00", "06:00", "12:00", "18:00"}
+    ActionChains(browser.driver).move_to_element(browser.all(".moment")[0]).perform()
+    told = browser.all(".told")[0].text
+    expected = {time.strftime("%H:%M UTC", time.gmtime(time.time() - 43200 + 60 * late)) for late in range(-4, 5)}
+    assert re.sub(r"^\d{4}-\d\d-\d\d ", "", told.split(": ")[0]) in expected
+    browser.all("[data-charts=minutes]")[0].click()
+    assert browser.run(BAND) == ["", ""]
+    assert not [text for text in browser.texts(".times") if "06:00" in text.split("\n") and "12:00" in text.split("\n")]
+
+
+def test_minutes_of_which_nothing_is_known_are_a_gap(host: PlayedHost, open_page: OpenPage, wait_for: WaitFor) -> None:
+    few(host)
+    host.away = range(700, 740)
+    silent = host.add("silent")
+    host.missing[silent["uuid"]] = {"mbm_total_bytes": "unassigned"}
+    browser = open_page()
+    browser.one("#pause").click()
+    unfold(browser, "database")
+    show_day(browser, wait_for)
+    band = browser.run(BAND)[0]
+    assert band.count("M") == 2
+    (_, end), (begin, _) = (
+        [min(places), max(places)]
+        for places in ([float(one) for one in re.findall(r"[ML]([\d.]+)", part)] for part in band.split("Z")[:2])
+    )
+    assert end == pytest.approx(480 * (1 - 740 / 1440), abs=3)
+    assert begin == pytest.approx(480 * (1 - 700 / 1440), abs=3)
+    ActionChains(browser.driver).move_to_element(browser.all(".moment")[0]).perform()
+    assert browser.all(".told")[0].text.endswith("UTC: no value")
+    unfold(browser, "silent")
+    wait_for(lambda: len([text for text in browser.texts(".scale") if text]) == 1, "the VM without a counter")
+    assert [text for text in browser.texts(".scale") if text] == ["no counters"]
+
+
+def test_the_day_is_asked_for_only_when_it_is_shown_and_then_once_a_minute(
+    host: PlayedHost, open_page: OpenPage, next_look: NextLook, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few(host)
+    browser = open_page()
+    unfold(browser, "database")
+    next_look()
+    assert host.minutes_asked == []
+    show_day(browser, wait_for)
+    uuid = host.vms[0]["uuid"]
+    assert host.minutes_asked[0] == (86400.0, [uuid])
+    # Time goes on in the host: a minute, and a second one.
+    real, late = time.time, 0.0
+    monkeypatch.setattr(time, "time", lambda: real() + late)
+    for number in (1, 2):
+        known, late = len(host.minutes_asked), 60.0 * number
+        wait_for(lambda known=known: len(host.minutes_asked) > known, "the page asking for the new minute", 30)  # type: ignore[misc]
+        seconds, uuids = host.minutes_asked[-1]
+        assert (120 <= seconds <= 300, uuids) == (True, [uuid])
+        known = len(host.minutes_asked)
+        next_look()
+        assert len(host.minutes_asked) <= known + 1
+    unfold(browser, "database")
+    known, late = len(host.minutes_asked), 240.0
+    next_look()
+    assert len(host.minutes_asked) == known
+
+
+def test_the_day_is_in_the_address_and_chosen_with_the_keyboard(
+    host: PlayedHost, open_page: OpenPage, wait_for: WaitFor
+) -> None:
+    few(host)
+    browser = open_page()
+    unfold(browser, "database")
+    ActionChains(browser.driver).send_keys(Keys.TAB, Keys.TAB, Keys.SPACE).perform()
+    assert browser.driver.switch_to.active_element.text == "1 day"
+    pressed = "return [...document.querySelectorAll('.choice [aria-pressed=true]')].map((one) => one.textContent)"
+    assert browser.run(pressed) == ["1 day"]
+    assert ("charts", "day") in parse_qsl(urlsplit(browser.driver.current_url).query)
+    wait_for(lambda: browser.run(BAND)[0], "the day being drawn")
+    unfold(browser, "web-1")
+    assert browser.run(pressed) == ["1 day", "1 day"]
+    link = browser.driver.current_url
+    browser.driver.get("about:blank")
+    browser.open(link)
+    wait_for(lambda: heard(browser), "the page having heard from the agent", 30)
+    wait_for(lambda: all(browser.run(BAND)), "both VMs' days being drawn")
+    assert len(browser.run(BAND)) == 4
+    browser.all("[data-charts=minutes]")[1].click()
+    assert browser.run(pressed) == ["10 minutes"] * 2
+    assert "charts" not in dict(parse_qsl(urlsplit(browser.driver.current_url).query))
+    browser.driver.back()
+    wait_for(lambda: browser.run(pressed) == ["1 day"] * 2, "the step being undone")
+
+
+@pytest.mark.parametrize("minutes", [None, 0])
+def test_an_agent_without_minutes_is_told_so(
+    minutes: int | None, host: PlayedHost, open_page: OpenPage, wait_for: WaitFor
+) -> None:
+    few(host)
+    host.minutes = minutes
+    browser = open_page()
+    unfold(browser, "database")
+    browser.all("[data-charts=day]")[0].click()
+    expected = "this agent remembers ten minutes only" if minutes is None else "no minute is known yet"
+    wait_for(lambda: browser.texts(".scale") == [expected] * 2, "the page telling that there is no day")
+    assert browser.texts(".told") == ["no values", "no values"]
+
+
+def test_a_refusal_of_the_agent_is_told_in_its_words(host: PlayedHost, open_page: OpenPage, wait_for: WaitFor) -> None:
+    few(host)
+    browser = open_page()
+    unfold(browser, "database")
+    host.broken["/v1/telemetry/history"] = ("400 Bad Request", "too much")
+    browser.all("[data-charts=day]")[0].click()
+    wait_for(lambda: browser.texts(".scale") == ["too much"] * 2, "the page telling the refusal")
+    assert any("400" in error for error in browser.errors())
+
+
+@pytest.mark.parametrize("size", [(1280, 900), PHONE])
+def test_the_day_of_a_burst_is_not_flat(
+    size: tuple[int, int], steady: dict[str, Any], host: PlayedHost, open_page: OpenPage, wait_for: WaitFor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    began, calm = int(time.time()), host._played
+    monkeypatch.setattr(
+        host, "_played",
+        lambda vm, when: (MIB, 4e10, 2e10) if began - 40_000 <= when < began - 39_800 else calm(vm, when),
+    )  # fmt: skip
+    browser = open_page("light", size)
+    unfold(browser, "web-1")
+    show_day(browser, wait_for)
+    assert browser.texts(".scale")[1] == "\N{BLACK UP-POINTING TRIANGLE} 1 burst beyond the scale, up to 37.3 GiB/s"
+    assert browser.texts(".values")[1].split("\n")[-1] == "400 MiB/s"
+
+
+def day(browser: Browser, answers: list[dict[str, Any]], now: float) -> Any:
+    """The series of a VM ``u`` after these answers."""
+    return browser.value(
+        "day.js",
+        f"(() => {{ let rows = new Map(); for (const answer of {json.dumps(answers)}) "
+        f"rows = it.added(rows, answer, 'u', {now}); return it.seriesOf(rows, {now}); }})()",
+    )
+
+
+def minutes(times: list[int], values: list[float | None]) -> dict[str, Any]:
+    numbers = {"least": values, "mean": values, "greatest": values}
+    return {"resolution": 60, "times": times, "vms": {"u": {"llc_occupancy": numbers}}}
+
+
+def test_answers_add_up_to_a_day_whose_gaps_are_filled_with_nothing(open_page: OpenPage) -> None:
+    browser = open_page()
+    first, second = minutes([0, 60, 120], [None, 1, 2]), minutes([120, 300], [3, 4])
+    found = day(browser, [first, second], 400.0)
+    assert found["times"] == [60, 120, 180, 240, 300]
+    assert found["llc_occupancy"]["mean"] == [1, 3, None, None, 4]
+    assert found["total"]["least"] == [None] * 5
+    assert (found["span"], found["problem"]) == (3600, "")
+
+
+def test_a_day_forgets_and_survives_a_clock_that_was_set_back(open_page: OpenPage) -> None:
+    browser = open_page()
+    found = day(browser, [minutes([60, 120, 86_400, 86_520, 86_460], [1, 2, 3, 4, 5])], 86_500.0)
+    assert (found["times"][0], found["times"][-1], len(found["times"])) == (120, 86_460, 1440)
+    assert [one for one in found["llc_occupancy"]["mean"] if one is not None] == [2, 3, 5]
+    assert found["span"] == 86_400
+    nothing = day(browser, [minutes([60], [None])], 100.0)
+    assert (nothing["times"], nothing["problem"]) == ([], "no minute is known yet")
