@@ -67,7 +67,7 @@ def test_a_name_unfolds_everything_about_the_vm_and_folds_it_again(host: PlayedH
     assert name.get_attribute("aria-expanded") == "true"
     details = browser.one(".details:not([hidden])")
     assert details.get_attribute("id") == name.get_attribute("aria-controls")
-    for text in (vm["uuid"], vm["name"], vm["project"], "2 ways, exclusive", "0: 18, 1: 18", vm["group"], "9 of 9"):
+    for text in (vm["uuid"], vm["name"], vm["project"], "2 ways, exclusive", "0-1: 18", vm["group"], "9 of 9"):
         assert text in details.text
     charts = browser.run("return [...document.querySelectorAll('.chart')].map((one) => one.getAttribute('aria-label'))")
     assert charts[0].startswith("Cache occupancy, all caches together over the last 10 min. occupancy: now ")
