@@ -45,6 +45,7 @@ def switches(vm: RunningVm) -> int:
     return sum(int(number) for text in texts for number in re.findall(r"ctxt_switches:\t(\d+)", text))
 
 
+@pytest.mark.long
 def test_the_vm_that_works_is_told_with_what_was_done_for_its_group(
     agent: Agent, resctrl: KernelResctrl, make_vm: MakeVm, wait_for: WaitFor
 ) -> None:
