@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -55,6 +56,27 @@ _WHY = {
 }
 
 ListTasks = Callable[[], Collection[int]]
+
+
+STATUS = "/proc/self/status"
+_LONGEST_STATUS = 4096
+"""Bytes of it that are read. The capabilities come after the process's groups (``proc_pid_status`` in fs/proc/array.c),
+so for one with hundreds of groups they are not known."""
+_CAPABILITIES = 1 << 38 | 1 << 21
+"""``CAP_PERFMON`` and ``CAP_SYS_ADMIN``: either lets a process count others."""
+
+
+def may_count() -> bool:
+    """Whether this process has the capability to count others; ``True`` where that is not known.
+
+    A service without it may be forbidden to call ``perf_event_open(2)`` at all, and be killed for a try.
+    """
+    try:
+        with open(STATUS, "rb", buffering=0) as file:
+            effective = re.search(rb"^CapEff:\s*([0-9a-f]{1,16})$", file.read(_LONGEST_STATUS), re.MULTILINE)
+    except OSError:
+        return True
+    return effective is None or bool(int(effective[1], 16) & _CAPABILITIES)
 
 
 def why_not(events: Sequence[Event] = HARDWARE) -> str:

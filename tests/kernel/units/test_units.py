@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 from tests.kernel.lab.guest import run
 from tests.kernel.lab.job import CHECKOUT, Job
 from tests.kernel.lab.machines import machine
-from tests.kernel.units.host import AGENT, GATEWAY, SHORT_WATCHDOG, WAYS
+from tests.kernel.units.host import AGENT, COUNTING, GATEWAY, SHORT_WATCHDOG, WAYS
 
 MACHINE, KERNEL = "milan-kvm", "6.12"
 TIMEOUT = 500.0
@@ -62,6 +63,9 @@ printf '%s\\n' 'capability_filters = ["cpu-unavailable-features"]' 'stdio_handle
 modprobe -a kvm-amd tun
 # As the guide says: CAP_PERFMON will do then.
 echo 2 >/proc/sys/kernel/perf_event_paranoid
+cat >{counting} <<'END'
+{hardware_events}
+END
 # There is no udev to do it.
 chmod 666 /dev/kvm
 # libvirt would ask this one, too, what it can do.
@@ -105,13 +109,26 @@ def installed() -> str:
     return "\n".join(kept).replace(" --now", "")
 
 
+def hardware_events() -> str:
+    """The guide's commands for counting, as far as ``daemon-reload``: the agent is started anew by something else."""
+    text = (CHECKOUT / "doc/source/operator/telemetry.rst").read_text()
+    (block,) = re.findall(r"( +sudo mkdir -p \S+vmqos-agent.service.d\n.*?daemon-reload)\n", text, re.DOTALL)
+    return textwrap.dedent(block).replace("sudo ", "")
+
+
 def job() -> Job:
     """What the guest does: see :mod:`tests.kernel.units.host`."""
     ours = (path.name for path in (CHECKOUT / "etc/systemd").iterdir())
     left_out = " ".join(f"! -name {unit}" for unit in (*WANTED.split(), *ours))
     return Job(
         "exec python3 -m tests.kernel.units.host",
-        before_systemd=PREPARE.format(installed=installed(), left_out=left_out, watchdog=SHORT_WATCHDOG),
+        before_systemd=PREPARE.format(
+            installed=installed(),
+            left_out=left_out,
+            watchdog=SHORT_WATCHDOG,
+            counting=COUNTING,
+            hardware_events=hardware_events(),
+        ),
     )
 
 
@@ -155,7 +172,7 @@ def test_the_lock_file_is_roots_alone(told: Mapping[str, Any]) -> None:
     assert step(told, "boot")["lock file"] == "0 600 root:root"
 
 
-@pytest.mark.parametrize(("unit", "most"), [(AGENT, 2.2), (GATEWAY, 1.5)])
+@pytest.mark.parametrize(("unit", "most"), [(AGENT, 2.0), (GATEWAY, 1.5)])
 def test_systemd_itself_calls_the_exposure_no_larger_than_promised(
     told: Mapping[str, Any], unit: str, most: float
 ) -> None:
@@ -187,10 +204,13 @@ def test_the_gateway_has_the_network_and_the_agent_has_none(told: Mapping[str, A
         assert found[path].startswith("200 ") and wanted in found[path], found[path]
 
 
-def test_the_agent_may_count_what_vms_execute(told: Mapping[str, Any]) -> None:
+def test_the_agent_may_count_what_vms_execute_with_the_guides_drop_in_alone(told: Mapping[str, Any]) -> None:
     """The machine has nothing to count with. The kernel refuses one who may not count before it says so."""
-    found = json.loads(step(told, "network")["hardware events"].removeprefix("200 "))
-    assert found["unavailable"] == "this kernel gives no hardware events, as in most virtual machines"
+    found = step(told, "network")["hardware events"]
+    assert found.startswith("200 ") and "the agent lacks CAP_PERFMON" in found
+    assert step(told, "watchdog")["counting"].startswith("0")
+    found = step(told, "watchdog")["hardware events"]
+    assert found.startswith("200 ") and "this kernel gives no hardware events, as in most virtual machines" in found
 
 
 def test_the_gateway_is_no_root_and_gets_a_configuration_that_only_root_may_read(told: Mapping[str, Any]) -> None:

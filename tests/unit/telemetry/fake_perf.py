@@ -93,4 +93,5 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> FakePerf:
     monkeypatch.setattr(perf_event, "_libc", made)
     monkeypatch.setattr(perf_event, "os", _Os(made))
     monkeypatch.setattr(hardware_events, "PARANOID", "/nonexistent")
+    monkeypatch.setattr(hardware_events, "STATUS", "/nonexistent")
     return made

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.telemetry import fake_perf
 from tests.unit.telemetry.fake_perf import FakePerf
 from vmqos.telemetry.exceptions import HardwareEventsError, HardwareEventsRefused, NoFilesLeft, TasksKeepComing
-from vmqos.telemetry.hardware_events import CountedTasks, Counts, HardwareEvents, why_not
+from vmqos.telemetry.hardware_events import CountedTasks, Counts, HardwareEvents, may_count, why_not
 from vmqos.telemetry.perf_event import Growth
 
 ME = os.getpid()
@@ -38,6 +38,28 @@ def test_why_nothing_can_be_counted_is_told(perf: FakePerf, number: int, why: st
     perf.refuses[0] = number
     assert why_not() == HardwareEvents().unavailable == why
     assert perf.descriptors == 0
+
+
+@pytest.mark.parametrize(
+    ("says", "may"),
+    [
+        ("CapPrm:\t0000000000080001\nCapEff:\t0000000000080001\nCapBnd:\t000001ffffffffff\n", False),
+        ("CapEff:\t0000004000080001\n", True),
+        ("CapEff:\t000001ffffffffff\n", True),
+        ("CapEff:\t0000000000200000\n", True),
+        ("Name:\todd\n", True),
+        (f"Groups:\t{'1 ' * 4096}\nCapEff:\t0000000000000000\n", True),
+    ],
+)
+def test_who_lacks_the_capability_is_not_to_try(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str, may: bool
+) -> None:
+    path = tmp_path / "status"
+    path.write_text(says)
+    monkeypatch.setattr("vmqos.telemetry.hardware_events.STATUS", str(path))
+    assert may_count() is may
+    path.unlink()
+    assert may_count() is True, "it is not known"
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,11 @@ COURTESY = 0.5
 
 SWITCHED_OFF = "they are switched off: [telemetry] hardware_events is false"
 
+NOT_LET = (
+    "the agent lacks CAP_PERFMON: the guide's 'Hardware events' has a drop-in for its unit that gives it, and in a "
+    "container --cap-add PERFMON does"
+)
+
 STARTING = "starting"
 ENDED = "ended"
 UNREADABLE = "unreadable"
@@ -232,7 +237,7 @@ class HardwareCounts:
     def _look(self) -> Look:
         began, wall = time.monotonic(), time.time()
         if not self._can_count:
-            why = hardware_events.why_not(self._events)
+            why = hardware_events.why_not(self._events) if hardware_events.may_count() else NOT_LET
             if why:
                 self._once.log(logging.INFO, "host", "hardware events are not counted: %s", why)
                 return Look(began, wall, unavailable=why)

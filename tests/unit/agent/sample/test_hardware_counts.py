@@ -342,3 +342,12 @@ def test_the_operator_can_switch_them_off(
         assert bool(perf.descriptors) == wanted
     finally:
         counts.stop()
+
+
+def test_an_agent_without_the_capability_does_not_try(
+    perf: FakePerf, boot: Boot, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boot()
+    monkeypatch.setattr(hardware_counts.hardware_events, "may_count", lambda: False)
+    perf.refuses[0] = errno.ENOENT
+    assert "the agent lacks CAP_PERFMON" in make().newest().unavailable
