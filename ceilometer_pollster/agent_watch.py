@@ -4,19 +4,15 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from ceilometer_pollster import agent_api, reasons
 from ceilometer_pollster.agent_api import Look, NoCounts
+from ceilometer_pollster.once_a_cycle import OfService, OnceACycle
 from ceilometer_pollster.reasons import Instance, Reasons
 
 LOG = logging.getLogger(__name__)
-
-_IN_CACHE = "vmqos-hardware-events"
-"""Where the cycle's cache, which Ceilometer empties between cycles, has the answer."""
 
 _WHAT = "hardware events"
 
@@ -31,8 +27,7 @@ class AgentWatch:
 
     def __init__(self, socket: str) -> None:
         self._socket = socket
-        # [polling] threads_to_process_pollsters may be more than one.
-        self._lock = threading.Lock()
+        self._looks = OnceACycle("vmqos-hardware-events", self._ask)
         self._reasons: Reasons = {}
 
     def look(self, cache: MutableMapping[str, Any], instances: Sequence[Instance]) -> Look | None:
@@ -43,11 +38,7 @@ class AgentWatch:
         :param cache: the cycle's.
         :param instances: those that are to have samples.
         """
-        with self._lock:
-            if _IN_CACHE not in cache:
-                cache[_IN_CACHE] = self._ask(instances)
-            found: Look | None = cache[_IN_CACHE]
-            return found
+        return self._looks.of(cache, instances)
 
     def _ask(self, instances: Sequence[Instance]) -> Look | None:
         found = self._try_to_ask()
@@ -81,13 +72,5 @@ def _reasons(look: Look, instances: Sequence[Instance]) -> Iterator[tuple[tuple[
             yield (instance.id, _WHAT), found.reason
 
 
-_WATCHES: WeakKeyDictionary[object, AgentWatch] = WeakKeyDictionary()
-"""As those of :mod:`ceilometer_pollster.watch`."""
-
-
-def of_service(manager: object, socket: str) -> AgentWatch:
-    """The watch that all pollsters of this service share.
-
-    :param manager: Ceilometer's ``AgentManager``.
-    """
-    return _WATCHES.get(manager) or _WATCHES.setdefault(manager, AgentWatch(socket))
+of_service = OfService(AgentWatch)
+"""The watch of a service, with the agent's socket that it is configured with."""

@@ -4,20 +4,16 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import MutableMapping, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from ceilometer_pollster import reasons
+from ceilometer_pollster.once_a_cycle import OfService, OnceACycle
 from ceilometer_pollster.reasons import Instance, Reasons
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.telemetry import Snapshot, Sweeper
 
 LOG = logging.getLogger(__name__)
-
-_IN_CACHE = "vmqos"
-"""Where the cycle's cache, which Ceilometer empties between cycles, has the snapshot."""
 
 
 class Watch:
@@ -30,8 +26,7 @@ class Watch:
 
     def __init__(self, root: str) -> None:
         self._sweeper = Sweeper(root, keep_open=False)
-        # [polling] threads_to_process_pollsters may be more than one.
-        self._lock = threading.Lock()
+        self._sweeps = OnceACycle("vmqos", self._sweep)
         self._reasons: Reasons = {}
         self._failure = ""
 
@@ -43,11 +38,7 @@ class Watch:
         :param cache: the cycle's.
         :param instances: those that are to have samples.
         """
-        with self._lock:
-            if _IN_CACHE not in cache:
-                cache[_IN_CACHE] = self._sweep(instances)
-            found: Snapshot | None = cache[_IN_CACHE]
-            return found
+        return self._sweeps.of(cache, instances)
 
     def _sweep(self, instances: Sequence[Instance]) -> Snapshot | None:
         found = self._try_to_sweep()
@@ -73,13 +64,5 @@ class Watch:
             return error
 
 
-_WATCHES: WeakKeyDictionary[object, Watch] = WeakKeyDictionary()
-"""Ceilometer makes each meter's pollster by itself; all that they have in common is the service that runs them."""
-
-
-def of_service(manager: object, root: str) -> Watch:
-    """The watch that all pollsters of this service share.
-
-    :param manager: Ceilometer's ``AgentManager``.
-    """
-    return _WATCHES.get(manager) or _WATCHES.setdefault(manager, Watch(root))
+of_service = OfService(Watch)
+"""The watch of a service, with the resctrl that it is configured with."""

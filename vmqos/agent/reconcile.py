@@ -266,12 +266,14 @@ class Reconciler:
         is_calm = self._settled and is_same_host and not (change.everything or self._backoff.due())
         is_calm = is_calm and unseen == self._unseen and not self._placer.is_owing
         # A VM that waits for ways does not wait for a look at all tasks of the host.
-        if is_calm and self._changed_in_tasks_alone(vms, look_at) is not None:
-            look_at |= self._placer.strays(vms, share)
-            if not (look_at or self._placer.is_owing):
+        if is_calm and (changed := self._changed_in_tasks_alone(vms, look_at)) is not None:
+            strays = self._placer.strays(vms, share)
+            if not (changed or strays or self._placer.is_owing):
                 return False
-            if (changed := self._changed_in_tasks_alone(vms, look_at)) is not None:
-                return self._place_again(now, vms, changed, share)
+            astray = self._changed_in_tasks_alone(vms, strays - changed.keys())
+            if astray is not None and not self._placer.is_owing:
+                return self._place_again(now, vms, {**changed, **astray}, share)
+            look_at |= strays
         self._unseen = unseen
         self.snapshot = replace(self.snapshot, policy=policy)
         records = self._records(vms)

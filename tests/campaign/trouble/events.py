@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
+from tests.campaign.trouble.choices import choose
 from tests.campaign.trouble.host import FULL_AUDIT, POLICIES, Host, PlayedVm
 from tests.campaign.trouble.machine import ERRORS
 from vmqos.hypervisor import exceptions as hypervisor_exceptions
@@ -20,8 +20,6 @@ from vmqos.resctrl import exceptions
 
 FOREIGN = ("containers", "pqos", "pod-7")
 MOST_VMS = 10
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +67,9 @@ class Entry:
     anytime: bool = False
 
 
-def _choose(items: Sequence[_T], number: int) -> _T | None:
-    return items[number % len(items)] if items else None
-
-
 def _vm(host: Host, event: Event, *, listed: bool = True) -> PlayedVm | None:
     found = [vm for vm in host.vms.values() if vm.is_listed or not listed]
-    return _choose(found, event.a)
+    return choose(found, event.a)
 
 
 def _specs(host: Host, number: int) -> Mapping[str, str]:
@@ -112,7 +106,7 @@ def _start(host: Host, event: Event) -> None:
 
 def _arrive(host: Host, event: Event) -> None:
     """A VM that left, by migration or by its end, comes back."""
-    uuid = _choose([uuid for uuid in host.departed if uuid not in host.vms], event.a)
+    uuid = choose([uuid for uuid in host.departed if uuid not in host.vms], event.a)
     if uuid is not None and len(host.vms) < MOST_VMS:
         _begin(host, event, uuid)
 
@@ -183,7 +177,7 @@ def _cpus(host: Host, number: int) -> frozenset[int]:
 
 
 def _plug(host: Host, event: Event) -> None:
-    if (vm := _choose([vm for vm in host.vms.values() if vm.vcpus], event.a)) is not None and vm.vcpus < 6:
+    if (vm := choose([vm for vm in host.vms.values() if vm.vcpus], event.a)) is not None and vm.vcpus < 6:
         host.plug(vm)
         if event.b % 2:
             host.tell(vm.uuid)
@@ -283,7 +277,7 @@ def _cachetune_comes(host: Host, event: Event) -> None:
 
 
 def _cachetune_goes(host: Host, event: Event) -> None:
-    vm = _choose([vm for vm in host.vms.values() if vm.has_cachetune], event.a)
+    vm = choose([vm for vm in host.vms.values() if vm.has_cachetune], event.a)
     if vm is not None:
         with contextlib.suppress(exceptions.ResctrlError):
             host.touch_all()
@@ -320,7 +314,7 @@ def _write_masks(host: Host, name: str, number: int) -> None:
 def _remove_ours(host: Host, event: Event) -> None:
     """Another program removes a group of ours."""
     names = sorted(name for name in host.troubled.groups() if name.startswith("vmqos."))
-    if (name := _choose(names, event.a)) is not None:
+    if (name := choose(names, event.a)) is not None:
         host.touch_all()
         with contextlib.suppress(exceptions.ResctrlError):
             host.troubled.outside.rmdir(name)
@@ -328,7 +322,7 @@ def _remove_ours(host: Host, event: Event) -> None:
 
 def _stray(host: Host, event: Event) -> None:
     """Another program moves a task of a VM to the default group."""
-    if (vm := _vm(host, event)) is not None and (tid := _choose(sorted(vm.tasks()), event.b)) is not None:
+    if (vm := _vm(host, event)) is not None and (tid := choose(sorted(vm.tasks()), event.b)) is not None:
         host.touch_all()
         with contextlib.suppress(exceptions.ResctrlError):
             host.troubled.outside.write("tasks", str(tid))
@@ -337,11 +331,11 @@ def _stray(host: Host, event: Event) -> None:
 def _cache_goes(host: Host, event: Event) -> None:
     if len(host.troubled.online) > 1:
         host.touch_all()
-        host.troubled.switch(_choose(sorted(host.troubled.online), event.a) or 0, False)
+        host.troubled.switch(choose(sorted(host.troubled.online), event.a) or 0, False)
 
 
 def _cache_comes(host: Host, event: Event) -> None:
-    cpu = _choose(sorted(host.troubled.cpus - host.troubled.online), event.a)
+    cpu = choose(sorted(host.troubled.cpus - host.troubled.online), event.a)
     if cpu is not None:
         host.touch_all()
         host.troubled.switch(cpu, True)

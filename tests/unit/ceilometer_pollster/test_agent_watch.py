@@ -93,4 +93,4 @@ def test_each_service_has_a_watch_of_its_own_for_as_long_as_it_lives() -> None:
     assert agent_watch.of_service(one, "/s") is not agent_watch.of_service(other, "/s")
     del one, other
     gc.collect()
-    assert not any(isinstance(manager, Manager) for manager in agent_watch._WATCHES)
+    assert not any(isinstance(manager, Manager) for manager in agent_watch.of_service._made)

@@ -91,4 +91,4 @@ def test_each_service_has_a_watch_of_its_own_for_as_long_as_it_lives(tmp_path: P
     assert watch.of_service(one, str(tmp_path)) is not watch.of_service(other, str(tmp_path))
     del one, other
     gc.collect()
-    assert not any(isinstance(manager, Manager) for manager in watch._WATCHES)
+    assert not any(isinstance(manager, Manager) for manager in watch.of_service._made)

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.campaign.trouble.choices import POLICIES
 from tests.campaign.trouble.processes.judging_simulator import COUNTDOWN, FAULTS, TRUTH, VERDICTS
 from tests.campaign.trouble.seen import Seen
 from tests.campaign.trouble.settled import unsettled
@@ -51,11 +52,6 @@ FLAVORS: tuple[Mapping[str, str], ...] = (
     {"hw:cache_ways": "4"},
     {"hw:cache_ways": "2", "hw:cache_policy": "shared"},
     {},
-)
-POLICIES: tuple[Mapping[str, object], ...] = (
-    {"kernel_exclusive": True, "default_ways_min": 2},
-    {"kernel_exclusive": False, "default_ways_min": 2},
-    {"kernel_exclusive": True, "default_ways_min": 3},
 )
 
 

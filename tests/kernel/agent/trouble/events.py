@@ -10,12 +10,12 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import libvirt
 
+from tests.campaign.trouble.choices import POLICIES, choose
 from tests.kernel.agent import foreign
 from tests.kernel.agent.trouble.stage import Actor, Stage
 from tools.lab import vms
@@ -40,13 +40,6 @@ FLAVORS: tuple[Mapping[str, str], ...] = (
     {"hw:cache_ways": "2", "hw:cache_policy": "shared"},
     {},
 )
-POLICIES: tuple[Mapping[str, object], ...] = (
-    {"kernel_exclusive": True, "default_ways_min": 2},
-    {"kernel_exclusive": False, "default_ways_min": 2},
-    {"kernel_exclusive": True, "default_ways_min": 3},
-)
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +79,8 @@ class Entry:
     weight: int
 
 
-def _choose(items: Sequence[_T], number: int) -> _T | None:
-    return items[number % len(items)] if items else None
-
-
 def _vm(stage: Stage, event: Event) -> Actor | None:
-    return _choose(stage.actors, event.a)
+    return choose(stage.actors, event.a)
 
 
 def _moment(event: Event) -> float:
@@ -280,14 +269,14 @@ def _ways(stage: Stage, event: Event) -> int:
 
 def _remove_ours(stage: Stage, event: Event) -> None:
     """Another program removes a group of ours."""
-    if (name := _choose(stage.groups_of_ours(), event.b)) is not None:
+    if (name := choose(stage.groups_of_ours(), event.b)) is not None:
         with stage.meddling(politely=event.a % 4 > 0):
             os.rmdir(stage.root / name)
 
 
 def _stray(stage: Stage, event: Event) -> None:
     """Another program moves a task of a VM to the default group."""
-    if (actor := _vm(stage, event)) is not None and (tid := _choose(sorted(actor.truth.tasks()), event.b)) is not None:
+    if (actor := _vm(stage, event)) is not None and (tid := choose(sorted(actor.truth.tasks()), event.b)) is not None:
         with stage.meddling(politely=event.a % 4 > 0):
             foreign.write(stage.root / "tasks", str(tid))
 
