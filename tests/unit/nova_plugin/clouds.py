@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any
 from uuid import uuid4
 
@@ -18,6 +19,10 @@ from nova.virt import hardware
 
 from vmqos.extra_specs import resources
 
+LETS_GO = int(version("openstack-placement").partition(".")[0]) >= 14
+"""Whether Placement lets a claim go from a host of which more is claimed than there is. That of 2025.1 does not: it
+refuses whatever would leave such a host as full as it was (``_check_capacity_exceeded`` in placement/objects/allocation.py).
+"""
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.36"}
 _numbers = itertools.count(1)
 

@@ -50,8 +50,9 @@ def vmqos(api: str, placement_url: str, tmp_path: Path) -> Command:
     """Runs ``vmqos flavor``, which finds the cloud in clouds.yaml: ``here`` as administrator, or as somebody else."""
 
     def described(token: str, placement: str) -> dict[str, object]:
+        # The openstacksdk of 2025.1 loses a token that stands in "auth" alone.
         auth = {"endpoint": api, "token": token}
-        return {"auth_type": "admin_token", "auth": auth, "placement_endpoint_override": placement}
+        return {"auth_type": "admin_token", "auth": auth, "token": token, "placement_endpoint_override": placement}
 
     clouds = {
         "here": described("admin", placement_url),
