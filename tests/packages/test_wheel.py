@@ -69,6 +69,8 @@ def installed(request: pytest.FixtureRequest, dist: Path, tmp_path_factory: pyte
     """An environment that vmqos was installed into; what vmqos needs, it sees in this one, and no checkout."""
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder, with_pip=True)
+    # Up to 3.11, venv brings a setuptools of its own, which knows no wheels. Later there is none to uninstall.
+    subprocess.run([folder / "bin/python", "-m", "pip", "uninstall", "--yes", "--quiet", "setuptools"], check=True)
     (own,) = folder.glob("lib/python*/site-packages")
     # A directory that is added so has its own .pth files left alone, by which this environment sees the checkout.
     (own / "needed.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")) + "\n")
