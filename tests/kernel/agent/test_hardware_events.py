@@ -22,10 +22,11 @@ from tools.lab.vms import RunningVm
 pytestmark = pytest.mark.guest(pairs=("milan-shared-6.12",))
 
 PATH = "/v1/telemetry/hardware-events"
-SWITCH = 6_600
+SWITCH = 8_300
 """Instructions of the kernel for a switch to a task and away, which it executes under the task's RMID while no event
-counts: perf counts from the end of the one to the beginning of the other. Measured here, of a task that sleeps 500 and
-2000 times."""
+counts: perf counts from the end of the one to the beginning of the other. Measured here, of QEMU's threads: 7 800 to
+8 000 where the guest has the test's CPUs for itself, and 8 800 where three programs want them, too. A task that only
+sleeps takes 6 600. All in all it is 3 to 4 % of the VM's instructions, so what is left open is under half a per cent."""
 MUCH = 200_000_000
 """Instructions: more than an idle QEMU executes while the test looks."""
 
@@ -45,7 +46,6 @@ def switches(vm: RunningVm) -> int:
     return sum(int(number) for text in texts for number in re.findall(r"ctxt_switches:\t(\d+)", text))
 
 
-@pytest.mark.long
 def test_the_vm_that_works_is_told_with_what_was_done_for_its_group(
     agent: Agent, resctrl: KernelResctrl, make_vm: MakeVm, wait_for: WaitFor
 ) -> None:
