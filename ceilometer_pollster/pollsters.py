@@ -12,7 +12,7 @@ from ceilometer.polling.plugin_base import PollsterBase
 from oslo_log import log
 
 from ceilometer_pollster import agent_watch, metadata, meters, options, watch
-from ceilometer_pollster.meters import EventMeter, Meter
+from ceilometer_pollster.meters import EventMeter, Meter, Volume
 from ceilometer_pollster.reasons import is_at_rest
 from vmqos.resctrl import mount
 from vmqos.resctrl.exceptions import ResctrlError
@@ -25,16 +25,47 @@ _METADATA, _RATES = "vmqos-metadata", "vmqos-rates"
 """What all meters of a cycle have in common, in the cycle's cache. Two threads may make the same thing: it is equal."""
 
 
-class VmPollster(PollsterBase):  # type: ignore[misc]
-    """A meter of every instance that has a group in resctrl.
+class InstancePollster(PollsterBase):  # type: ignore[misc]
+    """A meter of the instances of this host.
 
     :cvar meter: which one.
     """
 
-    meter: Meter
+    meter: Meter | EventMeter
 
     def __init__(self, conf: Any) -> None:
         options.register(conf)
+        super().__init__(conf)
+
+    @property
+    def default_discovery(self) -> str:
+        """The instances of this host, as for Ceilometer's own pollsters."""
+        return "local_instances"
+
+    def sample(self, instance: Any, volume: Volume, told: Mapping[str, Any], read_at: float) -> Any:
+        """A sample of one instance.
+
+        :param told: the metadata beside Ceilometer's own.
+        :param read_at: when it was read, in seconds of the monotonic clock.
+        """
+        return util.make_sample_from_instance(
+            self.conf,
+            instance,
+            name=self.meter.name,
+            type=self.meter.kind,
+            unit=self.meter.unit,
+            volume=volume,
+            additional_metadata=told,
+            monotonic_time=read_at,
+        )
+
+
+class VmPollster(InstancePollster):
+    """A meter of every instance that has a group in resctrl."""
+
+    meter: Meter
+
+    def __init__(self, conf: Any) -> None:
         self._latest: Snapshot | None = None
         self._before: Snapshot | None = None
         super().__init__(conf)
@@ -50,11 +81,6 @@ class VmPollster(PollsterBase):  # type: ignore[misc]
         if problem is not None:
             LOG.error("%s is not polled until ceilometer-polling is started again: %s", self.meter.name, problem)
             raise problem
-
-    @property
-    def default_discovery(self) -> str:
-        """The instances of this host, as for Ceilometer's own pollsters."""
-        return "local_instances"
 
     def get_samples(self, manager: Any, cache: MutableMapping[str, Any], resources: Sequence[Any]) -> Iterator[Any]:
         """One sample for each instance that has a volume."""
@@ -73,36 +99,16 @@ class VmPollster(PollsterBase):  # type: ignore[misc]
             if vm is not None and volume is not None:
                 if instance.id not in told:
                     told[instance.id] = metadata.of_vm(vm)
-                yield util.make_sample_from_instance(
-                    self.conf,
-                    instance,
-                    name=self.meter.name,
-                    type=self.meter.kind,
-                    unit=self.meter.unit,
-                    volume=volume,
-                    additional_metadata=told[instance.id],
-                    monotonic_time=vm.read_at,
-                )
+                yield self.sample(instance, volume, told[instance.id], vm.read_at)
 
 
-class EventPollster(PollsterBase):  # type: ignore[misc]
+class EventPollster(InstancePollster):
     """A meter of what each instance executes, as the agent has counted it.
 
     The agent need not run when ceilometer-polling starts.
-
-    :cvar meter: which one.
     """
 
     meter: EventMeter
-
-    def __init__(self, conf: Any) -> None:
-        options.register(conf)
-        super().__init__(conf)
-
-    @property
-    def default_discovery(self) -> str:
-        """The instances of this host, as for Ceilometer's own pollsters."""
-        return "local_instances"
 
     def get_samples(self, manager: Any, cache: MutableMapping[str, Any], resources: Sequence[Any]) -> Iterator[Any]:
         """One sample for each instance that is counted."""
@@ -114,16 +120,7 @@ class EventPollster(PollsterBase):  # type: ignore[misc]
             found = None if is_at_rest(instance) else look.vms.get(instance.id)
             volume = None if found is None else found.counts.get(self.meter.event)
             if found is not None and volume is not None:
-                yield util.make_sample_from_instance(
-                    self.conf,
-                    instance,
-                    name=self.meter.name,
-                    type=self.meter.kind,
-                    unit=self.meter.unit,
-                    volume=volume,
-                    additional_metadata={"since": found.since, "share": found.share},
-                    monotonic_time=look.read_at,
-                )
+                yield self.sample(instance, volume, {"since": found.since, "share": found.share}, look.read_at)
 
     def _purge(self) -> None:
         """Have the exporter for Prometheus forget the instances that are gone.

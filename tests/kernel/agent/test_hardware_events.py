@@ -26,7 +26,7 @@ SWITCH = 8_300
 """Instructions of the kernel for a switch to a task and away, which it executes under the task's RMID while no event
 counts: perf counts from the end of the one to the beginning of the other. Measured here, of QEMU's threads: 7 800 to
 8 000 where the guest has the test's CPUs for itself, and 8 800 where three programs want them, too. A task that only
-sleeps takes 6 600. All in all it is 3 to 4 % of the VM's instructions, so what is left open is under half a per cent."""
+sleeps takes 6 600. All in all it is 3 to 4 % of the VM's instructions; what is left open is under half a per cent."""
 MUCH = 200_000_000
 """Instructions: more than an idle QEMU executes while the test looks."""
 

@@ -21,7 +21,7 @@ from vmqos.extra_specs import resources
 
 LETS_GO = int(version("openstack-placement").partition(".")[0]) >= 14
 """Whether Placement lets a claim go from a host of which more is claimed than there is. That of 2025.1 does not: it
-refuses whatever would leave such a host as full as it was (``_check_capacity_exceeded`` in placement/objects/allocation.py).
+refuses whatever leaves such a host as full as it was (``_check_capacity_exceeded`` in placement/objects/allocation.py).
 """
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.36"}
 _numbers = itertools.count(1)
