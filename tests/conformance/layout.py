@@ -6,7 +6,7 @@ from __future__ import annotations
 from tests.conformance import needs
 from tests.conformance.answer import done
 from tests.conformance.resctrl import Resctrl
-from vmqos.simulator.profiles import CacheAllocation
+from vmqos.simulator.hardware.profiles import CacheAllocation
 
 LOW, HIGH = 0xF, 0xF0
 """Four ways each, which every machine has, and of which no machine shares one with devices."""

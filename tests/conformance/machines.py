@@ -13,9 +13,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tests.kernel.lab.pair import Pair
-from vmqos.simulator.kernel import LINUX_6_12, LINUX_7_2, Kernel
-from vmqos.simulator.profiles import PROFILES, CacheAllocation, Monitoring, Profile
-from vmqos.simulator.topology import regular
+from vmqos.simulator.hardware.kernel_versions import LINUX_6_12, LINUX_7_2, Kernel
+from vmqos.simulator.hardware.profiles import PROFILES, CacheAllocation, Monitoring, Profile
+from vmqos.simulator.hardware.topology import regular
 
 MIB = 1 << 20
 _INTEL = {"threads": 1, "l3_size": 16 * MIB, "l2_size": 4 * MIB, "l3_ways": 16, "l2_ways": 16}

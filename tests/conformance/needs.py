@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.conformance.differences import Difference
-from vmqos.simulator.profiles import CacheAllocation, Profile
+from vmqos.simulator.hardware.profiles import CacheAllocation, Profile
 
 Need = Callable[[Profile], bool]
 

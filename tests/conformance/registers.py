@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vmqos.simulator.profiles import Profile
+from vmqos.simulator.hardware.profiles import Profile
 
 L3_CDP = 0xC81
 L2_CDP = 0xC82

@@ -11,7 +11,7 @@ from tests.conformance.differences import IO_ALLOC, Difference
 from tests.conformance.operations import Operations, content_of
 from tests.conformance.registers import registers_of
 from tests.conformance.target import Target
-from vmqos.simulator.profiles import Profile
+from vmqos.simulator.hardware.profiles import Profile
 
 _PATIENCE = 300
 """How often a case that needs an RMID lets limbo pass."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.functional.replay.processes import ROOT, machine_server
-from vmqos.simulator.profiles import Profile
+from vmqos.simulator.hardware.profiles import Profile
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PATIENCE = 20.0

@@ -19,7 +19,7 @@ from tests.conformance.items import CASES as CASES_PACKAGE
 from tests.conformance.items import ONLY, Where, case_and_place, generate
 from tests.conformance.machines import GUESTS, KERNEL_OF, PROFILE_OF, SIMULATED, SIMULATOR, TARGETS
 from tests.kernel.lab.pair import Pair
-from vmqos.simulator.profiles import Profile
+from vmqos.simulator.hardware.profiles import Profile
 
 CHECKOUT = Path(__file__).parents[2]
 CASES = Path("tests/conformance/cases")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from vmqos.simulator.profiles import Profile
+from vmqos.simulator.hardware.profiles import Profile
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from tests.conformance.machines import GUESTS, KERNEL, KERNEL_OF, MIB, PROFILE_OF, SIMULATOR
 from tests.features.place import Place
 from tests.kernel.lab.machines import MACHINES
-from vmqos.simulator.profiles import PROFILES, Profile
-from vmqos.simulator.topology import regular
+from vmqos.simulator.hardware.profiles import PROFILES, Profile
+from vmqos.simulator.hardware.topology import regular
 
 _MILAN_KVM = replace(
     PROFILE_OF["milan"],

@@ -78,7 +78,7 @@ def _place(item: pytest.Item, machine: str | None) -> Place:
     guest = params.get("guest_machine")
     if isinstance(guest, Pair):
         return Place("kernel", guest.kernel, guest.machine)
-    from vmqos.simulator.profiles import PROFILES
+    from vmqos.simulator.hardware.profiles import PROFILES
 
     wanted = machine or params.get("simulator", SIMULATED)
     name = wanted if isinstance(wanted, str) else wanted[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a stranger's text reaches the log; of a terminal, see tests/unit/cli/test_safe_text.py."""
+"""What of a stranger's text reaches the log; of a terminal, see tests/unit/cli/show/test_safe_text.py."""
 
 from __future__ import annotations
 

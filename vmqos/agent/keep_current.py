@@ -20,7 +20,7 @@ from vmqos import extra_specs, group_names
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Group, Request, caches
-from vmqos.allocation.claims import with_limit
+from vmqos.allocation.rights.claims import with_limit
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of
 from vmqos.host.resctrl_state import ResctrlState

@@ -2,8 +2,6 @@
 """Who gets which ways: values in, a :class:`Plan` out. No file, no clock, no log."""
 
 from vmqos.allocation import caches
-from vmqos.allocation.closids import Closids, divide_closids
-from vmqos.allocation.free_room import FreeRoom, free_ways
 from vmqos.allocation.model import (
     Allocation,
     CreateGroup,
@@ -22,6 +20,8 @@ from vmqos.allocation.model import (
     WriteThrottles,
 )
 from vmqos.allocation.planner import plan, whatif
+from vmqos.allocation.rights.closids import Closids, divide_closids
+from vmqos.allocation.rights.free_room import FreeRoom, free_ways
 
 __all__ = [
     "Allocation",

@@ -56,6 +56,20 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
+class WantedMask:
+    """One exclusive mask to be placed.
+
+    :ivar key: whose it is.
+    :ivar length: how many ways it shall have.
+    :ivar held: the ways that it has now; 0 if it has none that it could keep.
+    """
+
+    key: str
+    length: int
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CacheWays:
     """What one cache has to give.
 

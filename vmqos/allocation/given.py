@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from vmqos.allocation import caches, reasons
-from vmqos.allocation.admission import Admission
-from vmqos.allocation.claims import Claim, bandwidth, unmet
+from vmqos.allocation.masks.target import Target
 from vmqos.allocation.model import Allocation, PromiseState
 from vmqos.allocation.planner_input import PlannerInput
-from vmqos.allocation.target import Target
+from vmqos.allocation.rights.admission import Admission
+from vmqos.allocation.rights.claims import Claim, bandwidth, unmet
 from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.reason import NO_REASON, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask

@@ -95,7 +95,7 @@ class Policy:
     :ivar kernel_exclusive: whether exclusive groups are put into the kernel's mode ``exclusive`` where it can be.
     :ivar shared_classes: what the shared classes grant for each of which a CLOSID is kept, whether it exists or not.
     :ivar other_classes: how many other shared classes may be made, 0 or more; ``None`` for what
-        :func:`vmqos.allocation.closids.most_others` says.
+        :func:`vmqos.allocation.rights.closids.most_others` says.
     :ivar placement_counts: whether Placement is told how many control groups exclusive VMs can have.
     """
 

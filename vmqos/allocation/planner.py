@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from vmqos.allocation import earlier, given, steps
-from vmqos.allocation.admission import Admission, Bar, admit
-from vmqos.allocation.claims import Claim, read
+from vmqos.allocation import given
+from vmqos.allocation.masks import steps
+from vmqos.allocation.masks.route import Route
+from vmqos.allocation.masks.target import Target, build, route
 from vmqos.allocation.model import Allocation, Layout, Plan, Policy, RemoveGroup, Request, Step
 from vmqos.allocation.planner_input import PlannerInput, read_input
-from vmqos.allocation.route import Route
-from vmqos.allocation.target import Target, build, route
+from vmqos.allocation.rights import earlier
+from vmqos.allocation.rights.admission import Admission, Bar, admit
+from vmqos.allocation.rights.claims import Claim, read
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import DEFAULT_GROUP
 from vmqos.resctrl.capabilities import Capabilities
@@ -34,7 +36,7 @@ def plan(
 
     :param requests: the requests of the running VMs that ask for something; the group of any other VM is retired.
     :param granted: :attr:`Plan.granted` of the last plan that was carried out. Without it, the planner derives the
-        earlier grants from the layout, as far as the layout shows them (:mod:`vmqos.allocation.earlier`).
+        earlier grants from the layout, as far as the layout shows them (:mod:`vmqos.allocation.rights.earlier`).
     """
     inputs = read_input(capabilities, layout, policy, requests, granted)
     claims = read(inputs)

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from vmqos.allocation import caches
-from vmqos.allocation.cache_budget import CacheBudget, fits, largest_newcomer
 from vmqos.allocation.cache_ways import CacheWays, Need
 from vmqos.allocation.model import WhenFull
 from vmqos.allocation.planner_input import PlannerInput
+from vmqos.allocation.rights.cache_budget import CacheBudget, fits, largest_newcomer
 from vmqos.group_names import Owner
 from vmqos.reason import Code, Reason
 from vmqos.resctrl.capabilities import BandwidthResource, Capabilities

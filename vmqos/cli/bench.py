@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vmqos.cli import bench_view, exceptions, settings, terminal
+from vmqos.cli import exceptions, settings
 from vmqos.cli.option_values import seconds, whole_number
 from vmqos.cli.output import Details, is_for_machines, terminal_of
+from vmqos.cli.show import bench_view, terminal
 
 if TYPE_CHECKING:
     from vmqos.bench.setting import Host, Wishes

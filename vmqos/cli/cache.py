@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vmqos.cli import exceptions, map_rows, settings, terminal, units, way_map
+from vmqos.cli import exceptions, settings
 from vmqos.cli.output import Listing, as_rows, terminal_of
+from vmqos.cli.show import map_rows, terminal, units, way_map
 from vmqos.local_api import contract
 
 _CACHE = re.compile(r"(?:[Ll]([23]):)?([0-9]{1,9})")

@@ -8,10 +8,11 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vmqos.cli import group_fields, settings
+from vmqos.cli import settings
 from vmqos.cli.output import Details, is_for_machines
-from vmqos.cli.safe_text import distinct_names, neutralise
-from vmqos.cli.units import masks_by_cache, parse_mask, size
+from vmqos.cli.show import group_fields
+from vmqos.cli.show.safe_text import distinct_names, neutralise
+from vmqos.cli.show.units import masks_by_cache, parse_mask, size
 from vmqos.local_api import contract, exceptions
 
 _CDP = {

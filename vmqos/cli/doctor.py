@@ -9,8 +9,8 @@ from typing import Any
 
 from vmqos.cli import settings
 from vmqos.cli.output import Listing, is_for_machines
-from vmqos.cli.safe_text import neutralise
-from vmqos.cli.tables import Cell
+from vmqos.cli.show.safe_text import neutralise
+from vmqos.cli.show.tables import Cell
 from vmqos.local_api.client import AgentClient
 
 _STYLES = {"ok": "green", "warning": "bold yellow", "problem": "bold red"}

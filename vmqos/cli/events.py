@@ -13,7 +13,7 @@ from typing import Any
 from vmqos.cli import settings
 from vmqos.cli.option_values import whole_number
 from vmqos.cli.output import Listing, as_rows, is_for_machines
-from vmqos.cli.safe_text import neutralise
+from vmqos.cli.show.safe_text import neutralise
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentFailed, AgentHungUp, AgentNotRunning, AgentTimeout

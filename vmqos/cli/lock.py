@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from vmqos.cli import exceptions, settings
 from vmqos.cli.help_text import Documented
 from vmqos.cli.output import Details, Listing, as_rows, is_for_machines
-from vmqos.cli.safe_text import neutralise
-from vmqos.cli.tables import Cell
-from vmqos.cli.units import size, way_list
+from vmqos.cli.show.safe_text import neutralise
+from vmqos.cli.show.tables import Cell
+from vmqos.cli.show.units import size, way_list
 
 if TYPE_CHECKING:
     from vmqos.pseudo_lock.region_users import User

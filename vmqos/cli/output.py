@@ -11,13 +11,14 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from vmqos.cli import exceptions, freshness
-from vmqos.cli import terminal as terminals
-from vmqos.cli.freshness import Freshness
+from vmqos.cli import exceptions
 from vmqos.cli.help_text import Documented
-from vmqos.cli.safe_text import neutralise
-from vmqos.cli.tables import TableFormatter
-from vmqos.cli.terminal import Terminal
+from vmqos.cli.show import freshness
+from vmqos.cli.show import terminal as terminals
+from vmqos.cli.show.freshness import Freshness
+from vmqos.cli.show.safe_text import neutralise
+from vmqos.cli.show.tables import TableFormatter
+from vmqos.cli.show.terminal import Terminal
 from vmqos.local_api.client import AgentClient
 
 MACHINE_FORMATS = frozenset({"json", "yaml"})
@@ -45,12 +46,12 @@ class Told(Documented):
     def warn_if_old(self, agent: AgentClient, parts: Collection[str]) -> None:
         """Say on standard error, and by the exit status, if what the agent tells is old.
 
-        :param parts: what the command shows: see :func:`vmqos.cli.freshness.ask`.
+        :param parts: what the command shows: see :func:`vmqos.cli.show.freshness.ask`.
         """
         self.warn(freshness.ask(agent, parts), parts)
 
     def warn(self, found: Freshness, parts: Collection[str]) -> None:
-        """Say on standard error, and by the exit status, what :func:`vmqos.cli.freshness.ask` has found."""
+        """Say on standard error, and by the exit status, what :func:`vmqos.cli.show.freshness.ask` has found."""
         if found.warning:
             self.app.LOG.warning(found.warning)
             self.exit_status = freshness.OLD_STATUS

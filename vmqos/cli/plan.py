@@ -9,11 +9,12 @@ from typing import Any
 
 from rich.text import Text
 
-from vmqos.cli import map_rows, settings, terminal, way_map
+from vmqos.cli import settings
 from vmqos.cli.output import Details, is_for_machines, terminal_of
-from vmqos.cli.safe_text import distinct_names, neutralise
-from vmqos.cli.terminal import Terminal
-from vmqos.cli.units import bandwidth_by_cache, masks_by_cache
+from vmqos.cli.show import map_rows, terminal, way_map
+from vmqos.cli.show.safe_text import distinct_names, neutralise
+from vmqos.cli.show.terminal import Terminal
+from vmqos.cli.show.units import bandwidth_by_cache, masks_by_cache
 from vmqos.local_api import contract
 
 _STYLES = {"kept": "bold green", "pending": "bold yellow", "degraded": "bold red", "none": "bold"}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from vmqos.cli import exceptions, settings
 from vmqos.cli.help_text import Documented
-from vmqos.cli.safe_text import neutralise
+from vmqos.cli.show.safe_text import neutralise
 
 if TYPE_CHECKING:
     from oslo_config import cfg

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vmqos.simulator.profiles import PROFILES, Profile
+from vmqos.simulator.hardware.profiles import PROFILES, Profile
 from vmqos.simulator.record import Record
 
 if TYPE_CHECKING:

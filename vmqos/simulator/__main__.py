@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from vmqos.simulator.profiles import PROFILES
+from vmqos.simulator.hardware.profiles import PROFILES
 from vmqos.simulator.service import serve
 
 

@@ -15,10 +15,10 @@ os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
 
 import mfusepy
 
+from vmqos.simulator.kernel.numbers import refusal
+from vmqos.simulator.kernel.tree import PAGE_SIZE, Caller, Directory, File, Node
 from vmqos.simulator.machine import Machine
-from vmqos.simulator.numbers import refusal
 from vmqos.simulator.record import Record
-from vmqos.simulator.tree import PAGE_SIZE, Caller, Directory, File, Node
 
 Observer = Callable[[Record], None]
 

@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 
-from vmqos.simulator import group_files, groups, info, options, pseudo_lock
-from vmqos.simulator.hardware import Hardware
-from vmqos.simulator.numbers import refusal
-from vmqos.simulator.profiles import Profile
-from vmqos.simulator.state import Mounted
-from vmqos.simulator.tasks import Processes
-from vmqos.simulator.tree import Caller, Directory, File, Node, find
+from vmqos.simulator.files import group_files, groups, info, pseudo_lock
+from vmqos.simulator.files.state import Mounted
+from vmqos.simulator.hardware import options
+from vmqos.simulator.hardware.lasting import Hardware
+from vmqos.simulator.hardware.profiles import Profile
+from vmqos.simulator.hardware.tasks import Processes
+from vmqos.simulator.kernel.numbers import refusal
+from vmqos.simulator.kernel.tree import Caller, Directory, File, Node, find
 
 _ROOT = Caller()
 

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from vmqos.simulator.tasks import Assignment, Newcomer, Task, Usage
+from vmqos.simulator.hardware.tasks import Assignment, Newcomer, Task, Usage
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")

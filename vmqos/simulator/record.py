@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TextIO
 
-from vmqos.simulator.registers import RegisterWrite
+from vmqos.simulator.hardware.registers import RegisterWrite
 
 
 @dataclass(frozen=True, slots=True)

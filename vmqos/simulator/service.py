@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from vmqos.simulator import record
 from vmqos.simulator import sysfs as sysfs_files
-from vmqos.simulator.cpus import parse_list
 from vmqos.simulator.filesystem import Observer, ResctrlFilesystem, run
+from vmqos.simulator.hardware.profiles import PROFILES, Profile
+from vmqos.simulator.kernel.cpus import parse_list
 from vmqos.simulator.machine import Machine
 from vmqos.simulator.procfs import ProcFs
-from vmqos.simulator.profiles import PROFILES, Profile
 
 _MANY_CPUS = 1 << 16
 _ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -33,7 +33,7 @@ def serve(
     SIGTERM and SIGINT unmount it. Call it from the main thread of a process that has nothing else to do.
 
     :param mountpoint: an existing directory.
-    :param profile: one of :data:`vmqos.simulator.profiles.PROFILES`, or its name.
+    :param profile: one of :data:`vmqos.simulator.hardware.profiles.PROFILES`, or its name.
     :param mount_options: resctrl's own, joined by commas: ``cdp``, ``cdpl2``, ``mba_MBps``, ``debug``.
     :param sysfs: where to write the caches' CPUs (see :func:`vmqos.simulator.sysfs.write`).
     :param log: a file that gets one JSON line for each operation that could change something.

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmqos.simulator.cpus import format_list
-from vmqos.simulator.topology import Cache, Topology
+from vmqos.simulator.hardware.topology import Cache, Topology
+from vmqos.simulator.kernel.cpus import format_list
 
 
 def write(directory: str, topology: Topology) -> None:

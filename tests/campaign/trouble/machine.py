@@ -20,7 +20,7 @@ from tests.unit.agent.machine import SimulatedResctrl
 from vmqos.resctrl import exceptions, lock, mount
 from vmqos.resctrl.filesystem import Filesystem
 from vmqos.simulator import sysfs as sysfs_files
-from vmqos.simulator.cpus import format_list
+from vmqos.simulator.kernel.cpus import format_list
 from vmqos.simulator.machine import Machine
 
 Before = Callable[[str, str], None]

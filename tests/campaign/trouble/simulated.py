@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests.campaign.trouble.seen import Cache, Seen
+from vmqos.simulator.files.state import Group
 from vmqos.simulator.machine import Machine
-from vmqos.simulator.state import Group
 
 
 @dataclass(frozen=True, slots=True)

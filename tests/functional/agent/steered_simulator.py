@@ -26,9 +26,9 @@ from tools.lab.simulator import Simulator
 from tools.lab.workspace import CHECKOUT, Workspace
 from vmqos.simulator import record
 from vmqos.simulator import sysfs as sysfs_files
+from vmqos.simulator.hardware.profiles import PROFILES, Profile
 from vmqos.simulator.machine import Machine
 from vmqos.simulator.procfs import ProcFs
-from vmqos.simulator.profiles import PROFILES, Profile
 from vmqos.simulator.service import _host_cpus, mount
 
 Steer = Callable[[str], None]

@@ -10,7 +10,7 @@ from tests.functional.page.browser import Browser
 from tests.functional.page.conftest import NextLook, OpenPage, heard
 from tests.functional.page.filled import few, rich
 from tests.functional.page.played_host import WAY, PlayedHost
-from vmqos.cli import map_rows
+from vmqos.cli.show import map_rows
 
 
 def test_the_map_shows_every_group_where_its_ways_are(host: PlayedHost, open_page: OpenPage) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.functional.replay.recording import Record, contents, refused
-from vmqos.simulator.cpus import parse_list
-from vmqos.simulator.kernel import of_release
-from vmqos.simulator.profiles import BandwidthAllocation, CacheAllocation, Monitoring, Profile
-from vmqos.simulator.topology import Cache, Topology
+from vmqos.simulator.hardware.kernel_versions import of_release
+from vmqos.simulator.hardware.profiles import BandwidthAllocation, CacheAllocation, Monitoring, Profile
+from vmqos.simulator.hardware.topology import Cache, Topology
+from vmqos.simulator.kernel.cpus import parse_list
 
 _PSEUDO_LOCK_MODELS = {79, 92, 122}
 """Intel models whose prefetchers the kernel knows to switch off (``get_prefetch_disable_bits``)."""

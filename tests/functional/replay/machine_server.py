@@ -19,9 +19,9 @@ import sys
 import threading
 from typing import Any
 
+from vmqos.simulator.hardware.profiles import Profile
 from vmqos.simulator.machine import Machine
 from vmqos.simulator.procfs import ProcFs
-from vmqos.simulator.profiles import Profile
 from vmqos.simulator.service import mount
 
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from vmqos.simulator.profiles import Profile
+from vmqos.simulator.hardware.profiles import Profile
 
 ROOT = Path(__file__).parents[3]
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")}

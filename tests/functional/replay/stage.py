@@ -13,7 +13,7 @@ from typing import Any
 from tests.functional.replay.processes import Peer, StandIns, actor, machine_server
 from tests.functional.replay.recording import Record, refused
 from tests.functional.replay.verdict import Difference
-from vmqos.simulator.profiles import Profile
+from vmqos.simulator.hardware.profiles import Profile
 
 RECORDED_ROOT = "/sys/fs/resctrl"
 _ABOUT_TASKS = re.compile(r"No task|processing task|to move task|parsing error pid|Invalid pid")

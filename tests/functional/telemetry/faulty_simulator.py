@@ -12,10 +12,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from vmqos.simulator.cpus import parse_list
+from vmqos.simulator.hardware.profiles import PROFILES
+from vmqos.simulator.kernel.cpus import parse_list
 from vmqos.simulator.machine import Machine
 from vmqos.simulator.procfs import ProcFs
-from vmqos.simulator.profiles import PROFILES
 from vmqos.simulator.service import mount
 
 STEP = 1 << 20

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from vmqos.cli import resource_definitions
-from vmqos.cli.resource_definitions import NotUnderstood
+from vmqos.cli.gnocchi import resource_definitions
+from vmqos.cli.gnocchi.resource_definitions import NotUnderstood
 
 _WANTED = {"cpu_l3_cache": {"archive_policy_name": "ceilometer-low"}, "memory.bandwidth.total": None}
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which machines can be booted: a CPU model of QEMU, and what the plugin gives it.
 
-The names are those of the simulator's profiles (:mod:`vmqos.simulator.profiles`). What decides how a kernel treats a
-CPU is its vendor, family and model (``arch/x86/kernel/cpu/resctrl/core.c``, ``pseudo_lock.c``), so these are the real
-ones; the rest of the model is what QEMU's software emulation can do. ``level`` raises the highest CPUID leaf, without
-which the kernel does not look at the leaves 0xF and 0x10.
+The names are those of the simulator's profiles (:mod:`vmqos.simulator.hardware.profiles`). What decides how a kernel
+treats a CPU is its vendor, family and model (``arch/x86/kernel/cpu/resctrl/core.c``, ``pseudo_lock.c``), so these are
+the real ones; the rest of the model is what QEMU's software emulation can do. ``level`` raises the highest CPUID leaf,
+without which the kernel does not look at the leaves 0xF and 0x10.
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ from vmqos.hypervisor.model import NovaMetadata, VirtualMachine
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.filesystem import Filesystem, join
 from vmqos.simulator import sysfs
+from vmqos.simulator.hardware.profiles import PROFILES
+from vmqos.simulator.kernel.tree import Caller, Directory, File
 from vmqos.simulator.machine import Machine
 from vmqos.simulator.procfs import ProcFs
-from vmqos.simulator.profiles import PROFILES
-from vmqos.simulator.tree import Caller, Directory, File
 
 _CALLER = Caller()
 _FILES_ONLY = frozenset({"mon_data"})

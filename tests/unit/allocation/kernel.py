@@ -23,7 +23,7 @@ from vmqos.allocation import (
     caches,
 )
 from vmqos.allocation.cache_ways import run, runs
-from vmqos.allocation.target import split
+from vmqos.allocation.masks.target import split
 from vmqos.group_names import owner_of
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit, CacheResource, Capabilities

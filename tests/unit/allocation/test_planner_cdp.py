@@ -10,7 +10,7 @@ from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.machines import SHARED, machine, request, uuid
 from tests.unit.allocation.run_plan import settle
 from vmqos.allocation import PromiseState, Split, WriteMasks
-from vmqos.allocation.target import split
+from vmqos.allocation.masks.target import split
 from vmqos.group_names import vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 

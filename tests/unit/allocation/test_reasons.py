@@ -6,10 +6,9 @@ import pytest
 from tests.unit.allocation.kernel import Kernel
 from tests.unit.allocation.machines import machine, uuid
 from vmqos.allocation import Policy, WhenFull, reasons
-from vmqos.allocation.cache_budget import budget_for
-from vmqos.allocation.cache_ways import CacheWays
-from vmqos.allocation.packing import WantedMask
+from vmqos.allocation.cache_ways import CacheWays, WantedMask
 from vmqos.allocation.planner_input import PlannerInput, read_input
+from vmqos.allocation.rights.cache_budget import budget_for
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import class_group, vm_group
 from vmqos.reason import Code, Reason

@@ -12,23 +12,14 @@ import pytest
 
 from tests.unit.allocation.oracle import Broken
 from tests.unit.allocation.story import Story
-from vmqos.allocation import (
-    admission,
-    cache_budget,
-    claims,
-    detours,
-    given,
-    planner,
-    planner_input,
-    route,
-    steps,
-    target,
-)
+from vmqos.allocation import given, planner, planner_input
 from vmqos.allocation.cache_ways import CacheWays
+from vmqos.allocation.masks import detours, route, steps, target
+from vmqos.allocation.masks.progress import Progress
+from vmqos.allocation.masks.target import Target
 from vmqos.allocation.model import Allocation, Policy, Split, Step
 from vmqos.allocation.planner_input import PlannerInput
-from vmqos.allocation.progress import Progress
-from vmqos.allocation.target import Target
+from vmqos.allocation.rights import admission, cache_budget, claims
 from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource

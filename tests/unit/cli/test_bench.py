@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.conftest import Run
-from vmqos.cli import bench, bench_view, terminal
-from vmqos.cli.terminal import Terminal
+from vmqos.cli import bench
+from vmqos.cli.show import bench_view, terminal
+from vmqos.cli.show.terminal import Terminal
 
 PLAIN, FANCY = Terminal(), Terminal(fancy=True, width=100)
 

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.test_way_map import picture
+from tests.unit.cli.show.test_way_map import picture
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
-from vmqos.cli.terminal import UNBOUNDED
+from vmqos.cli.show.terminal import UNBOUNDED
 
 
 def test_a_pipe_gets_the_map_in_plain_ascii(agent: FakeAgent, run: Run) -> None:

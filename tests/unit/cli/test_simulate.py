@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.cli.conftest import Run
 from vmqos.cli import simulate
-from vmqos.simulator.profiles import PROFILES
+from vmqos.simulator.hardware.profiles import PROFILES
 
 
 def test_profiles_are_listed_with_what_they_are(run: Run) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.doc.pages import CHECKOUT, SOURCE, written
 from vmqos import extra_specs
 from vmqos.allocation import PromiseState
-from vmqos.simulator.profiles import PROFILES
+from vmqos.simulator.hardware.profiles import PROFILES
 
 MADE_BY_A_BUILD = ("doc/build/",)
 

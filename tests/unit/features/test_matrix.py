@@ -14,7 +14,7 @@ from tests.features.machines import PROFILE_AT
 from tests.features.marks import PROPERTY
 from tests.features.matrix import EXPLAINED, KEPT, PAGES, TOLD, explained
 from tests.kernel.lab.machines import MACHINES
-from vmqos.simulator.profiles import PROFILES
+from vmqos.simulator.hardware.profiles import PROFILES
 
 SIMULATOR, KERNEL = PAGES
 CASCADE_LAKE = ("simulator", "6.12", "cascade-lake")

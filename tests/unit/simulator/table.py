@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
 
+from vmqos.simulator.hardware.profiles import PROFILES, Profile
+from vmqos.simulator.hardware.tasks import Assignment, Newcomer, Task, Usage
+from vmqos.simulator.hardware.topology import regular
+from vmqos.simulator.kernel.tree import Caller, File
 from vmqos.simulator.machine import Machine
-from vmqos.simulator.profiles import PROFILES, Profile
-from vmqos.simulator.tasks import Assignment, Newcomer, Task, Usage
-from vmqos.simulator.topology import regular
-from vmqos.simulator.tree import Caller, File
 
 ROOT = Caller()
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.simulator.table import Bench, small
-from vmqos.simulator.profiles import PROFILES
+from vmqos.simulator.hardware.profiles import PROFILES
 
 MACHINE = small(PROFILES["cascade-lake"])
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from vmqos.simulator.hardware.tasks import Assignment, Task
 from vmqos.simulator.procfs import ProcFs
-from vmqos.simulator.tasks import Assignment, Task
 
 
 @pytest.fixture

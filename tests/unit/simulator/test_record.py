@@ -6,8 +6,8 @@ from __future__ import annotations
 import io
 import json
 
+from vmqos.simulator.hardware.registers import RegisterWrite
 from vmqos.simulator.record import Record, to_file
-from vmqos.simulator.registers import RegisterWrite
 
 
 def test_each_operation_is_one_line_of_json() -> None:

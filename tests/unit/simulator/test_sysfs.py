@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vmqos.simulator import sysfs
-from vmqos.simulator.profiles import PROFILES
+from vmqos.simulator.hardware.profiles import PROFILES
 
 
 def test_every_cpu_has_its_caches(tmp_path: Path) -> None:

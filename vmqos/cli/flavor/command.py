@@ -11,7 +11,7 @@ from vmqos import extra_specs
 from vmqos.cli import exceptions
 from vmqos.cli.flavor import api, flavor_specs, host_offers, host_ways
 from vmqos.cli.output import Details, Listing, is_for_machines
-from vmqos.cli.safe_text import neutralise
+from vmqos.cli.show.safe_text import neutralise
 from vmqos.extra_specs import InvalidExtraSpecs, Key, SpecError
 
 

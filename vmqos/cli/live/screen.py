@@ -22,7 +22,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from vmqos.cli.terminal import Terminal
+from vmqos.cli.show.terminal import Terminal
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J"
 """The alternate screen, no cursor, nothing on it."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from vmqos.cli import exceptions, settings
 from vmqos.cli.help_text import Documented
 from vmqos.cli.output import Listing, is_for_machines
-from vmqos.cli.safe_text import neutralise
-from vmqos.cli.tables import Cell
+from vmqos.cli.show.safe_text import neutralise
+from vmqos.cli.show.tables import Cell
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -11,10 +11,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
-from vmqos.cli import freshness, settings, terminal
+from vmqos.cli import settings
 from vmqos.cli.help_text import Documented
 from vmqos.cli.option_values import seconds, whole_number
-from vmqos.cli.terminal import Terminal
+from vmqos.cli.show import freshness, terminal
+from vmqos.cli.show.terminal import Terminal
 from vmqos.cli.top import data, text_view
 from vmqos.cli.top.data import Frame, Order
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vmqos.cli import exceptions
-from vmqos.cli.freshness import Freshness
-from vmqos.cli.fullness import Fill
-from vmqos.cli.safe_text import neutralise
+from vmqos.cli.show.freshness import Freshness
+from vmqos.cli.show.fullness import Fill
+from vmqos.cli.show.safe_text import neutralise
 from vmqos.local_api import contract
 from vmqos.telemetry import Missing, Reading
 

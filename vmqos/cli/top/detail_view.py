@@ -9,10 +9,10 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
-from vmqos.cli import fullness, units, vm_view
-from vmqos.cli.safe_text import neutralise, pad, squeeze
-from vmqos.cli.tables import Cell
-from vmqos.cli.terminal import Terminal, wrapped
+from vmqos.cli.show import fullness, units, vm_view
+from vmqos.cli.show.safe_text import neutralise, pad, squeeze
+from vmqos.cli.show.tables import Cell
+from vmqos.cli.show.terminal import Terminal, wrapped
 from vmqos.cli.top import grants, text_view
 from vmqos.cli.top.data import Frame, Row
 from vmqos.local_api import contract

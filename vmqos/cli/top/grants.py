@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from vmqos.cli import units
-from vmqos.cli.terminal import Terminal
+from vmqos.cli.show import units
+from vmqos.cli.show.terminal import Terminal
 from vmqos.cli.top.data import Row
 
 

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from vmqos.cli.live.looker import Looker
 from vmqos.cli.live.screen import Screen
-from vmqos.cli.safe_text import neutralise
-from vmqos.cli.terminal import Terminal
+from vmqos.cli.show.safe_text import neutralise
+from vmqos.cli.show.terminal import Terminal
 from vmqos.cli.top import data, detail_view, text_view
 from vmqos.cli.top.data import Frame, Order, Row
 

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from vmqos.cli import freshness, fullness, vm_view
-from vmqos.cli.safe_text import distinct_names
+from vmqos.cli.show import freshness, fullness, vm_view
+from vmqos.cli.show.safe_text import distinct_names
+from vmqos.cli.show.units import parse_mask
 from vmqos.cli.top.data import Frame, Row
-from vmqos.cli.units import parse_mask
 from vmqos.local_api import contract, exceptions
 from vmqos.local_api.client import AgentClient
 from vmqos.telemetry import HostReading, Missing, Rates, Reading, Snapshot, Sweeper, VmReading, rates

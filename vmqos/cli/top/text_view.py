@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from vmqos.cli import fullness, units
-from vmqos.cli.safe_text import neutralise, pad, squeeze
-from vmqos.cli.terminal import Terminal, wrapped
+from vmqos.cli.show import fullness, units
+from vmqos.cli.show.safe_text import neutralise, pad, squeeze
+from vmqos.cli.show.terminal import Terminal, wrapped
 from vmqos.cli.top import data, grants
 from vmqos.cli.top.data import Frame, Order, Row, is_troubled
 from vmqos.telemetry import Missing, Reading

@@ -9,20 +9,21 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vmqos.cli import freshness, settings, tables, terminal, vm_view
+from vmqos.cli import settings
 from vmqos.cli.help_text import Documented
 from vmqos.cli.option_values import seconds
 from vmqos.cli.output import Details, Listing, as_rows, is_for_machines, terminal_of
-from vmqos.cli.safe_text import distinct_names
-from vmqos.cli.tables import Cell
-from vmqos.cli.terminal import Terminal
+from vmqos.cli.show import freshness, tables, terminal, vm_view
+from vmqos.cli.show.safe_text import distinct_names
+from vmqos.cli.show.tables import Cell
+from vmqos.cli.show.terminal import Terminal
 from vmqos.cli.vm import choice, names, watch
 from vmqos.cli.vm.watch import Look
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentFailed, AgentRefused, LocalApiError
 
 _PARTS = ("vms", "pass")
-"""What of the agent's knowledge a list shows, see :func:`vmqos.cli.freshness.ask`."""
+"""What of the agent's knowledge a list shows, see :func:`vmqos.cli.show.freshness.ask`."""
 
 
 class VmList(Listing):

@@ -11,11 +11,11 @@ from typing import TextIO
 
 from rich.text import Text
 
-from vmqos.cli.freshness import Freshness
 from vmqos.cli.live.looker import Looker
 from vmqos.cli.live.screen import Screen
-from vmqos.cli.safe_text import neutralise
-from vmqos.cli.terminal import Terminal, wrapped
+from vmqos.cli.show.freshness import Freshness
+from vmqos.cli.show.safe_text import neutralise
+from vmqos.cli.show.terminal import Terminal, wrapped
 from vmqos.local_api import contract
 
 DELAY = 2.0

@@ -21,9 +21,9 @@ from tests.campaign.trouble.vm import Vm
 from tests.campaign.trouble.writes import Writes
 from vmqos.simulator import record, service
 from vmqos.simulator import sysfs as sysfs_files
+from vmqos.simulator.hardware.profiles import PROFILES
 from vmqos.simulator.machine import Machine
 from vmqos.simulator.procfs import ProcFs
-from vmqos.simulator.profiles import PROFILES
 from vmqos.simulator.record import Record
 
 TRUTH, VERDICTS, COUNTDOWN, FAULTS = "truth.json", "verdicts", "countdown", "faults"

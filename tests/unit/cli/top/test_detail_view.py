@@ -7,8 +7,8 @@ import pytest
 from rich.cells import cell_len
 
 from tests.unit.local_api import examples
-from vmqos.cli.fullness import Fill
-from vmqos.cli.terminal import Terminal
+from vmqos.cli.show.fullness import Fill
+from vmqos.cli.show.terminal import Terminal
 from vmqos.cli.top import detail_view
 from vmqos.cli.top.data import Frame, Row
 from vmqos.telemetry import Missing, Reading

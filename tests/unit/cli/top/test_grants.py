@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from vmqos.cli.terminal import Terminal
+from vmqos.cli.show.terminal import Terminal
 from vmqos.cli.top import grants
 from vmqos.cli.top.data import Row
 

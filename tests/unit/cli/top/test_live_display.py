@@ -5,7 +5,7 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from vmqos.cli.terminal import Terminal
+from vmqos.cli.show.terminal import Terminal
 from vmqos.cli.top.data import Frame, Order, Row
 from vmqos.cli.top.live_display import View
 from vmqos.telemetry import Reading

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from vmqos.cli.freshness import Freshness
-from vmqos.cli.fullness import Fill
-from vmqos.cli.terminal import Terminal
+from vmqos.cli.show.freshness import Freshness
+from vmqos.cli.show.fullness import Fill
+from vmqos.cli.show.terminal import Terminal
 from vmqos.cli.top import text_view
 from vmqos.cli.top.data import Frame, Order, Row
 from vmqos.telemetry import Missing, Reading

@@ -10,8 +10,8 @@ from rich.text import Text
 from tests.unit.cli.conftest import Run
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
-from vmqos.cli.freshness import Freshness
-from vmqos.cli.terminal import Terminal
+from vmqos.cli.show.freshness import Freshness
+from vmqos.cli.show.terminal import Terminal
 from vmqos.cli.vm.watch import Look, View
 
 PLAIN = Terminal(False, 80)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The letter, digit and colour of a group. Pure but for what Numbers remembers.
 
-/** As in `vmqos cache show` (vmqos/cli/marks.py), which tells why. */
+/** As in `vmqos cache show` (vmqos/cli/show/marks.py), which tells why. */
 export function allot(names, count, given = new Map()) {
   const found = new Map(names.filter((name) => given.has(name)).map((name) => [name, given.get(name)]));
   const taken = new Set(found.values());

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the ways lie, and in which order the masks are written."""
