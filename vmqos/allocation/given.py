@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from vmqos.allocation import caches, reasons
 from vmqos.allocation.masks.target import Target
-from vmqos.allocation.model import Allocation, PromiseState
+from vmqos.allocation.model import Allocation, PromiseState, Request
 from vmqos.allocation.planner_input import PlannerInput
 from vmqos.allocation.rights.admission import Admission
 from vmqos.allocation.rights.claims import Claim, bandwidth, unmet
+from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.reason import NO_REASON, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -20,26 +21,38 @@ from vmqos.resctrl.bitmask import CapacityBitmask
 def give(inputs: PlannerInput, claims: Sequence[Claim], admission: Admission, target: Target) -> dict[str, Allocation]:
     """What each request gets, by the VM's UUID: what its claim gets, and what this machine can give to no VM."""
     claim_of = {claim.uuid: claim for claim in claims}
-    given = {}
+    given, in_class = {}, dict[tuple[CacheRequest, frozenset[int]], Allocation]()
     for request in inputs.requests:
-        uuid, missing, claim = request.uuid, unmet(inputs, request), claim_of.get(request.uuid)
-        if claim is None:
-            state = PromiseState.PENDING if missing else PromiseState.NONE
-            given[uuid] = Allocation(state, reason=missing)
+        claim = claim_of.get(request.uuid)
+        if claim is None or not claim.shared or admission.members.get(request.uuid) != claim.group:
+            given[request.uuid] = _of_one(inputs, request, claim, admission, target)
             continue
-        if uuid in admission.served:
-            found = _exclusive(inputs, claim, admission, target)
-        elif claim.shared and admission.members.get(uuid) == claim.group:
-            found = _shared(inputs, claim, target)
-        elif uuid in admission.sharing:
-            found = _instead(claim, admission, target)
-        else:
-            found = Allocation(PromiseState.PENDING, reason=admission.notes[uuid])
-        state = PromiseState.DEGRADED if missing and found.state is PromiseState.KEPT else found.state
-        pending = state is PromiseState.PENDING
-        remark = NO_REASON if pending else bandwidth(inputs.capabilities, request.wants).remark
-        given[uuid] = replace(found, state=state, reason=joined(missing, found.reason, remark))
+        # Members of a class get the same for the same request.
+        if (alike := (request.wants, request.caches)) not in in_class:
+            in_class[alike] = _of_one(inputs, request, claim, admission, target)
+        given[request.uuid] = in_class[alike]
     return given
+
+
+def _of_one(
+    inputs: PlannerInput, request: Request, claim: Claim | None, admission: Admission, target: Target
+) -> Allocation:
+    """What one request gets."""
+    uuid, missing = request.uuid, unmet(inputs, request)
+    if claim is None:
+        return Allocation(PromiseState.PENDING if missing else PromiseState.NONE, reason=missing)
+    if uuid in admission.served:
+        found = _exclusive(inputs, claim, admission, target)
+    elif claim.shared and admission.members.get(uuid) == claim.group:
+        found = _shared(inputs, claim, target)
+    elif uuid in admission.sharing:
+        found = _instead(claim, admission, target)
+    else:
+        found = Allocation(PromiseState.PENDING, reason=admission.notes[uuid])
+    state = PromiseState.DEGRADED if missing and found.state is PromiseState.KEPT else found.state
+    pending = state is PromiseState.PENDING
+    remark = NO_REASON if pending else bandwidth(inputs.capabilities, request.wants).remark
+    return replace(found, state=state, reason=joined(missing, found.reason, remark))
 
 
 def _exclusive(inputs: PlannerInput, claim: Claim, admission: Admission, target: Target) -> Allocation:

@@ -83,7 +83,7 @@ def read(inputs: PlannerInput) -> list[Claim]:
     default group's mask, or the cache came online. :mod:`vmqos.allocation.rights.earlier` tells what the VM is owed
     then. A mask that overlaps only the mask of a class is the VM's own: then it is the class that was just created.
     """
-    claims = [claim for request in inputs.requests if (claim := _claim(inputs, request)) is not None]
+    claims = _claims(inputs)
     settled = dict.fromkeys(inputs.cache_ways, 0)
     default = inputs.masks[DEFAULT_GROUP]
     present = [claim for claim in claims if not claim.shared and claim.group in inputs.masks]
@@ -109,6 +109,19 @@ def read(inputs: PlannerInput) -> list[Claim]:
         else:
             complete.append(claim)
     return complete
+
+
+def _claims(inputs: PlannerInput) -> list[Claim]:
+    """What each request asks for. Many VMs are of few flavors, so equal requests are worked out once."""
+    first: dict[tuple[CacheRequest, frozenset[int]], Claim | None] = {}
+    claims = []
+    for request in inputs.requests:
+        if (alike := (request.wants, request.caches)) not in first:
+            first[alike] = _claim(inputs, request)
+        if (claim := first[alike]) is not None:
+            group = claim.group if claim.shared else vm_group(request.uuid)
+            claims.append(replace(claim, uuid=request.uuid, group=group))
+    return claims
 
 
 def _claim(inputs: PlannerInput, request: Request) -> Claim | None:
