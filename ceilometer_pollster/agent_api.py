@@ -7,6 +7,7 @@ With the standard library alone: Ceilometer's environment has no more that could
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import socket
 import time
@@ -17,7 +18,7 @@ from typing import Any
 PATH = "/v1/telemetry/hardware-events"
 
 TIMEOUT = 5.0
-"""Seconds to wait for an answer. The agent answers from memory, or after a look of some milliseconds."""
+"""Seconds until the whole answer is there. The agent answers from memory, or after a look of some milliseconds."""
 
 LONGEST_ANSWER = 16 << 20
 """Bytes: a thousand VMs are told in half a million."""
@@ -84,22 +85,16 @@ def _executed(vm: Mapping[str, Any]) -> Executed:
 
 
 def _get(path: str) -> Any:
-    connection = _UnixConnection(path)
     try:
-        connection.request("GET", PATH)
-        answer = connection.getresponse()
-        body = answer.read(LONGEST_ANSWER + 1)
-        if len(body) > LONGEST_ANSWER:
-            raise NoCounts(f"{path} answers with more than {LONGEST_ANSWER} bytes")
-        told = json.loads(body)
+        answer = http.client.HTTPResponse(_Received(_receive(path)))  # type: ignore[arg-type]
+        answer.begin()
+        told = json.loads(answer.read())
     except (FileNotFoundError, ConnectionRefusedError) as error:
         raise NoCounts(f"vmqos-agent does not run, or [vmqos] agent_socket is not its socket: {path}") from error
     except PermissionError as error:
         raise NoCounts(f"ceilometer-polling may not ask {path}: see [api] socket_group in vmqos.conf") from error
     except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
         raise NoCounts(f"vmqos-agent does not answer on {path}: {error}") from error
-    finally:
-        connection.close()
     if answer.status == 404:
         raise NoCounts("vmqos-agent is of a release that counts nothing of this")
     if answer.status != 200:
@@ -107,12 +102,32 @@ def _get(path: str) -> Any:
     return told
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("vmqos-agent", timeout=TIMEOUT)
-        self._path = path
+def _receive(path: str) -> bytes:
+    """The whole answer with its header: as HTTP/1.0 has it, it ends with the connection.
 
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+    It is read before it is understood, so that one limit of time and one of bytes bound all of it.
+    """
+    until, received = time.monotonic() + TIMEOUT, bytearray()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(TIMEOUT)
+        connection.connect(path)
+        connection.sendall(f"GET {PATH} HTTP/1.0\r\nHost: vmqos-agent\r\n\r\n".encode())
+        while (left := until - time.monotonic()) > 0:
+            connection.settimeout(left)
+            if not (piece := connection.recv(1 << 16)):
+                return bytes(received)
+            received += piece
+            if len(received) > LONGEST_ANSWER:
+                raise NoCounts(f"{path} answers with more than {LONGEST_ANSWER} bytes")
+    raise TimeoutError(f"the answer takes longer than {TIMEOUT:g} s")
+
+
+class _Received:
+    """What :class:`http.client.HTTPResponse` needs of a connection."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    def makefile(self, _mode: str) -> io.BytesIO:
+        """The answer as a file."""
+        return io.BytesIO(self._text)

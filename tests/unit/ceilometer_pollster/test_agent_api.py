@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,6 +103,30 @@ def test_an_agent_that_does_not_answer_is_given_up(path: str, monkeypatch: pytes
         silent.listen()
         with pytest.raises(NoCounts, match="does not answer"):
             ask(path)
+
+
+@pytest.mark.parametrize("begin", [b"", b"HTTP/1.0 200 OK\r\n", b"HTTP/1.0 200 OK\r\nContent-Length: 9999\r\n\r\n"])
+def test_an_answer_that_drips_is_given_up_in_time(path: str, begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_api, "TIMEOUT", 0.3)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+
+        def drip() -> None:
+            connection, _ = listening.accept()
+            with connection, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.sendall(begin)
+                for _ in range(500):
+                    connection.sendall(b"x")
+                    time.sleep(0.02)
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        asked = time.monotonic()
+        with pytest.raises(NoCounts, match="timed out|takes longer"):
+            ask(path)
+        assert time.monotonic() - asked < 5
+        dripping.join()
 
 
 def test_a_socket_that_may_not_be_used_names_what_lets_one_in(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
