@@ -24,6 +24,7 @@ from vmqos.group_names import vm_group
 from vmqos.hypervisor import processes, vcpu_threads
 from vmqos.reason import Code
 from vmqos.resctrl import exceptions, tasks
+from vmqos.simulator.hardware import rmids
 
 KEPT, DEGRADED = PromiseState.KEPT, PromiseState.DEGRADED
 
@@ -250,8 +251,13 @@ def test_graphs_that_one_pass_had_no_time_for_are_made_by_those_after_it(
     assert host.graphs() == set(plain)
 
 
-def test_the_latest_plain_vm_gives_up_its_graph_for_a_promise(make_host: MakeHost) -> None:
+def test_the_latest_plain_vm_gives_up_its_graph_for_a_promise(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a busy machine, the kernel's second of limbo may be over before the test has looked.
+    monkeypatch.setattr(rmids, "CHECK_INTERVAL", 3600.0)
     host = make_host("minimal")
+    allocator = host.resctrl.machine.hardware.rmids
     plain = [host.boot({}) for _ in range(4)]
     host.settle()
     assert host.graphs() == set(plain)
@@ -264,6 +270,9 @@ def test_the_latest_plain_vm_gives_up_its_graph_for_a_promise(make_host: MakeHos
     for _ in range(3):
         host.run()
     assert host.graphs() == set(plain[:3]), "one is enough"
+    for rmid in allocator.in_limbo:
+        allocator.release(rmid)
+    monkeypatch.setattr(rmids, "CHECK_INTERVAL", 1.0)
     run_until(host, lambda: host.told(vm).state is KEPT)
     for _ in range(5):
         host.run(everything=True)
@@ -271,8 +280,8 @@ def test_the_latest_plain_vm_gives_up_its_graph_for_a_promise(make_host: MakeHos
     assert vm in host.unmonitored(plain[3])
     for number in range(3):
         host.resctrl.rmdir(f"mon_groups/telegraf{number}")
-    run_until(host, lambda: host.graphs() == set(plain))
-    assert not host.unmonitored(plain[3])
+    # A pass whose share of the lock is used up moves its tasks later.
+    run_until(host, lambda: host.graphs() == set(plain) and not host.unmonitored(plain[3]))
 
 
 def test_what_another_program_frees_during_a_pass_is_given_out_by_a_later_one(make_host: MakeHost) -> None:
