@@ -222,7 +222,7 @@ def test_on_a_faithful_copy_the_named_cases_pass(copy: Path, pair: str) -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.rule)
 def test_a_broken_rule_is_noticed_by_the_case_that_is_about_it(copy: Path, mutation: Mutation) -> None:
-    path = copy / "vmqos" / "simulator" / f"{mutation.module}.py"
+    [path] = (copy / "vmqos" / "simulator").rglob(f"{mutation.module}.py")
     text = path.read_text(encoding="utf-8")
     assert text.count(mutation.old) == 1, f"{path.name} has this {text.count(mutation.old)} times: {mutation.old}"
     path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
