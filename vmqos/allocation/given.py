@@ -21,16 +21,15 @@ from vmqos.resctrl.bitmask import CapacityBitmask
 def give(inputs: PlannerInput, claims: Sequence[Claim], admission: Admission, target: Target) -> dict[str, Allocation]:
     """What each request gets, by the VM's UUID: what its claim gets, and what this machine can give to no VM."""
     claim_of = {claim.uuid: claim for claim in claims}
-    given, in_class = {}, dict[tuple[CacheRequest, frozenset[int]], Allocation]()
+    given, found = {}, dict[tuple[CacheRequest, frozenset[int]] | str, Allocation]()
     for request in inputs.requests:
         claim = claim_of.get(request.uuid)
-        if claim is None or not claim.shared or admission.members.get(request.uuid) != claim.group:
-            given[request.uuid] = _of_one(inputs, request, claim, admission, target)
-            continue
+        in_class = claim is not None and claim.shared and admission.members.get(request.uuid) == claim.group
         # Members of a class get the same for the same request.
-        if (alike := (request.wants, request.caches)) not in in_class:
-            in_class[alike] = _of_one(inputs, request, claim, admission, target)
-        given[request.uuid] = in_class[alike]
+        alike = (request.wants, request.caches) if in_class else request.uuid
+        if alike not in found:
+            found[alike] = _of_one(inputs, request, claim, admission, target)
+        given[request.uuid] = found[alike]
     return given
 
 
