@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
+
+import pytest
 
 from vmqos.simulator.hardware.profiles import PROFILES, Profile
 from vmqos.simulator.hardware.tasks import Assignment, Newcomer, Task, Usage
@@ -85,6 +88,16 @@ class Bench:
         node = self.machine.find(path)
         assert isinstance(node, File)
         return self.machine.write(node, data.encode("latin-1"), caller)
+
+    def refused(self, path: str, data: str, code: int = errno.EINVAL, caller: Caller = ROOT) -> str:
+        """What the kernel says of a write that it must refuse.
+
+        :param code: with which error.
+        """
+        with pytest.raises(OSError) as refused:
+            self.write(path, data, caller)
+        assert refused.value.errno == code
+        return self.status
 
     def mkdir(self, path: str, permissions: int = 0o755, caller: Caller = ROOT) -> None:
         self.machine.mkdir(path, permissions, caller)

@@ -14,13 +14,6 @@ from vmqos.simulator.hardware.profiles import PROFILES
 CASCADE_LAKE = small(PROFILES["cascade-lake"])
 
 
-def _refused(bench: Bench, path: str, data: str) -> str:
-    with pytest.raises(OSError) as refused:
-        bench.write(path, data)
-    assert refused.value.errno == errno.EINVAL
-    return bench.status
-
-
 @pytest.fixture
 def bench() -> Bench:
     """Group e has ways of its own; group o has others."""
@@ -36,16 +29,16 @@ def bench() -> Bench:
 def test_overlapping_masks_cannot_be_exclusive() -> None:
     bench = Bench(CASCADE_LAKE)
     bench.mkdir("e")
-    assert _refused(bench, "e/mode", "exclusive\n") == "Schemata overlaps\n"
+    assert bench.refused("e/mode", "exclusive\n") == "Schemata overlaps\n"
     assert bench.read("e/mode") == "shareable\n"
 
 
 def test_an_exclusive_group_is_guarded_on_both_sides(bench: Bench) -> None:
     bench.write("e/mode", "exclusive\n")
     assert bench.read("info/L3/bit_usage") == "0=XXSSSSSSSEE;1=XXSSSSSSSEE\n"
-    assert _refused(bench, "o/schemata", "L3:0=e\n") == "Overlaps with exclusive group\n"
-    assert _refused(bench, "schemata", "L3:0=7ff\n") == "Overlaps with exclusive group\n"
-    assert _refused(bench, "e/schemata", "L3:0=7\n") == "Overlaps with other group\n"
+    assert bench.refused("o/schemata", "L3:0=e\n") == "Overlaps with exclusive group\n"
+    assert bench.refused("schemata", "L3:0=7ff\n") == "Overlaps with exclusive group\n"
+    assert bench.refused("e/schemata", "L3:0=7\n") == "Overlaps with other group\n"
 
 
 def test_a_new_group_gets_what_is_shareable_or_unused(bench: Bench) -> None:
@@ -78,7 +71,7 @@ def test_no_group_can_be_made_where_no_way_is_left() -> None:
 
 def test_ways_shared_with_devices_are_nobodys_own(bench: Bench) -> None:
     bench.write("o/schemata", "L3:0=600;1=600\n")
-    assert _refused(bench, "o/mode", "exclusive\n") == "Schemata overlaps\n"
+    assert bench.refused("o/mode", "exclusive\n") == "Schemata overlaps\n"
 
 
 def test_cdp_halves_guard_each_other() -> None:
@@ -87,15 +80,15 @@ def test_cdp_halves_guard_each_other() -> None:
     bench.write("schemata", "L3CODE:0=7f0;1=7f0\nL3DATA:0=7f0;1=7f0\n")
     bench.write("e/schemata", "L3CODE:0=3;1=3\nL3DATA:0=3;1=3\n")
     bench.write("e/mode", "exclusive\n")
-    assert _refused(bench, "schemata", "L3DATA:0=7f2\n") == "The mask 7f2 has non-consecutive 1-bits\n"
-    assert _refused(bench, "schemata", "L3DATA:0=1\n") == "Overlaps with exclusive group\n"
+    assert bench.refused("schemata", "L3DATA:0=7f2\n") == "The mask 7f2 has non-consecutive 1-bits\n"
+    assert bench.refused("schemata", "L3DATA:0=1\n") == "Overlaps with exclusive group\n"
 
 
 @pytest.mark.parametrize("word", ["foo\n", "pseudo-locked\n", "\n", "Shareable\n", " shareable\n"])
 def test_an_unknown_mode_is_refused(bench: Bench, word: str) -> None:
-    assert _refused(bench, "e/mode", word) == "Unknown or unsupported mode\n"
+    assert bench.refused("e/mode", word) == "Unknown or unsupported mode\n"
 
 
 def test_bandwidth_alone_cannot_be_exclusive() -> None:
     bench = Bench(replace(CASCADE_LAKE, l3=None))
-    assert _refused(bench, "mode", "exclusive\n") == "Cannot be exclusive without CAT/CDP\n"
+    assert bench.refused("mode", "exclusive\n") == "Cannot be exclusive without CAT/CDP\n"

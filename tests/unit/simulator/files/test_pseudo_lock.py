@@ -13,13 +13,6 @@ from vmqos.simulator.hardware.profiles import PROFILES
 MACHINE = small(PROFILES["broadwell"])
 
 
-def _refused(bench: Bench, path: str, data: str) -> str:
-    with pytest.raises(OSError) as refused:
-        bench.write(path, data)
-    assert refused.value.errno == errno.EINVAL
-    return bench.status
-
-
 @pytest.fixture
 def bench() -> Bench:
     """The group pl is set up for locking, and two ways of cache 0 are free."""
@@ -34,8 +27,8 @@ def test_a_group_being_set_up_hides_its_files(bench: Bench) -> None:
     assert bench.read("pl/schemata") == "L3:uninitialized\n"
     assert bench.read("pl/size") == "    L3:0=0;1=0\n"
     assert bench.machine.find("pl/tasks").mode & 0o777 == 0
-    assert _refused(bench, "pl/tasks", "1\n") == "Pseudo-locking in progress\n"
-    assert _refused(bench, "pl/cpus", "1\n").endswith("Pseudo-locking in progress\n")
+    assert bench.refused("pl/tasks", "1\n") == "Pseudo-locking in progress\n"
+    assert bench.refused("pl/cpus", "1\n").endswith("Pseudo-locking in progress\n")
     with pytest.raises(OSError) as refused:
         bench.mkdir("pl/mon_groups/x")
     assert refused.value.errno == errno.EINVAL
@@ -66,9 +59,9 @@ def test_a_locked_region_is_nobodys(bench: Bench) -> None:
     assert (bench.read("pl/mode"), bench.read("pl/schemata")) == ("pseudo-locked\n", "L3:0=3\n")
     assert bench.read("pl/cpus_list") == "0-1\n"
     assert bench.read("info/L3/bit_usage").startswith("0=XXSSSSSSSSSSSSSSSSPP;")
-    assert _refused(bench, "schemata", "L3:0=7\n") == "CBM overlaps with pseudo-locked region\n"
-    assert _refused(bench, "pl/schemata", "L3:0=3\n") == "Resource group is pseudo-locked\n"
-    assert _refused(bench, "pl/mode", "shareable\n") == "Cannot change pseudo-locked group\n"
+    assert bench.refused("schemata", "L3:0=7\n") == "CBM overlaps with pseudo-locked region\n"
+    assert bench.refused("pl/schemata", "L3:0=3\n") == "Resource group is pseudo-locked\n"
+    assert bench.refused("pl/mode", "shareable\n") == "Cannot change pseudo-locked group\n"
     bench.mkdir("g")
     assert bench.read("g/schemata").endswith("L3:0=ffffc;1=fffff\n")
     bench.machine.rmdir("pl")
@@ -81,14 +74,14 @@ def test_a_region_whose_device_is_open_outlives_its_group(bench: Bench) -> None:
     assert group.region is not None
     group.region.device_open = True
     bench.machine.rmdir("pl")
-    assert _refused(bench, "schemata", "L3:0=fffff\n") == "CBM overlaps with pseudo-locked region\n"
+    assert bench.refused("schemata", "L3:0=fffff\n") == "CBM overlaps with pseudo-locked region\n"
 
 
 def test_one_region_a_cache_is_all(bench: Bench) -> None:
     bench.write("pl/schemata", "L3:0=3\n")
     bench.mkdir("pl2")
     bench.write("pl2/mode", "pseudo-locksetup\n")
-    assert _refused(bench, "pl2/schemata", "L3:0=c\n") == "Pseudo-locked region in hierarchy\n"
+    assert bench.refused("pl2/schemata", "L3:0=c\n") == "Pseudo-locked region in hierarchy\n"
 
 
 def test_only_an_idle_group_can_be_set_up() -> None:
@@ -98,10 +91,10 @@ def test_only_an_idle_group_can_be_set_up() -> None:
     bench.table.start(10)
     bench.write("busy/tasks", "10\n")
     bench.write("pinned/cpus", "1\n")
-    assert _refused(bench, "busy/mode", "pseudo-locksetup\n") == "Tasks assigned to resource group\n"
-    assert _refused(bench, "pinned/mode", "pseudo-locksetup\n") == "CPUs assigned to resource group\n"
-    assert _refused(bench, "watched/mode", "pseudo-locksetup\n") == "Monitoring in progress\n"
-    assert _refused(bench, "mode", "pseudo-locksetup\n") == "Cannot pseudo-lock default group\n"
+    assert bench.refused("busy/mode", "pseudo-locksetup\n") == "Tasks assigned to resource group\n"
+    assert bench.refused("pinned/mode", "pseudo-locksetup\n") == "CPUs assigned to resource group\n"
+    assert bench.refused("watched/mode", "pseudo-locksetup\n") == "Monitoring in progress\n"
+    assert bench.refused("mode", "pseudo-locksetup\n") == "Cannot pseudo-lock default group\n"
 
 
 @pytest.mark.parametrize(
@@ -111,4 +104,4 @@ def test_only_an_idle_group_can_be_set_up() -> None:
 def test_not_every_machine_can_lock(profile: str, options: str, status: str) -> None:
     bench = Bench(profile, options)
     bench.mkdir("g")
-    assert _refused(bench, "g/mode", "pseudo-locksetup\n") == status
+    assert bench.refused("g/mode", "pseudo-locksetup\n") == status

@@ -22,13 +22,6 @@ def bench() -> Bench:
     return bench
 
 
-def _refused(bench: Bench, path: str, data: str, code: int, caller: Caller | None = None) -> str:
-    with pytest.raises(OSError) as refused:
-        bench.write(path, data, caller or Caller())
-    assert refused.value.errno == code
-    return bench.status
-
-
 @pytest.mark.parametrize("data", ["10,11\n", "10,11", " 10 , 11\n", "0xa,+11\n", "10,11,\n", "10,11,\n12\n"])
 def test_ids_are_joined_by_commas(bench: Bench, data: str) -> None:
     assert bench.write("a/tasks", data) == len(data)
@@ -42,7 +35,7 @@ def test_a_task_is_in_one_control_group(bench: Bench) -> None:
 
 
 def test_what_was_moved_before_a_failure_stays_moved(bench: Bench) -> None:
-    said = _refused(bench, "a/tasks", "10,99,11\n", errno.ESRCH)
+    said = bench.refused("a/tasks", "10,99,11\n", errno.ESRCH)
     assert said == "No task 99\nError while processing task 99\n"
     assert bench.read("a/tasks") == "10\n"
 
@@ -59,7 +52,7 @@ def test_what_was_moved_before_a_failure_stays_moved(bench: Bench) -> None:
     ],
 )
 def test_anything_but_ids_is_refused(bench: Bench, data: str, status: str) -> None:
-    assert _refused(bench, "a/tasks", data, errno.EINVAL) == status
+    assert bench.refused("a/tasks", data, errno.EINVAL) == status
 
 
 def test_0_is_the_writer_itself(bench: Bench) -> None:
@@ -71,12 +64,12 @@ def test_a_user_may_move_only_tasks_of_his_own(bench: Bench) -> None:
     bench.table.start(50, uid=1000)
     user = Caller(1000, 1000, 50)
     bench.write("a/tasks", "50\n", user)
-    said = _refused(bench, "a/tasks", "1\n", errno.EPERM, user)
+    said = bench.refused("a/tasks", "1\n", errno.EPERM, user)
     assert said == "No permission to move task 1\nError while processing task 1\n"
 
 
 def test_a_monitoring_group_takes_tasks_of_its_parent_only(bench: Bench) -> None:
-    said = _refused(bench, "a/mon_groups/m/tasks", "10\n", errno.EINVAL)
+    said = bench.refused("a/mon_groups/m/tasks", "10\n", errno.EINVAL)
     assert said == "Can't move task to different control group\nError while processing task 10\n"
     bench.write("a/tasks", "10,11\n")
     bench.write("a/mon_groups/m/tasks", "10\n")
