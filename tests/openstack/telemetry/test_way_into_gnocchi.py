@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,9 +66,11 @@ class Chain:
             return set()
         return {value for _, _, value in found}
 
-    def published(self) -> list[dict[str, Any]]:
-        """Every sample so far."""
-        return [json.loads(line) for line in self.samples.read_text().splitlines()]
+    def metadata(self, meters: Collection[str]) -> dict[str, dict[str, Any]]:
+        """What the last published sample of one of these meters says of each instance; nothing before the first."""
+        lines = self.samples.read_text().splitlines() if self.samples.exists() else []
+        samples = [json.loads(line) for line in lines]
+        return {one["resource_id"]: one["resource_metadata"] for one in samples if one["name"] in meters}
 
 
 @pytest.fixture(scope="module")
@@ -167,8 +169,9 @@ def test_the_resource_is_the_instance_as_ceilometers_own_meters_know_it(chain: C
 
 
 def test_metadata_tells_class_policy_and_caches_beside_what_ceilometer_tells(chain: Chain, wait_for: WaitFor) -> None:
-    wait_for(lambda: chain.samples.exists() and len(chain.published()) > 3 * len(METERS), "samples", PATIENCE)
-    told = {sample["resource_id"]: sample["resource_metadata"] for sample in chain.published()}
+    of_resctrl, of_agent = {meter.name for meter in METERS}, {meter.name for meter in EVENT_METERS}
+    wait_for(lambda: set(chain.metadata(of_resctrl)) == {vm.uuid for vm in RUNNING}, "samples", PATIENCE)
+    told = chain.metadata(of_resctrl)
     assert {uuid: (one["class"], one["policy"]) for uuid, one in told.items()} == {
         GOLD.uuid: (f"vmqos.{GOLD.uuid}", "exclusive"),
         CAPPED.uuid: (f"vmqos.shared-ways{WAYS}", "shared"),
@@ -184,6 +187,10 @@ def test_metadata_tells_class_policy_and_caches_beside_what_ceilometer_tells(cha
     gold = told[GOLD.uuid]
     assert (gold["display_name"], gold["name"], gold["status"]) == (GOLD.display_name, GOLD.name, "active")
     assert gold["flavor"]["extra_specs"] == {"hw:cache_ways": str(WAYS)}
+    wait_for(lambda: bool(chain.metadata(of_agent)), "samples of perf", PATIENCE)
+    executed = chain.metadata(of_agent)
+    assert {uuid: (one["since"], one["share"]) for uuid, one in executed.items()} == {GOLD.uuid: (1.0, 1.0)}
+    assert executed[GOLD.uuid]["display_name"] == GOLD.display_name
 
 
 def test_no_message_was_refused_for_its_signature_and_no_metric_for_its_name(chain: Chain, wait_for: WaitFor) -> None:
