@@ -181,7 +181,9 @@ Counts = dict[str, float | None]
 class VmTelemetry(TypedDict):
     """One VM's counters: bytes by event, bytes a second, each ``None`` where there is no number, and then why.
 
-    ``generation`` changes when the counters begin anew.
+    ``generation`` changes when the counters begin anew. ``nodes`` has the parts of each cache's numbers, by cache id
+    and sub-NUMA node. What packages count (``packages``, and ``package_rates``, the growth a second of all packages
+    together) began at 0 at ``packages_since`` (seconds since 1970).
     """
 
     group: NotRequired[str]
@@ -194,11 +196,17 @@ class VmTelemetry(TypedDict):
     rates: Counts
     rates_missing: dict[str, str]
     caches: NotRequired[dict[str, Counts]]
+    nodes: NotRequired[dict[str, dict[str, Counts]]]
     packages: NotRequired[dict[str, Counts]]
+    package_rates: NotRequired[Counts]
+    packages_since: NotRequired[float | None]
 
 
 class HostTelemetry(TypedDict):
-    """The ways and bytes of each L3, by cache id, what the default group counts, and how many IDs are taken."""
+    """The ways and bytes of each L3, by cache id, what the default group counts, and how many IDs are taken.
+
+    Its ``packages`` are as the kernel tells them: from the start of the machine on.
+    """
 
     ways: dict[str, int]
     cache_bytes: dict[str, int]
@@ -223,18 +231,23 @@ class Telemetry(TypedDict):
     host: HostTelemetry
 
 
+CountsFrom = Literal["perf", "aet", ""]
+"""Who counted: the kernel's perf events, or the processor's packages (Intel's AET) in resctrl; empty: neither."""
+
+
 class VmHardwareEvents(TypedDict):
     """What one VM's tasks executed since the moment ``since`` (seconds since 1970), by event, and the same a second.
 
     ``rates`` are null after the first look. ``share``: of the time for which the tasks ran between the last two looks,
-    how much they had the processor's counters; below 1, the figures are estimates. A VM that is not counted has no
-    counts, and the ``reason``.
+    how much they had the processor's counters; below 1, the figures are estimates. A VM that perf does not count has
+    the ``reason``, and no counts but ``cycles`` where packages count these.
     """
 
     since: float | None
     counts: Counts
     rates: Counts
     share: float | None
+    source: NotRequired[CountsFrom]
     reason: str
     reason_code: str
 

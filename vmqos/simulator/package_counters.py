@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the processor packages have counted, by RMID (Intel's Application Energy Telemetry).
 
-Two habits of the kernel's are not those of an L3's counters (``intel_aet_read_event``, ``mon_add_all_files``): an RMID of
-which the package has heard nothing yet is *Unavailable*, and a group that gets a used RMID gets its counts with it.
+Two habits are not those of an L3's counters (``intel_aet_read_event``, ``mon_add_all_files``): an RMID of which the
+package has heard nothing yet is *Unavailable*, and a group that gets a used RMID gets its counts with it.
 """
 
 from __future__ import annotations

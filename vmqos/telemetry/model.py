@@ -56,13 +56,15 @@ class VmReading(NamedTuple):
     :ivar caches: the readings by cache id and event; every one of :data:`EVENTS` is there.
     :ivar totals: the sums over all caches by event, those of the packages' events included.
     :ivar nodes: the readings by cache id, sub-NUMA node and event; empty unless the sweeper was asked for them.
-    :ivar packages: the readings by package id and event, where the kernel has them.
+    :ivar packages: the readings by package id and event, where the kernel has them; each began at 0 at ``since``.
     :ivar moments: monotonic seconds, when the counters of each cache were read, by cache id; those that are left out
         were read at ``read_at``.
     :ivar parts: how many of the ways code may fill, and how many data, by cache id, where they have ways apart.
     :ivar l2_ways: how many L2 ways it was promised, by cache id.
     :ivar limits: the limits of its memory bandwidth that are in force, by cache id, in the host's
         ``bandwidth_unit``.
+    :ivar since: when the sweeper first read what packages count for its group, in seconds since 1970; ``None`` where
+        they count nothing.
     """
 
     uuid: str
@@ -80,6 +82,7 @@ class VmReading(NamedTuple):
     parts: Mapping[int, tuple[int, int]] = MappingProxyType({})
     l2_ways: Mapping[int, int] = MappingProxyType({})
     limits: Mapping[int, int] = MappingProxyType({})
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ class HostReading:
 
     :ivar caches: the default group's readings, which include those of the VMs that are monitored inside of it.
     :ivar totals: their sums over all caches, by event.
-    :ivar packages: the default group's readings by package and event.
+    :ivar packages: the default group's readings by package and event, as the kernel tells them: from the start of the
+        machine on, and with those of the VMs that are monitored inside of it.
     :ivar ways: how many ways each cache has, by cache id; empty where the L3 can't be partitioned.
     :ivar ways_free: how many of them are the default group's or no group's, by cache id. The agent keeps some of these
         for the host, and says how many may be promised.

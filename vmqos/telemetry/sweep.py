@@ -22,7 +22,7 @@ from vmqos.telemetry.counts import Counts, read_all
 from vmqos.telemetry.group_reader import GroupReader
 from vmqos.telemetry.groups import Listing, Place, list_groups
 from vmqos.telemetry.lazy import LazyMapping
-from vmqos.telemetry.model import HostReading, Missing, PolicyName, Snapshot, VmReading, add
+from vmqos.telemetry.model import HostReading, Missing, PolicyName, Snapshot, VmReading
 from vmqos.telemetry.shape import Parts, Shape
 from vmqos.telemetry.ways import Granted, Held
 
@@ -164,6 +164,26 @@ class _Look:
         reader = self.readers[number]
         return "" if reader.vanished else reader.generation
 
+    def since(self, number: int) -> float | None:
+        """Since when the packages' counters of one group are told, in seconds since 1970; ``None`` where none is."""
+        return self.again[number].since(0) if number in self.again else self.readers[number].beginning.since
+
+    def begin(self) -> None:
+        """Note what packages had counted for each VM's RMID before its group, where it is read for the first time."""
+        for number, target in enumerate(self.targets):
+            if target.key == _HOST:
+                continue
+            if number in self.again:
+                self.again[number].begin()
+            else:
+                self.readers[number].beginning.see(self.values(number), self.shape.of_packages)
+
+    def own_values(self, number: int) -> Sequence[Value]:
+        """The values of one VM's group, the packages' as if they had begun at 0 with it."""
+        if number in self.again:
+            return self.again[number].own_values(0)
+        return self.readers[number].beginning.after(self.values(number))
+
     def parts(self, number: int) -> Parts:
         """The readings of one group."""
         return self.shape.decode(self.values(number))
@@ -171,9 +191,11 @@ class _Look:
     def vm(self, uuid: str, number: int) -> VmReading:
         """One VM's reading: the sum of both its groups where it has two."""
         target = self.targets[number]
-        values, moments, generation = self.values(number), self.moments(number), self.generation(number)
+        values, moments, generation = self.own_values(number), self.moments(number), self.generation(number)
+        since = self.since(number)
         if target.rest is not None:
-            values = add(values, self.values(target.rest))
+            values = self.shape.add(values, self.own_values(target.rest))
+            since = max(filter(None, (since, self.since(target.rest))), default=None)
             generation = f"{generation}+{self.generation(target.rest)}"
         caches, totals, nodes, packages = self.shape.decode(values)
         return VmReading(
@@ -192,6 +214,7 @@ class _Look:
             target.granted.parts,
             target.granted.l2_ways,
             target.granted.limits,
+            since,
         )
 
 
@@ -275,7 +298,10 @@ class _Mounted:
             self._steady = readers if all(reader.kept for reader in readers) else None
         counts = read_all(readers, self._shape.domains, self._cpus, self._give_way)
         again = {number: self._read_again(targets[number]) for number, reader in enumerate(readers) if reader.vanished}
-        return _Look(targets, readers, counts, self._shape, again)
+        look = _Look(targets, readers, counts, self._shape, again)
+        if self._shape.of_packages:
+            look.begin()
+        return look
 
     def _read_again(self, target: _Target) -> _Look:
         self._drop({target.key})

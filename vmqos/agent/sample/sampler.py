@@ -70,6 +70,7 @@ class Telemetry:
         self._sweeper = Sweeper(
             root,
             keep_open and interval > 0,
+            nodes=True,
             give_way=lambda: give_way(self._patience_ends - time.monotonic()),
             most_open=most_open,
         )
