@@ -27,7 +27,9 @@ from prometheus_client.registry import Collector
 from vmqos.gateway import old_names
 from vmqos.gateway.agent_answers import LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL, Answers, Remote
 from vmqos.gateway.remote import RemoteCounters
+from vmqos.gateway.rising import Key, RisingCounters
 from vmqos.local_api import contract
+from vmqos.visible_text import neutralise
 
 _STATES: Sequence[str] = get_args(contract.State)
 
@@ -102,6 +104,7 @@ class HostCollector(Collector):
         self._old_metrics = old_metrics
         self._labels = _VmLabels(old_metrics)
         self._remote = RemoteCounters()
+        self._rising = RisingCounters()
 
     def describe(self) -> Iterable[Metric]:
         """No metric is known before the first scrape."""
@@ -125,6 +128,7 @@ class HostCollector(Collector):
         if told.telemetry is not None:
             yield from _of_vms(told, remote, self._labels)
             yield from _of_host(told.telemetry, remote)
+            yield from _of_groups(told.telemetry["host"].get("groups", {}), self._rising)
         if told.hardware is not None:
             yield from _of_hardware_events(told.hardware, told.vms)
         if self._old_metrics:
@@ -436,6 +440,31 @@ def _of_host(telemetry: contract.Telemetry, remote: Remote) -> Iterator[Metric]:
         _add(parts, [cache, "local"], counts[MBM_LOCAL])
         _add(parts, [cache, "remote"], remote.get((_HOST, cache)))
     yield from (occupancy, traffic, parts)
+
+
+def _of_groups(groups: Mapping[str, contract.GroupTelemetry], rising: RisingCounters) -> Iterator[Metric]:
+    """The control groups that are no VM's, without the VMs in them: with these they are all that a cache moves."""
+    labels = ("group", "owner", "cache")
+    occupancy = GaugeMetricFamily(
+        "vmqos_group_llc_occupancy_bytes",
+        "Bytes of an L3 cache that a control group holds, without the VMs that are monitored in it.",
+        labels=labels,
+    )
+    traffic = CounterMetricFamily(
+        "vmqos_group_memory_traffic_bytes",
+        "Bytes moved between an L3 cache and any memory for a control group, without the VMs that are monitored in it.",
+        labels=labels,
+    )
+    moved: dict[Key, float | None] = {}
+    # Whoever may make groups names them. What is no UTF-8, or the same twice, would leave all of the answer unsaid.
+    for shown, group in {neutralise(name): group for name, group in groups.items()}.items():
+        who = shown, group["owner"]
+        for cache, counts in group["caches"].items():
+            _add(occupancy, [*who, cache], counts[LLC_OCCUPANCY])
+            moved[group["generation"], *who, cache] = counts[MBM_TOTAL]
+    for (_, *values), bytes_so_far in rising.update(moved).items():
+        traffic.add_metric(values, bytes_so_far)
+    yield from (family for family in (occupancy, traffic) if family.samples)
 
 
 def _by(name: str, text: str, label: str, values: Iterable[tuple[str, float | None]]) -> Metric:

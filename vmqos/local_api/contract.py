@@ -202,10 +202,22 @@ class VmTelemetry(TypedDict):
     packages_since: NotRequired[float | None]
 
 
+class GroupTelemetry(TypedDict):
+    """What the tasks of a control group count, by cache id, that are no monitored VM's.
+
+    ``generation`` changes where another group has its name.
+    """
+
+    owner: Literal["default", "class", "foreign"]
+    generation: str
+    caches: dict[str, Counts]
+
+
 class HostTelemetry(TypedDict):
     """The ways and bytes of each L3, by cache id, what the default group counts, and how many IDs are taken.
 
-    Its ``packages`` are as the kernel tells them: from the start of the machine on.
+    Its ``packages`` are as the kernel tells them: from the start of the machine on. ``groups`` has the control groups
+    that are no VM's by their names, empty for the default one.
     """
 
     ways: dict[str, int]
@@ -213,6 +225,7 @@ class HostTelemetry(TypedDict):
     caches: NotRequired[dict[str, Counts]]
     packages: NotRequired[dict[str, Counts]]
     totals: NotRequired[Counts]
+    groups: NotRequired[dict[str, GroupTelemetry]]
     closids: NotRequired[int]
     closids_used: NotRequired[int]
     rmids: NotRequired[int]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from vmqos.telemetry.model import Missing, Value
+from vmqos.resctrl.monitoring import Missing, Value
 
 
 class Beginning:

@@ -4,13 +4,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from vmqos.resctrl.monitoring import Missing, Reading, Value
 
-__all__ = ["EVENTS", "HostReading", "Missing", "PolicyName", "Reading", "Snapshot", "VmReading", "add", "total"]
+__all__ = [
+    "EVENTS",
+    "GroupReading",
+    "HostReading",
+    "Missing",
+    "PolicyName",
+    "Reading",
+    "Snapshot",
+    "VmReading",
+    "add",
+    "total",
+    "without",
+]
 
 LLC_OCCUPANCY = "llc_occupancy"
 MBM_TOTAL = "mbm_total_bytes"
@@ -38,6 +50,15 @@ def add(values: Sequence[Value], others: Sequence[Value]) -> list[Value]:
         one if isinstance(one, Missing) else other if isinstance(other, Missing) else one + other
         for one, other in zip(values, others, strict=True)
     ]
+
+
+def without(values: Sequence[Value], parts: Sequence[Sequence[Value]]) -> list[Value]:
+    """The counters of a group without those of groups in it, one by one; 0 or more, or the reason why there is none."""
+    found = []
+    for value, *of_parts in zip(values, *parts, strict=True):
+        missing = next((one for one in (value, *of_parts) if isinstance(one, Missing)), None)
+        found.append(missing if missing is not None else max(value - sum(of_parts), 0))  # type: ignore[operator, arg-type]
+    return found
 
 
 class VmReading(NamedTuple):
@@ -85,6 +106,19 @@ class VmReading(NamedTuple):
     since: float | None = None
 
 
+class GroupReading(NamedTuple):
+    """What the tasks of a control group count that are no monitored VM's.
+
+    Such groups and all VMs together are what a cache holds and moves.
+
+    :ivar generation: another one means that it is another group.
+    :ivar caches: the readings by cache id and event. They are differences of counters that are read one by one.
+    """
+
+    generation: str
+    caches: Mapping[int, Mapping[str, Reading]]
+
+
 @dataclass(frozen=True, slots=True)
 class HostReading:
     """The host's own counters and what is left of its resources.
@@ -102,6 +136,8 @@ class HostReading:
     :ivar rmids: how many groups of both kinds can be monitored; 0 where nothing is monitored.
     :ivar rmids_used: how many groups there are.
     :ivar events: the events that this machine counts, in ascending order.
+    :ivar groups: the control groups that are no VM's by their names; the default one is ``""``. Empty unless the
+        sweeper was asked for them.
     :ivar bandwidth_unit: what limits of memory bandwidth are told in, ``%`` or ``MB/s``; ``None`` where there are none.
     """
 
@@ -117,6 +153,7 @@ class HostReading:
     rmids_used: int
     events: tuple[str, ...]
     bandwidth_unit: str | None = None
+    groups: Mapping[str, GroupReading] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

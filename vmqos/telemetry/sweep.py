@@ -10,10 +10,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from types import TracebackType
 
-from vmqos.resctrl import exceptions, info, monitoring, mount
+from vmqos.resctrl import exceptions, groups, info, monitoring, mount
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
-from vmqos.resctrl.filesystem import Filesystem
+from vmqos.resctrl.filesystem import Filesystem, join
 from vmqos.resctrl.monitoring import Value
 from vmqos.resctrl.mount import Mount
 from vmqos.telemetry import descriptors, reading_cpus, ways
@@ -22,7 +22,7 @@ from vmqos.telemetry.counts import Counts, read_all
 from vmqos.telemetry.group_reader import GroupReader
 from vmqos.telemetry.groups import Listing, Place, list_groups
 from vmqos.telemetry.lazy import LazyMapping
-from vmqos.telemetry.model import HostReading, Missing, PolicyName, Snapshot, VmReading
+from vmqos.telemetry.model import GroupReading, HostReading, Missing, PolicyName, Snapshot, VmReading, without
 from vmqos.telemetry.shape import Parts, Shape
 from vmqos.telemetry.ways import Granted, Held
 
@@ -30,6 +30,8 @@ LOCK_PATIENCE = 1.0
 """Seconds to wait for the lock on resctrl. A listing without it may miss a VM whose group is on the move."""
 
 _HOST = ""
+_GROUP = "group "
+"""What the key of a control group that is no VM's begins with."""
 _REST = " rest"
 """What the key of a VM's second group has behind the VM's UUID."""
 
@@ -45,6 +47,7 @@ class Sweeper:
         three times cheaper, and the way for a caller that sweeps often. Open files keep ``umount`` from unmounting
         resctrl; ``umount -l`` completes at the next sweep or :meth:`close`, which finds another filesystem there.
     :param nodes: whether sub-NUMA nodes are read one by one, too.
+    :param control_groups: whether the control groups that are no VM's are read, too.
     :param give_way: called before each group's turn: it waits while something more urgent is to be done on resctrl.
     :param most_open: how many files may stay open; ``None``: as many as this process may have.
     """
@@ -55,6 +58,7 @@ class Sweeper:
         keep_open: bool = True,
         *,
         nodes: bool = False,
+        control_groups: bool = False,
         give_way: Callable[[], None] | None = None,
         most_open: int | None = None,
     ) -> None:
@@ -62,6 +66,7 @@ class Sweeper:
         self._keep_open = keep_open
         self._most_open = most_open
         self._nodes = nodes
+        self._control_groups = control_groups
         self._give_way = give_way
         self._mounted: _Mounted | None = None
 
@@ -87,7 +92,14 @@ class Sweeper:
             identity = _identity(found.path)
             if identity is None:
                 raise exceptions.Vanished(path=found.path)
-            self._mounted = _Mounted(found, identity, self._budget(), self._nodes, self._give_way)
+            self._mounted = _Mounted(
+                found,
+                identity,
+                self._budget(),
+                nodes=self._nodes,
+                control_groups=self._control_groups,
+                give_way=self._give_way,
+            )
         try:
             return self._mounted.sweep()
         except exceptions.Vanished:
@@ -119,9 +131,10 @@ _NO_GRANT = Granted()
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A group to read: a VM's, with all that stays the same from sweep to sweep, a VM's second one, or the host's.
+    """A group to read: a VM's, with all that stays the same from sweep to sweep, a VM's second one, or no VM's.
 
-    :ivar key: what its reader is known by: the VM's UUID, with :data:`_REST` for the second one; empty for the host's.
+    :ivar key: what its reader is known by: the VM's UUID, with :data:`_REST` for the second one; empty for the default
+        group, and the name behind :data:`_GROUP` for another control group.
     :ivar rest: the number of the VM's second group; ``None`` where it has none.
     """
 
@@ -188,6 +201,15 @@ class _Look:
         """The readings of one group."""
         return self.shape.decode(self.values(number))
 
+    def group(self, name: str, numbers: Sequence[int]) -> GroupReading:
+        """What a control group counts beside the VMs in it.
+
+        :param numbers: its own, and those of the VMs.
+        """
+        number, *inside = numbers
+        values = without(self.values(number), [self.values(one) for one in inside])
+        return GroupReading(self.generation(number), self.shape.decode(values)[0])
+
     def vm(self, uuid: str, number: int) -> VmReading:
         """One VM's reading: the sum of both its groups where it has two."""
         target = self.targets[number]
@@ -222,12 +244,20 @@ class _Mounted:
     """One mount of resctrl."""
 
     def __init__(
-        self, found: Mount, identity: str, budget: int | None, nodes: bool, give_way: Callable[[], None] | None
+        self,
+        found: Mount,
+        identity: str,
+        budget: int | None,
+        *,
+        nodes: bool,
+        control_groups: bool,
+        give_way: Callable[[], None] | None,
     ) -> None:
         self.fs = Filesystem(found.path)
         self.identity = identity
         self._simulated = found.simulated
         self._nodes = nodes
+        self._control_groups = control_groups
         self._give_way = give_way
         self._budget = budget or 0
         self._controls = Controls(self.fs, budget is not None)
@@ -242,6 +272,7 @@ class _Mounted:
         self._held: Mapping[str, Held] = {}
         self._targets: Sequence[_Target] = (_THE_HOST,)
         self._numbers: Mapping[str, int] = {}
+        self._controls_at: Mapping[str, Sequence[int]] = {}
 
     def close(self) -> None:
         self._controls.close()
@@ -287,8 +318,24 @@ class _Mounted:
             targets.append(_Target(uuid, place, grants[key], None if place.rest is None else number + 1))
             if place.rest is not None:
                 targets.append(_Target(uuid + _REST, Place("", place.rest, None)))
+        controls = self._find_controls(listing, targets) if self._control_groups else {}
         self._drop(self._readers.keys() - {target.key for target in targets})
         self._listing, self._held, self._targets, self._numbers = listing, held, targets, numbers
+        self._controls_at = controls
+
+    def _find_controls(self, listing: Listing, targets: list[_Target]) -> dict[str, tuple[int, ...]]:
+        """The numbers of each control group that is no VM's, which becomes a target, and of the VMs monitored in it."""
+        at = {target.place.directory: number for number, target in enumerate(targets)}
+        found = {}
+        for name, inside in listing.names.items():
+            if name and name in at:
+                continue
+            number = at.get(name, len(targets))
+            if name:
+                targets.append(_Target(_GROUP + name, Place(name, name, None)))
+            below = (at.get(join(name, groups.MON_GROUPS, one)) for one in inside)
+            found[name] = (number, *(one for one in below if one is not None))
+        return found
 
     def _read(self) -> _Look:
         """Read every group, the host's first; a group that vanished meanwhile is read once more, as it is by then."""
@@ -359,6 +406,7 @@ class _Mounted:
             rmids=capabilities.monitoring.num_rmids if capabilities.monitoring else 0,
             rmids_used=len(names) + sum(map(len, names.values())),
             events=self._shape.events,
+            groups=LazyMapping(self._controls_at, look.group),
             bandwidth_unit=capabilities.memory_bandwidth.unit.told_in if capabilities.memory_bandwidth else None,
         )
 

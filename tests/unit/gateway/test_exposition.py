@@ -26,7 +26,7 @@ from tests.unit.telemetry.values import HOST, snapshot, vm
 from vmqos.gateway import agent_answers, exposition
 from vmqos.gateway.exposition import HostCollector
 from vmqos.simulator.profiles import ENERGY_EVENTS, EXECUTION_EVENTS
-from vmqos.telemetry import EVENTS, Missing, Reading, model
+from vmqos.telemetry import EVENTS, GroupReading, Missing, Reading, model
 
 WHO = {"uuid": "u", "name": "db-1", "project": "p", "flavor": "gold"}
 
@@ -282,6 +282,29 @@ def test_the_parts_of_sub_numa_nodes_are_metrics_of_their_own_and_the_caches_sta
         }
     assert found.of("vmqos_vm_llc_occupancy_bytes") == {(("cache", "0"), ("uuid", "u")): 4096}
     assert found.of("vmqos_vm_memory_traffic_bytes_total") == {(("cache", "0"), ("uuid", "u")): 100}
+
+
+def test_each_control_group_is_told_with_its_owner_and_a_hostile_name_is_made_harmless(new_scrape):
+    groups = {
+        "": GroupReading("1", vm((4, 100, 60)).caches),
+        "theirs\udcff\n": GroupReading("2", vm((Missing.ERROR, 7, 7)).caches),
+    }
+    found = new_scrape(snapshot(host=replace(HOST, groups=groups)))
+    default = {"group": "", "owner": "default", "cache": "0"}
+    assert found.of("vmqos_group_llc_occupancy_bytes") == {tuple(sorted(default.items())): 4}
+    assert found.of("vmqos_group_memory_traffic_bytes_total") == {
+        tuple(sorted(default.items())): 100,
+        (("cache", "0"), ("group", "theirs\\udcff\\n"), ("owner", "foreign")): 7,
+    }
+
+
+def test_a_group_never_counts_back_unless_it_is_another_group(new_scrape):
+    found = []
+    for generation, moved in (("1", 100), ("1", 90), ("1", Missing.ERROR), ("1", 95), ("1", 101), ("2", 5)):
+        groups = {"": GroupReading(generation, vm((4, moved, 60)).caches)}
+        scraped = new_scrape(snapshot(host=replace(HOST, groups=groups)))
+        found.append(scraped.value("vmqos_group_memory_traffic_bytes_total", group="", owner="default", cache="0"))
+    assert found == [100, 100, None, 100, 101, 5]
 
 
 def test_cycles_of_packages_say_so_and_do_not_meet_the_instructions_of_perf(new_scrape):

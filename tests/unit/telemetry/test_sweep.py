@@ -377,3 +377,25 @@ def test_nodes_are_read_when_asked_for_and_the_caches_stay_the_sums(tmp_path_fac
     assert found.nodes[1].keys() == {2, 3}
     assert found.totals[OCCUPANCY] == Reading(60)
     assert make_sweeper(tree).sweep().vms[ONE].nodes == {}
+
+
+def test_a_control_group_that_is_no_vms_is_read_when_asked_for_without_the_vms_in_it(tree, make_sweeper):
+    own, shared = tree.control(f"vmqos.{ONE}", "600"), tree.control("vmqos.shared-ways2", "3")
+    foreign = tree.control("another program's", "c")
+    for name, held in (("", 100), (own.name, 2), (shared.name, 10), (foreign.name, 8)):
+        tree.set(tree.root / name, OCCUPANCY, held)
+    tree.vm(ONE, llc_occupancy=5)
+    tree.vm(TWO, shared.name, llc_occupancy=3)
+    tree.vm(THREE, llc_occupancy=40)
+    sweeper = make_sweeper(tree, control_groups=True)
+    found = sweeper.sweep()
+    held = {name: group.caches[1][OCCUPANCY].value for name, group in found.host.groups.items()}
+    assert held == {"": 100 - 5 - 40, shared.name: 7, foreign.name: 8}
+    assert found.vms[ONE].totals[OCCUPANCY] == Reading(14)
+    assert sweeper.sweep().host.groups[foreign.name].generation == found.host.groups[foreign.name].generation
+    tree.set(tree.root / "mon_groups" / f"vmqos.{THREE}", OCCUPANCY, "Unavailable", 1)
+    part = sweeper.sweep().host.groups[""].caches
+    assert (part[0][OCCUPANCY], part[1][OCCUPANCY]) == (Reading(55), Reading.none(Missing.UNAVAILABLE))
+    tree.remove(foreign)
+    assert sweeper.sweep().host.groups.keys() == {"", shared.name}
+    assert make_sweeper(tree).sweep().host.groups == {}

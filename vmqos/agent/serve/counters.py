@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from vmqos.agent.sample.history import Past
 from vmqos.agent.sample.minutes import MINUTE, STATISTICS, Minutes
+from vmqos.group_names import Owner, owner_of
 from vmqos.local_api import contract
-from vmqos.telemetry import HostReading, Rates, Reading, Snapshot, VmReading
+from vmqos.telemetry import GroupReading, HostReading, Rates, Reading, Snapshot, VmReading
 
 
 def telemetry(snapshot: Snapshot, found: Mapping[str, Rates], interval: float) -> contract.Telemetry:
@@ -78,6 +79,7 @@ def _host(host: HostReading) -> contract.HostTelemetry:
         "caches": _by_place(host.caches),
         "packages": _by_place(host.packages),
         "totals": _values(host.totals),
+        "groups": {name: _group(name, group) for name, group in host.groups.items()},
         "ways": {str(cache): ways for cache, ways in host.ways.items()},
         "cache_bytes": {str(cache): size for cache, size in host.cache_bytes.items()},
         "closids": host.closids,
@@ -85,6 +87,15 @@ def _host(host: HostReading) -> contract.HostTelemetry:
         "rmids": host.rmids,
         "rmids_used": host.rmids_used,
         "events": list(host.events),
+    }
+
+
+def _group(name: str, group: GroupReading) -> contract.GroupTelemetry:
+    owner = owner_of(name)
+    return {
+        "owner": "default" if owner is Owner.DEFAULT else "class" if owner is Owner.CLASS else "foreign",
+        "generation": group.generation,
+        "caches": _by_place(group.caches),
     }
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 import json
 import math
 from array import array
+from dataclasses import replace
 
-from tests.unit.telemetry.values import snapshot, vm
+from tests.unit.telemetry.values import HOST, snapshot, vm
 from vmqos.agent.sample.history import Past
 from vmqos.agent.sample.minutes import Minutes, Track
 from vmqos.agent.serve import counters
 from vmqos.resctrl.package_events import CYCLES
-from vmqos.telemetry import Missing, Reading, VmReading, rates
+from vmqos.telemetry import GroupReading, Missing, Reading, VmReading, rates
 
 
 def test_a_vm_is_told_by_cache_with_its_bandwidths_and_what_is_missing() -> None:
@@ -60,6 +61,15 @@ def test_what_packages_and_nodes_count_is_told_with_the_growth_of_all_packages_t
     assert told["package_rates"] == {CYCLES: 200.0}
     assert told["packages_since"] == 900.5
     assert told["totals"][CYCLES] == 501 and told["totals"]["llc_occupancy"] == 30
+
+
+def test_each_control_group_that_is_no_vms_is_told_with_its_owner() -> None:
+    names = {"": "default", "vmqos.shared-ways2": "class", "theirs": "foreign"}
+    caches = vm((7, 5, 3)).caches
+    now = snapshot(host=replace(HOST, groups=dict.fromkeys(names, GroupReading("1", caches))))
+    told = counters.telemetry(now, {}, 2.0)["host"]["groups"]
+    assert {name: group["owner"] for name, group in told.items()} == names
+    assert told["theirs"]["caches"] == {"0": {"llc_occupancy": 7, "mbm_total_bytes": 5, "mbm_local_bytes": 3}}
 
 
 def test_the_past_is_told_as_it_is_remembered() -> None:
