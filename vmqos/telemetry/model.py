@@ -57,7 +57,7 @@ def without(values: Sequence[Value], parts: Sequence[Sequence[Value]]) -> list[V
     found = []
     for value, *of_parts in zip(values, *parts, strict=True):
         missing = next((one for one in (value, *of_parts) if isinstance(one, Missing)), None)
-        found.append(missing if missing is not None else max(value - sum(of_parts), 0))  # type: ignore[operator, arg-type]
+        found.append(missing if missing is not None else max(value - sum(of_parts), 0))
     return found
 
 

@@ -32,14 +32,18 @@ def executed(agent: Agent, uuid: str) -> dict[str, Any]:
     return found
 
 
+def is_kept(agent: Agent, uuid: str) -> bool:
+    return any(vm["uuid"] == uuid and vm["state"] == "kept" for vm in agent.get("/v1/vms")["vms"])
+
+
 @COUNTING_PACKAGES
 def test_a_vms_cycles_are_those_of_the_packages_where_perf_counts_none(
-    simulator: Simulator, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor, wait_for_vm: WaitForVm
+    simulator: Simulator, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
 ) -> None:
     agent = make_agent(WITHOUT_PERF)
     agent.start()
     vm = make_vm(EXCLUSIVE_2)
-    wait_for_vm(vm, "kept")
+    wait_for(lambda: is_kept(agent, vm.uuid), "the VM being kept")
     wait_for(lambda: (executed(agent, vm.uuid).get("counts", {}).get("cycles") or 0) > 0, "cycles")
     found = executed(agent, vm.uuid)
     assert (found["source"], found["reason_code"], found["share"]) == ("aet", "no-perf", None)
@@ -53,12 +57,12 @@ def test_a_vms_cycles_are_those_of_the_packages_where_perf_counts_none(
 
 @COUNTING_PACKAGES
 def test_what_packages_count_is_told_by_package_and_scraped(
-    make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor, wait_for_vm: WaitForVm
+    make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
 ) -> None:
     agent = make_agent(WITHOUT_PERF)
     agent.start()
     vm = make_vm(EXCLUSIVE_2)
-    wait_for_vm(vm, "kept")
+    wait_for(lambda: is_kept(agent, vm.uuid), "the VM being kept")
     wait_for(lambda: (counters(agent, vm.uuid).get("totals", {}).get("core_energy") or 0) > 0, "energy")
     told = counters(agent, vm.uuid)
     assert told["packages"].keys() == {"0", "1"} and told["packages_since"] > 0
