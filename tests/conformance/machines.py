@@ -61,9 +61,17 @@ def _goldmont() -> Profile:
 
 
 def _simulated(name: str) -> Profile:
-    """One that no processor of the lab's is, with as few CPUs as the others: cases know no more than four."""
+    """One that no processor of the lab's is, with as few CPUs as the others: cases know no more than four.
+
+    If its packages count, they do so for fewer RMIDs than its caches, as where they are switched on all the same (with
+    parameter ``rdt=perf``).
+    """
     profile = PROFILES[name]
-    return replace(profile, topology=replace(_TWO_SOCKETS, nodes_per_l3=profile.topology.nodes_per_l3))
+    monitoring, packages = profile.monitoring, profile.packages
+    if monitoring is not None and packages is not None:
+        monitoring, packages = replace(monitoring, num_rmids=64), replace(packages, num_rmids=48)
+    topology = replace(_TWO_SOCKETS, nodes_per_l3=profile.topology.nodes_per_l3)
+    return replace(profile, topology=topology, monitoring=monitoring, packages=packages)
 
 
 _PROFILES = (
