@@ -33,6 +33,8 @@ HELD = {vm.uuid: number << 20 for number, vm in enumerate(RUNNING, start=1)}
 TRAFFIC = 5 * 10**12
 EXECUTED = (4 * 10**15, 10**15, 10**9, 10**6)
 """What the agent has counted of GOLD."""
+CYCLES_OF_PACKAGES = 7 * 10**12
+"""What it tells of CAPPED, which perf does not count."""
 PATIENCE = 90.0
 """Seconds for what a broker, two agents and metricd have to do, on a busy machine too."""
 PROMISES = ("cpu_l3_cache.ways", "cpu_l3_cache.allocated")
@@ -107,7 +109,11 @@ def chain(
         further={**bus, "polling": {"enable_notifications": True}, "vmqos": {"agent_socket": socket}},
         name="ceilometer-polling-and-notifying",
     )
-    with counting_agent.on(socket, {GOLD.uuid: counting_agent.counted(*EXECUTED)}):
+    told = {
+        GOLD.uuid: counting_agent.counted(*EXECUTED),
+        CAPPED.uuid: counting_agent.counted_by_packages(CYCLES_OF_PACKAGES),
+    }
+    with counting_agent.on(socket, told):
         yield Chain(store, notification, samples)
     held.release()
     polling.stop()
@@ -142,6 +148,14 @@ def test_what_an_instance_executes_is_read_back(chain: Chain, wait_for: WaitFor)
         wait_for(lambda meter=meter: chain.measures(GOLD, meter.name), meter.name, PATIENCE)
         assert chain.measures(GOLD, meter.name) == {count}
     assert not {meter.name for meter in EVENT_METERS} & set(chain.metrics(PLAIN)), "the agent does not count it"
+
+
+def test_the_cycles_that_packages_count_are_read_back_where_perf_counts_nothing(
+    chain: Chain, wait_for: WaitFor
+) -> None:
+    wait_for(lambda: bool(chain.measures(CAPPED, "perf.cpu.cycles")), "perf.cpu.cycles", PATIENCE)
+    assert chain.measures(CAPPED, "perf.cpu.cycles") == {CYCLES_OF_PACKAGES}
+    assert {meter.name for meter in EVENT_METERS} & set(chain.metrics(CAPPED)) == {"perf.cpu.cycles"}
 
 
 def test_promise_and_traffic_are_read_back(chain: Chain, wait_for: WaitFor) -> None:
@@ -187,9 +201,12 @@ def test_metadata_tells_class_policy_and_caches_beside_what_ceilometer_tells(cha
     gold = told[GOLD.uuid]
     assert (gold["display_name"], gold["name"], gold["status"]) == (GOLD.display_name, GOLD.name, "active")
     assert gold["flavor"]["extra_specs"] == {"hw:cache_ways": str(WAYS)}
-    wait_for(lambda: bool(chain.metadata(of_agent)), "samples of perf", PATIENCE)
+    wait_for(lambda: len(chain.metadata(of_agent)) == 2, "samples of perf", PATIENCE)
     executed = chain.metadata(of_agent)
-    assert {uuid: (one["since"], one["share"]) for uuid, one in executed.items()} == {GOLD.uuid: (1.0, 1.0)}
+    assert {uuid: (one["since"], one["share"], one["source"]) for uuid, one in executed.items()} == {
+        GOLD.uuid: (1.0, 1.0, "perf"),
+        CAPPED.uuid: (2.0, None, "aet"),
+    }
     assert executed[GOLD.uuid]["display_name"] == GOLD.display_name
 
 
