@@ -38,13 +38,15 @@ class Executed:
     :ivar counts: by event; empty where it is not counted.
     :ivar since: when it began to be counted, in seconds since 1970.
     :ivar share: how much of the time its tasks had the processor's counters; below 1, the counts are estimates.
-    :ivar reason: why it is not counted; empty where it is.
+    :ivar reason: why perf does not count it; empty where it does.
+    :ivar source: who counted: ``perf``, or ``aet``, the processor's packages, which count cycles alone.
     """
 
     counts: Mapping[str, int | float]
     since: float | None = None
     share: float | None = None
     reason: str = ""
+    source: str = "perf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ def ask(path: str) -> Look:
 
 def _executed(vm: Mapping[str, Any]) -> Executed:
     counts = {event: count for event, count in vm["counts"].items() if isinstance(count, int | float)}
-    return Executed(counts, vm["since"], vm["share"], str(vm["reason"]))
+    # An earlier agent knows perf alone.
+    return Executed(counts, vm["since"], vm["share"], str(vm["reason"]), str(vm.get("source", "perf")))
 
 
 def _get(path: str) -> Any:

@@ -16,6 +16,9 @@ LOG = logging.getLogger(__name__)
 
 _WHAT = "hardware events"
 
+_REST = "hardware events, but for those of cycles"
+"""The packages count cycles, and nothing else of these meters."""
+
 _UNKNOWN = "vmqos-agent does not count it (yet)"
 
 
@@ -69,7 +72,7 @@ def _reasons(look: Look, instances: Sequence[Instance]) -> Iterator[tuple[tuple[
         if found is None:
             yield (instance.id, _WHAT), _UNKNOWN
         elif found.reason:
-            yield (instance.id, _WHAT), found.reason
+            yield (instance.id, _REST if found.counts else _WHAT), found.reason
 
 
 of_service = OfService(AgentWatch)

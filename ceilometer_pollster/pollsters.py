@@ -103,7 +103,7 @@ class VmPollster(InstancePollster):
 
 
 class EventPollster(InstancePollster):
-    """A meter of what each instance executes, as the agent has counted it.
+    """A meter of what each instance executes, as the agent tells it.
 
     The agent need not run when ceilometer-polling starts.
     """
@@ -120,7 +120,8 @@ class EventPollster(InstancePollster):
             found = None if is_at_rest(instance) else look.vms.get(instance.id)
             volume = None if found is None else found.counts.get(self.meter.event)
             if found is not None and volume is not None:
-                yield self.sample(instance, volume, {"since": found.since, "share": found.share}, look.read_at)
+                told = {"since": found.since, "share": found.share, "source": found.source}
+                yield self.sample(instance, volume, told, look.read_at)
 
     def _purge(self) -> None:
         """Have the exporter for Prometheus forget the instances that are gone.

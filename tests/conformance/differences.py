@@ -55,6 +55,11 @@ IO_ALLOC = Difference(
     (6, 19),
     "commit 9445c7059c1c: fs/resctrl: Add user interface to enable/disable io_alloc feature",
 )
+PACKAGE_EVENTS = Difference(
+    "where processor packages count for RMIDs (Intel's AET), info has PERF_PKG_MON, and mon_data a folder for each",
+    (7, 0),
+    "fs/resctrl/ctrlmondata.c: print_event_value; arch/x86/kernel/cpu/resctrl/intel_aet.c",
+)
 STATUS_CLEARED_BY_MKDIR = Difference(
     "making a group and writing its CPUs clear last_cmd_status; before, messages pile up",
     UNKNOWN,

@@ -60,9 +60,18 @@ def _goldmont() -> Profile:
     )
 
 
-def _mpam() -> Profile:
-    """Arm's, with as few CPUs as the others: cases know no more than four."""
-    return replace(PROFILES["mpam"], topology=_TWO_SOCKETS)
+def _simulated(name: str) -> Profile:
+    """One that no processor of the lab's is, with as few CPUs as the others: cases know no more than four.
+
+    If its packages count, they do so for fewer RMIDs than its caches, as where they are switched on all the same (with
+    parameter ``rdt=perf``).
+    """
+    profile = PROFILES[name]
+    monitoring, packages = profile.monitoring, profile.packages
+    if monitoring is not None and packages is not None:
+        monitoring, packages = replace(monitoring, num_rmids=64), replace(packages, num_rmids=48)
+    topology = replace(_TWO_SOCKETS, nodes_per_l3=profile.topology.nodes_per_l3)
+    return replace(profile, topology=topology, monitoring=monitoring, packages=packages)
 
 
 _PROFILES = (
@@ -76,8 +85,13 @@ _PROFILES = (
 GUESTS = tuple(profile.name for profile in _PROFILES)
 """Each machine of the lab that the cases are tried on."""
 
-PROFILE_OF: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in (*_PROFILES, _mpam())})
-"""These, and one that no processor of the lab's is: there is none of Arm's."""
+_ONLY_SIMULATED = tuple(map(_simulated, ("mpam", "clearwater-forest", "sapphire-rapids-snc2")))
+
+PROFILE_OF: Mapping[str, Profile] = MappingProxyType(
+    {profile.name: profile for profile in (*_PROFILES, *_ONLY_SIMULATED)}
+)
+"""These, and those that no processor of the lab's is: QEMU has none of Arm's with MPAM, none whose packages count, and
+none with sub-NUMA nodes."""
 
 KERNEL_OF: Mapping[str, Kernel] = MappingProxyType({"6.12": LINUX_6_12, "newest": LINUX_7_2})
 """What the simulator runs for each kernel of the lab."""
@@ -88,8 +102,8 @@ SIMULATOR, KERNEL = TARGETS
 PAIRS = tuple(Pair(machine, kernel) for machine in GUESTS for kernel in KERNEL_OF)
 """Every machine of the lab with every kernel."""
 
-SIMULATED = (Pair("mpam", "newest"),)
-"""The other machine, with the kernel that it has."""
+SIMULATED = tuple(Pair(profile.name, "newest") for profile in _ONLY_SIMULATED)
+"""The other machines, with the kernel that they have."""
 
 
 def profile_of(pair: Pair) -> Profile:

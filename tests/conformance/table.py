@@ -38,8 +38,10 @@ a case that asks about a cache counts once for each level whose ways can be allo
 empty cell says that no case was tried: the machine has nothing of the kind.  *newest* is
 the Linux of Debian testing; the simulator takes it for Linux {newest}.
 
-``mpam`` is Arm's and has no guest: there is no such processor for tests, so one number is
-all there is, and no kernel has confirmed it.  :doc:`features` tells of the machines' features.
+``mpam`` (Arm's), ``clearwater-forest`` (packages that count energy, cycles and stalls) and
+``sapphire-rapids-snc2`` (sub-NUMA nodes) have no guest: QEMU emulates no such processor, so one
+number is all there is.  They were written after the kernel's source, and no kernel has confirmed
+them.  :doc:`features` tells of the machines' features.
 """
 
 

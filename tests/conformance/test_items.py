@@ -30,11 +30,13 @@ OF_ONE_KERNEL = {
 """The only cases that one of the kernels is not asked, but for those of a section that only one has: what they are
 about is in ``differences``."""
 
-SECTIONS_OF_ONE_KERNEL = {"ways_for_devices": "newest"}
+SECTIONS_OF_ONE_KERNEL = {"package_events": "newest", "ways_for_devices": "newest"}
 LACKED_BY = {
     "cdp": {"goldmont"},
     "monitoring": {"goldmont"},
     "monitoring_groups": {"goldmont"},
+    "package_events": set(PROFILE_OF) - {"clearwater-forest"},
+    "sub_numa_nodes": set(PROFILE_OF) - {"sapphire-rapids-snc2"},
     "ways_for_devices": set(PROFILE_OF) - {"genoa"},
 }
 """The only machines that a section asks nothing."""

@@ -181,6 +181,22 @@ MUTATIONS = (
         Case("schemata_as_a_whole", "values_are_padded_by_older_kernels_only"),
         "milan-newest",
     ),
+    Mutation(
+        "there are only as many groups as the poorer kind of counters has RMIDs",
+        "profiles",
+        "return min(counted, default=0)",
+        "return max(counted, default=0)",
+        Case("package_events", "there_are_no_more_groups_than_the_poorer_of_both_kinds_of_counters_has_rmids"),
+        "clearwater-forest-newest",
+    ),
+    Mutation(
+        "nodes are numbered cache by cache",
+        "topology",
+        "return self.l3[counted // self.nodes_per_l3]",
+        "return self.l3[counted % len(self.l3)]",
+        Case("sub_numa_nodes", "each_node_has_a_folder_within_its_caches"),
+        "sapphire-rapids-snc2-newest",
+    ),
 )
 
 

@@ -27,7 +27,9 @@ from prometheus_client.registry import Collector
 from vmqos.gateway import old_names
 from vmqos.gateway.agent_answers import LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL, Answers, Remote
 from vmqos.gateway.remote import RemoteCounters
+from vmqos.gateway.rising import Key, RisingCounters
 from vmqos.local_api import contract
+from vmqos.visible_text import neutralise
 
 _STATES: Sequence[str] = get_args(contract.State)
 
@@ -46,6 +48,27 @@ _EXECUTED = {
     "cache_misses": "References of a VM's tasks that missed the last-level cache, as the kernel counts them.",
 }
 """What each hardware event counts."""
+
+_OF_PACKAGES = {
+    "activity": ("vmqos_vm_core_activity_farads", "Work that a VM's tasks did in CPU cores, whatever the frequency."),
+    "unhalted_core_cycles": ("vmqos_vm_package_cycles", "Cycles for which a VM's tasks ran on a package's CPUs."),
+    "unhalted_ref_cycles": (
+        "vmqos_vm_package_reference_cycles",
+        "The same, counted at a frequency that stays the same.",
+    ),
+    "stalls_llc_hit": (
+        "vmqos_vm_llc_hit_stall_cycles",
+        "Cycles for which a VM's tasks waited for loads that the last-level cache had.",
+    ),
+    "stalls_llc_miss": (
+        "vmqos_vm_llc_miss_stall_cycles",
+        "Cycles for which a VM's tasks waited for loads that the last-level cache did not have.",
+    ),
+    "uops_retired": ("vmqos_vm_uops", "Micro-operations that a VM's tasks retired."),
+    "c1_res": ("vmqos_vm_c1_residency_cycles", "Cycles that CPUs spent in the idle state C1 on behalf of a VM."),
+    "c6_res": ("vmqos_vm_c6_residency_cycles", "Cycles that CPUs spent in the idle state C6 on behalf of a VM."),
+}
+"""The metrics of what packages count, by the kernel's name of the event; energy is one of before."""
 
 _LIMIT_SCALES = {"%": 0.01, "MB/s": 1e6}
 """What a limit of memory bandwidth is multiplied by to have a ratio, or bytes a second, by the unit it is told in."""
@@ -81,6 +104,7 @@ class HostCollector(Collector):
         self._old_metrics = old_metrics
         self._labels = _VmLabels(old_metrics)
         self._remote = RemoteCounters()
+        self._rising = RisingCounters()
 
     def describe(self) -> Iterable[Metric]:
         """No metric is known before the first scrape."""
@@ -104,6 +128,7 @@ class HostCollector(Collector):
         if told.telemetry is not None:
             yield from _of_vms(told, remote, self._labels)
             yield from _of_host(told.telemetry, remote)
+            yield from _of_groups(told.telemetry["host"].get("groups", {}), self._rising)
         if told.hardware is not None:
             yield from _of_hardware_events(told.hardware, told.vms)
         if self._old_metrics:
@@ -320,6 +345,44 @@ def _of_vms(told: Answers, remote: Remote, labels: _VmLabels) -> Iterator[Metric
     yield from (occupancy, traffic, parts)
     if energy.samples:
         yield energy
+    yield from _of_packages(counted)
+    yield from _of_nodes(counted)
+
+
+def _of_packages(counted: Mapping[str, contract.VmTelemetry]) -> Iterator[Metric]:
+    """What packages count beside energy, where they do: each event is a metric of its own."""
+    for event, (name, text) in _OF_PACKAGES.items():
+        family = CounterMetricFamily(name, text, labels=("uuid", "package"))
+        for uuid, vm in counted.items():
+            for package, counts in vm["packages"].items():
+                _add(family, [uuid, package], counts.get(event))
+        if family.samples:
+            yield family
+
+
+def _of_nodes(counted: Mapping[str, contract.VmTelemetry]) -> Iterator[Metric]:
+    """The parts of a cache's numbers where sockets are divided: in metrics of their own, beside the sums."""
+    labels = ("uuid", "cache", "node")
+    occupancy = GaugeMetricFamily(
+        "vmqos_vm_node_llc_occupancy_bytes", "Bytes of a sub-NUMA node's part of an L3 a VM holds.", labels=labels
+    )
+    traffic = CounterMetricFamily(
+        "vmqos_vm_node_memory_traffic_bytes",
+        "Bytes moved between a sub-NUMA node's part of an L3 and any memory for a VM.",
+        labels=labels,
+    )
+    local = CounterMetricFamily(
+        "vmqos_vm_node_local_memory_traffic_bytes",
+        "The part of that which the hardware counts as local to the node.",
+        labels=labels,
+    )
+    for uuid, vm in counted.items():
+        for cache, nodes in vm.get("nodes", {}).items():
+            for node, counts in nodes.items():
+                _add(occupancy, [uuid, cache, node], counts[LLC_OCCUPANCY])
+                _add(traffic, [uuid, cache, node], counts[MBM_TOTAL])
+                _add(local, [uuid, cache, node], counts[MBM_LOCAL])
+    yield from (family for family in (occupancy, traffic, local) if family.samples)
 
 
 def _of_hardware_events(hardware: contract.HardwareEvents, vms: Iterable[contract.Vm]) -> Iterator[Metric]:
@@ -328,7 +391,8 @@ def _of_hardware_events(hardware: contract.HardwareEvents, vms: Iterable[contrac
     if not up:
         return
     counts = {
-        event: CounterMetricFamily(f"vmqos_vm_{event}", text, labels=("uuid",)) for event, text in _EXECUTED.items()
+        event: CounterMetricFamily(f"vmqos_vm_{event}", text, labels=("uuid", "source"))
+        for event, text in _EXECUTED.items()
     }
     running = GaugeMetricFamily(
         "vmqos_vm_hardware_events_running_ratio",
@@ -337,7 +401,7 @@ def _of_hardware_events(hardware: contract.HardwareEvents, vms: Iterable[contrac
         labels=("uuid",),
     )
     missing = GaugeMetricFamily(
-        "vmqos_vm_hardware_events_missing", "1 for a VM that is not counted.", labels=("uuid", "reason")
+        "vmqos_vm_hardware_events_missing", "1 for a VM that perf does not count.", labels=("uuid", "reason")
     )
     for uuid in (vm["uuid"] for vm in vms):
         # A VM that came since the last look is counted at the next.
@@ -345,7 +409,7 @@ def _of_hardware_events(hardware: contract.HardwareEvents, vms: Iterable[contrac
         if found is None:
             continue
         for event, family in counts.items():
-            _add(family, [uuid], found["counts"].get(event))
+            _add(family, [uuid, found.get("source") or "perf"], found["counts"].get(event))
         _add(running, [uuid], found["share"])
         if found["reason_code"]:
             missing.add_metric([uuid, found["reason_code"]], 1)
@@ -376,6 +440,31 @@ def _of_host(telemetry: contract.Telemetry, remote: Remote) -> Iterator[Metric]:
         _add(parts, [cache, "local"], counts[MBM_LOCAL])
         _add(parts, [cache, "remote"], remote.get((_HOST, cache)))
     yield from (occupancy, traffic, parts)
+
+
+def _of_groups(groups: Mapping[str, contract.GroupTelemetry], rising: RisingCounters) -> Iterator[Metric]:
+    """The control groups that are no VM's, without the VMs in them: with these they are all that a cache moves."""
+    labels = ("group", "owner", "cache")
+    occupancy = GaugeMetricFamily(
+        "vmqos_group_llc_occupancy_bytes",
+        "Bytes of an L3 cache that a control group holds, without the VMs that are monitored in it.",
+        labels=labels,
+    )
+    traffic = CounterMetricFamily(
+        "vmqos_group_memory_traffic_bytes",
+        "Bytes moved between an L3 cache and any memory for a control group, without the VMs that are monitored in it.",
+        labels=labels,
+    )
+    moved: dict[Key, float | None] = {}
+    # Whoever may make groups names them. What is no UTF-8, or the same twice, would leave all of the answer unsaid.
+    for shown, group in {neutralise(name): group for name, group in groups.items()}.items():
+        who = shown, group["owner"]
+        for cache, counts in group["caches"].items():
+            _add(occupancy, [*who, cache], counts[LLC_OCCUPANCY])
+            moved[group["generation"], *who, cache] = counts[MBM_TOTAL]
+    for (_, *values), bytes_so_far in rising.update(moved).items():
+        traffic.add_metric(values, bytes_so_far)
+    yield from (family for family in (occupancy, traffic) if family.samples)
 
 
 def _by(name: str, text: str, label: str, values: Iterable[tuple[str, float | None]]) -> Metric:

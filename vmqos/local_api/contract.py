@@ -181,7 +181,9 @@ Counts = dict[str, float | None]
 class VmTelemetry(TypedDict):
     """One VM's counters: bytes by event, bytes a second, each ``None`` where there is no number, and then why.
 
-    ``generation`` changes when the counters begin anew.
+    ``generation`` changes when the counters begin anew. ``nodes`` has the parts of each cache's numbers, by cache id
+    and sub-NUMA node. What packages count (``packages``, and ``package_rates``, the growth a second of all packages
+    together) began at 0 at ``packages_since`` (seconds since 1970).
     """
 
     group: NotRequired[str]
@@ -194,17 +196,36 @@ class VmTelemetry(TypedDict):
     rates: Counts
     rates_missing: dict[str, str]
     caches: NotRequired[dict[str, Counts]]
+    nodes: NotRequired[dict[str, dict[str, Counts]]]
     packages: NotRequired[dict[str, Counts]]
+    package_rates: NotRequired[Counts]
+    packages_since: NotRequired[float | None]
+
+
+class GroupTelemetry(TypedDict):
+    """What the tasks of a control group count, by cache id, that are no monitored VM's.
+
+    ``generation`` changes where another group has its name.
+    """
+
+    owner: Literal["default", "class", "foreign"]
+    generation: str
+    caches: dict[str, Counts]
 
 
 class HostTelemetry(TypedDict):
-    """The ways and bytes of each L3, by cache id, what the default group counts, and how many IDs are taken."""
+    """The ways and bytes of each L3, by cache id, what the default group counts, and how many IDs are taken.
+
+    Its ``packages`` are as the kernel tells them: from the start of the machine on. ``groups`` has the control groups
+    that are no VM's by their names, empty for the default one.
+    """
 
     ways: dict[str, int]
     cache_bytes: dict[str, int]
     caches: NotRequired[dict[str, Counts]]
     packages: NotRequired[dict[str, Counts]]
     totals: NotRequired[Counts]
+    groups: NotRequired[dict[str, GroupTelemetry]]
     closids: NotRequired[int]
     closids_used: NotRequired[int]
     rmids: NotRequired[int]
@@ -223,18 +244,23 @@ class Telemetry(TypedDict):
     host: HostTelemetry
 
 
+CountsFrom = Literal["perf", "aet", ""]
+"""Who counted: the kernel's perf events, or the processor's packages (Intel's AET) in resctrl; empty: neither."""
+
+
 class VmHardwareEvents(TypedDict):
     """What one VM's tasks executed since the moment ``since`` (seconds since 1970), by event, and the same a second.
 
     ``rates`` are null after the first look. ``share``: of the time for which the tasks ran between the last two looks,
-    how much they had the processor's counters; below 1, the figures are estimates. A VM that is not counted has no
-    counts, and the ``reason``.
+    how much they had the processor's counters; below 1, the figures are estimates. A VM that perf does not count has
+    the ``reason``, and no counts but ``cycles`` where packages count these.
     """
 
     since: float | None
     counts: Counts
     rates: Counts
     share: float | None
+    source: NotRequired[CountsFrom]
     reason: str
     reason_code: str
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from vmqos.resctrl import exceptions, mount, schemata
@@ -20,6 +21,7 @@ from vmqos.resctrl.filesystem import Filesystem
 
 _CACHE = re.compile(r"L[0-9](?:CODE|DATA)?")
 _MONITORING = "L3_MON"
+_PACKAGES = "PERF_PKG_MON"
 _BANDWIDTH = "MB"
 _INTEGER = re.compile(r"[0-9]{1,19}")
 _EVENT_SETTING = "_config"
@@ -39,12 +41,14 @@ def read_capabilities(fs: Filesystem) -> Capabilities:
     :raises vmqos.resctrl.exceptions.InvalidBitmask: if the ways that devices are confined to are no masks.
     """
     online = {resource: tuple(sorted(values)) for resource, values in schemata.parse(fs.read("schemata")).items()}
-    caches, bandwidths, monitoring = {}, {}, None
+    caches, bandwidths, monitoring, in_packages = {}, {}, None, None
     for name in fs.directories("info"):
         files = set(fs.listdir("info", name))
         cache_ids = online.get(name, ())
         if name == _MONITORING:
             monitoring = _monitoring(fs, files)
+        elif name == _PACKAGES:
+            in_packages = _integer(fs, f"info/{name}/num_rmids")
         elif "cbm_mask" in files and _CACHE.fullmatch(name):
             caches[name] = _cache(fs, name, files, cache_ids)
         elif "min_bandwidth" in files:
@@ -54,6 +58,9 @@ def read_capabilities(fs: Filesystem) -> Capabilities:
                 # One that later kernels have is not needed; its files may be of another form.
                 if name == _BANDWIDTH:
                     raise
+    if monitoring is not None and in_packages is not None:
+        # There are as many groups as the poorer of both has RMIDs (Documentation/filesystems/resctrl.rst).
+        monitoring = replace(monitoring, num_rmids=min(monitoring.num_rmids, in_packages))
     return Capabilities(caches=caches, bandwidths=bandwidths, monitoring=monitoring)
 
 

@@ -3,8 +3,9 @@
 
 The kernel makes a directory for each cache, ``mon_L3_XX``, with a file for each event (``llc_occupancy``,
 ``mbm_total_bytes``, ``mbm_local_bytes``). With sub-NUMA clusters (Linux 6.11 and later) those are sums over the
-cache's nodes, and ``mon_sub_L3_YY`` below has each node's own. Linux 6.19 and later may add ``mon_PERF_PKG_XX``, one
-for each processor package, with energy and other events, two of which are no whole numbers.
+cache's nodes, and ``mon_sub_L3_YY`` below has each node's own. Linux 7.0 and later may add ``mon_PERF_PKG_XX``, one
+for each processor package (Intel's Application Energy Telemetry), with the events of
+:mod:`vmqos.resctrl.package_events`.
 
 Counters are files that every user may read (mode 0444). Their directories have the mode of the group, and a group has
 the mode that its maker's ``mkdir`` said: 0755 for those of vmqos.
@@ -59,7 +60,7 @@ Value = int | float | Missing
 class Reading(NamedTuple):
     """A number or the reason why there is none, exactly one of them.
 
-    :ivar value: bytes, but for the energy events: joules (``core_energy``), farads (``activity``) and plain counts.
+    :ivar value: bytes, but for a package's events: joules (``core_energy``), farads (``activity``) and plain counts.
     :ivar missing: why there is no value.
     """
 

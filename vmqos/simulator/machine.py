@@ -154,7 +154,7 @@ class Machine:
     def set_online(self, cpu: int, online: bool) -> None:
         """Switch a CPU of the machine on or off, as ``/sys/devices/system/cpu/cpuN/online`` does."""
         with self.lock:
-            before = self.hardware.l3_online
+            caches, counted = set(self.hardware.l3_online), set(self.hardware.counted_online)
             self.hardware.set_online(cpu, online)
             if self._mounted is None:
                 return
@@ -165,11 +165,16 @@ class Machine:
                     group.cpus.discard(cpu)
                 if group.mon_data is None:
                     continue
-                for domain in sorted(set(before) ^ set(self.hardware.l3_online)):
+                for domain in sorted(counted ^ set(self.hardware.counted_online)):
                     if online:
                         group_files.add_counters(self._mounted, group, domain)
                     else:
-                        group.mon_data.remove(group_files.counter_folder(domain))
+                        group_files.remove_counters(self._mounted, group, domain)
+                for package in sorted(caches ^ set(self.hardware.l3_online)):
+                    if online:
+                        group_files.add_package(self._mounted, group, package)
+                    elif group.mon_data.get(group_files.package_folder(package)) is not None:
+                        group.mon_data.remove(group_files.package_folder(package))
 
     def _directory(self, path: str) -> Directory:
         node = self.find(path)

@@ -10,7 +10,18 @@ libvirt, and no rights but to read the files::
 """
 
 from vmqos.telemetry.bandwidth import Rates, rates
-from vmqos.telemetry.model import EVENTS, HostReading, Missing, Reading, Snapshot, VmReading
+from vmqos.telemetry.model import EVENTS, GroupReading, HostReading, Missing, Reading, Snapshot, VmReading
 from vmqos.telemetry.sweep import Sweeper
 
-__all__ = ["EVENTS", "HostReading", "Missing", "Rates", "Reading", "Snapshot", "Sweeper", "VmReading", "rates"]
+__all__ = [
+    "EVENTS",
+    "GroupReading",
+    "HostReading",
+    "Missing",
+    "Rates",
+    "Reading",
+    "Snapshot",
+    "Sweeper",
+    "VmReading",
+    "rates",
+]

@@ -1,28 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bandwidth: how fast the counters grew between two sweeps."""
+"""Bandwidth, and other rates: how fast the counters grew between two sweeps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vmqos.telemetry.model import MBM_LOCAL, MBM_TOTAL, Missing, Reading, Snapshot, VmReading
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """A VM's memory bandwidth between two sweeps.
+    """A VM's memory bandwidth between two sweeps, and what packages counted meanwhile.
 
     :ivar total: bytes a second to and from memory anywhere.
     :ivar local: the part to and from memory of the same socket.
     :ivar remote: the rest: ``total - local``, 0 or more.
     :ivar seconds: the time between the two readings of the first cache; 0 where there is no earlier one.
+    :ivar packages: how much the packages' counters grew a second, all packages together, by event.
     """
 
     total: Reading
     local: Reading
     remote: Reading
     seconds: float
+    packages: Mapping[str, Reading] = field(default_factory=dict)
 
 
 def rates(before: Snapshot, after: Snapshot) -> Mapping[str, Rates]:
@@ -39,11 +41,13 @@ def rate(before: VmReading | None, after: VmReading) -> Rates:
     if before is None or before.generation != after.generation or after.read_at <= before.read_at:
         seconds = 0.0
         grown = {event: _unknown(after.totals[event]) for event in (MBM_TOTAL, MBM_LOCAL)}
+        packages = {event: _unknown(after.totals[event]) for event in _events_of_packages(after)}
     else:
         seconds = after.read_at - before.read_at
         grown = {event: _grown(before, after, event) for event in (MBM_TOTAL, MBM_LOCAL)}
+        packages = {event: _grown_in_packages(before, after, event, seconds) for event in _events_of_packages(after)}
     total, local = grown[MBM_TOTAL], grown[MBM_LOCAL]
-    return Rates(total, local, _remote(total, local), seconds)
+    return Rates(total, local, _remote(total, local), seconds, packages)
 
 
 def _unknown(now: Reading) -> Reading:
@@ -64,6 +68,33 @@ def _grown(before: VmReading, after: VmReading, event: str) -> Reading:
             return Reading.none(Missing.WENT_BACK)
         grown += (now - then.value) / (_moment(after, cache) - _moment(before, cache))
     return Reading(grown)
+
+
+def _events_of_packages(vm: VmReading) -> frozenset[str]:
+    return frozenset(event for events in vm.packages.values() for event in events)
+
+
+def _grown_in_packages(before: VmReading, after: VmReading, event: str, seconds: float) -> Reading:
+    """The growth of each package's counter a second. The package brings them up to date every few milliseconds."""
+    if after.totals[event].value is None:
+        return after.totals[event]
+    grown = 0.0
+    for package, readings in after.packages.items():
+        now = _counted(readings.get(event))
+        then = _counted(before.packages.get(package, {}).get(event))
+        if now is None or then is None:
+            return Reading.none(Missing.NO_PREVIOUS)
+        if now < then:
+            return Reading.none(Missing.WENT_BACK)
+        grown += now - then
+    return Reading(grown / seconds)
+
+
+def _counted(reading: Reading | None) -> float | None:
+    """What a package has counted. Until it has heard of a group, that is nothing."""
+    if reading is None:
+        return None
+    return 0 if reading.missing is Missing.UNAVAILABLE else reading.value
 
 
 def _moment(vm: VmReading, cache: int) -> float:

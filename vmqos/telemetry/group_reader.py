@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 
 from vmqos.resctrl.monitoring import Missing
+from vmqos.telemetry.beginning import Beginning
 from vmqos.telemetry.shape import Domain
 
 _ENOUGH = 64
@@ -32,15 +33,17 @@ class GroupReader:
     :param generation: what tells this group from all others, those before and after it included; empty where there is
         no group, of which every counter has vanished.
     :param domains: what to read.
+    :ivar beginning: what its packages had counted before.
     :ivar kept: how many descriptors are open.
     :ivar vanished: whether there is no group (any more): any :meth:`read` found files gone.
     """
 
-    __slots__ = ("_descriptors", "_domains", "_path", "directory", "generation", "kept", "vanished")
+    __slots__ = ("_descriptors", "_domains", "_path", "beginning", "directory", "generation", "kept", "vanished")
 
     def __init__(self, directory: str, path: str, generation: str, domains: Sequence[Domain]) -> None:
         self.directory = directory
         self.generation = generation
+        self.beginning = Beginning()
         self._path = path
         self.kept = 0
         self.vanished = not generation

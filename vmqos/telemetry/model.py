@@ -4,13 +4,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from vmqos.resctrl.monitoring import Missing, Reading, Value
 
-__all__ = ["EVENTS", "HostReading", "Missing", "PolicyName", "Reading", "Snapshot", "VmReading", "add", "total"]
+__all__ = [
+    "EVENTS",
+    "GroupReading",
+    "HostReading",
+    "Missing",
+    "PolicyName",
+    "Reading",
+    "Snapshot",
+    "VmReading",
+    "add",
+    "total",
+    "without",
+]
 
 LLC_OCCUPANCY = "llc_occupancy"
 MBM_TOTAL = "mbm_total_bytes"
@@ -40,6 +52,15 @@ def add(values: Sequence[Value], others: Sequence[Value]) -> list[Value]:
     ]
 
 
+def without(values: Sequence[Value], parts: Sequence[Sequence[Value]]) -> list[Value]:
+    """The counters of a group without those of groups in it, one by one; 0 or more, or the reason why there is none."""
+    found = []
+    for value, *of_parts in zip(values, *parts, strict=True):
+        missing = next((one for one in (value, *of_parts) if isinstance(one, Missing)), None)
+        found.append(missing if missing is not None else max(value - sum(of_parts), 0))
+    return found
+
+
 class VmReading(NamedTuple):
     """One VM's counters.
 
@@ -56,13 +77,15 @@ class VmReading(NamedTuple):
     :ivar caches: the readings by cache id and event; every one of :data:`EVENTS` is there.
     :ivar totals: the sums over all caches by event, those of the packages' events included.
     :ivar nodes: the readings by cache id, sub-NUMA node and event; empty unless the sweeper was asked for them.
-    :ivar packages: the readings by package id and event, where the kernel has them.
+    :ivar packages: the readings by package id and event, where the kernel has them; each began at 0 at ``since``.
     :ivar moments: monotonic seconds, when the counters of each cache were read, by cache id; those that are left out
         were read at ``read_at``.
     :ivar parts: how many of the ways code may fill, and how many data, by cache id, where they have ways apart.
     :ivar l2_ways: how many L2 ways it was promised, by cache id.
     :ivar limits: the limits of its memory bandwidth that are in force, by cache id, in the host's
         ``bandwidth_unit``.
+    :ivar since: when the sweeper first read what packages count for its group, in seconds since 1970; ``None`` where
+        they count nothing.
     """
 
     uuid: str
@@ -80,6 +103,20 @@ class VmReading(NamedTuple):
     parts: Mapping[int, tuple[int, int]] = MappingProxyType({})
     l2_ways: Mapping[int, int] = MappingProxyType({})
     limits: Mapping[int, int] = MappingProxyType({})
+    since: float | None = None
+
+
+class GroupReading(NamedTuple):
+    """What the tasks of a control group count that are no monitored VM's.
+
+    Such groups and all VMs together are what a cache holds and moves.
+
+    :ivar generation: another one means that it is another group.
+    :ivar caches: the readings by cache id and event. They are differences of counters that are read one by one.
+    """
+
+    generation: str
+    caches: Mapping[int, Mapping[str, Reading]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +125,8 @@ class HostReading:
 
     :ivar caches: the default group's readings, which include those of the VMs that are monitored inside of it.
     :ivar totals: their sums over all caches, by event.
-    :ivar packages: the default group's readings by package and event.
+    :ivar packages: the default group's readings by package and event, as the kernel tells them: from the start of the
+        machine on, and with those of the VMs that are monitored inside of it.
     :ivar ways: how many ways each cache has, by cache id; empty where the L3 can't be partitioned.
     :ivar ways_free: how many of them are the default group's or no group's, by cache id. The agent keeps some of these
         for the host, and says how many may be promised.
@@ -98,6 +136,8 @@ class HostReading:
     :ivar rmids: how many groups of both kinds can be monitored; 0 where nothing is monitored.
     :ivar rmids_used: how many groups there are.
     :ivar events: the events that this machine counts, in ascending order.
+    :ivar groups: the control groups that are no VM's by their names; the default one is ``""``. Empty unless the
+        sweeper was asked for them.
     :ivar bandwidth_unit: what limits of memory bandwidth are told in, ``%`` or ``MB/s``; ``None`` where there are none.
     """
 
@@ -113,6 +153,7 @@ class HostReading:
     rmids_used: int
     events: tuple[str, ...]
     bandwidth_unit: str | None = None
+    groups: Mapping[str, GroupReading] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

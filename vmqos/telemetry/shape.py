@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from vmqos.resctrl.filesystem import join
 from vmqos.resctrl.monitoring import Counters, Value, readings
-from vmqos.telemetry.model import EVENTS, Missing, Reading, total
+from vmqos.telemetry.model import EVENTS, Missing, Reading, add, total
 
 ByEvent = Mapping[str, Reading]
 
@@ -41,6 +41,7 @@ class Shape:
     :ivar domains: the files, by the cache or the package that they count for.
     :ivar count: how many files there are.
     :ivar events: the events that are counted, in ascending order.
+    :ivar of_packages: the positions of the packages' counters among a group's values.
     """
 
     def __init__(self, counters: Sequence[Counters], with_nodes: bool = False) -> None:
@@ -70,6 +71,7 @@ class Shape:
                 self._caches[source.cache] = every
             for event, position in positions.items():
                 self._sums.setdefault(event, []).append(position)
+        self.of_packages = sorted(at for events in self._packages.values() for at in events.values())
         self.domains = tuple(domains.values())
         self.count = sum(len(domain.files) for domain in self.domains)
 
@@ -79,10 +81,31 @@ class Shape:
         found.append(_NO_COUNTER)
         return (
             {cache: _pick(found, events) for cache, events in self._caches.items()},
-            {event: total([values[at] for at in positions]) for event, positions in self._sums.items()},
+            {event: self._total(values, positions) for event, positions in self._sums.items()},
             {cache: {node: _pick(found, events) for node, events in of.items()} for cache, of in self._nodes.items()},
             {package: _pick(found, events) for package, events in self._packages.items()},
         )
+
+    def add(self, values: Sequence[Value], others: Sequence[Value]) -> list[Value]:
+        """The counters of two groups, one by one: the sum, or the reason why there is none.
+
+        A package that has heard of one of them alone has counted nothing for the other.
+        """
+        found = add(values, others)
+        for at in self.of_packages:
+            one, other = values[at], others[at]
+            if one is Missing.UNAVAILABLE:
+                found[at] = other
+            elif other is Missing.UNAVAILABLE:
+                found[at] = one
+        return found
+
+    def _total(self, values: Sequence[Value], positions: Sequence[int]) -> Reading:
+        """The sum over all caches or over all packages. A VM need not have run on every package."""
+        parts = [values[at] for at in positions]
+        if self.of_packages and positions and positions[0] in self.of_packages:
+            parts = [part for part in parts if part is not Missing.UNAVAILABLE] or parts
+        return total(parts)
 
 
 _NO_COUNTER = Reading.none(Missing.NO_COUNTER)

@@ -10,10 +10,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from types import TracebackType
 
-from vmqos.resctrl import exceptions, info, monitoring, mount
+from vmqos.resctrl import exceptions, groups, info, monitoring, mount
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
-from vmqos.resctrl.filesystem import Filesystem
+from vmqos.resctrl.filesystem import Filesystem, join
 from vmqos.resctrl.monitoring import Value
 from vmqos.resctrl.mount import Mount
 from vmqos.telemetry import descriptors, reading_cpus, ways
@@ -22,7 +22,7 @@ from vmqos.telemetry.counts import Counts, read_all
 from vmqos.telemetry.group_reader import GroupReader
 from vmqos.telemetry.groups import Listing, Place, list_groups
 from vmqos.telemetry.lazy import LazyMapping
-from vmqos.telemetry.model import HostReading, Missing, PolicyName, Snapshot, VmReading, add
+from vmqos.telemetry.model import GroupReading, HostReading, Missing, PolicyName, Snapshot, VmReading, without
 from vmqos.telemetry.shape import Parts, Shape
 from vmqos.telemetry.ways import Granted, Held
 
@@ -30,6 +30,8 @@ LOCK_PATIENCE = 1.0
 """Seconds to wait for the lock on resctrl. A listing without it may miss a VM whose group is on the move."""
 
 _HOST = ""
+_GROUP = "group "
+"""What the key of a control group that is no VM's begins with."""
 _REST = " rest"
 """What the key of a VM's second group has behind the VM's UUID."""
 
@@ -45,6 +47,7 @@ class Sweeper:
         three times cheaper, and the way for a caller that sweeps often. Open files keep ``umount`` from unmounting
         resctrl; ``umount -l`` completes at the next sweep or :meth:`close`, which finds another filesystem there.
     :param nodes: whether sub-NUMA nodes are read one by one, too.
+    :param control_groups: whether the control groups that are no VM's are read, too.
     :param give_way: called before each group's turn: it waits while something more urgent is to be done on resctrl.
     :param most_open: how many files may stay open; ``None``: as many as this process may have.
     """
@@ -55,6 +58,7 @@ class Sweeper:
         keep_open: bool = True,
         *,
         nodes: bool = False,
+        control_groups: bool = False,
         give_way: Callable[[], None] | None = None,
         most_open: int | None = None,
     ) -> None:
@@ -62,6 +66,7 @@ class Sweeper:
         self._keep_open = keep_open
         self._most_open = most_open
         self._nodes = nodes
+        self._control_groups = control_groups
         self._give_way = give_way
         self._mounted: _Mounted | None = None
 
@@ -87,7 +92,14 @@ class Sweeper:
             identity = _identity(found.path)
             if identity is None:
                 raise exceptions.Vanished(path=found.path)
-            self._mounted = _Mounted(found, identity, self._budget(), self._nodes, self._give_way)
+            self._mounted = _Mounted(
+                found,
+                identity,
+                self._budget(),
+                nodes=self._nodes,
+                control_groups=self._control_groups,
+                give_way=self._give_way,
+            )
         try:
             return self._mounted.sweep()
         except exceptions.Vanished:
@@ -119,9 +131,10 @@ _NO_GRANT = Granted()
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A group to read: a VM's, with all that stays the same from sweep to sweep, a VM's second one, or the host's.
+    """A group to read: a VM's, with all that stays the same from sweep to sweep, a VM's second one, or no VM's.
 
-    :ivar key: what its reader is known by: the VM's UUID, with :data:`_REST` for the second one; empty for the host's.
+    :ivar key: what its reader is known by: the VM's UUID, with :data:`_REST` for the second one; empty for the default
+        group, and the name behind :data:`_GROUP` for another control group.
     :ivar rest: the number of the VM's second group; ``None`` where it has none.
     """
 
@@ -164,16 +177,47 @@ class _Look:
         reader = self.readers[number]
         return "" if reader.vanished else reader.generation
 
+    def since(self, number: int) -> float | None:
+        """Since when the packages' counters of one group are told, in seconds since 1970; ``None`` where none is."""
+        return self.again[number].since(0) if number in self.again else self.readers[number].beginning.since
+
+    def begin(self) -> None:
+        """Note what packages had counted for each VM's RMID before its group, where it is read for the first time."""
+        for number, target in enumerate(self.targets):
+            if target.key == _HOST:
+                continue
+            if number in self.again:
+                self.again[number].begin()
+            else:
+                self.readers[number].beginning.see(self.values(number), self.shape.of_packages)
+
+    def own_values(self, number: int) -> Sequence[Value]:
+        """The values of one VM's group, the packages' as if they had begun at 0 with it."""
+        if number in self.again:
+            return self.again[number].own_values(0)
+        return self.readers[number].beginning.after(self.values(number))
+
     def parts(self, number: int) -> Parts:
         """The readings of one group."""
         return self.shape.decode(self.values(number))
 
+    def group(self, name: str, numbers: Sequence[int]) -> GroupReading:
+        """What a control group counts beside the VMs in it.
+
+        :param numbers: its own, and those of the VMs.
+        """
+        number, *inside = numbers
+        values = without(self.values(number), [self.values(one) for one in inside])
+        return GroupReading(self.generation(number), self.shape.decode(values)[0])
+
     def vm(self, uuid: str, number: int) -> VmReading:
         """One VM's reading: the sum of both its groups where it has two."""
         target = self.targets[number]
-        values, moments, generation = self.values(number), self.moments(number), self.generation(number)
+        values, moments, generation = self.own_values(number), self.moments(number), self.generation(number)
+        since = self.since(number)
         if target.rest is not None:
-            values = add(values, self.values(target.rest))
+            values = self.shape.add(values, self.own_values(target.rest))
+            since = max(filter(None, (since, self.since(target.rest))), default=None)
             generation = f"{generation}+{self.generation(target.rest)}"
         caches, totals, nodes, packages = self.shape.decode(values)
         return VmReading(
@@ -192,6 +236,7 @@ class _Look:
             target.granted.parts,
             target.granted.l2_ways,
             target.granted.limits,
+            since,
         )
 
 
@@ -199,12 +244,20 @@ class _Mounted:
     """One mount of resctrl."""
 
     def __init__(
-        self, found: Mount, identity: str, budget: int | None, nodes: bool, give_way: Callable[[], None] | None
+        self,
+        found: Mount,
+        identity: str,
+        budget: int | None,
+        *,
+        nodes: bool,
+        control_groups: bool,
+        give_way: Callable[[], None] | None,
     ) -> None:
         self.fs = Filesystem(found.path)
         self.identity = identity
         self._simulated = found.simulated
         self._nodes = nodes
+        self._control_groups = control_groups
         self._give_way = give_way
         self._budget = budget or 0
         self._controls = Controls(self.fs, budget is not None)
@@ -219,6 +272,7 @@ class _Mounted:
         self._held: Mapping[str, Held] = {}
         self._targets: Sequence[_Target] = (_THE_HOST,)
         self._numbers: Mapping[str, int] = {}
+        self._controls_at: Mapping[str, Sequence[int]] = {}
 
     def close(self) -> None:
         self._controls.close()
@@ -264,8 +318,24 @@ class _Mounted:
             targets.append(_Target(uuid, place, grants[key], None if place.rest is None else number + 1))
             if place.rest is not None:
                 targets.append(_Target(uuid + _REST, Place("", place.rest, None)))
+        controls = self._find_controls(listing, targets) if self._control_groups else {}
         self._drop(self._readers.keys() - {target.key for target in targets})
         self._listing, self._held, self._targets, self._numbers = listing, held, targets, numbers
+        self._controls_at = controls
+
+    def _find_controls(self, listing: Listing, targets: list[_Target]) -> dict[str, tuple[int, ...]]:
+        """The numbers of each control group that is no VM's, which becomes a target, and of the VMs monitored in it."""
+        at = {target.place.directory: number for number, target in enumerate(targets)}
+        found = {}
+        for name, inside in listing.names.items():
+            if name and name in at:
+                continue
+            number = at.get(name, len(targets))
+            if name:
+                targets.append(_Target(_GROUP + name, Place(name, name, None)))
+            below = (at.get(join(name, groups.MON_GROUPS, one)) for one in inside)
+            found[name] = (number, *(one for one in below if one is not None))
+        return found
 
     def _read(self) -> _Look:
         """Read every group, the host's first; a group that vanished meanwhile is read once more, as it is by then."""
@@ -275,7 +345,10 @@ class _Mounted:
             self._steady = readers if all(reader.kept for reader in readers) else None
         counts = read_all(readers, self._shape.domains, self._cpus, self._give_way)
         again = {number: self._read_again(targets[number]) for number, reader in enumerate(readers) if reader.vanished}
-        return _Look(targets, readers, counts, self._shape, again)
+        look = _Look(targets, readers, counts, self._shape, again)
+        if self._shape.of_packages:
+            look.begin()
+        return look
 
     def _read_again(self, target: _Target) -> _Look:
         self._drop({target.key})
@@ -333,6 +406,7 @@ class _Mounted:
             rmids=capabilities.monitoring.num_rmids if capabilities.monitoring else 0,
             rmids_used=len(names) + sum(map(len, names.values())),
             events=self._shape.events,
+            groups=LazyMapping(self._controls_at, look.group),
             bandwidth_unit=capabilities.memory_bandwidth.unit.told_in if capabilities.memory_bandwidth else None,
         )
 

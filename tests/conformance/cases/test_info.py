@@ -16,6 +16,7 @@ def test_each_resource_has_a_folder(rdt):
     wanted += ["MB"] if rdt.profile.bandwidth else []
     wanted += ["SMBA"] if rdt.profile.slow_bandwidth else []
     wanted += ["L3_MON"] if rdt.profile.monitoring else []
+    wanted += ["PERF_PKG_MON"] if rdt.profile.packages else []
     assert rdt.ls("info") == sorted([*wanted, "last_cmd_status"])
 
 

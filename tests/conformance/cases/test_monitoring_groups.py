@@ -7,7 +7,6 @@ import pytest
 
 from tests.conformance import needs
 from tests.conformance.answer import done, refused
-from tests.conformance.machines import monitoring_of
 
 pytestmark = needs.MONITORING
 
@@ -26,7 +25,7 @@ def family(rdt):
 def full(rdt):
     """A machine whose RMIDs are all taken: those of a control group and of the default group's monitoring groups."""
     rdt.group("g")
-    for number in range(monitoring_of(rdt.profile).num_rmids - 2):
+    for number in range(rdt.profile.num_rmids - 2):
         rdt.group(f"mon_groups/m{number}")
     return rdt
 

@@ -8,7 +8,9 @@ processes: each read finds ``STEP`` bytes more than the one before.
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,11 +34,11 @@ def main(mountpoint: str, profile: str, faults: str) -> None:
     counters = machine.hardware.counters
     real, step = counters.read, {"reads": 0}
 
-    def read(rmids: list[int], domain: int, event: str) -> str:
+    def read(rmids: Sequence[int], domains: Sequence[int], event: str) -> str:
         wanted = _faults(machine, Path(faults))
-        for rmid in rmids:
-            counters.set_fault(rmid, domain, wanted.get((rmid, domain)))
-        text = real(rmids, domain, event)
+        for one in itertools.product(rmids, domains):
+            counters.set_fault(*one, wanted.get(one))
+        text = real(rmids, domains, event)
         if event == "llc_occupancy" or not text.isdecimal():
             return text
         step["reads"] += 1

@@ -77,8 +77,7 @@ def test_a_vm_in_two_control_groups_is_the_sum_of_both_and_begins_anew_with_eith
         try:
             (own / "tasks").write_text(f"{first.pid}\n")
             (rest / "tasks").write_text(f"{second.pid}\n")
-            counters = [group / "mon_data" / "mon_L3_00" / TOTAL for group in (own, rest)]
-            wait_for(lambda: all(int(file.read_text()) > 1 << 20 for file in counters), "traffic of both")
+            wait_for(lambda: all(_moved(group) > 1 << 20 for group in (own, rest)), "traffic of both")
         finally:
             first.kill()
             second.kill()
@@ -93,7 +92,12 @@ def test_a_vm_in_two_control_groups_is_the_sum_of_both_and_begins_anew_with_eith
     rest.rmdir()
     after = sweeper.sweep().vms[uuid]
     assert len({alone.generation, both.generation, after.generation}) == 3
-    assert after.totals[TOTAL].value == sum(int(path.read_text()) for path in (own / "mon_data").glob(f"*/{TOTAL}"))
+    assert after.totals[TOTAL].value == _moved(own)
+
+
+def _moved(group: Path) -> int:
+    """What a group moved of every cache: on a busy machine, a process may run on one of them alone."""
+    return sum(int(path.read_text()) for path in (group / "mon_data").glob(f"*/{TOTAL}"))
 
 
 @pytest.mark.parametrize("word", ["Unavailable", "Error"])

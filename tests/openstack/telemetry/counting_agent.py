@@ -19,7 +19,21 @@ def counted(*counts: int) -> contract.VmHardwareEvents:
     """A VM of which this was counted."""
     rates = dict.fromkeys(NAMES, 1.0)
     told = dict(zip(NAMES, counts, strict=True))
-    return {"since": 1.0, "counts": told, "rates": rates, "share": 1.0, "reason": "", "reason_code": ""}
+    return {
+        "since": 1.0,
+        "counts": told,
+        "rates": rates,
+        "share": 1.0,
+        "source": "perf",
+        "reason": "",
+        "reason_code": "",
+    }
+
+
+def counted_by_packages(cycles: int) -> contract.VmHardwareEvents:
+    """A VM that perf does not count, and of which packages count the cycles."""
+    told: contract.Counts = {**dict.fromkeys(NAMES), NAMES[0]: cycles}
+    return {**uncounted("perf counts nothing here"), "since": 2.0, "counts": told, "source": "aet"}
 
 
 def uncounted(reason: str) -> contract.VmHardwareEvents:
@@ -30,6 +44,7 @@ def uncounted(reason: str) -> contract.VmHardwareEvents:
         "counts": nothing,
         "rates": nothing,
         "share": None,
+        "source": "",
         "reason": reason,
         "reason_code": "refused",
     }

@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,8 @@ HELD = {vm.uuid: number << 20 for number, vm in enumerate(RUNNING, start=1)}
 TRAFFIC = 5 * 10**12
 EXECUTED = (4 * 10**15, 10**15, 10**9, 10**6)
 """What the agent has counted of GOLD."""
+CYCLES_OF_PACKAGES = 7 * 10**12
+"""What it tells of CAPPED, which perf does not count."""
 PATIENCE = 90.0
 """Seconds for what a broker, two agents and metricd have to do, on a busy machine too."""
 PROMISES = ("cpu_l3_cache.ways", "cpu_l3_cache.allocated")
@@ -66,9 +68,11 @@ class Chain:
             return set()
         return {value for _, _, value in found}
 
-    def published(self) -> list[dict[str, Any]]:
-        """Every sample so far."""
-        return [json.loads(line) for line in self.samples.read_text().splitlines()]
+    def metadata(self, meters: Collection[str]) -> dict[str, dict[str, Any]]:
+        """What the last published sample of one of these meters says of each instance; nothing before the first."""
+        lines = self.samples.read_text().splitlines() if self.samples.exists() else []
+        samples = [json.loads(line) for line in lines]
+        return {one["resource_id"]: one["resource_metadata"] for one in samples if one["name"] in meters}
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +109,11 @@ def chain(
         further={**bus, "polling": {"enable_notifications": True}, "vmqos": {"agent_socket": socket}},
         name="ceilometer-polling-and-notifying",
     )
-    with counting_agent.on(socket, {GOLD.uuid: counting_agent.counted(*EXECUTED)}):
+    told = {
+        GOLD.uuid: counting_agent.counted(*EXECUTED),
+        CAPPED.uuid: counting_agent.counted_by_packages(CYCLES_OF_PACKAGES),
+    }
+    with counting_agent.on(socket, told):
         yield Chain(store, notification, samples)
     held.release()
     polling.stop()
@@ -142,6 +150,14 @@ def test_what_an_instance_executes_is_read_back(chain: Chain, wait_for: WaitFor)
     assert not {meter.name for meter in EVENT_METERS} & set(chain.metrics(PLAIN)), "the agent does not count it"
 
 
+def test_the_cycles_that_packages_count_are_read_back_where_perf_counts_nothing(
+    chain: Chain, wait_for: WaitFor
+) -> None:
+    wait_for(lambda: bool(chain.measures(CAPPED, "perf.cpu.cycles")), "perf.cpu.cycles", PATIENCE)
+    assert chain.measures(CAPPED, "perf.cpu.cycles") == {CYCLES_OF_PACKAGES}
+    assert {meter.name for meter in EVENT_METERS} & set(chain.metrics(CAPPED)) == {"perf.cpu.cycles"}
+
+
 def test_promise_and_traffic_are_read_back(chain: Chain, wait_for: WaitFor) -> None:
     wait_for(lambda: chain.measures(GOLD, "cpu_l3_cache.ways"), "ways", PATIENCE)
     assert chain.measures(GOLD, "cpu_l3_cache.ways") == {WAYS}
@@ -167,8 +183,9 @@ def test_the_resource_is_the_instance_as_ceilometers_own_meters_know_it(chain: C
 
 
 def test_metadata_tells_class_policy_and_caches_beside_what_ceilometer_tells(chain: Chain, wait_for: WaitFor) -> None:
-    wait_for(lambda: chain.samples.exists() and len(chain.published()) > 3 * len(METERS), "samples", PATIENCE)
-    told = {sample["resource_id"]: sample["resource_metadata"] for sample in chain.published()}
+    of_resctrl, of_agent = {meter.name for meter in METERS}, {meter.name for meter in EVENT_METERS}
+    wait_for(lambda: set(chain.metadata(of_resctrl)) == {vm.uuid for vm in RUNNING}, "samples", PATIENCE)
+    told = chain.metadata(of_resctrl)
     assert {uuid: (one["class"], one["policy"]) for uuid, one in told.items()} == {
         GOLD.uuid: (f"vmqos.{GOLD.uuid}", "exclusive"),
         CAPPED.uuid: (f"vmqos.shared-ways{WAYS}", "shared"),
@@ -184,6 +201,13 @@ def test_metadata_tells_class_policy_and_caches_beside_what_ceilometer_tells(cha
     gold = told[GOLD.uuid]
     assert (gold["display_name"], gold["name"], gold["status"]) == (GOLD.display_name, GOLD.name, "active")
     assert gold["flavor"]["extra_specs"] == {"hw:cache_ways": str(WAYS)}
+    wait_for(lambda: len(chain.metadata(of_agent)) == 2, "samples of perf", PATIENCE)
+    executed = chain.metadata(of_agent)
+    assert {uuid: (one["since"], one["share"], one["source"]) for uuid, one in executed.items()} == {
+        GOLD.uuid: (1.0, 1.0, "perf"),
+        CAPPED.uuid: (2.0, None, "aet"),
+    }
+    assert executed[GOLD.uuid]["display_name"] == GOLD.display_name
 
 
 def test_no_message_was_refused_for_its_signature_and_no_metric_for_its_name(chain: Chain, wait_for: WaitFor) -> None:

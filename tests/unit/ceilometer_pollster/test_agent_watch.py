@@ -15,6 +15,7 @@ from tests.unit.ceilometer_pollster.sweeps import GOLD, PLAIN, Instance
 
 Outcomes = Callable[..., list[str]]
 COUNTED = Executed({"cycles": 1})
+BY_PACKAGES = Executed({"cycles": 1}, reason="no events here", source="aet")
 
 
 @pytest.fixture
@@ -94,3 +95,12 @@ def test_each_service_has_a_watch_of_its_own_for_as_long_as_it_lives() -> None:
     del one, other
     gc.collect()
     assert not any(isinstance(manager, Manager) for manager in agent_watch.of_service._made)
+
+
+def test_an_instance_of_which_packages_count_the_cycles_lacks_the_others_alone(
+    answers: Outcomes, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers(Look(1.0, {GOLD: BY_PACKAGES}))
+    assert AgentWatch("/s").look({}, [Instance(GOLD)]) is not None
+    rest = "hardware events, but for those of cycles"
+    assert caplog.messages == [f"instance {GOLD} has no samples that need {rest}: no events here"]

@@ -101,10 +101,15 @@ def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -
     from tests.unit.telemetry.values import HOST, snapshot, vm
     from vmqos.gateway.exposition import HostCollector
     from vmqos.reason import Code
-    from vmqos.telemetry import Missing, Reading
+    from vmqos.simulator.hardware.profiles import ENERGY_EVENTS, EXECUTION_EVENTS
+    from vmqos.telemetry import EVENTS, GroupReading, Missing, Reading
 
-    counted = vm((1, 2, 2), packages={0: {"core_energy": Reading(1.5)}})
-    found = telemetry(snapshot(counted, host=replace(HOST, caches=counted.caches)))
+    in_packages = dict.fromkeys((*ENERGY_EVENTS, *EXECUTION_EVENTS), Reading(1.5))
+    nodes = {0: {0: dict.fromkeys(EVENTS, Reading(1))}}
+    counted = vm((1, 2, 2), packages={0: in_packages}, nodes=nodes)
+    found = telemetry(
+        snapshot(counted, host=replace(HOST, caches=counted.caches, groups={"": GroupReading("1", counted.caches)}))
+    )
     registry = CollectorRegistry()
     waits = {**IN_BYTES, "state": "pending", "reason_code": "no-ways"}
     waits["uuid"] = "v"

@@ -110,6 +110,7 @@ EXECUTED: contract.VmHardwareEvents = {
     "counts": {"cycles": 9e15 + 1, "instructions": 8000, "cache_references": 70, "cache_misses": 6},
     "rates": {"cycles": 4.0, "instructions": 3.0, "cache_references": 2.0, "cache_misses": 1.5},
     "share": 0.75,
+    "source": "perf",
     "reason": "",
     "reason_code": "",
 }

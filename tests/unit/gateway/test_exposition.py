@@ -25,7 +25,8 @@ from tests.unit.gateway.answers import (
 from tests.unit.telemetry.values import HOST, snapshot, vm
 from vmqos.gateway import agent_answers, exposition
 from vmqos.gateway.exposition import HostCollector
-from vmqos.telemetry import Missing, Reading, model
+from vmqos.simulator.hardware.profiles import ENERGY_EVENTS, EXECUTION_EVENTS
+from vmqos.telemetry import EVENTS, GroupReading, Missing, Reading, model
 
 WHO = {"uuid": "u", "name": "db-1", "project": "p", "flavor": "gold"}
 
@@ -240,11 +241,87 @@ def test_a_hostile_name_stays_inside_its_label(scrape):
 def test_energy_is_told_where_the_kernel_has_it(scrape):
     found = scrape(snapshot(vm((1, 2, 2), packages={0: {"core_energy": Reading(1.5), "activity": Reading(0.25)}})))
     assert found.value("vmqos_vm_core_energy_joules_total", **WHO, package="0") == 1.5
+    assert found.value("vmqos_vm_core_activity_farads_total", uuid="u", package="0") == 0.25
+
+
+def test_each_event_of_packages_is_a_metric_of_its_own_and_absent_where_nothing_counts_it(new_scrape):
+    names = {
+        "activity": "vmqos_vm_core_activity_farads_total",
+        "unhalted_core_cycles": "vmqos_vm_package_cycles_total",
+        "unhalted_ref_cycles": "vmqos_vm_package_reference_cycles_total",
+        "stalls_llc_hit": "vmqos_vm_llc_hit_stall_cycles_total",
+        "stalls_llc_miss": "vmqos_vm_llc_miss_stall_cycles_total",
+        "uops_retired": "vmqos_vm_uops_total",
+        "c1_res": "vmqos_vm_c1_residency_cycles_total",
+        "c6_res": "vmqos_vm_c6_residency_cycles_total",
+    }
+    assert {"core_energy", *names} == {*ENERGY_EVENTS, *EXECUTION_EVENTS}
+    counts = {event: Reading(number) for number, event in enumerate(names)}
+    nothing = dict.fromkeys(names, Reading.none(Missing.UNAVAILABLE))
+    found = new_scrape(snapshot(vm((1, 2, 2), packages={0: counts, 1: nothing})))
+    for number, name in enumerate(names.values()):
+        assert found.of(name) == {(("package", "0"), ("uuid", "u")): number}
+    without = new_scrape(snapshot(vm((1, 2, 2))))
+    assert not {sample.name for sample in without.samples} & set(names.values())
+
+
+def test_the_parts_of_sub_numa_nodes_are_metrics_of_their_own_and_the_caches_stay_the_sums(new_scrape):
+    parts = {
+        node: dict(zip(EVENTS, map(Reading, values), strict=True))
+        for node, values in {0: (1000, 60, 50), 1: (3096, 40, 10)}.items()
+    }
+    found = new_scrape(snapshot(vm((4096, 100, 60), nodes={0: parts})))
+    for name, event in (
+        ("llc_occupancy_bytes", "llc_occupancy"),
+        ("memory_traffic_bytes_total", "mbm_total_bytes"),
+        ("local_memory_traffic_bytes_total", "mbm_local_bytes"),
+    ):
+        assert found.of(f"vmqos_vm_node_{name}") == {
+            (("cache", "0"), ("node", str(node)), ("uuid", "u")): readings[event].value
+            for node, readings in parts.items()
+        }
+    assert found.of("vmqos_vm_llc_occupancy_bytes") == {(("cache", "0"), ("uuid", "u")): 4096}
+    assert found.of("vmqos_vm_memory_traffic_bytes_total") == {(("cache", "0"), ("uuid", "u")): 100}
+
+
+def test_each_control_group_is_told_with_its_owner_and_a_hostile_name_is_made_harmless(new_scrape):
+    groups = {
+        "": GroupReading("1", vm((4, 100, 60)).caches),
+        "theirs\udcff\n": GroupReading("2", vm((Missing.ERROR, 7, 7)).caches),
+    }
+    found = new_scrape(snapshot(host=replace(HOST, groups=groups)))
+    default = {"group": "", "owner": "default", "cache": "0"}
+    assert found.of("vmqos_group_llc_occupancy_bytes") == {tuple(sorted(default.items())): 4}
+    assert found.of("vmqos_group_memory_traffic_bytes_total") == {
+        tuple(sorted(default.items())): 100,
+        (("cache", "0"), ("group", "theirs\\udcff\\n"), ("owner", "foreign")): 7,
+    }
+
+
+def test_a_group_never_counts_back_unless_it_is_another_group(new_scrape):
+    found = []
+    for generation, moved in (("1", 100), ("1", 90), ("1", Missing.ERROR), ("1", 95), ("1", 101), ("2", 5)):
+        groups = {"": GroupReading(generation, vm((4, moved, 60)).caches)}
+        scraped = new_scrape(snapshot(host=replace(HOST, groups=groups)))
+        found.append(scraped.value("vmqos_group_memory_traffic_bytes_total", group="", owner="default", cache="0"))
+    assert found == [100, 100, None, 100, 101, 5]
+
+
+def test_cycles_of_packages_say_so_and_do_not_meet_the_instructions_of_perf(new_scrape):
+    cycles = {**EXECUTED["counts"], "instructions": None, "cache_references": None, "cache_misses": None}
+    of_packages = {**EXECUTED, "counts": cycles, "share": None, "source": "aet", "reason_code": "no-perf"}
+    found = new_scrape(None, replace(TOLD, hardware={**HARDWARE, "vms": {"u": of_packages}}))
+    assert found.of("vmqos_vm_cycles_total") == {(("source", "aet"), ("uuid", "u")): cycles["cycles"]}
+    assert found.of("vmqos_vm_instructions_total") == {}
+    assert found.of("vmqos_vm_hardware_events_missing") == {(("reason", "no-perf"), ("uuid", "u")): 1}
+    earlier = {name: value for name, value in EXECUTED.items() if name != "source"}
+    found = new_scrape(None, replace(TOLD, hardware={**HARDWARE, "vms": {"u": earlier}}))
+    assert found.value("vmqos_vm_cycles_total", uuid="u", source="perf") == cycles["cycles"]
 
 
 def test_what_a_vm_executes_is_counted_with_the_share_of_the_counters_that_it_had(new_scrape):
     found = new_scrape(None)
-    counts = {name: found.value(f"vmqos_vm_{name}_total", uuid="u") for name in EXECUTED["counts"]}
+    counts = {name: found.value(f"vmqos_vm_{name}_total", uuid="u", source="perf") for name in EXECUTED["counts"]}
     assert counts == EXECUTED["counts"]
     assert found.value("vmqos_vm_hardware_events_running_ratio", uuid="u") == 0.75
     assert found.value("vmqos_hardware_events_up") == 1
@@ -255,7 +332,7 @@ def test_a_vm_that_is_not_counted_has_no_number_and_a_reason(new_scrape):
     other = {**KEPT, "uuid": "v"}
     hardware = {**HARDWARE, "vms": {"u": EXECUTED, "v": NOTHING_EXECUTED, "gone": EXECUTED}}
     found = new_scrape(None, replace(TOLD, vms=[KEPT, other, {**KEPT, "uuid": "new"}], hardware=hardware))
-    assert found.of("vmqos_vm_cycles_total") == {(("uuid", "u"),): EXECUTED["counts"]["cycles"]}
+    assert found.of("vmqos_vm_cycles_total") == {(("source", "perf"), ("uuid", "u")): EXECUTED["counts"]["cycles"]}
     assert found.of("vmqos_vm_hardware_events_missing") == {(("reason", "too-many-tasks"), ("uuid", "v")): 1}
     assert found.of("vmqos_vm_hardware_events_running_ratio") == {(("uuid", "u"),): 0.75}
 

@@ -227,7 +227,7 @@ def executing(age: float | None, unavailable: str = "") -> PlayedAgent:
 
 def test_what_vms_execute_is_told_also_where_resctrl_can_not_be_read() -> None:
     found = values(scrape(executing(age=1.0)))
-    assert found[f'vmqos_vm_instructions_total{{uuid="{UUID}"}}'] == 8000
+    assert found[f'vmqos_vm_instructions_total{{source="perf",uuid="{UUID}"}}'] == 8000
     assert found["vmqos_hardware_events_up"] == 1
 
 

@@ -139,6 +139,13 @@ def test_what_a_later_kernel_adds_is_passed_over(machine):
     assert found.num_closids == 16
 
 
+@pytest.mark.parametrize(("in_packages", "groups"), [(576, 32), (24, 24)])
+def test_there_are_as_many_groups_as_the_poorer_kind_of_counters_has_rmids(machine, in_packages, groups):
+    packages = {"mon_features": "core_energy", "num_rmids": in_packages}
+    found = read_capabilities(machine(SCHEMATA, L3=L3, L3_MON=L3_MON, PERF_PKG_MON=packages))
+    assert found.monitoring.num_rmids == groups
+
+
 def test_a_machine_that_only_monitors_is_understood(machine):
     found = read_capabilities(machine("", L3_MON=L3_MON))
     assert found.caches == {}

@@ -89,3 +89,35 @@ def test_each_cache_s_rate_is_taken_between_its_own_moments():
     before = vm(10.0, (1000, 0), (5000, 0), moments={0: 10.0, 1: 10.5})
     after = vm(12.0, (2000, 0), (8000, 0), moments={0: 12.0, 1: 12.0})
     assert rate(before, after).total == Reading(1000 / 2.0 + 3000 / 1.5)
+
+
+def packages(cycles, *others, event="unhalted_core_cycles"):
+    """What each package counts, all of the same event."""
+    return {number: {event: Reading.of(value)} for number, value in enumerate((cycles, *others))}
+
+
+def test_what_packages_count_is_told_a_second_for_all_of_them_together():
+    found = rate(vm(10.0, (0, 0), packages=packages(100, 5)), vm(12.0, (0, 0), packages=packages(500, 7)))
+    assert found.packages == {"unhalted_core_cycles": Reading(201.0)}
+    assert rate(None, vm(12.0, (0, 0), packages=packages(1))).packages == {
+        "unhalted_core_cycles": Reading.none(Missing.NO_PREVIOUS)
+    }
+
+
+def test_a_package_that_has_not_heard_of_a_vm_has_counted_nothing_for_it():
+    before = vm(10.0, (0, 0), packages=packages(Missing.UNAVAILABLE, 5))
+    after = vm(12.0, (0, 0), packages=packages(40, 7))
+    assert rate(before, after).packages == {"unhalted_core_cycles": Reading(21.0)}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "missing"),
+    [
+        (40, 30, Missing.WENT_BACK),
+        (Missing.ERROR, 30, Missing.NO_PREVIOUS),
+        (40, Missing.ERROR, Missing.ERROR),
+    ],
+)
+def test_what_packages_count_has_no_rate_without_two_numbers_that_grew(then, now, missing):
+    found = rate(vm(10.0, (0, 0), packages=packages(then)), vm(12.0, (0, 0), packages=packages(now)))
+    assert found.packages == {"unhalted_core_cycles": Reading.none(missing)}

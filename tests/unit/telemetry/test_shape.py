@@ -6,6 +6,8 @@ import pytest
 from vmqos.resctrl.monitoring import Counters, Missing, Reading, Source
 from vmqos.telemetry.shape import Shape
 
+UNAVAILABLE = Missing.UNAVAILABLE
+
 OCCUPANCY, TOTAL, LOCAL = "llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"
 EVENTS = (OCCUPANCY, LOCAL, TOTAL)
 TWO_CACHES = (Counters(Source(0), "mon_data/mon_L3_00", EVENTS), Counters(Source(1), "mon_data/mon_L3_01", EVENTS))
@@ -92,3 +94,34 @@ def test_energy_is_a_number_with_a_fraction_and_summed_over_the_packages():
     _, totals, _, told = shape.decode([0.25, 1.5, 0.5, 2])
     assert told[1] == {"activity": Reading(0.5), "core_energy": Reading(2)}
     assert totals["core_energy"] == Reading(3.5)
+    assert shape.of_packages == [0, 1, 2, 3]
+
+
+@pytest.fixture
+def two_packages():
+    """One cache, and two packages with one event."""
+    packages = [Counters(Source(package=number), f"mon_data/mon_PERF_PKG_0{number}", ("c6_res",)) for number in (0, 1)]
+    return Shape([Counters(Source(0), "mon_data/mon_L3_00", (OCCUPANCY,)), *packages])
+
+
+@pytest.mark.parametrize(
+    ("counted", "sum_of_them"),
+    [
+        ((5, 7), Reading(12)),
+        ((5, UNAVAILABLE), Reading(5)),
+        ((UNAVAILABLE, UNAVAILABLE), Reading.none(UNAVAILABLE)),
+        ((5, Missing.ERROR), Reading.none(Missing.ERROR)),
+    ],
+)
+def test_a_package_that_a_vm_did_not_run_on_is_left_out_of_the_sum_and_stays_visible(
+    two_packages, counted, sum_of_them
+):
+    _, totals, _, told = two_packages.decode([UNAVAILABLE, *counted])
+    assert totals["c6_res"] == sum_of_them
+    assert totals[OCCUPANCY] == Reading.none(UNAVAILABLE)
+    assert [told[package]["c6_res"] for package in (0, 1)] == [Reading.of(one) for one in counted]
+
+
+def test_two_groups_of_which_a_package_has_heard_of_one_alone_are_that_one(two_packages):
+    assert two_packages.add([1, 5, UNAVAILABLE], [UNAVAILABLE, UNAVAILABLE, 7]) == [UNAVAILABLE, 5, 7]
+    assert two_packages.add([1, 5, Missing.ERROR], [2, 6, 7]) == [3, 11, Missing.ERROR]

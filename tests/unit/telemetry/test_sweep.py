@@ -300,3 +300,102 @@ def test_a_vms_second_group_that_goes_while_it_is_read_leaves_no_sum(tree, make_
     else:
         assert set(found.totals.values()) == {Reading(None, Missing.VANISHED)}
     assert found.generation != first.generation
+
+
+CYCLES, ENERGY = "unhalted_core_cycles", "core_energy"
+
+
+@pytest.fixture
+def counting_packages(tmp_path_factory):
+    return Tree(tmp_path_factory.mktemp("aet"), packages=(0, 1))
+
+
+@pytest.mark.parametrize("keep_open", [True, False])
+def test_what_an_earlier_group_with_the_rmid_had_counted_in_packages_is_no_vms(
+    counting_packages, make_sweeper, keep_open
+):
+    tree, sweeper = counting_packages, make_sweeper(counting_packages, keep_open=keep_open)
+    group = tree.vm(ONE)
+    tree.set_package(group, CYCLES, 10**12, 0)
+    tree.set_package(group, ENERGY, "1000.250000", 0)
+    before = sweeper.sweep().vms[ONE]
+    assert before.packages[0] == {CYCLES: Reading(0), ENERGY: Reading(0)}
+    assert before.packages[1][CYCLES] == Reading.none(Missing.UNAVAILABLE)
+    assert before.since == pytest.approx(time.time(), abs=60)
+    tree.set_package(group, CYCLES, 10**12 + 500, 0)
+    tree.set_package(group, CYCLES, 70, 1)
+    tree.set_package(group, ENERGY, "1001.750000", 0)
+    after = sweeper.sweep().vms[ONE]
+    assert (after.packages[0], after.packages[1][CYCLES]) == ({CYCLES: Reading(500), ENERGY: Reading(1.5)}, Reading(70))
+    assert (after.totals[CYCLES], after.totals[ENERGY]) == (Reading(570), Reading(1.5))
+    assert (after.generation, after.since) == (before.generation, before.since)
+
+
+def test_a_vms_next_group_begins_at_0_again_and_the_hosts_is_as_the_kernel_tells_it(counting_packages, make_sweeper):
+    tree, sweeper = counting_packages, make_sweeper(counting_packages)
+    group = tree.vm(ONE)
+    tree.set_package(tree.root, CYCLES, 10**15)
+    for counted in (100, 300):
+        tree.set_package(group, CYCLES, counted)
+        found = sweeper.sweep()
+    assert found.vms[ONE].totals[CYCLES] == Reading(400)
+    assert found.host.totals[CYCLES] == Reading(2 * 10**15)
+    tree.remove(group)
+    sweeper.sweep()
+    tree.set_package(tree.vm(ONE), CYCLES, 10**9)
+    assert sweeper.sweep().vms[ONE].totals[CYCLES] == Reading(0)
+
+
+def test_a_counter_of_a_package_that_fails_at_first_begins_with_its_first_number(counting_packages, make_sweeper):
+    tree, sweeper = counting_packages, make_sweeper(counting_packages)
+    group = tree.vm(ONE)
+    found = []
+    for text in ("Error", 700, 900, 800):
+        tree.set_package(group, CYCLES, text, 0)
+        found.append(sweeper.sweep().vms[ONE].packages[0][CYCLES])
+    assert found == [Reading.none(Missing.ERROR), Reading(0), Reading(200), Reading(100)]
+
+
+def test_a_vm_in_two_control_groups_is_the_sum_of_what_both_counted_since(counting_packages, make_sweeper):
+    tree, sweeper = counting_packages, make_sweeper(counting_packages)
+    rest, own = tree.vm(ONE), tree.control(f"vmqos.{ONE}", "600")
+    for more in (0, 30):
+        tree.set_package(rest, CYCLES, 1000 + more, 0)
+        tree.set_package(own, CYCLES, 5000 + more, 0, 1)
+        found = sweeper.sweep().vms[ONE]
+    assert (found.packages[0][CYCLES], found.packages[1][CYCLES]) == (Reading(60), Reading(30))
+    assert found.totals[CYCLES] == Reading(90) and found.since is not None
+
+
+def test_nodes_are_read_when_asked_for_and_the_caches_stay_the_sums(tmp_path_factory, make_sweeper):
+    tree = Tree(tmp_path_factory.mktemp("snc"), nodes=2)
+    group = tree.vm(ONE, llc_occupancy=30)
+    for node, held in enumerate((10, 20)):
+        (group / f"mon_data/mon_L3_00/mon_sub_L3_0{node}" / OCCUPANCY).write_text(f"{held}\n")
+    found = make_sweeper(tree, nodes=True).sweep().vms[ONE]
+    assert {node: events[OCCUPANCY] for node, events in found.nodes[0].items()} == {0: Reading(10), 1: Reading(20)}
+    assert found.nodes[1].keys() == {2, 3}
+    assert found.totals[OCCUPANCY] == Reading(60)
+    assert make_sweeper(tree).sweep().vms[ONE].nodes == {}
+
+
+def test_a_control_group_that_is_no_vms_is_read_when_asked_for_without_the_vms_in_it(tree, make_sweeper):
+    own, shared = tree.control(f"vmqos.{ONE}", "600"), tree.control("vmqos.shared-ways2", "3")
+    foreign = tree.control("another program's", "c")
+    for name, held in (("", 100), (own.name, 2), (shared.name, 10), (foreign.name, 8)):
+        tree.set(tree.root / name, OCCUPANCY, held)
+    tree.vm(ONE, llc_occupancy=5)
+    tree.vm(TWO, shared.name, llc_occupancy=3)
+    tree.vm(THREE, llc_occupancy=40)
+    sweeper = make_sweeper(tree, control_groups=True)
+    found = sweeper.sweep()
+    held = {name: group.caches[1][OCCUPANCY].value for name, group in found.host.groups.items()}
+    assert held == {"": 100 - 5 - 40, shared.name: 7, foreign.name: 8}
+    assert found.vms[ONE].totals[OCCUPANCY] == Reading(14)
+    assert sweeper.sweep().host.groups[foreign.name].generation == found.host.groups[foreign.name].generation
+    tree.set(tree.root / "mon_groups" / f"vmqos.{THREE}", OCCUPANCY, "Unavailable", 1)
+    part = sweeper.sweep().host.groups[""].caches
+    assert (part[0][OCCUPANCY], part[1][OCCUPANCY]) == (Reading(55), Reading.none(Missing.UNAVAILABLE))
+    tree.remove(foreign)
+    assert sweeper.sweep().host.groups.keys() == {"", shared.name}
+    assert make_sweeper(tree).sweep().host.groups == {}

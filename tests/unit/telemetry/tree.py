@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 EVENTS = ("llc_occupancy", "mbm_local_bytes", "mbm_total_bytes")
+PACKAGE_EVENTS = ("core_energy", "unhalted_core_cycles")
 VM = "00000000-0000-4000-8000-00000000000{}"
 ONE, TWO, THREE = (VM.format(number) for number in (1, 2, 3))
 
@@ -18,12 +19,16 @@ class Tree:
     :param root: an empty directory.
     :param caches: cache ids.
     :param events: what each cache counts.
+    :param packages: ids of packages that count energy and cycles.
+    :param nodes: how many sub-NUMA nodes each cache has; 0: it is not divided.
     """
 
-    def __init__(self, root: Path, caches=(0, 1), events=EVENTS) -> None:
+    def __init__(self, root: Path, caches=(0, 1), events=EVENTS, packages=(), nodes=0) -> None:
         self.root = root
         self.caches = caches
         self.events = events
+        self.packages = packages
+        self.nodes = nodes
         (root / "info" / "L3").mkdir(parents=True)
         (root / "info" / "L3_MON").mkdir()
         for name, text in {
@@ -69,6 +74,11 @@ class Tree:
         for cache in caches or self.caches:
             (group / "mon_data" / f"mon_L3_{cache:02d}" / event).write_text(f"{value}\n")
 
+    def set_package(self, group: Path, event: str, value: object, *packages: int) -> None:
+        """Let a package's counter say something, on all packages or these."""
+        for package in packages or self.packages:
+            (group / "mon_data" / f"mon_PERF_PKG_{package:02d}" / event).write_text(f"{value}\n")
+
     def remove(self, group: Path) -> None:
         """Remove a group; unlike the kernel's, its open files still answer."""
         shutil.rmtree(group)
@@ -76,9 +86,16 @@ class Tree:
     def _count(self, group: Path) -> None:
         for cache in self.caches:
             directory = group / "mon_data" / f"mon_L3_{cache:02d}"
+            parts = [directory / f"mon_sub_L3_{cache * self.nodes + node:02d}" for node in range(self.nodes)]
+            for folder in (directory, *parts):
+                folder.mkdir(parents=True)
+                for event in self.events:
+                    (folder / event).write_text("0\n")
+        for package in self.packages:
+            directory = group / "mon_data" / f"mon_PERF_PKG_{package:02d}"
             directory.mkdir(parents=True)
-            for event in self.events:
-                (directory / event).write_text("0\n")
+            for event in PACKAGE_EVENTS:
+                (directory / event).write_text("Unavailable\n")
 
 
 def open_files(root: Path) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vmqos.resctrl.monitoring import Value
-from vmqos.telemetry import HostReading, Reading, Snapshot, VmReading
+from vmqos.telemetry import HostReading, Missing, Reading, Snapshot, VmReading
 from vmqos.telemetry.model import EVENTS, total
 
 HOST = HostReading({}, {}, {}, {0: 11}, {0: 9}, {0: 11 << 20}, 16, 2, 192, 3, EVENTS)
@@ -22,6 +22,9 @@ def vm(
         for number, values in enumerate(caches)
     }
     totals = {event: total([values[number] for values in caches]) for number, event in enumerate(EVENTS)}
+    for event in {event for events in fields.get("packages", {}).values() for event in events}:
+        counted = [found.missing or found.value or 0 for found in (of[event] for of in fields["packages"].values())]
+        totals[event] = total([one for one in counted if one is not Missing.UNAVAILABLE] or counted)
     every: dict[str, Any] = {
         "uuid": uuid,
         "group": "",

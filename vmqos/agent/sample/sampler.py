@@ -70,6 +70,8 @@ class Telemetry:
         self._sweeper = Sweeper(
             root,
             keep_open and interval > 0,
+            nodes=True,
+            control_groups=True,
             give_way=lambda: give_way(self._patience_ends - time.monotonic()),
             most_open=most_open,
         )

@@ -99,7 +99,7 @@ class Api:
             "/v1/events": self._events,
         }
         if hardware is not None:
-            self._routes["/v1/telemetry/hardware-events"] = lambda query: hardware_report.report(hardware)
+            self._routes["/v1/telemetry/hardware-events"] = lambda query: hardware_report.report(hardware, telemetry)
         if gateways:
             self._routes["/v1/openstack"] = lambda query: self._openstack()
 

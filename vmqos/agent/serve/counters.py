@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from vmqos.agent.sample.history import Past
 from vmqos.agent.sample.minutes import MINUTE, STATISTICS, Minutes
+from vmqos.group_names import Owner, owner_of
 from vmqos.local_api import contract
-from vmqos.telemetry import HostReading, Rates, Reading, Snapshot, VmReading
+from vmqos.telemetry import GroupReading, HostReading, Rates, Reading, Snapshot, VmReading
 
 
 def telemetry(snapshot: Snapshot, found: Mapping[str, Rates], interval: float) -> contract.Telemetry:
@@ -58,7 +59,10 @@ def _vm(vm: VmReading, found: Rates) -> contract.VmTelemetry:
         "ways": {str(cache): ways for cache, ways in vm.ways.items()},
         "allocated_bytes": vm.allocated_bytes,
         "caches": _by_place(vm.caches),
+        "nodes": {str(cache): _by_place(nodes) for cache, nodes in vm.nodes.items()},
         "packages": _by_place(vm.packages),
+        "package_rates": _values(found.packages),
+        "packages_since": vm.since,
         "totals": _values(vm.totals),
         "missing": {event: reading.missing.value for event, reading in vm.totals.items() if reading.missing},
         "rates": _values({"total": found.total, "local": found.local, "remote": found.remote}),
@@ -75,6 +79,7 @@ def _host(host: HostReading) -> contract.HostTelemetry:
         "caches": _by_place(host.caches),
         "packages": _by_place(host.packages),
         "totals": _values(host.totals),
+        "groups": {name: _group(name, group) for name, group in host.groups.items()},
         "ways": {str(cache): ways for cache, ways in host.ways.items()},
         "cache_bytes": {str(cache): size for cache, size in host.cache_bytes.items()},
         "closids": host.closids,
@@ -82,6 +87,15 @@ def _host(host: HostReading) -> contract.HostTelemetry:
         "rmids": host.rmids,
         "rmids_used": host.rmids_used,
         "events": list(host.events),
+    }
+
+
+def _group(name: str, group: GroupReading) -> contract.GroupTelemetry:
+    owner = owner_of(name)
+    return {
+        "owner": "default" if owner is Owner.DEFAULT else "class" if owner is Owner.CLASS else "foreign",
+        "generation": group.generation,
+        "caches": _by_place(group.caches),
     }
 
 

@@ -1,25 +1,77 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the VMs' tasks execute, as the JSON of ``/v1/telemetry/hardware-events``."""
+"""What the VMs' tasks execute, as the JSON of ``/v1/telemetry/hardware-events``.
+
+The kernel's perf events count it. For a VM that they do not count, the processor's packages may count the cycles.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from vmqos.agent.sample.hardware_counts import HardwareCounts, Uncounted, VmCounts
+from vmqos.agent.sample.hardware_counts import HardwareCounts, Look, Uncounted, VmCounts
+from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import health_report
 from vmqos.local_api import contract
+from vmqos.resctrl.exceptions import ResctrlError
+from vmqos.resctrl.package_events import CYCLES
+from vmqos.telemetry import Rates, Snapshot, VmReading
 from vmqos.telemetry.hardware_events import NAMES
 
+NO_PERF = "no-perf"
+"""Why perf counts no VM at all, as a word; the text says more."""
 
-def report(hardware: HardwareCounts) -> contract.HardwareEvents:
-    """The newest look."""
+_CYCLES = NAMES[0]
+
+
+def report(hardware: HardwareCounts, telemetry: Telemetry | None = None) -> contract.HardwareEvents:
+    """The newest look.
+
+    :param telemetry: where the packages' counters are; ``None`` where nothing reads them.
+    """
     look = hardware.newest()
+    vms = {uuid: _vm(found) for uuid, found in look.vms.items()}
+    taken_at, taken, unavailable = look.wall, look.monotonic, look.unavailable
+    sampled = _sampled(telemetry) if telemetry is not None and _lacks_some(look) else None
+    if sampled is not None:
+        snapshot, rates = sampled
+        for uuid, vm in snapshot.vms.items():
+            if vm.since is None or not (unavailable or isinstance(look.vms.get(uuid), Uncounted)):
+                continue
+            why = look.vms.get(uuid) or Uncounted(NO_PERF, unavailable)
+            assert isinstance(why, Uncounted)
+            vms[uuid] = _by_packages(vm, rates[uuid], why)
+        if unavailable and vms:
+            taken_at, taken, unavailable = snapshot.wall, snapshot.monotonic, ""
     return {
-        "taken_at": look.wall,
+        "taken_at": taken_at,
         "interval": hardware.interval,
-        "age_seconds": health_report.age(look.monotonic),
-        "unavailable": look.unavailable,
-        "vms": {uuid: _vm(found) for uuid, found in look.vms.items()},
+        "age_seconds": health_report.age(taken),
+        "unavailable": unavailable,
+        "vms": vms,
+    }
+
+
+def _lacks_some(look: Look) -> bool:
+    return bool(look.unavailable) or any(isinstance(found, Uncounted) for found in look.vms.values())
+
+
+def _sampled(telemetry: Telemetry) -> tuple[Snapshot, Mapping[str, Rates]] | None:
+    try:
+        snapshot, rates = telemetry.sampled()
+    except ResctrlError:
+        return None
+    return (snapshot, rates) if CYCLES in snapshot.host.events else None
+
+
+def _by_packages(vm: VmReading, rates: Rates, why: Uncounted) -> contract.VmHardwareEvents:
+    """Cycles, which packages count too, and why there is no more."""
+    rate = rates.packages.get(CYCLES)
+    return {
+        **_vm(why),
+        "since": vm.since,
+        "counts": {**_by_name(None), _CYCLES: vm.totals[CYCLES].value},
+        "rates": {**_by_name(None), _CYCLES: rate.value if rate is not None else None},
+        "source": "aet",
     }
 
 
@@ -31,6 +83,7 @@ def _vm(found: VmCounts | Uncounted) -> contract.VmHardwareEvents:
             "counts": nothing,
             "rates": nothing,
             "share": None,
+            "source": "",
             "reason": found.text,
             "reason_code": found.word,
         }
@@ -39,6 +92,7 @@ def _vm(found: VmCounts | Uncounted) -> contract.VmHardwareEvents:
         "counts": _by_name(found.counts),
         "rates": _by_name(found.rates),
         "share": found.share,
+        "source": "perf",
         "reason": "",
         "reason_code": "",
     }

@@ -124,8 +124,9 @@ class Source:
         except (exceptions.AgentRefused, exceptions.AgentFailed):
             # It is an earlier one.
             return self._count(frame, pids, "")
-        if told["unavailable"]:
-            return self._count(frame, pids, told["unavailable"])
+        why = told["unavailable"] or _no_perf(told)
+        if why:
+            return self._count(frame, pids, why)
         self._stop_counting()
         rows = tuple(_with_agents_events(row, told["vms"].get(row.uuid)) for row in frame.rows)
         return replace(frame, rows=rows, notes=(*frame.notes, *_remarks(told)))
@@ -163,6 +164,11 @@ class Source:
 
 def _no_events(why: str) -> str:
     return f"No IPC and no LLC misses: {why}"
+
+
+def _no_perf(told: contract.HardwareEvents) -> str:
+    """Why perf counts no VM at all, where packages count cycles in its place; empty where it does count."""
+    return next((vm["reason"] for vm in told["vms"].values() if vm["reason_code"] == "no-perf"), "")
 
 
 def _remarks(told: contract.HardwareEvents) -> Iterator[str]:

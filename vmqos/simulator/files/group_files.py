@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import stat
+from collections.abc import Callable, Iterator, Sequence
 
 from vmqos.simulator.files import cpu_files, mode, sampling, schemata, task_files
 from vmqos.simulator.files.state import Group, Mounted
@@ -35,26 +36,77 @@ def fill(mounted: Mounted, group: Group, owner: Caller) -> None:
         directory.add(File("mon_hw_id", 0o444, owner, lambda: f"{group.rmid}\n"))
     if monitoring:
         group.mon_data = Directory("mon_data", stat.S_IMODE(directory.mode), owner, group)
-        for domain in mounted.hardware.l3_online:
+        for domain in mounted.hardware.counted_online:
             add_counters(mounted, group, domain, owner)
+        for package in mounted.hardware.l3_online:
+            add_package(mounted, group, package, owner)
         directory.add(group.mon_data)
 
 
 def add_counters(mounted: Mounted, group: Group, domain: int, owner: Caller = _ROOT) -> None:
-    """Add the counters of one cache to a group's ``mon_data``."""
-    monitoring, mon_data = mounted.hardware.profile.monitoring, group.mon_data
-    assert monitoring is not None and mon_data is not None
-    folder = Directory(counter_folder(domain), stat.S_IMODE(mon_data.mode), owner, group)
-    for event in monitoring.events:
-        folder.add(_counter_file(mounted, group, domain, event, owner))
+    """Add the counters of one cache, or of one node, to a group's ``mon_data`` (``mkdir_mondata_subdir``).
+
+    Those of a new node are in a folder of their own within the cache's, whose files sum the nodes up.
+    """
+    mon_data, topology = group.mon_data, mounted.hardware.profile.topology
+    assert mon_data is not None
+    cache = topology.l3_of(domain).id
+    folder = mon_data.get(counter_folder(cache))
+    if folder is None:
+        folder = _counter_folder(group, mon_data, counter_folder(cache), owner)
+        for file in _counter_files(mounted, group, lambda: mounted.hardware.counted_of(cache), owner):
+            folder.add(file)
+    if topology.nodes_per_l3 > 1:
+        assert isinstance(folder, Directory)
+        node = _counter_folder(group, folder, _node_folder(domain), owner)
+        for file in _counter_files(mounted, group, lambda: [domain], owner):
+            node.add(file)
     if group.rmid:
         mounted.hardware.counters.reset(group.rmid, domain)
-    mon_data.add(folder)
 
 
-def counter_folder(domain: int) -> str:
+def remove_counters(mounted: Mounted, group: Group, domain: int) -> None:
+    """Take the counters of one cache, or of one node, away: with the last node goes the cache's folder."""
+    mon_data, topology = group.mon_data, mounted.hardware.profile.topology
+    assert mon_data is not None
+    name = counter_folder(topology.l3_of(domain).id)
+    folder = mon_data.get(name)
+    assert isinstance(folder, Directory)
+    if folder.get(_node_folder(domain)) is not None:
+        folder.remove(_node_folder(domain))
+        if any(isinstance(node, Directory) for node in folder):
+            return
+    mon_data.remove(name)
+
+
+def add_package(mounted: Mounted, group: Group, package: int, owner: Caller = _ROOT) -> None:
+    """Add the counters of one package, where it has any."""
+    packages, mon_data = mounted.hardware.profile.packages, group.mon_data
+    if packages is None or mon_data is None or not mounted.kernel.has_package_events:
+        return
+    folder = _counter_folder(group, mon_data, package_folder(package), owner)
+    for event in packages.events:
+        folder.add(_package_file(mounted, group, package, event, owner))
+
+
+def counter_folder(cache: int) -> str:
     """The name of the directory with an L3 cache's counters."""
-    return f"mon_L3_{domain:02d}"
+    return f"mon_L3_{cache:02d}"
+
+
+def package_folder(package: int) -> str:
+    """The name of the directory with a package's counters."""
+    return f"mon_PERF_PKG_{package:02d}"
+
+
+def _node_folder(node: int) -> str:
+    return f"mon_sub_L3_{node:02d}"
+
+
+def _counter_folder(group: Group, parent: Directory, name: str, owner: Caller) -> Directory:
+    folder = Directory(name, stat.S_IMODE(parent.mode), owner, group)
+    parent.add(folder)
+    return folder
 
 
 def _cpu_file(mounted: Mounted, group: Group, name: str, owner: Caller, *, as_list: bool) -> File:
@@ -67,13 +119,28 @@ def _cpu_file(mounted: Mounted, group: Group, name: str, owner: Caller, *, as_li
     )
 
 
-def _counter_file(mounted: Mounted, group: Group, domain: int, event: str, owner: Caller) -> File:
+def _counter_files(
+    mounted: Mounted, group: Group, domains: Callable[[], Sequence[int]], owner: Caller
+) -> Iterator[File]:
+    def shows(event: str) -> Callable[[], str]:
+        return lambda: mounted.hardware.counters.read(_rmids(mounted, group), domains(), event) + "\n"
+
+    monitoring = mounted.hardware.profile.monitoring
+    for event in monitoring.events if monitoring else ():
+        yield File(event, 0o444, owner, shows(event), writable=False)
+
+
+def _package_file(mounted: Mounted, group: Group, package: int, event: str, owner: Caller) -> File:
     def show() -> str:
-        sampling.sample(mounted.hardware, mounted)
-        rmids = [group.rmid, *(child.rmid for child in group.children)]
-        return mounted.hardware.counters.read(rmids, domain, event) + "\n"
+        return mounted.hardware.package_counters.read(_rmids(mounted, group), package, event) + "\n"
 
     return File(event, 0o444, owner, show, writable=False)
+
+
+def _rmids(mounted: Mounted, group: Group) -> list[int]:
+    """Whose counters a group's files add up, once they are up to date: a control group's are those of all within."""
+    sampling.sample(mounted.hardware, mounted)
+    return [group.rmid, *(child.rmid for child in group.children)]
 
 
 def _fill_control(mounted: Mounted, group: Group, owner: Caller) -> None:

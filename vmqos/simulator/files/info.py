@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from vmqos.simulator.files import io_alloc
 from vmqos.simulator.files.state import Mode, Mounted
-from vmqos.simulator.hardware.profiles import BandwidthAllocation, CacheAllocation, Monitoring
+from vmqos.simulator.hardware.profiles import BandwidthAllocation, CacheAllocation, Monitoring, PackageMonitoring
 from vmqos.simulator.hardware.resources import Domain, Schema
 from vmqos.simulator.kernel.numbers import refusal, strip, unsigned
 from vmqos.simulator.kernel.tree import Caller, Directory, File
@@ -27,6 +27,8 @@ def build(mounted: Mounted) -> Directory:
         info.add(_of_schema(mounted, schema))
     if mounted.hardware.profile.monitoring:
         info.add(_of_monitoring(mounted, mounted.hardware.profile.monitoring))
+    if mounted.hardware.profile.packages and mounted.kernel.has_package_events:
+        info.add(_of_packages(mounted.hardware.profile.packages))
     return info
 
 
@@ -86,6 +88,14 @@ def _of_monitoring(mounted: Mounted, monitoring: Monitoring) -> Directory:
     directory.add(_threshold(mounted, monitoring))
     if mounted.kernel.has_assign_mode:
         directory.add(File("mbm_assign_mode", 0o644, _ROOT, lambda: "[default]\n", _assign_mode(mounted)))
+    return directory
+
+
+def _of_packages(packages: PackageMonitoring) -> Directory:
+    directory = Directory("PERF_PKG_MON", _PERMISSIONS, _ROOT)
+    add = _adder(directory)
+    add("num_rmids", lambda: f"{packages.num_rmids}\n")
+    add("mon_features", lambda: "".join(f"{event}\n" for event in packages.events))
     return directory
 
 

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from vmqos.simulator.files.state import Mounted
 from vmqos.simulator.hardware.cache_model import Demand, step
 from vmqos.simulator.hardware.lasting import Hardware
+from vmqos.simulator.hardware.package_counters import grown
 from vmqos.simulator.hardware.resources import UNLIMITED_MBPS, Resource, Use
 from vmqos.simulator.hardware.tasks import DEFAULT
 from vmqos.simulator.hardware.topology import Cache
@@ -22,7 +23,7 @@ _MEGABYTE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a task, or all tasks of a process, did in one cache."""
+    """What a task, or all tasks of a process, did in one cache, or in one node's part of it."""
 
     closid: int
     rmid: int
@@ -38,7 +39,8 @@ def sample(hardware: Hardware, mounted: Mounted) -> None:
         return
     hardware.sampled_at = now
     hardware.members.settle()
-    work: dict[int, list[_Work]] = {cache.id: [] for cache in hardware.profile.topology.l3}
+    counted = hardware.profile.topology.counted
+    work: dict[int, list[_Work]] = {part.id: [] for part in counted}
     seen: dict[str, float] = {}
     for path, closid, rmid in _units(hardware):
         usage = hardware.processes.usage(path)
@@ -52,10 +54,10 @@ def sample(hardware: Hardware, mounted: Mounted) -> None:
         if seconds:
             if (closid, rmid) == DEFAULT:
                 closid, rmid = _class_of_cpu(mounted, usage.cpu)
-            work[_cache_of(hardware, usage.cpu).id].append(_Work(closid, rmid, seconds, usage.resident))
+            work[_part_of(counted, usage.cpu).id].append(_Work(closid, rmid, seconds, usage.resident))
     hardware.seconds_seen = seen
-    for cache in hardware.profile.topology.l3:
-        _step(hardware, mounted, cache, work[cache.id], elapsed)
+    for part in counted:
+        _step(hardware, mounted, part, work[part.id], elapsed)
 
 
 def _units(hardware: Hardware) -> Iterator[tuple[str, int, int]]:
@@ -69,9 +71,8 @@ def _units(hardware: Hardware) -> Iterator[tuple[str, int, int]]:
                 yield f"{pid}/task/{tid}", *hardware.members.of(tid)
 
 
-def _cache_of(hardware: Hardware, cpu: int) -> Cache:
-    caches = hardware.profile.topology.l3
-    return next((cache for cache in caches if cpu in cache.cpus), caches[cpu % len(caches)])
+def _part_of(counted: Sequence[Cache], cpu: int) -> Cache:
+    return next((part for part in counted if cpu in part.cpus), counted[cpu % len(counted)])
 
 
 def _class_of_cpu(mounted: Mounted, cpu: int) -> tuple[int, int]:
@@ -83,7 +84,8 @@ def _class_of_cpu(mounted: Mounted, cpu: int) -> tuple[int, int]:
     return DEFAULT
 
 
-def _step(hardware: Hardware, mounted: Mounted, cache: Cache, work: list[_Work], elapsed: float) -> None:
+def _step(hardware: Hardware, mounted: Mounted, part: Cache, work: list[_Work], elapsed: float) -> None:
+    cache = hardware.profile.topology.l3_of(part.id)
     together: dict[tuple[int, int], tuple[float, float]] = {}
     for one in work:
         seconds, resident = together.get((one.closid, one.rmid), (0.0, 0.0))
@@ -92,9 +94,14 @@ def _step(hardware: Hardware, mounted: Mounted, cache: Cache, work: list[_Work],
     for (closid, rmid), (seconds, resident) in together.items():
         throttle, limit = _bandwidth(hardware, mounted, cache, closid)
         demands.append(Demand(rmid, _mask(hardware, cache, closid), resident, seconds, throttle, limit))
-        hardware.counters.counter(rmid, cache.id)
+        hardware.counters.counter(rmid, part.id)
     ways = hardware.profile.l3.ways if hardware.profile.l3 else hardware.profile.topology.l3_ways
-    step(hardware.counters.held(cache.id), demands, ways, cache.size, elapsed)
+    before = {demand.rmid: hardware.counters.counter(demand.rmid, part.id).total for demand in demands}
+    step(hardware.counters.held(part.id), demands, ways, part.size, elapsed)
+    for rmid, total in before.items():
+        seconds = sum(demand.seconds for demand in demands if demand.rmid == rmid)
+        loaded = hardware.counters.counter(rmid, part.id).total - total
+        hardware.package_counters.add(rmid, cache.id, grown(seconds, loaded))
 
 
 def _mask(hardware: Hardware, cache: Cache, closid: int) -> int:

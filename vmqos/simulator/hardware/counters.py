@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the L3 caches have counted, by RMID."""
+"""What the L3 caches have counted, by RMID; where sockets are divided into nodes, each node's part of one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmqos.simulator.hardware.profiles import Profile
@@ -45,12 +46,16 @@ class Counters:
         counter = self.counter(rmid, domain)
         counter.total_at_reset, counter.local_at_reset = counter.total, counter.local
 
-    def read(self, rmids: list[int], domain: int, event: str) -> str:
-        """What a counter file shows: the sum over the RMIDs that can be read, or why there is none."""
-        readable = [rmid for rmid in rmids if (rmid, domain) not in self._faults]
+    def read(self, rmids: Sequence[int], domains: Sequence[int], event: str) -> str:
+        """What a counter file shows: the sum over what can be read, or why there is nothing (``__mon_event_count``).
+
+        :param domains: one cache, one node, or all nodes of a cache.
+        """
+        every = [(rmid, domain) for rmid in rmids for domain in domains]
+        readable = [one for one in every if one not in self._faults]
         if not readable:
-            return self._faults[rmids[0], domain]
-        return str(sum(self._value(rmid, domain, event) for rmid in readable))
+            return self._faults[every[0]]
+        return str(sum(self._value(rmid, domain, event) for rmid, domain in readable))
 
     def set_fault(self, rmid: int, domain: int, text: str | None) -> None:
         """Make an RMID unreadable in one cache, or readable again.

@@ -19,6 +19,7 @@ class Kernel:
     :ivar has_mba_event: ``mba_MBps_event`` chooses the counter that the bandwidth controller watches.
     :ivar has_assign_mode: ``info/L3_MON/mbm_assign_mode`` exists.
     :ivar has_io_alloc: ``io_alloc`` and ``io_alloc_cbm`` are there where the hardware is able to (Linux 6.19).
+    :ivar has_package_events: what a package counts is there, where the hardware counts (Linux 7.0).
     :ivar starts_sparse: where masks may have gaps, a new group gets every free way, not the lowest run of them alone
         (``cbm_ensure_valid``).
     """
@@ -30,6 +31,7 @@ class Kernel:
     has_mba_event: bool
     has_assign_mode: bool
     has_io_alloc: bool
+    has_package_events: bool
     starts_sparse: bool
 
 
@@ -41,6 +43,7 @@ LINUX_6_12 = Kernel(
     has_mba_event=False,
     has_assign_mode=False,
     has_io_alloc=False,
+    has_package_events=False,
     starts_sparse=False,
 )
 LINUX_7_2 = Kernel(
@@ -51,6 +54,7 @@ LINUX_7_2 = Kernel(
     has_mba_event=True,
     has_assign_mode=True,
     has_io_alloc=True,
+    has_package_events=True,
     starts_sparse=True,
 )
 

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 
 from vmqos.simulator.hardware.counters import Counters
+from vmqos.simulator.hardware.package_counters import PackageCounters
 from vmqos.simulator.hardware.profiles import Profile
 from vmqos.simulator.hardware.registers import EVENT_CONFIGURATION, EVENTS, Registers
 from vmqos.simulator.hardware.resources import resources_of
 from vmqos.simulator.hardware.rmids import RmidAllocator
 from vmqos.simulator.hardware.tasks import Membership, Processes
+from vmqos.simulator.hardware.topology import Cache
 
 
 class Hardware:
@@ -32,19 +34,29 @@ class Hardware:
         self.threshold = profile.threshold
         monitoring = profile.monitoring
         self.counters = Counters(profile)
+        self.package_counters = PackageCounters()
         self.sampled_at = clock()
         self.seconds_seen: dict[str, float] = {}
         """CPU time of what :mod:`vmqos.simulator.files.sampling` looked at last."""
         self.rmids = RmidAllocator(
-            monitoring.num_rmids if monitoring else 1,
-            (cache.id for cache in profile.topology.l3),
+            profile.num_rmids or 1,
+            (part.id for part in profile.topology.counted),
             has_limbo=bool(monitoring and "llc_occupancy" in monitoring.events),
         )
 
     @property
     def l3_online(self) -> list[int]:
         """The ids of the L3 caches that have a CPU online, ascending."""
-        return [cache.id for cache in self.profile.topology.l3 if not cache.cpus or cache.cpus & self.online]
+        return [cache.id for cache in self.profile.topology.l3 if self._is_online(cache)]
+
+    @property
+    def counted_online(self) -> list[int]:
+        """The ids of what has counters of its own (:attr:`.Topology.counted`) and a CPU online, ascending."""
+        return [part.id for part in self.profile.topology.counted if self._is_online(part)]
+
+    def counted_of(self, cache: int) -> list[int]:
+        """Those of one L3."""
+        return [number for number in self.counted_online if self.profile.topology.l3_of(number).id == cache]
 
     def check_limbo(self) -> None:
         """Let RMIDs whose lines have drained leave limbo."""
@@ -67,9 +79,12 @@ class Hardware:
             self.online.discard(cpu)
         for resource in self.resources:
             resource.set_online(cpu, online)
-        for cache in self.profile.topology.l3:
-            if cpu in cache.cpus:
-                self.rmids.set_online(cache.id, bool(cache.cpus & self.online))
+        for part in self.profile.topology.counted:
+            if cpu in part.cpus:
+                self.rmids.set_online(part.id, bool(part.cpus & self.online))
+
+    def _is_online(self, cache: Cache) -> bool:
+        return not cache.cpus or bool(cache.cpus & self.online)
 
     def _is_dirty(self, rmid: int, domain: int) -> bool:
         return self.counters.occupancy(rmid, domain) >= self.threshold

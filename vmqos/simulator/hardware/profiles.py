@@ -11,6 +11,18 @@ from vmqos.simulator.hardware.topology import Topology, regular
 
 MIB = 1 << 20
 ALL_EVENTS = ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
+ENERGY_EVENTS = ("core_energy", "activity")
+"""What Linux calls Intel's group *energy* of telemetry: joules and farads, with fractions."""
+EXECUTION_EVENTS = (
+    "stalls_llc_hit",
+    "c1_res",
+    "unhalted_core_cycles",
+    "stalls_llc_miss",
+    "c6_res",
+    "unhalted_ref_cycles",
+    "uops_retired",
+)
+"""What it calls the group *perf*: whole numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +99,24 @@ class Monitoring:
 
 
 @dataclass(frozen=True, slots=True)
+class PackageMonitoring:
+    """What a processor package counts for an RMID beyond its L3: Intel's Application Energy Telemetry (Linux 7.0).
+
+    :ivar num_rmids: RMIDs that it counts for (``event_group::num_rmid`` in arch/x86/kernel/cpu/resctrl/intel_aet.c).
+    :ivar events: the counters, in the kernel's order (``mon_event_all`` in fs/resctrl/monitor.c).
+    """
+
+    num_rmids: int
+    events: tuple[str, ...] = (*ENERGY_EVENTS, *EXECUTION_EVENTS)
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """One machine.
 
     :ivar name: as on the command line.
     :ivar description: one line for people.
+    :ivar packages: what its packages count; each has one L3.
     :ivar pseudo_lock: whether the CPU model is one whose prefetchers the kernel can switch off.
     """
 
@@ -104,12 +129,19 @@ class Profile:
     bandwidth: BandwidthAllocation | None = None
     slow_bandwidth: BandwidthAllocation | None = None
     monitoring: Monitoring | None = None
+    packages: PackageMonitoring | None = None
     pseudo_lock: bool = False
 
     @property
     def can_allocate(self) -> bool:
         """Whether there is anything to allocate (``rdt_alloc_capable``)."""
         return bool(self.l3 or self.l2 or self.bandwidth or self.slow_bandwidth)
+
+    @property
+    def num_rmids(self) -> int:
+        """How many groups of both kinds can be monitored: as many as the poorer of both kinds of counters has RMIDs."""
+        counted = [one.num_rmids for one in (self.monitoring, self.packages) if one is not None]
+        return min(counted, default=0)
 
     @property
     def threshold(self) -> int:
@@ -156,6 +188,26 @@ _SAPPHIRE_RAPIDS = Profile(
     l2=CacheAllocation(2, 16, 8, sparse=True, cdp=True),
     bandwidth=BandwidthAllocation(15),
     monitoring=Monitoring(256, scale=61440),
+)
+_SAPPHIRE_RAPIDS_SNC2 = replace(
+    _SAPPHIRE_RAPIDS,
+    name="sapphire-rapids-snc2",
+    description="as sapphire-rapids, two sub-NUMA nodes a socket, which count apart, 128 RMIDs; Linux 7.2",
+    topology=replace(_SAPPHIRE_RAPIDS.topology, nodes_per_l3=2),
+    # The nodes share the socket's RMIDs, and the unit of its counter (get_rdt_mon_resources, rdt_get_l3_mon_config).
+    monitoring=Monitoring(256 // 2, scale=61440 // 2),
+)
+_CLEARWATER_FOREST = Profile(
+    "clearwater-forest",
+    "two sockets of 288 cores, packages that count energy and stalls (AET), 576 RMIDs; Linux 7.2",
+    LINUX_7_2,
+    # An L2 is shared by the four cores of a module.
+    regular(sockets=2, cores=72, threads=4, l3_size=576 * MIB, l2_size=4 * MIB, l3_ways=16, l2_ways=16),
+    l3=CacheAllocation(3, 16, 15, sparse=True, cdp=True),
+    l2=CacheAllocation(2, 16, 8, sparse=True, cdp=True),
+    bandwidth=BandwidthAllocation(15),
+    monitoring=Monitoring(576, scale=65536),
+    packages=PackageMonitoring(576),
 )
 _AMD_BANDWIDTH = BandwidthAllocation(16, min=0, max=2048, granularity=1, linear=False, throttle_mode=None, width=4)
 _AMD_EVENTS = (("mbm_total_bytes", 0x7F), ("mbm_local_bytes", 0x15))
@@ -208,6 +260,8 @@ _EVERY = (
     _CASCADE_LAKE,
     _BROADWELL,
     _SAPPHIRE_RAPIDS,
+    _SAPPHIRE_RAPIDS_SNC2,
+    _CLEARWATER_FOREST,
     _MILAN,
     _MILAN_TWO_SOCKETS,
     _GENOA,

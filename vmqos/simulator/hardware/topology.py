@@ -29,12 +29,14 @@ class Topology:
     :ivar l2: in the order of their ids.
     :ivar l3_ways: associativity as sysfs shows it; the kernel's mask may have fewer bits.
     :ivar l2_ways: likewise.
+    :ivar nodes_per_l3: into how many sub-NUMA nodes the firmware divides each socket (Intel's SNC).
     """
 
     l3: tuple[Cache, ...]
     l2: tuple[Cache, ...]
     l3_ways: int
     l2_ways: int
+    nodes_per_l3: int = 1
 
     @property
     def cpus(self) -> frozenset[int]:
@@ -50,18 +52,36 @@ class Topology:
         """The caches of level 2 or 3."""
         return self.l3 if level == 3 else self.l2
 
+    @property
+    def counted(self) -> tuple[Cache, ...]:
+        """What has counters of its own: each L3 or, where sockets are divided, each node's part of one.
+
+        Nodes are numbered through the machine, as NUMA nodes are.
+        """
+        if self.nodes_per_l3 == 1:
+            return self.l3
+        return tuple(
+            Cache(index * self.nodes_per_l3 + number, cache.size // self.nodes_per_l3, part)
+            for index, cache in enumerate(self.l3)
+            for number, part in enumerate(_parts(cache.cpus, self.nodes_per_l3))
+        )
+
+    def l3_of(self, counted: int) -> Cache:
+        """The L3 that one of :attr:`counted` is, or is a part of.
+
+        :param counted: its id.
+        """
+        if self.nodes_per_l3 == 1:
+            return next(cache for cache in self.l3 if cache.id == counted)
+        return self.l3[counted // self.nodes_per_l3]
+
     def fitted(self, cpus: Iterable[int]) -> Topology:
         """A topology with these L3 caches and other CPUs, dealt out evenly and in order; each core gets its own L2.
 
         :param cpus: the CPUs that shall exist, usually the host's; at least one.
         """
-        numbers = sorted(cpus)
-        count = len(self.l3)
-        bounds = [len(numbers) * index // count for index in range(count + 1)]
-        l3 = tuple(
-            replace(cache, cpus=frozenset(numbers[bounds[index] : bounds[index + 1]]))
-            for index, cache in enumerate(self.l3)
-        )
+        parts = _parts(cpus, len(self.l3))
+        l3 = tuple(replace(cache, cpus=part) for cache, part in zip(self.l3, parts, strict=True))
         per_l2 = max(len(cache.cpus) for cache in self.l2)
         size = self.l2[0].size
         l2: list[Cache] = []
@@ -70,6 +90,13 @@ class Topology:
             for start in range(0, len(members), per_l2):
                 l2.append(Cache(len(l2), size, frozenset(members[start : start + per_l2])))
         return replace(self, l3=l3, l2=tuple(l2))
+
+
+def _parts(cpus: Iterable[int], count: int) -> list[frozenset[int]]:
+    """The CPUs dealt out evenly and in order."""
+    numbers = sorted(cpus)
+    bounds = [len(numbers) * index // count for index in range(count + 1)]
+    return [frozenset(numbers[bounds[index] : bounds[index + 1]]) for index in range(count)]
 
 
 def regular(

@@ -4,12 +4,14 @@ from __future__ import annotations
 import json
 import math
 from array import array
+from dataclasses import replace
 
-from tests.unit.telemetry.values import snapshot, vm
+from tests.unit.telemetry.values import HOST, snapshot, vm
 from vmqos.agent.sample.history import Past
 from vmqos.agent.sample.minutes import Minutes, Track
 from vmqos.agent.serve import counters
-from vmqos.telemetry import Missing, rates
+from vmqos.resctrl.package_events import CYCLES
+from vmqos.telemetry import GroupReading, Missing, Reading, VmReading, rates
 
 
 def test_a_vm_is_told_by_cache_with_its_bandwidths_and_what_is_missing() -> None:
@@ -28,7 +30,10 @@ def test_a_vm_is_told_by_cache_with_its_bandwidths_and_what_is_missing() -> None
             "0": {"llc_occupancy": 4096, "mbm_total_bytes": 300, "mbm_local_bytes": 80},
             "1": {"llc_occupancy": 0, "mbm_total_bytes": 0, "mbm_local_bytes": None},
         },
+        "nodes": {},
         "packages": {},
+        "package_rates": {},
+        "packages_since": None,
         "totals": {"llc_occupancy": 4096, "mbm_total_bytes": 300, "mbm_local_bytes": None},
         "missing": {"mbm_local_bytes": "error"},
         "rates": {"total": 100.0, "local": None, "remote": None},
@@ -37,6 +42,34 @@ def test_a_vm_is_told_by_cache_with_its_bandwidths_and_what_is_missing() -> None
     assert (told["taken_at"], told["interval"]) == (after.wall, 2.0)
     assert told["host"]["rmids"] == 192
     json.dumps(told, allow_nan=False)
+
+
+def test_what_packages_and_nodes_count_is_told_with_the_growth_of_all_packages_together() -> None:
+    def counted(cycles: int, read_at: float) -> VmReading:
+        return vm(
+            (30, 0, 0),
+            read_at=read_at,
+            nodes={0: {0: {"llc_occupancy": Reading(10)}, 1: {"llc_occupancy": Reading(20)}}},
+            packages={0: {CYCLES: Reading(cycles)}, 1: {CYCLES: Reading(1)}},
+            since=900.5,
+        )
+
+    before, after = snapshot(counted(100, 10.0)), snapshot(counted(500, 12.0), monotonic=12.0)
+    told = counters.telemetry(after, rates(before, after), 2.0)["vms"]["u"]
+    assert told["nodes"] == {"0": {"0": {"llc_occupancy": 10}, "1": {"llc_occupancy": 20}}}
+    assert told["packages"] == {"0": {CYCLES: 500}, "1": {CYCLES: 1}}
+    assert told["package_rates"] == {CYCLES: 200.0}
+    assert told["packages_since"] == 900.5
+    assert told["totals"][CYCLES] == 501 and told["totals"]["llc_occupancy"] == 30
+
+
+def test_each_control_group_that_is_no_vms_is_told_with_its_owner() -> None:
+    names = {"": "default", "vmqos.shared-ways2": "class", "theirs": "foreign"}
+    caches = vm((7, 5, 3)).caches
+    now = snapshot(host=replace(HOST, groups=dict.fromkeys(names, GroupReading("1", caches))))
+    told = counters.telemetry(now, {}, 2.0)["host"]["groups"]
+    assert {name: group["owner"] for name, group in told.items()} == names
+    assert told["theirs"]["caches"] == {"0": {"llc_occupancy": 7, "mbm_total_bytes": 5, "mbm_local_bytes": 3}}
 
 
 def test_the_past_is_told_as_it_is_remembered() -> None:

@@ -216,6 +216,7 @@ def test_events_that_are_old_are_told_with_their_age(agent: FakeAgent, run: Run)
     [
         (None, "not permitted: run it as root, or with CAP_PERFMON"),
         (examples.hardware_events() | {"unavailable": "they are switched off", "vms": {}}, "they are switched off"),
+        (examples.cycles_of_packages("they are switched off"), "they are switched off"),
     ],
 )
 def test_what_the_agent_does_not_count_is_counted_here_if_it_can_be(

@@ -11,8 +11,9 @@ from vmqos.simulator.hardware.registers import AMD_BANDWIDTH, AMD_SLOW_BANDWIDTH
 
 
 def test_the_promised_profiles_are_there() -> None:
+    intel = ["cascade-lake", "broadwell", "sapphire-rapids", "sapphire-rapids-snc2", "clearwater-forest"]
     amd, arm = ["milan", "milan-2s", "genoa"], ["mpam"]
-    assert list(PROFILES) == ["cascade-lake", "broadwell", "sapphire-rapids", *amd, *arm, "minimal"]
+    assert list(PROFILES) == [*intel, *amd, *arm, "minimal"]
 
 
 @pytest.mark.parametrize(("name", "count"), [("milan-2s", 16), ("genoa", 24)])

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What processor packages and sub-NUMA nodes count of real VMs, on simulated machines that have either."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.functional.agent.conftest import WaitForVm
+from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
+from tests.functional.telemetry.scraped import scrape
+from tools.lab.agent import Agent
+from tools.lab.simulator import Simulator
+
+EXCLUSIVE_2 = {"hw:cache_ways": "2"}
+COUNTING_PACKAGES = pytest.mark.parametrize("simulator", ["clearwater-forest"], indirect=True)
+SUB_NUMA_NODES = pytest.mark.parametrize("simulator", ["sapphire-rapids-snc2"], indirect=True)
+CYCLES = "unhalted_core_cycles"
+WITHOUT_PERF = {"telemetry": {"hardware_events": False}}
+
+
+def counters(agent: Agent, uuid: str) -> dict[str, Any]:
+    """What is told of a VM's counters; nothing while it is not counted."""
+    found: dict[str, Any] = agent.get("/v1/telemetry")["vms"].get(uuid, {})
+    return found
+
+
+def executed(agent: Agent, uuid: str) -> dict[str, Any]:
+    """What is told of what a VM executes; nothing while that is not known."""
+    found: dict[str, Any] = agent.get("/v1/telemetry/hardware-events")["vms"].get(uuid, {})
+    return found
+
+
+def is_kept(agent: Agent, uuid: str) -> bool:
+    return any(vm["uuid"] == uuid and vm["state"] == "kept" for vm in agent.get("/v1/vms")["vms"])
+
+
+@COUNTING_PACKAGES
+def test_a_vms_cycles_are_those_of_the_packages_where_perf_counts_none(
+    simulator: Simulator, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    agent = make_agent(WITHOUT_PERF)
+    agent.start()
+    vm = make_vm(EXCLUSIVE_2)
+    wait_for(lambda: is_kept(agent, vm.uuid), "the VM being kept")
+    wait_for(lambda: (executed(agent, vm.uuid).get("counts", {}).get("cycles") or 0) > 0, "cycles")
+    found = executed(agent, vm.uuid)
+    assert (found["source"], found["reason_code"], found["share"]) == ("aet", "no-perf", None)
+    assert [name for name, count in found["counts"].items() if count is not None] == ["cycles"]
+    group = simulator.root / f"vmqos.{vm.uuid}" / "mon_data"
+    in_kernel = [(group / f"mon_PERF_PKG_0{package}" / CYCLES).read_text().strip() for package in (0, 1)]
+    # It may have counted on since.
+    assert found["counts"]["cycles"] <= sum(int(text) for text in in_kernel if text != "Unavailable")
+    assert agent.get("/v1/telemetry")["host"]["rmids"] == 576
+
+
+@COUNTING_PACKAGES
+def test_what_packages_count_is_told_by_package_and_scraped(
+    make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    agent = make_agent(WITHOUT_PERF)
+    agent.start()
+    vm = make_vm(EXCLUSIVE_2)
+    wait_for(lambda: is_kept(agent, vm.uuid), "the VM being kept")
+    wait_for(lambda: (counters(agent, vm.uuid).get("totals", {}).get("core_energy") or 0) > 0, "energy")
+    told = counters(agent, vm.uuid)
+    assert told["packages"].keys() == {"0", "1"} and told["packages_since"] > 0
+    assert told["totals"]["stalls_llc_miss"] <= told["totals"][CYCLES]
+    wait_for(lambda: bool(scrape(agent.metrics).find("vmqos_vm_package_cycles_total", uuid=vm.uuid)), "its metrics")
+    found = scrape(agent.metrics)
+    packages = {sample.labels["package"] for sample in found.find("vmqos_vm_package_cycles_total", uuid=vm.uuid)}
+    assert packages and packages <= {"0", "1"}
+    for name in ("core_energy_joules", "llc_miss_stall_cycles", "llc_hit_stall_cycles", "uops", "core_activity_farads"):
+        assert {one.labels["package"] for one in found.find(f"vmqos_vm_{name}_total", uuid=vm.uuid)} == packages
+    assert found.value("vmqos_vm_cycles_total", uuid=vm.uuid, source="aet") > 0
+
+
+@SUB_NUMA_NODES
+def test_each_sub_numa_node_is_told_beside_the_caches_and_in_metrics_of_its_own(
+    agent: Agent, make_vm: MakeVm, wait_for: WaitFor, wait_for_vm: WaitForVm
+) -> None:
+    vm = make_vm(EXCLUSIVE_2)
+    wait_for_vm(vm, "kept")
+    wait_for(lambda: (counters(agent, vm.uuid).get("totals", {}).get("mbm_total_bytes") or 0) > 0, "traffic")
+    told = counters(agent, vm.uuid)
+    assert {cache: set(nodes) for cache, nodes in told["nodes"].items()} == {"0": {"0", "1"}, "1": {"2", "3"}}
+    for cache, nodes in told["nodes"].items():
+        # The nodes are read after the cache, which may count on meanwhile.
+        assert sum(node["mbm_total_bytes"] for node in nodes.values()) >= told["caches"][cache]["mbm_total_bytes"]
+    wait_for(lambda: bool(scrape(agent.metrics).find("vmqos_vm_node_llc_occupancy_bytes", uuid=vm.uuid)), "metrics")
+    found = scrape(agent.metrics)
+    places = {(one.labels["cache"], one.labels["node"]) for one in found.samples if "node" in one.labels}
+    assert places == {("0", "0"), ("0", "1"), ("1", "2"), ("1", "3")}
+    assert not any("node" in one.labels for one in found.samples if not one.name.startswith("vmqos_vm_node_"))
+    assert found.value("vmqos_rmids") == 128
