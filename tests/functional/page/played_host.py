@@ -172,9 +172,7 @@ class PlayedHost:
             told = {"rmids_used": rmids, "ways": every, "cache_bytes": sizes, "caches": self._rest(vms)}
             return {"taken_at": now, "interval": 1.0, "vms": vms, "host": told, "age_seconds": self.ages["counters"]}
         if path == "/v1/telemetry/hardware-events":
-            now = time.time()
-            told = {} if self.unavailable else {vm["uuid"]: self._counts(vm, now) for vm in self.vms}
-            return {"taken_at": now, "interval": 1.0, "age_seconds": 0.4, "unavailable": self.unavailable, "vms": told}
+            return self._hardware_events()
         if path == "/v1/events" and self.events is not None:
             known = int(query["after"][0]) if query.get("epoch", [self.epoch]) == [self.epoch] else 0
             news = [event for event in self.events if event["number"] > known]
@@ -315,6 +313,11 @@ class PlayedHost:
             "cache_references": 5e7,
             "cache_misses": 4e7 * (1.2 - held),
         }
+
+    def _hardware_events(self) -> Any:
+        now = time.time()
+        told = {} if self.unavailable else {vm["uuid"]: self._counts(vm, now) for vm in self.vms}
+        return {"taken_at": now, "interval": 1.0, "age_seconds": 0.4, "unavailable": self.unavailable, "vms": told}
 
     def _counts(self, vm: dict[str, Any], now: float) -> Any:
         reason = self.uncounted.get(vm["uuid"], "")

@@ -4,6 +4,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,6 +17,14 @@ from tests.functional.page.browser import Browser
 from tests.functional.page.conftest import NAMES, NextLook, OpenPage
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost
+from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.agent.sample.hardware_counts import HardwareCounts
+from vmqos.agent.sample.history import EXECUTED, SERIES, History
+from vmqos.agent.sample.minutes import MinuteHistory
+from vmqos.agent.serve import counters, hardware_report
+from vmqos.agent.vm_record import VmRecord
+from vmqos.hypervisor import processes
+from vmqos.hypervisor.model import VirtualMachine
 
 PATH = "/v1/telemetry/hardware-events"
 
@@ -160,3 +173,63 @@ def test_an_agent_that_does_not_know_the_question_is_told(host: PlayedHost, open
     unfold(browser, "database")
     assert fields(browser)["Hardware counts"] == "none: the agent does not tell: there is nothing here"
     assert all("404" in complaint for complaint in browser.errors())
+
+
+CLOCKS = (1, 1), (1, 0), (1, 3), (1, 2)
+"""PERF_TYPE_SOFTWARE: the task's clock, the CPU's clock, context switches, page faults. Every kernel has them, and the
+two clocks go alike, so there is an instruction for each cycle."""
+
+BUSY = "while True: bytearray(1 << 20)"
+"""It faults on new pages all the time."""
+
+
+@pytest.fixture
+def counting() -> Iterator[tuple[str, HardwareCounts]]:
+    """A process that the agent counts as that of a VM; the VM's UUID, and what the agent counts."""
+    process = subprocess.Popen([sys.executable, "-c", BUSY])
+    uuid = "7b1d3c52-0c8e-4d5f-9a6b-1e2f3a4b5c6d"
+    vm = VirtualMachine(uuid, "vm", 1, processes.of_pid(process.pid), None, False, None)
+    hardware = HardwareCounts(lambda: {uuid: VmRecord(ObservedVm(vm, frozenset({0})))}, 0.2, events=CLOCKS)
+    hardware.start()
+    yield uuid, hardware
+    hardware.stop()
+    process.kill()
+    process.wait()
+
+
+def test_what_the_agent_counts_of_a_real_process_and_remembers_of_it_is_what_the_page_shows(
+    counting: tuple[str, HardwareCounts],
+    host: PlayedHost,
+    open_page: OpenPage,
+    wait_for: WaitFor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    uuid, hardware = counting
+    wait_for(lambda: uuid in hardware.samples(), "the process being counted", 30)
+    history, minutes = History(100, SERIES + EXECUTED), MinuteHistory(100, SERIES + EXECUTED)
+    unread: tuple[float | None, ...] = (None,) * len(SERIES)
+    now = time.time()
+    for ago in range(1200, 0, -20):
+        sample = {uuid: unread + hardware.samples()[uuid]}
+        history.add(now - ago, sample)
+        minutes.add(now - ago, sample)
+
+    def tell_minutes(seconds: float, uuids: list[str]) -> Any:
+        return counters.minutes(minutes.copy(now - seconds, uuids))
+
+    monkeypatch.setattr(host, "_hardware_events", lambda: hardware_report.report(hardware))
+    monkeypatch.setattr(host, "_history", lambda seconds: counters.history(history.since(now - seconds), 1.0))
+    monkeypatch.setattr(host, "_minutes", tell_minutes)
+    host.add("busy", 2, uuid=uuid)
+    browser = open_page()
+    unfold(browser, "busy")
+    found = fields(browser)
+    assert float(found["Instructions per cycle now"]) == pytest.approx(1.0, abs=0.05)
+    assert re.fullmatch(r"[\d.]+ [MG]/s", found["Instructions now"])
+    assert re.fullmatch(r"[\d.]+( k)?/s", found["Cache misses now"])
+    assert len(browser.all(".chart")) == 5
+    lines = browser.run("return [...document.querySelectorAll('.chart .line-0')].map((one) => one.getAttribute('d'))")
+    assert all("M" in line for line in lines[2:])
+    browser.all("[data-charts=day]")[0].click()
+    wait_for(lambda: browser.all(".band")[-1].get_attribute("d"), "the day being drawn")
+    assert re.match(r"\d\d:\d\d UTC: (1\.0|0\.9)\d", browser.texts(".told")[2])
