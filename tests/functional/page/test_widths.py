@@ -139,3 +139,27 @@ def test_long_names_begin_where_short_ones_do(host: PlayedHost, open_page: OpenP
     crowded(host, 20)
     browser = open_page("light", (1400, 900))
     assert len(markers(browser)) == 1
+
+
+@pytest.mark.parametrize(("width", "rows"), [(390, [1, 1, 1, 1, 1]), (820, [2, 2, 1]), (1400, [2, 3]), (1920, [5])])
+def test_rows_of_charts_are_full(width: int, rows: list[int], host: PlayedHost, open_page: OpenPage) -> None:
+    crowded(host, 4)
+    browser = open_page("light", (width, 900))
+    browser.all(NAMES)[0].click()
+    boxes = browser.run(
+        "return [...document.querySelectorAll('.charts > figure')].map((one) => one.getBoundingClientRect())"
+        ".map((box) => [box.top, box.left, box.right])"
+    )
+    left, right = browser.run(
+        "const box = document.querySelector('.charts').getBoundingClientRect(); return [box.left, box.right]"
+    )
+    tops = sorted({top for top, _, _ in boxes})
+    lines = [[box for box in boxes if box[0] == top] for top in tops]
+    assert [len(line) for line in lines] == rows
+    for line in lines:
+        assert (line[0][1], line[-1][2]) == pytest.approx((left, right), abs=1)
+    # The charts of a row stand side by side, however many lines their captions have.
+    charts = browser.run(
+        "return [...document.querySelectorAll('.charts .chart')].map((one) => one.getBoundingClientRect().top)"
+    )
+    assert len({round(top) for top in charts}) == len(rows)
