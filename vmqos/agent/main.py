@@ -78,8 +78,8 @@ def _once(conf: cfg.ConfigOpts) -> int:
 def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL)
     agent = Agent(conf, read_again)
-    telemetry, live = Telemetry.of(conf, agent.give_way_to_starts), LiveReads()
     hardware = HardwareCounts.of(conf, lambda: agent.snapshot.vms, agent.give_way_to_starts)
+    telemetry, live = Telemetry.of(conf, agent.give_way_to_starts, hardware), LiveReads()
     keeper = MinutesKeeper(telemetry.minutes, conf.telemetry.minutes_file)
     owner = _owner_of_gateway_socket(conf)
     servers = (

@@ -29,6 +29,27 @@ def troubled(host: PlayedHost) -> None:
     changed(host)
 
 
+LONG_NAMES = (
+    "kubernetes-worker-node-pool-frankfurt-a",
+    "customer-4711-production-postgresql-replica",
+    "telco.user-plane-function.edge-7.example.net",
+    "web",
+)
+
+
+def crowded(host: PlayedHost, number: int) -> None:
+    """So many VMs, three of them with ways. Many have names that differ at their ends only. All are counted."""
+    host.ways, host.unavailable = 16, ""
+    host.add("database-primary-of-the-billing-department-production", 3, flavor="general-purpose.large.with-local-nvme")
+    host.add("radio", 2)
+    host.add("batch-1", 2, "shared")
+    host.add("big-1", ways_requested=6, state="pending", reason="L3 cache 0 has 5 ways to give", retry_in=12.0)
+    while len(host.vms) < number:
+        name = LONG_NAMES[len(host.vms) % len(LONG_NAMES)]
+        host.add(f"{name}-{len(host.vms):03}", flavor="general-purpose.large.with-local-nvme")
+    changed(host)
+
+
 def changed(host: PlayedHost) -> None:
     """Changes of every kind, on a host with some VMs."""
     first, *_, last = host.vms

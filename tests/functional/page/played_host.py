@@ -40,6 +40,9 @@ class PlayedHost:
     :ivar unserved: why a VM is not served yet, by UUID.
     :ivar events: what changed, the oldest first; ``None`` for an agent that does not tell.
     :ivar epoch: which run of the agent that is.
+    :ivar unavailable: why the agent counts no hardware events; empty where it does.
+    :ivar uncounted: why it does not count those of a VM, by UUID.
+    :ivar counter_share: the share of their time for which VMs have the processor's counters.
     :ivar held: bytes that a VM holds of each cache, by UUID and cache, where that is not an even share.
     """
 
@@ -62,6 +65,9 @@ class PlayedHost:
     unserved: dict[str, str] = field(default_factory=dict)
     events: list[dict[str, Any]] | None = field(default_factory=list)
     epoch: str = "first"
+    unavailable: str = "the agent lacks CAP_PERFMON"
+    uncounted: dict[str, str] = field(default_factory=dict)
+    counter_share: float = 1.0
     held: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, name: str, ways: int = 0, policy: str = "exclusive", **changes: Any) -> dict[str, Any]:
@@ -165,6 +171,8 @@ class PlayedHost:
             sizes = {cache: ways * WAY for cache, ways in every.items()}
             told = {"rmids_used": rmids, "ways": every, "cache_bytes": sizes, "caches": self._rest(vms)}
             return {"taken_at": now, "interval": 1.0, "vms": vms, "host": told, "age_seconds": self.ages["counters"]}
+        if path == "/v1/telemetry/hardware-events":
+            return self._hardware_events()
         if path == "/v1/events" and self.events is not None:
             known = int(query["after"][0]) if query.get("epoch", [self.epoch]) == [self.epoch] else 0
             news = [event for event in self.events if event["number"] > known]
@@ -295,6 +303,45 @@ class PlayedHost:
         total = (0.2 + share) * 300 * MIB * (1 + number % 5) / (1 + number % 3)
         return int(share * (self._allocated(vm) or 4 * MIB)), total, total * (0.6 + 0.3 * math.sin(phase / 3))
 
+    def _executed(self, vm: dict[str, Any], when: float) -> dict[str, float]:
+        """Events a second: a VM that holds less of the cache misses more, and does less in each cycle."""
+        held = self._played(vm, when)[0] / (self._allocated(vm) or 4 * MIB)
+        instructions = 4e9 * (0.3 + held / 2)
+        return {
+            "cycles": 4e9,
+            "instructions": instructions,
+            "cache_references": 5e7,
+            "cache_misses": 4e7 * (1.2 - held),
+        }
+
+    def _hardware_events(self) -> Any:
+        now = time.time()
+        told = {} if self.unavailable else {vm["uuid"]: self._counts(vm, now) for vm in self.vms}
+        return {"taken_at": now, "interval": 1.0, "age_seconds": 0.4, "unavailable": self.unavailable, "vms": told}
+
+    def _counts(self, vm: dict[str, Any], now: float) -> Any:
+        reason = self.uncounted.get(vm["uuid"], "")
+        rates = self._executed(vm, now)
+        nothing = dict.fromkeys(rates)
+        return {
+            "since": None if reason else now - 900,
+            "counts": nothing if reason else {name: int(900 * value) for name, value in rates.items()},
+            "rates": nothing if reason else rates,
+            "share": None if reason else self.counter_share,
+            "reason": reason,
+            "reason_code": "refused" if reason else "",
+        }
+
+    def _executed_series(self, vm: dict[str, Any], times: list[float]) -> dict[str, list[float]]:
+        if self.unavailable or vm["uuid"] in self.uncounted:
+            return {}
+        executed = [self._executed(vm, when) for when in times]
+        return {
+            "instructions_per_cycle": [one["instructions"] / one["cycles"] for one in executed],
+            "instructions": [one["instructions"] for one in executed],
+            "cache_misses": [one["cache_misses"] for one in executed],
+        }
+
     def _history(self, seconds: int) -> Any:
         now = int(time.time())
         times = [float(when) for when in range(now - seconds + 1, now + 1)]
@@ -311,7 +358,7 @@ class PlayedHost:
             names = {"llc_occupancy": ["llc_occupancy"], "mbm_total_bytes": ["total", "local", "remote"]}
             for name in (name for event in missing for name in names.get(event, [])):
                 series[name] = [None] * len(times)
-            vms[vm["uuid"]] = series
+            vms[vm["uuid"]] = series | self._executed_series(vm, times)
         return {"interval": 1.0, "times": times, "vms": vms}
 
     def _minutes(self, seconds: float, uuids: list[str]) -> Any:
@@ -331,6 +378,12 @@ class PlayedHost:
                 name: self._statistics(vm, name, times) if event not in missing else _nothing(len(times))
                 for name, event in names.items()
             }
+            for name, values in self._executed_series(vm, [float(begin) for begin in times]).items():
+                vms[vm["uuid"]][name] = {
+                    "least": [0.9 * value for value in values],
+                    "mean": values,
+                    "greatest": [1.1 * value for value in values],
+                }
         return {"resolution": 60, "times": times, "vms": vms}
 
     def _statistics(self, vm: dict[str, Any], name: str, times: list[int]) -> dict[str, list[float]]:

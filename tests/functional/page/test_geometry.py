@@ -58,15 +58,16 @@ for (const element of root.querySelectorAll('svg, .meter')) {
 return found.filter(([, left, top, right, bottom]) => right - left > 1 && bottom - top > 1);
 """
 
-WIDTHS = [320, 360, 390, 480, 481, 600, 767, 800, 1000, 1120, 1400]
+WIDTHS = [320, 360, 390, 480, 481, 600, 767, 800, 1000, 1120, 1400, 1920]
 
 SLACK = 1.0
 """Pixels by which boxes may touch: those of letters are rounded."""
 
 
 def full(host: PlayedHost) -> None:
-    """VMs of every kind: in trouble, of one name, with one cache full and nothing on the other."""
+    """VMs of every kind: in trouble, of one name, with one cache full and nothing on the other. All are counted."""
     troubled(host)
+    host.unavailable = ""
     for number in range(2):
         host.add("twin-of-a-long-name", 0, since=1.0 + number)
     uneven = host.vms[0]["uuid"]

@@ -25,6 +25,12 @@ CASES: list[tuple[str, str, Any]] = [
         ["0 B", "1023 B", "1 KiB", "1.5 KiB", "1.5 MiB", "100 MiB", "1 MiB", "1 TiB", "4096 TiB"],
     ),
     ("format.js", "[0, 59.9, 60, 7500, 93784].map(it.duration)", ["0 s", "59 s", "1 min", "2 h 5 min", "1 d 2 h"]),
+    (
+        "format.js",
+        "[0, 0.04, 12.34, 999.94, 999.96, 2.345e9, 5e15].map(it.events)",
+        ["0/s", "0/s", "12.3/s", "1000/s", "1 k/s", "2.3 G/s", "5000 T/s"],
+    ),
+    ("format.js", "[0, 0.456, 12].map(it.ratio)", ["0.00", "0.46", "12.00"]),
     ("format.js", "it.visible('a b\\u00a0\\u202ec\\n\\u0007\\ud800')", "a b\\u{a0}\\u{202e}c\\u{a}\\u{7}\\u{d800}"),
     ("format.js", "it.visible('Zürich 数 \U0001f4a9')", "Zürich 数 \U0001f4a9"),
     ("format.js", "it.waysOf('c05')", [11, 10, 2, 0]),
@@ -97,6 +103,34 @@ CASES: list[tuple[str, str, Any]] = [
     ),
     ("scale.js", "[1, 9, 700, 1024, 5e6].map((top) => it.valueTicks(top).length)", [2, 5, 4, 3, 5]),
     ("scale.js", "it.valueTicks(1.6 * 1024 ** 3).map((tick) => tick / 2 ** 20)", [0, 512, 1024, 1536]),
+    (
+        "scale.js",
+        "[0.9, 4.2, 45, 8e6].map((top) => it.decimalTicks(top).map((tick) => Math.round(tick * 100) / 100))",
+        [[0, 0.2, 0.4, 0.6, 0.8], [0, 1, 2, 3, 4], [0, 10, 20, 30, 40], [0, 2e6, 4e6, 6e6, 8e6]],
+    ),
+    (
+        "executed.js",
+        "[{unavailable: 'no'}, {age_seconds: 60, interval: 2, unavailable: ''}, {vms: {}, unavailable: ''},"
+        " {vms: {a: {reason: 'refused'}}, unavailable: ''},"
+        " {vms: {a: {reason: '', share: 0, rates: {cycles: null, instructions: null}}}, unavailable: ''},"
+        " {vms: {a: {reason: '', share: null, rates: {cycles: null, instructions: null}}}, unavailable: ''}]"
+        ".map((answer) => it.executedOf({interval: 2, ...answer}, 'a')).map(({values, reason}) => values ?? reason)",
+        [
+            "no",
+            "the agent counted 1 min ago and not since",
+            "the agent has not begun to count this VM",
+            "refused",
+            "other programs had the processor's counters",
+            "its first figures come with the next look",
+        ],
+    ),
+    (
+        "executed.js",
+        "[[4, 2, 1], [0, 0, 0]].map(([cycles, instructions, cache_misses]) => it.executedOf({unavailable: '',"
+        " interval: 2, vms: {a: {reason: '', share: 1, rates: {cycles, instructions, cache_misses}}}}, 'a').values)"
+        ".map((values) => Object.values(values))",
+        [[0.5, 2, 1], [None, 0, 0]],
+    ),
     ("scale.js", "it.timeTicks(1000, 600).concat(it.timeTicks(1000, 60))", [480, 600, 720, 840, 960, 960, 990]),
     (
         "chart.js",

@@ -96,7 +96,7 @@ def test_a_counter_without_a_number_is_a_word_and_never_a_zero(host: PlayedHost,
     silent = host.add("silent", 1)
     host.missing[silent["uuid"]] = dict.fromkeys(("mbm_total_bytes", "mbm_local_bytes"), "unassigned")
     browser = open_page()
-    _, _, _, bandwidth, local, remote, _ = browser.texts("#vms tbody tr:first-child td")
+    _, _, _, bandwidth, local, remote, *_ = browser.texts("#vms tbody tr:first-child td")
     assert (bandwidth, local, remote) == ("unassigned", NONE, NONE)
     lines = browser.run("return [...document.querySelectorAll('.spark .line')].map((line) => line.getAttribute('d'))")
     assert lines[0] and not lines[1]

@@ -10,12 +10,17 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 SERIES = ("llc_occupancy", "total", "local", "remote")
-"""Bytes, and bytes a second."""
+"""Bytes, and bytes a second: what resctrl counts."""
 
-Sample = tuple[float | None, float | None, float | None, float | None]
-"""One value, or none, for each of :data:`SERIES`."""
+EXECUTED = ("instructions_per_cycle", "instructions", "cache_misses")
+"""What a VM's tasks execute, where the agent may count it: the last two are a second."""
 
-_WIDTH = len(SERIES)
+Sample = tuple[float | None, ...]
+"""One value, or none, for each of a history's series."""
+
+_DIGITS = {"instructions_per_cycle": 3}
+"""Digits after the point. The other series are whole numbers, which are shorter in JSON: a fraction of a byte means
+nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +38,14 @@ class Past:
 class History:
     """A ring of samples for each VM; a VM that is gone is forgotten at once.
 
-    :param capacity: how many samples are kept, 0 or more. Each takes 32 bytes for each VM.
+    :param capacity: how many samples are kept, 0 or more. Each takes 8 bytes for each series of each VM.
+    :param series: what a sample has.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, series: tuple[str, ...] = SERIES) -> None:
         self._lock = threading.Lock()
         self._capacity = capacity
+        self._series = series
         self._times = array("d", [math.nan]) * capacity
         self._vms: dict[str, array[float]] = {}
         self._count = 0
@@ -47,6 +54,7 @@ class History:
         """Remember what was read in one moment of all VMs there are."""
         if not self._capacity:
             return
+        width = len(self._series)
         with self._lock:
             slot = self._count % self._capacity
             self._count += 1
@@ -56,17 +64,21 @@ class History:
             for uuid, sample in samples.items():
                 ring = self._vms.get(uuid)
                 if ring is None:
-                    ring = self._vms[uuid] = array("d", [math.nan]) * (_WIDTH * self._capacity)
+                    ring = self._vms[uuid] = array("d", [math.nan]) * (width * self._capacity)
                 values = (math.nan if value is None else value for value in sample)
-                ring[_WIDTH * slot : _WIDTH * (slot + 1)] = array("d", values)
+                ring[width * slot : width * (slot + 1)] = array("d", values)
 
     def since(self, when: float, uuids: Collection[str] | None = None) -> Past:
         """What was read at ``when`` and later, of all VMs or these."""
+        width = len(self._series)
         with self._lock:
             slots = [slot for slot in self._slots() if self._times[slot] >= when]
             times = [self._times[slot] for slot in slots]
             vms = {
-                uuid: {name: [_value(ring[_WIDTH * slot + at]) for slot in slots] for at, name in enumerate(SERIES)}
+                uuid: {
+                    name: [_value(ring[width * slot + at], _DIGITS.get(name)) for slot in slots]
+                    for at, name in enumerate(self._series)
+                }
                 for uuid, ring in self._vms.items()
                 if uuids is None or uuid in uuids
             }
@@ -78,8 +90,5 @@ class History:
         return (number % self._capacity for number in range(first, self._count))
 
 
-def _value(number: float) -> float | None:
-    if math.isnan(number):
-        return None
-    # Whole numbers are shorter in JSON, and a fraction of a byte means nothing.
-    return round(number)
+def _value(number: float, digits: int | None) -> float | None:
+    return None if math.isnan(number) else round(number, digits)

@@ -11,7 +11,8 @@ import math
 import threading
 from array import array
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Self
 
 from vmqos.agent.sample.history import SERIES, Sample
 
@@ -28,8 +29,6 @@ MOST_GONE = 100
 
 MOST_VMS = 500
 """How many VMs are remembered in all. A host that runs more of them remembers nothing of those that came last."""
-
-_WIDTH = len(SERIES) * len(STATISTICS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +71,15 @@ class _Ring:
 class _Running:
     """What one VM's readings have been in the minute that runs, series by series."""
 
-    least: list[float] = field(default_factory=lambda: [math.inf] * len(SERIES))
-    greatest: list[float] = field(default_factory=lambda: [-math.inf] * len(SERIES))
-    sums: list[float] = field(default_factory=lambda: [0.0] * len(SERIES))
-    counts: list[int] = field(default_factory=lambda: [0] * len(SERIES))
+    least: list[float]
+    greatest: list[float]
+    sums: list[float]
+    counts: list[int]
+
+    @classmethod
+    def of(cls, series: int) -> Self:
+        """Nothing yet, of so many series."""
+        return cls([math.inf] * series, [-math.inf] * series, [0.0] * series, [0] * series)
 
     def add(self, sample: Sample) -> None:
         for at, value in enumerate(sample):
@@ -99,10 +103,13 @@ class MinuteHistory:
     was there before: it is remembered once more, and the earlier one stays.
 
     :param capacity: how many minutes are remembered, 0 to :data:`DAY`. Each takes 12 bytes for each series of each VM.
+    :param series: what a sample has.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, series: tuple[str, ...] = SERIES) -> None:
         self.capacity = capacity
+        self._series = series
+        self._width = len(series) * len(STATISTICS)
         self._lock = threading.Lock()
         self._count = 0
         self._times = array("q", [0]) * capacity
@@ -130,7 +137,7 @@ class MinuteHistory:
             for uuid, sample in samples.items():
                 running = self._running.get(uuid)
                 if running is None:
-                    running = self._running[uuid] = _Running()
+                    running = self._running[uuid] = _Running.of(len(self._series))
                 running.add(sample)
 
     def copy(self, since: float = -math.inf, uuids: Collection[str] | None = None) -> Minutes:
@@ -150,12 +157,12 @@ class MinuteHistory:
             nothing = array("f", [math.nan])
             for uuid in [*now.vms, *(earlier.vms.keys() - now.vms.keys())][:MOST_VMS]:
                 before, after = earlier.vms.get(uuid), now.vms.get(uuid)
-                rows = nothing * (_WIDTH * had)
+                rows = nothing * (self._width * had)
                 if before is not None and had:
-                    rows = _as_ours(earlier.series, before.rows)[-_WIDTH * had :]
-                rows += after.rows if after is not None else nothing * (_WIDTH * len(now.times))
+                    rows = _as_ours(self._series, earlier.series, before.rows)[-self._width * had :]
+                rows += after.rows if after is not None else nothing * (self._width * len(now.times))
                 last = count - after.missed if after is not None else had - before.missed if before is not None else 0
-                self._rings[uuid] = _Ring(rows + nothing * (_WIDTH * (self.capacity - count)), last)
+                self._rings[uuid] = _Ring(rows + nothing * (self._width * (self.capacity - count)), last)
             self._times = times + array("q", [0]) * (self.capacity - count)
             self._count = count
 
@@ -163,11 +170,11 @@ class MinuteHistory:
         numbers = range(max(0, self._count - self.capacity), self._count)
         first = next((number for number in numbers if self._times[number % self.capacity] >= since), self._count)
         vms = {
-            uuid: Track(self._from(ring.rows, first, _WIDTH), self._count - ring.last)
+            uuid: Track(self._from(ring.rows, first, self._width), self._count - ring.last)
             for uuid, ring in self._rings.items()
             if ring.last > first and (uuids is None or uuid in uuids)
         }
-        return Minutes(SERIES, self._from(self._times, first, 1), vms)
+        return Minutes(self._series, self._from(self._times, first, 1), vms)
 
     def _from(self, ring: array, first: int, width: int) -> array:  # type: ignore[type-arg]
         """What a ring has of minute number ``first`` and those after it, the oldest first."""
@@ -181,7 +188,7 @@ class MinuteHistory:
         slot = self._count % self.capacity
         self._count += 1
         self._times[slot] = minute
-        nothing = array("f", [math.nan]) * _WIDTH
+        nothing = array("f", [math.nan]) * self._width
         for uuid in self._running.keys() - self._rings.keys():
             if len(self._rings) < MOST_VMS:
                 self._rings[uuid] = _Ring(nothing * self.capacity, 0)
@@ -189,7 +196,8 @@ class MinuteHistory:
             running = self._running.get(uuid)
             if running is not None:
                 ring.last = self._count
-            ring.rows[_WIDTH * slot : _WIDTH * (slot + 1)] = running.row() if running is not None else nothing
+            row = running.row() if running is not None else nothing
+            ring.rows[self._width * slot : self._width * (slot + 1)] = row
         self._running.clear()
         self._forget()
 
@@ -201,15 +209,15 @@ class MinuteHistory:
                 del self._rings[uuid]
 
 
-def _as_ours(series: tuple[str, ...], rows: array[float]) -> array[float]:
+def _as_ours(ours: tuple[str, ...], theirs: tuple[str, ...], rows: array[float]) -> array[float]:
     """Rows of an agent that may have had other series: a series that it did not have has no numbers."""
-    if series == SERIES:
+    if theirs == ours:
         return rows
-    width = len(series) * len(STATISTICS)
-    ours = array("f", [math.nan]) * (_WIDTH * (len(rows) // width))
+    our_width, their_width = len(ours) * len(STATISTICS), len(theirs) * len(STATISTICS)
+    found = array("f", [math.nan]) * (our_width * (len(rows) // their_width))
     for which in range(len(STATISTICS)):
-        for at, name in enumerate(SERIES):
-            if name in series:
-                theirs = which * len(series) + series.index(name)
-                ours[which * len(SERIES) + at :: _WIDTH] = rows[theirs::width]
-    return ours
+        for at, name in enumerate(ours):
+            if name in theirs:
+                column = which * len(theirs) + theirs.index(name)
+                found[which * len(ours) + at :: our_width] = rows[column::their_width]
+    return found

@@ -14,11 +14,12 @@ from typing import TypeVar
 
 from oslo_config import cfg
 
-from vmqos.agent.sample.history import History, Past, Sample
+from vmqos.agent.sample.hardware_counts import HardwareCounts
+from vmqos.agent.sample.history import EXECUTED, SERIES, History, Past, Sample
 from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.daemon.worker import Worker
 from vmqos.resctrl.exceptions import ResctrlError
-from vmqos.telemetry import Rates, Snapshot, Sweeper, VmReading, descriptors, rates
+from vmqos.telemetry import Rates, Snapshot, Sweeper, VmReading, descriptors, hardware_events, rates
 from vmqos.telemetry.exceptions import SweepFailed, SweepTakesLong
 from vmqos.telemetry.model import LLC_OCCUPANCY
 
@@ -49,6 +50,8 @@ class Telemetry:
     :param give_way: waits while something more urgent is to be done on resctrl, and no longer than it is told to.
     :param minutes: how many minutes of regular sweeps are remembered.
     :param most_open: how many files may be kept open; ``None``: as many as this process may have.
+    :param executed: what the VMs' tasks execute, which is remembered, too: a value for each of
+        :data:`vmqos.agent.sample.history.EXECUTED`, by UUID. ``None`` where it is not counted: then it takes no memory.
     :ivar minutes: what is remembered of them.
     :ivar fresh_for: seconds after which :meth:`newest` asks for a new sweep. Where regular sweeps are frequent, it
         never needs to.
@@ -63,6 +66,7 @@ class Telemetry:
         give_way: Callable[[float], None] = lambda longest: None,
         minutes: int = 0,
         most_open: int | None = None,
+        executed: Callable[[], Mapping[str, Sample]] | None = None,
     ) -> None:
         self.interval = interval
         self.fresh_for = min(max(1.0, 1.5 * interval), OLD_AFTER)
@@ -75,8 +79,10 @@ class Telemetry:
             give_way=lambda: give_way(self._patience_ends - time.monotonic()),
             most_open=most_open,
         )
-        self._history = History(int(history / interval) + 1 if interval > 0 and history > 0 else 0)
-        self.minutes = MinuteHistory(minutes if interval > 0 else 0)
+        series = SERIES if executed is None else SERIES + EXECUTED
+        self._executed = executed
+        self._history = History(int(history / interval) + 1 if interval > 0 and history > 0 else 0, series)
+        self.minutes = MinuteHistory(minutes if interval > 0 else 0, series)
         self._worker = Worker("telemetry")
         self._wanted = False
         self._began: float | None = None
@@ -87,9 +93,18 @@ class Telemetry:
         self._error: ResctrlError | None = None
 
     @classmethod
-    def of(cls, conf: cfg.ConfigOpts, give_way: Callable[[float], None] = lambda longest: None) -> Telemetry:
-        """As the configuration says; half of the files that may be open are left to the hardware events."""
+    def of(
+        cls,
+        conf: cfg.ConfigOpts,
+        give_way: Callable[[float], None] = lambda longest: None,
+        hardware: HardwareCounts | None = None,
+    ) -> Telemetry:
+        """As the configuration says; half of the files that may be open are left to the hardware events.
+
+        :param hardware: what the VMs' tasks execute; remembered unless this process lacks the right to count it.
+        """
         section = conf.telemetry
+        is_counted = section.hardware_events and hardware_events.may_count()
         return cls(
             conf.resctrl.path,
             section.interval,
@@ -98,6 +113,7 @@ class Telemetry:
             give_way,
             minutes=section.minutes,
             most_open=descriptors.raise_limit() // 2 if section.hardware_events else None,
+            executed=hardware.samples if hardware is not None and is_counted else None,
         )
 
     @property
@@ -242,7 +258,12 @@ class Telemetry:
 
     def _remember(self, now: Snapshot) -> Mapping[str, Rates]:
         found = rates(now if self._sampled is None else self._sampled[0], now)
-        samples = {uuid: _remembered(vm, found[uuid]) for uuid, vm in now.vms.items()}
+        samples: dict[str, Sample] = {uuid: _remembered(vm, found[uuid]) for uuid, vm in now.vms.items()}
+        if self._executed is not None:
+            # A VM may be in no group that is monitored, and yet be counted.
+            executed, unread, uncounted = self._executed(), (None,) * len(SERIES), (None,) * len(EXECUTED)
+            uuids = samples.keys() | executed.keys()
+            samples = {uuid: samples.get(uuid, unread) + executed.get(uuid, uncounted) for uuid in uuids}
         self._history.add(now.wall, samples)
         self.minutes.add(now.wall, samples)
         return found

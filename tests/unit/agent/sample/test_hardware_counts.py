@@ -314,6 +314,29 @@ def test_regular_looks_need_no_question(perf: FakePerf, boot: Boot, make: Make) 
         time.sleep(0.01)
 
 
+def test_the_history_gets_what_the_last_look_found_and_never_waits_for_one(
+    perf: FakePerf, boot: Boot, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, idle = boot(), boot()
+    counts = make(one, idle)
+    # Looks are only made when they are asked for, and none of them is too old.
+    counts.interval = 1000.0
+    assert counts.samples() == {}
+    counts.newest()
+    assert counts.samples() == {}, "the first look has no rates"
+    time.sleep(0.01)
+    perf.says[pid(one)] = (10, 10, 1000, 1500, 20, 10)
+    rates = counted(counts.newest(), one).rates
+    assert rates is not None
+    per_cycle, *others = counts.samples()[one.uuid]
+    assert per_cycle == pytest.approx(1.5)
+    assert others == [rates[1], rates[3]]
+    assert counts.samples()[idle.uuid] == (None, 0.0, 0.0)
+    counts.interval = 0.001
+    time.sleep(0.01)
+    assert counts.samples() == {}, "the last look is too old"
+
+
 def test_a_look_that_hangs_holds_no_client_up_for_long(
     perf: FakePerf, boot: Boot, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

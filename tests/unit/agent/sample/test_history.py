@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from vmqos.agent.sample.history import History, Sample
+from vmqos.agent.sample.history import EXECUTED, SERIES, History, Sample
 
 
 def sample(number: float) -> Sample:
@@ -55,3 +55,12 @@ def test_no_capacity_remembers_nothing() -> None:
     history = History(0)
     history.add(1.0, {"a": sample(1)})
     assert history.since(0.0).times == []
+
+
+def test_further_series_are_remembered_beside_the_counters_and_a_ratio_keeps_its_fraction() -> None:
+    history = History(3, SERIES + EXECUTED)
+    history.add(1.0, {"a": (*sample(1), 1.23456, 2.6e9, 1234.6), "b": (*sample(2), None, None, None)})
+    past = history.since(0.0)
+    assert past.vms["a"]["remote"] == [0]
+    assert [past.vms["a"][name] for name in EXECUTED] == [[1.235], [2_600_000_000], [1235]]
+    assert [past.vms["b"][name] for name in EXECUTED] == [[None], [None], [None]]

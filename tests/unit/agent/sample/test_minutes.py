@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.agent.sample.test_history import sample
 from vmqos.agent.sample import minutes
-from vmqos.agent.sample.history import SERIES
+from vmqos.agent.sample.history import EXECUTED, SERIES
 from vmqos.agent.sample.minutes import MOST_GONE, STATISTICS, MinuteHistory, Minutes, Track
 
 WIDTH = len(SERIES) * len(STATISTICS)
@@ -20,7 +20,8 @@ WIDTH = len(SERIES) * len(STATISTICS)
 def value(past: Minutes, uuid: str, series: str, statistic: str) -> list[float | None]:
     """One number, or none, for each minute."""
     at = STATISTICS.index(statistic) * len(past.series) + past.series.index(series)
-    return [None if math.isnan(number) else number for number in past.vms[uuid].rows[at::WIDTH]]
+    width = len(past.series) * len(STATISTICS)
+    return [None if math.isnan(number) else number for number in past.vms[uuid].rows[at::width]]
 
 
 def remembered(*numbers: Mapping[str, float], capacity: int = 5) -> MinuteHistory:
@@ -206,3 +207,35 @@ def test_whatever_the_clock_does_the_last_minutes_are_what_was_read_in_them(
         means = [sum(one) / len(one) if one else None for one in found]
         assert value(past, uuid, "llc_occupancy", "mean") == [one and pytest.approx(one) for one in means]
         assert track.missed == next(at for at, one in enumerate(reversed(found)) if one)
+
+
+def executed(number: float) -> tuple[float | None, ...]:
+    return (*sample(number), number / 4, number * 100, None)
+
+
+def test_further_series_have_a_least_a_mean_and_a_greatest_value_too() -> None:
+    made = MinuteHistory(5, SERIES + EXECUTED)
+    for second, number in ((0.0, 2), (2.0, 4), (60.0, 9)):
+        made.add(second, {"a": executed(number)})
+    past = made.copy()
+    found = [value(past, "a", "instructions_per_cycle", statistic) for statistic in STATISTICS]
+    assert found == [[0.5], [0.75], [1.0]]
+    assert [value(past, "a", "total", statistic) for statistic in STATISTICS] == [[20], [30], [40]]
+    assert value(past, "a", "cache_misses", "mean") == [None]
+
+
+@pytest.mark.parametrize(("before", "now"), [(SERIES, SERIES + EXECUTED), (SERIES + EXECUTED, SERIES)])
+def test_an_agent_that_begins_or_ends_to_count_more_keeps_what_was_remembered(
+    before: tuple[str, ...], now: tuple[str, ...]
+) -> None:
+    earlier, made = MinuteHistory(5, before), MinuteHistory(5, now)
+    for second in (0.0, 60.0, 120.0):
+        earlier.add(second, {"a": executed(second)[: len(before)]})
+    for second in (600.0, 660.0):
+        made.add(second, {"a": executed(second)[: len(now)]})
+    made.restore(earlier.copy())
+    past = made.copy()
+    assert (past.series, list(past.times)) == (now, [0, 60, 600])
+    assert value(past, "a", "total", "greatest") == [0, 600, 6000]
+    if now != SERIES:
+        assert value(past, "a", "instructions", "mean") == [None, None, 60_000]

@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 import zlib
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from hypothesis import strategies as st
 
 from tests.unit.agent.sample.test_minutes import remembered
 from vmqos.agent.sample import minutes_file
-from vmqos.agent.sample.history import SERIES
-from vmqos.agent.sample.minutes import MinuteHistory, Minutes
+from vmqos.agent.sample.history import EXECUTED, SERIES
+from vmqos.agent.sample.minutes import DAY, MOST_VMS, STATISTICS, MinuteHistory, Minutes, Track
 from vmqos.agent.sample.minutes_file import FORMAT, LONGEST, UnusableFile
 
 
@@ -153,3 +154,16 @@ def test_what_is_no_file_of_a_fair_size_is_not_read(tmp_path: Path, make: Callab
     make(path)
     with pytest.raises((UnusableFile, OSError)):
         minutes_file.read(str(path))
+
+
+def test_a_file_of_a_day_of_all_series_and_of_as_many_vms_as_are_remembered_is_not_too_long(tmp_path: Path) -> None:
+    series, times = SERIES + EXECUTED, array("q", range(0, 60 * DAY, 60))
+    row = array("f", [1.0]) * (len(series) * len(STATISTICS) * DAY)
+
+    def size(vms: int) -> int:
+        path = tmp_path / "minutes"
+        minutes_file.write(str(path), Minutes(series, times, {f"{number:036}": Track(row) for number in range(vms)}))
+        assert len(minutes_file.read(str(path)).vms) == vms
+        return path.stat().st_size
+
+    assert size(0) + MOST_VMS * (size(1) - size(0)) <= LONGEST

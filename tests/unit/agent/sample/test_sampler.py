@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.telemetry.tree import ONE, Tree, open_files
+from vmqos.agent.sample.hardware_counts import HardwareCounts
+from vmqos.agent.sample.history import EXECUTED, SERIES, Sample
 from vmqos.agent.sample.sampler import PATIENCE, Telemetry
 from vmqos.conf import loader
 from vmqos.resctrl import exceptions
@@ -228,6 +230,42 @@ def test_regular_looks_are_remembered_by_the_minute(tree: Tree, monkeypatch: pyt
         telemetry.stop()
     past = telemetry.minutes.copy()
     assert past.vms[ONE].rows[past.series.index("llc_occupancy")] == 8192
+
+
+def test_what_tasks_execute_is_remembered_beside_the_counters_and_of_vms_without_a_group_alone(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vmqos.agent.sample.minutes.MINUTE", 1)
+    tree.vm(ONE, llc_occupancy=4096)
+    executed: dict[str, Sample] = {ONE: (1.25, 5e9, 3e6), "ungrouped": (0.5, 1e9, None)}
+    telemetry = Telemetry(str(tree.root), 0.02, 600.0, minutes=10, executed=lambda: executed)
+    telemetry.start()
+    try:
+        eventually(lambda: {ONE, "ungrouped"} <= telemetry.minutes.copy().vms.keys())
+        del executed[ONE]
+        eventually(lambda: telemetry.past(60.0).vms[ONE]["instructions"][-1] is None)
+    finally:
+        telemetry.stop()
+    past, minutes = telemetry.past(60.0).vms, telemetry.minutes.copy()
+    assert (past[ONE]["llc_occupancy"][0], past[ONE]["instructions_per_cycle"][0]) == (8192, 1.25)
+    assert past[ONE]["cache_misses"][0] == 3_000_000
+    assert (past["ungrouped"]["llc_occupancy"][0], past["ungrouped"]["instructions"][0]) == (None, 1_000_000_000)
+    assert minutes.vms[ONE].rows[minutes.series.index("instructions_per_cycle")] == 1.25
+
+
+@pytest.mark.parametrize(
+    ("text", "may_count", "series"),
+    [("", True, SERIES + EXECUTED), ("", False, SERIES), ("hardware_events = false", True, SERIES)],
+)
+def test_it_takes_no_memory_for_what_the_agent_may_not_count(
+    text: str, may_count: bool, series: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vmqos.telemetry.hardware_events.may_count", lambda: may_count)
+    path = tmp_path / "vmqos.conf"
+    path.write_text(f"[telemetry]\n{text}\n")
+    conf = loader.load(["--config-file", str(path)])
+    telemetry = Telemetry.of(conf, hardware=HardwareCounts.of(conf, dict, lambda longest: None))
+    assert telemetry.minutes.copy().series == series
 
 
 def test_the_interval_is_kept(make: Make, sweeps: list[float]) -> None:

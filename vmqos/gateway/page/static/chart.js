@@ -78,12 +78,16 @@ export class Chart {
   static WIDTH = 480;
   static HEIGHT = 96;
 
-  /** @param series the titles of what is drawn, the first one with an area below it. */
-  constructor(title, series, format) {
+  /**
+   * @param series the titles of what is drawn, the first one with an area below it.
+   * @param format makes a value a text; `ticks`, what stands beside a scale up to a value (scale.js).
+   */
+  constructor(title, series, format, ticks = valueTicks) {
     const { WIDTH, HEIGHT } = Chart;
     this.title = title;
     this.series = series;
     this.format = format;
+    this.ticks = ticks;
     this.beyondText = make("span", { class: "scale" });
     this.grid = makeSvg("path", { class: "grid" });
     this.area = makeSvg("path", { class: "area" });
@@ -145,7 +149,7 @@ export class Chart {
     setAttribute(this.beyond, "d", cut.map(({ time }) => `M${x(time)} 1l-4 7h8z`).join(""));
     setAttribute(this.limit, "d", limit ? `M0 ${y(limit)}H${box.width}` : "");
     setAttribute(this.events, "d", this.#shown().map(({ time }) => `M${x(time)} 0V${box.height}`).join(""));
-    const ticks = valueTicks(top);
+    const ticks = this.ticks(top);
     setAttribute(this.grid, "d", ticks.map((value) => `M0 ${y(value)}H${box.width}`).join(""));
     this.#axis(this.values, ticks, this.format, (value) => ["inset-block-start", y(value) / box.height]);
     const inside = timeTicks(now, span).filter((time) => Math.abs(0.5 - x(time) / box.width) < 0.45);

@@ -6,8 +6,10 @@ import { happened } from "./changelist.js";
 import { Chart } from "./chart.js";
 import { MINUTE } from "./day.js";
 import { keyed, make, setAttribute, setText } from "./dom.js";
-import { clock, duration, eachCache, limitOf, listOf, moment, rate, size, visible, why } from "./format.js";
+import { EXECUTED } from "./executed.js";
+import { clock, duration, eachCache, events as eventRate, limitOf, listOf, moment, rate, ratio, size, visible, why } from "./format.js";
 import { fullness, percent } from "./fullness.js";
+import { decimalTicks } from "./scale.js";
 
 const BANDWIDTHS = ["total", "local", "remote"];
 
@@ -17,10 +19,22 @@ const MOST_CHANGES = 5;
 /** The times that charts can show. */
 const CHARTS = { minutes: "10 minutes", day: "1 day" };
 
+/** What is told of what a VM's tasks execute: the title, and how a value becomes a text. */
+const TOLD = {
+  instructions_per_cycle: ["Instructions per cycle", ratio],
+  instructions: ["Instructions", eventRate],
+  cache_misses: ["Cache misses", eventRate],
+};
+
 const EVENTS = { llc_occupancy: "Occupancy", mbm_total_bytes: "Bandwidth", mbm_local_bytes: "Local bandwidth" };
 
-/** The VM's fields as pairs of title and text; those that say nothing are left out. Pure. */
-export function fieldsOf(vm, reading, counted, now) {
+/**
+ * The VM's fields as pairs of title and text; those that say nothing are left out. Pure.
+ *
+ * @param counted the host's counters.
+ * @param executed what the VM's tasks execute (executed.js).
+ */
+export function fieldsOf(vm, reading, counted, executed, now) {
   const fields = [
     ["State", `${visible(vm.state)} since ${moment(vm.since)} (${duration(now - vm.since)})`],
     ["Reason", visible(vm.reason)],
@@ -56,7 +70,17 @@ export function fieldsOf(vm, reading, counted, now) {
       fields.push([`No value: ${visible(EVENTS[event] ?? event)}`, why(reason)]);
     }
   }
-  return fields.filter(([, text]) => text);
+  return [...fields, ...executedFields(executed)].filter(([, text]) => text);
+}
+
+function executedFields({ values, share, reason }) {
+  if (!values) return [["Hardware counts", `none: ${reason}`]];
+  const fields = EXECUTED.map((name) => {
+    const [title, format] = TOLD[name];
+    return [`${title} now`, values[name] === null ? "its tasks did not run" : format(values[name])];
+  });
+  const had = `the VM had the processor's counters for ${Math.min(99, Math.floor(100 * share))} % of its time`;
+  return [...fields, ["Hardware counts", share !== null && share < 1 ? `estimates: ${had}` : ""]];
 }
 
 function occupancy(value, promised) {
@@ -82,34 +106,48 @@ export class Details {
     this.fields = make("dl");
     this.occupancy = new Chart("Cache occupancy, all caches together", ["occupancy"], size);
     this.bandwidth = new Chart("Memory bandwidth", BANDWIDTHS, rate);
-    const charts = make("div", { class: "charts" }, this.occupancy.element, this.bandwidth.element);
+    this.charts = make("div", { class: "charts" }, this.occupancy.element, this.bandwidth.element);
+    this.executed = [];
     this.choices = Object.entries(CHARTS).map(([key, text]) => {
       const button = make("button", { type: "button", "data-charts": key }, text);
       button.addEventListener("click", () => choose(key));
       return button;
     });
     const choice = make("div", { class: "choice", role: "group", "aria-label": "Time of the charts" }, ...this.choices);
-    this.element = make("div", { class: "detail" }, choice, charts, this.fields);
+    this.element = make("div", { class: "detail" }, choice, this.charts, this.fields);
   }
 
   /**
    * @param events what happened to the VM, the oldest first (events.js).
    * @param charts the time that the charts show; `day` has the minutes of the VMs that show them (day.js).
    */
-  update({ vm, reading, history, day, charts, counted, now, events }) {
+  update({ vm, reading, history, day, charts, counted, executed, now, events }) {
     const told = events.map((event) => ({ time: event.time, text: happened(event) }));
     const drawn = (names) => ({ ...dataOf(charts, vm.uuid, history, day, names), now: history.latest, events: told });
     this.occupancy.draw({ ...drawn(["llc_occupancy"]), limit: reading?.allocated_bytes ?? null });
     this.bandwidth.draw({ ...drawn(BANDWIDTHS), limit: null });
+    this.#drawExecuted(drawn);
     for (const button of this.choices) setAttribute(button, "aria-pressed", String(button.dataset.charts === charts));
     const last = told.slice(-MOST_CHANGES).reverse().map(({ time, text }) => `${clock(time)} ${text}`).join("; ");
-    const fields = fieldsOf(vm, reading, counted, now);
+    const fields = fieldsOf(vm, reading, counted, executed.of(vm.uuid), now);
     if (last) fields.splice(2, 0, ["Last changes, UTC", last]);
     keyed(this.fields, fields, {
       key: ([title]) => title,
       create: ([title]) => make("div", {}, make("dt", {}, title), make("dd", {}, make("bdi"))),
       update: (element, [, text]) => setText(element.lastChild.firstChild, text),
     });
+  }
+
+  /** Draw what the VM's tasks execute, if the time of the charts has a value of it; else there is no chart. */
+  #drawExecuted(drawn) {
+    const found = EXECUTED.map((name) => drawn([name]));
+    const isCounted = found.some(({ values: [series] }) => series.some((value) => value !== null));
+    if (isCounted && !this.executed.length) {
+      this.executed = EXECUTED.map((name) => new Chart(TOLD[name][0], [TOLD[name][0].toLowerCase()], TOLD[name][1], decimalTicks));
+    }
+    if (!isCounted) for (const chart of this.executed) chart.element.remove();
+    else if (!this.executed[0].element.isConnected) this.charts.append(...this.executed.map((chart) => chart.element));
+    if (isCounted) this.executed.forEach((chart, index) => chart.draw({ ...found[index], limit: null }));
   }
 }
 

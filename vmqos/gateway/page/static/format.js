@@ -19,6 +19,24 @@ export function rate(bytes) {
   return `${size(bytes)}/s`;
 }
 
+const THOUSANDS = ["", " k", " M", " G", " T"];
+
+/** A number of events a second in the largest unit that keeps it above 1, such as "2.3 G/s". */
+export function events(number) {
+  let unit = 0;
+  while (number >= 999.95 && unit < THOUSANDS.length - 1) {
+    number /= 1000;
+    unit += 1;
+  }
+  const digits = number >= 99.95 ? 0 : 1;
+  return `${number.toFixed(digits).replace(/\.0$/, "")}${THOUSANDS[unit]}/s`;
+}
+
+/** A ratio such as instructions for each cycle: "1.42". */
+export function ratio(number) {
+  return number.toFixed(2);
+}
+
 /** Seconds in the two largest units, such as "2 h 5 min". */
 export function duration(seconds) {
   const whole = Math.max(0, Math.floor(seconds));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The last ten minutes of every VM's counters. Pure.
 
+import { EXECUTED } from "./executed.js";
 import { usual } from "./scale.js";
 
 export const WINDOW = 600;
@@ -8,7 +9,7 @@ export const WINDOW = 600;
 /** The least time that a line spans: an agent that has just started remembers little. */
 const LEAST = 60;
 
-export const SERIES = ["llc_occupancy", "total", "local", "remote"];
+export const SERIES = ["llc_occupancy", "total", "local", "remote", ...EXECUTED];
 
 /** Samples in the order of their times; a series of a VM has one value, or null, for each time. */
 export class History {
@@ -41,20 +42,23 @@ export class History {
     );
   }
 
-  /** Add a sample, if it is a new one. */
-  append(telemetry) {
+  /** Add a sample, if it is a new one, with what the VMs' tasks execute, by their UUIDs (executed.js). */
+  append(telemetry, executed = new Map()) {
     this.interval = telemetry.interval;
     if (telemetry.taken_at <= this.latest) return;
     for (const uuid of this.vms.keys()) {
-      if (!(uuid in telemetry.vms)) this.vms.delete(uuid);
+      if (!(uuid in telemetry.vms) && !executed.has(uuid)) this.vms.delete(uuid);
     }
-    for (const [uuid, vm] of Object.entries(telemetry.vms)) {
+    // A VM may be in no group that is monitored, and yet be counted.
+    for (const uuid of new Set([...Object.keys(telemetry.vms), ...executed.keys()])) {
+      const vm = telemetry.vms[uuid];
       if (!this.vms.has(uuid)) {
         this.vms.set(uuid, Object.fromEntries(SERIES.map((name) => [name, this.times.map(() => null)])));
       }
       const series = this.vms.get(uuid);
-      series.llc_occupancy.push(vm.totals.llc_occupancy ?? null);
-      for (const name of ["total", "local", "remote"]) series[name].push(vm.rates?.[name] ?? null);
+      series.llc_occupancy.push(vm?.totals.llc_occupancy ?? null);
+      for (const name of ["total", "local", "remote"]) series[name].push(vm?.rates?.[name] ?? null);
+      for (const name of EXECUTED) series[name].push(executed.get(uuid)?.[name] ?? null);
     }
     this.times.push(telemetry.taken_at);
     this.#trim();

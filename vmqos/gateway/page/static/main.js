@@ -8,6 +8,7 @@ import { ChangeList } from "./changelist.js";
 import { Day } from "./day.js";
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
 import { Events } from "./events.js";
+import { Executed } from "./executed.js";
 import { duration, moment, visible } from "./format.js";
 import { oldAges, oldness, shownOf } from "./freshness.js";
 import { History, WINDOW } from "./history.js";
@@ -37,6 +38,7 @@ const part = (id) => document.getElementById(id);
 const numbers = new Numbers();
 const history = new History();
 const day = new Day();
+const executed = new Executed();
 const parts = { none: part("no-vms"), away: part("away"), number: part("vms-count"), find: part("find") };
 const showAddress = (step) => {
   address.show({ ...table.view, ...map.view }, { step });
@@ -69,7 +71,9 @@ async function look() {
   busy = true;
   clearTimeout(timer);
   try {
-    const answers = await askAll({ ...QUESTIONS, events: events.question });
+    const now = Date.now() / 1000;
+    const answers = await askAll({ ...QUESTIONS, ...executed.question(now), events: events.question });
+    if (answers.executed) executed.hear(answers.executed, now);
     await remember(answers.telemetry.value);
     if (answers.events.value) events.add(answers.events.value);
     answered = shownOf(answers.health.value, Date.now() / 1000);
@@ -104,7 +108,7 @@ async function remember(telemetry) {
     const past = await askAll({ history: `v1/telemetry/history?seconds=${WINDOW}` });
     if (past.history.value) history.load(past.history.value);
   }
-  history.append(telemetry);
+  history.append(telemetry, executed.values);
 }
 
 function render(answers) {
@@ -129,13 +133,14 @@ function render(answers) {
   host.update(part("host"), { health, vms, caches, capabilities, telemetry });
   if (!before) map.view = address.view;
   map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null, { readings, host: telemetry?.host });
-  table.update({ vms, readings, history, day, health, now, counted: telemetry?.host, events: events.known });
+  table.update({ vms, readings, history, day, health, now, counted: telemetry?.host, executed, events: events.known });
   if (!before) table.view = address.view;
   setText(part("counters"), told(telemetry, answers.telemetry.error));
   show(part("counters"), vms.length > 0 || !telemetry);
   show(part("finder"), vms.length > 0);
 
   setText(part("host-name"), visible(health?.hostname ?? location.hostname));
+  setAttribute(part("host-name"), "title", visible(health?.hostname ?? location.hostname));
   tellHealth(health?.status ?? "unknown", health?.status ?? "failing");
   tellStates(health?.vms ?? {});
   const old = oldness(health);

@@ -15,13 +15,19 @@ export const KEYS = {
   total: { of: (vm, reading) => reading?.rates?.total ?? null, descending: true },
   local: { of: (vm, reading) => reading?.rates?.local ?? null, descending: true },
   remote: { of: (vm, reading) => reading?.rates?.remote ?? null, descending: true },
+  ipc: { of: (vm, reading, executed) => executed?.instructions_per_cycle ?? null },
+  misses: { of: (vm, reading, executed) => executed?.cache_misses ?? null, descending: true },
   flavor: { of: (vm) => vm.flavor },
 };
 
-/** The VMs in the order of a key; those that are alike in the order of their names. */
-export function sorted(vms, readings, { key, descending }) {
+/**
+ * The VMs in the order of a key; those that are alike in the order of their names.
+ *
+ * @param executed what their tasks execute, by their UUIDs (executed.js).
+ */
+export function sorted(vms, readings, executed, { key, descending }) {
   const { of } = KEYS[key];
-  const values = new Map(vms.map((vm) => [vm, of(vm, readings[vm.uuid])]));
+  const values = new Map(vms.map((vm) => [vm, of(vm, readings[vm.uuid], executed.get(vm.uuid))]));
   const sign = descending ? -1 : 1;
   return [...vms].sort((one, other) => {
     const [a, b] = [values.get(one), values.get(other)];

@@ -42,6 +42,15 @@ export function valueTicks(top, most = 4) {
   }
 }
 
+/** Round numbers up to the top, in steps of 1, 2 or 5 of a decimal unit. */
+export function decimalTicks(top, most = 4) {
+  for (let unit = 10 ** (Math.floor(Math.log10(top)) - 1); ; unit *= 10) {
+    for (const step of [1, 2, 5].map((number) => number * unit)) {
+      if (top / step < most + 1) return Array.from({ length: Math.floor(top / step) + 1 }, (_, number) => number * step);
+    }
+  }
+}
+
 const STEPS = [10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
 
 /** Round times in the `span` seconds up to `now`, at most `most`. */

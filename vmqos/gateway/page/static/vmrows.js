@@ -4,7 +4,7 @@
 import { Sparkline } from "./chart.js";
 import { Details } from "./details.js";
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
-import { limitOf, rate, size, visible, waysByCache, why } from "./format.js";
+import { events, limitOf, rate, ratio, size, visible, waysByCache, why } from "./format.js";
 import { fullest, fullness, percent, share } from "./fullness.js";
 import { baseOf, nameOf } from "./names.js";
 
@@ -29,6 +29,8 @@ export class VmRows {
     this.total = new Measure(false);
     this.local = make("td", { class: "number extra" });
     this.remote = make("td", { class: "number extra" });
+    this.perCycle = make("td", { class: "number counted" });
+    this.misses = make("td", { class: "number counted" });
     this.flavor = make("bdi");
     const row = make(
       "tr",
@@ -40,6 +42,8 @@ export class VmRows {
       make("td", {}, this.total.element),
       this.local,
       this.remote,
+      this.perCycle,
+      this.misses,
       make("td", { class: "extra flavor" }, this.flavor),
     );
     this.place = make("td");
@@ -83,9 +87,13 @@ export class VmRows {
       limit: null,
       note: limitOf(vm) ? `at most ${limitOf(vm)}` : "",
     });
-    numeric(this.local, reading?.rates?.local ?? null);
-    numeric(this.remote, reading?.rates?.remote ?? null);
+    numeric(this.local, reading?.rates?.local ?? null, rate);
+    numeric(this.remote, reading?.rates?.remote ?? null, rate);
+    const { values, reason } = known.executed.of(vm.uuid);
+    numeric(this.perCycle, values?.instructions_per_cycle ?? null, ratio, reason);
+    numeric(this.misses, values?.cache_misses ?? null, events, reason);
     setText(this.flavor, visible(vm.flavor));
+    setAttribute(this.flavor, "title", visible(vm.flavor) || null);
     this.refresh();
   }
 
@@ -181,6 +189,7 @@ function further(vm) {
   return parts.join("; ");
 }
 
-function numeric(cell, value) {
-  setText(cell, value === null ? "\u2013" : rate(value));
+function numeric(cell, value, format, reason = "") {
+  setText(cell, value === null ? "\u2013" : format(value));
+  setAttribute(cell, "title", reason || null);
 }

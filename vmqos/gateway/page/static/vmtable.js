@@ -157,11 +157,12 @@ export class VmTable {
 
   #show(anew = false) {
     if (!this.state) return;
-    const { vms, readings, history, health } = this.state;
+    const { vms, readings, history, health, executed } = this.state;
+    const values = executed.values;
     const listed = found(vms, this.find.value);
     // Under a hand or a focus rows stay where they are.
     const still = !anew && this.table.querySelector("tbody:hover, tbody:focus-within") !== null;
-    const ordered = still ? held(listed, this.order) : sorted(listed, readings, this.sort);
+    const ordered = still ? held(listed, this.order) : sorted(listed, readings, values, this.sort);
     this.order = ordered.map((vm) => vm.uuid);
     const tops = {
       occupancy: Math.max(history.greatest("llc_occupancy"), ...vms.map((vm) => readings[vm.uuid]?.allocated_bytes ?? 0)),
@@ -187,6 +188,7 @@ export class VmTable {
     setText(this.none, vms.length ? "No VM fits what you look for." : none);
     show(this.none, !listed.length);
     this.#tellAway();
+    setAttribute(this.table, "data-counted", values.size ? "" : null);
     show(this.table, listed.length > 0);
     setAttribute(this.table, "aria-label", count(listed.length, "VM"));
     this.#span();

@@ -217,6 +217,7 @@ class CacheFigure {
     setAttribute(chip, "class", `chip ${entry.style}`);
     setText(chip, entry.symbol);
     setText(label.firstChild, entry.label);
+    setAttribute(label, "title", entry.label);
     const bytes = cache.way_bytes ? `, ${size(cache.way_bytes * entry.ways.length)}` : "";
     const mask = entry.mask ? `, mask ${visible(entry.mask)}` : "";
     setText(facts, `${count(entry.ways.length, "way")}${bytes}${mask}${entry.limit ? `, ${entry.limit}` : ""}`);
