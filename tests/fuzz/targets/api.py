@@ -25,7 +25,7 @@ from tests.fuzz.targets import parts
 from tests.unit.agent.serve.test_api import Counters
 from tests.unit.agent.serve.test_health_report import FakeAgent
 from tests.unit.agent.serve.test_vms import GROUP
-from tests.unit.gateway.answers import NOVA, PLACEMENT
+from tests.unit.gateway.answers import NOTIFICATIONS, NOVA, PLACEMENT
 from vmqos.agent import changes
 from vmqos.agent.event_log import EventLog
 from vmqos.agent.observe.told_flavors import ToldFlavors
@@ -134,7 +134,7 @@ class _Client(AgentClient):
 @functools.cache
 def _gateway() -> Application:
     client = _Client("agent.sock")
-    openstack = SimpleNamespace(placement=lambda: PLACEMENT, nova=lambda: NOVA)
+    openstack = SimpleNamespace(placement=lambda: PLACEMENT, nova=lambda: NOVA, notifications=lambda: NOTIFICATIONS)
     return Site(Relay(client, openstack, Metrics(client, openstack)))
 
 
@@ -216,7 +216,7 @@ def answer(data: bytes) -> bool:
 
 def metrics(data: bytes) -> bool:
     client = _Answered("agent.sock", files=parts.split(data))
-    openstack = SimpleNamespace(placement=lambda: PLACEMENT, nova=lambda: NOVA)
+    openstack = SimpleNamespace(placement=lambda: PLACEMENT, nova=lambda: NOVA, notifications=lambda: NOTIFICATIONS)
     try:
         _, text = Metrics(client, openstack).answer("")
     except LocalApiError:
