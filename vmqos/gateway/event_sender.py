@@ -195,13 +195,13 @@ class EventSender:
 
     def _send(self, notification: Notification) -> bool:
         """Send one; whether that went well."""
-        before = self.health
+        before, text = self.health, ""
         try:
             self._bus.send(notification)
         except NotSent as error:
             text = str(error)
-            if text != before["error"]:
-                self._once.log(logging.WARNING, _KEY, "notifications can't be sent to %s: %s", before["where"], text)
+        if text:
+            self._once.log(logging.WARNING, _KEY, "notifications can't be sent to %s: %s", before["where"], text)
             self._backoff.fail(_KEY, Reason(Code.OTHER, text))
             self._note(error=text, failures=before["failures"] + 1)
             return False

@@ -42,8 +42,9 @@ class MessageBus:
         section = conf.notifications
         oslo_messaging = _library()
         if not LOG.isEnabledFor(logging.DEBUG):
-            # It writes some lines for each attempt, and whole notifications. Those who send say once what is wrong.
-            logging.getLogger("oslo_messaging").setLevel(logging.CRITICAL)
+            # It writes lines for each attempt, under either name. Who sends says once what is wrong.
+            for name in ("oslo_messaging", "oslo.messaging"):
+                logging.getLogger(name).setLevel(logging.CRITICAL)
         self._target: type[Any] = oslo_messaging.Target
         self._topics: list[str] = section.topics
         self._publisher_id: str = section.publisher_id
