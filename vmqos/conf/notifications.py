@@ -29,7 +29,7 @@ OPTIONS = [
     cfg.ListOpt(
         "topics",
         default=["notifications"],
-        help="The topics; with RabbitMQ, events are in the queues TOPIC.info and TOPIC.error. Ceilometer takes those of "
+        help="The topics; in RabbitMQ, events are in the queues TOPIC.info and TOPIC.error. Ceilometer takes those of "
         "notifications.",
     ),
     cfg.StrOpt(

@@ -5,7 +5,19 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from vmqos.conf import agent, allocation, api, gateway, http, libvirt, notifications, nova, placement, resctrl, telemetry
+from vmqos.conf import (
+    agent,
+    allocation,
+    api,
+    gateway,
+    http,
+    libvirt,
+    notifications,
+    nova,
+    placement,
+    resctrl,
+    telemetry,
+)
 
 SECTIONS = (agent, allocation, api, gateway, http, libvirt, notifications, nova, placement, resctrl, telemetry)
 

@@ -56,8 +56,8 @@ class MessageBus:
         except Exception as error:  # what is wrong with a URL or a driver, each driver says in its own way
             # The text of the error may have the whole URL in it, and so the password.
             raise ConfigurationError(
-                f"[notifications] transport_url can't be used ({type(error).__name__}): write it as in nova.conf, such as "
-                "rabbit://USER:PASSWORD@HOST:5672/"
+                f"[notifications] transport_url can't be used ({type(error).__name__}): write it as in nova.conf, such "
+                "as rabbit://USER:PASSWORD@HOST:5672/"
             ) from error
 
     def send(self, notification: Notification) -> None:
@@ -108,8 +108,8 @@ def _library() -> Any:
             import oslo_messaging
         except ImportError as error:
             raise ConfigurationError(
-                "[notifications] transport_url needs oslo.messaging: pip install 'vmqos[notifications]', or install the "
-                f"package python3-oslo.messaging ({error})"
+                "[notifications] transport_url needs oslo.messaging: pip install 'vmqos[notifications]', or install "
+                f"the package python3-oslo.messaging ({error})"
             ) from error
     return oslo_messaging
 

@@ -90,8 +90,10 @@ class OpenStackSync:
 
     def stop(self) -> None:
         """Ask and tell no more."""
-        for part in filter(None, (self._worker, *self._parts, self._notifications)):
+        for part in (self._worker, *self._parts):
             part.stop()
+        if self._notifications is not None:
+            self._notifications.stop()
 
     def _run(self) -> None:
         last: contract.OpenStack | None = None

@@ -165,7 +165,7 @@ def test_ceilometer_makes_events_with_our_traits_and_needs_no_exchange_of_ours(
     def traits(uuid: str, state: str) -> dict[str, Any]:
         for line in ceilometer.read_text().splitlines():
             event = json.loads(line)
-            found = {name: value for name, _, value in event["traits"]}
+            found = {trait["name"]: trait["value"] for trait in event["traits"]}
             if (found.get("resource_id"), found.get("state")) == (uuid, state):
                 return {"event_type": event["event_type"], **found}
         return {}

@@ -215,9 +215,7 @@ def test_an_agent_that_answers_something_else_is_told_and_the_thread_lives_on(
     eventually(lambda: bus.names == ["a"] and sender.health["error"] is None)
 
 
-def test_a_broker_that_hangs_does_not_hold_up_the_end(
-    agent: Agent, bus: Bus, start: Callable[[], EventSender]
-) -> None:
+def test_a_broker_that_hangs_does_not_hold_up_the_end(agent: Agent, bus: Bus, start: Callable[[], EventSender]) -> None:
     agent.happen("a")
     bus.hangs.clear()
     sender = start()

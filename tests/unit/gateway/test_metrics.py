@@ -99,9 +99,7 @@ def counting(*found: VmReading, age: float = 0.0, interval: float = 2.0) -> Play
 
 
 def scrape(agent: PlayedAgent, placement: Any = None, nova: Any = None, notifications: Any = None) -> bytes:
-    openstack = SimpleNamespace(
-        placement=lambda: placement, nova=lambda: nova, notifications=lambda: notifications
-    )
+    openstack = SimpleNamespace(placement=lambda: placement, nova=lambda: nova, notifications=lambda: notifications)
     return Metrics(agent, openstack).answer("")[1]  # type: ignore[arg-type]
 
 

@@ -54,9 +54,7 @@ def agent(socket: str) -> Iterator[Agent]:
 
 def ask(socket: str, path: str, method: str = "GET", query: str = "") -> tuple[str, dict[str, str], bytes]:
     """What the gateway answers whose agent is on that socket."""
-    openstack = SimpleNamespace(
-        placement=lambda: PLACEMENT, nova=lambda: NOVA, notifications=lambda: NOTIFICATIONS
-    )
+    openstack = SimpleNamespace(placement=lambda: PLACEMENT, nova=lambda: NOVA, notifications=lambda: NOTIFICATIONS)
     metrics = SimpleNamespace(answer=lambda accept: (f"text/plain; of={accept}", b"a_metric 1\n"))
     relay = Relay(AgentClient(socket), openstack, metrics)  # type: ignore[arg-type]
     answered: list[Any] = []
