@@ -171,7 +171,7 @@ class EventSender:
             found = self._agent.events(before.number, before.epoch)
             unsent = max(0, self._last - before.number)
             to_send = list(due(found, before, self._host, time.time(), unsent))
-        except (AgentRefused, NotOurApi, LookupError, TypeError, ValueError, OverflowError) as error:
+        except (AgentRefused, NotOurApi, LookupError, TypeError, ValueError, OverflowError, OSError) as error:
             # An agent of another version may answer anything.
             self._note(error=f"the agent's events can't be read: {type(error).__name__}: {error}")
             self._once.log(logging.WARNING, "agent", "no events are sent: %s", self.health["error"])

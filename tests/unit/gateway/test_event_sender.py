@@ -201,7 +201,24 @@ def test_an_agent_that_is_away_costs_nothing_and_is_waited_for(
     eventually(lambda: bus.names == ["a"])
 
 
-@pytest.mark.parametrize("broken", [{"events": [{}]}, {"first": None}, {"events": [{"state": "kept", "kind": "new"}]}])
+FAR_AWAY = {
+    "number": 1,
+    "time": 1e300,
+    "kind": "promise",
+    "uuid": "u",
+    "name": "a",
+    "state": "kept",
+    "before": "",
+    "reason": "",
+    "reason_code": "",
+}
+"""An event at a time that no clock tells."""
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"events": [{}]}, {"first": None}, {"events": [{"state": "kept", "kind": "new"}]}, {"events": [FAR_AWAY]}],
+)
 def test_an_agent_that_answers_something_else_is_told_and_the_thread_lives_on(
     agent: Agent, bus: Bus, start: Callable[[], EventSender], broken: dict[str, Any]
 ) -> None:
