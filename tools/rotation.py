@@ -92,6 +92,7 @@ IN_TURNS = (
     Rung("openstack", "cloud", ("tests/openstack/cloud",), 7.0),
     Rung("openstack", "placement", ("tests/openstack/placement",), 7.0),
     Rung("openstack", "telemetry", ("tests/openstack/telemetry",), 1.5),
+    Rung("openstack", "notifications", ("tests/openstack/notifications",), 1.5),
     Rung("nova31", minutes=4.0),
     Rung("nova32", minutes=4.0),
     Rung("nova33", minutes=4.0),

@@ -68,4 +68,5 @@ def test_the_gateway_has_no_capability_and_a_user_that_the_agent_lets_in(tmp_pat
 
 
 def test_the_gateway_may_make_its_socket_where_its_configuration_has_it_by_default() -> None:
-    assert Path(loader.defaults().gateway.socket).parent == Path("/run", service(GATEWAY)["RuntimeDirectory"])
+    for path in (loader.defaults().gateway.socket, loader.defaults().notifications.position_file):
+        assert Path(path).parent == Path("/run", service(GATEWAY)["RuntimeDirectory"])

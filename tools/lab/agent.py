@@ -157,7 +157,9 @@ class Agent:
     @property
     def _needs_gateway(self) -> bool:
         port = self._options.get("http", {}).get("port", 0)
-        return bool(port) or any(section in self._options for section in ("gateway", "nova", "placement"))
+        return bool(port) or any(
+            section in self._options for section in ("gateway", "notifications", "nova", "placement")
+        )
 
     def _end(self, number: signal.Signals) -> int | None:
         if self._process is None:

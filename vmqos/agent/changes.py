@@ -19,6 +19,8 @@ class Change(TypedDict):
     kind: Literal["promise", "ended", "host"]
     uuid: str
     name: str
+    project: str
+    flavor: str
     state: str
     before: str
     reason: str
@@ -67,6 +69,8 @@ def _promise(record: VmRecord, last: VmRecord | None) -> Change:
         "kind": "promise",
         "uuid": record.uuid,
         "name": (metadata.instance_name if metadata else "") or record.observed.vm.name,
+        "project": metadata.project if metadata else "",
+        "flavor": metadata.flavor if metadata else "",
         "state": given.state.value,
         "before": last.allocation.state.value if last is not None else "",
         "reason": given.reason.text[:LONGEST_TEXT],
@@ -80,6 +84,8 @@ def _host(what: str, text: str) -> Change:
         "kind": "host",
         "uuid": "",
         "name": what,
+        "project": "",
+        "flavor": "",
         "state": states[0],
         "before": states[1],
         "reason": text[:LONGEST_TEXT],

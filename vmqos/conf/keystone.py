@@ -29,8 +29,8 @@ EXPLAINED = (
 CLOUDS = ("/etc/openstack", "~/.config/openstack")
 """Where openstacksdk looks for clouds.yaml and secure.yaml, besides the working directory."""
 
-_SECRET = ("password", "passcode", "secret", "token")
-"""How the names of the options end that keystoneauth's plugins mark as secret."""
+_SECRET = ("password", "passcode", "secret", "token", "transport_url")
+"""How the names of the options end that keystoneauth's plugins and oslo.messaging mark as secret."""
 
 
 def register(conf: cfg.ConfigOpts, section: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from oslo_config import cfg
 
-from vmqos.conf import keystone
+from vmqos.conf import keystone, notifications
 from vmqos.conf.exceptions import ConfigurationError, NotReadable
 from vmqos.conf.opts import SECTIONS
 
@@ -121,7 +121,7 @@ def unknown_options(conf: cfg.ConfigOpts, of_keystoneauth: bool = True) -> Itera
             of_others.update(sections.get(section, {}).get("auth_section", ()))
         for section, options in sections.items():
             if section not in known:
-                if section not in of_others:
+                if section not in of_others and not section.startswith(notifications.OF_OSLO_MESSAGING):
                     yield f"{path}: section [{section}] is unknown and ignored{_suggest(section, known)}"
                 continue
             if section in keystone.SECTIONS and not of_keystoneauth:

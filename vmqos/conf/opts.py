@@ -5,9 +5,21 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from vmqos.conf import agent, allocation, api, gateway, http, libvirt, nova, placement, resctrl, telemetry
+from vmqos.conf import (
+    agent,
+    allocation,
+    api,
+    gateway,
+    http,
+    libvirt,
+    notifications,
+    nova,
+    placement,
+    resctrl,
+    telemetry,
+)
 
-SECTIONS = (agent, allocation, api, gateway, http, libvirt, nova, placement, resctrl, telemetry)
+SECTIONS = (agent, allocation, api, gateway, http, libvirt, notifications, nova, placement, resctrl, telemetry)
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:

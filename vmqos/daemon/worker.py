@@ -14,14 +14,16 @@ class Worker:
     """The thread, and the condition under which it shares what it knows with others.
 
     :param name: the thread's.
+    :param patience: seconds that its end is waited for.
     :ivar condition: held while anything that is shared is read or changed; notified when the thread is to end.
     :ivar ends: whether it is to end.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, patience: float = PATIENCE) -> None:
         self.condition = threading.Condition()
         self.ends = False
         self._name = name
+        self._patience = patience
         self._thread: threading.Thread | None = None
 
     def start(self, run: Callable[[], None]) -> None:
@@ -35,4 +37,4 @@ class Worker:
             self.ends = True
             self.condition.notify_all()
         if self._thread is not None:
-            self._thread.join(PATIENCE)
+            self._thread.join(self._patience)

@@ -119,6 +119,7 @@ class HostCollector(Collector):
         yield from _of_resctrl(told.health["resctrl"])
         yield from _of_placement(told.health.get("placement"))
         yield from _of_nova(told.health.get("nova"))
+        yield from _of_notifications(told.health.get("notifications"))
         yield from _of_caches(caches)
         yield from _infos(told.vms)
         yield from _of_promises(told.vms)
@@ -202,6 +203,20 @@ def _of_nova(nova: contract.NovaHealth | None) -> Iterator[Metric]:
         return
     yield GaugeMetricFamily("vmqos_nova_up", "Whether Nova tells the flavors it is asked for.", not nova["error"])
     yield GaugeMetricFamily("vmqos_flavors_unknown", "VMs whose flavor Nova is to tell.", nova["waiting"])
+
+
+def _of_notifications(told: contract.NotificationsHealth | None) -> Iterator[Metric]:
+    if told is None:
+        return
+    prefix = "vmqos_gateway_notifications"
+    yield GaugeMetricFamily(f"{prefix}_up", "Whether the last event could be sent.", not told["error"])
+    yield CounterMetricFamily(f"{prefix}_sent", "Notifications that were sent.", told["sent"])
+    yield CounterMetricFamily(f"{prefix}_failed", "Attempts to send one that failed.", told["failures"])
+    yield CounterMetricFamily(f"{prefix}_lost", "Events that were never sent.", told["lost"])
+    yield GaugeMetricFamily(f"{prefix}_waiting", "Events that are still to be sent.", told["waiting"])
+    if told["sent_at"] is not None:
+        text = "When a notification was last sent."
+        yield GaugeMetricFamily(f"{prefix}_last_success_timestamp_seconds", text, told["sent_at"])
 
 
 def _of_caches(caches: Mapping[str, contract.Cache]) -> Iterator[Metric]:

@@ -18,10 +18,18 @@ class OpenStackHealth(Protocol):
     def nova(self) -> contract.NovaHealth | None:
         """How asking Nova for flavors stands; ``None`` where it is not asked."""
 
+    def notifications(self) -> contract.NotificationsHealth | None:
+        """How sending events as notifications stands; ``None`` where none are sent."""
+
 
 def health(agent: AgentClient, openstack: OpenStackHealth) -> contract.Health:
     """What the agent says of itself, and what the gateway knows of OpenStack.
 
     :raises vmqos.local_api.exceptions.LocalApiError: if the agent does not answer.
     """
-    return {**agent.health(), "placement": openstack.placement(), "nova": openstack.nova()}
+    return {
+        **agent.health(),
+        "placement": openstack.placement(),
+        "nova": openstack.nova(),
+        "notifications": openstack.notifications(),
+    }

@@ -11,6 +11,7 @@ from vmqos.daemon.log_once import LogOnce
 from vmqos.daemon.worker import Worker
 from vmqos.gateway import placement
 from vmqos.gateway.capacity import Capacity
+from vmqos.gateway.event_sender import EventSender
 from vmqos.gateway.flavors import FlavorLookup
 from vmqos.gateway.placement import PlacementSync
 from vmqos.local_api import contract
@@ -32,6 +33,7 @@ class OpenStackSync:
     :param placement: tells Placement, or nova-compute; ``None``: OpenStack is told nothing.
     :param flavors: asks Nova; ``None``: Nova is not asked. Without either, the agent is not asked, and no thread runs.
     :param hostname: the compute node's hypervisor hostname; ``None``: the agent knows it from libvirt.
+    :param notifications: sends events to the message bus; ``None``: none are sent.
     """
 
     def __init__(
@@ -40,12 +42,14 @@ class OpenStackSync:
         placement: PlacementSync | None,
         flavors: FlavorLookup | None,
         hostname: str | None = None,
+        notifications: EventSender | None = None,
     ) -> None:
         self._agent = agent
         self._placement = placement
         self._flavors = flavors
         self._parts = [part for part in (placement, flavors) if part is not None]
         self._hostname = hostname
+        self._notifications = notifications
         self._worker = Worker("openstack")
         self._once = LogOnce(LOG)
 
@@ -55,7 +59,13 @@ class OpenStackSync:
 
         :raises vmqos.conf.exceptions.ConfigurationError: if its sections contradict each other.
         """
-        return cls(agent, PlacementSync.of(conf), FlavorLookup.of(conf, agent), conf.placement.hypervisor_hostname)
+        return cls(
+            agent,
+            PlacementSync.of(conf),
+            FlavorLookup.of(conf, agent),
+            conf.placement.hypervisor_hostname,
+            EventSender.of(conf, agent),
+        )
 
     def placement(self) -> contract.PlacementHealth | None:
         """What OpenStack was told of this host; ``None`` where it is told nothing."""
@@ -65,17 +75,25 @@ class OpenStackSync:
         """How asking Nova for flavors stands; ``None`` where Nova is not asked."""
         return self._flavors.health if self._flavors is not None else None
 
+    def notifications(self) -> contract.NotificationsHealth | None:
+        """How sending events as notifications stands; ``None`` where none are sent."""
+        return self._notifications.health if self._notifications is not None else None
+
     def start(self) -> None:
         """Ask and tell from now on."""
         for part in self._parts:
             part.start()
         if self._parts:
             self._worker.start(self._run)
+        if self._notifications is not None:
+            self._notifications.start()
 
     def stop(self) -> None:
         """Ask and tell no more."""
         for part in (self._worker, *self._parts):
             part.stop()
+        if self._notifications is not None:
+            self._notifications.stop()
 
     def _run(self) -> None:
         last: contract.OpenStack | None = None

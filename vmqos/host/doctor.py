@@ -28,7 +28,7 @@ def examine(
 
     :param ask_agent: returns the agent's health as its API tells it, or raises an error with the reason, and with a
         ``command`` that mends it where there is one.
-    :param ask_gateway: likewise of the gateway, which adds what it knows of Placement and Nova.
+    :param ask_gateway: likewise of the gateway, which adds what it knows of Placement, Nova and the message bus.
     :param proc: where procfs is mounted.
     :param check_claims: looks whether Placement has claimed something for each VM that runs here.
     """
@@ -92,9 +92,10 @@ def agent(ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:
 
 
 def gateway(conf: cfg.ConfigOpts, ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:
-    """Whether the gateway runs where the configuration needs it, and what it reports of Placement and Nova."""
+    """Whether the gateway runs where the configuration needs it, and what it reports of OpenStack's services."""
     provider_yaml = conf.placement.provider_yaml or ""
-    of_openstack = bool(provider_yaml) or any(keystone.is_configured(conf, name) for name in keystone.SECTIONS)
+    of_openstack = bool(provider_yaml or conf.notifications.transport_url)
+    of_openstack = of_openstack or any(keystone.is_configured(conf, name) for name in keystone.SECTIONS)
     try:
         health = ask()
     except Exception as error:  # whatever keeps it from answering is the finding
@@ -108,6 +109,7 @@ def gateway(conf: cfg.ConfigOpts, ask: Callable[[], Mapping[str, Any]]) -> Itera
     yield Finding("Gateway", Status.OK, "vmqos-gateway answers")
     yield from placement(health.get("placement"), provider_yaml)
     yield from nova(health.get("nova"))
+    yield from notifications(health.get("notifications"))
 
 
 def _troubles(health: Mapping[str, Any]) -> Iterator[str]:
@@ -170,3 +172,15 @@ def nova(told: Mapping[str, Any] | None) -> Iterator[Finding]:
         yield Finding("Nova", Status.WARNING, f"{told['error']}; {waiting}", "vmqos vm list")
     else:
         yield Finding("Nova", Status.OK, waiting if told["waiting"] else "no VM waits for its flavor")
+
+
+def notifications(told: Mapping[str, Any] | None) -> Iterator[Finding]:
+    """Whether the message bus takes the agent's events."""
+    if told is None:
+        return
+    title, lost = "Notifications", f"; {told['lost']} event(s) were never sent" if told["lost"] else ""
+    if told["error"]:
+        detail = f"{told['where']}: {told['error']}; {told['waiting']} event(s) wait{lost}"
+        yield Finding(title, Status.WARNING, detail, "journalctl --unit vmqos-gateway")
+    else:
+        yield Finding(title, Status.OK, f"{told['where']} has taken {told['sent']}{lost}")

@@ -311,7 +311,8 @@ class Event(TypedDict):
     """Something that changed, with its number and when the agent saw it (seconds since 1970).
 
     ``promise``: the state of a VM's promise, its reason or its group; ``before`` is empty for a VM that was not there.
-    ``ended``: a VM that is gone. ``host``: ``name`` is ``resctrl``, ``libvirt`` or ``passes``; ``uuid`` is empty.
+    ``ended``: a VM that is gone. ``host``: ``name`` is ``resctrl``, ``libvirt`` or ``passes``; ``uuid``, ``project`` (a
+    UUID) and ``flavor`` (a name) are empty, as they are where Nova does not say.
     """
 
     number: int
@@ -319,6 +320,8 @@ class Event(TypedDict):
     kind: Literal["promise", "ended", "host"]
     uuid: str
     name: str
+    project: NotRequired[str]
+    flavor: NotRequired[str]
     state: str
     before: str
     reason: str
@@ -390,6 +393,22 @@ class NovaHealth(TypedDict):
     waiting: int
 
 
+class NotificationsHealth(TypedDict):
+    """How sending events as notifications stands: ``where`` is the broker, without a password.
+
+    ``sent``, ``failures`` and ``lost`` count since the gateway's start: notifications, attempts that failed, and events
+    that were never sent. ``waiting`` is how many events the agent had at the last look that are still to be sent.
+    """
+
+    where: str
+    error: str | None
+    sent_at: float | None
+    sent: int
+    failures: int
+    waiting: int
+    lost: int
+
+
 class Durations(TypedDict):
     """A histogram of seconds: each bucket is an upper bound and how many were at most that long, in ascending order."""
 
@@ -403,8 +422,8 @@ class Health(TypedDict):
 
     ``ages`` are seconds since the last complete look at the VMs (``vms``), the last pass that ended well (``pass``) and
     the last look at the counters (``counters``), ``None`` before the first; ``stale`` names those that are too great.
-    ``unserved`` has the reason why a VM that libvirt lists is not served, by UUID. ``placement`` and ``nova`` are the
-    gateway's: only its answer has them.
+    ``unserved`` has the reason why a VM that libvirt lists is not served, by UUID. ``placement``, ``nova`` and
+    ``notifications`` are the gateway's: only its answer has them.
     """
 
     status: Literal["starting", "ok", "degraded", "failing"]
@@ -419,6 +438,7 @@ class Health(TypedDict):
     libvirt: LibvirtHealth
     placement: NotRequired[PlacementHealth | None]
     nova: NotRequired[NovaHealth | None]
+    notifications: NotRequired[NotificationsHealth | None]
     passes: int
     last_pass_ms: float
     failed_passes: NotRequired[int]

@@ -50,7 +50,8 @@ def test_an_agent_that_goes_while_its_gateway_stays_is_told_and_so_is_its_return
 ) -> None:
     few(host)
     socket = str(tmp_path / "agent.sock")
-    agent, openstack = AgentClient(socket), SimpleNamespace(placement=lambda: None, nova=lambda: None)
+    agent = AgentClient(socket)
+    openstack = SimpleNamespace(placement=lambda: None, nova=lambda: None, notifications=lambda: None)
     relay = Relay(agent, openstack, Metrics(agent, openstack))
     gateway = BoundedServer(Site(relay), "gateway", host="127.0.0.1", port=free_port)
     gateway.start()

@@ -100,20 +100,34 @@ class Notification:
 
     :param given: where the message bus and the publisher's server are.
     :param publishers: URLs, such as ``gnocchi://``.
+    :param event_definitions: makes events of notifications by this file, instead of samples.
     """
 
-    def __init__(self, workspace: Workspace, given: Settings, publishers: Sequence[str]) -> None:
+    def __init__(
+        self, workspace: Workspace, given: Settings, publishers: Sequence[str], event_definitions: Path | None = None
+    ) -> None:
         directory = workspace.path / "ceilometer-notification"
         directory.mkdir()
+        if event_definitions is not None:
+            events = {
+                "sources": [{"name": "all", "events": ["*"], "sinks": ["sink"]}],
+                "sinks": [{"name": "sink", "publishers": list(publishers)}],
+            }
+            (directory / "event_pipeline.yaml").write_text(yaml.safe_dump(events))
         pipeline = {
             "sources": [{"name": "all", "meters": ["*"], "sinks": ["sink"]}],
             "sinks": [{"name": "sink", "publishers": list(publishers)}],
         }
         (directory / "pipeline.yaml").write_text(yaml.safe_dump(pipeline))
         own = {
-            "DEFAULT": {"host": HOST, "use_stderr": True},
-            "notification": {"pipelines": "meter", "batch_size": 8, "batch_timeout": 1},
+            "DEFAULT": {"host": HOST, "use_stderr": True, "event_pipeline_cfg_file": directory / "event_pipeline.yaml"},
+            "notification": {
+                "pipelines": "meter" if event_definitions is None else "event",
+                "batch_size": 8,
+                "batch_timeout": 1,
+            },
             "pipeline": {"pipeline_cfg_file": directory / "pipeline.yaml"},
+            "event": {"definitions_cfg_file": event_definitions or "event_definitions.yaml"},
         }
         configuration = settings.write(directory / "ceilometer.conf", own, given)
         command = [script("ceilometer-agent-notification"), "--config-file", configuration]

@@ -37,26 +37,31 @@ class RabbitMq:
         mapper = [program("epmd", "erlang-base"), "-port", str(mapper_port), "-address", "127.0.0.1"]
         self._mapper = Server(workspace, workspace.path / "epmd", mapper)
         self._mapper.wait_until(lambda: answers(mapper_port), "epmd answering")
-        self._server = Server(
-            workspace,
-            self._directory,
-            [BROKER],
-            {
-                "HOME": str(home),
-                "ERL_EPMD_PORT": str(mapper_port),
-                "ERL_EPMD_ADDRESS": "127.0.0.1",
-                "RABBITMQ_NODENAME": f"{workspace.path.name}@localhost",
-                "RABBITMQ_DIST_PORT": str(free_port()),
-                "RABBITMQ_MNESIA_BASE": str(self._directory / "data"),
-                "RABBITMQ_LOG_BASE": str(self._directory / "logs"),
-                "RABBITMQ_CONFIG_FILE": str(self._directory / "rabbitmq"),
-                "RABBITMQ_CONF_ENV_FILE": str(self._directory / "empty"),
-                "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._directory / "plugins"),
-                # The broker takes the place of the start script, instead of being its child.
-                "RUNNING_UNDER_SYSTEMD": "1",
-                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{ARGUMENTS} {TUNING}",
-            },
-        )
+        self._workspace = workspace
+        self._environment = {
+            "HOME": str(home),
+            "ERL_EPMD_PORT": str(mapper_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": f"{workspace.path.name}@localhost",
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_MNESIA_BASE": str(self._directory / "data"),
+            "RABBITMQ_LOG_BASE": str(self._directory / "logs"),
+            "RABBITMQ_CONFIG_FILE": str(self._directory / "rabbitmq"),
+            "RABBITMQ_CONF_ENV_FILE": str(self._directory / "empty"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._directory / "plugins"),
+            # The broker takes the place of the start script, instead of being its child.
+            "RUNNING_UNDER_SYSTEMD": "1",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{ARGUMENTS} {TUNING}",
+        }
+        self.start()
+
+    def start(self) -> None:
+        """Start the broker after :meth:`kill`, on the same port and with what it kept."""
+        self._server = Server(self._workspace, self._directory, [BROKER], self._environment)
+
+    def kill(self) -> None:
+        """End the broker by SIGKILL; its queues are on its disk as far as they are durable."""
+        self._server.stop()
 
     @property
     def address(self) -> str:
@@ -70,5 +75,5 @@ class RabbitMq:
 
     def stop(self) -> None:
         """End both."""
-        self._server.stop()
+        self.kill()
         self._mapper.stop()

@@ -25,7 +25,8 @@ def changes(before: VmRecord | None, after: VmRecord | None) -> list[Change]:
 def test_a_vm_that_comes_has_its_first_state() -> None:
     (told,) = changes(None, KEPT)
     assert told == {
-        "kind": "promise", "uuid": UUID, "name": "gold", "state": "kept", "before": "", "reason": "", "reason_code": "",
+        "kind": "promise", "uuid": UUID, "name": "gold", "project": "p", "flavor": "c4", "state": "kept", "before": "",
+        "reason": "", "reason_code": "",
     }  # fmt: skip
 
 

@@ -53,6 +53,16 @@ PLACEMENT: contract.PlacementHealth = {
 
 NOVA: contract.NovaHealth = {"error": "Nova can't be reached", "waiting": 3}
 
+NOTIFICATIONS: contract.NotificationsHealth = {
+    "where": "rabbit://192.0.2.1:5672/",
+    "error": "connection refused",
+    "sent_at": 1000.0,
+    "sent": 4,
+    "failures": 5,
+    "waiting": 6,
+    "lost": 7,
+}
+
 KEPT: contract.Vm = {
     "uuid": "u",
     "name": "instance-00000001",
@@ -133,7 +143,13 @@ NOTHING_EXECUTED: contract.VmHardwareEvents = {
 }
 """What is told of a VM that is not counted."""
 
-TOLD = Answers({**HEALTH, "placement": PLACEMENT, "nova": NOVA}, [KEPT], [CACHE, L2_CACHE], None, HARDWARE)
+TOLD = Answers(
+    {**HEALTH, "placement": PLACEMENT, "nova": NOVA, "notifications": NOTIFICATIONS},
+    [KEPT],
+    [CACHE, L2_CACHE],
+    None,
+    HARDWARE,
+)
 """What is told of the host beside its counters."""
 
 

@@ -18,6 +18,7 @@ from tests.unit.gateway.answers import (
     IN_BYTES,
     KEPT,
     NOTHING_EXECUTED,
+    NOTIFICATIONS,
     PLACEMENT,
     TOLD,
     telemetry,
@@ -348,8 +349,24 @@ def test_what_openstack_was_told_is_a_metric_where_it_is_told_anything(scrape):
     assert found.value("vmqos_placement_failures_total") == 2
     assert found.value("vmqos_placement_inventory", resource_class="CUSTOM_LLC_WAYS") == 9
     assert (found.value("vmqos_nova_up"), found.value("vmqos_flavors_unknown")) == (0, 3)
-    silent = scrape(None, replace(TOLD, health={**HEALTH, "placement": None, "nova": None}))
-    assert not [sample for sample in silent.samples if "placement" in sample.name or "nova" in sample.name]
+    silent = scrape(None, replace(TOLD, health={**HEALTH, "placement": None, "nova": None, "notifications": None}))
+    words = "placement", "nova", "notifications"
+    assert not [sample for sample in silent.samples if any(word in sample.name for word in words)]
+
+
+@pytest.mark.parametrize(("changes", "up"), [({}, 0), ({"error": None}, 1)])
+def test_how_notifications_are_sent_is_a_metric_where_any_are(scrape, changes, up):
+    found = scrape(None, replace(TOLD, health={**HEALTH, "notifications": {**NOTIFICATIONS, **changes}}))
+    told = {name: found.value(f"vmqos_gateway_notifications_{name}") for name in ("up", "waiting")}
+    told |= {name: found.value(f"vmqos_gateway_notifications_{name}_total") for name in ("sent", "failed", "lost")}
+    assert told == {"up": up, "waiting": 6, "sent": 4, "failed": 5, "lost": 7}
+    assert found.value("vmqos_gateway_notifications_last_success_timestamp_seconds") == 1000
+
+
+def test_a_gateway_that_has_sent_nothing_yet_tells_no_time_of_it(scrape):
+    found = scrape(None, replace(TOLD, health={**HEALTH, "notifications": {**NOTIFICATIONS, "sent_at": None}}))
+    assert not found.of("vmqos_gateway_notifications_last_success_timestamp_seconds")
+    assert found.value("vmqos_gateway_notifications_up") == 0
 
 
 @pytest.mark.parametrize(

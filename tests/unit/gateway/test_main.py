@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.gateway.answers import HEALTH
 from tests.unit.gateway.test_relay import Agent
+from tests.unit.local_api.examples import events
 from vmqos.daemon.unix_server import UnixServer
 from vmqos.local_api.client import TIMEOUT, AgentClient
 from vmqos.local_api.exceptions import AgentFailed
@@ -108,11 +111,41 @@ def test_an_agent_that_hangs_does_not_keep_it_from_ending(start: Callable[[], Ga
     assert time.monotonic() - began < TIMEOUT, "other questions may wait as long as this"
 
 
+def test_a_broker_that_accepts_and_says_nothing_does_not_keep_it_from_ending_soon(
+    start: Callable[[str], Gateway], tmp_path: Path
+) -> None:
+    class WithEvents(Agent):
+        def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            if environ["PATH_INFO"] != "/v1/events":
+                return super().__call__(environ, start_response)
+            start_response("200 OK", [("Content-Type", "application/json")])
+            return [json.dumps(events()).encode()]
+
+    with socket.socket() as hung:
+        hung.bind(("127.0.0.1", 0))
+        hung.listen()
+        hung.settimeout(PATIENCE)
+        url = f"rabbit://guest:guest@127.0.0.1:{hung.getsockname()[1]}/"
+        gateway = start(f"[notifications]\ntransport_url = {url}\nposition_file = {tmp_path / 'position.json'}")
+        path = str(gateway.agent_socket)
+        server = UnixServer(WithEvents(), "[gateway] agent_socket", path, mode="600", at_once="/v1/health")
+        server.start()
+        connection, _ = hung.accept()
+        assert connection.recv(4) == b"AMQP"
+        began = time.monotonic()
+        status, said = gateway.end()
+        took = time.monotonic() - began
+        assert (status, took < 3) == (0, True), (took, said)
+        connection.close()
+        server.stop()
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
         ("[placement]\ncheck_interval = often", "[placement] check_interval"),
         ("[gateway]\nsocket = /proc/none/gateway.sock", "can't answer on [gateway] socket = /proc/none/gateway.sock"),
+        ("[notifications]\ntransport_url = nonsense", "[notifications] transport_url can't be used"),
     ],
 )
 def test_what_is_wrong_with_the_configuration_is_said(start: Callable[[str], Gateway], lines: str, said: str) -> None:

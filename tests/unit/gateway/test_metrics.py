@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.unit.agent.serve.test_vms import UUID, snapshot, with_record
-from tests.unit.gateway.answers import EXECUTED, HARDWARE, NOVA, PLACEMENT, over_the_socket, telemetry
+from tests.unit.gateway.answers import EXECUTED, HARDWARE, NOTIFICATIONS, NOVA, PLACEMENT, over_the_socket, telemetry
 from tests.unit.telemetry.values import snapshot as counted
 from tests.unit.telemetry.values import vm
 from vmqos.agent.pass_times import PassTimes
@@ -98,13 +98,14 @@ def counting(*found: VmReading, age: float = 0.0, interval: float = 2.0) -> Play
     return PlayedAgent(counters=told, swept_at=time.monotonic() - age)
 
 
-def scrape(agent: PlayedAgent, placement: Any = None, nova: Any = None) -> bytes:
-    openstack = SimpleNamespace(placement=lambda: placement, nova=lambda: nova)
+def scrape(agent: PlayedAgent, placement: Any = None, nova: Any = None, notifications: Any = None) -> bytes:
+    openstack = SimpleNamespace(placement=lambda: placement, nova=lambda: nova, notifications=lambda: notifications)
     return Metrics(agent, openstack).answer("")[1]  # type: ignore[arg-type]
 
 
 def made_of(agent: PlayedAgent) -> Metrics:
-    return Metrics(agent, SimpleNamespace(placement=lambda: None, nova=lambda: None))  # type: ignore[arg-type]
+    openstack = SimpleNamespace(placement=lambda: None, nova=lambda: None, notifications=lambda: None)
+    return Metrics(agent, openstack)  # type: ignore[arg-type]
 
 
 def values(text: bytes) -> dict[str, float]:
@@ -153,7 +154,8 @@ def test_what_openstack_was_told_is_told_where_it_is_told_anything() -> None:
     found = values(scrape(PlayedAgent(), failed, {"error": None, "waiting": 2}))
     assert (found["vmqos_placement_up"], found["vmqos_placement_failures_total"]) == (0, 2)
     assert (found["vmqos_nova_up"], found["vmqos_flavors_unknown"]) == (1, 2)
-    found = values(scrape(PlayedAgent(), PLACEMENT, NOVA))
+    found = values(scrape(PlayedAgent(), PLACEMENT, NOVA, NOTIFICATIONS))
+    assert found["vmqos_gateway_notifications_sent_total"] == 4
     assert (found["vmqos_placement_up"], found["vmqos_nova_up"]) == (1, 0)
     assert found['vmqos_placement_inventory{resource_class="CUSTOM_LLC_WAYS"}'] == 9
 

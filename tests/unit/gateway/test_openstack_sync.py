@@ -234,7 +234,7 @@ def test_with_nothing_configured_the_agent_is_not_asked_and_no_thread_runs(tmp_p
     threads = threading.active_count()
     sync.start()
     assert threading.active_count() == threads
-    assert (sync.placement(), sync.nova(), agent.asked) == (None, None, 0)
+    assert (sync.placement(), sync.nova(), sync.notifications(), agent.asked) == (None, None, None, 0)
     sync.stop()
 
 
@@ -245,6 +245,26 @@ def test_each_of_the_two_is_there_where_it_is_configured(tmp_path: Path, agent: 
     assert by_nova.placement() is None and by_nova.nova() == {"error": None, "waiting": 0}
     with pytest.raises(ConfigurationError, match="counted twice"):
         OpenStackSync.of(configured(tmp_path, f"[placement]\n{CREDENTIALS}provider_yaml = p.yaml\n"), agent)
+
+
+def test_notifications_are_sent_where_a_broker_is_configured_though_openstack_is_told_nothing(
+    tmp_path: Path, agent: PlayedAgent
+) -> None:
+    text = f"[notifications]\ntransport_url = rabbit://127.0.0.1:9/\nposition_file = {tmp_path / 'position.json'}\n"
+    asked = threading.Event()
+
+    def events(after: int, epoch: str = "") -> Any:
+        asked.set()
+        raise AgentNotRunning(socket="agent.sock")
+
+    sync = OpenStackSync.of(configured(tmp_path, text), SimpleNamespace(events=events))  # type: ignore[arg-type]
+    told = sync.notifications()
+    assert told is not None and told["where"] == "rabbit://127.0.0.1:9/"
+    sync.start()
+    assert asked.wait(10)
+    began = time.monotonic()
+    sync.stop()
+    assert time.monotonic() - began < 1
 
 
 def test_it_ends_soon_while_placement_does_not_answer(make: Callable[..., OpenStackSync], notes: Notes) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from tests.unit.gateway.answers import HEALTH, NOVA, PLACEMENT, over_the_socket
+from tests.unit.gateway.answers import HEALTH, NOTIFICATIONS, NOVA, PLACEMENT, over_the_socket
 from vmqos.daemon.unix_server import UnixServer
 from vmqos.gateway.relay import Relay
 from vmqos.local_api.client import AgentClient
@@ -54,7 +54,7 @@ def agent(socket: str) -> Iterator[Agent]:
 
 def ask(socket: str, path: str, method: str = "GET", query: str = "") -> tuple[str, dict[str, str], bytes]:
     """What the gateway answers whose agent is on that socket."""
-    openstack = SimpleNamespace(placement=lambda: PLACEMENT, nova=lambda: NOVA)
+    openstack = SimpleNamespace(placement=lambda: PLACEMENT, nova=lambda: NOVA, notifications=lambda: NOTIFICATIONS)
     metrics = SimpleNamespace(answer=lambda accept: (f"text/plain; of={accept}", b"a_metric 1\n"))
     relay = Relay(AgentClient(socket), openstack, metrics)  # type: ignore[arg-type]
     answered: list[Any] = []
@@ -173,7 +173,8 @@ def test_no_client_can_change_anything(method: str, path: str, agent: Agent, soc
 def test_the_agents_health_is_told_with_that_of_openstack(path: str, agent: Agent, socket: str) -> None:
     status, headers, body = ask(socket, path)
     assert status == "200 OK"
-    assert json.loads(body) == over_the_socket({**HEALTH, "placement": PLACEMENT, "nova": NOVA})
+    of_gateway = {"placement": PLACEMENT, "nova": NOVA, "notifications": NOTIFICATIONS}
+    assert json.loads(body) == over_the_socket({**HEALTH, **of_gateway})
     assert ask(socket, path, "HEAD") == (status, headers, b"")
 
 

@@ -90,6 +90,7 @@ def test_how_the_promises_stand_is_a_finding_of_its_own(
     assert words in found.detail
 
 
+SENT = {"where": "rabbit://h:5672/", "error": None, "sent": 4, "failures": 1, "waiting": 0, "lost": 0}
 PLACEMENT = {"where": "Placement", "error": None, "told_at": 1.0, "inventories": {"CUSTOM_LLC_WAYS": 9}}
 
 
@@ -107,6 +108,20 @@ PLACEMENT = {"where": "Placement", "error": None, "told_at": 1.0, "inventories":
         (
             {"nova": {"error": "refused", "waiting": 2}},
             Finding("Nova", Status.WARNING, "refused; 2 VM(s) wait for their flavor", "vmqos vm list"),
+        ),
+        ({"notifications": SENT}, Finding("Notifications", Status.OK, "rabbit://h:5672/ has taken 4")),
+        (
+            {"notifications": SENT | {"lost": 2}},
+            Finding("Notifications", Status.OK, "rabbit://h:5672/ has taken 4; 2 event(s) were never sent"),
+        ),
+        (
+            {"notifications": SENT | {"error": "refused", "waiting": 3}},
+            Finding(
+                "Notifications",
+                Status.WARNING,
+                "rabbit://h:5672/: refused; 3 event(s) wait",
+                "journalctl --unit vmqos-gateway",
+            ),
         ),
     ],
 )
@@ -128,7 +143,7 @@ def test_a_change_from_credentials_to_a_file_is_warned_of_before_the_gateway_is_
     assert len(list(doctor.gateway(conf, lambda: health(placement=None)))) == 1
 
 
-@pytest.mark.parametrize("changes", [{}, {"placement": None, "nova": None}])
+@pytest.mark.parametrize("changes", [{}, {"placement": None, "nova": None, "notifications": None}])
 def test_a_gateway_that_does_not_has_nothing_to_tell_of_it(changes: dict[str, Any]) -> None:
     assert len(list(doctor.gateway(loader.defaults(), lambda: health(**changes)))) == 1
 
@@ -139,6 +154,7 @@ def test_a_gateway_that_does_not_has_nothing_to_tell_of_it(changes: dict[str, An
         ("", Status.WARNING, "there are no metrics and no page"),
         ("[placement]\nprovider_yaml = /etc/nova/vmqos.yaml\n", Status.PROBLEM, "OpenStack is told and asked nothing"),
         ("[nova]\nauth_type = password\n", Status.PROBLEM, "OpenStack is told and asked nothing"),
+        ("[notifications]\ntransport_url = rabbit://h/\n", Status.PROBLEM, "OpenStack is told and asked nothing"),
     ],
 )
 def test_a_gateway_that_does_not_run_costs_what_the_configuration_wants_of_it(
