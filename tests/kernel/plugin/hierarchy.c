@@ -39,11 +39,28 @@ void hierarchy_free(struct hierarchy *h)
     hierarchy_without_caches(h);
     for (unsigned i = 0; h->l2 && i < h->cpus; i++)
         free(h->l2[i].tallies);
-    for (unsigned i = 0; h->l3 && i < h->domains; i++)
+    for (unsigned i = 0; h->l3 && i < h->domains; i++) {
         free(h->l3[i].shares);
+        evictions_free(&h->l3[i].evictions);
+    }
     free(h->l2);
     free(h->l3);
     *h = (struct hierarchy){ 0 };
+}
+
+bool hierarchy_extra(struct hierarchy *h, const struct extra *extra)
+{
+    bool good = true;
+
+    for (unsigned i = 0; good && i < h->domains; i++) {
+        struct evictions *evictions = &h->l3[i].evictions;
+
+        if (!extra->evictions)
+            evictions_free(evictions);
+        else if (!evictions->lines)
+            good = evictions_make(evictions, h->rmids);
+    }
+    return good;
 }
 
 void hierarchy_without_caches(struct hierarchy *h)
@@ -124,8 +141,10 @@ static enum served read_l3(struct l3 *l3, const struct access *a, uint64_t weigh
 
         if (gone.number != a->number)
             held(l3, a->rmid, weight);
-        if (gone.number != a->number && gone.number != NO_LINE)
+        if (gone.number != a->number && gone.number != NO_LINE) {
             gone_from_l3(l3, &gone, weight);
+            evictions_count(&l3->evictions, a->rmid, gone.rmid, weight);
+        }
     }
     pthread_mutex_unlock(lock_of(l3, set));
     return there ? FROM_L3 : FROM_MEMORY;
@@ -224,6 +243,11 @@ uint64_t hierarchy_traffic(const struct hierarchy *h, unsigned domain, unsigned 
     for (unsigned kind = 0; kind < KINDS; kind++)
         lines += t.served[kind][FROM_MEMORY];
     return lines * LINE;
+}
+
+uint64_t hierarchy_evicted(const struct hierarchy *h, unsigned domain, unsigned by, unsigned of)
+{
+    return evictions_of(&h->l3[domain].evictions, by, of);
 }
 
 uint64_t hierarchy_held_in_way(struct hierarchy *h, unsigned domain, unsigned rmid, unsigned way)

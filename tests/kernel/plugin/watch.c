@@ -83,7 +83,9 @@ void watch_take(unsigned domain, unsigned rmid)
 
 static void empty_caches(const struct geometry *g)
 {
-    if (hierarchy_caches(&hierarchy, g))
+    struct extra extra = { .evictions = machine->options.evictions };
+
+    if (hierarchy_extra(&hierarchy, &extra) && hierarchy_caches(&hierarchy, g))
         return;
     fprintf(stderr, "rdt plugin: no memory for the caches\n");
     exit(1);

@@ -141,6 +141,14 @@ TEST(the_counts_of_each_rmid_are_in_a_window)
     CHECK(window_read(&h, 0, WINDOW_WAYS + 64 + 1) == 64);
     CHECK(window_read(&h, 0, WINDOW_WAYS + 64 + 0) == 0);
     CHECK(window_read(&h, 0, WINDOW_WAYS + 64 + 31) == 0);
+    CHECK(window_ours(&m.options, WINDOW_EVICTIONS + 8) && !window_ours(&m.options, WINDOW_EVICTIONS + 9));
+    CHECK(window_read(&h, 0, WINDOW_EVICTIONS + 5) == 0);
+    CHECK(hierarchy_extra(&h, &(struct extra){ .evictions = true }));
+    a.number = 9;
+    a.rmid = 1;
+    CHECK(hierarchy_access(&h, &a) == FROM_MEMORY);
+    CHECK(window_read(&h, 0, WINDOW_EVICTIONS + 3 + 2) == 1);
+    CHECK(window_read(&h, 0, WINDOW_EVICTIONS + 6 + 1) == 0);
     hierarchy_free(&h);
 }
 
