@@ -76,6 +76,12 @@ struct access {
     uint64_t l2_mask, l3_mask;
 };
 
+/* Of an access. */
+struct outcome {
+    enum served served;
+    unsigned written; /* lines that memory was written for it; of simulated sets */
+};
+
 /* Counts, without caches. Returns whether there was memory. CPUs are dealt out to domains evenly, in order. */
 bool hierarchy_make(struct hierarchy *h, unsigned cpus, unsigned domains, unsigned rmids);
 void hierarchy_free(struct hierarchy *h);
@@ -92,7 +98,7 @@ bool hierarchy_caches(struct hierarchy *h, const struct geometry *g);
 void hierarchy_without_caches(struct hierarchy *h);
 
 /* The RMID must be one of those there are. */
-enum served hierarchy_access(struct hierarchy *h, const struct access *a);
+struct outcome hierarchy_access(struct hierarchy *h, const struct access *a);
 
 /* More of what is counted by the way; a CPU's by one thread at a time. */
 void hierarchy_executed(struct hierarchy *h, unsigned cpu, unsigned rmid, uint64_t instructions);

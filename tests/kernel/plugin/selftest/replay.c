@@ -33,5 +33,5 @@ void replay_report(struct hierarchy *h, const char *path)
 void replay_accesses(struct hierarchy *h, const struct access *accesses, size_t count, uint8_t *served)
 {
     for (size_t i = 0; i < count; i++)
-        served[i] = hierarchy_access(h, &accesses[i]);
+        served[i] = hierarchy_access(h, &accesses[i]).served;
 }
