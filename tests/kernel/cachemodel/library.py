@@ -11,10 +11,10 @@ from dataclasses import astuple, dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from tests.kernel.cachemodel.counts import NUMBERS, Counts
+from tests.kernel.cachemodel.counts import MAX_WAYS, NUMBERS, Counts, Curve
 from tests.kernel.lab.recipes import PLUGIN
 
-SOURCES = ("cache.c", "evictions.c", "hierarchy.c", "report.c", "window.c", "selftest/replay.c")
+SOURCES = ("cache.c", "distances.c", "evictions.c", "hierarchy.c", "report.c", "window.c", "selftest/replay.c")
 FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 
@@ -68,13 +68,15 @@ class Extra:
     """What else is counted (``struct extra``).
 
     :ivar evictions: who evicted whom.
+    :ivar curves: of how many RMIDs in each L3, what they would miss with each number of ways.
     """
 
     evictions: bool = False
+    curves: int = 0
 
 
 class _Extra(ctypes.Structure):
-    _fields_ = (("evictions", ctypes.c_bool),)
+    _fields_ = (("evictions", ctypes.c_bool), ("curves", ctypes.c_uint))
 
 
 class _Geometry(ctypes.Structure):
@@ -99,7 +101,7 @@ def build(directory: Path) -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(library))
     loaded.replay_make.restype = ctypes.c_void_p
     loaded.replay_report.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-    for name in ("window_count", "hierarchy_held_in_way", "hierarchy_evicted", "sample_places"):
+    for name in ("window_count", "hierarchy_held_in_way", "hierarchy_evicted", "hierarchy_distance", "sample_places"):
         getattr(loaded, name).restype = ctypes.c_uint64
     return loaded
 
@@ -127,6 +129,7 @@ class Model:
         counted = _Extra(*astuple(extra or Extra()))
         handle = library.replay_make(cpus, domains, rmids, ctypes.byref(made), ctypes.byref(counted))
         self._handle = ctypes.c_void_p(handle)
+        self._ways = g.l3_ways
 
     def close(self) -> None:
         """Free its memory."""
@@ -160,6 +163,11 @@ class Model:
         """Lines of one RMID that left an L3 for those that another brought in."""
         lines: int = self._library.hierarchy_evicted(self._handle, domain, by, of)
         return lines
+
+    def curve(self, rmid: int, domain: int = 0) -> Curve:
+        """What an RMID would have missed with each number of ways."""
+        numbers = [self._library.hierarchy_distance(self._handle, domain, rmid, n) for n in range(MAX_WAYS + 1)]
+        return Curve.of(numbers, self._ways)
 
     def report(self, path: Path) -> None:
         """Write what was counted, as the plugin does."""

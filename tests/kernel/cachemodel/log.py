@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.kernel.cachemodel.counts import Counts, Served
+from tests.kernel.cachemodel.counts import Counts, Curve, Served
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Snapshot:
     :ivar domain: the L3, numbered from 0.
     :ivar rmid: whose counts these are.
     :ivar evicted: lines that left the L3 for this RMID's, by the RMID whose they were; empty where that is not counted.
+    :ivar curve: what this RMID would have missed; ``None`` where that is not counted.
     """
 
     time: float
@@ -28,6 +29,7 @@ class Snapshot:
     rmid: int
     counts: Counts
     evicted: Mapping[int, int] = field(default_factory=dict)
+    curve: Curve | None = None
 
 
 def read(path: Path) -> list[Snapshot]:
@@ -47,4 +49,5 @@ def _parse(line: str) -> Snapshot:
         entry["waited_ns"],
     )
     evicted = {int(rmid): lines for rmid, lines in entry.get("evicted", {}).items()}
-    return Snapshot(entry["t"], entry["why"], entry["domain"], entry["rmid"], counts, evicted)
+    curve = Curve(tuple(entry["distances"]), entry["beyond"]) if "distances" in entry else None
+    return Snapshot(entry["t"], entry["why"], entry["domain"], entry["rmid"], counts, evicted, curve)

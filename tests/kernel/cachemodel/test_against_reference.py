@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.kernel.cachemodel.counts import Curve
 from tests.kernel.cachemodel.library import Access, Extra, From, Geometry, Kind, Model, model
 from tests.kernel.cachemodel.reference import Reference
 
 CPUS, DOMAINS, RMIDS = 4, 2, 3
-EVERYTHING = Extra(evictions=True)
+EVERYTHING = Extra(evictions=True, curves=RMIDS)
 PAGE = 64
 """Lines of a page."""
 
@@ -109,6 +110,8 @@ def _agree(ours: Model, reference: Reference) -> None:
             assert counts.writebacks == reference.writebacks[domain, rmid]
             for of in range(RMIDS):
                 assert ours.evicted(rmid, of, domain) == reference.evicted[domain, rmid, of]
+            # Of a cache without ways there is nothing to say.
+            assert ours.curve(rmid, domain) in (reference.curve(rmid, domain), Curve((), 0))
 
 
 def _counted(ours: Model, trace: Sequence[Access], served: Sequence[From]) -> None:

@@ -27,7 +27,8 @@ enum {
     CONTROL_BANDWIDTH,
     CONTROL_MBA_UNIT,
     CONTROL_EVICTIONS,
-    CONTROL_LAST = CONTROL_EVICTIONS,
+    CONTROL_CURVES,
+    CONTROL_LAST = CONTROL_CURVES,
 };
 
 #define MARKED (1ull << 63) /* no association has it: CLOSIDs are small */

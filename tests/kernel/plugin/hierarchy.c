@@ -42,6 +42,7 @@ void hierarchy_free(struct hierarchy *h)
     for (unsigned i = 0; h->l3 && i < h->domains; i++) {
         free(h->l3[i].shares);
         evictions_free(&h->l3[i].evictions);
+        distances_free(&h->l3[i].distances);
     }
     free(h->l2);
     free(h->l3);
@@ -54,11 +55,16 @@ bool hierarchy_extra(struct hierarchy *h, const struct extra *extra)
 
     for (unsigned i = 0; good && i < h->domains; i++) {
         struct evictions *evictions = &h->l3[i].evictions;
+        struct distances *distances = &h->l3[i].distances;
 
         if (!extra->evictions)
             evictions_free(evictions);
         else if (!evictions->lines)
             good = evictions_make(evictions, h->rmids);
+        if (distances->most != extra->curves)
+            distances_free(distances);
+        if (good && extra->curves && !distances->counts)
+            good = distances_make(distances, h->rmids, extra->curves);
     }
     return good;
 }
@@ -82,8 +88,10 @@ bool hierarchy_caches(struct hierarchy *h, const struct geometry *g)
     h->geometry = *g;
     for (unsigned i = 0; good && i < h->cpus; i++)
         good = cache_make(&h->l2[i].cache, g->l2_sets, g->l2_ways, g->sample);
-    for (unsigned i = 0; good && i < h->domains; i++)
+    for (unsigned i = 0; good && i < h->domains; i++) {
         good = cache_make(&h->l3[i].cache, g->l3_sets, g->l3_ways, g->sample);
+        distances_empty(&h->l3[i].distances, h->l3[i].cache.simulated, g->l3_ways);
+    }
     return good;
 }
 
@@ -135,6 +143,7 @@ static struct outcome read_l3(struct l3 *l3, const struct access *a, uint64_t we
     struct line *there;
 
     pthread_mutex_lock(lock_of(l3, set));
+    distances_access(&l3->distances, a->rmid, set, a->number, weight);
     there = cache_find(&l3->cache, set, a->number);
     if (there) {
         cache_use(&l3->cache, set, there);
@@ -210,6 +219,7 @@ void hierarchy_flush(struct hierarchy *h, unsigned cpu, unsigned domain)
                 gone_from_l3(l3, &ways[i], weight);
             ways[i].number = NO_LINE;
         }
+        distances_forget(&l3->distances, set);
         pthread_mutex_unlock(lock_of(l3, set));
     }
 }
@@ -252,6 +262,11 @@ uint64_t hierarchy_traffic(const struct hierarchy *h, unsigned domain, unsigned 
 uint64_t hierarchy_evicted(const struct hierarchy *h, unsigned domain, unsigned by, unsigned of)
 {
     return evictions_of(&h->l3[domain].evictions, by, of);
+}
+
+uint64_t hierarchy_distance(const struct hierarchy *h, unsigned domain, unsigned rmid, unsigned distance)
+{
+    return distances_of(&h->l3[domain].distances, rmid, distance);
 }
 
 uint64_t hierarchy_held_in_way(struct hierarchy *h, unsigned domain, unsigned rmid, unsigned way)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A model of the caches: an L2 of each CPU, an L3 of each domain, memory behind. It says where an access is served
- * from, and counts that, and what memory is written, by RMID; if it is told to, also whose lines went for whose.
+ * from, and counts that, and what memory is written, by RMID; if it is told to, also whose lines went for
+ * whose, and what would have been served from how many ways.
  *
  * An access looks into its CPU's L2, then into the domain's L3, then goes to memory. What a cache on this way lacked is
  * brought into it, by its own mask. What goes from the L3 may stay in an L2. What goes from an L2 having been changed
@@ -19,6 +20,7 @@
 #include <stdint.h>
 
 #include "cache.h"
+#include "distances.h"
 #include "evictions.h"
 
 enum kind { LOAD, STORE, FETCH, KINDS };
@@ -55,11 +57,13 @@ struct l3 {
     pthread_mutex_t locks[L3_LOCKS]; /* of the sets */
     struct share *shares;
     struct evictions evictions; /* of lines of the L3 by fills */
+    struct distances distances; /* of all accesses to the L3 */
 };
 
 /* What is counted beside that. */
 struct extra {
     bool evictions;
+    unsigned curves; /* of how many RMIDs in each L3 */
 };
 
 struct hierarchy {
@@ -117,6 +121,9 @@ uint64_t hierarchy_traffic(const struct hierarchy *h, unsigned domain, unsigned 
 
 /* Lines of an RMID that left an L3 for those that another brought in; 0 where that is not counted. */
 uint64_t hierarchy_evicted(const struct hierarchy *h, unsigned domain, unsigned by, unsigned of);
+
+/* Accesses of an RMID to an L3, by distance (distances.h); 0 where that is not counted. */
+uint64_t hierarchy_distance(const struct hierarchy *h, unsigned domain, unsigned rmid, unsigned distance);
 
 /* Bytes that an RMID holds in one way of an L3, counted line by line. */
 uint64_t hierarchy_held_in_way(struct hierarchy *h, unsigned domain, unsigned rmid, unsigned way);

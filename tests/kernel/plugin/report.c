@@ -31,6 +31,22 @@ static void evicted(const struct hierarchy *h, unsigned domain, unsigned rmid)
     fputs("}", file);
 }
 
+static void distances(const struct hierarchy *h, unsigned domain, unsigned rmid)
+{
+    const char *before = ",\"distances\":[";
+    uint64_t accesses = 0;
+
+    for (unsigned distance = 0; distance < DISTANCES; distance++)
+        accesses += hierarchy_distance(h, domain, rmid, distance);
+    if (!accesses)
+        return;
+    for (unsigned distance = 0; distance < h->geometry.l3_ways; distance++) {
+        fprintf(file, "%s%" PRIu64, before, hierarchy_distance(h, domain, rmid, distance));
+        before = ",";
+    }
+    fprintf(file, "],\"beyond\":%" PRIu64, hierarchy_distance(h, domain, rmid, BEYOND));
+}
+
 static void line(const struct hierarchy *h, struct tally t, double seconds, const char *why, unsigned domain,
                  unsigned rmid)
 {
@@ -45,6 +61,7 @@ static void line(const struct hierarchy *h, struct tally t, double seconds, cons
             s.writebacks, s.lines * LINE);
     fprintf(file, ",\"waited_ns\":%" PRIu64, t.waited_ns);
     evicted(h, domain, rmid);
+    distances(h, domain, rmid);
     fputs("}\n", file);
 }
 

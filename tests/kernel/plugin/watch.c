@@ -62,7 +62,7 @@ void watch_take(unsigned domain, unsigned rmid)
 
 static void empty_caches(const struct geometry *g)
 {
-    struct extra extra = { .evictions = machine->options.evictions };
+    struct extra extra = { .evictions = machine->options.evictions, .curves = machine->options.curves };
 
     if (hierarchy_extra(&hierarchy, &extra) && hierarchy_caches(&hierarchy, g))
         return;

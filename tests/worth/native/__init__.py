@@ -40,6 +40,9 @@ right on average. It suits memory that is used page by page, and not a few hot l
 *Accesses.* What a task accesses is what its L1 lacked. ``Load.instructions`` says how many instructions come with each
 access: with 4, a task that always hits the L2 has an IPC of 1, and makes an access every 4 cycles.
 
+*Curves.* With ``curves=True`` the machine also knows what each RMID would have missed with each number of ways for
+itself, whatever it has: ``machine.curve(rmid).misses(ways)``, of ``.accesses``. These are exact (Mattson, 1970).
+
 *Counters* are since the machine was made; subtract two readings. Those of an RMID are what the registers of RDT and the
 performance counters of a CPU say: :class:`Counters`. Of a task, :meth:`Machine.progress` tells the truth that no
 counter has: how much work it did.
@@ -50,6 +53,7 @@ tenth of a second if its task waits for lines from memory most of the time, and 
 
 from __future__ import annotations
 
+from tests.kernel.cachemodel.counts import Curve
 from tests.worth.native.machine import Counters, Load, Machine, Order, Progress, Task
 
-__all__ = ["Counters", "Load", "Machine", "Order", "Progress", "Task"]
+__all__ = ["Counters", "Curve", "Load", "Machine", "Order", "Progress", "Task"]

@@ -40,6 +40,7 @@ def main() -> None:
         together = list(MIX.values())
         print(f"sample={sample} {'all at once':<11} {rate(together, sample=sample) / 1e6:7.1f}")
         print(f"sample={sample} {'+ evictions':<11} {rate(together, sample=sample, evictions=True) / 1e6:7.1f}")
+        print(f"sample={sample} {'+ curves':<11} {rate(together, sample=sample, curves=True) / 1e6:7.1f}")
         print(f"sample={sample} {'+ channel':<11} {rate(together, sample=sample, bytes_per_cycle=2.0) / 1e6:7.1f}")
 
 

@@ -15,8 +15,8 @@ from tests.kernel.lab.recipes import PLUGIN
 
 HERE = Path(__file__).parent
 OF_PLUGIN = (
-    *("cache.c", "channel.c", "control.c", "counters.c", "evictions.c", "hierarchy.c", "machine.c", "msr.c"),
-    *("options.c", "pmu.c", "stall.c", "trace.c", "window.c"),
+    *("cache.c", "channel.c", "control.c", "counters.c", "distances.c", "evictions.c", "hierarchy.c", "machine.c"),
+    *("msr.c", "options.c", "pmu.c", "stall.c", "trace.c", "window.c"),
 )
 FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{PLUGIN}")
 
@@ -69,4 +69,5 @@ def _declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.engine_progress.argtypes = [handle, number, pointer]
     loaded.engine_evictions.restype = size
     loaded.engine_evictions.argtypes = [handle, number, pointer, size]
+    loaded.engine_distances.argtypes = [handle, number, number, pointer]
     return loaded

@@ -78,7 +78,7 @@ struct engine *engine_make(unsigned cpus, const struct timing *timing, int argc,
     }
     machine_reset(&e->machine, &o, cpus, 0);
     g = machine_geometry(&o);
-    extra = (struct extra){ .evictions = o.evictions };
+    extra = (struct extra){ .evictions = o.evictions, .curves = o.curves };
     e->timing = *timing;
     e->weight = 1ull << o.sample;
     e->places = sample_places(o.sample);
@@ -424,4 +424,10 @@ size_t engine_evictions(const struct engine *e, unsigned domain, struct eviction
                 evictions[count - 1] = (struct eviction){ by, of, lines };
         }
     return count;
+}
+
+void engine_distances(const struct engine *e, unsigned domain, unsigned rmid, uint64_t *accesses)
+{
+    for (unsigned distance = 0; distance < DISTANCES; distance++)
+        accesses[distance] = hierarchy_distance(&e->hierarchy, domain, rmid, distance);
 }

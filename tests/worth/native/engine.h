@@ -72,4 +72,7 @@ void engine_progress(const struct engine *e, unsigned task, struct progress *pro
 /* Who evicted whom. Returns how many there are; the first ones, at most room, are put there. */
 size_t engine_evictions(const struct engine *e, unsigned domain, struct eviction *evictions, size_t room);
 
+/* Accesses of an RMID to the L3, by DISTANCES distances (distances.h). */
+void engine_distances(const struct engine *e, unsigned domain, unsigned rmid, uint64_t *accesses);
+
 #endif

@@ -6,13 +6,13 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.kernel.cachemodel.counts import LINE
+from tests.kernel.cachemodel.counts import LINE, MAX_WAYS, Curve
 from tests.kernel.inside.msr import IA32_L2_QOS_EXT_BW_THRTL_0, IA32_L3_QOS_MASK_0
 from tests.worth.native.build import library
 
@@ -100,7 +100,7 @@ class Counters:
 
     def __sub__(self, before: Counters) -> Counters:
         grown = [now - then for now, then in zip(astuple(self), astuple(before), strict=True)]
-        return Counters(*grown[:4], self.occupancy, *grown[5:])
+        return replace(Counters(*grown), occupancy=self.occupancy)
 
     @property
     def ipc(self) -> float:
@@ -171,6 +171,7 @@ class Machine:
     :param sample: 1 of ``2 ** sample`` sets is modelled, 0 to 5.
     :param rmids: how many there are, 1 to 1024.
     :param evictions: count who evicted whom.
+    :param curves: count what each RMID would miss with each number of ways; 8 bytes for each RMID and modelled line.
     :param hz: cycles a second.
     :param bytes_per_cycle: of the channel to memory of each socket; ``None``: it is never busy.
     :param bandwidth: bytes a second that 100 % of ``set_bandwidth`` are, for each CPU.
@@ -192,6 +193,7 @@ class Machine:
         sample: int = 0,
         rmids: int = 32,
         evictions: bool = False,
+        curves: bool = False,
         hz: float = 1e8,
         bytes_per_cycle: float | None = None,
         l2_cycles: int = 0,
@@ -210,7 +212,7 @@ class Machine:
         options = {
             "sockets": sockets, "l3size": l3_bytes, "l3ways": l3_ways, "l3shared": 0, "l3noncont": 1, "l3clos": CLOSIDS,
             "mbaclos": CLOSIDS, "l2size": l2_bytes, "l2ways": l2_ways, "sample": sample, "rmids": rmids,
-            "evictions": int(evictions), "bandwidth": bandwidth,
+            "evictions": int(evictions), "curves": rmids if curves else 0, "bandwidth": bandwidth,
         }  # fmt: skip
         words = [f"{name}={value}".encode() for name, value in options.items()]
         if trace:
@@ -334,6 +336,16 @@ class Machine:
             if count <= room:
                 return {(one.by, one.of): one.lines for one in found[:count]}
             room = count
+
+    def curve(self, rmid: int, *, socket: int = 0) -> Curve:
+        """What an RMID would have missed in the L3 with each number of ways for itself: ``.misses(ways)``.
+
+        Counted of the accesses that came to the L3, whatever ways it had. Without ``curves=True`` there are none.
+        """
+        self._check(0, rmid, 0)
+        numbers = (ctypes.c_uint64 * (MAX_WAYS + 1))()
+        self._library.engine_distances(self._handle, self._socket(socket), rmid, numbers)
+        return Curve.of(list(numbers), self.l3_ways)
 
     def _loads(self, load: Load | Sequence[Load]) -> tuple[ctypes.Array[_Load], int]:
         loads = [load] if isinstance(load, Load) else load

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.kernel.cachemodel.reference import Reference
 from tests.worth.native import Load, Machine, Order
 
 MIB = 1 << 20
-LOADS = (
+LOADS: tuple[Load | list[Load], ...] = (
     Load(Order.ZIPF, MIB, stores=0.2),
     Load(Order.ENDLESS, overlap=8, stores=0.3),
     [Load(Order.RANDOM, 300 << 10, item=256, seconds=0.0004), Load(Order.IDLE, seconds=0.0002)],
@@ -78,6 +79,29 @@ def test_an_rmid_has_lost_what_it_brought_in_and_holds_no_more() -> None:
             lost = sum(lines for (_, of), lines in evicted.items() if of == rmid)
             assert lost == counters.llc_misses - counters.occupancy // LINE
         assert max(evicted, key=lambda pair: evicted[pair] if pair[0] != pair[1] else 0)[0] == 1
+
+
+@pytest.mark.parametrize("sample", [0, 3])
+def test_a_curve_says_what_a_task_misses_with_ways_of_its_own(sample: int) -> None:
+    """Whatever ways it has while the curve is made, and whoever is beside it."""
+    load = Load(Order.ZIPF, MIB, exponent=0.8)
+    small = partial(Machine, l3_bytes=MIB // 2, l3_ways=8, l2_bytes=32 << 10, sample=sample)
+    with small(cpus=2, curves=True) as machine:
+        task = machine.start(load, cpu=0, rmid=1, seed=3)
+        machine.start(Load(Order.ENDLESS, overlap=8), cpu=1, rmid=2, seed=4)
+        machine.run(0.2)
+        accesses, curve = machine.progress(task).accesses, machine.curve(1)
+        assert machine.counters(1).llc_references == curve.accesses > 10_000
+        assert machine.counters(1).llc_misses > curve.misses(8)
+    for ways in range(9):
+        with small(cpus=1) as machine:
+            machine.set_ways(1, (1 << ways) - 1)
+            task = machine.start(load, cpu=0, rmid=1, closid=1, seed=3)
+            while machine.progress(task).accesses < accesses - 200:
+                machine.run(0.00001)
+            found = machine.counters(1)
+            # It ends some accesses earlier or later.
+            assert found.llc_misses == pytest.approx(curve.misses(ways), abs=250)
 
 
 def test_the_same_machine_does_the_same_each_time() -> None:

@@ -149,6 +149,18 @@ TEST(the_counts_of_each_rmid_are_in_a_window)
     CHECK(hierarchy_access(&h, &a).served == FROM_MEMORY);
     CHECK(window_read(&h, 0, WINDOW_EVICTIONS + 3 + 2) == 1);
     CHECK(window_read(&h, 0, WINDOW_EVICTIONS + 6 + 1) == 0);
+    CHECK(window_ours(&m.options, WINDOW_DISTANCES + 191) && !window_ours(&m.options, WINDOW_DISTANCES + 192));
+    CHECK(window_read(&h, 0, WINDOW_DISTANCES + 64 + BEYOND) == 0);
+    CHECK(hierarchy_extra(&h, &(struct extra){ .curves = 1 }) && hierarchy_caches(&h, &g));
+    for (unsigned i = 0; i < 2; i++)
+        for (a.number = 11; a.number < 15; a.number += 2)
+            hierarchy_access(&h, &a);
+    CHECK(window_read(&h, 0, WINDOW_DISTANCES + 64 + BEYOND) == 2);
+    CHECK(window_read(&h, 0, WINDOW_DISTANCES + 64 + 1) == 2);
+    CHECK(window_read(&h, 0, WINDOW_DISTANCES + 64 + 0) == 0);
+    a.rmid = 2;
+    hierarchy_access(&h, &a);
+    CHECK(window_read(&h, 0, WINDOW_DISTANCES + 128 + BEYOND) == 0);
     hierarchy_free(&h);
 }
 
