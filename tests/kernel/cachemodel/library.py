@@ -14,7 +14,16 @@ from pathlib import Path
 from tests.kernel.cachemodel.counts import MAX_WAYS, NUMBERS, Counts, Curve
 from tests.kernel.lab.recipes import PLUGIN
 
-SOURCES = ("cache.c", "distances.c", "evictions.c", "hierarchy.c", "report.c", "window.c", "selftest/replay.c")
+SOURCES = (
+    "cache.c",
+    "channel.c",
+    "distances.c",
+    "evictions.c",
+    "hierarchy.c",
+    "report.c",
+    "window.c",
+    "selftest/replay.c",
+)
 FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 
@@ -101,7 +110,14 @@ def build(directory: Path) -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(library))
     loaded.replay_make.restype = ctypes.c_void_p
     loaded.replay_report.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-    for name in ("window_count", "hierarchy_held_in_way", "hierarchy_evicted", "hierarchy_distance", "sample_places"):
+    for name in (
+        "window_count",
+        "hierarchy_held_in_way",
+        "hierarchy_evicted",
+        "hierarchy_distance",
+        "sample_places",
+        "channel_visit",
+    ):
         getattr(loaded, name).restype = ctypes.c_uint64
     return loaded
 

@@ -26,6 +26,7 @@ KNOBS = {
     "mba_unit": 0x52440026,
     "evictions": 0x52440027,
     "curves": 0x52440028,
+    "channel": 0x52440029,
 }
 COUNTS = 0x52450000
 WAYS = 0x52460000
@@ -46,7 +47,8 @@ def turn_on(**knobs: int) -> None:
     :param knobs: ``sample`` (1 of ``2 ** sample`` sets), ``l2size`` (bytes), ``l3_ns`` and ``memory_ns`` (how long a
         CPU stands still for a line), ``bandwidth`` and ``mba_unit`` (what memory bandwidth allocation means, in bytes a
         second), ``evictions`` (count who evicted whom: 1, or not: 0), ``curves`` (of how many RMIDs to count what they
-        would miss with each number of ways); ``options.c`` has the ranges. One that is not given stays as it is.
+        would miss with each number of ways), ``channel`` (bytes a second between an L3 and memory, which its CPUs
+        share; 0: any number); ``options.c`` has the ranges. One that is not given stays as it is.
     :raises ValueError: for a value out of range.
     """
     for name, value in knobs.items():

@@ -12,7 +12,8 @@ bool control_ours(uint32_t msr)
 const char *control_option(uint32_t msr)
 {
     static const char *const names[] = { "sample",    "l2size",   "l3_ns",    "memory_ns",
-                                         "bandwidth", "mba_unit", "evictions", "curves" };
+                                         "bandwidth", "mba_unit", "evictions", "curves",
+                                         "channel" };
 
     return msr >= CONTROL_SAMPLE && msr <= CONTROL_LAST ? names[msr - CONTROL_SAMPLE] : NULL;
 }

@@ -28,7 +28,8 @@ enum {
     CONTROL_MBA_UNIT,
     CONTROL_EVICTIONS,
     CONTROL_CURVES,
-    CONTROL_LAST = CONTROL_CURVES,
+    CONTROL_CHANNEL,
+    CONTROL_LAST = CONTROL_CHANNEL,
 };
 
 #define MARKED (1ull << 63) /* no association has it: CLOSIDs are small */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of what stands around the model of the caches; the model's own are in tests/kernel/cachemodel. */
+#include "../channel.h"
 #include "../clock.h"
 #include "../control.h"
 #include "../counters.h"
@@ -212,6 +213,35 @@ TEST(who_is_slower_than_the_rate_never_waits)
 
     for (uint64_t now = SECOND_NS; now < 2 * SECOND_NS; now += 7000)
         CHECK(pace_take(&p, now, 64, 10000000) == 0);
+}
+
+/* ---- the channel ---- */
+
+TEST(lines_go_through_the_channel_one_after_the_other)
+{
+    struct channel c = { 0 };
+
+    CHECK(channel_move(&c, 1000, 64) == 1064);
+    CHECK(channel_move(&c, 1000, 64) == 1128);
+    CHECK(channel_move(&c, 1128, 64) == 1192);
+    CHECK(channel_move(&c, 5000, 128) == 5128);
+}
+
+TEST(who_is_at_the_channel_all_the_time_doubles_what_another_one_takes)
+{
+    struct visitor v[3] = { 0 };
+    uint64_t now = 100 * CHANNEL_WINDOW_NS;
+
+    CHECK(channel_visit(v, 3, 0, now, 1000) == 1000);
+    /* What was done in this window counts in the next one. */
+    CHECK(channel_visit(v, 3, 1, now, 4 * CHANNEL_WINDOW_NS) == 4 * CHANNEL_WINDOW_NS);
+    CHECK(channel_visit(v, 3, 0, now, 1000) == 1000);
+    now += CHANNEL_WINDOW_NS;
+    CHECK(channel_visit(v, 3, 0, now, 1000) == 2000);
+    CHECK(channel_visit(v, 3, 2, now, 1000) == 2000);
+    CHECK(channel_visit(v, 3, 1, now, 1000) == 1000);
+    now += 2 * CHANNEL_WINDOW_NS;
+    CHECK(channel_visit(v, 3, 0, now, 1000) == 1000);
 }
 
 TEST(a_class_has_its_share_of_the_bandwidth)

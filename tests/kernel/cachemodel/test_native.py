@@ -163,6 +163,30 @@ def test_two_streams_have_half_of_the_channel_each(sample: int) -> None:
     assert one.queued_cycles > 0
 
 
+@pytest.mark.parametrize("overlaps", [(1,), (1, 1), (8, 8), (1, 10), (1, 4, 16)])
+def test_clocks_and_queue_are_those_of_a_few_lines_of_python(overlaps: tuple[int, ...]) -> None:
+    """To the cycle, for loads that miss each line."""
+    instructions = [4 + 3 * cpu for cpu in range(len(overlaps))]
+    with Machine(cpus=len(overlaps), bytes_per_cycle=1.0) as machine:
+        for cpu, overlap in enumerate(overlaps):
+            machine.start(Load(Order.ENDLESS, instructions=instructions[cpu], overlap=overlap), cpu=cpu, rmid=cpu)
+        machine.run(0.05)
+        found = [machine.counters(cpu) for cpu in range(len(overlaps))]
+    clocks, queued = [0] * len(overlaps), [0] * len(overlaps)
+    underway: list[list[int]] = [[] for _ in overlaps]
+    free = 0
+    while min(clocks) < 0.05 * machine.hz:
+        cpu = clocks.index(min(clocks))
+        now = clocks[cpu] + instructions[cpu]
+        free = max(free, now) + LINE
+        queued[cpu] += free - LINE - now
+        underway[cpu].append(free + 360)
+        clocks[cpu] = max(now, *underway[cpu][-overlaps[cpu] :][:1]) if len(underway[cpu]) >= overlaps[cpu] else now
+    assert [one.cycles for one in found] == clocks
+    assert [one.queued_cycles for one in found] == queued
+    assert [one.llc_misses for one in found] == [len(lines) for lines in underway]
+
+
 def test_who_waits_for_each_line_gets_fewer_of_them_beside_a_stream() -> None:
     took = {}
     for streams in (0, 1, 2):
