@@ -68,6 +68,18 @@ def test_the_reference_agrees_on_each_access_and_each_eviction(tmp_path: Path) -
     } == reference.evicted
 
 
+def test_the_trace_of_a_machine_has_its_own_accesses_alone(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    with Machine(cpus=1, trace=trace) as machine, Machine(cpus=1) as other:
+        for one, rmid in ((machine, 1), (other, 2)):
+            one.start(Load(Order.ENDLESS), cpu=0, rmid=rmid)
+            one.run(0.001)
+    with Machine(cpus=1) as machine:
+        machine.start(Load(Order.ENDLESS), cpu=0, rmid=3)
+        machine.run(0.001)
+    assert {record.access.rmid for record in recorded.read(trace)} == {1}
+
+
 def test_an_rmid_has_lost_what_it_brought_in_and_holds_no_more() -> None:
     with Machine(cpus=5, evictions=True, l3_bytes=MIB, l3_ways=8, sample=1) as machine:
         for n, load in enumerate(LOADS):

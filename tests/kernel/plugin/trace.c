@@ -17,8 +17,6 @@ _Static_assert(sizeof(struct record) == TRACE_RECORD, "a record is without gaps"
 
 bool trace_open(const char *path)
 {
-    if (file)
-        fclose(file);
     file = fopen(path, "wb");
     left = file ? TRACE_LIMIT : 0;
     return file;
@@ -72,4 +70,13 @@ void trace_settle(void)
         perror("rdt plugin: the trace");
         exit(1);
     }
+}
+
+void trace_close(void)
+{
+    trace_settle();
+    if (file)
+        fclose(file);
+    file = NULL;
+    left = 0;
 }

@@ -26,4 +26,7 @@ void trace_flush(struct hierarchy *h, unsigned cpu, unsigned domain);
 /* Have what was recorded on the disk. */
 void trace_settle(void);
 
+/* Record no more. */
+void trace_close(void);
+
 #endif

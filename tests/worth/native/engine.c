@@ -50,10 +50,10 @@ struct engine {
     struct timing timing;
     uint64_t line_ticks; /* of a line of a simulated set on the channel, 0 where there is no channel */
     uint64_t weight, places;
+    bool traced;
     struct core cores[MAX_CPUS];
-    struct channel channels[MAX_CPUS];               /* by domain */
-    struct pace paces[MAX_CPUS][MAX_MBA_CLOS];       /* AMD's: by domain and class */
-    struct beside *beside;                           /* by domain and RMID */
+    struct channel channels[MAX_CPUS]; /* by domain */
+    struct beside *beside;             /* by domain and RMID */
     struct task **tasks;
     unsigned count;
     uint64_t until;
@@ -80,6 +80,7 @@ struct engine *engine_make(unsigned cpus, const struct timing *timing, int argc,
     g = machine_geometry(&o);
     extra = (struct extra){ .evictions = o.evictions, .curves = o.curves };
     e->timing = *timing;
+    e->traced = o.trace;
     e->weight = 1ull << o.sample;
     e->places = sample_places(o.sample);
     if (timing->bytes_per_cycle > 0)
@@ -112,6 +113,8 @@ void engine_free(struct engine *e)
         free_streams(e->tasks[i]->streams, e->tasks[i]->count);
         free(e->tasks[i]);
     }
+    if (e->traced)
+        trace_close();
     free(e->tasks);
     free(e->beside);
     hierarchy_free(&e->hierarchy);
@@ -124,11 +127,10 @@ static struct beside *beside(const struct engine *e, unsigned domain, unsigned r
 }
 
 /* Let a task go on with one of its loads. */
-static void begin(struct engine *e, struct task *t, unsigned which, uint64_t now)
+static void begin(struct task *t, unsigned which, uint64_t now)
 {
     const struct load *load = &t->streams[which].load;
 
-    (void)e;
     t->now = which;
     t->ends = load->cycles ? now + load->cycles * TICKS : NEVER;
     t->wakes = load->order == IDLE ? t->ends : now;
@@ -149,7 +151,7 @@ bool engine_load(struct engine *e, unsigned task, const struct load *loads, unsi
     free_streams(t->streams, t->count);
     t->streams = streams;
     t->count = count;
-    begin(e, t, 0, e->until);
+    begin(t, 0, e->until);
     return true;
 }
 
@@ -239,7 +241,7 @@ static void settle_loads(struct engine *e, unsigned cpu, uint64_t now)
         struct task *t = e->tasks[i];
 
         while (t->cpu == cpu && t->ends <= now)
-            begin(e, t, (t->now + 1) % t->count, t->ends);
+            begin(t, (t->now + 1) % t->count, t->ends);
     }
 }
 
@@ -275,7 +277,6 @@ static uint64_t placed(const struct task *t, uint64_t line)
     return page * PAGE_LINES + line % PAGE_LINES;
 }
 
-/* Cycles are many, and parts of them are too. */
 static uint64_t in_ns(const struct engine *e, uint64_t ticks)
 {
     return ticks / TICKS * (1e9 / e->timing.hz);
@@ -285,13 +286,10 @@ static void throttle(struct engine *e, unsigned cpu, struct beside *b)
 {
     uint64_t limit = stall_limit(&e->machine, cpu), ticks;
     struct core *core = &e->cores[cpu];
-    struct pace *pace = &core->pace;
 
     if (!limit)
         return;
-    if (e->machine.options.amd)
-        pace = &e->paces[machine_domain_of(&e->machine, cpu)][core->task->clos];
-    ticks = pace_take(pace, in_ns(e, core->clock), LINE * e->weight, limit) * (e->timing.hz / 1e9) * TICKS;
+    ticks = pace_take(&core->pace, in_ns(e, core->clock), LINE * e->weight, limit) * (e->timing.hz / 1e9) * TICKS;
     core->clock += ticks;
     b->throttled += ticks;
 }
@@ -344,7 +342,7 @@ static void go_on(struct engine *e, unsigned cpu, uint64_t until)
 
             a.number = line;
             a.kind = s->load.stores && chance(&t->chance) >> 54 < s->load.stores ? STORE : LOAD;
-            outcome = trace_access(&e->hierarchy, &a);
+            outcome = (e->traced ? trace_access : hierarchy_access)(&e->hierarchy, &a);
             if (outcome.served != FROM_L2 || waits_for_l2)
                 wait(e, cpu, a.domain, outcome, s->load.overlap);
         }
@@ -382,7 +380,8 @@ void engine_run(struct engine *e, uint64_t cycles)
                 continue;
         go_on(e, last, next);
     }
-    trace_settle();
+    if (e->traced)
+        trace_settle();
 }
 
 void engine_counted(const struct engine *e, unsigned domain, unsigned rmid, struct counted *counted)

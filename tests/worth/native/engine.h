@@ -19,20 +19,20 @@
 #include "stream.h"
 
 struct timing {
-    double hz;                                 /* cycles of a second */
-    double bytes_per_cycle;                    /* of the channel; 0: as many as there are */
+    double hz;                                    /* cycles of a second */
+    double bytes_per_cycle;                       /* of the channel; 0: as many as there are */
     uint32_t l2_cycles, l3_cycles, memory_cycles; /* that a line from there takes beside its instructions */
-    uint64_t slice;                            /* cycles after which tasks of one CPU take turns */
+    uint64_t slice;                               /* cycles after which tasks of one CPU take turns */
 };
 
 /* Of an RMID on the CPUs of a domain, since the machine was made. */
 struct counted {
     uint64_t instructions, cycles;
-    uint64_t references, misses; /* of the L3 */
+    uint64_t references, misses;      /* of the L3 */
     uint64_t occupancy, total, local; /* bytes: held, and moved from and to memory */
-    uint64_t writebacks;         /* lines */
-    uint64_t queued;             /* cycles that its lines waited for others at the channel */
-    uint64_t throttled;          /* cycles that CPUs stood still for its class's limit */
+    uint64_t writebacks;              /* lines */
+    uint64_t queued;                  /* cycles that its lines waited for others at the channel */
+    uint64_t throttled;               /* cycles that CPUs stood still for its class's limit */
 };
 
 /* Of a task, since it was made. */

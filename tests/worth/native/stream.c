@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define FAR (1ull << 38) /* lines; beyond the memory of any load */
+
 /*
  * Walker's alias method (Vose, 1991): one number by chance gives an item, whatever the weights are. Which item is how
  * likely is by chance, too, so that the likely ones are not neighbours.
@@ -51,6 +53,9 @@ bool stream_make(struct stream *s, const struct load *load, uint64_t *state)
     *s = (struct stream){ .load = *load, .items = load->lines / load->item, .spread = 1 };
     while (s->spread < load->lines)
         s->spread *= 2;
+    /* Far from where anything of the task was before. */
+    if (load->order == ENDLESS)
+        s->at = FAR + chance_below(state, FAR);
     return load->order != ZIPF || make_aliases(s, state);
 }
 
