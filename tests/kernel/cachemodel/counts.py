@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 LINE = 64
 """Bytes of a cache line."""
+MAX_WAYS = 32
+"""Ways that a cache may have."""
 NUMBERS = 16
 """How many numbers the plugin has for an RMID (``tests/kernel/plugin/window.h``)."""
 
@@ -93,3 +95,40 @@ class Counts:
     def memory_bytes(self) -> int:
         """Bytes read from memory and written to it: what ``mbm_total_bytes`` counts."""
         return LINE * (self.data.memory + self.fetch.memory + self.writebacks)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """What an RMID would have missed in an L3 with each number of ways for itself alone.
+
+    :ivar distances: its accesses to the L3, by how many other lines of the set it accessed since it accessed the line
+        before; for each number that is less than the ways.
+    :ivar beyond: its accesses with more lines in between, and those to a line that it never accessed before.
+    """
+
+    distances: tuple[int, ...]
+    beyond: int
+
+    @classmethod
+    def of(cls, numbers: Sequence[int], ways: int) -> Curve:
+        """From the plugin's numbers, one for each of :data:`MAX_WAYS` distances, and one for those beyond."""
+        return cls(tuple(numbers[:ways]), numbers[MAX_WAYS])
+
+    def __sub__(self, before: Curve) -> Curve:
+        """What was counted since."""
+        grown = tuple(now - then for now, then in zip(self.distances, before.distances, strict=True))
+        return Curve(grown, self.beyond - before.beyond)
+
+    @property
+    def accesses(self) -> int:
+        """All of them; 0: nothing was counted."""
+        return sum(self.distances) + self.beyond
+
+    def misses(self, ways: int) -> int:
+        """How many it would have missed with so many ways, 0 to all.
+
+        :raises ValueError: if the cache has fewer.
+        """
+        if not 0 <= ways <= len(self.distances):
+            raise ValueError(f"{ways} of {len(self.distances)} ways")
+        return sum(self.distances[ways:]) + self.beyond

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.kernel.cachemodel.counts import Counts, Served
+from tests.kernel.cachemodel.counts import Counts, Curve, Served
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class Snapshot:
     :ivar why: ``on``, ``off`` or ``emptied`` (just before the model was turned so), ``asked``, or ``end`` of QEMU.
     :ivar domain: the L3, numbered from 0.
     :ivar rmid: whose counts these are.
+    :ivar evicted: lines that left the L3 for this RMID's, by the RMID whose they were; empty where that is not counted.
+    :ivar curve: what this RMID would have missed; ``None`` where that is not counted.
     """
 
     time: float
@@ -25,6 +28,8 @@ class Snapshot:
     domain: int
     rmid: int
     counts: Counts
+    evicted: Mapping[int, int] = field(default_factory=dict)
+    curve: Curve | None = None
 
 
 def read(path: Path) -> list[Snapshot]:
@@ -43,4 +48,6 @@ def _parse(line: str) -> Snapshot:
         entry["occupancy"],
         entry["waited_ns"],
     )
-    return Snapshot(entry["t"], entry["why"], entry["domain"], entry["rmid"], counts)
+    evicted = {int(rmid): lines for rmid, lines in entry.get("evicted", {}).items()}
+    curve = Curve(tuple(entry["distances"]), entry["beyond"]) if "distances" in entry else None
+    return Snapshot(entry["t"], entry["why"], entry["domain"], entry["rmid"], counts, evicted, curve)

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tests.kernel.cachemodel.counts import MAX_WAYS, Curve
 from tests.kernel.cachemodel.library import Access, From, Geometry, Kind
 
 
@@ -57,11 +58,22 @@ class Reference:
         self.l2: dict[int, dict[int, Set]] = defaultdict(lambda: defaultdict(Set))
         self.l3: dict[int, dict[int, Set]] = defaultdict(lambda: defaultdict(Set))
         self.writebacks: Counter[tuple[int, int]] = Counter()
+        self.evicted: Counter[tuple[int, int, int]] = Counter()
+        """By domain, the RMID that brought in a line, and the RMID whose line went for it."""
+        self.distances: Counter[tuple[int, int, int]] = Counter()
+        """Accesses to an L3 by domain, RMID, and how many lines of the set it accessed since it accessed this one."""
+        self._stacks: dict[tuple[int, int, int], list[int]] = defaultdict(list)
 
     def run(self, accesses: Iterable[Access]) -> list[From]:
         return [self._access(access) for access in accesses]
 
+    def curve(self, rmid: int, domain: int = 0) -> Curve:
+        numbers = [self.distances[domain, rmid, distance] for distance in range(MAX_WAYS + 1)]
+        return Curve.of(numbers, self._geometry.l3_ways)
+
     def flush(self, cpu: int, domain: int) -> None:
+        for where in [where for where in self._stacks if where[0] == domain]:
+            del self._stacks[where]
         for level in (self.l2[cpu], self.l3[domain]):
             for one in level.values():
                 for line in one.ways.values():
@@ -86,15 +98,25 @@ class Reference:
         return served
 
     def _read_l3(self, access: Access) -> From:
+        self._measure(access)
         l3 = self.l3[access.domain][access.line % self._geometry.l3_sets]
         way = l3.find(access.line)
         if way is not None:
             l3.use(way)
             return From.L3
         gone = l3.fill(Line(access.line, access.rmid, dirty=False), access.l3_mask, self._geometry.l3_ways)
+        if gone and gone.number != access.line:
+            self.evicted[access.domain, access.rmid, gone.rmid] += 1
         if gone:
             self._write_back(gone, access.domain, memory=True)
         return From.MEMORY
+
+    def _measure(self, access: Access) -> None:
+        stack = self._stacks[access.domain, access.rmid, access.line % self._geometry.l3_sets]
+        distance = stack.index(access.line) if access.line in stack else MAX_WAYS
+        stack[:] = [access.line, *(line for line in stack if line != access.line)]
+        # How far beyond is not counted.
+        self.distances[access.domain, access.rmid, distance if distance < self._geometry.l3_ways else MAX_WAYS] += 1
 
     def _write_back(self, line: Line, domain: int, *, memory: bool = False) -> None:
         if not line.dirty:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.kernel.cachemodel.counts import NUMBERS, Counts
+from tests.kernel.cachemodel.counts import MAX_WAYS, NUMBERS, Counts, Curve
 from tests.kernel.inside import msr
 
 TURN = 0x52440020
@@ -24,9 +24,14 @@ KNOBS = {
     "memory_ns": 0x52440024,
     "bandwidth": 0x52440025,
     "mba_unit": 0x52440026,
+    "evictions": 0x52440027,
+    "curves": 0x52440028,
+    "channel": 0x52440029,
 }
 COUNTS = 0x52450000
 WAYS = 0x52460000
+DISTANCES = 0x52470000
+EVICTIONS = 0x52500000
 PATIENCE = 60.0
 """Seconds in which all CPUs come to a stand for a turn; it takes milliseconds."""
 
@@ -41,7 +46,9 @@ def turn_on(**knobs: int) -> None:
 
     :param knobs: ``sample`` (1 of ``2 ** sample`` sets), ``l2size`` (bytes), ``l3_ns`` and ``memory_ns`` (how long a
         CPU stands still for a line), ``bandwidth`` and ``mba_unit`` (what memory bandwidth allocation means, in bytes a
-        second); ``options.c`` has the ranges. One that is not given stays as it is.
+        second), ``evictions`` (count who evicted whom: 1, or not: 0), ``curves`` (of how many RMIDs to count what they
+        would miss with each number of ways), ``channel`` (bytes a second between an L3 and memory, which its CPUs
+        share; 0: any number); ``options.c`` has the ranges. One that is not given stays as it is.
     :raises ValueError: for a value out of range.
     """
     for name, value in knobs.items():
@@ -92,6 +99,26 @@ def counts(cpu: int, rmid: int) -> Counts:
 def held_by_way(cpu: int, rmid: int, ways: int) -> list[int]:
     """Bytes that an RMID holds in each way of this CPU's L3."""
     return [msr.read(cpu, WAYS + 32 * rmid + way) for way in range(ways)]
+
+
+def evicted(cpu: int, *, by: int, of: int, rmids: int) -> int:
+    """How many lines of one RMID left this CPU's L3 for lines that another one brought in.
+
+    Counted since the model was turned on with the knob ``evictions``; always 0 without it.
+
+    :param rmids: how many RMIDs the machine has (``info/L3_MON/num_rmids``).
+    """
+    return msr.read(cpu, EVICTIONS + rmids * by + of)
+
+
+def curve(cpu: int, rmid: int, ways: int) -> Curve:
+    """What an RMID would have missed in this CPU's L3 with each number of ways for itself.
+
+    Counted since the model was turned on with the knob ``curves``; without it, there are no accesses in it.
+
+    :param ways: how many the L3 has.
+    """
+    return Curve.of([msr.read(cpu, DISTANCES + 64 * rmid + distance) for distance in range(MAX_WAYS + 1)], ways)
 
 
 def rmid_of(group: Path) -> int:

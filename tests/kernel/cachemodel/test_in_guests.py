@@ -360,3 +360,68 @@ switch.turn_off()
     # Off, nothing is counted any more, and nothing held.
     assert end[0].counts - off[0].counts == end[0].counts - end[0].counts
     assert end[0].counts.occupancy == 0
+
+
+@pytest.mark.guest(machines="cascade-lake", kernels="6.12")
+def test_it_is_told_who_evicted_whom_and_what_fewer_ways_would_miss(
+    root: Path, guest_machine: GuestMachine, program: Path
+) -> None:
+    group, noise = make(root / "a"), make(root / "b")
+    mine, other = switch.rmid_of(group), switch.rmid_of(noise)
+    rmids = int((root / "info/L3_MON/num_rmids").read_text())
+    working_set, ways = 12 * MIB, guest_machine.ways
+    with (
+        walkers.walker(program, working_set, 0, group) as walker,
+        walkers.walker(program, 48 * MIB, 1, noise) as stream,
+    ):
+        begin = switch.counts(0, mine)
+        with switch.on(l2size=L2, evictions=1, curves=rmids):
+            walker.do("stream 200000")
+            before, curve_before = switch.counts(0, mine), switch.curve(0, mine, ways)
+            walker.do("random 200000")
+            curve = switch.curve(0, mine, ways) - curve_before
+            reached = switch.counts(0, mine) - before
+            stream.do("stream 400000")
+            counts = switch.counts(0, mine)
+            lost = {by: switch.evicted(0, by=by, of=mine, rmids=rmids) for by in range(rmids)}
+    filled = counts - begin
+    assert max(lost, key=lambda by: lost[by] if by != mine else 0) == other, lost
+    assert sum(lost.values()) == pytest.approx(
+        filled.data.memory + filled.fetch.memory - counts.occupancy // LINE, rel=0.02, abs=200
+    )
+    assert curve.accesses == pytest.approx(
+        reached.data.l3 + reached.data.memory + reached.fetch.l3 + reached.fetch.memory, rel=0.02
+    )
+    closed = {few: 1 - few * size_of_a_way(guest_machine) / working_set for few in (1, 4, 7)}
+    assert {few: curve.misses(few) / curve.accesses for few in closed} == pytest.approx(closed, abs=0.04)
+
+
+@pytest.mark.long
+@pytest.mark.guest(machines="cascade-lake", kernels="6.12")
+def test_streams_share_a_channel_to_memory(root: Path, program: Path) -> None:
+    # Less than the slowest guest can get.
+    rate, groups = 2_000_000, [make(root / name) for name in "ab"]
+    rmids = [switch.rmid_of(group) for group in groups]
+    with (
+        walkers.walker(program, 48 * MIB, 0, groups[0]) as one,
+        walkers.walker(program, 48 * MIB, 1, groups[1]) as other,
+        switch.on(l2size=L2, channel=rate),
+    ):
+        begin, before = time.monotonic(), switch.counts(0, rmids[0])
+        one.do(f"stream {2 * rate // LINE}")
+        alone, seconds = switch.counts(0, rmids[0]) - before, time.monotonic() - begin
+        assert alone.memory_bytes < rate * seconds * 1.05, (alone, seconds)
+        other.begin("endless")
+        begins = [switch.counts(0, rmid) for rmid in rmids]
+        begin = time.monotonic()
+        one.do(f"stream {2 * rate // LINE}")
+        together = [switch.counts(0, rmid) - before for rmid, before in zip(rmids, begins, strict=True)]
+        seconds = time.monotonic() - begin
+    moved = [counts.memory_bytes for counts in together]
+    still = [counts.waited_ns / 1e9 for counts in together]
+    print(f"alone {alone.memory_bytes} bytes; together {moved} in {seconds:.1f} s, {still} s of them at the channel")
+    assert sum(moved) < rate * seconds * 1.1, (moved, seconds)
+    # Half each, where both are at the channel all the time; who is emulated more slowly is there less, and gets less.
+    law = [rate * still[n] / (1 + still[1 - n] / seconds) for n in range(2)]
+    assert moved == pytest.approx(law, rel=0.15), (still, seconds)
+    assert min(still) > 0.25 * seconds, (still, seconds)

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.kernel.cachemodel import recorded
-from tests.kernel.cachemodel.library import From, Geometry, Kind
+from tests.kernel.cachemodel.library import Access, Extra, From, Geometry, Kind, model
 from tests.kernel.cachemodel.reference import Reference
 from tests.kernel.lab.machines import machine
 from tests.kernel.pytest_guest import Run
@@ -39,14 +41,15 @@ with walkers.walker(program, 6 << 20, 0, root / "a") as one, walkers.walker(prog
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_the_reference_agrees_on_what_a_guest_accessed(guest: Run, tmp_path: Path) -> None:
+def test_the_reference_agrees_on_what_a_guest_accessed(guest: Run, replay: ctypes.CDLL, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     result = guest.run("cascade-lake", "6.12", "python3 job.py", {"job.py": JOB}, plugin={"trace": trace})
     assert result.status == 0, result.stderr
     one, other = map(int, result.stdout.split())
     ways = machine("cascade-lake").ways
     l3_sets = (16 << 20) // 64 // ways // 64 * 64
-    reference = Reference(Geometry(l2_sets=L2 // 64 // 16, l2_ways=16, l3_sets=l3_sets, l3_ways=ways))
+    geometry = Geometry(l2_sets=L2 // 64 // 16, l2_ways=16, l3_sets=l3_sets, l3_ways=ways)
+    reference = Reference(geometry)
     seen: Counter[tuple[int, Kind, From]] = Counter()
     masks: dict[tuple[int, Kind], set[int]] = {}
     for number, record in enumerate(recorded.read(trace)):
@@ -65,3 +68,33 @@ def test_the_reference_agrees_on_what_a_guest_accessed(guest: Run, tmp_path: Pat
         assert masks[rmid, Kind.LOAD] == {data}
         assert seen[rmid, Kind.LOAD, From.MEMORY] > 1_000, seen
     assert seen[one, Kind.LOAD, From.L3] > 1_000, seen
+    _agree(replay, geometry, recorded.read(trace), reference)
+
+
+def _agree(
+    library: ctypes.CDLL, geometry: Geometry, records: Iterable[recorded.Recorded], reference: Reference
+) -> None:
+    """On who evicted whom, and on what would be missed with fewer ways, of the accesses that were recorded."""
+    cpus, domains, rmids = 4, 2, 32
+    with model(library, geometry, cpus=cpus, domains=domains, rmids=rmids, extra=Extra(True, rmids)) as ours:
+        part: list[Access] = []
+        for record in records:
+            if record.served is None:
+                ours.run(part)
+                part.clear()
+                ours.flush(record.access.cpu, record.access.domain)
+            else:
+                part.append(record.access)
+        ours.run(part)
+        evicted = {
+            (domain, by, of): lines
+            for domain in range(domains)
+            for by in range(rmids)
+            for of in range(rmids)
+            if (lines := ours.evicted(by, of, domain))
+        }
+        assert evicted == reference.evicted
+        assert sum(evicted.values()) > 5_000, evicted
+        for domain in range(domains):
+            for rmid in range(rmids):
+                assert ours.curve(rmid, domain) == reference.curve(rmid, domain)

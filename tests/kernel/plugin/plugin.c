@@ -29,6 +29,8 @@
  *   hierarchy.* L2s, L3s and what they count  stall.*     having CPUs stand still
  *   window.*    reading the counts in a guest report.*    the counts as a file
  *   trace.*     the accesses as a file        clock.h     what time it is
+ *   evictions.* who evicted whom              distances.* what would be missed with fewer ways
+ *   channel.*   the channel to memory
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -136,7 +138,7 @@ static void settle_pmu(unsigned cpu)
     done[USER].instructions = qemu_plugin_u64_get(of_user, cpu);
     done[KERNEL].instructions = qemu_plugin_u64_get(work, cpu) - done[USER].instructions;
     for (unsigned ring = 0; ring < RINGS; ring++)
-        watch_served(cpu, ring, done[ring].served);
+        watch_served(cpu, ring, &done[ring]);
     pmu_settle(&machine.cpus[cpu].pmu, &options, done);
 }
 

@@ -52,11 +52,17 @@ static enum event amd_event(uint64_t selection)
     }
 }
 
-static uint64_t events(enum event event, const struct done *d)
+static uint64_t channel_cycles(const struct options *o, const struct done *d)
+{
+    return d->channel_ns * MEMORY_CYCLES / (o->memory_ns ? o->memory_ns : MEMORY_NS);
+}
+
+static uint64_t events(const struct options *o, enum event event, const struct done *d)
 {
     switch (event) {
     case CYCLES:
-        return d->instructions + L3_CYCLES * d->served[FROM_L3] + MEMORY_CYCLES * d->served[FROM_MEMORY];
+        return d->instructions + L3_CYCLES * d->served[FROM_L3] + MEMORY_CYCLES * d->served[FROM_MEMORY] +
+               channel_cycles(o, d);
     case INSTRUCTIONS:
         return d->instructions;
     case ACCESSES:
@@ -93,11 +99,12 @@ void pmu_settle(struct pmu *p, const struct options *o, const struct done now[RI
             enum event event = o->amd ? amd_event(p->selected[i]) : intel_event(p->selected[i]);
 
             if (selected_counts(p, o, i, ring))
-                p->counted[i] += events(event, &now[ring]) - events(event, &p->last[ring]);
+                p->counted[i] += events(o, event, &now[ring]) - events(o, event, &p->last[ring]);
         }
         for (unsigned i = 0; i < INTEL_FIXED; i++)
             if (fixed_counts(p, i, ring))
-                p->fixed[i] += events(fixed_events[i], &now[ring]) - events(fixed_events[i], &p->last[ring]);
+                p->fixed[i] +=
+                    events(o, fixed_events[i], &now[ring]) - events(o, fixed_events[i], &p->last[ring]);
         p->last[ring] = now[ring];
     }
 }

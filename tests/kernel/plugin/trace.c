@@ -41,17 +41,17 @@ static void record(const struct access *a, unsigned kind, unsigned served)
     __atomic_store_n(&left, left - 1, __ATOMIC_RELAXED);
 }
 
-enum served trace_access(struct hierarchy *h, const struct access *a)
+struct outcome trace_access(struct hierarchy *h, const struct access *a)
 {
-    enum served served;
+    struct outcome outcome;
 
     if (!recording())
         return hierarchy_access(h, a);
     pthread_mutex_lock(&lock);
-    served = hierarchy_access(h, a);
-    record(a, a->kind, served);
+    outcome = hierarchy_access(h, a);
+    record(a, a->kind, outcome.served);
     pthread_mutex_unlock(&lock);
-    return served;
+    return outcome;
 }
 
 void trace_flush(struct hierarchy *h, unsigned cpu, unsigned domain)
@@ -70,4 +70,13 @@ void trace_settle(void)
         perror("rdt plugin: the trace");
         exit(1);
     }
+}
+
+void trace_close(void)
+{
+    trace_settle();
+    if (file)
+        fclose(file);
+    file = NULL;
+    left = 0;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "channel.h"
 #include "clock.h"
 #include "counters.h"
 #include "report.h"
@@ -22,9 +23,10 @@ struct patience {
     struct pace pace;
 } __attribute__((aligned(LINE)));
 
-/* Where a CPU's accesses were served from, for its performance counters. */
+/* Where a CPU's accesses were served from, and how long they took at the channel, for its performance counters. */
 struct seen {
     uint64_t served[RINGS][SERVERS];
+    uint64_t channel_ns[RINGS];
 } __attribute__((aligned(LINE)));
 
 /* AMD's limit is that of a class in a domain. */
@@ -39,6 +41,7 @@ static uint64_t places; /* in a page, whose lines are modelled */
 static struct patience patience[MAX_CPUS];
 static struct common common[MAX_CPUS];
 static struct seen seen[MAX_CPUS];
+static struct visitor visitors[MAX_CPUS];
 
 struct hierarchy *watch_counts(void)
 {
@@ -53,27 +56,6 @@ bool watch_begin(struct machine *m)
     return hierarchy_make(&hierarchy, m->ncpus, m->options.sockets, m->options.rmids);
 }
 
-static uint32_t sets(long size, long ways)
-{
-    long pages = size / LINE / ways / PAGE_LINES;
-
-    return (pages ? pages : 1) * PAGE_LINES;
-}
-
-/* A CPU whose L3 can neither be allocated nor monitored is taken to have none: those of Goldmont. */
-static struct geometry geometry(const struct options *o)
-{
-    bool l3 = o->l3 || o->cmt || o->mbmt || o->mbml;
-
-    return (struct geometry){
-        .l2_sets = sets(o->l2size, o->l2ways),
-        .l2_ways = o->l2ways,
-        .l3_sets = sets(o->l3size, o->l3ways),
-        .l3_ways = l3 ? o->l3ways : 0,
-        .sample = o->sample,
-    };
-}
-
 void watch_take(unsigned domain, unsigned rmid)
 {
     if (rmid < hierarchy.rmids)
@@ -83,7 +65,9 @@ void watch_take(unsigned domain, unsigned rmid)
 
 static void empty_caches(const struct geometry *g)
 {
-    if (hierarchy_caches(&hierarchy, g))
+    struct extra extra = { .evictions = machine->options.evictions, .curves = machine->options.curves };
+
+    if (hierarchy_extra(&hierarchy, &extra) && hierarchy_caches(&hierarchy, g))
         return;
     fprintf(stderr, "rdt plugin: no memory for the caches\n");
     exit(1);
@@ -92,7 +76,7 @@ static void empty_caches(const struct geometry *g)
 void watch_turn(enum turn turn)
 {
     static const char *const why[TURNS] = { "off", "on", "emptied", "asked" };
-    struct geometry g = turn == TURN_ON ? geometry(&machine->options) : hierarchy.geometry;
+    struct geometry g = turn == TURN_ON ? machine_geometry(&machine->options) : hierarchy.geometry;
 
     report(&hierarchy, now_ns() / 1e9, why[turn]);
     trace_settle();
@@ -138,15 +122,29 @@ static uint64_t pace(unsigned cpu, uint64_t bytes, uint64_t limit)
     return ns;
 }
 
+/* Returns how long some lines take a CPU at the channel that it shares with the others of its domain. */
+static uint64_t at_channel(unsigned cpu, unsigned lines)
+{
+    unsigned count = machine->ncpus / machine->options.sockets, first = machine_domain_of(machine, cpu) * count;
+    uint64_t rate = machine->options.channel;
+
+    if (!lines || !rate)
+        return 0;
+    return channel_visit(&visitors[first], count, cpu - first, now_ns(), lines * LINE * SECOND_NS / rate);
+}
+
 /* An access stands for others in sets that are not modelled, and they for their time. */
-static void stand_still(unsigned cpu, unsigned rmid, enum served served)
+static void stand_still(unsigned cpu, unsigned rmid, struct outcome outcome, enum ring ring)
 {
     uint64_t weight = 1ull << hierarchy.geometry.sample;
+    enum served served = outcome.served;
     uint64_t cost = served == FROM_L3 ? machine->options.l3_ns : machine->options.memory_ns;
+    uint64_t channel = at_channel(cpu, (outcome.written + (served == FROM_MEMORY)) * weight);
     struct debt *debt = &patience[cpu].debt;
     uint64_t ns, limit;
 
-    if (cost && (ns = debt_owe(debt, cost * weight)))
+    seen[cpu].channel_ns[ring] += channel;
+    if (cost + channel && (ns = debt_owe(debt, cost * weight + channel)))
         debt_slept(debt, sleep_for(cpu, rmid, ns));
     if (served == FROM_MEMORY && (limit = stall_limit(machine, cpu)) && (ns = pace(cpu, LINE * weight, limit)))
         sleep_for(cpu, rmid, ns);
@@ -155,17 +153,17 @@ static void stand_still(unsigned cpu, unsigned rmid, enum served served)
 static void access_line(unsigned cpu, uint64_t number, enum kind kind, enum ring ring)
 {
     struct access a = { .cpu = cpu, .domain = machine_domain_of(machine, cpu), .kind = kind, .number = number };
-    enum served served;
+    struct outcome outcome;
 
     a.rmid = machine_rmid(&machine->cpus[cpu]);
     if (a.rmid >= hierarchy.rmids)
         return;
     a.l2_mask = machine_l2_mask(machine, cpu, kind == FETCH);
     a.l3_mask = machine_l3_mask(machine, cpu, kind == FETCH);
-    served = trace_access(&hierarchy, &a);
-    seen[cpu].served[ring][served] += 1ull << hierarchy.geometry.sample;
-    if (served != FROM_L2)
-        stand_still(cpu, a.rmid, served);
+    outcome = trace_access(&hierarchy, &a);
+    seen[cpu].served[ring][outcome.served] += 1ull << hierarchy.geometry.sample;
+    if (outcome.served != FROM_L2)
+        stand_still(cpu, a.rmid, outcome, ring);
 }
 
 static bool modelled(uint64_t address)
@@ -210,9 +208,10 @@ void watch_block(struct qemu_plugin_tb *block, enum ring ring)
     }
 }
 
-void watch_served(unsigned cpu, enum ring ring, uint64_t served[SERVERS])
+void watch_served(unsigned cpu, enum ring ring, struct done *done)
 {
-    memcpy(served, seen[cpu].served[ring], sizeof seen[cpu].served[ring]);
+    memcpy(done->served, seen[cpu].served[ring], sizeof done->served);
+    done->channel_ns = seen[cpu].channel_ns[ring];
 }
 
 void watch_executed(unsigned cpu, uint64_t instructions)

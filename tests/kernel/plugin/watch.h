@@ -28,8 +28,8 @@ void watch_turn(enum turn turn);
 /* Instrument a block of the guest's code. To be called for each that is translated while the machine is modelled. */
 void watch_block(struct qemu_plugin_tb *block, enum ring ring);
 
-/* Where accesses of a CPU in a ring were served from since boot. Only for its own thread. */
-void watch_served(unsigned cpu, enum ring ring, uint64_t served[SERVERS]);
+/* What accesses of a CPU in a ring came to since boot; instructions are left alone. Only for its own thread. */
+void watch_served(unsigned cpu, enum ring ring, struct done *done);
 
 /* A CPU executed more instructions under its RMID. */
 void watch_executed(unsigned cpu, uint64_t instructions);

@@ -13,8 +13,11 @@
 #include "options.h"
 
 enum {
-    WINDOW_COUNTS = 0x52450000, /* 16 of each RMID: 4 * kind + served, and those below */
-    WINDOW_WAYS = 0x52460000,   /* 32 of each RMID: bytes held in each way of the L3 */
+    WINDOW_COUNTS = 0x52450000,    /* 16 of each RMID: 4 * kind + served, and those below */
+    WINDOW_WAYS = 0x52460000,      /* 32 of each RMID: bytes held in each way of the L3 */
+    WINDOW_DISTANCES = 0x52470000, /* 64 of each RMID: accesses to the L3 of each distance, and BEYOND */
+    /* As many of each RMID as there are: lines that left the L3 for its, by whose they were. */
+    WINDOW_EVICTIONS = 0x52500000,
 };
 
 /* In the gaps that 4 * kind + served leaves. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of what stands around the model of the caches; the model's own are in tests/kernel/cachemodel. */
+#include "../channel.h"
 #include "../clock.h"
 #include "../control.h"
 #include "../counters.h"
@@ -128,7 +129,7 @@ TEST(the_counts_of_each_rmid_are_in_a_window)
 
     boot("rmids=3");
     CHECK(hierarchy_make(&h, 2, 1, 3) && hierarchy_caches(&h, &g));
-    CHECK(hierarchy_access(&h, &a) == FROM_MEMORY);
+    CHECK(hierarchy_access(&h, &a).served == FROM_MEMORY);
     hierarchy_executed(&h, 0, 2, 11);
     hierarchy_waited(&h, 1, 2, 13);
     CHECK(window_ours(&m.options, WINDOW_COUNTS + 47) && !window_ours(&m.options, WINDOW_COUNTS + 48));
@@ -141,6 +142,26 @@ TEST(the_counts_of_each_rmid_are_in_a_window)
     CHECK(window_read(&h, 0, WINDOW_WAYS + 64 + 1) == 64);
     CHECK(window_read(&h, 0, WINDOW_WAYS + 64 + 0) == 0);
     CHECK(window_read(&h, 0, WINDOW_WAYS + 64 + 31) == 0);
+    CHECK(window_ours(&m.options, WINDOW_EVICTIONS + 8) && !window_ours(&m.options, WINDOW_EVICTIONS + 9));
+    CHECK(window_read(&h, 0, WINDOW_EVICTIONS + 5) == 0);
+    CHECK(hierarchy_extra(&h, &(struct extra){ .evictions = true }));
+    a.number = 9;
+    a.rmid = 1;
+    CHECK(hierarchy_access(&h, &a).served == FROM_MEMORY);
+    CHECK(window_read(&h, 0, WINDOW_EVICTIONS + 3 + 2) == 1);
+    CHECK(window_read(&h, 0, WINDOW_EVICTIONS + 6 + 1) == 0);
+    CHECK(window_ours(&m.options, WINDOW_DISTANCES + 191) && !window_ours(&m.options, WINDOW_DISTANCES + 192));
+    CHECK(window_read(&h, 0, WINDOW_DISTANCES + 64 + BEYOND) == 0);
+    CHECK(hierarchy_extra(&h, &(struct extra){ .curves = 1 }) && hierarchy_caches(&h, &g));
+    for (unsigned i = 0; i < 2; i++)
+        for (a.number = 11; a.number < 15; a.number += 2)
+            hierarchy_access(&h, &a);
+    CHECK(window_read(&h, 0, WINDOW_DISTANCES + 64 + BEYOND) == 2);
+    CHECK(window_read(&h, 0, WINDOW_DISTANCES + 64 + 1) == 2);
+    CHECK(window_read(&h, 0, WINDOW_DISTANCES + 64 + 0) == 0);
+    a.rmid = 2;
+    hierarchy_access(&h, &a);
+    CHECK(window_read(&h, 0, WINDOW_DISTANCES + 128 + BEYOND) == 0);
     hierarchy_free(&h);
 }
 
@@ -192,6 +213,35 @@ TEST(who_is_slower_than_the_rate_never_waits)
 
     for (uint64_t now = SECOND_NS; now < 2 * SECOND_NS; now += 7000)
         CHECK(pace_take(&p, now, 64, 10000000) == 0);
+}
+
+/* ---- the channel ---- */
+
+TEST(lines_go_through_the_channel_one_after_the_other)
+{
+    struct channel c = { 0 };
+
+    CHECK(channel_move(&c, 1000, 64) == 1064);
+    CHECK(channel_move(&c, 1000, 64) == 1128);
+    CHECK(channel_move(&c, 1128, 64) == 1192);
+    CHECK(channel_move(&c, 5000, 128) == 5128);
+}
+
+TEST(who_is_at_the_channel_all_the_time_doubles_what_another_one_takes)
+{
+    struct visitor v[3] = { 0 };
+    uint64_t now = 100 * CHANNEL_WINDOW_NS;
+
+    CHECK(channel_visit(v, 3, 0, now, 1000) == 1000);
+    /* What was done in this window counts in the next one. */
+    CHECK(channel_visit(v, 3, 1, now, 4 * CHANNEL_WINDOW_NS) == 4 * CHANNEL_WINDOW_NS);
+    CHECK(channel_visit(v, 3, 0, now, 1000) == 1000);
+    now += CHANNEL_WINDOW_NS;
+    CHECK(channel_visit(v, 3, 0, now, 1000) == 2000);
+    CHECK(channel_visit(v, 3, 2, now, 1000) == 2000);
+    CHECK(channel_visit(v, 3, 1, now, 1000) == 1000);
+    now += 2 * CHANNEL_WINDOW_NS;
+    CHECK(channel_visit(v, 3, 0, now, 1000) == 1000);
 }
 
 TEST(a_class_has_its_share_of_the_bandwidth)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of the performance counters. */
+#include "../control.h"
 #include "../cpuid.h"
 #include "../decode.h"
 #include "../msr.h"
@@ -65,6 +66,21 @@ TEST(each_event_is_counted_by_its_vendors_code)
     CHECK(amd_counts(EVERYWHERE | AMD_REFERENCES) == 86);
     CHECK(amd_counts(EVERYWHERE | AMD_MISSES) == 16);
     CHECK(amd_counts(EVERYWHERE | INTEL_MISSES) == 0);
+}
+
+TEST(time_at_the_channel_is_cycles_as_a_line_from_memory_is)
+{
+    struct done now[RINGS] = { [USER] = { .instructions = 200, .channel_ns = 1000 } };
+
+    boot("pmu=1");
+    msr_write(&m, 0, IA32_PERF_GLOBAL_CTRL, 1);
+    msr_write(&m, 0, IA32_PERFEVTSEL0, EVERYWHERE | INTEL_CYCLES);
+    settle(now);
+    CHECK(rdpmc(0) == 200 + 4000);
+    msr_write(&m, 0, CONTROL_MEMORY_NS, 3600);
+    now[USER].channel_ns = 3000;
+    settle(now);
+    CHECK(rdpmc(0) == 200 + 4000 + 200);
 }
 
 TEST(a_ring_is_counted_if_it_is_selected)
