@@ -21,14 +21,14 @@ from tools.lab.workspace import CHECKOUT
 
 CANARY = "canary"
 HOSTILE = {
-    "aa 1": "aa 1",
-    "bb": f"bb'\"$(touch {CANARY})",
-    "cc": f"cc`touch {CANARY}`; touch {CANARY} & #",
-    "dd:1=2@3": "dd:1=2@3",
-    "ee": f"ee|{{a,b}}*~!!$HOME\\ >{CANARY}",
+    "ja 1": "ja 1",
+    "kb": f"kb'\"$(touch {CANARY})",
+    "lc": f"lc`touch {CANARY}`; touch {CANARY} & #",
+    "md:1=2@3": "md:1=2@3",
+    "ne": f"ne|{{a,b}}*~!!$HOME\\ >{CANARY}",
 }
-"""What is typed, and the name that it becomes."""
-UNSEEN = ("ff\nnew; touch canary\n", "gg\u202e\u2066evil", "--hh")
+"""What is typed, and the name that it becomes. No name begins as a UUID can."""
+UNSEEN = ("of\nnew; touch canary\n", "pg\u202e\u2066evil", "--hh")
 """Names that are offered to no shell."""
 
 # Programs of the test's own: the real command for the completion, and a note of the arguments for all else. On a busy
@@ -121,23 +121,23 @@ def test_a_hostile_name_becomes_one_word_and_nothing_is_executed(
     wait_for(lambda: len(agent.get("/v1/vms")["vms"]) == len(made), "the agent knowing the VMs", 60)
     for name in HOSTILE.values():
         assert complete(f"vmqos vm show {name[:2]}") == ["vm", "show", name]
-    assert complete("vmqos top -d 5 dd:1=") == ["top", "-d", "5", "dd:1=2@3"]
-    assert complete("vmqos bench noisy-neighbor --neighbor-vm aa") == [
-        "bench", "noisy-neighbor", "--neighbor-vm", "aa 1"
+    assert complete("vmqos top -d 5 md:1=") == ["top", "-d", "5", "md:1=2@3"]
+    assert complete("vmqos bench noisy-neighbor --neighbor-vm ja") == [
+        "bench", "noisy-neighbor", "--neighbor-vm", "ja 1"
     ]  # fmt: skip
-    assert complete("vmqos vm show 'aa") == ["vm", "show", "aa 1"]
-    assert complete('vmqos vm show "dd') == ["vm", "show", "dd:1=2@3"]
+    assert complete("vmqos vm show 'ja") == ["vm", "show", "ja 1"]
+    assert complete('vmqos vm show "md') == ["vm", "show", "md:1=2@3"]
     # A UUID, and where only a UUID will do, no name.
     uuid = made[0].uuid
     assert complete(f"vmqos vm show {uuid[:13]}") == ["vm", "show", uuid]
     assert complete(f"vmqos lock create --vm {uuid[:13]}") == ["lock", "create", "--vm", uuid]
-    assert complete("vmqos lock create --vm aa") == ["lock", "create", "--vm", "aa"]
-    for name in ("ff", "gg", "--hh"):
+    assert complete("vmqos lock create --vm ja") == ["lock", "create", "--vm", "ja"]
+    for name in ("of", "pg", "--hh"):
         assert complete(f"vmqos vm show {name}") == ["vm", "show", name]
     # All names are listed, and still none of them does anything.
     before = len(terminal.said)
     terminal.type("vmqos vm show \t\t\t")
-    wait_for(lambda: "dd:1=2@3" in terminal.said[before:].replace("\\", ""), "the list of names", 30)
+    wait_for(lambda: "md:1=2@3" in terminal.said[before:].replace("\\", ""), "the list of names", 30)
     assert "\u202e" not in terminal.said and "new; touch" not in terminal.said
     assert not (home / CANARY).exists()
 
