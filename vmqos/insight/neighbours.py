@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which VM slows which, and by what.
+
+*The idea.*  A neighbour that begins to bring in many more lines is an experiment that nature makes. At its step a victim
+gets slower, and each VM that the neighbour does not touch goes on as before. So each step up of a VM's traffic is held
+against each other VM that shares a cache with it.
+
+*What must be so before a VM is accused* (a false accusation is worse than a missed one):
+
+1. Onset. The victim is as fast as ever until the step, and slow from then on. A VM whose own work changes in the same
+   seconds can't be judged: by references per instruction we know that it changed, for no neighbour changes these.
+2. Persistence. Both levels last for some samples, and the victim's samples lie apart: those before on this side of the
+   middle, those behind on that side.
+3. Dose. Wherever else in the history the victim did the same work, it was slow while the neighbour was up, and fast while
+   it was down. Otherwise its slowness has a life of its own.
+4. One culprit. Of all that traffic rose at that moment, most is the neighbour's. VMs that lost cache and fetch it again
+   are victims too, and do not count. Where two rise together, neither is accused.
+5. A mechanism, and it fits the figures:
+
+   *cache*: both may fill a common way, the victim holds less than before, the culprit more, and the victim misses more
+   often, by enough to cost the time that it lost;
+
+   *memory bandwidth*: the victim does not miss more often, but each miss takes longer, while the memory gives nearly all
+   that it can.
+
+*Without a PMU* neither speed nor phase is seen. Then a victim of the cache is a VM that holds much less and fetches much
+more, of the memory one that holds as much as before and gets less, while memory is at its limit. The victim must have
+been calm before, so that a step of its own is no habit of its. This finds less, and how much slower it is can only be
+estimated.
+
+*What can't be known*: harm that was there when the history began; harm by a VM whose traffic grows slowly; which of two
+VMs that rise together it was; and harm done elsewhere than in the L3 and behind it (a shared core, a shared disk).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vmqos.insight import say
+from vmqos.insight.advice import against
+from vmqos.insight.model import Cause, History, Host, PairVerdict
+from vmqos.insight.series import LEVEL, Rise, Series, align, middle, rises
+
+MOST = 20
+"""Samples on each side of a step that are looked at."""
+FEWEST = 4
+"""Samples on each side without which nothing is said."""
+CALM = 8
+"""The same before a step where there is no PMU."""
+SAME_WORK = 0.10
+"""References per instruction of the same work differ by no more than this part."""
+SLOWER = 1.13
+"""The least factor that is told. Less could be noise, and hardly worth a move."""
+APART = 0.85
+"""The share of samples that have to be on the right side of the middle."""
+MOSTLY = 0.6
+"""The share of all that rises which has to be the culprit's."""
+SHOWS = 6
+"""Samples within which a victim has to become slow. A cache loses its lines one by one, but quickly."""
+SETTLED = 4
+"""Samples after which the effect of a change is to be seen, and the end of it."""
+LINE = 64
+NEAR = 0.8
+"""The share of what memory can give at which it is called full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A neighbour and a possible victim of its.
+
+    :ivar caches: the caches of which both may fill a common way.
+    :ivar total: bytes a second of all VMs that share memory with the two.
+    :ivar limit: bytes a second that this memory can give; NaN where that is not known.
+    """
+
+    culprit: str
+    victim: str
+    neighbour: Series
+    own: Series
+    caches: Sequence[int]
+    total: Sequence[float]
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Indexes of the victim's samples before a step and behind it, at the same work; ``lag``: when the effect shows."""
+
+    before: Sequence[int]
+    after: Sequence[int]
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a step did to a victim; see :class:`vmqos.insight.model.PairVerdict`."""
+
+    cause: Cause
+    slower: float
+    confidence: float
+    lag: int
+    evidence: tuple[str, ...]
+
+
+def pairs(host: Host, history: History) -> list[PairVerdict]:
+    """All verdicts, by descending confidence."""
+    times, series = align(history)
+    steps = {vm: rises(of.bandwidth) for vm, of in series.items()}
+    found: list[PairVerdict] = []
+    for victim in series:
+        of_victim: list[tuple[int, int, PairVerdict]] = []
+        for culprit in series:
+            pair = _pair(host, series, culprit, victim) if steps[culprit] and culprit != victim else None
+            for step in steps[culprit] if pair is not None else ():
+                effect = _effect(host, pair, step)
+                if effect is None:
+                    continue
+                share = _share(host, series, pair, step, effect.cause)
+                if share >= MOSTLY:
+                    verdict = _verdict(host, times[step.at], pair, step, effect, share)
+                    of_victim.append((step.at + effect.lag, effect.lag, verdict))
+        found += _nearest(of_victim)
+    return sorted(found, key=lambda verdict: -verdict.confidence)
+
+
+def _nearest(found: Sequence[tuple[int, int, PairVerdict]]) -> list[PairVerdict]:
+    """One verdict for each culprit of a victim; of what shows in one moment, the nearest step is the cause.
+
+    :param found: for each verdict when the effect shows, and how long after the step.
+    """
+    kept: dict[str, PairVerdict] = {}
+    for shows, lag, verdict in found:
+        if any(abs(shows - other) <= 2 and less < lag for other, less, _ in found):
+            continue
+        known = kept.get(verdict.culprit)
+        if known is None or known.confidence < verdict.confidence:
+            kept[verdict.culprit] = verdict
+    return list(kept.values())
+
+
+def _pair(host: Host, series: Mapping[str, Series], culprit: str, victim: str) -> Pair | None:
+    """``None`` where the two have no memory in common."""
+    one, other = host.vms[culprit].masks, host.vms[victim].masks
+    common = [cache for cache in one if cache in other]
+    if not common:
+        return None
+    columns = [series[vm].bandwidth for vm in series if any(cache in host.vms[vm].masks for cache in common)]
+    limits = [host.caches[cache].bandwidth for cache in common]
+    return Pair(
+        culprit,
+        victim,
+        series[culprit],
+        series[victim],
+        [cache for cache in common if one[cache] & other[cache]],
+        [sum(value for value in values if not math.isnan(value)) for values in zip(*columns, strict=True)],
+        math.nan if None in limits else sum(limit for limit in limits if limit is not None),
+    )
+
+
+def _verdict(host: Host, time: float, pair: Pair, step: Rise, effect: Effect, share: float) -> PairVerdict:
+    lost, gained = (_change(series.held_on(pair.caches), step) for series in (pair.own, pair.neighbour))
+    return PairVerdict(
+        pair.culprit,
+        pair.victim,
+        effect.cause,
+        time,
+        effect.slower,
+        max(0.0, min(-lost, gained)),
+        round(effect.confidence * min(1.0, share / 0.9), 2),
+        (
+            f"the neighbour's traffic with memory rose from {say.bandwidth(step.before)} to {say.bandwidth(step.after)}, "
+            f"{say.percent(share)} of all that rose then",
+            *effect.evidence,
+        ),
+        against(effect.cause, host.vms[pair.culprit].flavor),
+    )
+
+
+def _effect(host: Host, pair: Pair, step: Rise) -> Effect | None:
+    """What a step of the neighbour did to the victim; ``None`` where it did nothing, or it can't be told."""
+    if math.isnan(middle(pair.own.cycles[max(0, step.at - FEWEST) : step.at])):
+        return _cache_guessed(host, pair, step) or _bandwidth_guessed(pair, step)
+    return _counted(host, pair, step)
+
+
+def _counted(host: Host, pair: Pair, step: Rise) -> Effect | None:
+    """With a PMU."""
+    own = pair.own
+    mark = middle(own.references[max(0, step.at - 3) : step.at])
+
+    def same(at: int) -> bool:
+        return abs(own.references[at] - mark) <= SAME_WORK * mark
+
+    sides = _sides(pair, step, [same(at) for at in range(len(own.cycles))], own.cycles, FEWEST)
+    if sides is None:
+        return None
+    before, after = _level(own.cycles, sides.before), _level(own.cycles, sides.after)
+    slower = after / before
+    apart = _apart(own.cycles, sides, (before + after) / 2)
+    if not (slower >= SLOWER and apart >= APART):
+        return None
+    whole = [at for at in range(len(own.cycles)) if same(at)]
+    if not _dose(pair, step, sides, whole, own.cycles, (before + after) / 2):
+        return None
+    missed, misses = _level(own.misses, sides.before), _level(own.misses, sides.after)
+    line = min(host.memory_cycles, before / missed if missed > 0 else math.inf)
+    explained = (misses - missed) * line / (after - before)
+    figures = (
+        f"the victim took {before:.2f} cycles for an instruction and now takes {after:.2f}, at the same work "
+        f"({1000 * mark:.1f} references in 1 000 instructions)",
+        f"it missed {1000 * missed:.2f} times in 1 000 instructions, and now {1000 * misses:.2f} times",
+    )
+    confidence = apart * min(1.0, 0.7 + len(sides.after) / 30) * min(1.0, 0.6 + 2 * (slower - 1))
+    if explained >= 0.5:
+        lost, gained = (_moved(series.held_on(pair.caches), sides) for series in (own, pair.neighbour))
+        if not (pair.caches and lost < 0 < gained):
+            return None
+        held = _level(own.held_on(pair.caches), sides.before)
+        return Effect(
+            Cause.CACHE,
+            slower,
+            confidence,
+            sides.lag,
+            (*figures, f"it held {say.size(held)} and lost {say.size(-lost)}; the neighbour gained {say.size(gained)}"),
+        )
+    full = _full(pair, sides)
+    if full is None:
+        return None
+    return Effect(Cause.BANDWIDTH, slower, confidence, sides.lag, (*figures, full))
+
+
+def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
+    """Without a PMU: the victim holds less, and fetches it again and again."""
+    own = pair.own
+    held = own.held_on(pair.caches)
+    sides = _sides(pair, step, [True] * len(held), own.bandwidth, CALM)
+    if sides is None or not pair.caches:
+        return None
+    had, has = _level(held, sides.before), _level(held, sides.after)
+    before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
+    cost = (after - before) / LINE * host.memory_seconds
+    gained = _moved(pair.neighbour.held_on(pair.caches), sides)
+    if not (has <= 0.9 * had and after >= 1.3 * before and cost >= SLOWER - 1 and gained >= 0.4 * (had - has)):
+        return None
+    apart = min(
+        _apart(own.bandwidth, sides, (before + after) / 2), 2 * APART - 1 + _apart(held, sides, (had + has) / 2, -1) / 5
+    )
+    calm = _calm(held, sides.before) and _calm(own.bandwidth, sides.before, (after - before) / 4)
+    if apart < APART or not calm or not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2):
+        return None
+    return Effect(
+        Cause.CACHE,
+        1 + cost,
+        0.85 * apart * min(1.0, 0.7 + len(sides.after) / 30),
+        sides.lag,
+        (
+            f"the victim held {say.size(had)} and holds {say.size(has)}; the neighbour gained {say.size(gained)}",
+            f"it fetched {say.bandwidth(before)} and now fetches {say.bandwidth(after)}, which costs about "
+            f"{say.percent(cost)} of a CPU's time in waiting (an estimate: there is no PMU here)",
+        ),
+    )
+
+
+def _bandwidth_guessed(pair: Pair, step: Rise) -> Effect | None:
+    """Without a PMU: the victim gets less, while memory gives all that it can."""
+    own = pair.own
+    sides = _sides(pair, step, [True] * len(own.bandwidth), own.bandwidth, CALM)
+    if sides is None:
+        return None
+    before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
+    full = _full(pair, sides)
+    if full is None or not after * SLOWER <= before:
+        return None
+    apart = _apart(own.bandwidth, sides, (before + after) / 2, -1)
+    if apart < APART or not _calm(own.bandwidth, sides.before):
+        return None
+    if not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2, -1):
+        return None
+    return Effect(
+        Cause.BANDWIDTH,
+        before / after,
+        0.85 * apart * min(1.0, 0.7 + len(sides.after) / 30),
+        sides.lag,
+        (
+            f"the victim got {say.bandwidth(before)} and now gets {say.bandwidth(after)} (that it asks for as much as "
+            "before can only be supposed: there is no PMU here)",
+            full,
+        ),
+    )
+
+
+def _sides(pair: Pair, step: Rise, same: Sequence[bool], column: Sequence[float], fewest: int) -> Sides | None:
+    """The samples next to a step. The one in which it comes, and the one before, belong to neither side."""
+    half = (step.before + step.after) / 2
+    before, after = [], []
+    for at in range(step.at - 2, max(-1, step.at - 2 - MOST), -1):
+        if not same[at] or not pair.neighbour.bandwidth[at] < half or math.isnan(column[at]):
+            break
+        before.append(at)
+    for at in range(step.at + 1, min(step.end, step.at + 1 + MOST)):
+        if not same[at] or math.isnan(column[at]):
+            break
+        after.append(at)
+    if len(before) < fewest or len(after) < fewest:
+        return None
+    low, high = _level(column, before), _level(column, after[-max(FEWEST, len(after) // 2) :])
+    shows = next((n for n, at in enumerate(after) if (column[at] - low) / (high - low) > 0.5), None) if high != low else 0
+    if shows is None or shows > SHOWS or len(after) - shows < FEWEST:
+        return None
+    return Sides(before, after[shows:], shows)
+
+
+def _level(column: Sequence[float], at: Iterable[int]) -> float:
+    return middle(column[index] for index in at)
+
+
+def _moved(column: Sequence[float], sides: Sides) -> float:
+    return _level(column, sides.after) - _level(column, sides.before)
+
+
+def _change(column: Sequence[float], step: Rise) -> float:
+    return middle(column[step.at + 1 : step.at + 1 + MOST]) - middle(column[max(0, step.at - 1 - MOST) : step.at - 1])
+
+
+def _apart(column: Sequence[float], sides: Sides, mid: float, sign: int = 1) -> float:
+    """The share of samples on the right side of the middle, of the side where it is less; ``sign`` -1: a fall."""
+    low = sum(sign * (column[at] - mid) < 0 for at in sides.before) / len(sides.before)
+    high = sum(sign * (column[at] - mid) > 0 for at in sides.after) / len(sides.after)
+    return min(low, high)
+
+
+def _calm(column: Sequence[float], at: Sequence[int], slack: float = 0.0) -> bool:
+    """Whether values stay near their median."""
+    level = _level(column, at)
+    near = sum(abs(column[index] - level) <= max(0.25 * level, slack) for index in at)
+    return near >= APART * len(at)
+
+
+def _dose(
+    pair: Pair,
+    step: Rise,
+    sides: Sides,
+    same: Sequence[int] | None,
+    column: Sequence[float],
+    mid: float,
+    sign: int = 1,
+) -> bool:
+    """Whether the victim was slow where the neighbour was up and not where it was down, in the rest of the history.
+
+    :param same: the samples of the same work; ``None``: that is not known, so only those behind the step are asked.
+    """
+    half = (step.before + step.after) / 2
+    used = {*sides.before, *range(step.at - 1, sides.after[-1] + 1)}
+    right = wrong = 0
+    for at in same if same is not None else range(step.at, len(column)):
+        last = pair.neighbour.bandwidth[max(0, at - SETTLED) : at + 1]
+        up = min(last) >= half
+        if at in used or not (up or max(last) < half) or math.isnan(column[at]):
+            continue
+        if (sign * (column[at] - mid) > 0) == up:
+            right += 1
+        else:
+            wrong += 1
+    return wrong < FEWEST or right >= APART * (right + wrong)
+
+
+def _full(pair: Pair, sides: Sides) -> str | None:
+    """What says that memory gives nearly all that it can; ``None`` if it does not."""
+    before, after = _level(pair.total, sides.before), _level(pair.total, sides.after)
+    if not math.isnan(pair.limit):
+        if after < NEAR * pair.limit:
+            return None
+        return f"all VMs together moved {say.bandwidth(after)}, {say.percent(after / pair.limit)} of what memory gives"
+    if after < 1.3 * before or after < 0.9 * max(pair.total):
+        return None
+    return f"all VMs together moved {say.bandwidth(after)}, more than ever before (what memory gives is not known)"
+
+
+def _share(host: Host, series: Mapping[str, Series], pair: Pair, step: Rise, cause: Cause) -> float:
+    """The neighbour's share of all traffic that rose at a step, without that of victims who fetch again what they lost."""
+    rose = {}
+    for vm, of in series.items():
+        if vm == pair.victim or not any(cache in host.vms[pair.victim].masks for cache in host.vms[vm].masks):
+            continue
+        more = middle(of.bandwidth[step.at + 1 : step.at + 1 + LEVEL]) - middle(
+            of.bandwidth[max(0, step.at - 1 - LEVEL) : step.at - 1]
+        )
+        held = of.held_on(pair.caches)
+        had = middle(held[max(0, step.at - 1 - LEVEL) : step.at - 1])
+        if cause is Cause.CACHE and vm != pair.culprit and _change(held, step) < -0.02 * had:
+            continue
+        rose[vm] = max(0.0, more)
+    whole = sum(value for value in rose.values() if not math.isnan(value))
+    return rose[pair.culprit] / whole if whole > 0 else 0.0
