@@ -7,14 +7,14 @@ import ctypes
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import IntEnum
 from pathlib import Path
 
 from tests.kernel.cachemodel.counts import NUMBERS, Counts
 from tests.kernel.lab.recipes import PLUGIN
 
-SOURCES = ("cache.c", "hierarchy.c", "window.c", "selftest/replay.c")
+SOURCES = ("cache.c", "evictions.c", "hierarchy.c", "report.c", "window.c", "selftest/replay.c")
 FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 
@@ -63,6 +63,20 @@ class Access:
     rmid: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """What else is counted (``struct extra``).
+
+    :ivar evictions: who evicted whom.
+    """
+
+    evictions: bool = False
+
+
+class _Extra(ctypes.Structure):
+    _fields_ = (("evictions", ctypes.c_bool),)
+
+
 class _Geometry(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint32) for name in ("l2_sets", "l3_sets", "l2_ways", "l3_ways", "sample"))
 
@@ -84,7 +98,8 @@ def build(directory: Path) -> ctypes.CDLL:
     subprocess.run(["gcc", *FLAGS, "-o", str(library), *sources], check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.replay_make.restype = ctypes.c_void_p
-    for name in ("window_count", "hierarchy_held_in_way", "sample_places"):
+    loaded.replay_report.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    for name in ("window_count", "hierarchy_held_in_way", "hierarchy_evicted", "sample_places"):
         getattr(loaded, name).restype = ctypes.c_uint64
     return loaded
 
@@ -93,15 +108,25 @@ class Model:
     """A machine's caches; CPUs are dealt out to domains evenly, in order.
 
     :param library: from :func:`build`.
+    :param extra: what is counted beside the accesses.
     """
 
     def __init__(
-        self, library: ctypes.CDLL, geometry: Geometry, cpus: int = 1, domains: int = 1, rmids: int = 4
+        self,
+        library: ctypes.CDLL,
+        geometry: Geometry,
+        cpus: int = 1,
+        domains: int = 1,
+        rmids: int = 4,
+        *,
+        extra: Extra | None = None,
     ) -> None:
         self._library = library
         g = geometry
         made = _Geometry(g.l2_sets, g.l3_sets, g.l2_ways, g.l3_ways, g.sample)
-        self._handle = ctypes.c_void_p(library.replay_make(cpus, domains, rmids, ctypes.byref(made)))
+        counted = _Extra(*astuple(extra or Extra()))
+        handle = library.replay_make(cpus, domains, rmids, ctypes.byref(made), ctypes.byref(counted))
+        self._handle = ctypes.c_void_p(handle)
 
     def close(self) -> None:
         """Free its memory."""
@@ -131,6 +156,15 @@ class Model:
         """What was counted, as a guest reads it."""
         return Counts.of([self._library.window_count(self._handle, domain, rmid, which) for which in range(NUMBERS)])
 
+    def evicted(self, by: int, of: int, domain: int = 0) -> int:
+        """Lines of one RMID that left an L3 for those that another brought in."""
+        lines: int = self._library.hierarchy_evicted(self._handle, domain, by, of)
+        return lines
+
+    def report(self, path: Path) -> None:
+        """Write what was counted, as the plugin does."""
+        self._library.replay_report(self._handle, bytes(path))
+
     def held_by_way(self, ways: int, rmid: int = 0, domain: int = 0) -> Sequence[int]:
         """Bytes held in each way of an L3."""
         return [self._library.hierarchy_held_in_way(self._handle, domain, rmid, way) for way in range(ways)]
@@ -142,9 +176,9 @@ class Model:
 
 
 @contextmanager
-def model(library: ctypes.CDLL, geometry: Geometry, **sizes: int) -> Iterator[Model]:
+def model(library: ctypes.CDLL, geometry: Geometry, *, extra: Extra | None = None, **sizes: int) -> Iterator[Model]:
     """A model for a while; see :class:`Model`."""
-    made = Model(library, geometry, **sizes)
+    made = Model(library, geometry, **sizes, extra=extra)
     try:
         yield made
     finally:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.kernel.cachemodel.counts import Counts, Served
@@ -18,6 +19,7 @@ class Snapshot:
     :ivar why: ``on``, ``off`` or ``emptied`` (just before the model was turned so), ``asked``, or ``end`` of QEMU.
     :ivar domain: the L3, numbered from 0.
     :ivar rmid: whose counts these are.
+    :ivar evicted: lines that left the L3 for this RMID's, by the RMID whose they were; empty where that is not counted.
     """
 
     time: float
@@ -25,6 +27,7 @@ class Snapshot:
     domain: int
     rmid: int
     counts: Counts
+    evicted: Mapping[int, int] = field(default_factory=dict)
 
 
 def read(path: Path) -> list[Snapshot]:
@@ -43,4 +46,5 @@ def _parse(line: str) -> Snapshot:
         entry["occupancy"],
         entry["waited_ns"],
     )
-    return Snapshot(entry["t"], entry["why"], entry["domain"], entry["rmid"], counts)
+    evicted = {int(rmid): lines for rmid, lines in entry.get("evicted", {}).items()}
+    return Snapshot(entry["t"], entry["why"], entry["domain"], entry["rmid"], counts, evicted)

@@ -57,6 +57,8 @@ class Reference:
         self.l2: dict[int, dict[int, Set]] = defaultdict(lambda: defaultdict(Set))
         self.l3: dict[int, dict[int, Set]] = defaultdict(lambda: defaultdict(Set))
         self.writebacks: Counter[tuple[int, int]] = Counter()
+        self.evicted: Counter[tuple[int, int, int]] = Counter()
+        """By domain, the RMID that brought in a line, and the RMID whose line went for it."""
 
     def run(self, accesses: Iterable[Access]) -> list[From]:
         return [self._access(access) for access in accesses]
@@ -92,6 +94,8 @@ class Reference:
             l3.use(way)
             return From.L3
         gone = l3.fill(Line(access.line, access.rmid, dirty=False), access.l3_mask, self._geometry.l3_ways)
+        if gone and gone.number != access.line:
+            self.evicted[access.domain, access.rmid, gone.rmid] += 1
         if gone:
             self._write_back(gone, access.domain, memory=True)
         return From.MEMORY

@@ -24,9 +24,11 @@ KNOBS = {
     "memory_ns": 0x52440024,
     "bandwidth": 0x52440025,
     "mba_unit": 0x52440026,
+    "evictions": 0x52440027,
 }
 COUNTS = 0x52450000
 WAYS = 0x52460000
+EVICTIONS = 0x52500000
 PATIENCE = 60.0
 """Seconds in which all CPUs come to a stand for a turn; it takes milliseconds."""
 
@@ -41,7 +43,8 @@ def turn_on(**knobs: int) -> None:
 
     :param knobs: ``sample`` (1 of ``2 ** sample`` sets), ``l2size`` (bytes), ``l3_ns`` and ``memory_ns`` (how long a
         CPU stands still for a line), ``bandwidth`` and ``mba_unit`` (what memory bandwidth allocation means, in bytes a
-        second); ``options.c`` has the ranges. One that is not given stays as it is.
+        second), ``evictions`` (count who evicted whom: 1, or not: 0); ``options.c`` has the ranges. One that is not
+        given stays as it is.
     :raises ValueError: for a value out of range.
     """
     for name, value in knobs.items():
@@ -92,6 +95,16 @@ def counts(cpu: int, rmid: int) -> Counts:
 def held_by_way(cpu: int, rmid: int, ways: int) -> list[int]:
     """Bytes that an RMID holds in each way of this CPU's L3."""
     return [msr.read(cpu, WAYS + 32 * rmid + way) for way in range(ways)]
+
+
+def evicted(cpu: int, *, by: int, of: int, rmids: int) -> int:
+    """How many lines of one RMID left this CPU's L3 for lines that another one brought in.
+
+    Counted since the model was turned on with the knob ``evictions``; always 0 without it.
+
+    :param rmids: how many RMIDs the machine has (``info/L3_MON/num_rmids``).
+    """
+    return msr.read(cpu, EVICTIONS + rmids * by + of)
 
 
 def rmid_of(group: Path) -> int:

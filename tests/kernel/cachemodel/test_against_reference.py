@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kernel.cachemodel.library import Access, From, Geometry, Kind, Model, model
+from tests.kernel.cachemodel.library import Access, Extra, From, Geometry, Kind, Model, model
 from tests.kernel.cachemodel.reference import Reference
 
 CPUS, DOMAINS, RMIDS = 4, 2, 3
+EVERYTHING = Extra(evictions=True)
 PAGE = 64
 """Lines of a page."""
 
@@ -51,7 +52,7 @@ def test_each_access_is_served_from_where_the_reference_says(
     replay: ctypes.CDLL, geometry: Geometry, parts: list[list[Access]]
 ) -> None:
     reference = Reference(geometry)
-    with model(replay, geometry, cpus=CPUS, domains=DOMAINS, rmids=RMIDS) as ours:
+    with model(replay, geometry, cpus=CPUS, domains=DOMAINS, rmids=RMIDS, extra=EVERYTHING) as ours:
         served: list[From] = []
         for cpu, part in enumerate(parts):
             now = ours.run(part)
@@ -68,7 +69,7 @@ def test_long_traces_of_several_classes_agree_to_the_last_access(replay: ctypes.
     geometry = Geometry(l2_sets=16, l2_ways=4, l3_sets=93, l3_ways=11)
     trace = _trace(pattern, 30_000)
     reference = Reference(geometry)
-    with model(replay, geometry, cpus=CPUS, domains=DOMAINS, rmids=RMIDS) as ours:
+    with model(replay, geometry, cpus=CPUS, domains=DOMAINS, rmids=RMIDS, extra=EVERYTHING) as ours:
         served = ours.run(trace)
         assert served == reference.run(trace)
         assert {From.L3, From.MEMORY} <= set(served)
@@ -106,6 +107,8 @@ def _agree(ours: Model, reference: Reference) -> None:
             counts = ours.counts(rmid, domain)
             assert counts.occupancy == reference.occupancy(rmid, domain)
             assert counts.writebacks == reference.writebacks[domain, rmid]
+            for of in range(RMIDS):
+                assert ours.evicted(rmid, of, domain) == reference.evicted[domain, rmid, of]
 
 
 def _counted(ours: Model, trace: Sequence[Access], served: Sequence[From]) -> None:

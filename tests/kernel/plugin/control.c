@@ -6,14 +6,15 @@
 bool control_ours(uint32_t msr)
 {
     return (msr >= CONTROL_UNAVAILABLE && msr <= CONTROL_OCCUPANCY) || msr == CONTROL_MARK ||
-           (msr >= CONTROL_CACHE && msr <= CONTROL_MBA_UNIT);
+           (msr >= CONTROL_CACHE && msr <= CONTROL_LAST);
 }
 
 const char *control_option(uint32_t msr)
 {
-    static const char *const names[] = { "sample", "l2size", "l3_ns", "memory_ns", "bandwidth", "mba_unit" };
+    static const char *const names[] = { "sample",    "l2size",   "l3_ns",    "memory_ns",
+                                         "bandwidth", "mba_unit", "evictions" };
 
-    return msr >= CONTROL_SAMPLE && msr <= CONTROL_MBA_UNIT ? names[msr - CONTROL_SAMPLE] : NULL;
+    return msr >= CONTROL_SAMPLE && msr <= CONTROL_LAST ? names[msr - CONTROL_SAMPLE] : NULL;
 }
 
 void control_write(struct domain *d, uint32_t msr, uint64_t value)

@@ -26,11 +26,16 @@ enum {
     CONTROL_MEMORY_NS,
     CONTROL_BANDWIDTH,
     CONTROL_MBA_UNIT,
+    CONTROL_EVICTIONS,
+    CONTROL_LAST = CONTROL_EVICTIONS,
 };
 
 #define MARKED (1ull << 63) /* no association has it: CLOSIDs are small */
 
-/* What is to become of the model: sample and L2 are as the options are when it is turned on, with empty caches. */
+/*
+ * What is to become of the model: sample, L2 and what is counted are as the options are when it is turned on, with empty
+ * caches.
+ */
 enum turn { TURN_OFF, TURN_ON, TURN_EMPTY, TURN_REPORT, TURNS };
 
 bool control_ours(uint32_t msr);

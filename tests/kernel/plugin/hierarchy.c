@@ -39,11 +39,28 @@ void hierarchy_free(struct hierarchy *h)
     hierarchy_without_caches(h);
     for (unsigned i = 0; h->l2 && i < h->cpus; i++)
         free(h->l2[i].tallies);
-    for (unsigned i = 0; h->l3 && i < h->domains; i++)
+    for (unsigned i = 0; h->l3 && i < h->domains; i++) {
         free(h->l3[i].shares);
+        evictions_free(&h->l3[i].evictions);
+    }
     free(h->l2);
     free(h->l3);
     *h = (struct hierarchy){ 0 };
+}
+
+bool hierarchy_extra(struct hierarchy *h, const struct extra *extra)
+{
+    bool good = true;
+
+    for (unsigned i = 0; good && i < h->domains; i++) {
+        struct evictions *evictions = &h->l3[i].evictions;
+
+        if (!extra->evictions)
+            evictions_free(evictions);
+        else if (!evictions->lines)
+            good = evictions_make(evictions, h->rmids);
+    }
+    return good;
 }
 
 void hierarchy_without_caches(struct hierarchy *h)
@@ -86,16 +103,17 @@ static pthread_mutex_t *lock_of(struct l3 *l3, uint32_t set)
     return &l3->locks[set % L3_LOCKS];
 }
 
-/* A line that has left the L3. */
-static void gone_from_l3(struct l3 *l3, const struct line *line, uint64_t weight)
+/* A line that has left the L3. Returns whether memory was written. */
+static bool gone_from_l3(struct l3 *l3, const struct line *line, uint64_t weight)
 {
     held(l3, line->rmid, -(int64_t)weight);
     if (line->dirty)
         written(l3, line->rmid, weight);
+    return line->dirty;
 }
 
-/* A changed line that an L2 gives up. */
-static void write_back(struct l3 *l3, const struct line *line, uint64_t weight)
+/* A changed line that an L2 gives up. Returns whether memory was written. */
+static bool write_back(struct l3 *l3, const struct line *line, uint64_t weight)
 {
     uint32_t set = cache_set(&l3->cache, line->number);
     struct line *there;
@@ -107,10 +125,12 @@ static void write_back(struct l3 *l3, const struct line *line, uint64_t weight)
     else
         written(l3, line->rmid, weight);
     pthread_mutex_unlock(lock_of(l3, set));
+    return !there;
 }
 
-static enum served read_l3(struct l3 *l3, const struct access *a, uint64_t weight)
+static struct outcome read_l3(struct l3 *l3, const struct access *a, uint64_t weight)
 {
+    struct outcome outcome = { FROM_L3, 0 };
     uint32_t set = cache_set(&l3->cache, a->number);
     struct line *there;
 
@@ -122,16 +142,19 @@ static enum served read_l3(struct l3 *l3, const struct access *a, uint64_t weigh
         struct line line = { .number = a->number, .rmid = a->rmid };
         struct line gone = cache_fill(&l3->cache, set, line, a->l3_mask);
 
+        outcome.served = FROM_MEMORY;
         if (gone.number != a->number)
             held(l3, a->rmid, weight);
-        if (gone.number != a->number && gone.number != NO_LINE)
-            gone_from_l3(l3, &gone, weight);
+        if (gone.number != a->number && gone.number != NO_LINE) {
+            outcome.written = gone_from_l3(l3, &gone, weight);
+            evictions_count(&l3->evictions, a->rmid, gone.rmid, weight);
+        }
     }
     pthread_mutex_unlock(lock_of(l3, set));
-    return there ? FROM_L3 : FROM_MEMORY;
+    return outcome;
 }
 
-enum served hierarchy_access(struct hierarchy *h, const struct access *a)
+struct outcome hierarchy_access(struct hierarchy *h, const struct access *a)
 {
     struct l2 *l2 = &h->l2[a->cpu];
     struct l3 *l3 = &h->l3[a->domain];
@@ -139,7 +162,7 @@ enum served hierarchy_access(struct hierarchy *h, const struct access *a)
     uint32_t set = cache_set(&l2->cache, a->number);
     struct line *there = cache_find(&l2->cache, set, a->number);
     uint64_t weight = 1ull << h->geometry.sample;
-    enum served served = FROM_L2;
+    struct outcome outcome = { FROM_L2, 0 };
 
     if (there) {
         cache_use(&l2->cache, set, there);
@@ -147,14 +170,14 @@ enum served hierarchy_access(struct hierarchy *h, const struct access *a)
     } else {
         struct line line = { .number = a->number, .rmid = a->rmid, .dirty = dirty }, gone;
 
-        served = read_l3(l3, a, weight);
+        outcome = read_l3(l3, a, weight);
         /* If the L2 has no way for it, it is the line itself that goes. */
         gone = cache_fill(&l2->cache, set, line, a->l2_mask);
         if (gone.number != NO_LINE && gone.dirty)
-            write_back(l3, &gone, weight);
+            outcome.written += write_back(l3, &gone, weight);
     }
-    count(&l2->tallies[a->rmid].served[a->kind][served], weight);
-    return served;
+    count(&l2->tallies[a->rmid].served[a->kind][outcome.served], weight);
+    return outcome;
 }
 
 void hierarchy_executed(struct hierarchy *h, unsigned cpu, unsigned rmid, uint64_t instructions)
@@ -224,6 +247,11 @@ uint64_t hierarchy_traffic(const struct hierarchy *h, unsigned domain, unsigned 
     for (unsigned kind = 0; kind < KINDS; kind++)
         lines += t.served[kind][FROM_MEMORY];
     return lines * LINE;
+}
+
+uint64_t hierarchy_evicted(const struct hierarchy *h, unsigned domain, unsigned by, unsigned of)
+{
+    return evictions_of(&h->l3[domain].evictions, by, of);
 }
 
 uint64_t hierarchy_held_in_way(struct hierarchy *h, unsigned domain, unsigned rmid, unsigned way)

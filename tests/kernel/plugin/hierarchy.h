@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A model of the caches: an L2 of each CPU, an L3 of each domain, memory behind. It says where an access is served
- * from, and counts that, and what memory is written, by RMID.
+ * from, and counts that, and what memory is written, by RMID; if it is told to, also whose lines went for whose.
  *
  * An access looks into its CPU's L2, then into the domain's L3, then goes to memory. What a cache on this way lacked is
  * brought into it, by its own mask. What goes from the L3 may stay in an L2. What goes from an L2 having been changed
@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "cache.h"
+#include "evictions.h"
 
 enum kind { LOAD, STORE, FETCH, KINDS };
 enum served { FROM_L2, FROM_L3, FROM_MEMORY, SERVERS };
@@ -53,6 +54,12 @@ struct l3 {
     struct cache cache;
     pthread_mutex_t locks[L3_LOCKS]; /* of the sets */
     struct share *shares;
+    struct evictions evictions; /* of lines of the L3 by fills */
+};
+
+/* What is counted beside that. */
+struct extra {
+    bool evictions;
 };
 
 struct hierarchy {
@@ -69,9 +76,20 @@ struct access {
     uint64_t l2_mask, l3_mask;
 };
 
+/* Of an access. */
+struct outcome {
+    enum served served;
+    unsigned written; /* lines that memory was written for it; of simulated sets */
+};
+
 /* Counts, without caches. Returns whether there was memory. CPUs are dealt out to domains evenly, in order. */
 bool hierarchy_make(struct hierarchy *h, unsigned cpus, unsigned domains, unsigned rmids);
 void hierarchy_free(struct hierarchy *h);
+
+/*
+ * Have more counted, from nothing on, or no longer; what goes on is not begun anew. Returns whether there was memory.
+ */
+bool hierarchy_extra(struct hierarchy *h, const struct extra *extra);
 
 /* Empty caches in place of those that were, if any; counts go on. Returns whether there was memory. */
 bool hierarchy_caches(struct hierarchy *h, const struct geometry *g);
@@ -80,7 +98,7 @@ bool hierarchy_caches(struct hierarchy *h, const struct geometry *g);
 void hierarchy_without_caches(struct hierarchy *h);
 
 /* The RMID must be one of those there are. */
-enum served hierarchy_access(struct hierarchy *h, const struct access *a);
+struct outcome hierarchy_access(struct hierarchy *h, const struct access *a);
 
 /* More of what is counted by the way; a CPU's by one thread at a time. */
 void hierarchy_executed(struct hierarchy *h, unsigned cpu, unsigned rmid, uint64_t instructions);
@@ -96,6 +114,9 @@ struct share hierarchy_share(const struct hierarchy *h, unsigned domain, unsigne
 
 /* Bytes in and out of memory. */
 uint64_t hierarchy_traffic(const struct hierarchy *h, unsigned domain, unsigned rmid);
+
+/* Lines of an RMID that left an L3 for those that another brought in; 0 where that is not counted. */
+uint64_t hierarchy_evicted(const struct hierarchy *h, unsigned domain, unsigned by, unsigned of);
 
 /* Bytes that an RMID holds in one way of an L3, counted line by line. */
 uint64_t hierarchy_held_in_way(struct hierarchy *h, unsigned domain, unsigned rmid, unsigned way);

@@ -41,6 +41,27 @@ unsigned machine_domain_of(const struct machine *m, unsigned cpu)
     return m->cpus[cpu].domain;
 }
 
+static uint32_t sets(long size, long ways)
+{
+    long pages = size / LINE / ways / PAGE_LINES;
+
+    return (pages ? pages : 1) * PAGE_LINES;
+}
+
+/* A CPU whose L3 can neither be allocated nor monitored is taken to have none: those of Goldmont. */
+struct geometry machine_geometry(const struct options *o)
+{
+    bool l3 = o->l3 || o->cmt || o->mbmt || o->mbml;
+
+    return (struct geometry){
+        .l2_sets = sets(o->l2size, o->l2ways),
+        .l2_ways = o->l2ways,
+        .l3_sets = sets(o->l3size, o->l3ways),
+        .l3_ways = l3 ? o->l3ways : 0,
+        .sample = o->sample,
+    };
+}
+
 /* CPUs read masks while others may write them. */
 static uint64_t mask(const uint64_t *masks, uint64_t cfg, unsigned clos, bool code)
 {

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "hierarchy.h"
 #include "options.h"
 #include "pmu.h"
 
@@ -67,6 +68,9 @@ struct machine {
 void machine_reset(struct machine *m, const struct options *o, unsigned ncpus, uint64_t now_ns);
 
 unsigned machine_domain_of(const struct machine *m, unsigned cpu);
+
+/* Its caches, for the model of them. */
+struct geometry machine_geometry(const struct options *o);
 
 /*
  * The ways that a CPU's class may fill with code or else with data, all of them where they can't be allocated. With

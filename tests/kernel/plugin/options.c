@@ -68,6 +68,7 @@ static const struct option table[] = {
     OPTION(memory_ns, 0, 0, 1000000, "ns that a CPU stands still for a line from memory"),
     OPTION(bandwidth, 100000000, 1000000, 1l << 40, "Intel: bytes a second from memory that 100 % are, for each CPU"),
     OPTION(mba_unit, 125000000, 1000000, 1l << 30, "AMD: bytes a second from memory that one unit of bandwidth is"),
+    OPTION(evictions, 0, 0, 1, "count whose lines left the modelled L3 for whose: 8 * rmids^2 bytes for each L3"),
 };
 #define OPTIONS (sizeof table / sizeof table[0])
 

@@ -21,7 +21,7 @@ struct options {
     long amd, bmec, smba, sdciae, topoext;
     long bytes, localpct, halflife;
     long pmu;
-    long cache, sample, l2size, l3_ns, memory_ns, bandwidth, mba_unit;
+    long cache, sample, l2size, l3_ns, memory_ns, bandwidth, mba_unit, evictions;
     const char *log, *counts, *trace;
 };
 

@@ -29,6 +29,7 @@
  *   hierarchy.* L2s, L3s and what they count  stall.*     having CPUs stand still
  *   window.*    reading the counts in a guest report.*    the counts as a file
  *   trace.*     the accesses as a file        clock.h     what time it is
+ *   evictions.* who evicted whom
  */
 #include <pthread.h>
 #include <stdio.h>

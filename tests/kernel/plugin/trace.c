@@ -17,6 +17,8 @@ _Static_assert(sizeof(struct record) == TRACE_RECORD, "a record is without gaps"
 
 bool trace_open(const char *path)
 {
+    if (file)
+        fclose(file);
     file = fopen(path, "wb");
     left = file ? TRACE_LIMIT : 0;
     return file;
@@ -41,17 +43,17 @@ static void record(const struct access *a, unsigned kind, unsigned served)
     __atomic_store_n(&left, left - 1, __ATOMIC_RELAXED);
 }
 
-enum served trace_access(struct hierarchy *h, const struct access *a)
+struct outcome trace_access(struct hierarchy *h, const struct access *a)
 {
-    enum served served;
+    struct outcome outcome;
 
     if (!recording())
         return hierarchy_access(h, a);
     pthread_mutex_lock(&lock);
-    served = hierarchy_access(h, a);
-    record(a, a->kind, served);
+    outcome = hierarchy_access(h, a);
+    record(a, a->kind, outcome.served);
     pthread_mutex_unlock(&lock);
-    return served;
+    return outcome;
 }
 
 void trace_flush(struct hierarchy *h, unsigned cpu, unsigned domain)

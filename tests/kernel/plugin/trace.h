@@ -20,7 +20,7 @@ enum { TRACE_RECORD = 32, TRACE_LIMIT = 1 << 19, TRACE_FLUSH = KINDS };
 bool trace_open(const char *path);
 
 /* hierarchy_access and hierarchy_flush, on the record. */
-enum served trace_access(struct hierarchy *h, const struct access *a);
+struct outcome trace_access(struct hierarchy *h, const struct access *a);
 void trace_flush(struct hierarchy *h, unsigned cpu, unsigned domain);
 
 /* Have what was recorded on the disk. */

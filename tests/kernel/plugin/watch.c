@@ -53,27 +53,6 @@ bool watch_begin(struct machine *m)
     return hierarchy_make(&hierarchy, m->ncpus, m->options.sockets, m->options.rmids);
 }
 
-static uint32_t sets(long size, long ways)
-{
-    long pages = size / LINE / ways / PAGE_LINES;
-
-    return (pages ? pages : 1) * PAGE_LINES;
-}
-
-/* A CPU whose L3 can neither be allocated nor monitored is taken to have none: those of Goldmont. */
-static struct geometry geometry(const struct options *o)
-{
-    bool l3 = o->l3 || o->cmt || o->mbmt || o->mbml;
-
-    return (struct geometry){
-        .l2_sets = sets(o->l2size, o->l2ways),
-        .l2_ways = o->l2ways,
-        .l3_sets = sets(o->l3size, o->l3ways),
-        .l3_ways = l3 ? o->l3ways : 0,
-        .sample = o->sample,
-    };
-}
-
 void watch_take(unsigned domain, unsigned rmid)
 {
     if (rmid < hierarchy.rmids)
@@ -83,7 +62,9 @@ void watch_take(unsigned domain, unsigned rmid)
 
 static void empty_caches(const struct geometry *g)
 {
-    if (hierarchy_caches(&hierarchy, g))
+    struct extra extra = { .evictions = machine->options.evictions };
+
+    if (hierarchy_extra(&hierarchy, &extra) && hierarchy_caches(&hierarchy, g))
         return;
     fprintf(stderr, "rdt plugin: no memory for the caches\n");
     exit(1);
@@ -92,7 +73,7 @@ static void empty_caches(const struct geometry *g)
 void watch_turn(enum turn turn)
 {
     static const char *const why[TURNS] = { "off", "on", "emptied", "asked" };
-    struct geometry g = turn == TURN_ON ? geometry(&machine->options) : hierarchy.geometry;
+    struct geometry g = turn == TURN_ON ? machine_geometry(&machine->options) : hierarchy.geometry;
 
     report(&hierarchy, now_ns() / 1e9, why[turn]);
     trace_settle();
@@ -162,7 +143,7 @@ static void access_line(unsigned cpu, uint64_t number, enum kind kind, enum ring
         return;
     a.l2_mask = machine_l2_mask(machine, cpu, kind == FETCH);
     a.l3_mask = machine_l3_mask(machine, cpu, kind == FETCH);
-    served = trace_access(&hierarchy, &a);
+    served = trace_access(&hierarchy, &a).served;
     seen[cpu].served[ring][served] += 1ull << hierarchy.geometry.sample;
     if (served != FROM_L2)
         stand_still(cpu, a.rmid, served);

@@ -6,13 +6,18 @@ enum { WAYS = 32 };
 bool window_ours(const struct options *o, uint32_t msr)
 {
     return (msr >= WINDOW_COUNTS && msr < WINDOW_COUNTS + COUNTS * (uint32_t)o->rmids) ||
-           (msr >= WINDOW_WAYS && msr < WINDOW_WAYS + WAYS * (uint32_t)o->rmids);
+           (msr >= WINDOW_WAYS && msr < WINDOW_WAYS + WAYS * (uint32_t)o->rmids) ||
+           (msr >= WINDOW_EVICTIONS && msr < WINDOW_EVICTIONS + (uint32_t)o->rmids * (uint32_t)o->rmids);
 }
 
 uint64_t window_read(struct hierarchy *h, unsigned domain, uint32_t msr)
 {
     uint32_t offset;
 
+    if (msr >= WINDOW_EVICTIONS) {
+        offset = msr - WINDOW_EVICTIONS;
+        return hierarchy_evicted(h, domain, offset / h->rmids, offset % h->rmids);
+    }
     if (msr >= WINDOW_WAYS) {
         offset = msr - WINDOW_WAYS;
         return hierarchy_held_in_way(h, domain, offset / WAYS, offset % WAYS);

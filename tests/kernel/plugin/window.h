@@ -15,6 +15,8 @@
 enum {
     WINDOW_COUNTS = 0x52450000, /* 16 of each RMID: 4 * kind + served, and those below */
     WINDOW_WAYS = 0x52460000,   /* 32 of each RMID: bytes held in each way of the L3 */
+    /* As many of each RMID as there are: lines that left the L3 for its, by whose they were. */
+    WINDOW_EVICTIONS = 0x52500000,
 };
 
 /* In the gaps that 4 * kind + served leaves. */

@@ -128,7 +128,7 @@ TEST(the_counts_of_each_rmid_are_in_a_window)
 
     boot("rmids=3");
     CHECK(hierarchy_make(&h, 2, 1, 3) && hierarchy_caches(&h, &g));
-    CHECK(hierarchy_access(&h, &a) == FROM_MEMORY);
+    CHECK(hierarchy_access(&h, &a).served == FROM_MEMORY);
     hierarchy_executed(&h, 0, 2, 11);
     hierarchy_waited(&h, 1, 2, 13);
     CHECK(window_ours(&m.options, WINDOW_COUNTS + 47) && !window_ours(&m.options, WINDOW_COUNTS + 48));
@@ -141,6 +141,14 @@ TEST(the_counts_of_each_rmid_are_in_a_window)
     CHECK(window_read(&h, 0, WINDOW_WAYS + 64 + 1) == 64);
     CHECK(window_read(&h, 0, WINDOW_WAYS + 64 + 0) == 0);
     CHECK(window_read(&h, 0, WINDOW_WAYS + 64 + 31) == 0);
+    CHECK(window_ours(&m.options, WINDOW_EVICTIONS + 8) && !window_ours(&m.options, WINDOW_EVICTIONS + 9));
+    CHECK(window_read(&h, 0, WINDOW_EVICTIONS + 5) == 0);
+    CHECK(hierarchy_extra(&h, &(struct extra){ .evictions = true }));
+    a.number = 9;
+    a.rmid = 1;
+    CHECK(hierarchy_access(&h, &a).served == FROM_MEMORY);
+    CHECK(window_read(&h, 0, WINDOW_EVICTIONS + 3 + 2) == 1);
+    CHECK(window_read(&h, 0, WINDOW_EVICTIONS + 6 + 1) == 0);
     hierarchy_free(&h);
 }
 
