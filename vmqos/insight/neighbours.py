@@ -47,21 +47,25 @@ MOST = 20
 """Samples on each side of a step that are looked at."""
 FEWEST = 4
 """Samples on each side without which nothing is said."""
+FEWEST_APART = 6
+"""The same where the victim did other work at the step."""
 CALM = 8
 """The same before a step where there is no PMU."""
 SAME_WORK = 0.10
 """References per instruction of the same work differ by no more than this part."""
-SLOWER = 1.13
+SLOWER = 1.11
 """The least factor that is told. Less could be noise, and hardly worth a move."""
 APART = 0.85
 """The share of samples that have to be on the right side of the middle."""
 MOSTLY = 0.6
 """The share of all that rises which has to be the culprit's."""
-SHOWS = 6
+SHOWS = 3
 """Samples within which a victim has to become slow. A cache loses its lines one by one, but quickly."""
 SETTLED = 4
 """Samples after which the effect of a change is to be seen, and the end of it."""
 LINE = 64
+MATTERS = 0.1
+"""Without a PMU: the time that a victim waits for memory, at least, as a share of a CPU's."""
 NEAR = 0.8
 """The share of what memory can give at which it is called full."""
 
@@ -100,7 +104,7 @@ class Effect:
     cause: Cause
     slower: float
     confidence: float
-    lag: int
+    sides: Sides
     evidence: tuple[str, ...]
 
 
@@ -117,10 +121,10 @@ def pairs(host: Host, history: History) -> list[PairVerdict]:
                 effect = _effect(host, pair, step)
                 if effect is None:
                     continue
-                share = _share(host, series, pair, step, effect.cause)
+                share = _share(host, series, pair, effect.sides, effect.cause)
                 if share >= MOSTLY:
                     verdict = _verdict(host, times[step.at], pair, step, effect, share)
-                    of_victim.append((step.at + effect.lag, effect.lag, verdict))
+                    of_victim.append((step.at + effect.sides.lag, effect.sides.lag, verdict))
         found += _nearest(of_victim)
     return sorted(found, key=lambda verdict: -verdict.confidence)
 
@@ -181,19 +185,36 @@ def _verdict(host: Host, time: float, pair: Pair, step: Rise, effect: Effect, sh
 def _effect(host: Host, pair: Pair, step: Rise) -> Effect | None:
     """What a step of the neighbour did to the victim; ``None`` where it did nothing, or it can't be told."""
     if math.isnan(middle(pair.own.cycles[max(0, step.at - FEWEST) : step.at])):
-        return _cache_guessed(host, pair, step) or _bandwidth_guessed(pair, step)
+        return _cache_guessed(host, pair, step) or _bandwidth_guessed(host, pair, step)
     return _counted(host, pair, step)
 
 
 def _counted(host: Host, pair: Pair, step: Rise) -> Effect | None:
-    """With a PMU."""
+    """With a PMU: what is best seen of the effect, at any of the victim's works."""
+    effects = [_at_work(host, pair, step, mark) for mark in _works(pair, step)]
+    return max((effect for effect in effects if effect), key=lambda effect: effect.confidence, default=None)
+
+
+def _works(pair: Pair, step: Rise) -> list[float]:
+    """References per instruction of what the victim did while the neighbour was up."""
+    found: list[float] = []
+    run: list[float] = []
+    for value in pair.own.references[step.at + 1 : step.end]:
+        if run and not abs(value - run[0]) <= SAME_WORK * run[0]:
+            run = []
+        run.append(value)
+        if len(run) == FEWEST:
+            mark = middle(run)
+            if all(abs(mark - other) > SAME_WORK * other / 2 for other in found):
+                found.append(mark)
+    return found
+
+
+def _at_work(host: Host, pair: Pair, step: Rise, mark: float) -> Effect | None:
+    """What is seen at one of the victim's works; ``mark``: its references per instruction."""
     own = pair.own
-    mark = middle(own.references[max(0, step.at - 3) : step.at])
-
-    def same(at: int) -> bool:
-        return abs(own.references[at] - mark) <= SAME_WORK * mark
-
-    sides = _sides(pair, step, [same(at) for at in range(len(own.cycles))], own.cycles, FEWEST)
+    same = [abs(value - mark) <= SAME_WORK * mark for value in own.references]
+    sides = _sides(pair, step, same, own.cycles, FEWEST) or _sides_apart(pair, step, same)
     if sides is None:
         return None
     before, after = _level(own.cycles, sides.before), _level(own.cycles, sides.after)
@@ -201,12 +222,12 @@ def _counted(host: Host, pair: Pair, step: Rise) -> Effect | None:
     apart = _apart(own.cycles, sides, (before + after) / 2)
     if not (slower >= SLOWER and apart >= APART):
         return None
-    whole = [at for at in range(len(own.cycles)) if same(at)]
+    whole = [at for at, is_same in enumerate(same) if is_same]
     if not _dose(pair, step, sides, whole, own.cycles, (before + after) / 2):
         return None
     missed, misses = _level(own.misses, sides.before), _level(own.misses, sides.after)
     line = min(host.memory_cycles, before / missed if missed > 0 else math.inf)
-    explained = (misses - missed) * line / (after - before)
+    explained = math.log(max(1.0, 1 + (misses - missed) * line / before)) / math.log(slower)
     figures = (
         f"the victim took {before:.2f} cycles for an instruction and now takes {after:.2f}, at the same work "
         f"({1000 * mark:.1f} references in 1 000 instructions)",
@@ -222,13 +243,13 @@ def _counted(host: Host, pair: Pair, step: Rise) -> Effect | None:
             Cause.CACHE,
             slower,
             confidence,
-            sides.lag,
+            sides,
             (*figures, f"it held {say.size(held)} and lost {say.size(-lost)}; the neighbour gained {say.size(gained)}"),
         )
     full = _full(pair, sides)
     if full is None:
         return None
-    return Effect(Cause.BANDWIDTH, slower, confidence, sides.lag, (*figures, full))
+    return Effect(Cause.BANDWIDTH, slower, confidence, sides, (*figures, full))
 
 
 def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
@@ -254,7 +275,7 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
         Cause.CACHE,
         1 + cost,
         0.85 * apart * min(1.0, 0.7 + len(sides.after) / 30),
-        sides.lag,
+        sides,
         (
             f"the victim held {say.size(had)} and holds {say.size(has)}; the neighbour gained {say.size(gained)}",
             f"it fetched {say.bandwidth(before)} and now fetches {say.bandwidth(after)}, which costs about "
@@ -263,7 +284,7 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     )
 
 
-def _bandwidth_guessed(pair: Pair, step: Rise) -> Effect | None:
+def _bandwidth_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     """Without a PMU: the victim gets less, while memory gives all that it can."""
     own = pair.own
     sides = _sides(pair, step, [True] * len(own.bandwidth), own.bandwidth, CALM)
@@ -271,7 +292,7 @@ def _bandwidth_guessed(pair: Pair, step: Rise) -> Effect | None:
         return None
     before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
     full = _full(pair, sides)
-    if full is None or not after * SLOWER <= before:
+    if full is None or not after * SLOWER <= before or before / LINE * host.memory_seconds < MATTERS:
         return None
     apart = _apart(own.bandwidth, sides, (before + after) / 2, -1)
     if apart < APART or not _calm(own.bandwidth, sides.before):
@@ -280,9 +301,9 @@ def _bandwidth_guessed(pair: Pair, step: Rise) -> Effect | None:
         return None
     return Effect(
         Cause.BANDWIDTH,
-        before / after,
+        before / after if after > 0 else math.inf,
         0.85 * apart * min(1.0, 0.7 + len(sides.after) / 30),
-        sides.lag,
+        sides,
         (
             f"the victim got {say.bandwidth(before)} and now gets {say.bandwidth(after)} (that it asks for as much as "
             "before can only be supposed: there is no PMU here)",
@@ -310,6 +331,20 @@ def _sides(pair: Pair, step: Rise, same: Sequence[bool], column: Sequence[float]
     if shows is None or shows > SHOWS or len(after) - shows < FEWEST:
         return None
     return Sides(before, after[shows:], shows)
+
+
+def _sides_apart(pair: Pair, step: Rise, same: Sequence[bool]) -> Sides | None:
+    """The samples of a work that the victim did not do at the step itself, but before it and behind it.
+
+    The first samples of each turn of it are left out: a cache has to fill.
+    """
+    half = (step.before + step.after) / 2
+    good = [all(same[max(0, at - 2) : at + 1]) for at in range(len(same))]
+    before = [at for at in range(step.at - 1) if good[at] and max(pair.neighbour.bandwidth[max(0, at - 1) : at + 1]) < half]
+    after = [at for at in range(step.at + 2, step.end) if good[at]]
+    if len(before) < FEWEST_APART or len(after) < FEWEST_APART:
+        return None
+    return Sides(before[: -MOST - 1 : -1], after[:MOST], SHOWS)
 
 
 def _level(column: Sequence[float], at: Iterable[int]) -> float:
@@ -378,19 +413,20 @@ def _full(pair: Pair, sides: Sides) -> str | None:
     return f"all VMs together moved {say.bandwidth(after)}, more than ever before (what memory gives is not known)"
 
 
-def _share(host: Host, series: Mapping[str, Series], pair: Pair, step: Rise, cause: Cause) -> float:
-    """The neighbour's share of all traffic that rose at a step, without that of victims who fetch again what they lost."""
+def _share(host: Host, series: Mapping[str, Series], pair: Pair, sides: Sides, cause: Cause) -> float:
+    """The neighbour's share of all traffic that rose until the effect showed.
+
+    Victims who fetch again what they lost do not count where the cause is the cache.
+    """
+    before, after = sides.before[: 2 * LEVEL], sides.after[: 2 * LEVEL]
     rose = {}
     for vm, of in series.items():
         if vm == pair.victim or not any(cache in host.vms[pair.victim].masks for cache in host.vms[vm].masks):
             continue
-        more = middle(of.bandwidth[step.at + 1 : step.at + 1 + LEVEL]) - middle(
-            of.bandwidth[max(0, step.at - 1 - LEVEL) : step.at - 1]
-        )
         held = of.held_on(pair.caches)
-        had = middle(held[max(0, step.at - 1 - LEVEL) : step.at - 1])
-        if cause is Cause.CACHE and vm != pair.culprit and _change(held, step) < -0.02 * had:
+        if cause is Cause.CACHE and vm != pair.culprit and _level(held, after) < 0.98 * _level(held, before):
             continue
-        rose[vm] = max(0.0, more)
-    whole = sum(value for value in rose.values() if not math.isnan(value))
+        more = _level(of.bandwidth, after) - _level(of.bandwidth, before)
+        rose[vm] = 0.0 if math.isnan(more) else max(0.0, more)
+    whole = sum(rose.values())
     return rose[pair.culprit] / whole if whole > 0 else 0.0

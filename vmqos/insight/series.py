@@ -100,16 +100,20 @@ def middle(values: Iterable[float]) -> float:
 
 
 def rises(column: Sequence[float]) -> list[Rise]:
-    """Where a column steps up, and stays up for :data:`LEVEL` values at least."""
+    """Where a column steps up, and stays up for :data:`LEVEL` values; of steps that are nearer than that, the greatest."""
     found: list[Rise] = []
     for at in range(1, len(column) - LEVEL + 1):
         before, after = middle(column[max(0, at - LEVEL) : at]), middle(column[at : at + LEVEL])
+        half = (before + after) / 2
         # A NaN compares as false.
-        if not (after > STEP * before and column[at - 1] < (before + after) / 2 <= column[at]):
+        if not (after > STEP * before and column[at - 1] < half <= column[at]):
+            continue
+        low = next((i for i in range(at + 1, len(column)) if max(column[i : i + 2]) < half), len(column))
+        if low < at + LEVEL:
             continue
         if found and at < found[-1].at + LEVEL:
-            continue
-        half = (before + after) / 2
-        low = (i for i in range(at + 1, len(column)) if max(column[i : i + 2]) < half)
-        found.append(Rise(at, next(low, len(column)), before, after))
+            if after - before <= found[-1].after - found[-1].before:
+                continue
+            found.pop()
+        found.append(Rise(at, low, before, after))
     return found

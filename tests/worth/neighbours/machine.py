@@ -1,100 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mix of VMs on the lab's model of the caches, compiled for this machine: no guest, and time that accesses take.
+"""A mix of VMs run on the lab's model of the caches, without a guest (:mod:`tests.worth.native`), second by second.
 
-``machine.c`` says what takes how long.
+Time and sizes are scaled, so that a mix of 85 seconds takes less than one. The cache is a 64th of a large server's, a
+second is a 2 500th of one. Beside each other that is the harder case: what a cache holds is replaced 40 times more slowly
+than in hardware, so effects take longer to be seen.
 """
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import subprocess
-import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 
-from tests.kernel.lab.recipes import PLUGIN
-from tests.worth.neighbours.mixes import Load, Mix, Pattern
+from tests.worth.native import Counters, Load, Machine, Order, Task
+from tests.worth.neighbours.mixes import SIZE, WAYS, Mix
 
-SOURCES = (Path(__file__).with_name("machine.c"), PLUGIN / "cache.c", PLUGIN / "hierarchy.c")
-FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{PLUGIN}")
-
-SETS, WAYS, LINE = 512, 16, 64
-"""The cache: 512 KiB, a 64th of a large server's."""
-LINES = SETS * WAYS
-SECOND_NS = 400_000.0
-"""A second of a mix, in nanoseconds of the model: a 2 500th. Beside the 64th of the cache that is the harder case: what
-a cache holds is replaced 40 times more slowly than in hardware, so effects take longer to be seen."""
-GHZ = 2.5
-INSTRUCTION_NS, L3_NS, MEMORY_NS = 0.25, 20.0, 90.0
-LINE_NS = 6.0
-"""The memory channel: 10.7 GB/s for one line after the other. Scaled like all else, it is what 2 to 4 of a mix's
-streaming VMs can fill."""
-CHANNEL = LINE / LINE_NS * 1e9 * SECOND_NS / 1e9
-"""The same in bytes a second of a mix."""
-
-
-class _Load(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_uint32) for name in ("pattern", "lines")),
-        *(
-            (name, ctypes.c_double)
-            for name in ("instructions_ns", "idle_ns", "instructions", "overlap", "exponent", "stores")
-        ),
-    )
-
-
-class _Counts(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_double) for name in ("busy_ns", "instructions")),
-        *((name, ctypes.c_uint64) for name in ("references", "misses")),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """What one VM did in one second.
-
-    :ivar held: bytes in the cache at its end.
-    :ivar moved: bytes from and to memory.
-    """
-
-    cycles: float
-    instructions: float
-    references: int
-    misses: int
-    held: int
-    moved: int
+HZ = 1e6
+"""Cycles of a second of a mix."""
+L3_CYCLES, MEMORY_CYCLES = 50, 225
+BYTES_PER_CYCLE = 8.0
+"""Of the memory channel: what 3 to 6 of a mix's streaming VMs can fill, as on a server."""
+CHANNEL = BYTES_PER_CYCLE * HZ
+"""The same in bytes a second."""
+IDLE = Load(Order.IDLE)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a mix did.
+    """What the VMs of a mix did.
 
-    :ivar vms: by VM, second by second.
-    :ivar evicted: how many lines each VM took from each, by the one who took and the one who lost, in all.
+    :ivar vms: by VM, second by second; ``occupancy`` is at its end.
+    :ivar evicted: how many lines were lost to whom in all: by the VM that took and the one that lost.
     """
 
-    vms: list[list[Interval]]
-    evicted: list[list[int]]
-
-    def cycles_per_instruction(self, vm: int, first: int, last: int) -> float | None:
-        """Of the seconds from ``first`` up to but not including ``last``; ``None`` if the VM did nothing then."""
-        seconds = self.vms[vm][first:last]
-        instructions = sum(one.instructions for one in seconds)
-        return sum(one.cycles for one in seconds) / instructions if instructions else None
-
-
-@functools.cache
-def _library() -> ctypes.CDLL:
-    with tempfile.TemporaryDirectory() as directory:
-        library = Path(directory) / "machine.so"
-        subprocess.run(["gcc", *FLAGS, "-o", str(library), *map(str, SOURCES), "-lm"], check=True)
-        loaded = ctypes.CDLL(str(library))
-    loaded.mix_make.restype = ctypes.c_void_p
-    loaded.mix_evicted.restype = ctypes.c_uint64
-    return loaded
+    vms: list[list[Counters]]
+    evicted: dict[tuple[int, int], int]
 
 
 def run(mix: Mix, absent: Collection[int] = (), planted: bool = True, endless_memory: bool = False) -> Run:
@@ -106,70 +45,36 @@ def run(mix: Mix, absent: Collection[int] = (), planted: bool = True, endless_me
     :param planted: whether the culprit does what it was planted for; else it goes on as before.
     :param endless_memory: whether the memory channel carries any number of lines at once.
     """
-    library = _library()
     number = len(mix.vms)
-    handle = ctypes.c_void_p(
-        library.mix_make(
-            ctypes.c_uint(number),
-            ctypes.c_uint32(SETS),
-            ctypes.c_uint(WAYS),
-            ctypes.c_double(L3_NS),
-            ctypes.c_double(MEMORY_NS),
-            ctypes.c_double(0.0 if endless_memory else LINE_NS),
-        )
-    )
-    try:
+    found: list[list[Counters]] = [[] for _ in mix.vms]
+    with Machine(
+        cpus=number,
+        l3_bytes=SIZE,
+        l3_ways=WAYS,
+        l2_bytes=4096,
+        l2_ways=1,
+        rmids=number,
+        evictions=True,
+        hz=HZ,
+        bytes_per_cycle=None if endless_memory else BYTES_PER_CYCLE,
+        l3_cycles=L3_CYCLES,
+        memory_cycles=MEMORY_CYCLES,
+    ) as machine:
+        tasks: list[Task] = []
         for which, vm in enumerate(mix.vms):
-            library.mix_vm(handle, ctypes.c_uint(which), ctypes.c_uint64(vm.mask), ctypes.c_uint64(vm.seed))
-        found: list[list[Interval]] = [[] for _ in mix.vms]
-        before = [_counts(library, handle, which) for which in range(number)]
+            machine.set_ways(which, vm.mask)
+            tasks.append(machine.start(IDLE, cpu=which, rmid=which, closid=which, seed=vm.seed))
+        doing: list[object] = [None] * number
+        before = [machine.counters(which) for which in range(number)]
         for second in range(mix.seconds):
+            for which, task in enumerate(tasks):
+                work = mix.work(which, second, planted)
+                if which not in absent and work != doing[which]:
+                    machine.change(task, work.loads)
+                    doing[which] = work
+            machine.run(1.0)
             for which in range(number):
-                load = mix.load(which, second, planted)
-                _set(library, handle, which, None if which in absent else load)
-            library.mix_run(handle, ctypes.c_double((second + 1) * SECOND_NS))
-            for which in range(number):
-                now = _counts(library, handle, which)
-                found[which].append(_between(before[which], now))
+                now = machine.counters(which)
+                found[which].append(now - before[which])
                 before[which] = now
-        evicted = [
-            [library.mix_evicted(handle, ctypes.c_uint(by), ctypes.c_uint(of)) for of in range(number)]
-            for by in range(number)
-        ]
-    finally:
-        library.mix_free(handle)
-    return Run(found, evicted)
-
-
-def _set(library: ctypes.CDLL, handle: ctypes.c_void_p, which: int, load: Load | None) -> None:
-    if load is None:
-        made = _Load(Pattern.OFF, 1, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0)
-        place = 0
-    else:
-        made = _Load(
-            load.pattern,
-            max(1, round(load.size * LINES)),
-            load.instructions * INSTRUCTION_NS,
-            load.idle_ns,
-            load.instructions,
-            load.overlap,
-            load.exponent,
-            load.stores,
-        )
-        place = load.place
-    library.mix_load(handle, ctypes.c_uint(which), ctypes.byref(made), ctypes.c_uint64(place))
-
-
-Numbers = tuple[float, float, int, int, int, int]
-
-
-def _counts(library: ctypes.CDLL, handle: ctypes.c_void_p, which: int) -> Numbers:
-    counts, held, moved = _Counts(), ctypes.c_uint64(), ctypes.c_uint64()
-    library.mix_counts(handle, ctypes.c_uint(which), ctypes.byref(counts), ctypes.byref(held), ctypes.byref(moved))
-    return counts.busy_ns, counts.instructions, counts.references, counts.misses, held.value, moved.value
-
-
-def _between(before: Numbers, now: Numbers) -> Interval:
-    return Interval(
-        (now[0] - before[0]) * GHZ, now[1] - before[1], now[2] - before[2], now[3] - before[3], now[4], now[5] - before[5]
-    )
+        return Run(found, machine.evicted())

@@ -69,6 +69,15 @@ def harm_done(mix: Mix, within: int) -> dict[int, Harm]:
     }
 
 
+def harm_by(mix: Mix, whole: Run, culprit: int, victim: int, first: int, last: int) -> Harm | None:
+    """What any VM does to another one in the worst :data:`WINDOW` seconds of some; ``None`` if it does not harm it."""
+    factor = worst(whole, run(mix, absent=(culprit,)), victim, first, last)
+    if factor <= HARMED:
+        return None
+    endless = [run(mix, endless_memory=True), run(mix, absent=(culprit,), endless_memory=True)]
+    return Harm(factor, causes(factor, worst(endless[0], endless[1], victim, first, last)))
+
+
 def causes(factor: float, in_the_cache: float) -> frozenset[str]:
     """Which answers are right of a harm, a part of which is done in the cache."""
     part = math.log(max(1.0, in_the_cache)) / math.log(factor)
