@@ -227,7 +227,7 @@ def _at_work(host: Host, pair: Pair, step: Rise, mark: float) -> Effect | None:
         return None
     missed, misses = _level(own.misses, sides.before), _level(own.misses, sides.after)
     line = min(host.memory_cycles, before / missed if missed > 0 else math.inf)
-    explained = math.log(max(1.0, 1 + (misses - missed) * line / before)) / math.log(slower)
+    explained = (misses - missed) * line / (after - before)
     figures = (
         f"the victim took {before:.2f} cycles for an instruction and now takes {after:.2f}, at the same work "
         f"({1000 * mark:.1f} references in 1 000 instructions)",

@@ -17,7 +17,7 @@ from tests.worth.neighbours.mixes import SIZE, WAYS, Mix
 HZ = 1e6
 """Cycles of a second of a mix."""
 L3_CYCLES, MEMORY_CYCLES = 50, 225
-BYTES_PER_CYCLE = 8.0
+BYTES_PER_CYCLE = 4.0
 """Of the memory channel: what 3 to 6 of a mix's streaming VMs can fill, as on a server."""
 CHANNEL = BYTES_PER_CYCLE * HZ
 """The same in bytes a second."""
@@ -36,14 +36,13 @@ class Run:
     evicted: dict[tuple[int, int], int]
 
 
-def run(mix: Mix, absent: Collection[int] = (), planted: bool = True, endless_memory: bool = False) -> Run:
+def run(mix: Mix, absent: Collection[int] = (), planted: bool = True) -> Run:
     """Run a mix from an empty cache on.
 
     The same seed makes the same accesses, whoever is absent.
 
     :param absent: VMs that do nothing.
     :param planted: whether the culprit does what it was planted for; else it goes on as before.
-    :param endless_memory: whether the memory channel carries any number of lines at once.
     """
     number = len(mix.vms)
     found: list[list[Counters]] = [[] for _ in mix.vms]
@@ -56,7 +55,7 @@ def run(mix: Mix, absent: Collection[int] = (), planted: bool = True, endless_me
         rmids=number,
         evictions=True,
         hz=HZ,
-        bytes_per_cycle=None if endless_memory else BYTES_PER_CYCLE,
+        bytes_per_cycle=BYTES_PER_CYCLE,
         l3_cycles=L3_CYCLES,
         memory_cycles=MEMORY_CYCLES,
     ) as machine:

@@ -4,9 +4,9 @@
 *Harmed.*  Of the instructions that a VM executed in some seconds, each took so many cycles; without the culprit the same
 seconds' instructions would have taken fewer. It is harmed if it took more than 10 % more.
 
-*Cause.*  The same is run with a memory channel that carries everything at once. What harm is left was done in the cache.
-Where two thirds of the harm or more (in the logarithms of the factors) are left, the cause is the cache; where a third
-or less is left, it is the channel; in between both answers are right.
+*Cause.*  The misses that the VM had more than without the culprit would have cost so much at an idle memory: that was done
+in the cache. What it waited beyond that, it waited for the channel. Where two thirds of the harm or more were done in the
+cache, the cause is the cache; where a third or less, it is the channel; in between both answers are right.
 
 *Quiet.*  A mix is quiet if in no ten seconds any VM is harmed by any one other VM that does not do anything for the
 whole time.
@@ -14,18 +14,19 @@ whole time.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.worth.neighbours.machine import Run, run
-from tests.worth.neighbours.mixes import Mix
+from tests.worth.neighbours.machine import BYTES_PER_CYCLE, L3_CYCLES, MEMORY_CYCLES, Run, run
+from tests.worth.neighbours.mixes import LINE, Mix
 
 HARMED = 1.10
 CLEAR = 2 / 3
 WINDOW = 10
 WARM = 5
 """Seconds in which an empty cache fills: they are not looked at."""
+MISS_CYCLES = MEMORY_CYCLES + LINE / BYTES_PER_CYCLE - L3_CYCLES
+"""What a miss costs more than a hit, while no other line is on the channel."""
 CACHE, BANDWIDTH = "cache", "bandwidth"
 
 
@@ -41,15 +42,26 @@ class Harm:
     causes: frozenset[str]
 
 
-def slower(with_it: Run, without: Run, vm: int, seconds: Iterable[int]) -> float:
-    """By which factor a VM needs more cycles for what it executed in these seconds; 1.0 if it did nothing."""
-    cycles = expected = 0.0
+def harm(mix: Mix, with_it: Run, without: Run, vm: int, seconds: Iterable[int]) -> Harm:
+    """What was done to a VM in these seconds."""
+    cycles = expected = in_the_cache = 0.0
     for second in seconds:
         here, there = with_it.vms[vm][second], without.vms[vm][second]
-        if here.instructions and there.instructions:
-            cycles += here.cycles
-            expected += here.instructions * there.cycles / there.instructions
-    return cycles / expected if expected else 1.0
+        if not (here.instructions and there.instructions):
+            continue
+        cycles += here.cycles
+        expected += here.instructions * there.cycles / there.instructions
+        more = here.llc_misses - here.instructions * there.llc_misses / there.instructions
+        in_the_cache += more * MISS_CYCLES / mix.work(vm, second).load.overlap
+    factor = cycles / expected if expected else 1.0
+    return Harm(factor, causes(in_the_cache / (cycles - expected) if cycles > expected else 0.0))
+
+
+def causes(part: float) -> frozenset[str]:
+    """Which answers are right of a harm, this part of which was done in the cache."""
+    if part >= CLEAR:
+        return frozenset({CACHE})
+    return frozenset({BANDWIDTH}) if part <= 1 - CLEAR else frozenset({CACHE, BANDWIDTH})
 
 
 def harm_done(mix: Mix, within: int) -> dict[int, Harm]:
@@ -57,39 +69,22 @@ def harm_done(mix: Mix, within: int) -> dict[int, Harm]:
     assert mix.planted is not None
     culprit, onset = mix.planted.vm, mix.planted.onset
     seconds = [second for second in range(onset + 1, min(onset + within, mix.seconds)) if mix.planted.at_it(second)]
-    both = [run(mix), run(mix, planted=False)]
-    factors = {vm: slower(*both, vm, seconds) for vm in range(len(mix.vms)) if vm != culprit}
-    if max(factors.values()) <= HARMED:
-        return {}
-    endless = [run(mix, endless_memory=True), run(mix, planted=False, endless_memory=True)]
-    return {
-        vm: Harm(factor, causes(factor, slower(*endless, vm, seconds)))
-        for vm, factor in factors.items()
-        if factor > HARMED
-    }
+    both = run(mix), run(mix, planted=False)
+    done = {vm: harm(mix, *both, vm, seconds) for vm in range(len(mix.vms)) if vm != culprit}
+    return {vm: one for vm, one in done.items() if one.slower > HARMED}
 
 
 def harm_by(mix: Mix, whole: Run, culprit: int, victim: int, first: int, last: int) -> Harm | None:
     """What any VM does to another one in the worst :data:`WINDOW` seconds of some; ``None`` if it does not harm it."""
-    factor = worst(whole, run(mix, absent=(culprit,)), victim, first, last)
-    if factor <= HARMED:
-        return None
-    endless = [run(mix, endless_memory=True), run(mix, absent=(culprit,), endless_memory=True)]
-    return Harm(factor, causes(factor, worst(endless[0], endless[1], victim, first, last)))
+    done = worst(mix, whole, run(mix, absent=(culprit,)), victim, first, last)
+    return done if done.slower > HARMED else None
 
 
-def causes(factor: float, in_the_cache: float) -> frozenset[str]:
-    """Which answers are right of a harm, a part of which is done in the cache."""
-    part = math.log(max(1.0, in_the_cache)) / math.log(factor)
-    if part >= CLEAR:
-        return frozenset({CACHE})
-    return frozenset({BANDWIDTH}) if part <= 1 - CLEAR else frozenset({CACHE, BANDWIDTH})
-
-
-def worst(with_it: Run, without: Run, vm: int, first: int, last: int) -> float:
+def worst(mix: Mix, with_it: Run, without: Run, vm: int, first: int, last: int) -> Harm:
     """The greatest harm in any :data:`WINDOW` seconds between two seconds."""
     starts = range(first, max(first + 1, last - WINDOW + 1))
-    return max(slower(with_it, without, vm, range(start, min(start + WINDOW, last))) for start in starts)
+    windows = (range(start, min(start + WINDOW, last)) for start in starts)
+    return max((harm(mix, with_it, without, vm, window) for window in windows), key=lambda one: one.slower)
 
 
 def is_quiet(mix: Mix) -> bool:
@@ -99,9 +94,9 @@ def is_quiet(mix: Mix) -> bool:
     """
     whole, everybody = run(mix), range(len(mix.vms))
     alone = {vm: run(mix, absent=set(everybody) - {vm}) for vm in everybody}
-    suspects = [vm for vm in everybody if worst(whole, alone[vm], vm, WARM, mix.seconds) > HARMED]
+    suspects = [vm for vm in everybody if worst(mix, whole, alone[vm], vm, WARM, mix.seconds).slower > HARMED]
     for other in everybody if suspects else ():
         without = run(mix, absent=(other,))
-        if any(worst(whole, without, vm, WARM, mix.seconds) > HARMED for vm in suspects if vm != other):
+        if any(worst(mix, whole, without, vm, WARM, mix.seconds).slower > HARMED for vm in suspects if vm != other):
             return False
     return True
