@@ -49,11 +49,11 @@ FEWEST = 4
 """Samples on each side without which nothing is said."""
 FEWEST_APART = 6
 """The same where the victim did other work at the step."""
-CALM = 8
+CALM = 7
 """The same before a step where there is no PMU."""
 SAME_WORK = 0.10
 """References per instruction of the same work differ by no more than this part."""
-SLOWER = 1.11
+SLOWER = 1.15
 """The least factor that is told. Less could be noise, and hardly worth a move."""
 APART = 0.85
 """The share of samples that have to be on the right side of the middle."""
@@ -64,8 +64,23 @@ SHOWS = 3
 SETTLED = 4
 """Samples after which the effect of a change is to be seen, and the end of it."""
 LINE = 64
-MATTERS = 0.1
-"""Without a PMU: the time that a victim waits for memory, at least, as a share of a CPU's."""
+KEEPS = 0.25
+"""Without a PMU: a VM that keeps its level stays within this part of it."""
+NOTHING = 0.05
+"""The same, or within this share of a CPU's time for what it fetches."""
+SETTLES = 1
+"""Samples behind a step in which a victim may be on its way."""
+LOST, MORE, PASSED_ON = 0.9, 1.3, 0.4
+"""Without a PMU: a victim of the cache holds at most this part of what it held, fetches at least so many times as much,
+and at least this part of what it lost is what the culprit gained."""
+COSTS = 0.2
+"""Without a PMU: what a victim fetches again has to cost it this share of a CPU's time, if it waits for each line."""
+MATTERS = 0.15
+"""Without a PMU: the same share, for what a victim fetches while it is not held back."""
+WORST = 6
+"""Lines take at most this many times as long where memory is full. Who gets on more slowly does less of its own accord."""
+ROOM = 0.7
+"""The share of what memory can give below which there is room for all."""
 NEAR = 0.8
 """The share of what memory can give at which it is called full."""
 
@@ -254,22 +269,18 @@ def _at_work(host: Host, pair: Pair, step: Rise, mark: float) -> Effect | None:
 
 def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     """Without a PMU: the victim holds less, and fetches it again and again."""
-    own = pair.own
-    held = own.held_on(pair.caches)
-    sides = _sides(pair, step, [True] * len(held), own.bandwidth, CALM)
+    own, held = pair.own, pair.own.held_on(pair.caches)
+    sides = _calm_sides(host, pair, step, [held, own.bandwidth])
     if sides is None or not pair.caches:
         return None
     had, has = _level(held, sides.before), _level(held, sides.after)
     before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
     cost = (after - before) / LINE * host.memory_seconds
     gained = _moved(pair.neighbour.held_on(pair.caches), sides)
-    if not (has <= 0.9 * had and after >= 1.3 * before and cost >= SLOWER - 1 and gained >= 0.4 * (had - has)):
+    if not (has <= LOST * had and after >= MORE * before and cost >= COSTS and gained >= PASSED_ON * (had - has)):
         return None
-    apart = min(
-        _apart(own.bandwidth, sides, (before + after) / 2), 2 * APART - 1 + _apart(held, sides, (had + has) / 2, -1) / 5
-    )
-    calm = _calm(held, sides.before) and _calm(own.bandwidth, sides.before, (after - before) / 4)
-    if apart < APART or not calm or not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2):
+    apart = min(_apart(own.bandwidth, sides, (before + after) / 2), _apart(held, sides, (had + has) / 2, -1))
+    if apart < APART or not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2):
         return None
     return Effect(
         Cause.CACHE,
@@ -287,21 +298,21 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
 def _bandwidth_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     """Without a PMU: the victim gets less, while memory gives all that it can."""
     own = pair.own
-    sides = _sides(pair, step, [True] * len(own.bandwidth), own.bandwidth, CALM)
-    if sides is None:
+    sides = _calm_sides(host, pair, step, [own.bandwidth])
+    if sides is None or sides.lag > 1:
         return None
     before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
-    full = _full(pair, sides)
-    if full is None or not after * SLOWER <= before or before / LINE * host.memory_seconds < MATTERS:
+    full, waits = _full(pair, sides), before / LINE * host.memory_seconds
+    if full is None or waits < MATTERS or not after * SLOWER <= before <= after * (1 + (WORST - 1) * waits):
+        return None
+    if not math.isnan(pair.limit) and _level(pair.total, sides.before) > ROOM * pair.limit:
         return None
     apart = _apart(own.bandwidth, sides, (before + after) / 2, -1)
-    if apart < APART or not _calm(own.bandwidth, sides.before):
-        return None
-    if not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2, -1):
+    if apart < APART or not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2, -1):
         return None
     return Effect(
         Cause.BANDWIDTH,
-        before / after if after > 0 else math.inf,
+        before / after,
         0.85 * apart * min(1.0, 0.7 + len(sides.after) / 30),
         sides,
         (
@@ -310,6 +321,42 @@ def _bandwidth_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
             full,
         ),
     )
+
+
+def _calm_sides(host: Host, pair: Pair, step: Rise, columns: Sequence[Sequence[float]]) -> Sides | None:
+    """Without a PMU: the samples next to a step as far as the victim's columns keep their level there.
+
+    The last column is its traffic. What costs it next to no time may change as it likes.
+    """
+    traffic = columns[-1]
+    slack = NOTHING * LINE / host.memory_seconds
+    keeps = [
+        _keeping(column, range(step.at - 2, max(-1, step.at - 2 - MOST), -1), slack if column is traffic else 0.0)
+        for column in columns
+    ]
+    kept = {at for at in keeps[0] if all(at in others for others in keeps)}
+    late = [
+        _keeping(column, range(step.at + 1 + SETTLES, min(step.end, step.at + 1 + MOST)), slack if column is traffic else 0.0)
+        for column in columns
+    ]
+    good = {at for at in late[0] if all(at in others for others in late)}
+    same = [at in kept or at in good or step.at - 2 < at <= step.at + SETTLES for at in range(len(traffic))]
+    sides = _sides(pair, step, same, traffic, FEWEST)
+    return sides if sides is not None and len(sides.before) >= CALM else None
+
+
+def _keeping(column: Sequence[float], indexes: range, slack: float) -> set[int]:
+    """Those indexes, from the first one on, at which a column keeps the level of the first ones."""
+    level = _level(column, indexes[:FEWEST])
+    found: set[int] = set()
+    away = 0
+    for at in indexes:
+        away = 0 if abs(column[at] - level) <= max(KEEPS * level, slack) else away + 1
+        if away > 1:
+            found.discard(at + (1 if indexes.step < 0 else -1))
+            break
+        found.add(at)
+    return found
 
 
 def _sides(pair: Pair, step: Rise, same: Sequence[bool], column: Sequence[float], fewest: int) -> Sides | None:
@@ -327,6 +374,8 @@ def _sides(pair: Pair, step: Rise, same: Sequence[bool], column: Sequence[float]
     if len(before) < fewest or len(after) < fewest:
         return None
     low, high = _level(column, before), _level(column, after[-max(FEWEST, len(after) // 2) :])
+    if high != low and (column[step.at - 1] - low) / (high - low) > 0.5 and same[step.at - 1]:
+        return None
     shows = next((n for n, at in enumerate(after) if (column[at] - low) / (high - low) > 0.5), None) if high != low else 0
     if shows is None or shows > SHOWS or len(after) - shows < FEWEST:
         return None
@@ -364,13 +413,6 @@ def _apart(column: Sequence[float], sides: Sides, mid: float, sign: int = 1) -> 
     low = sum(sign * (column[at] - mid) < 0 for at in sides.before) / len(sides.before)
     high = sum(sign * (column[at] - mid) > 0 for at in sides.after) / len(sides.after)
     return min(low, high)
-
-
-def _calm(column: Sequence[float], at: Sequence[int], slack: float = 0.0) -> bool:
-    """Whether values stay near their median."""
-    level = _level(column, at)
-    near = sum(abs(column[index] - level) <= max(0.25 * level, slack) for index in at)
-    return near >= APART * len(at)
 
 
 def _dose(
