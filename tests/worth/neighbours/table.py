@@ -37,6 +37,12 @@ def figures(found: Found, sight: str) -> dict[str, int]:
     return result
 
 
+def seconds(found: Found, sight: str) -> list[int]:
+    """From the onset to the moment at which the culprit was named, of each planted mix in which it was, in order."""
+    named = (one["said"][sight]["named"] for one in found.values() if one["kind"] == "planted" and one["counts"])
+    return sorted(one for one in named if one is not None)
+
+
 def lines(found: Found) -> Iterator[str]:
     """A row for each sight."""
     yield f"{'sight':<24}{'named':>12}{'cache':>10}{'memory':>10}{'late':>6}   mixes with a false accusation"
