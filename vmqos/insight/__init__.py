@@ -51,6 +51,8 @@ def judge(host: Host, history: History) -> Insight:
     """
     _, series = align(history)
     vms = {
-        vm: replace(use(host, vm, series[vm]), sufferings=sufferings(host, vm, series)) for vm, of in history.items() if of
+        vm: replace(use(host, vm, series[vm]), sufferings=sufferings(host, vm, series))
+        for vm, of in history.items()
+        if of
     }
     return Insight(vms, pairs(host, history))

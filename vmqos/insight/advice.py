@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an operator can do, as a command.
 
-A neighbour that fills the cache is capped, not its victim walled in: a cap costs one class for all who have it, and those
-who stream lose nothing by it, while ways of its own for each victim are soon all given. Of the memory's bandwidth, only a
-limit on the one who takes it helps.
+A neighbour that fills the cache is capped, not its victim walled in: a cap costs one class for all who have it, and
+those who stream lose nothing by it, while ways of its own for each victim are soon all given. Of the memory's
+bandwidth, only a limit on the one who takes it helps.
 """
 
 from __future__ import annotations

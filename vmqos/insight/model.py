@@ -70,7 +70,8 @@ class Vm:
 class Host:
     """What is known of the host.
 
-    :ivar memory_seconds: how long a line from memory takes while the memory is idle. Servers of the 2020s: 80 to 130 ns.
+    :ivar memory_seconds: how long a line from memory takes while the memory is idle. Servers of the 2020s: 80 to 130
+        ns.
     :ivar memory_cycles: the same in cycles.
     """
 

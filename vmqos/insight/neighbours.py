@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which VM slows which, and by what.
 
-*The idea.*  A neighbour that begins to bring in many more lines is an experiment that nature makes. At its step a victim
-gets slower, and each VM that the neighbour does not touch goes on as before. So each step up of a VM's traffic is held
-against each other VM that shares a cache with it.
+*The idea.*  A neighbour that begins to bring in many more lines is an experiment that nature makes. At its step a
+victim gets slower, and each VM that the neighbour does not touch goes on as before. So each step up of a VM's traffic
+is held against each other VM that shares a cache with it.
 
 *What must be so before a VM is accused* (a false accusation is worse than a missed one):
 
@@ -11,8 +11,8 @@ against each other VM that shares a cache with it.
    seconds can't be judged: by references per instruction we know that it changed, for no neighbour changes these.
 2. Persistence. Both levels last for some samples, and the victim's samples lie apart: those before on this side of the
    middle, those behind on that side.
-3. Dose. Wherever else in the history the victim did the same work, it was slow while the neighbour was up, and fast while
-   it was down. Otherwise its slowness has a life of its own.
+3. Dose. Wherever else in the history the victim did the same work, it was slow while the neighbour was up, and fast
+   while it was down. Otherwise its slowness has a life of its own.
 4. One culprit. Of all that traffic rose at that moment, most is the neighbour's. VMs that lost cache and fetch it again
    are victims too, and do not count. Where two rise together, neither is accused.
 5. A mechanism, and it fits the figures:
@@ -20,13 +20,17 @@ against each other VM that shares a cache with it.
    *cache*: both may fill a common way, the victim holds less than before, the culprit more, and the victim misses more
    often, by enough to cost the time that it lost;
 
-   *memory bandwidth*: the victim does not miss more often, but each miss takes longer, while the memory gives nearly all
-   that it can.
+   *memory bandwidth*: the victim does not miss more often, but each miss takes longer, while the memory gives nearly
+   all that it can.
 
-*Without a PMU* neither speed nor phase is seen. Then a victim of the cache is a VM that holds much less and fetches much
-more, of the memory one that holds as much as before and gets less, while memory is at its limit. The victim must have
-been calm before, so that a step of its own is no habit of its. This finds less, and how much slower it is can only be
-estimated.
+A victim that did other work at the step can be judged by another time at which it did the work of now; but then it has
+to be much slower, because two works may look alike.
+
+*Without a PMU* neither speed nor work is seen. A victim of the cache is then a VM that holds less and fetches more, by
+enough to cost it time, and no more than the culprit brings in: each line that it loses made room for one of the
+culprit's. A victim of the memory is one that gets less at the very step that fills the memory, and not less than lines
+take longer. The victim must have kept its level before, and keep one behind the step. This finds less, and how much
+slower the victim is can only be estimated. A VM that changed its work in that very second can't be told from a victim.
 
 *What can't be known*: harm that was there when the history began; harm by a VM whose traffic grows slowly; which of two
 VMs that rise together it was; and harm done elsewhere than in the L3 and behind it (a shared core, a shared disk).
@@ -55,6 +59,8 @@ SAME_WORK = 0.10
 """References per instruction of the same work differ by no more than this part."""
 SLOWER = 1.15
 """The least factor that is told. Less could be noise, and hardly worth a move."""
+SLOWER_APART = 1.3
+"""The same where the victim did other work at the step: what looks like the same work may differ a little."""
 APART = 0.85
 """The share of samples that have to be on the right side of the middle."""
 MOSTLY = 0.6
@@ -73,12 +79,12 @@ SETTLES = 1
 LOST, MORE, PASSED_ON = 0.9, 1.3, 0.4
 """Without a PMU: a victim of the cache holds at most this part of what it held, fetches at least so many times as much,
 and at least this part of what it lost is what the culprit gained."""
-COSTS = 0.2
+COSTS = 0.3
 """Without a PMU: what a victim fetches again has to cost it this share of a CPU's time, if it waits for each line."""
-MATTERS = 0.15
+MATTERS = 0.2
 """Without a PMU: the same share, for what a victim fetches while it is not held back."""
 WORST = 6
-"""Lines take at most this many times as long where memory is full. Who gets on more slowly does less of its own accord."""
+"""Lines take at most this many times as long where memory is full. A VM that is slower does less of its own accord."""
 ROOM = 0.7
 """The share of what memory can give below which there is room for all."""
 NEAR = 0.8
@@ -189,8 +195,8 @@ def _verdict(host: Host, time: float, pair: Pair, step: Rise, effect: Effect, sh
         max(0.0, min(-lost, gained)),
         round(effect.confidence * min(1.0, share / 0.9), 2),
         (
-            f"the neighbour's traffic with memory rose from {say.bandwidth(step.before)} to {say.bandwidth(step.after)}, "
-            f"{say.percent(share)} of all that rose then",
+            f"the neighbour's traffic with memory rose from {say.bandwidth(step.before)} to "
+            f"{say.bandwidth(step.after)}, {say.percent(share)} of all that rose then",
             *effect.evidence,
         ),
         against(effect.cause, host.vms[pair.culprit].flavor),
@@ -229,13 +235,14 @@ def _at_work(host: Host, pair: Pair, step: Rise, mark: float) -> Effect | None:
     """What is seen at one of the victim's works; ``mark``: its references per instruction."""
     own = pair.own
     same = [abs(value - mark) <= SAME_WORK * mark for value in own.references]
-    sides = _sides(pair, step, same, own.cycles, FEWEST) or _sides_apart(pair, step, same)
+    at_once = _sides(pair, step, same, own.cycles, FEWEST)
+    sides = at_once or _sides_apart(pair, step, same)
     if sides is None:
         return None
     before, after = _level(own.cycles, sides.before), _level(own.cycles, sides.after)
     slower = after / before
     apart = _apart(own.cycles, sides, (before + after) / 2)
-    if not (slower >= SLOWER and apart >= APART):
+    if not (slower >= (SLOWER if at_once else SLOWER_APART) and apart >= APART):
         return None
     whole = [at for at, is_same in enumerate(same) if is_same]
     if not _dose(pair, step, sides, whole, own.cycles, (before + after) / 2):
@@ -278,6 +285,9 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     cost = (after - before) / LINE * host.memory_seconds
     gained = _moved(pair.neighbour.held_on(pair.caches), sides)
     if not (has <= LOST * had and after >= MORE * before and cost >= COSTS and gained >= PASSED_ON * (had - has)):
+        return None
+    # Whoever takes lines again and again brings in as many.
+    if step.after - step.before < after - before:
         return None
     apart = min(_apart(own.bandwidth, sides, (before + after) / 2), _apart(held, sides, (had + has) / 2, -1))
     if apart < APART or not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2):
@@ -336,7 +346,9 @@ def _calm_sides(host: Host, pair: Pair, step: Rise, columns: Sequence[Sequence[f
     ]
     kept = {at for at in keeps[0] if all(at in others for others in keeps)}
     late = [
-        _keeping(column, range(step.at + 1 + SETTLES, min(step.end, step.at + 1 + MOST)), slack if column is traffic else 0.0)
+        _keeping(
+            column, range(step.at + 1 + SETTLES, min(step.end, step.at + 1 + MOST)), slack if column is traffic else 0.0
+        )
         for column in columns
     ]
     good = {at for at in late[0] if all(at in others for others in late)}
@@ -376,7 +388,9 @@ def _sides(pair: Pair, step: Rise, same: Sequence[bool], column: Sequence[float]
     low, high = _level(column, before), _level(column, after[-max(FEWEST, len(after) // 2) :])
     if high != low and (column[step.at - 1] - low) / (high - low) > 0.5 and same[step.at - 1]:
         return None
-    shows = next((n for n, at in enumerate(after) if (column[at] - low) / (high - low) > 0.5), None) if high != low else 0
+    shows = (
+        next((n for n, at in enumerate(after) if (column[at] - low) / (high - low) > 0.5), None) if high != low else 0
+    )
     if shows is None or shows > SHOWS or len(after) - shows < FEWEST:
         return None
     return Sides(before, after[shows:], shows)
@@ -389,7 +403,9 @@ def _sides_apart(pair: Pair, step: Rise, same: Sequence[bool]) -> Sides | None:
     """
     half = (step.before + step.after) / 2
     good = [all(same[max(0, at - 2) : at + 1]) for at in range(len(same))]
-    before = [at for at in range(step.at - 1) if good[at] and max(pair.neighbour.bandwidth[max(0, at - 1) : at + 1]) < half]
+    before = [
+        at for at in range(step.at - 1) if good[at] and max(pair.neighbour.bandwidth[max(0, at - 1) : at + 1]) < half
+    ]
     after = [at for at in range(step.at + 2, step.end) if good[at]]
     if len(before) < FEWEST_APART or len(after) < FEWEST_APART:
         return None

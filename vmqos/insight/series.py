@@ -72,7 +72,11 @@ def _series(times: Sequence[float], samples: Sequence[Sample]) -> Series:
     return Series(
         {
             cache: [
-                math.nan if row is None and time >= first else 0.0 if row is None else row.occupancy.get(cache, math.nan)
+                math.nan
+                if row is None and time >= first
+                else 0.0
+                if row is None
+                else row.occupancy.get(cache, math.nan)
                 for time, row in zip(times, rows, strict=True)
             ]
             for cache in caches
@@ -100,7 +104,7 @@ def middle(values: Iterable[float]) -> float:
 
 
 def rises(column: Sequence[float]) -> list[Rise]:
-    """Where a column steps up, and stays up for :data:`LEVEL` values; of steps that are nearer than that, the greatest."""
+    """Where a column steps up, and stays up for :data:`LEVEL` values; of steps nearer than that, the greatest."""
     found: list[Rise] = []
     for at in range(1, len(column) - LEVEL + 1):
         before, after = middle(column[max(0, at - LEVEL) : at]), middle(column[at : at + LEVEL])

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a VM is slower than it was, or slower than others of its flavor.
 
-*Against its own past.*  Cycles per instruction say how slow a program is, but they also change with what it does. So only
-samples of the same work are compared: those with about as many references per instruction as now. The past is the faster
-half of them, for in the slower half it may have suffered already.
+*Against its own past.*  Cycles per instruction say how slow a program is, but they also change with what it does. So
+only samples of the same work are compared: those with about as many references per instruction as now. The past is
+the faster half of them, for in the slower half it may have suffered already.
 
 *Against its flavor.*  VMs of one flavor mostly do alike. One that takes many more cycles than the middle one of those
-who, by their references per instruction, do the same work, suffers (CPI2, EuroSys 2013, has done so at Google). It needs
-no past, so it finds what was there when the history began.
+who, by their references per instruction, do the same work, suffers (CPI2, EuroSys 2013, has done so at Google). It
+needs no past, so it finds what was there when the history began.
 
 *The cause*: more misses per instruction than then, or than there: the cache. As many misses, and memory near its limit:
 memory bandwidth. Neither: what slows it lies elsewhere (a shared core, the clock), and no neighbour's cache is blamed.
@@ -83,13 +83,8 @@ def _beside_flavor(
     return _told("flavor", now, there, full, min(0.85, 0.4 + 0.1 * len(others)))
 
 
-def _told(
-    beside: str, now: tuple[float, float], then: tuple[float, float], full: bool, confidence: float
-) -> Suffering:
-    if now[1] > MORE * then[1]:
-        cause = Cause.CACHE
-    else:
-        cause = Cause.BANDWIDTH if full else Cause.NEITHER
+def _told(beside: str, now: tuple[float, float], then: tuple[float, float], full: bool, confidence: float) -> Suffering:
+    cause = Cause.CACHE if now[1] > MORE * then[1] else Cause.BANDWIDTH if full else Cause.NEITHER
     return Suffering(
         now[0] / then[0],
         beside,

@@ -11,8 +11,9 @@
 cache is no gain to it; if it fetched less, it is. This is better than any level, and it needs no PMU. But it needs the
 same work at both times, which without a PMU nobody can check.
 
-*Without a PMU* the traffic alone says that a VM fits, where the lines that it fetches cost it next to no time. Of one that
-fetches much, nothing is said until its share of the cache has changed once: a stream and a VM that starves look alike.
+*Without a PMU* the traffic alone says that a VM fits, where the lines that it fetches cost it next to no time. Of one
+that fetches much, nothing is said until its share of the cache has changed once: a stream and a VM that starves look
+alike.
 """
 
 from __future__ import annotations
@@ -106,9 +107,8 @@ def _tried(held: Sequence[float], fetched: Sequence[float], same: Sequence[bool]
     before, after = middle(fetches for _, fetches in little), middle(fetches for _, fetches in much)
     if not high >= VARIED * low or before <= 0:
         return None
-    text = (
-        f"with {say.size(high)} it fetched {say.percent(after / before)} of what it fetched when it held {say.size(low)}"
-    )
+    part = say.percent(after / before)
+    text = f"with {say.size(high)} it fetched {part} of what it fetched when it held {say.size(low)}"
     if after <= 0.8 * before:
         return Use.STARVES, 0.85, text
     return (Use.FILLS_WITHOUT_GAIN, 0.85, text) if 0.9 <= after / before <= 1.1 else None

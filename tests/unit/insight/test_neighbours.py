@@ -73,9 +73,7 @@ GUESSED = {
     "the victim fetches no more than before": step(CALM, replace(ROBBED, moved=2.2e8), 25),
     "the victim is never calm": lambda second: replace(CALM if second < 25 else ROBBED, moved=(1e8, 9e8)[second % 2]),
     "the victim holds as much as before": step(CALM, replace(ROBBED, held=CALM.held), 25),
-    "what the victim fetches costs next to nothing": step(
-        replace(CALM, moved=1e6), replace(ROBBED, moved=2e7), 25
-    ),
+    "what the victim fetches costs next to nothing": step(replace(CALM, moved=1e6), replace(ROBBED, moved=2e7), 25),
 }
 
 

@@ -35,7 +35,9 @@ def test_a_vm_that_is_slower_than_others_of_its_flavor_suffers_without_any_past(
 
 
 def test_others_of_the_flavor_that_do_other_work_are_no_measure() -> None:
-    told = history(8, vm=lambda _: replace(USUAL, cycles=1600), one=lambda _: replace(USUAL, references=50), two=lambda _: USUAL)
+    told = history(
+        8, vm=lambda _: replace(USUAL, cycles=1600), one=lambda _: replace(USUAL, references=50), two=lambda _: USUAL
+    )
     assert not judge(host(dict.fromkeys(told, ALL)), told).vms["vm"].sufferings
 
 

@@ -17,8 +17,16 @@ CASES = {
     "it misses nearly always": (lambda _: STREAM, True, Use.FILLS_WITHOUT_GAIN),
     "its ways are full and it misses often": (lambda _: STARVES, True, Use.STARVES),
     "it misses often with ways free": (lambda _: replace(STARVES, held=8 * MIB), True, Use.UNKNOWN),
-    "it missed as much when it held less": (step(replace(STARVES, held=10 * MIB), STARVES, 20), True, Use.FILLS_WITHOUT_GAIN),
-    "it missed more when it held less": (step(replace(STARVES, held=10 * MIB, misses=16), STARVES, 20), True, Use.STARVES),
+    "it missed as much when it held less": (
+        step(replace(STARVES, held=10 * MIB), STARVES, 20),
+        True,
+        Use.FILLS_WITHOUT_GAIN,
+    ),
+    "it missed more when it held less": (
+        step(replace(STARVES, held=10 * MIB, misses=16), STARVES, 20),
+        True,
+        Use.STARVES,
+    ),
     "it fetches next to nothing": (lambda _: FITS, False, Use.FITS),
     "it fetches much, with no PMU": (lambda _: STREAM, False, Use.UNKNOWN),
     "it fetched as much when it held less, with no PMU": (

@@ -14,7 +14,5 @@ def run() -> dict[str, Any]:
     found = campaign.whole()
     return {
         "first_seed": campaign.TEST_SEEDS,
-        "sights": {
-            sight: table.figures(found, sight) | {"seconds": table.seconds(found, sight)} for sight in SIGHTS
-        },
+        "sights": {sight: table.figures(found, sight) | {"seconds": table.seconds(found, sight)} for sight in SIGHTS},
     }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drawing mixes until there are enough of each kind, and judging each.
 
-What came of a mix is kept in a file, so that a campaign can be made in parts. It is forgotten as soon as a law, a mix or
-the model has changed.
+What came of a mix is kept in a file, so that a campaign can be made in parts. It is forgotten as soon as a law, a mix
+or the model has changed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What insight says of a mix, second by second, and whether it is true.
 
-Insight sees what an agent would: the samples of the last minute, one a second, and the masks. It is asked anew after each
-second. An accusation is a culprit, a victim and a cause; what counts is the moment at which it is made first.
+Insight sees what an agent would: the samples of the last minute, one a second, and the masks. It is asked anew after
+each second. An accusation is a culprit, a victim and a cause; what counts is the moment at which it is made first.
 
 - *right*: the planted culprit, a VM that it harms, and a right cause. A mix is *named* if there is one of these within
   :data:`IN_TIME` seconds of the onset.

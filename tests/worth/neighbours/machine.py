@@ -2,8 +2,8 @@
 """A mix of VMs run on the lab's model of the caches, without a guest (:mod:`tests.worth.native`), second by second.
 
 Time and sizes are scaled, so that a mix of 85 seconds takes less than one. The cache is a 64th of a large server's, a
-second is a 2 500th of one. Beside each other that is the harder case: what a cache holds is replaced 40 times more slowly
-than in hardware, so effects take longer to be seen.
+second is a 2 500th of one. Beside each other that is the harder case: what a cache holds is replaced 40 times more
+slowly than in hardware, so effects take longer to be seen.
 """
 
 from __future__ import annotations

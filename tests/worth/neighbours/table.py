@@ -76,7 +76,8 @@ def details(found: Found) -> Iterator[str]:
                 yield f"{key}, {sight}: {one['meant']} of {one['onset']} missed ({said['named']}); harm {one['harm']}"
             for each in said["accusations"]:
                 if each["verdict"] == "false":
-                    yield f"{key}, {sight}: FALSE {each['culprit']} -> {each['victim']} by {each['cause']} at {each['second']}"
+                    who = f"{each['culprit']} -> {each['victim']} by {each['cause']}"
+                    yield f"{key}, {sight}: FALSE {who} at {each['second']}"
                     yield from (f"    {text}" for text in each["evidence"])
 
 

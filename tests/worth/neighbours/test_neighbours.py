@@ -30,9 +30,7 @@ LAZY = Load(Order.RANDOM, SIZE // 64, instructions=300)
 
 def mix(victim: Load, harm: Load, masks: tuple[int, int] = (ALL_WAYS, ALL_WAYS)) -> Mix:
     """A victim, and a neighbour that does harm from second 30 on."""
-    return Mix(
-        1, [steady(victim, masks[0]), steady(LAZY, masks[1], 2)], Planted(1, 30, "", Work(harm)), seconds=60
-    )
+    return Mix(1, [steady(victim, masks[0]), steady(LAZY, masks[1], 2)], Planted(1, 30, "", Work(harm)), seconds=60)
 
 
 def test_a_mix_is_the_same_each_time_and_another_seed_makes_another() -> None:
@@ -63,7 +61,9 @@ def test_what_fills_the_channel_harms_by_bandwidth() -> None:
     assert harm.causes == {truth.BANDWIDTH}
 
 
-@pytest.mark.parametrize(("part", "right"), [(1.2, "cache"), (0.5, "cache bandwidth"), (0.1, "bandwidth"), (-1, "bandwidth")])
+@pytest.mark.parametrize(
+    ("part", "right"), [(1.2, "cache"), (0.5, "cache bandwidth"), (0.1, "bandwidth"), (-1, "bandwidth")]
+)
 def test_of_a_harm_that_both_did_both_answers_are_right(part: float, right: str) -> None:
     assert truth.causes(part) == set(right.split())
 

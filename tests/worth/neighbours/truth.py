@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is true of a mix: the same accesses are run again without a VM, or without what it was planted for.
 
-*Harmed.*  Of the instructions that a VM executed in some seconds, each took so many cycles; without the culprit the same
-seconds' instructions would have taken fewer. It is harmed if it took more than 10 % more.
+*Harmed.*  Of the instructions that a VM executed in some seconds, each took so many cycles; without the culprit the
+same seconds' instructions would have taken fewer. It is harmed if it took more than 10 % more.
 
-*Cause.*  The misses that the VM had more than without the culprit would have cost so much at an idle memory: that was done
-in the cache. What it waited beyond that, it waited for the channel. Where two thirds of the harm or more were done in the
-cache, the cause is the cache; where a third or less, it is the channel; in between both answers are right.
+*Cause.*  The misses that the VM had more than without the culprit would have cost so much at an idle memory: that was
+done in the cache. What it waited beyond that, it waited for the channel. Where two thirds of the harm or more were
+done in the cache, the cause is the cache; where a third or less, it is the channel; in between both answers are
+right.
 
-*Quiet.*  A mix is quiet if in no ten seconds any VM is harmed by any one other VM that does not do anything for the
+*Quiet.*  A mix is quiet if in no five seconds any VM is harmed by any one other VM that does not do anything for the
 whole time.
 """
 
@@ -22,7 +23,8 @@ from tests.worth.neighbours.mixes import LINE, Mix
 
 HARMED = 1.10
 CLEAR = 2 / 3
-WINDOW = 10
+WINDOW = 5
+"""Seconds for which a harm has to last: insight needs four samples, and says of these that they are slower."""
 WARM = 5
 """Seconds in which an empty cache fills: they are not looked at."""
 MISS_CYCLES = MEMORY_CYCLES + LINE / BYTES_PER_CYCLE - L3_CYCLES
