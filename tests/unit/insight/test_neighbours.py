@@ -73,6 +73,7 @@ GUESSED = {
     "the victim fetches no more than before": step(CALM, replace(ROBBED, moved=2.2e8), 25),
     "the victim is never calm": lambda second: replace(CALM if second < 25 else ROBBED, moved=(1e8, 9e8)[second % 2]),
     "the victim holds as much as before": step(CALM, replace(ROBBED, held=CALM.held), 25),
+    "the victim fetches more than the neighbour brings in": step(CALM, replace(ROBBED, moved=9e9), 25),
     "what the victim fetches costs next to nothing": step(replace(CALM, moved=1e6), replace(ROBBED, moved=2e7), 25),
 }
 
@@ -102,6 +103,30 @@ def test_another_victim_that_fetches_again_what_it_lost_is_no_culprit_and_hides_
     told = history(40, noisy=step(QUIET_NOISE, NOISE, 25), victim=step(CALM, robbed, 25), too=step(CALM, robbed, 25))
     found = pairs(host({**BOTH, "too": ALL}), told)
     assert {(one.culprit, one.victim) for one in found} == {("noisy", "victim"), ("noisy", "too")}
+
+
+@pytest.mark.parametrize(("cycles", "accused"), [(1500, True), (1200, False)])
+def test_a_victim_that_did_other_work_at_the_step_has_to_be_much_slower_than_at_another_time(
+    cycles: float, accused: bool
+) -> None:
+    other, robbed = Did(held=10 * MIB, moved=2e8, references=50), replace(ROBBED, cycles=cycles)
+    told = history(
+        50,
+        noisy=step(QUIET_NOISE, NOISE, 25),
+        victim=lambda second: CALM if second < 15 else other if second < 32 else robbed,
+    )
+    assert bool(pairs(host(BOTH), told)) == accused
+
+
+def test_without_a_pmu_a_memory_that_was_full_before_slows_nobody_more() -> None:
+    told = history(
+        40,
+        False,
+        noisy=step(Did(moved=8e9), Did(moved=16e9), 25),
+        other=step(Did(moved=25e9), Did(moved=20e9), 25),
+        victim=step(HUNGRY, SLOWED, 25),
+    )
+    assert not pairs(host({**BOTH, "other": ALL}), told)
 
 
 def test_a_memory_that_is_not_near_its_limit_slows_nobody() -> None:

@@ -27,16 +27,17 @@ def section(found: Mapping[str, Any]) -> Section:
         "Who slows whom",
         "CPI2 (EuroSys 2013) finds VMs that take more cycles for an instruction than usual, and whose neighbour's work "
         "goes with that; Google lets it throttle the culprit. It needs a PMU.",
-        f"{first['planted']} mixes of 2 to 12 VMs in which one begins to do harm, and {first['quiet']} in which no VM "
-        "harms another, drawn by seeds that no law was tuned to. They need no guest: generated accesses go through the "
-        "same model of the caches, with a memory channel that VMs share. Times and sizes are scaled: the cache has "
-        "512 KiB, a second 1 000 000 cycles. VMs have phases, some have ways of their own. insight sees a sample a "
-        "second: occupancy, bandwidth, and with a PMU cycles, instructions, references and misses. A VM is *harmed* if "
-        "it takes more than 10 % more cycles for an instruction than in a run of the same mix without the culprit. The "
-        "cause is the cache if the additional misses would cost two thirds of that at an idle memory, and memory bandwidth if "
-        "they would cost less than a third; in between, both answers are taken. A culprit is *named* if within 30 s of "
-        "its onset it is accused with a VM that it harms and with the cause. An accusation that the model does not "
-        "confirm is *false*; the model has to confirm each by a run without the accused, over five seconds.",
+        f"{first['planted']} mixes of 2 to 12 VMs in which one begins to do harm, and {first['quiet']} in which no "
+        "VM harms another, drawn by seeds that no law was tuned to. They need no guest: generated accesses go "
+        "through the same model of the caches, with a memory channel that VMs share. Times and sizes are scaled: "
+        "the cache has 512 KiB, a second 1 000 000 cycles. VMs have phases, some have ways of their own. insight "
+        "sees a sample a second: occupancy, bandwidth, and with a PMU cycles, instructions, references and "
+        "misses. A VM is *harmed* if it takes more than 10 % more cycles for an instruction than in a run of the "
+        "same mix without the culprit. The cause is the cache if the additional misses would cost two thirds of "
+        "that at an idle memory, and memory bandwidth if they would cost less than a third; in between, both "
+        "answers are taken. A culprit is *named* if within 30 s of its onset it is accused with a VM that it "
+        "harms and with the cause. An accusation that the model does not confirm is *false*; the model has to "
+        "confirm each by a run without the accused, over five seconds.",
         [
             Table(
                 (
