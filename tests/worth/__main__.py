@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -24,6 +25,8 @@ GUESTS = (
     ("broadwell", ("pseudo_locked",)),
 )
 """Machines, and which experiments are made in one guest: a compute node takes as long to start as two of them."""
+NATIVE = ("neighbours",)
+"""Experiments that need no guest, and no rights."""
 KERNEL = "6.12"
 NO_TICKS = "nohz_full=1-3"
 """For the kernel's command line: no timer's interrupt where one VM has a CPU for itself. 250 a second are nothing to a
@@ -34,7 +37,7 @@ PAGE = CHECKOUT / "doc/source/operator/worth.rst"
 PLOTS = CHECKOUT / "doc/source/_static/worth"
 RESULTS = CHECKOUT / "tests/worth/results.json"
 EPILOG = """\
-The experiments run in guests (root; python -m tests.kernel build makes what guests need). What each finds is kept in
+Most experiments run in guests (root; python -m tests.kernel build makes what guests need). What each finds is kept in
 tests/worth/results.json, and the page and its plots are made of that. Where one fails, the others are made all
 the same, and the page has what was found of it before.
 
@@ -84,6 +87,10 @@ def _measure_all(names: Collection[str], results: dict[str, Any]) -> list[str]:
         results.update(found)
         _keep(results)
         failed += [name for name in chosen if name not in found]
+    for name in NATIVE:
+        if name in names:
+            results[name] = importlib.import_module(f"tests.worth.experiments.{name}").run()
+            _keep(results)
     return failed
 
 

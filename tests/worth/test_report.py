@@ -12,7 +12,7 @@ import pytest
 
 from tests.kernel.cachemodel.counts import Counts, Served
 from tests.worth import cost, page, sections
-from tests.worth.__main__ import GUESTS, PAGE, PLOTS, RESULTS, found_in
+from tests.worth.__main__ import GUESTS, NATIVE, PAGE, PLOTS, RESULTS, found_in
 from tests.worth.experiments import mixes
 from tests.worth.rounds import mean_of
 from tests.worth.section import Bars, Section, digest
@@ -36,7 +36,8 @@ def made(results: dict[str, Any]) -> dict[str, Section]:
 def test_every_experiment_was_made(results: dict[str, Any]) -> None:
     modules = Path(mixes.__file__).parent.glob("[!_]*.py")
     assert list(results) == list(sections.ALL)
-    assert set(results) == {module.stem for module in modules} == {name for _, names in GUESTS for name in names}
+    made = {name for _, names in GUESTS for name in names}.union(NATIVE)
+    assert set(results) == {module.stem for module in modules} == made
 
 
 def test_the_page_in_the_tree_is_made_of_the_results_in_the_tree(results: dict[str, Any]) -> None:

@@ -215,6 +215,16 @@ def test_who_waits_for_each_line_gets_fewer_of_them_beside_a_stream() -> None:
     assert took[0] + 3 * 64 < took[1] < took[2]
 
 
+def test_a_task_that_seldom_asks_for_a_line_keeps_the_channel_from_no_other() -> None:
+    with Machine(cpus=2, bytes_per_cycle=8.0) as machine:
+        machine.start(Load(Order.ENDLESS, instructions=2000), cpu=0, rmid=1)
+        machine.start(Load(Order.ENDLESS), cpu=1, rmid=2)
+        machine.run(0.1)
+        found = machine.counters(2)
+    # Now and then a line comes while one of the other task is on the channel.
+    assert found.queued_cycles < 0.2 * found.llc_misses
+
+
 def test_without_a_channel_no_line_waits() -> None:
     with Machine(cpus=2) as machine:
         tasks = [machine.start(Load(Order.ENDLESS, overlap=10), cpu=n, rmid=1) for n in range(2)]

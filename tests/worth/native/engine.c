@@ -336,7 +336,6 @@ static void go_on(struct engine *e, unsigned cpu, uint64_t until)
         uint64_t line = placed(t, stream_next(s, &t->chance));
 
         accesses++;
-        core->clock += ticks;
         if (e->places >> line % PAGE_LINES & 1) {
             struct outcome outcome;
 
@@ -346,6 +345,8 @@ static void go_on(struct engine *e, unsigned cpu, uint64_t until)
             if (outcome.served != FROM_L2 || waits_for_l2)
                 wait(e, cpu, a.domain, outcome, s->load.overlap);
         }
+        /* Behind the access: so CPUs come to the channel in the order of their clocks. */
+        core->clock += ticks;
     } while (core->clock < until);
     hierarchy_executed(&e->hierarchy, cpu, t->rmid, accesses * s->load.instructions);
     beside(e, a.domain, t->rmid)->ticks += core->clock - begun;

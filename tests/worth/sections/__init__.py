@@ -15,6 +15,7 @@ from tests.worth.sections import (
     halves,
     jitter,
     mixes,
+    neighbours,
     pseudo_locked,
 )
 
@@ -27,5 +28,6 @@ ALL: Mapping[str, Callable[[Any], Section]] = {
     "jitter": jitter.section,
     "pseudo_locked": pseudo_locked.section,
     "mixes": mixes.section,
+    "neighbours": neighbours.section,
 }
 """By experiment, in the order of the report."""

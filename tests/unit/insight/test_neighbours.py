@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.insight.hosts import ALL, LIMIT, MIB, Did, history, host, step, turns
+from vmqos.insight import Cause, pairs
+
+QUIET_NOISE, NOISE = Did(held=1 * MIB, moved=1e8), Did(held=20 * MIB, moved=8e9, misses=18)
+CALM = Did(held=10 * MIB, moved=2e8, cycles=1000, misses=0.5)
+ROBBED = Did(held=4 * MIB, moved=2e9, cycles=2000, misses=5)
+HUNGRY = Did(held=2 * MIB, moved=5e9, cycles=2000, misses=5)
+SLOWED = replace(HUNGRY, moved=3e9, cycles=3400)
+FLOOD = Did(held=1 * MIB, moved=LIMIT - 4e9)
+OTHER = Did(held=2 * MIB, moved=3e8)
+BOTH = {"noisy": ALL, "victim": ALL}
+
+
+def steady(did: Did) -> object:
+    return lambda second: did
+
+
+@pytest.mark.parametrize("pmu", [True, False])
+def test_who_fills_the_cache_of_another_is_named_with_the_cache_as_the_cause(pmu: bool) -> None:
+    told = history(40, pmu, noisy=step(QUIET_NOISE, NOISE, 25), victim=step(CALM, ROBBED, 25), other=lambda _: OTHER)
+    (found,) = pairs(host({**BOTH, "other": ALL}), told)
+    assert (found.culprit, found.victim, found.cause, found.since) == ("noisy", "victim", Cause.CACHE, 25.0)
+    assert found.slower == pytest.approx(2.0 if pmu else 1 + 1.8e9 / 64 * 100e-9)
+    assert found.taken == 6 * MIB
+    assert found.confidence > (0.8 if pmu else 0.6)
+    assert any("10.0 MiB" in text for text in found.evidence)
+    assert found.advice == "vmqos flavor set m1 --cache-ways 2 --policy shared"
+
+
+@pytest.mark.parametrize("pmu", [True, False])
+def test_who_fills_the_memory_channel_is_named_with_the_bandwidth_as_the_cause(pmu: bool) -> None:
+    told = history(40, pmu, noisy=step(QUIET_NOISE, FLOOD, 25), victim=step(HUNGRY, SLOWED, 25))
+    (found,) = pairs(host({"noisy": 0x1, "victim": ALL}), told)
+    assert (found.culprit, found.victim, found.cause) == ("noisy", "victim", Cause.BANDWIDTH)
+    assert found.slower == pytest.approx(1.7 if pmu else 5 / 3)
+    assert found.advice == "vmqos flavor set m1 --bandwidth-percent 30"
+
+
+def test_with_a_pmu_a_channel_whose_limit_is_not_known_is_judged_by_the_most_it_ever_gave() -> None:
+    told = history(40, noisy=step(QUIET_NOISE, FLOOD, 25), victim=step(HUNGRY, SLOWED, 25))
+    (found,) = pairs(host(BOTH, limit=None), told)
+    assert found.cause is Cause.BANDWIDTH
+    assert "not known" in found.evidence[-1]
+
+
+INNOCENT = {
+    "the victim does other work since": (step(CALM, replace(ROBBED, references=40), 25), BOTH, 40),
+    "they share no way": (step(CALM, ROBBED, 25), {"noisy": 0xFF00, "victim": 0x00FF}, 40),
+    "the victim is as fast as before": (step(CALM, replace(ROBBED, cycles=1050), 25), BOTH, 40),
+    "the victim was slow before": (step(CALM, ROBBED, 15), BOTH, 40),
+    "the victim gets slow later": (step(CALM, ROBBED, 32), BOTH, 45),
+    "the victim holds more than before": (step(CALM, replace(ROBBED, held=12 * MIB), 25), BOTH, 40),
+    "the victim is slow now and then anyway": (turns(CALM, ROBBED, [4, 12, 25]), BOTH, 40),
+    "it lasts three seconds only": (step(CALM, ROBBED, 25), BOTH, 28),
+    "misses do not cost what was lost": (step(CALM, replace(ROBBED, misses=0.55), 25), BOTH, 40),
+}
+
+
+@pytest.mark.parametrize("case", INNOCENT)
+def test_a_neighbour_is_not_accused_if(case: str) -> None:
+    victim, masks, seconds = INNOCENT[case]
+    assert not pairs(host(masks), history(seconds, noisy=step(QUIET_NOISE, NOISE, 25), victim=victim))
+
+
+GUESSED = {
+    "the victim fetches no more than before": step(CALM, replace(ROBBED, moved=2.2e8), 25),
+    "the victim is never calm": lambda second: replace(CALM if second < 25 else ROBBED, moved=(1e8, 9e8)[second % 2]),
+    "the victim holds as much as before": step(CALM, replace(ROBBED, held=CALM.held), 25),
+    "the victim fetches more than the neighbour brings in": step(CALM, replace(ROBBED, moved=9e9), 25),
+    "what the victim fetches costs next to nothing": step(replace(CALM, moved=1e6), replace(ROBBED, moved=2e7), 25),
+}
+
+
+@pytest.mark.parametrize("case", GUESSED)
+def test_without_a_pmu_a_neighbour_is_not_accused_if(case: str) -> None:
+    told = history(40, False, noisy=step(QUIET_NOISE, NOISE, 25), victim=GUESSED[case])
+    assert not pairs(host(BOTH), told)
+
+
+def test_of_two_neighbours_who_rise_together_none_is_accused() -> None:
+    told = history(
+        40, noisy=step(QUIET_NOISE, NOISE, 25), too=step(QUIET_NOISE, NOISE, 25), victim=step(CALM, ROBBED, 25)
+    )
+    assert not pairs(host({**BOTH, "too": ALL}), told)
+
+
+def test_of_two_neighbours_who_rise_one_after_the_other_the_one_is_accused_who_rose_as_the_victim_got_slow() -> None:
+    told = history(
+        45, noisy=step(QUIET_NOISE, NOISE, 28), before=step(QUIET_NOISE, NOISE, 26), victim=step(CALM, ROBBED, 28)
+    )
+    assert {found.culprit for found in pairs(host({**BOTH, "before": ALL}), told)} <= {"noisy"}
+
+
+def test_another_victim_that_fetches_again_what_it_lost_is_no_culprit_and_hides_none() -> None:
+    robbed = replace(ROBBED, moved=7e9)
+    told = history(40, noisy=step(QUIET_NOISE, NOISE, 25), victim=step(CALM, robbed, 25), too=step(CALM, robbed, 25))
+    found = pairs(host({**BOTH, "too": ALL}), told)
+    assert {(one.culprit, one.victim) for one in found} == {("noisy", "victim"), ("noisy", "too")}
+
+
+@pytest.mark.parametrize(("cycles", "accused"), [(1500, True), (1200, False)])
+def test_a_victim_that_did_other_work_at_the_step_has_to_be_much_slower_than_at_another_time(
+    cycles: float, accused: bool
+) -> None:
+    other, robbed = Did(held=10 * MIB, moved=2e8, references=50), replace(ROBBED, cycles=cycles)
+    told = history(
+        50,
+        noisy=step(QUIET_NOISE, NOISE, 25),
+        victim=lambda second: CALM if second < 15 else other if second < 32 else robbed,
+    )
+    assert bool(pairs(host(BOTH), told)) == accused
+
+
+def test_without_a_pmu_a_memory_that_was_full_before_slows_nobody_more() -> None:
+    told = history(
+        40,
+        False,
+        noisy=step(Did(moved=8e9), Did(moved=16e9), 25),
+        other=step(Did(moved=25e9), Did(moved=20e9), 25),
+        victim=step(HUNGRY, SLOWED, 25),
+    )
+    assert not pairs(host({**BOTH, "other": ALL}), told)
+
+
+def test_a_memory_that_is_not_near_its_limit_slows_nobody() -> None:
+    told = history(40, noisy=step(QUIET_NOISE, FLOOD, 25), victim=step(HUNGRY, SLOWED, 25))
+    assert not pairs(host(BOTH, limit=2 * LIMIT), told)
+
+
+def test_a_culprit_that_works_in_turns_is_named_and_its_pauses_speak_against_nobody() -> None:
+    bounds = [25, 35, 42, 52]
+    told = history(60, noisy=turns(QUIET_NOISE, NOISE, bounds), victim=turns(CALM, ROBBED, bounds))
+    (found,) = pairs(host(BOTH), told)
+    assert (found.culprit, found.victim) == ("noisy", "victim")
+
+
+def test_a_neighbour_that_came_up_before_without_effect_is_not_accused() -> None:
+    told = history(60, noisy=turns(QUIET_NOISE, NOISE, [10, 22, 40]), victim=step(CALM, ROBBED, 40))
+    assert not pairs(host(BOTH), told)
+
+
+def test_a_vm_that_starts_is_a_culprit_like_another() -> None:
+    told = dict(history(40, noisy=lambda _: NOISE, victim=step(CALM, ROBBED, 25)))
+    told["noisy"] = told["noisy"][25:]
+    (found,) = pairs(host(BOTH), told)
+    assert found.culprit == "noisy"
+
+
+def test_samples_that_are_missing_are_no_steps() -> None:
+    told = dict(history(40, noisy=lambda _: NOISE, victim=lambda _: CALM))
+    told["noisy"] = [sample for sample in told["noisy"] if not 10 <= sample.time < 16]
+    assert not pairs(host(BOTH), told)
+
+
+def test_no_history_says_nothing() -> None:
+    assert pairs(host({}), {}) == []
+    assert pairs(host(BOTH), {"noisy": [], "victim": []}) == []

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drawing mixes until there are enough of each kind, and judging each.
+
+What came of a mix is kept in a file, so that a campaign can be made in parts. It is forgotten as soon as a law, a mix
+or the model has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests.kernel.lab.job import CHECKOUT
+from tests.worth.native import build
+from tests.worth.neighbours import mixes, truth
+from tests.worth.neighbours.judge import SIGHTS, judge
+from tests.worth.neighbours.machine import run
+
+PLANTED, QUIET = 200, 100
+TEST_SEEDS = 100_000
+"""The first seed of those that no law is tuned to; for tuning there are those from 1 on."""
+KEPT = CHECKOUT / "build/neighbours.json"
+SOURCES = (Path(__file__).parent, CHECKOUT / "vmqos/insight")
+
+Found = dict[str, dict[str, Any]]
+"""What came of each mix, by its kind and seed."""
+
+
+def whole(first: int = TEST_SEEDS, planted: int = PLANTED, quiet: int = QUIET, keep: Path | None = KEPT) -> Found:
+    """What came of a whole campaign, which takes as long as it takes."""
+    found = kept(keep)
+    play(found, {"planted": planted, "quiet": quiet}, first, None, keep)
+    return chosen(found, {"planted": planted, "quiet": quiet}, first)
+
+
+def play(found: Found, wanted: dict[str, int], first: int, seconds: float | None, keep: Path | None) -> bool:
+    """Draw mixes of each kind until enough of them are what they should be.
+
+    :param seconds: stop after so long; ``None``: never.
+    :returns: whether there was time for all.
+    """
+    until = time.monotonic() + (float("inf") if seconds is None else seconds)
+    for kind, number in wanted.items():
+        seed, good = first, 0
+        while good < number:
+            key = f"{kind} {seed}"
+            if key not in found:
+                if time.monotonic() > until:
+                    return False
+                found[key] = outcome(kind, seed)
+                if keep is not None:
+                    keep.parent.mkdir(exist_ok=True)
+                    keep.write_text(json.dumps({"of": digest(), "found": found}))
+            good += found[key]["counts"]
+            seed += 1
+            print(f"{kind}: {good} of {number}", end="\r" if sys.stdout.isatty() else "\n", flush=True)
+    return True
+
+
+def chosen(found: Found, wanted: dict[str, int], first: int) -> Found:
+    """Of all that is kept, the mixes of a campaign: from the first seed on, as many as are wanted of each kind."""
+    result: Found = {}
+    for kind, number in wanted.items():
+        seed, good = first, 0
+        while good < number and (key := f"{kind} {seed}") in found:
+            result[key] = found[key]
+            good += found[key]["counts"]
+            seed += 1
+    return result
+
+
+def kept(keep: Path | None) -> Found:
+    """What is kept, if it is of these laws."""
+    if keep is None or not keep.exists():
+        return {}
+    read = json.loads(keep.read_text())
+    found: Found = read["found"] if read["of"] == digest() else {}
+    return found
+
+
+def digest() -> str:
+    """Of all that decides what comes of a mix."""
+    paths = [path for directory in SOURCES for path in sorted(directory.glob("*.py"))] + build.sources()
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()
+
+
+def outcome(kind: str, seed: int) -> dict[str, Any]:
+    """One mix: whether it counts as what it was drawn for, and what insight said of it."""
+    mix = mixes.quiet(seed) if kind == "quiet" else mixes.planted(seed)
+    harm = {} if mix.planted is None else truth.harm_done(mix, 30)
+    done = run(mix)
+    said = {name: judge(mix, done, harm, sight) for name, sight in SIGHTS.items()}
+    return {
+        "kind": kind,
+        "vms": len(mix.vms),
+        "meant": mix.planted.meant if mix.planted is not None else "",
+        "onset": mix.planted.onset if mix.planted is not None else 0,
+        "counts": bool(harm) if mix.planted is not None else truth.is_quiet(mix),
+        "harm": {str(vm): [round(one.slower, 2), sorted(one.causes)] for vm, one in harm.items()},
+        "said": {
+            name: {"named": one.named, "accusations": [asdict(each) for each in one.accusations]}
+            for name, one in said.items()
+        },
+    }

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What insight says of a mix, second by second, and whether it is true.
+
+Insight sees what an agent would: the samples of the last minute, one a second, and the masks. It is asked anew after
+each second. An accusation is a culprit, a victim and a cause; what counts is the moment at which it is made first.
+
+- *right*: the planted culprit, a VM that it harms, and a right cause. A mix is *named* if there is one of these within
+  :data:`IN_TIME` seconds of the onset.
+- *true*: another accusation that the model confirms: without the accused VM, the victim would not be harmed.
+- *false*: everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.worth.native import Counters
+from tests.worth.neighbours import truth
+from tests.worth.neighbours.machine import CHANNEL, HZ, MEMORY_CYCLES, Run
+from tests.worth.neighbours.mixes import SIZE, WAYS, Mix
+from tests.worth.neighbours.truth import Harm
+from vmqos.insight import Cache, Cause, Counts, History, Host, PairVerdict, Sample, Vm, pairs
+
+IN_TIME = 30
+SEEN = 60
+"""Seconds of history that insight is given."""
+FIRST = 12
+CAUSES = {Cause.CACHE: truth.CACHE, Cause.BANDWIDTH: truth.BANDWIDTH}
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What insight is let see.
+
+    :ivar pmu: whether there are hardware events.
+    :ivar limit: whether it is told what memory can give.
+    """
+
+    pmu: bool
+    limit: bool
+
+
+SIGHTS = {
+    "pmu": Sight(True, True),
+    "no pmu": Sight(False, True),
+    "pmu, limit unknown": Sight(True, False),
+    "no pmu, limit unknown": Sight(False, False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Accusation:
+    """One, as it was made first.
+
+    :ivar second: after which second of the mix.
+    :ivar slower: by which factor the victim is slower, as the model says; 1.0 or so if it is not.
+    """
+
+    culprit: int
+    victim: int
+    cause: str
+    second: int
+    verdict: str
+    said: float
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one mix with one sight.
+
+    :ivar named: seconds from the onset to the first right accusation; ``None`` if there was none.
+    """
+
+    named: int | None
+    accusations: Sequence[Accusation]
+
+    @property
+    def false(self) -> int:
+        """How many accusations are false."""
+        return sum(one.verdict == "false" for one in self.accusations)
+
+
+def host(mix: Mix, sight: Sight) -> Host:
+    """What an agent would know of the host."""
+    return Host(
+        {0: Cache(SIZE, WAYS, CHANNEL if sight.limit else None)},
+        {str(which): Vm(vm.flavor, {0: vm.mask}) for which, vm in enumerate(mix.vms)},
+        memory_seconds=MEMORY_CYCLES / HZ,
+        memory_cycles=MEMORY_CYCLES,
+    )
+
+
+def sample(second: int, seen: Counters, pmu: bool) -> Sample:
+    """One VM's second, as an agent would have it."""
+    counts = Counts(seen.cycles, seen.instructions, seen.llc_references, seen.llc_misses)
+    return Sample(float(second + 1), {0: float(seen.occupancy)}, float(seen.total_bytes), counts if pmu else None)
+
+
+def history(run: Run, now: int, sight: Sight) -> History:
+    """What an agent would have after so many seconds."""
+    return {
+        str(which): [sample(second, seconds[second], sight.pmu) for second in range(max(0, now - SEEN), now)]
+        for which, seconds in enumerate(run.vms)
+    }
+
+
+def judge(mix: Mix, whole: Run, harm: dict[int, Harm], sight: Sight) -> Outcome:
+    """Ask insight after each second.
+
+    :param harm: what the planted culprit does, by victim.
+    """
+    known = host(mix, sight)
+    first: dict[tuple[int, int, Cause], tuple[int, PairVerdict]] = {}
+    for now in range(FIRST, mix.seconds + 1):
+        for pair in pairs(known, history(whole, now, sight)):
+            first.setdefault((int(pair.culprit), int(pair.victim), pair.cause), (now, pair))
+    found = [_judged(mix, whole, harm, now, pair) for now, pair in first.values()]
+    onset = mix.planted.onset if mix.planted is not None else 0
+    return Outcome(min((one.second - onset for one in found if one.verdict == "right"), default=None), found)
+
+
+def _judged(mix: Mix, whole: Run, harm: dict[int, Harm], now: int, pair: PairVerdict) -> Accusation:
+    culprit, victim, cause = int(pair.culprit), int(pair.victim), CAUSES[pair.cause]
+    planted = mix.planted
+    if planted is not None and planted.vm == culprit and now > planted.onset and victim in harm:
+        verdict = "right" if cause in harm[victim].causes else "false"
+    else:
+        done = truth.harm_by(mix, whole, culprit, victim, max(truth.WARM, int(pair.since) - 2), now)
+        verdict = "true" if done is not None and cause in done.causes else "false"
+    return Accusation(culprit, victim, cause, now, verdict, pair.slower, pair.evidence)

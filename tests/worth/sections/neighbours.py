@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who slows whom: what insight says of generated mixes, beside the truth of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.worth.section import Bars, Claim, Curves, Section, Table
+
+IN_TIME = 30
+PMU, NO_PMU = "pmu", "no pmu"
+TITLES = {
+    PMU: "with a PMU",
+    NO_PMU: "without",
+    "pmu, limit unknown": "with a PMU, memory's limit unknown",
+    "no pmu, limit unknown": "without, memory's limit unknown",
+}
+
+
+def section(found: Mapping[str, Any]) -> Section:
+    """See :func:`tests.worth.experiments.neighbours.run`."""
+    sights = found["sights"]
+    first = sights[PMU]
+    shown = {sight: sights[sight] for sight in TITLES if sight in sights}
+    return Section(
+        "Who slows whom",
+        "CPI2 (EuroSys 2013) finds VMs that take more cycles for an instruction than usual, and whose neighbour's work "
+        "goes with that; Google lets it throttle the culprit. It needs a PMU.",
+        f"{first['planted']} mixes of 2 to 12 VMs in which one begins to do harm, and {first['quiet']} in which no "
+        "VM harms another, drawn by seeds that no law was tuned to. They need no guest: generated accesses go "
+        "through the same model of the caches, with a memory channel that VMs share. Times and sizes are scaled: "
+        "the cache has 512 KiB, a second 1 000 000 cycles. VMs have phases, some have ways of their own. insight "
+        "sees a sample a second: occupancy, bandwidth, and with a PMU cycles, instructions, references and "
+        "misses. A VM is *harmed* if it takes more than 10 % more cycles for an instruction than in a run of the "
+        "same mix without the culprit. The cause is the cache if the additional misses would cost two thirds of "
+        "that at an idle memory, and memory bandwidth if they would cost less than a third; in between, both "
+        "answers are taken. A culprit is *named* if within 30 s of its onset it is accused with a VM that it "
+        "harms and with the cause. An accusation that the model does not confirm is *false*; the model has to "
+        "confirm each by a run without the accused, over five seconds.",
+        [
+            Table(
+                (
+                    "insight has",
+                    "Named",
+                    "of the cache",
+                    "of bandwidth",
+                    "Mixes with a false accusation",
+                    "Accused in quiet mixes",
+                ),
+                [
+                    (
+                        TITLES[sight],
+                        _of(one["named"], one["planted"]),
+                        _of(one["named cache"], one["planted cache"]),
+                        _of(one["named bandwidth"], one["planted bandwidth"]),
+                        f"{one['false in planted'] + one['false in harmless']} of {one['planted'] + one['harmless']}",
+                        f"{one['accused in quiet']} of {one['quiet']}",
+                    )
+                    for sight, one in shown.items()
+                ],
+            )
+        ],
+        [
+            Bars(
+                "neighbours",
+                "Planted culprits that were named within 30 s, with the cause",
+                "per cent",
+                ["the cache", "memory bandwidth"],
+                {
+                    TITLES[sight]: [
+                        100 * one[f"named {meant}"] / max(1, one[f"planted {meant}"])
+                        for meant in ("cache", "bandwidth")
+                    ]
+                    for sight, one in shown.items()
+                },
+                axis="what the culprit takes",
+            ),
+            Curves(
+                "neighbours-seconds",
+                "How soon those were named that were named",
+                "seconds from the onset",
+                {TITLES[sight]: one["seconds"] for sight, one in shown.items() if one["seconds"]},
+            ),
+        ],
+        [
+            _named(sights[PMU], 0.95, "With a PMU"),
+            _named(sights[NO_PMU], 0.80, "Without a PMU"),
+            Claim(
+                "No VM is accused in a quiet mix, with a PMU or without.",
+                not (sights[PMU]["accused in quiet"] or sights[NO_PMU]["accused in quiet"]),
+            ),
+            *(
+                Claim(f"{title}, no accusation in a mix with a culprit is false.", not _false(sights[sight]))
+                for sight, title in ((PMU, "With a PMU"), (NO_PMU, "Without a PMU"))
+            ),
+        ],
+        "The mixes are ours, and so is the law that finds the culprits. Real programs change more often than in phases "
+        "of 8 to 30 seconds, and real counters are noisier. In the model nothing but cache and channel is shared: no "
+        "core, no clock. Of a culprit that was there before the history began, insight says nothing.",
+    )
+
+
+def _named(one: Mapping[str, int], share: float, title: str) -> Claim:
+    return Claim(
+        f"{title}, at least {100 * share:.0f} % of the culprits are named with the cause within {IN_TIME} s "
+        f"({_of(one['named'], one['planted'])}).",
+        one["named"] >= share * one["planted"],
+    )
+
+
+def _false(one: Mapping[str, int]) -> int:
+    return one["false in planted"] + one["false in harmless"]
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part} of {whole} ({100 * part / max(1, whole):.0f} %)"

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings over time: which VMs suffer, who causes it and by what, and which have no gain from the cache they fill.
+
+Values in, verdicts out: no file, no clock, no libvirt, no log. Each module begins with its law: what is measured, what
+follows of it, and what can't be known.
+"""
+
+from dataclasses import replace
+
+from vmqos.insight.model import (
+    Cache,
+    Cause,
+    Counts,
+    History,
+    Host,
+    Insight,
+    PairVerdict,
+    Sample,
+    Suffering,
+    Use,
+    Vm,
+    VmVerdict,
+)
+from vmqos.insight.neighbours import pairs
+from vmqos.insight.series import align
+from vmqos.insight.suffering import sufferings
+from vmqos.insight.use import use
+
+__all__ = [
+    "Cache",
+    "Cause",
+    "Counts",
+    "History",
+    "Host",
+    "Insight",
+    "PairVerdict",
+    "Sample",
+    "Suffering",
+    "Use",
+    "Vm",
+    "VmVerdict",
+    "judge",
+    "pairs",
+]
+
+
+def judge(host: Host, history: History) -> Insight:
+    """All verdicts on a host's VMs.
+
+    :param history: one or two minutes of samples, at about one a second; of VMs that ``host`` knows.
+    """
+    _, series = align(history)
+    vms = {
+        vm: replace(use(host, vm, series[vm]), sufferings=sufferings(host, vm, series))
+        for vm, of in history.items()
+        if of
+    }
+    return Insight(vms, pairs(host, history))

@@ -1,0 +1,490 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which VM slows which, and by what.
+
+*The idea.*  A neighbour that begins to bring in many more lines is an experiment that nature makes. At its step a
+victim gets slower, and each VM that the neighbour does not touch goes on as before. So each step up of a VM's traffic
+is held against each other VM that shares a cache with it.
+
+*What must be so before a VM is accused* (a false accusation is worse than a missed one):
+
+1. Onset. The victim is as fast as ever until the step, and slow from then on. A VM whose own work changes in the same
+   seconds can't be judged: by references per instruction we know that it changed, for no neighbour changes these.
+2. Persistence. Both levels last for some samples, and the victim's samples lie apart: those before on this side of the
+   middle, those behind on that side.
+3. Dose. Wherever else in the history the victim did the same work, it was slow while the neighbour was up, and fast
+   while it was down. Otherwise its slowness has a life of its own.
+4. One culprit. Of all that traffic rose at that moment, most is the neighbour's. VMs that lost cache and fetch it again
+   are victims too, and do not count. Where two rise together, neither is accused.
+5. A mechanism, and it fits the figures:
+
+   *cache*: both may fill a common way, the victim holds less than before, the culprit more, and the victim misses more
+   often, by enough to cost the time that it lost;
+
+   *memory bandwidth*: the victim does not miss more often, but each miss takes longer, while the memory gives nearly
+   all that it can.
+
+A victim that did other work at the step can be judged by another time at which it did the work of now; but then it has
+to be much slower, because two works may look alike.
+
+*Without a PMU* neither speed nor work is seen. A victim of the cache is then a VM that holds less and fetches more, by
+enough to cost it time, and no more than the culprit brings in: each line that it loses made room for one of the
+culprit's. A victim of the memory is one that gets less at the very step that fills the memory, and not less than lines
+take longer. The victim must have kept its level before, and keep one behind the step. This finds less, and how much
+slower the victim is can only be estimated. A VM that changed its work in that very second can't be told from a victim.
+
+*What can't be known*: harm that was there when the history began; harm by a VM whose traffic grows slowly; which of two
+VMs that rise together it was; and harm done elsewhere than in the L3 and behind it (a shared core, a shared disk).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vmqos.insight import say
+from vmqos.insight.advice import against
+from vmqos.insight.model import Cause, History, Host, PairVerdict
+from vmqos.insight.series import LEVEL, Rise, Series, align, middle, rises
+
+MOST = 20
+"""Samples on each side of a step that are looked at."""
+FEWEST = 4
+"""Samples on each side without which nothing is said."""
+FEWEST_APART = 6
+"""The same where the victim did other work at the step."""
+CALM = 7
+"""The same before a step where there is no PMU."""
+SAME_WORK = 0.10
+"""References per instruction of the same work differ by no more than this part."""
+SLOWER = 1.15
+"""The least factor that is told. Less could be noise, and hardly worth a move."""
+SLOWER_APART = 1.3
+"""The same where the victim did other work at the step: what looks like the same work may differ a little."""
+APART = 0.85
+"""The share of samples that have to be on the right side of the middle."""
+MOSTLY = 0.6
+"""The share of all that rises which has to be the culprit's."""
+SHOWS = 3
+"""Samples within which a victim has to become slow. A cache loses its lines one by one, but quickly."""
+SETTLED = 4
+"""Samples after which the effect of a change is to be seen, and the end of it."""
+LINE = 64
+KEEPS = 0.25
+"""Without a PMU: a VM that keeps its level stays within this part of it."""
+NOTHING = 0.05
+"""The same, or within this share of a CPU's time for what it fetches."""
+SETTLES = 1
+"""Samples behind a step in which a victim may be on its way."""
+LOST, MORE, PASSED_ON = 0.9, 1.3, 0.4
+"""Without a PMU: a victim of the cache holds at most this part of what it held, fetches at least so many times as much,
+and at least this part of what it lost is what the culprit gained."""
+COSTS = 0.3
+"""Without a PMU: what a victim fetches again has to cost it this share of a CPU's time, if it waits for each line."""
+MATTERS = 0.2
+"""Without a PMU: the same share, for what a victim fetches while it is not held back."""
+WORST = 6
+"""Lines take at most this many times as long where memory is full. A VM that is slower does less of its own accord."""
+ROOM = 0.7
+"""The share of what memory can give below which there is room for all."""
+NEAR = 0.8
+"""The share of what memory can give at which it is called full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A neighbour and a possible victim of its.
+
+    :ivar caches: the caches of which both may fill a common way.
+    :ivar total: bytes a second of all VMs that share memory with the two.
+    :ivar limit: bytes a second that this memory can give; NaN where that is not known.
+    """
+
+    culprit: str
+    victim: str
+    neighbour: Series
+    own: Series
+    caches: Sequence[int]
+    total: Sequence[float]
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Indexes of the victim's samples before a step and behind it, at the same work; ``lag``: when the effect shows."""
+
+    before: Sequence[int]
+    after: Sequence[int]
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a step did to a victim; see :class:`vmqos.insight.model.PairVerdict`."""
+
+    cause: Cause
+    slower: float
+    confidence: float
+    sides: Sides
+    evidence: tuple[str, ...]
+
+
+def pairs(host: Host, history: History) -> list[PairVerdict]:
+    """All verdicts, by descending confidence."""
+    times, series = align(history)
+    steps = {vm: rises(of.bandwidth) for vm, of in series.items()}
+    found: list[PairVerdict] = []
+    for victim in series:
+        of_victim: list[tuple[int, int, PairVerdict]] = []
+        for culprit in series:
+            pair = _pair(host, series, culprit, victim) if steps[culprit] and culprit != victim else None
+            for step in steps[culprit] if pair is not None else ():
+                effect = _effect(host, pair, step)
+                if effect is None:
+                    continue
+                share = _share(host, series, pair, effect.sides, effect.cause)
+                if share >= MOSTLY:
+                    verdict = _verdict(host, times[step.at], pair, step, effect, share)
+                    of_victim.append((step.at + effect.sides.lag, effect.sides.lag, verdict))
+        found += _nearest(of_victim)
+    return sorted(found, key=lambda verdict: -verdict.confidence)
+
+
+def _nearest(found: Sequence[tuple[int, int, PairVerdict]]) -> list[PairVerdict]:
+    """One verdict for each culprit of a victim; of what shows in one moment, the nearest step is the cause.
+
+    :param found: for each verdict when the effect shows, and how long after the step.
+    """
+    kept: dict[str, PairVerdict] = {}
+    for shows, lag, verdict in found:
+        if any(abs(shows - other) <= 2 and less < lag for other, less, _ in found):
+            continue
+        known = kept.get(verdict.culprit)
+        if known is None or known.confidence < verdict.confidence:
+            kept[verdict.culprit] = verdict
+    return list(kept.values())
+
+
+def _pair(host: Host, series: Mapping[str, Series], culprit: str, victim: str) -> Pair | None:
+    """``None`` where the two have no memory in common."""
+    one, other = host.vms[culprit].masks, host.vms[victim].masks
+    common = [cache for cache in one if cache in other]
+    if not common:
+        return None
+    columns = [series[vm].bandwidth for vm in series if any(cache in host.vms[vm].masks for cache in common)]
+    limits = [host.caches[cache].bandwidth for cache in common]
+    return Pair(
+        culprit,
+        victim,
+        series[culprit],
+        series[victim],
+        [cache for cache in common if one[cache] & other[cache]],
+        [sum(value for value in values if not math.isnan(value)) for values in zip(*columns, strict=True)],
+        math.nan if None in limits else sum(limit for limit in limits if limit is not None),
+    )
+
+
+def _verdict(host: Host, time: float, pair: Pair, step: Rise, effect: Effect, share: float) -> PairVerdict:
+    lost, gained = (_change(series.held_on(pair.caches), step) for series in (pair.own, pair.neighbour))
+    return PairVerdict(
+        pair.culprit,
+        pair.victim,
+        effect.cause,
+        time,
+        effect.slower,
+        max(0.0, min(-lost, gained)),
+        round(effect.confidence * min(1.0, share / 0.9), 2),
+        (
+            f"the neighbour's traffic with memory rose from {say.bandwidth(step.before)} to "
+            f"{say.bandwidth(step.after)}, {say.percent(share)} of all that rose then",
+            *effect.evidence,
+        ),
+        against(effect.cause, host.vms[pair.culprit].flavor),
+    )
+
+
+def _effect(host: Host, pair: Pair, step: Rise) -> Effect | None:
+    """What a step of the neighbour did to the victim; ``None`` where it did nothing, or it can't be told."""
+    if math.isnan(middle(pair.own.cycles[max(0, step.at - FEWEST) : step.at])):
+        return _cache_guessed(host, pair, step) or _bandwidth_guessed(host, pair, step)
+    return _counted(host, pair, step)
+
+
+def _counted(host: Host, pair: Pair, step: Rise) -> Effect | None:
+    """With a PMU: what is best seen of the effect, at any of the victim's works."""
+    effects = [_at_work(host, pair, step, mark) for mark in _works(pair, step)]
+    return max((effect for effect in effects if effect), key=lambda effect: effect.confidence, default=None)
+
+
+def _works(pair: Pair, step: Rise) -> list[float]:
+    """References per instruction of what the victim did while the neighbour was up."""
+    found: list[float] = []
+    run: list[float] = []
+    for value in pair.own.references[step.at + 1 : step.end]:
+        if run and not abs(value - run[0]) <= SAME_WORK * run[0]:
+            run = []
+        run.append(value)
+        if len(run) == FEWEST:
+            mark = middle(run)
+            if all(abs(mark - other) > SAME_WORK * other / 2 for other in found):
+                found.append(mark)
+    return found
+
+
+def _at_work(host: Host, pair: Pair, step: Rise, mark: float) -> Effect | None:
+    """What is seen at one of the victim's works; ``mark``: its references per instruction."""
+    own = pair.own
+    same = [abs(value - mark) <= SAME_WORK * mark for value in own.references]
+    at_once = _sides(pair, step, same, own.cycles, FEWEST)
+    sides = at_once or _sides_apart(pair, step, same)
+    if sides is None:
+        return None
+    before, after = _level(own.cycles, sides.before), _level(own.cycles, sides.after)
+    slower = after / before
+    apart = _apart(own.cycles, sides, (before + after) / 2)
+    if not (slower >= (SLOWER if at_once else SLOWER_APART) and apart >= APART):
+        return None
+    whole = [at for at, is_same in enumerate(same) if is_same]
+    if not _dose(pair, step, sides, whole, own.cycles, (before + after) / 2):
+        return None
+    missed, misses = _level(own.misses, sides.before), _level(own.misses, sides.after)
+    line = min(host.memory_cycles, before / missed if missed > 0 else math.inf)
+    explained = (misses - missed) * line / (after - before)
+    figures = (
+        f"the victim took {before:.2f} cycles for an instruction and now takes {after:.2f}, at the same work "
+        f"({1000 * mark:.1f} references in 1 000 instructions)",
+        f"it missed {1000 * missed:.2f} times in 1 000 instructions, and now {1000 * misses:.2f} times",
+    )
+    confidence = apart * min(1.0, 0.7 + len(sides.after) / 30) * min(1.0, 0.6 + 2 * (slower - 1))
+    if explained >= 0.5:
+        lost, gained = (_moved(series.held_on(pair.caches), sides) for series in (own, pair.neighbour))
+        if not (pair.caches and lost < 0 < gained):
+            return None
+        held = _level(own.held_on(pair.caches), sides.before)
+        return Effect(
+            Cause.CACHE,
+            slower,
+            confidence,
+            sides,
+            (*figures, f"it held {say.size(held)} and lost {say.size(-lost)}; the neighbour gained {say.size(gained)}"),
+        )
+    full = _full(pair, sides)
+    if full is None:
+        return None
+    return Effect(Cause.BANDWIDTH, slower, confidence, sides, (*figures, full))
+
+
+def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
+    """Without a PMU: the victim holds less, and fetches it again and again."""
+    own, held = pair.own, pair.own.held_on(pair.caches)
+    sides = _calm_sides(host, pair, step, [held, own.bandwidth])
+    if sides is None or not pair.caches:
+        return None
+    had, has = _level(held, sides.before), _level(held, sides.after)
+    before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
+    cost = (after - before) / LINE * host.memory_seconds
+    gained = _moved(pair.neighbour.held_on(pair.caches), sides)
+    if not (has <= LOST * had and after >= MORE * before and cost >= COSTS and gained >= PASSED_ON * (had - has)):
+        return None
+    # Whoever takes lines again and again brings in as many.
+    if step.after - step.before < after - before:
+        return None
+    apart = min(_apart(own.bandwidth, sides, (before + after) / 2), _apart(held, sides, (had + has) / 2, -1))
+    if apart < APART or not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2):
+        return None
+    return Effect(
+        Cause.CACHE,
+        1 + cost,
+        0.85 * apart * min(1.0, 0.7 + len(sides.after) / 30),
+        sides,
+        (
+            f"the victim held {say.size(had)} and holds {say.size(has)}; the neighbour gained {say.size(gained)}",
+            f"it fetched {say.bandwidth(before)} and now fetches {say.bandwidth(after)}, which costs about "
+            f"{say.percent(cost)} of a CPU's time in waiting (an estimate: there is no PMU here)",
+        ),
+    )
+
+
+def _bandwidth_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
+    """Without a PMU: the victim gets less, while memory gives all that it can."""
+    own = pair.own
+    sides = _calm_sides(host, pair, step, [own.bandwidth])
+    if sides is None or sides.lag > 1:
+        return None
+    before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
+    full, waits = _full(pair, sides), before / LINE * host.memory_seconds
+    if full is None or waits < MATTERS or not after * SLOWER <= before <= after * (1 + (WORST - 1) * waits):
+        return None
+    if not math.isnan(pair.limit) and _level(pair.total, sides.before) > ROOM * pair.limit:
+        return None
+    apart = _apart(own.bandwidth, sides, (before + after) / 2, -1)
+    if apart < APART or not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2, -1):
+        return None
+    return Effect(
+        Cause.BANDWIDTH,
+        before / after,
+        0.85 * apart * min(1.0, 0.7 + len(sides.after) / 30),
+        sides,
+        (
+            f"the victim got {say.bandwidth(before)} and now gets {say.bandwidth(after)} (that it asks for as much as "
+            "before can only be supposed: there is no PMU here)",
+            full,
+        ),
+    )
+
+
+def _calm_sides(host: Host, pair: Pair, step: Rise, columns: Sequence[Sequence[float]]) -> Sides | None:
+    """Without a PMU: the samples next to a step as far as the victim's columns keep their level there.
+
+    The last column is its traffic. What costs it next to no time may change as it likes.
+    """
+    traffic = columns[-1]
+    slack = NOTHING * LINE / host.memory_seconds
+    keeps = [
+        _keeping(column, range(step.at - 2, max(-1, step.at - 2 - MOST), -1), slack if column is traffic else 0.0)
+        for column in columns
+    ]
+    kept = {at for at in keeps[0] if all(at in others for others in keeps)}
+    late = [
+        _keeping(
+            column, range(step.at + 1 + SETTLES, min(step.end, step.at + 1 + MOST)), slack if column is traffic else 0.0
+        )
+        for column in columns
+    ]
+    good = {at for at in late[0] if all(at in others for others in late)}
+    same = [at in kept or at in good or step.at - 2 < at <= step.at + SETTLES for at in range(len(traffic))]
+    sides = _sides(pair, step, same, traffic, FEWEST)
+    return sides if sides is not None and len(sides.before) >= CALM else None
+
+
+def _keeping(column: Sequence[float], indexes: range, slack: float) -> set[int]:
+    """Those indexes, from the first one on, at which a column keeps the level of the first ones."""
+    level = _level(column, indexes[:FEWEST])
+    found: set[int] = set()
+    away = 0
+    for at in indexes:
+        away = 0 if abs(column[at] - level) <= max(KEEPS * level, slack) else away + 1
+        if away > 1:
+            found.discard(at + (1 if indexes.step < 0 else -1))
+            break
+        found.add(at)
+    return found
+
+
+def _sides(pair: Pair, step: Rise, same: Sequence[bool], column: Sequence[float], fewest: int) -> Sides | None:
+    """The samples next to a step. The one in which it comes, and the one before, belong to neither side."""
+    half = (step.before + step.after) / 2
+    before, after = [], []
+    for at in range(step.at - 2, max(-1, step.at - 2 - MOST), -1):
+        if not same[at] or not pair.neighbour.bandwidth[at] < half or math.isnan(column[at]):
+            break
+        before.append(at)
+    for at in range(step.at + 1, min(step.end, step.at + 1 + MOST)):
+        if not same[at] or math.isnan(column[at]):
+            break
+        after.append(at)
+    if len(before) < fewest or len(after) < fewest:
+        return None
+    low, high = _level(column, before), _level(column, after[-max(FEWEST, len(after) // 2) :])
+    if high != low and (column[step.at - 1] - low) / (high - low) > 0.5 and same[step.at - 1]:
+        return None
+    shows = (
+        next((n for n, at in enumerate(after) if (column[at] - low) / (high - low) > 0.5), None) if high != low else 0
+    )
+    if shows is None or shows > SHOWS or len(after) - shows < FEWEST:
+        return None
+    return Sides(before, after[shows:], shows)
+
+
+def _sides_apart(pair: Pair, step: Rise, same: Sequence[bool]) -> Sides | None:
+    """The samples of a work that the victim did not do at the step itself, but before it and behind it.
+
+    The first samples of each turn of it are left out: a cache has to fill.
+    """
+    half = (step.before + step.after) / 2
+    good = [all(same[max(0, at - 2) : at + 1]) for at in range(len(same))]
+    before = [
+        at for at in range(step.at - 1) if good[at] and max(pair.neighbour.bandwidth[max(0, at - 1) : at + 1]) < half
+    ]
+    after = [at for at in range(step.at + 2, step.end) if good[at]]
+    if len(before) < FEWEST_APART or len(after) < FEWEST_APART:
+        return None
+    return Sides(before[: -MOST - 1 : -1], after[:MOST], SHOWS)
+
+
+def _level(column: Sequence[float], at: Iterable[int]) -> float:
+    return middle(column[index] for index in at)
+
+
+def _moved(column: Sequence[float], sides: Sides) -> float:
+    return _level(column, sides.after) - _level(column, sides.before)
+
+
+def _change(column: Sequence[float], step: Rise) -> float:
+    return middle(column[step.at + 1 : step.at + 1 + MOST]) - middle(column[max(0, step.at - 1 - MOST) : step.at - 1])
+
+
+def _apart(column: Sequence[float], sides: Sides, mid: float, sign: int = 1) -> float:
+    """The share of samples on the right side of the middle, of the side where it is less; ``sign`` -1: a fall."""
+    low = sum(sign * (column[at] - mid) < 0 for at in sides.before) / len(sides.before)
+    high = sum(sign * (column[at] - mid) > 0 for at in sides.after) / len(sides.after)
+    return min(low, high)
+
+
+def _dose(
+    pair: Pair,
+    step: Rise,
+    sides: Sides,
+    same: Sequence[int] | None,
+    column: Sequence[float],
+    mid: float,
+    sign: int = 1,
+) -> bool:
+    """Whether the victim was slow where the neighbour was up and not where it was down, in the rest of the history.
+
+    :param same: the samples of the same work; ``None``: that is not known, so only those behind the step are asked.
+    """
+    half = (step.before + step.after) / 2
+    used = {*sides.before, *range(step.at - 1, sides.after[-1] + 1)}
+    right = wrong = 0
+    for at in same if same is not None else range(step.at, len(column)):
+        last = pair.neighbour.bandwidth[max(0, at - SETTLED) : at + 1]
+        up = min(last) >= half
+        if at in used or not (up or max(last) < half) or math.isnan(column[at]):
+            continue
+        if (sign * (column[at] - mid) > 0) == up:
+            right += 1
+        else:
+            wrong += 1
+    return wrong < FEWEST or right >= APART * (right + wrong)
+
+
+def _full(pair: Pair, sides: Sides) -> str | None:
+    """What says that memory gives nearly all that it can; ``None`` if it does not."""
+    before, after = _level(pair.total, sides.before), _level(pair.total, sides.after)
+    if not math.isnan(pair.limit):
+        if after < NEAR * pair.limit:
+            return None
+        return f"all VMs together moved {say.bandwidth(after)}, {say.percent(after / pair.limit)} of what memory gives"
+    if after < 1.3 * before or after < 0.9 * max(pair.total):
+        return None
+    return f"all VMs together moved {say.bandwidth(after)}, more than ever before (what memory gives is not known)"
+
+
+def _share(host: Host, series: Mapping[str, Series], pair: Pair, sides: Sides, cause: Cause) -> float:
+    """The neighbour's share of all traffic that rose until the effect showed.
+
+    Victims who fetch again what they lost do not count where the cause is the cache.
+    """
+    before, after = sides.before[: 2 * LEVEL], sides.after[: 2 * LEVEL]
+    rose = {}
+    for vm, of in series.items():
+        if vm == pair.victim or not any(cache in host.vms[pair.victim].masks for cache in host.vms[vm].masks):
+            continue
+        held = of.held_on(pair.caches)
+        if cause is Cause.CACHE and vm != pair.culprit and _level(held, after) < 0.98 * _level(held, before):
+            continue
+        more = _level(of.bandwidth, after) - _level(of.bandwidth, before)
+        rose[vm] = 0.0 if math.isnan(more) else max(0.0, more)
+    whole = sum(rose.values())
+    return rose[pair.culprit] / whole if whole > 0 else 0.0

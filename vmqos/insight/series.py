@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A history as columns, one value for each time; and where a column steps up.
+
+A value that was not measured is NaN, so that a column has as many values as there are times. Whoever takes a median
+leaves these out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from vmqos.insight.model import History, Sample
+
+LEVEL = 4
+"""Samples that make a level: what a column was before a step, and what it is behind it. Shorter peaks are no step."""
+STEP = 1.5
+"""A column steps where the level behind is this many times the level before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One VM's columns.
+
+    :ivar bandwidth: bytes a second; 0 before the VM was there.
+    :ivar cycles: for an instruction.
+    :ivar references: for an instruction: the mark by which one phase of a program is told from another, for no
+        neighbour changes it.
+    :ivar misses: for an instruction.
+    """
+
+    held: Mapping[int, Sequence[float]]
+    bandwidth: Sequence[float]
+    cycles: Sequence[float]
+    references: Sequence[float]
+    misses: Sequence[float]
+
+    def held_on(self, caches: Iterable[int]) -> list[float]:
+        """Bytes held on some caches together."""
+        columns = [self.held[cache] for cache in caches if cache in self.held]
+        return [sum(values) for values in zip(*columns, strict=True)] if columns else [0.0] * len(self.bandwidth)
+
+
+@dataclass(frozen=True, slots=True)
+class Rise:
+    """A step up.
+
+    :ivar at: the index of the first value behind it.
+    :ivar end: the first index at which the column is down again, or its length.
+    :ivar before: the level before the step, ``after`` the one behind it.
+    """
+
+    at: int
+    end: int
+    before: float
+    after: float
+
+
+def align(history: History) -> tuple[list[float], dict[str, Series]]:
+    """The times, and the columns by VM."""
+    times = sorted({sample.time for samples in history.values() for sample in samples})
+    return times, {vm: _series(times, samples) for vm, samples in history.items()}
+
+
+def _series(times: Sequence[float], samples: Sequence[Sample]) -> Series:
+    at = {sample.time: sample for sample in samples}
+    first = samples[0].time if samples else math.inf
+    rows = [at.get(time) for time in times]
+    caches = sorted({cache for sample in samples for cache in sample.occupancy})
+    return Series(
+        {
+            cache: [
+                math.nan
+                if row is None and time >= first
+                else 0.0
+                if row is None
+                else row.occupancy.get(cache, math.nan)
+                for time, row in zip(times, rows, strict=True)
+            ]
+            for cache in caches
+        },
+        [
+            (0.0 if time < first else math.nan) if row is None else math.nan if row.bandwidth is None else row.bandwidth
+            for time, row in zip(times, rows, strict=True)
+        ],
+        *(
+            [
+                math.nan
+                if row is None or row.counts is None or row.counts.instructions <= 0
+                else getattr(row.counts, name) / row.counts.instructions
+                for row in rows
+            ]
+            for name in ("cycles", "references", "misses")
+        ),
+    )
+
+
+def middle(values: Iterable[float]) -> float:
+    """The median of the values that are known; NaN where none is."""
+    known = [value for value in values if not math.isnan(value)]
+    return median(known) if known else math.nan
+
+
+def rises(column: Sequence[float]) -> list[Rise]:
+    """Where a column steps up, and stays up for :data:`LEVEL` values; of steps nearer than that, the greatest."""
+    found: list[Rise] = []
+    for at in range(1, len(column) - LEVEL + 1):
+        before, after = middle(column[max(0, at - LEVEL) : at]), middle(column[at : at + LEVEL])
+        half = (before + after) / 2
+        # A NaN compares as false.
+        if not (after > STEP * before and column[at - 1] < half <= column[at]):
+            continue
+        low = next((i for i in range(at + 1, len(column)) if max(column[i : i + 2]) < half), len(column))
+        if low < at + LEVEL:
+            continue
+        if found and at < found[-1].at + LEVEL:
+            if after - before <= found[-1].after - found[-1].before:
+                continue
+            found.pop()
+        found.append(Rise(at, low, before, after))
+    return found
