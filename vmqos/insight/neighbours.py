@@ -138,7 +138,9 @@ def pairs(host: Host, history: History) -> list[PairVerdict]:
         of_victim: list[tuple[int, int, PairVerdict]] = []
         for culprit in series:
             pair = _pair(host, series, culprit, victim) if steps[culprit] and culprit != victim else None
-            for step in steps[culprit] if pair is not None else ():
+            if pair is None:
+                continue
+            for step in steps[culprit]:
                 effect = _effect(host, pair, step)
                 if effect is None:
                     continue

@@ -189,11 +189,12 @@ def test_clocks_and_queue_are_those_of_a_few_lines_of_python(overlaps: tuple[int
     free = 0
     while min(clocks) < 0.05 * machine.hz:
         cpu = clocks.index(min(clocks))
-        now = clocks[cpu] + instructions[cpu]
+        now = clocks[cpu]
         free = max(free, now) + LINE
         queued[cpu] += free - LINE - now
         underway[cpu].append(free + 360)
-        clocks[cpu] = max(now, *underway[cpu][-overlaps[cpu] :][:1]) if len(underway[cpu]) >= overlaps[cpu] else now
+        came = underway[cpu][-overlaps[cpu]] if len(underway[cpu]) >= overlaps[cpu] else now
+        clocks[cpu] = max(now, came) + instructions[cpu]
     assert [one.cycles for one in found] == clocks
     assert [one.queued_cycles for one in found] == queued
     assert [one.llc_misses for one in found] == [len(lines) for lines in underway]
