@@ -491,3 +491,98 @@ class Taken(TypedDict):
     """The agent has taken over what was told."""
 
     uuid: str
+
+
+class NeighbourSuffering(TypedDict):
+    """How a VM is slower than it could be; see :class:`vmqos.insight.Suffering`."""
+
+    slower: float
+    beside: str
+    cause: str
+    confidence: float
+    evidence: list[str]
+
+
+class NeighbourVm(TypedDict):
+    """How a VM fares."""
+
+    uuid: str
+    use: str
+    confidence: float
+    evidence: list[str]
+    advice: str
+    sufferings: list[NeighbourSuffering]
+
+
+class NeighbourPair(TypedDict):
+    """One VM slows another."""
+
+    culprit: str
+    victim: str
+    cause: str
+    since: float
+    slower: float
+    taken: float
+    confidence: float
+    evidence: list[str]
+    advice: str
+
+
+class Neighbours(TypedDict):
+    """Who slows whom."""
+
+    time: float | None
+    interval: float
+    samples: int
+    counted: bool
+    vms: list[NeighbourVm]
+    pairs: list[NeighbourPair]
+
+
+class SampledCache(TypedDict):
+    """An L3."""
+
+    size: int
+    ways: int
+    bandwidth: float | None
+
+
+class SampledVm(TypedDict):
+    """What is known of a VM."""
+
+    flavor: str
+    masks: dict[str, str]
+
+
+class SampledHost(TypedDict):
+    """What is known of the host."""
+
+    caches: dict[str, SampledCache]
+    vms: dict[str, SampledVm]
+    memory_seconds: float
+    memory_cycles: float
+
+
+class NeighbourCounts(TypedDict):
+    """Hardware events."""
+
+    cycles: float
+    instructions: float
+    references: float
+    misses: float
+
+
+class NeighbourSample(TypedDict):
+    """One VM in one interval."""
+
+    time: float
+    occupancy: dict[str, float]
+    bandwidth: float | None
+    counts: NeighbourCounts | None
+
+
+class NeighbourSamples(TypedDict):
+    """The series."""
+
+    host: SampledHost
+    samples: dict[str, list[NeighbourSample]]
