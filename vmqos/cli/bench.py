@@ -4,21 +4,17 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vmqos.cli import exceptions, settings
-from vmqos.cli.option_values import seconds, whole_number
+from vmqos.cli.option_values import seconds, size, whole_number
 from vmqos.cli.output import Details, is_for_machines, terminal_of
 from vmqos.cli.show import bench_view, terminal
 
 if TYPE_CHECKING:
     from vmqos.bench.setting import Host, Wishes
 
-_SIZE = re.compile(r"(\d+)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_LEAST_SET = 4096
 _LONGEST = 3600.0
 
 
@@ -78,7 +74,7 @@ class NoisyNeighbor(Details):
         parser.add_argument(
             "--working-set",
             metavar="SIZE",
-            type=_size,
+            type=size("4K", "16G"),
             help="what the victim works on, such as 6M; half of what its ways hold unless given",
         )
         parser.add_argument(
@@ -173,13 +169,3 @@ def _wishes(parsed_args: argparse.Namespace) -> Wishes:
         vm=parsed_args.vm or "",
         neighbor_vm=parsed_args.neighbor_vm or "",
     )
-
-
-def _size(text: str) -> int:
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text} is no size: bytes, or a number with K, M or G")
-    value = int(found[1]) * _UNITS[found[2].upper()]
-    if not _LEAST_SET <= value <= 1 << 34:
-        raise argparse.ArgumentTypeError(f"{text} is not between 4K and 16G")
-    return value

@@ -26,6 +26,24 @@ class AmbiguousVm(CommandError):
     msg_fmt = "'{wanted}' fits {count} VMs, give more of the UUID: {matches}"
 
 
+class AgentTooOld(CommandError):
+    """The agent does not know the question."""
+
+    msg_fmt = "the vmqos-agent that runs is of an earlier version, which does not judge neighbours; upgrade it"
+
+
+class BadRecording(CommandError):
+    """A file is no recording, or something in it can't be."""
+
+    msg_fmt = "{path} can't be replayed: line {line}: {problem}"
+
+
+class NotInRecording(CommandError):
+    """The recording has no such VM, or is not that long."""
+
+    msg_fmt = "{path} has no {wanted}: {there_is}"
+
+
 class NoSuchCache(CommandError):
     """No cache of that level that can be partitioned has that id."""
 

@@ -7,7 +7,11 @@ argparse itself names the Python function that refused the value, which tells a 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
+
+_SIZE = re.compile(r"(\d{1,20})\s*([KMG]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def whole_number(least: int) -> Callable[[str], int]:
@@ -47,3 +51,26 @@ def seconds(least: float, most: float) -> Callable[[str], float]:
         return value
 
     return check
+
+
+def size(least: str, most: str) -> Callable[[str], int]:
+    """A check for a number of bytes, such as ``4096``, ``64K`` or ``2 GiB``.
+
+    :param least: the smallest that is allowed, and ``most`` the largest, each in the same notation.
+    """
+
+    def check(text: str) -> int:
+        found = _SIZE.fullmatch(text.strip())
+        if found is None:
+            raise argparse.ArgumentTypeError(f"{text} is no size: bytes, or a number with K, M or G")
+        value = _bytes(found)
+        if not _bytes(_SIZE.fullmatch(least)) <= value <= _bytes(_SIZE.fullmatch(most)):
+            raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most}")
+        return value
+
+    return check
+
+
+def _bytes(found: re.Match[str] | None) -> int:
+    assert found is not None
+    return int(found[1]) * _UNITS[found[2].upper()]

@@ -114,6 +114,19 @@ class AgentClient:
         """What every VM's tasks have executed; an agent before this one refuses the question."""
         return cast(contract.HardwareEvents, self._one("/v1/telemetry/hardware-events", contract.HardwareEvents))
 
+    def neighbours(self) -> contract.Neighbours:
+        """Who slows whom, as the agent judges; an agent before this one refuses the question."""
+        return cast(contract.Neighbours, self._one("/v1/neighbours", contract.Neighbours))
+
+    def neighbour_samples(self, since: float | None = None) -> contract.NeighbourSamples:
+        """The series that :meth:`neighbours` is judged by; an agent before this one refuses the question.
+
+        :param since: only the samples after this one's time; all that the agent has if ``None``.
+        """
+        parameters = () if since is None else (("since", repr(since)),)
+        found = self._one("/v1/neighbours/samples", contract.NeighbourSamples, parameters)
+        return cast(contract.NeighbourSamples, found)
+
     def openstack(self) -> contract.OpenStack:
         """What OpenStack is to be told of this host, and what it is to be asked; for the gateway's socket alone."""
         return cast(contract.OpenStack, self._one("/v1/openstack", contract.OpenStack))
@@ -215,7 +228,7 @@ class AgentClient:
             return value
         text = str(value.get("error") or f"HTTP {status}")
         if 400 <= status < 500:
-            raise exceptions.AgentRefused(self.program, text=neutralise(text))
+            raise exceptions.AgentRefused(self.program, text=neutralise(text), status=status)
         raise exceptions.AgentFailed(self.program, text=neutralise(text), status=status)
 
     def _why_no_connection(self, error: httpx.ConnectError) -> exceptions.LocalApiError:

@@ -67,7 +67,7 @@ class NotOurApi(LocalApiError):
 
 
 class AgentRefused(LocalApiError):
-    """The agent says that the question is wrong (HTTP 4xx)."""
+    """The agent says that the question is wrong (HTTP 4xx), or, with 404, that it knows no such question."""
 
     is_answer = True
 

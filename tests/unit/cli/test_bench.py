@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.conftest import Run
-from vmqos.cli import bench
 from vmqos.cli.show import bench_view, terminal
 from vmqos.cli.show.terminal import Terminal
 
@@ -85,11 +84,6 @@ def test_a_value_is_a_phase_or_a_ratio() -> None:
     titles, values = bench_view.fields(found())
     told = dict(zip(titles, values, strict=True))
     assert (told["noisy"], told["noisy_ratio"], told["unit"]) == (60.0, 3.0, "ns per access")
-
-
-@pytest.mark.parametrize(("text", "size"), [("6M", 6 << 20), ("64KiB", 65536), ("4096", 4096), ("1 g", 1 << 30)])
-def test_sizes_have_units(text: str, size: int) -> None:
-    assert bench._size(text) == size
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,13 @@ COMMANDS = [
     "lock list",
     "lock remove",
     "lock show",
+    "neighbours",
     "placement audit",
     "placement heal",
     "placement withdraw",
     "plan",
+    "record",
+    "replay",
     "reset",
     "simulate",
     "top",
@@ -75,8 +78,8 @@ def test_shell_completion_knows_the_commands(run: Run) -> None:
     ran = run("complete")
     assert ran.status == 0
     words = (
-        "bench cache capabilities complete doctor events flavor gnocchi-resources help lock placement plan reset "
-        "simulate top vm"
+        "bench cache capabilities complete doctor events flavor gnocchi-resources help lock neighbours placement plan "
+        "record replay reset simulate top vm"
     )
     assert f"cmds='{words}'" in ran.out
     assert "cmds_lock='create list remove show'" in ran.out

@@ -5,7 +5,7 @@ import argparse
 
 import pytest
 
-from vmqos.cli.option_values import seconds, whole_number
+from vmqos.cli.option_values import seconds, size, whole_number
 
 
 def test_numbers_that_are_allowed_are_taken() -> None:
@@ -25,3 +25,14 @@ def test_what_is_no_length_of_time_is_refused_with_what_is_allowed(text: str) ->
     with pytest.raises(argparse.ArgumentTypeError, match=r"a number of seconds from 0\.1 to 60 is allowed") as refused:
         seconds(0.1, 60)(text)
     assert text in str(refused.value)
+
+
+@pytest.mark.parametrize(("text", "value"), [("6M", 6 << 20), ("64KiB", 65536), ("4096", 4096), ("1 g", 1 << 30)])
+def test_sizes_have_units(text: str, value: int) -> None:
+    assert size("4K", "16G")(text) == value
+
+
+@pytest.mark.parametrize("text", ["much", "", "1.5M", "-4K", "9" * 5000, "4095", "17G"])
+def test_what_is_no_size_that_is_allowed_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"is no size|is not between 4K and 16G"):
+        size("4K", "16G")(text)

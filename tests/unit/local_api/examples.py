@@ -245,3 +245,70 @@ def events() -> dict[str, Any]:
         promise(6, "kept", "degraded", "another program changed it", "changed-outside"),
     ]
     return {"epoch": "e1", "first": 4, "last": 6, "events": found}
+
+
+def neighbours(**changes: Any) -> dict[str, Any]:
+    """What is judged of four VMs: BATCH slows WEB, HUGE is slow of itself, DB lacks cache."""
+    return {
+        "time": 1794000065.0,
+        "interval": 1.0,
+        "samples": 118,
+        "counted": True,
+        "vms": [
+            judged(WEB, "fits", 0.95, ["it holds 4.0 MiB of the 6.0 MiB that it may fill"]),
+            judged(
+                DB,
+                "starves",
+                0.7,
+                ["it holds 11.8 MiB of the 12.0 MiB that it may fill", "31 % of its references to the cache miss"],
+                "vmqos flavor set m1.cache --cache-ways 5",
+            ),
+            judged(
+                BATCH,
+                "fills-without-gain",
+                0.8,
+                ["it holds 20.0 MiB of the 33.0 MiB that it may fill", "97 % of its references to the cache miss"],
+                "vmqos flavor set m1.batch --cache-ways 2 --policy shared",
+            ),
+            judged(
+                HUGE,
+                "unknown",
+                0.3,
+                ["it holds 1.0 MiB of the 33.0 MiB that it may fill"],
+                sufferings=[
+                    {
+                        "slower": 1.37,
+                        "beside": "own past",
+                        "cause": "neither",
+                        "confidence": 0.9,
+                        "evidence": [
+                            "it takes 1.37 cycles for an instruction, 1.00 before at the same work",
+                            "it misses 0.21 times in 1 000 instructions, there 0.20 times",
+                        ],
+                    }
+                ],
+            ),
+        ],
+        "pairs": [
+            {
+                "culprit": BATCH,
+                "victim": WEB,
+                "cause": "cache",
+                "since": 1794000000.0,
+                "slower": 2.04,
+                "taken": 6291456.0,
+                "confidence": 0.94,
+                "evidence": [
+                    "the neighbour's traffic with memory rose from 100 MB/s to 8000 MB/s; of all that rose, 97 % is "
+                    "its own",
+                    "it held 10.0 MiB and lost 6.0 MiB; the neighbour gained 19.0 MiB",
+                ],
+                "advice": "vmqos flavor set m1.batch --cache-ways 2 --policy shared",
+            }
+        ],
+    } | changes
+
+
+def judged(uuid: str, use: str, confidence: float, evidence: list[str], advice: str = "", **changes: Any) -> Any:
+    known = {"uuid": uuid, "use": use, "confidence": confidence, "evidence": evidence, "advice": advice}
+    return known | {"sufferings": []} | changes

@@ -31,6 +31,7 @@ class FakeAgent:
             "/v1/telemetry": examples.telemetry(),
             "/v1/plan": examples.plan(),
             "/v1/events": examples.events(),
+            "/v1/neighbours": examples.neighbours(),
         }
         for vm in examples.vms():
             self.answers[f"/v1/vms/{vm['uuid']}"] = vm | {"task_list": examples.tasks(vm["group"])}

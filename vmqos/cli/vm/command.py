@@ -4,29 +4,24 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vmqos.cli import settings
 from vmqos.cli.help_text import Documented
-from vmqos.cli.option_values import seconds
-from vmqos.cli.output import Details, Listing, as_rows, is_for_machines, terminal_of
+from vmqos.cli.output import Details, as_rows, is_for_machines, terminal_of
 from vmqos.cli.show import freshness, tables, terminal, vm_view
 from vmqos.cli.show.safe_text import distinct_names
 from vmqos.cli.show.tables import Cell
-from vmqos.cli.show.terminal import Terminal
-from vmqos.cli.vm import choice, names, watch
+from vmqos.cli.vm import choice, names
 from vmqos.cli.vm.watch import Look
+from vmqos.cli.vm.watched import Watched
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentFailed, AgentRefused, LocalApiError
-
-_PARTS = ("vms", "pass")
-"""What of the agent's knowledge a list shows, see :func:`vmqos.cli.show.freshness.ask`."""
+from vmqos.local_api.exceptions import AgentFailed, AgentRefused
 
 
-class VmList(Listing):
+class VmList(Watched[Look]):
     """List the running VMs, those in trouble first.
 
     State is 'kept' (the VM has what its flavor promises), 'pending' (nothing of it yet: the reason says what is
@@ -65,6 +60,9 @@ class VmList(Listing):
         vmqos vm list -f json -c uuid -c masks
     """
 
+    called = "vmqos vm list"
+    again = "list them again"
+    parts = ("vms", "pass")
     optional = (
         "libvirt name",
         "Instance name",
@@ -83,7 +81,7 @@ class VmList(Listing):
     )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add which VMs to list, how much of each, and how often."""
+        """Add which VMs to list, and how much of each."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--state",
@@ -104,37 +102,15 @@ class VmList(Listing):
         parser.add_argument(
             "--long", action="store_true", help="more columns: masks, monitoring group, project, since when, both names"
         )
-        parser.add_argument(
-            "--watch",
-            nargs="?",
-            type=seconds(watch.LEAST_DELAY, watch.LONGEST_DELAY),
-            const=watch.DELAY,
-            metavar="SECONDS",
-            help=f"list them again every so many seconds, {watch.LEAST_DELAY:g} or more; {watch.DELAY:g} unless given",
-        )
         return parser
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """List once, or again and again."""
-        if parsed_args.watch is None:
-            return super().run(parsed_args)
-        screen = terminal_of(self)
-        if parsed_args.formatter == "table" and screen.bounded and os.environ.get("TERM") != "dumb":
-            return self._watch(parsed_args, screen)
-        return self._repeat(parsed_args)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def look(self, parsed_args: argparse.Namespace) -> Look:
         """Ask the agent."""
-        look = self._look()
-        self.warn(look.freshness, _PARTS)
-        return self._cells(look, parsed_args)
-
-    def _look(self) -> Look:
         agent = settings.agent(self.app.options)
         vms = agent.vms()
-        return Look(time.time(), vm_view.by_urgency(vms), freshness.ask(agent, _PARTS))
+        return Look(time.time(), vm_view.by_urgency(vms), freshness.ask(agent, self.parts))
 
-    def _cells(self, look: Look, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def cells(self, look: Look, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Titles and rows of what the operator wants to see of a look."""
         vms = choice.choose(look.vms, parsed_args.state, parsed_args.flavor)
         if is_for_machines(parsed_args):
@@ -150,37 +126,6 @@ class VmList(Listing):
             titles += further
             rows = [(*row, *vm_view.long(vm)[: len(further)]) for row, vm in zip(rows, vms, strict=True)]
         return titles, rows
-
-    def _watch(self, parsed_args: argparse.Namespace, screen: Terminal) -> int:
-        def table(look: Look) -> str:
-            printed, drawing = self.app.stdout, watch.Drawing(screen)
-            self.app.stdout = drawing
-            try:
-                self.produce_output(parsed_args, *self._cells(look, parsed_args))
-            finally:
-                self.app.stdout = printed
-            return drawing.getvalue()
-
-        last = watch.run(self._look, table, self.app.stdout, screen, parsed_args.watch)
-        return freshness.OLD_STATUS if last.freshness.warning else 0
-
-    def _repeat(self, parsed_args: argparse.Namespace) -> int:
-        """Print list after list until the operator or the reader of the pipe ends it."""
-        due, number = time.monotonic(), 0
-        while True:
-            self.exit_status = 0
-            if number and parsed_args.formatter == "table":
-                self.app.stdout.write("\n")
-            try:
-                super().run(parsed_args)
-            except LocalApiError as error:
-                if not number:
-                    raise
-                self.app.LOG.error(error)
-            self.app.stdout.flush()
-            number += 1
-            due = max(due + parsed_args.watch, time.monotonic())
-            time.sleep(max(0.0, due - time.monotonic()))
 
 
 class VmShow(Details):

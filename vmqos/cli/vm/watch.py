@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``vmqos vm list --watch`` in a terminal: a list that stays in its place."""
+"""A list that is made anew all the time; ``vmqos vm list --watch`` in a terminal: one that stays in its place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import NoReturn, Protocol, TextIO, TypeVar
 
 from rich.text import Text
 
@@ -17,6 +17,7 @@ from vmqos.cli.show.freshness import Freshness
 from vmqos.cli.show.safe_text import neutralise
 from vmqos.cli.show.terminal import Terminal, wrapped
 from vmqos.local_api import contract
+from vmqos.local_api.exceptions import LocalApiError
 
 DELAY = 2.0
 LEAST_DELAY = 0.1
@@ -24,6 +25,21 @@ LONGEST_DELAY = 86400.0
 """Seconds between two looks."""
 
 _KEYS = "q quit   space look at once   arrows scroll"
+
+
+class Seen(Protocol):
+    """What any look has."""
+
+    @property
+    def taken_at(self) -> float:
+        """Seconds since 1970."""
+
+    @property
+    def freshness(self) -> Freshness:
+        """How old what the agent told is."""
+
+
+AnyLook = TypeVar("AnyLook", bound=Seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +75,43 @@ class Drawing(io.StringIO):
         return True
 
 
+def repeat(once: Callable[[int], object], delay: float, tell: Callable[[LocalApiError], None]) -> NoReturn:
+    """Print list after list until the operator or the reader of the pipe ends it.
+
+    :param once: asks the agent and prints; it is told how many lists there were.
+    :param delay: seconds between two of them.
+    :param tell: is told why a list is missing.
+    :raises vmqos.local_api.exceptions.LocalApiError: if the agent does not answer the first time.
+    """
+    due, number = time.monotonic(), 0
+    while True:
+        try:
+            once(number)
+        except LocalApiError as error:
+            if not number:
+                raise
+            tell(error)
+        number += 1
+        due = max(due + delay, time.monotonic())
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
 def run(
-    look: Callable[[], Look], table: Callable[[Look], str], output: TextIO, terminal: Terminal, delay: float
-) -> Look:
+    look: Callable[[], AnyLook],
+    table: Callable[[AnyLook], str],
+    output: TextIO,
+    terminal: Terminal,
+    view: View,
+) -> AnyLook:
     """Show the list until the operator ends it; returns the last look.
 
     :param look: asks the agent.
     :param table: draws the list of a look for a terminal as wide as it is now.
-    :param delay: seconds between two looks.
     :raises vmqos.local_api.exceptions.LocalApiError: if the agent does not answer the first time.
     """
     newest = look()
     table(newest)
-    with Screen(output, terminal).open() as screen, Looker(look, delay, screen.wake) as looker:
-        view = View(delay)
+    with Screen(output, terminal).open() as screen, Looker(look, view.delay, screen.wake) as looker:
         while not view.over:
             newest = looker.newest or newest
             lines = [Text.from_ansi(line) for line in table(newest).splitlines()]
@@ -89,24 +128,28 @@ class View:
     """Which part of the list is seen.
 
     :param delay: seconds between two looks.
+    :param command: what the heading says.
+    :param has_titles: whether the list is a table, whose titles stay while the rows scroll.
     :ivar over: whether the operator has seen enough.
     """
 
-    def __init__(self, delay: float) -> None:
+    def __init__(self, delay: float, command: str = "vmqos vm list", has_titles: bool = True) -> None:
         self.over = False
-        self._delay = delay
+        self.delay = delay
+        self._command = command
+        self._has_titles = has_titles
         self._first = 0
         self._page = 1
 
-    def draw(self, look: Look, table: list[Text], problem: str, terminal: Terminal, height: int) -> list[Text]:
+    def draw(self, look: Seen, table: list[Text], problem: str, terminal: Terminal, height: int) -> list[Text]:
         """The whole screen, line by line.
 
         :param table: the list, with its titles.
         :param problem: why there is no newer look; empty if there is no such reason.
         """
-        above = wrapped(_heading(look, problem, self._delay, terminal), terminal)
+        above = wrapped(self._heading(look, problem, terminal), terminal)
         # The titles and the line below them stay; a plain table has a line above them, too.
-        titles = min(len(table), 2 if terminal.fancy else 3)
+        titles = min(len(table), 2 if terminal.fancy else 3) if self._has_titles else 0
         above, rows = [*above, *table[:titles]], table[titles:] or [Text("no VM", style="dim")]
         room = max(1, height - len(above) - 1)
         below = ""
@@ -130,15 +173,14 @@ class View:
             self.over = True
         self._first = max(0, self._first + steps.get(key, 0))
 
-
-def _heading(look: Look, problem: str, delay: float, terminal: Terminal) -> Iterator[Text]:
-    dot = terminal.glyph(" · ", ", ")
-    clock = time.strftime("%H:%M:%S", time.localtime(look.taken_at))
-    host = f"{dot}{neutralise(look.freshness.hostname)}" if look.freshness.hostname else ""
-    yield Text.assemble(("vmqos vm list", "bold"), f"{host}{dot}{clock}, every {delay:g} s")
-    if problem:
-        yield Text(f"{neutralise(problem)}; what follows is of {clock}", style="bold red")
-    elif look.freshness.warning:
-        yield Text(neutralise(look.freshness.warning), style="bold red")
-    for sentence in look.freshness.missing:
-        yield Text(sentence, style="bold red")
+    def _heading(self, look: Seen, problem: str, terminal: Terminal) -> Iterator[Text]:
+        dot = terminal.glyph(" · ", ", ")
+        clock = time.strftime("%H:%M:%S", time.localtime(look.taken_at))
+        host = f"{dot}{neutralise(look.freshness.hostname)}" if look.freshness.hostname else ""
+        yield Text.assemble((self._command, "bold"), f"{host}{dot}{clock}, every {self.delay:g} s")
+        if problem:
+            yield Text(f"{neutralise(problem)}; what follows is of {clock}", style="bold red")
+        elif look.freshness.warning:
+            yield Text(neutralise(look.freshness.warning), style="bold red")
+        for sentence in look.freshness.missing:
+            yield Text(sentence, style="bold red")

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.neighbours import told
+from tests.unit.insight.hosts import Did, history, host
+from vmqos.cli.neighbours import recording
+from vmqos.cli.neighbours.recording import Facts, Header, Record, Sweep
+
+HISTORY = history(2, a=lambda _: Did(), b=lambda _: Did())
+FACTS = Facts(host({"a": 0xF, "b": 0xF0}), {"a": "web-1"})
+SWEEPS = [Sweep(float(at), {vm: series[at] for vm, series in HISTORY.items()}) for at in range(2)]
+RECORDS: list[Record] = [Header(1.0, "3.1"), FACTS, *SWEEPS]
+TEXT = (
+    recording.header_line(Header(1.0, "3.1"))
+    + recording.facts_line(FACTS)
+    + b"".join(recording.sweep_line(sweep) for sweep in SWEEPS)
+)
+
+
+class Refused(Exception):
+    pass
+
+
+def refuse(line: int, problem: str) -> Refused:
+    return Refused(f"line {line}: {problem}")
+
+
+def read(data: bytes) -> list[Record]:
+    return list(recording.read(io.BytesIO(data), refuse))
+
+
+def with_line(number: int, change: Any) -> bytes:
+    """The text with another line of that number."""
+    lines = TEXT.splitlines(keepends=True)
+    lines[number - 1] = change if isinstance(change, bytes) else json.dumps(change).encode() + b"\n"
+    return b"".join(lines)
+
+
+def changed(line: int, *path: str, value: object = None) -> bytes:
+    """The text with another value at one place of a line."""
+    found = json.loads(TEXT.splitlines()[line - 1])
+    inner = found
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return with_line(line, found)
+
+
+def test_what_is_written_is_read_again() -> None:
+    assert read(TEXT) == RECORDS
+
+
+def test_what_a_later_version_adds_to_a_line_is_passed_over() -> None:
+    assert read(changed(3, "mood", value="sunny")) == RECORDS
+
+
+A = ("vms", "a")
+WRONG = {
+    "another format": (changed(1, "format", value="pcap"), "line 1: format: 'pcap' is not 'vmqos-neighbours'"),
+    "a later version": (changed(1, "version", value=2), "line 1: version: 2 is not 1, so a vmqos of another version"),
+    "a version that is no number": (changed(1, "version", value=True), "line 1: version: True is not 1"),
+    "no interval": (changed(1, "interval", value=0), "line 1: interval: 0 is no number from 0.001 to 86400"),
+    "no JSON": (with_line(3, b"hello\n"), r"line 3: b'hello\n' is no JSON"),
+    "bytes that are no text": (with_line(3, b"\xff\xfe\n"), "is no JSON"),
+    "JSON that is too deep": (
+        with_line(3, b"[" * 100_000 + b"\n"),
+        "[[[[[' is no JSON",
+    ),
+    "a number without end": (with_line(3, b'{"time": ' + b"9" * 10_000 + b"}\n"), "line 3: "),
+    "an empty line": (with_line(3, b"\n"), r"line 3: b'\n' is no JSON"),
+    "no object": (with_line(3, [1, 2]), "line 3: [1, 2] is no JSON object"),
+    "an object of no kind": (with_line(3, {"mood": 1}), "line 3: {'mood': 1} has neither 'host' nor 'time'"),
+    "samples before the host": (with_line(2, b""), "line 2: a sample comes before the line 'host'"),
+    "a time that stands still": (changed(4, "time", value=0.0), "line 4: time: 0.0 is not later than 0.0"),
+    "a time that is none": (changed(3, "time", value=float("nan")), "line 3: time: nan is no number from 0 to 1e+11"),
+    "a time without end": (changed(3, "time", value=float("inf")), "line 3: time: inf is no number"),
+    "an unknown VM": (changed(3, "vms", "z", value=json.loads(TEXT.splitlines()[2])["vms"]["a"]), "has a VM 'z'"),
+    "VMs that are no object": (changed(3, "vms", value=[]), "line 3: vms: [] is no JSON object"),
+    "a negative figure": (changed(3, *A, "bandwidth", value=-1), "line 3: vms.a.bandwidth: -1 is no number from 0"),
+    "a figure that is text": (changed(3, *A, "occupancy", "0", value="x"), "vms.a.occupancy.0: 'x' is no number"),
+    "a figure that is a truth": (changed(3, *A, "counts", "cycles", value=True), "vms.a.counts.cycles: True is no"),
+    "a count that is missing": (changed(3, *A, "counts", value={}), "vms.a.counts.cycles: None is no number"),
+    "a cache id that is none": (changed(3, *A, "occupancy", value={"L3": 1}), "vms.a.occupancy: 'L3' is no cache id"),
+    "no occupancy": (changed(3, *A, "occupancy"), "line 3: vms.a.occupancy: None is no JSON object"),
+    "a cache without a size": (
+        changed(2, "host", "caches", "0", "size"),
+        "caches.0.size: None is no whole",
+    ),
+    "too many ways": (changed(2, "host", "caches", "0", "ways", value=65), "host.caches.0.ways: 65 is no whole number"),
+    "a memory without a limit": (
+        changed(2, "host", "caches", "0", "bandwidth", value=0),
+        "0.bandwidth: 0 is no",
+    ),
+    "no mask": (changed(2, "host", *A, "masks", "0", value="0xf"), "host.vms.a.masks.0: '0xf' is no mask"),
+    "a mask of a number": (changed(2, "host", *A, "masks", "0", value=15), "host.vms.a.masks.0: 15 is no mask"),
+    "a mask beyond the ways": (changed(2, "host", *A, "masks", "0", value="1ffff"), "1ffff has more than the 16 ways"),
+    "a mask of no cache": (changed(2, "host", *A, "masks", value={"7": "f"}), "host.vms.a.masks: there is no cache 7"),
+    "a flavor that is none": (changed(2, "host", *A, "flavor"), "line 2: host.vms.a.flavor: None is no text"),
+    "a name that is none": (changed(2, "host", *A, "name", value=7), "line 2: host.vms.a.name: 7 is no text"),
+    "a long flavor": (changed(2, "host", *A, "flavor", value="x" * 2000), "is longer than 1024 characters"),
+    "no time of memory": (changed(2, "host", "memory_seconds"), "host.memory_seconds: None is no number"),
+    "too many VMs": (
+        changed(2, "host", "vms", value={str(at): {} for at in range(5000)}),
+        "line 2: host.vms: 5000 entries are more than 4096",
+    ),
+    "a line without end": (with_line(3, b" " * (5 << 20) + b"\n"), "line 3: it is longer than 4194304 bytes"),
+    "nothing": (b"", "line 1: the file is empty"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_told_with_its_line_and_its_value(case: str) -> None:
+    data, told_of_it = WRONG[case]
+    with pytest.raises(Refused) as refused:
+        read(data)
+    assert told_of_it in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+def test_a_last_line_that_is_unfinished_is_left_out_and_told() -> None:
+    said: list[str] = []
+    found = list(recording.read(io.BytesIO(TEXT[:-10]), refuse, said.append))
+    assert found == RECORDS[:-1]
+    assert said == ["line 4, the last one, is unfinished and left out"]
+
+
+def test_a_file_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "MOST_BYTES", len(TEXT) - 1)
+    with pytest.raises(Refused, match=rf"^line 4: the file is longer than {len(TEXT) - 1} bytes$"):
+        read(TEXT)
+
+
+def test_the_samples_are_those_of_the_api() -> None:
+    line = json.loads(recording.sweep_line(SWEEPS[0]))
+    assert line["vms"]["a"] | {"time": 0.0} == told.sample(HISTORY["a"][0])

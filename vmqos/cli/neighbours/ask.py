@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions on neighbours, which an agent of an earlier version does not know."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from vmqos.cli import exceptions
+from vmqos.local_api import contract
+from vmqos.local_api.client import AgentClient
+from vmqos.local_api.exceptions import AgentRefused
+
+_NOT_FOUND = 404
+
+
+def verdicts(agent: AgentClient) -> contract.Neighbours:
+    """What the agent judges.
+
+    :raises vmqos.cli.exceptions.AgentTooOld: if it does not know the question.
+    """
+    with _too_old():
+        return agent.neighbours()
+
+
+def samples(agent: AgentClient, since: float | None = None) -> contract.NeighbourSamples:
+    """What it judges by.
+
+    :param since: only the samples after this time.
+    :raises vmqos.cli.exceptions.AgentTooOld: if it does not know the question.
+    """
+    with _too_old():
+        return agent.neighbour_samples(since)
+
+
+@contextlib.contextmanager
+def _too_old() -> Iterator[None]:
+    try:
+        yield
+    except AgentRefused as error:
+        if error.values.get("status") != _NOT_FOUND:
+            raise
+        raise exceptions.AgentTooOld() from error

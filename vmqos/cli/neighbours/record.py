@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vmqos record``: what the agent judges neighbours by, written into a file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from typing import TextIO
+
+from vmqos.cli import exceptions, settings
+from vmqos.cli.help_text import Documented
+from vmqos.cli.neighbours import ask, recording
+from vmqos.cli.neighbours.recording import Facts, Header, Sweep
+from vmqos.cli.neighbours.view import count_of
+from vmqos.cli.option_values import seconds, size
+from vmqos.cli.show import terminal as terminals
+from vmqos.cli.show import units
+from vmqos.cli.show.safe_text import distinct_names, neutralise
+from vmqos.insight import Cache, Counts, Host, Sample, Vm
+from vmqos.local_api import contract
+from vmqos.local_api.client import AgentClient
+from vmqos.local_api.exceptions import AgentFailed, AgentHungUp, AgentNotRunning, AgentTimeout
+
+DURATION = 120.0
+LONGEST = 86400.0
+MOST_BYTES = "64M"
+LEAST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+"""Seconds between two questions; in between, it is the agent's own interval."""
+
+_BAR = 30
+
+
+class Record(Documented):
+    """Record what the agent judges neighbours by, for a bug report on a verdict of 'vmqos neighbours'.
+
+    The file has what the agent counted of each VM: what it holds of the L3 caches, its traffic with memory and, where
+    there are such, its hardware events; and which ways each VM may fill. It begins with what the agent still knows of
+    the last minutes, so that a verdict that was just given can be recorded: --seconds 0 takes that alone.
+
+    It has no names and no UUIDs: VMs are vm-1, vm-2 and so on, flavors flavor-1, flavor-2. A list that is printed at
+    the end, and is not in the file, says which is which. --names keeps the names and UUIDs.
+
+    It ends after --seconds, with Ctrl-C, or when the file has --max-size bytes, and then says what is in the file.
+    However it ends, a full disk included, the file can be replayed ('vmqos replay'). Each line is an object in JSON.
+    Only its owner may read it. A file that is there already is never written to.
+
+    For example::
+
+        vmqos record
+        vmqos record --seconds 0 -o verdict.jsonl
+        vmqos record --seconds 3600 --max-size 1G --names
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add how long, where to, and with which names."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--seconds",
+            metavar="N",
+            type=seconds(0.0, LONGEST),
+            default=DURATION,
+            help=f"for how long; 0: only what the agent still knows; {DURATION:g} unless given",
+        )
+        parser.add_argument(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="the file, which must not be there yet; vmqos-record-TIME.jsonl in this directory unless given",
+        )
+        parser.add_argument(
+            "--max-size",
+            metavar="SIZE",
+            type=size("64K", "1G"),
+            default=MOST_BYTES,
+            help=f"bytes that the file may have, such as 10M, from 64K to 1G; {MOST_BYTES} unless given",
+        )
+        parser.add_argument("--names", action="store_true", help="with the names and UUIDs of VMs and flavors")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Ask the agent again and again, and write down what it tells."""
+        agent = settings.agent(self.app.options)
+        interval = ask.verdicts(agent)["interval"]
+        called = distinct_names(agent.vms())
+        series = Series(called, parsed_args.names)
+        first, header = ask.samples(agent), Header(interval, agent.health()["version"])
+        path = parsed_args.output or time.strftime("vmqos-record-%Y%m%d-%H%M%S.jsonl", time.gmtime())
+        with File(path, parsed_args.max_size) as file:
+            file.write(recording.header_line(header))
+            progress = Progress(self.app.stderr, self.app.options.no_color, parsed_args.seconds)
+            try:
+                for lines in self._ask(agent, series, first, parsed_args.seconds, interval, progress):
+                    if not file.take(lines):
+                        self.app.LOG.warning(f"the file is full (--max-size): it has {units.size(file.size)}")
+                        break
+            except KeyboardInterrupt:
+                # That is how one ends it.
+                pass
+            finally:
+                progress.end()
+                self._say(file, interval, series)
+        return 0
+
+    def _ask(
+        self,
+        agent: AgentClient,
+        series: Series,
+        found: contract.NeighbourSamples,
+        duration: float,
+        interval: float,
+        progress: Progress,
+    ) -> Iterator[list[Facts | Sweep]]:
+        """What each answer adds, until the time is over."""
+        end = time.monotonic() + duration
+        is_away = False
+        while True:
+            yield series.add(found)
+            left = end - time.monotonic()
+            progress.show(duration - left, series)
+            if left <= 0:
+                return
+            time.sleep(min(left, max(LEAST_PAUSE, min(interval, LONGEST_PAUSE))))
+            try:
+                found = ask.samples(agent, series.newest)
+                is_away = False
+            except (AgentNotRunning, AgentHungUp, AgentTimeout, AgentFailed) as error:
+                if not is_away:
+                    progress.end()
+                    self.app.LOG.warning(f"{error}; waiting for it")
+                found, is_away = {**found, "samples": {}}, True
+
+    def _say(self, file: File, interval: float, series: Series) -> None:
+        """What is in the file, and who is who in it."""
+        tell, path = self.app.stdout.write, neutralise(shlex.quote(file.path))
+        events = "with hardware events" if series.is_counted else "without hardware events"
+        samples = f"{count_of(file.sweeps, 'sample')} of {interval:g} s of {count_of(len(series.keys))}"
+        tell(f"{path} has {samples}, {events}: {units.size(file.size)}.\n")
+        if series.left_out:
+            tell(f"It leaves out {count_of(series.left_out, 'sample')} of VMs that ended.\n")
+        if series.has_names:
+            tell("It has the names and UUIDs of VMs and flavors.\n")
+        else:
+            tell("It has no names and no UUIDs. This list is not in the file:\n")
+            for uuid, key in series.keys.items():
+                tell(f"  {key} is {series.called.get(uuid) or neutralise(uuid)}\n")
+            for flavor, key in series.flavors.items():
+                tell(f"  {key} is {neutralise(flavor)}\n")
+        tell(f"See what it says with 'vmqos replay {path}'.\n")
+
+
+class Series:
+    """What the agent told, answer after answer, as a recording has it.
+
+    :param called: what VMs are called, by UUID.
+    :param has_names: whether names and UUIDs may be recorded.
+    :ivar keys: what each VM is called in the recording, by UUID; ``flavors`` the same of flavors, by name.
+    :ivar newest: the time of the newest sample; ``None`` before the first.
+    :ivar is_counted: whether any sample had hardware events.
+    :ivar left_out: samples of VMs of which the agent tells no more than these.
+    """
+
+    def __init__(self, called: Mapping[str, str], has_names: bool) -> None:
+        self.called = called
+        self.has_names = has_names
+        self.keys: dict[str, str] = {}
+        self.flavors: dict[str, str] = {}
+        self.newest: float | None = None
+        self.is_counted = False
+        self.left_out = 0
+        self._facts: Facts | None = None
+
+    def add(self, found: contract.NeighbourSamples) -> list[Facts | Sweep]:
+        """What an answer adds: facts, where they have changed, and samples, the oldest first."""
+        facts = self._of_host(found["host"])
+        lines: list[Facts | Sweep] = [facts] if facts != self._facts else []
+        self._facts = facts
+        by_time: dict[float, dict[str, Sample]] = {}
+        for uuid, samples in found["samples"].items():
+            for sample in samples:
+                if self.newest is not None and sample["time"] <= self.newest:
+                    continue
+                if uuid not in found["host"]["vms"]:
+                    self.left_out += 1
+                    continue
+                by_time.setdefault(sample["time"], {})[self.keys[uuid]] = _sample(sample)
+                self.is_counted = self.is_counted or sample["counts"] is not None
+        lines += [Sweep(moment, by_time[moment]) for moment in sorted(by_time)]
+        self.newest = max(by_time, default=self.newest)
+        return lines
+
+    def _of_host(self, host: contract.SampledHost) -> Facts:
+        for uuid in host["vms"]:
+            self.keys.setdefault(uuid, uuid if self.has_names else f"vm-{len(self.keys) + 1}")
+        vms = {self.keys[uuid]: Vm(self._flavor(vm["flavor"]), _masks(vm)) for uuid, vm in host["vms"].items()}
+        names = {uuid: self.called[uuid] for uuid in host["vms"] if self.has_names and uuid in self.called}
+        caches = {
+            int(number): Cache(cache["size"], cache["ways"], cache["bandwidth"])
+            for number, cache in host["caches"].items()
+        }
+        return Facts(Host(caches, vms, host["memory_seconds"], host["memory_cycles"]), names)
+
+    def _flavor(self, name: str) -> str:
+        if self.has_names or not name:
+            return name
+        return self.flavors.setdefault(name, f"flavor-{len(self.flavors) + 1}")
+
+
+class File:
+    """The file that is recorded into. Whenever it ends, it has whole lines alone, each of which can be replayed.
+
+    :param most: bytes that it may have.
+    :ivar size: bytes that it has; ``sweeps`` is how many samples of each VM these are.
+    """
+
+    def __init__(self, path: str, most: int) -> None:
+        self.path = path
+        self.size = self.sweeps = 0
+        self._most = most
+        self._lines = recording.Lines()
+        try:
+            # Not what another user laid there: a file that is there, or a link to one, is refused.
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except FileExistsError as error:
+            raise self._unusable("it is there already; name another one with -o") from error
+        except (OSError, ValueError) as error:
+            raise self._unusable(getattr(error, "strerror", None) or str(error)) from error
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._cut()
+            if not self.size:
+                os.unlink(self.path)
+            os.fsync(self._fd)
+        except OSError as problem:
+            raise self._unusable(problem.strerror or str(problem)) from problem
+        finally:
+            os.close(self._fd)
+
+    def take(self, records: list[Facts | Sweep]) -> bool:
+        """Write lines; returns whether there was room for all of them."""
+        for record in records:
+            line = recording.facts_line(record) if isinstance(record, Facts) else recording.sweep_line(record)
+            if self.size + len(line) > self._most:
+                return False
+            self.write(line)
+            self.sweeps += isinstance(record, Sweep)
+        return True
+
+    def write(self, line: bytes) -> None:
+        """Write a line, whole or not at all.
+
+        :raises vmqos.cli.exceptions.UnusableFile: if it can't be written, or could not be replayed.
+        """
+        try:
+            self._lines.take(line)
+        except recording.Invalid as error:
+            raise self._unusable(f"the agent told what can't be recorded: {error}") from error
+        if len(line) > recording.LONGEST_LINE:
+            raise self._unusable(f"the agent told more than {recording.LONGEST_LINE} bytes at once")
+        rest = memoryview(line)
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError as error:
+            self._cut()
+            raise self._unusable(error.strerror or str(error)) from error
+        self.size += len(line)
+
+    def _cut(self) -> None:
+        """Take away what was begun and not ended."""
+        os.ftruncate(self._fd, self.size)
+
+    def _unusable(self, problem: str) -> exceptions.UnusableFile:
+        return exceptions.UnusableFile(path=neutralise(self.path), problem=neutralise(problem))
+
+
+class Progress:
+    """Tells on standard error how far it is: in a terminal by a line that changes, elsewhere once.
+
+    :param duration: seconds that it takes.
+    """
+
+    def __init__(self, stream: TextIO, no_color: bool, duration: float) -> None:
+        self._stream = stream
+        self._live = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._screen = terminals.of_stream(stream, os.environ, no_color)
+        self._duration = duration
+        if not self._live and duration:
+            self._write(f"Recording for {duration:g} s; Ctrl-C ends it earlier.\n")
+
+    def show(self, passed: float, series: Series) -> None:
+        """Show how many seconds have passed."""
+        if self._live:
+            done = min(_BAR, int(_BAR * passed / self._duration)) if self._duration else _BAR
+            bar = self._screen.glyph("█", "#") * done + self._screen.glyph("░", ".") * (_BAR - done)
+            text = f"{bar} {min(passed, self._duration):.0f} of {self._duration:.0f} s, {count_of(len(series.keys))}"
+            self._write(f"\r\x1b[K{text}, Ctrl-C ends it"[: 4 + self._screen.width - 1])
+
+    def end(self) -> None:
+        """Take the line away."""
+        if self._live:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def _masks(vm: contract.SampledVm) -> dict[int, int]:
+    return {int(cache): units.parse_mask(mask) for cache, mask in vm["masks"].items()}
+
+
+def _sample(sample: contract.NeighbourSample) -> Sample:
+    counts = sample["counts"]
+    return Sample(
+        sample["time"],
+        {int(cache): held for cache, held in sample["occupancy"].items()},
+        sample["bandwidth"],
+        None
+        if counts is None
+        else Counts(counts["cycles"], counts["instructions"], counts["references"], counts["misses"]),
+    )

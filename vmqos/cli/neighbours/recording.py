@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file in which samples are recorded: JSON, an object on each line.
+
+The first line says what the file is: ``{"format": "vmqos-neighbours", "version": 1, "interval": 1.0, "vmqos": "3.1"}``.
+Then come lines of two kinds. ``{"host": ...}`` is what is known of the host's caches and VMs from then on, as in the
+agent's API; a VM may have its ``name``. ``{"time": ..., "vms": {VM: ...}}`` is one sample of each VM. A line is valid
+or is refused, with what is wrong in it: whoever sends the file may have written anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeVar
+
+from vmqos.insight import Cache, Counts, Host, Sample, Vm
+
+FORMAT = "vmqos-neighbours"
+VERSION = 1
+
+MOST_BYTES = 1 << 30
+"""Of a file."""
+LONGEST_LINE = 4 << 20
+"""Bytes. A sample of a thousand VMs on eight caches has a tenth of that."""
+
+_MOST_ENTRIES = 4096
+"""Caches, or VMs, on a line."""
+_LONGEST_NAME = 1024
+_MOST_WAYS = 64
+_GREATEST = 1e18
+"""The greatest figure. Counts and bytes a second of real machines are far below."""
+_LATEST = 1e11
+"""The last moment, in seconds since 1970."""
+_MASK = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
+_CACHE = re.compile(r"[0-9]{1,9}", re.ASCII)
+_MEMORY_SECONDS = (1e-10, 1e-3)
+_MEMORY_CYCLES = (1.0, 1e6)
+_INTERVAL = (1e-3, 86400.0)
+
+
+class Invalid(Exception):
+    """A line that no recording has; the text says what is wrong, and with which value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a recording says of itself.
+
+    :ivar interval: seconds from one sample to the next.
+    :ivar made_by: the agent's version.
+    """
+
+    interval: float
+    made_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of the host from here on.
+
+    :ivar names: what VMs are called; empty where the recording has no names.
+    """
+
+    host: Host
+    names: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One sample of each VM; all of them have its time."""
+
+    time: float
+    samples: Mapping[str, Sample]
+
+
+Record = Header | Facts | Sweep
+
+
+class Lines:
+    """Takes a recording line by line.
+
+    :ivar facts: the newest ones.
+    """
+
+    def __init__(self) -> None:
+        self.facts: Facts | None = None
+        self._header: Header | None = None
+        self._time = -1.0
+
+    def take(self, line: bytes) -> Record:
+        """What a line says.
+
+        :raises Invalid: if it may not stand there.
+        """
+        found = _decoded(line)
+        if self._header is None:
+            self._header = _header(found)
+            return self._header
+        if "host" in found:
+            self.facts = _facts(found["host"])
+            return self.facts
+        if "time" not in found:
+            raise Invalid(f"{reprlib.repr(found)} has neither 'host' nor 'time'")
+        if self.facts is None:
+            raise Invalid("a sample comes before the line 'host', without which no VM is known")
+        sweep = _sweep(found, self.facts.host)
+        if sweep.time <= self._time:
+            raise Invalid(f"time: {sweep.time!r} is not later than {self._time!r}, which came before")
+        self._time = sweep.time
+        return sweep
+
+
+def read(
+    stream: BinaryIO, refuse: Callable[[int, str], Exception], tell: Callable[[str], object] = lambda text: None
+) -> Iterator[Record]:
+    """The lines of a file. An unfinished last one is left out: whoever recorded it was killed there.
+
+    :param refuse: makes the error of a line's number and of what is wrong there; it is raised.
+    :param tell: is told what was left out.
+    """
+    lines, number, size = Lines(), 0, 0
+    while line := stream.readline(LONGEST_LINE + 1):
+        number += 1
+        size += len(line)
+        if len(line) > LONGEST_LINE:
+            raise refuse(number, f"it is longer than {LONGEST_LINE} bytes: {reprlib.repr(line[:100])}")
+        if size > MOST_BYTES:
+            raise refuse(number, f"the file is longer than {MOST_BYTES} bytes")
+        if not line.endswith(b"\n") and number > 1:
+            tell(f"line {number}, the last one, is unfinished and left out")
+            break
+        try:
+            yield lines.take(line)
+        except Invalid as error:
+            raise refuse(number, str(error)) from error
+    if not number:
+        raise refuse(1, "the file is empty")
+
+
+def header_line(header: Header) -> bytes:
+    """The first line."""
+    return _line({"format": FORMAT, "version": VERSION, "interval": header.interval, "vmqos": header.made_by})
+
+
+def facts_line(facts: Facts) -> bytes:
+    """A line of the host."""
+    host = facts.host
+    caches = {
+        str(number): {"size": cache.size, "ways": cache.ways, "bandwidth": cache.bandwidth}
+        for number, cache in host.caches.items()
+    }
+    vms: dict[str, dict[str, Any]] = {
+        key: {"flavor": vm.flavor, "masks": {str(cache): f"{mask:x}" for cache, mask in vm.masks.items()}}
+        for key, vm in host.vms.items()
+    }
+    for key, name in facts.names.items():
+        vms[key]["name"] = name
+    memory = {"memory_seconds": host.memory_seconds, "memory_cycles": host.memory_cycles}
+    return _line({"host": {"caches": caches, "vms": vms, **memory}})
+
+
+def sweep_line(sweep: Sweep) -> bytes:
+    """A line of samples."""
+    return _line({"time": sweep.time, "vms": {key: _told(sample) for key, sample in sweep.samples.items()}})
+
+
+def _told(sample: Sample) -> dict[str, Any]:
+    counts = sample.counts
+    return {
+        "occupancy": {str(cache): held for cache, held in sample.occupancy.items()},
+        "bandwidth": sample.bandwidth,
+        "counts": None
+        if counts is None
+        else {
+            "cycles": counts.cycles,
+            "instructions": counts.instructions,
+            "references": counts.references,
+            "misses": counts.misses,
+        },
+    }
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _decoded(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"{reprlib.repr(line[:100])} is no JSON") from error
+    if not isinstance(found, dict):
+        raise Invalid(f"{reprlib.repr(found)} is no JSON object")
+    return found
+
+
+def _header(found: dict[str, Any]) -> Header:
+    if found.get("format") != FORMAT:
+        raise Invalid(f"format: {reprlib.repr(found.get('format'))} is not {FORMAT!r}, so this is no recording")
+    if found.get("version") is True or found.get("version") != VERSION:
+        version = reprlib.repr(found.get("version"))
+        raise Invalid(f"version: {version} is not {VERSION}, so a vmqos of another version has to replay it")
+    return Header(
+        _number(found.get("interval"), "interval", *_INTERVAL),
+        _text(found["vmqos"], "vmqos") if "vmqos" in found else "",
+    )
+
+
+def _facts(value: object) -> Facts:
+    host = _object(value, "host")
+    caches = _each(host.get("caches"), "host.caches", _cache_id, _cache)
+    vms = _each(host.get("vms"), "host.vms", _text, lambda vm, where: _vm(vm, where, caches))
+    return Facts(
+        Host(
+            caches,
+            {key: vm for key, (vm, _) in vms.items()},
+            _number(host.get("memory_seconds"), "host.memory_seconds", *_MEMORY_SECONDS),
+            _number(host.get("memory_cycles"), "host.memory_cycles", *_MEMORY_CYCLES),
+        ),
+        {key: name for key, (_, name) in vms.items() if name is not None},
+    )
+
+
+def _cache(value: object, where: str) -> Cache:
+    found = _object(value, where)
+    bandwidth = found.get("bandwidth")
+    return Cache(
+        _whole(found.get("size"), f"{where}.size", 1, 1 << 40),
+        _whole(found.get("ways"), f"{where}.ways", 1, _MOST_WAYS),
+        None if bandwidth is None else _number(bandwidth, f"{where}.bandwidth", 1.0, _GREATEST),
+    )
+
+
+def _vm(value: object, where: str, caches: Mapping[int, Cache]) -> tuple[Vm, str | None]:
+    found = _object(value, where)
+
+    def mask(text: object, place: str) -> int:
+        if not isinstance(text, str) or not _MASK.fullmatch(text):
+            raise Invalid(f"{place}: {reprlib.repr(text)} is no mask in hexadecimal digits")
+        return int(text, 16)
+
+    masks = _each(found.get("masks"), f"{where}.masks", _cache_id, mask)
+    for cache, bits in masks.items():
+        if cache not in caches:
+            raise Invalid(f"{where}.masks: there is no cache {cache}")
+        if bits >> caches[cache].ways:
+            raise Invalid(f"{where}.masks.{cache}: {bits:x} has more than the {caches[cache].ways} ways of the cache")
+    flavor = _text(found.get("flavor"), f"{where}.flavor")
+    return Vm(flavor, masks), _text(found["name"], f"{where}.name") if "name" in found else None
+
+
+def _sweep(found: dict[str, Any], host: Host) -> Sweep:
+    time = _number(found["time"], "time", 0.0, _LATEST)
+    samples = _each(found.get("vms"), "vms", _text, lambda sample, where: _sample(sample, where, time))
+    for key in samples:
+        if key not in host.vms:
+            raise Invalid(f"vms: no line 'host' before this one has a VM {reprlib.repr(key)}")
+    return Sweep(time, samples)
+
+
+def _sample(value: object, where: str, time: float) -> Sample:
+    found = _object(value, where)
+    counts, bandwidth = found.get("counts"), found.get("bandwidth")
+    return Sample(
+        time,
+        _each(found.get("occupancy"), f"{where}.occupancy", _cache_id, _figure),
+        None if bandwidth is None else _figure(bandwidth, f"{where}.bandwidth"),
+        None if counts is None else _counts(counts, f"{where}.counts"),
+    )
+
+
+def _counts(value: object, where: str) -> Counts:
+    found = _object(value, where)
+    names = ("cycles", "instructions", "references", "misses")
+    return Counts(*(_figure(found.get(name), f"{where}.{name}") for name in names))
+
+
+Key = TypeVar("Key", str, int)
+Value = TypeVar("Value")
+
+
+def _each(
+    value: object, where: str, key_of: Callable[[str, str], Key], value_of: Callable[[object, str], Value]
+) -> dict[Key, Value]:
+    found = _object(value, where)
+    if len(found) > _MOST_ENTRIES:
+        raise Invalid(f"{where}: {len(found)} entries are more than {_MOST_ENTRIES}")
+    return {key_of(key, where): value_of(item, f"{where}.{reprlib.repr(key)[1:-1]}") for key, item in found.items()}
+
+
+def _object(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Invalid(f"{where}: {reprlib.repr(value)} is no JSON object")
+    return value
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise Invalid(f"{where}: {reprlib.repr(value)} is no text")
+    if len(value) > _LONGEST_NAME:
+        raise Invalid(f"{where}: {reprlib.repr(value)} is longer than {_LONGEST_NAME} characters")
+    return value
+
+
+def _cache_id(text: str, where: str) -> int:
+    if not _CACHE.fullmatch(text):
+        raise Invalid(f"{where}: {reprlib.repr(text)} is no cache id")
+    return int(text)
+
+
+def _figure(value: object, where: str) -> float:
+    return _number(value, where, 0.0, _GREATEST)
+
+
+def _number(value: object, where: str, least: float, most: float) -> float:
+    # The comparison refuses NaN, too.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise Invalid(f"{where}: {reprlib.repr(value)} is no number from {least:g} to {most:g}")
+    return value
+
+
+def _whole(value: object, where: str, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise Invalid(f"{where}: {reprlib.repr(value)} is no whole number from {least} to {most}")
+    return value
