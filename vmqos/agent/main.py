@@ -19,6 +19,7 @@ from vmqos.agent.sample.keep_minutes import MinutesKeeper
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
+from vmqos.agent.serve.neighbours import Neighbours
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.daemon import journal
@@ -80,11 +81,12 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
     agent = Agent(conf, read_again)
     hardware = HardwareCounts.of(conf, lambda: agent.snapshot.vms, agent.give_way_to_starts)
     telemetry, live = Telemetry.of(conf, agent.give_way_to_starts, hardware), LiveReads()
+    neighbours = Neighbours(lambda: agent.snapshot, telemetry.recent)
     keeper = MinutesKeeper(telemetry.minutes, conf.telemetry.minutes_file)
     owner = _owner_of_gateway_socket(conf)
     servers = (
-        _open_socket(conf, Api(agent, telemetry, live, hardware=hardware)),
-        _open_gateway_socket(conf, owner, Api(agent, telemetry, live, {0, os.geteuid(), owner}, hardware)),
+        _open_socket(conf, Api(agent, telemetry, live, hardware=hardware, neighbours=neighbours)),
+        _open_gateway_socket(conf, owner, Api(agent, telemetry, live, {0, os.geteuid(), owner}, hardware, neighbours)),
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())

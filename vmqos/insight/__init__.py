@@ -22,6 +22,7 @@ from vmqos.insight.model import (
     VmVerdict,
 )
 from vmqos.insight.neighbours import pairs
+from vmqos.insight.plain import plain
 from vmqos.insight.series import align
 from vmqos.insight.suffering import sufferings
 from vmqos.insight.use import use
@@ -41,6 +42,7 @@ __all__ = [
     "VmVerdict",
     "judge",
     "pairs",
+    "plain",
 ]
 
 

@@ -19,7 +19,7 @@ from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.sample.hardware_counts import HardwareCounts
-from vmqos.agent.sample.history import EXECUTED, SERIES, History
+from vmqos.agent.sample.history import EXECUTED, SERIES, History, executed_of
 from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.agent.serve import counters, hardware_report
 from vmqos.agent.vm_record import VmRecord
@@ -205,12 +205,12 @@ def test_what_the_agent_counts_of_a_real_process_and_remembers_of_it_is_what_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     uuid, hardware = counting
-    wait_for(lambda: uuid in hardware.samples(), "the process being counted", 30)
+    wait_for(lambda: uuid in hardware.rates(), "the process being counted", 30)
     history, minutes = History(100, SERIES + EXECUTED), MinuteHistory(100, SERIES + EXECUTED)
     unread: tuple[float | None, ...] = (None,) * len(SERIES)
     now = time.time()
     for ago in range(1200, 0, -20):
-        sample = {uuid: unread + hardware.samples()[uuid]}
+        sample = {uuid: unread + executed_of(hardware.rates()[uuid])}
         history.add(now - ago, sample)
         minutes.add(now - ago, sample)
 

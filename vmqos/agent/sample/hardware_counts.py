@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 
 from oslo_config import cfg
 
-from vmqos.agent.sample.history import EXECUTED, Sample
 from vmqos.agent.vm_record import VmRecord
 from vmqos.daemon.log_once import LogOnce
 from vmqos.daemon.worker import Worker
@@ -25,7 +24,7 @@ from vmqos.hypervisor.exceptions import HypervisorError, ProcessVanished
 from vmqos.hypervisor.model import Process, VirtualMachine
 from vmqos.telemetry import descriptors, hardware_events
 from vmqos.telemetry.exceptions import HardwareEventsError, NoFilesLeft, TasksKeepComing, TooManyTasks
-from vmqos.telemetry.hardware_events import HARDWARE, MOST_TASKS, NAMES, CountedTasks
+from vmqos.telemetry.hardware_events import HARDWARE, MOST_TASKS, CountedTasks
 from vmqos.telemetry.perf_event import Event
 
 LOG = logging.getLogger(__name__)
@@ -202,8 +201,8 @@ class HardwareCounts:
                 self._worker.condition.wait_for(lambda: self._ended != ended or self._worker.ends, PATIENCE)
             return self._newest
 
-    def samples(self) -> Mapping[str, Sample]:
-        """What the last look has for :data:`vmqos.agent.sample.history.EXECUTED`, by UUID.
+    def rates(self) -> Mapping[str, Sequence[float]]:
+        """What the VMs' tasks do a second, by UUID and :data:`vmqos.telemetry.hardware_events.NAMES`.
 
         It waits for no look. VMs that are not counted are left out, and all are if the look is older than three
         intervals: then it says nothing of now.
@@ -213,7 +212,7 @@ class HardwareCounts:
         if look.monotonic is None or time.monotonic() - look.monotonic > 3 * self.interval:
             return {}
         counted = {uuid: vm.rates for uuid, vm in look.vms.items() if isinstance(vm, VmCounts)}
-        return {uuid: _executed(rates) for uuid, rates in counted.items() if rates is not None}
+        return {uuid: rates for uuid, rates in counted.items() if rates is not None}
 
     def _run(self) -> None:
         due = time.monotonic() if self.interval > 0 else math.inf
@@ -353,13 +352,6 @@ def _read(vm: _Vm) -> VmCounts:
         tuple(more / seconds for more in grown.counts) if grown.running or not grown.enabled else None,
         min(1.0, grown.running / grown.enabled) if grown.enabled else None,
     )
-
-
-def _executed(rates: Sequence[float]) -> Sample:
-    by_name = dict(zip(NAMES, rates, strict=True))
-    cycles, instructions = by_name["cycles"], by_name["instructions"]
-    values = {**by_name, "instructions_per_cycle": instructions / cycles if cycles else None}
-    return tuple(values[name] for name in EXECUTED)
 
 
 def _placed(record: VmRecord) -> frozenset[int]:

@@ -6,8 +6,10 @@ from __future__ import annotations
 import math
 import threading
 from array import array
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from vmqos.telemetry.hardware_events import NAMES
 
 SERIES = ("llc_occupancy", "total", "local", "remote")
 """Bytes, and bytes a second: what resctrl counts."""
@@ -92,3 +94,14 @@ class History:
 
 def _value(number: float, digits: int | None) -> float | None:
     return None if math.isnan(number) else round(number, digits)
+
+
+def executed_of(rates: Sequence[float]) -> Sample:
+    """A value, or none, for each of :data:`EXECUTED`.
+
+    :param rates: what a VM's tasks do a second, by :data:`vmqos.telemetry.hardware_events.NAMES`.
+    """
+    by_name = dict(zip(NAMES, rates, strict=True))
+    cycles, instructions = by_name["cycles"], by_name["instructions"]
+    values = {**by_name, "instructions_per_cycle": instructions / cycles if cycles else None}
+    return tuple(values[name] for name in EXECUTED)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from oslo_config import cfg
 
 from vmqos.agent.sample.hardware_counts import HardwareCounts
-from vmqos.agent.sample.history import EXECUTED, SERIES, History, Past, Sample
+from vmqos.agent.sample.history import EXECUTED, SERIES, History, Past, Sample, executed_of
 from vmqos.agent.sample.minutes import MinuteHistory
+from vmqos.agent.sample.recent import RecentSamples
 from vmqos.daemon.worker import Worker
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.telemetry import Rates, Snapshot, Sweeper, VmReading, descriptors, hardware_events, rates
@@ -50,9 +51,11 @@ class Telemetry:
     :param give_way: waits while something more urgent is to be done on resctrl, and no longer than it is told to.
     :param minutes: how many minutes of regular sweeps are remembered.
     :param most_open: how many files may be kept open; ``None``: as many as this process may have.
-    :param executed: what the VMs' tasks execute, which is remembered, too: a value for each of
-        :data:`vmqos.agent.sample.history.EXECUTED`, by UUID. ``None`` where it is not counted: then it takes no memory.
+    :param executed: what the VMs' tasks execute a second, which is remembered, too: a value for each of
+        :data:`vmqos.telemetry.hardware_events.NAMES`, by UUID. ``None`` where it is not counted: then it takes no
+        memory.
     :ivar minutes: what is remembered of them.
+    :ivar recent: what neighbours are judged by.
     :ivar fresh_for: seconds after which :meth:`newest` asks for a new sweep. Where regular sweeps are frequent, it
         never needs to.
     """
@@ -66,7 +69,7 @@ class Telemetry:
         give_way: Callable[[float], None] = lambda longest: None,
         minutes: int = 0,
         most_open: int | None = None,
-        executed: Callable[[], Mapping[str, Sample]] | None = None,
+        executed: Callable[[], Mapping[str, Sequence[float]]] | None = None,
     ) -> None:
         self.interval = interval
         self.fresh_for = min(max(1.0, 1.5 * interval), OLD_AFTER)
@@ -83,6 +86,7 @@ class Telemetry:
         self._executed = executed
         self._history = History(int(history / interval) + 1 if interval > 0 and history > 0 else 0, series)
         self.minutes = MinuteHistory(minutes if interval > 0 else 0, series)
+        self.recent = RecentSamples(interval, counted=executed is not None)
         self._worker = Worker("telemetry")
         self._wanted = False
         self._began: float | None = None
@@ -113,7 +117,7 @@ class Telemetry:
             give_way,
             minutes=section.minutes,
             most_open=descriptors.raise_limit() // 2 if section.hardware_events else None,
-            executed=hardware.samples if hardware is not None and is_counted else None,
+            executed=hardware.rates if hardware is not None and is_counted else None,
         )
 
     @property
@@ -259,11 +263,15 @@ class Telemetry:
     def _remember(self, now: Snapshot) -> Mapping[str, Rates]:
         found = rates(now if self._sampled is None else self._sampled[0], now)
         samples: dict[str, Sample] = {uuid: _remembered(vm, found[uuid]) for uuid, vm in now.vms.items()}
+        counts: Mapping[str, Sequence[float]] = {}
         if self._executed is not None:
+            counts = self._executed()
+            executed = {uuid: executed_of(of_vm) for uuid, of_vm in counts.items()}
             # A VM may be in no group that is monitored, and yet be counted.
-            executed, unread, uncounted = self._executed(), (None,) * len(SERIES), (None,) * len(EXECUTED)
+            unread, uncounted = (None,) * len(SERIES), (None,) * len(EXECUTED)
             uuids = samples.keys() | executed.keys()
             samples = {uuid: samples.get(uuid, unread) + executed.get(uuid, uncounted) for uuid in uuids}
+        self.recent.add(now, found, counts)
         self._history.add(now.wall, samples)
         self.minutes.add(now.wall, samples)
         return found

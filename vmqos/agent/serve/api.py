@@ -18,6 +18,7 @@ from vmqos.agent.sample.minutes import MINUTE
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import caches, capacity, counters, hardware_report, health_report, vms
 from vmqos.agent.serve.live_reads import LiveReads
+from vmqos.agent.serve.neighbours import Neighbours
 from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Policy, Request
 from vmqos.daemon import bounded_server
@@ -71,6 +72,7 @@ class Api:
     :param gateways: UIDs of the users who may ask what OpenStack is to know, and may tell the flavors that the agent
         wants; none on the socket that is open to others.
     :param hardware: what the VMs' tasks execute.
+    :param neighbours: who slows whom.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Api:
         live: LiveReads,
         gateways: Collection[int] = frozenset(),
         hardware: HardwareCounts | None = None,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self._agent = agent
         self._telemetry = telemetry
@@ -100,6 +103,9 @@ class Api:
         }
         if hardware is not None:
             self._routes["/v1/telemetry/hardware-events"] = lambda query: hardware_report.report(hardware, telemetry)
+        if neighbours is not None:
+            self._routes["/v1/neighbours"] = lambda query: neighbours.verdicts()
+            self._routes["/v1/neighbours/samples"] = lambda query: neighbours.samples(_number("since", query, "0"))
         if gateways:
             self._routes["/v1/openstack"] = lambda query: self._openstack()
 

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from vmqos.insight import Insight, PairVerdict, VmVerdict
+from typing import cast
+
+from vmqos.insight import Insight, plain
 from vmqos.local_api import contract
 
 
@@ -15,45 +17,5 @@ def of(found: Insight, *, time: float, interval: float, samples: int, counted: b
     :param samples: how many there are of the VM that has most.
     :param counted: whether there are hardware events.
     """
-    return {
-        "time": time,
-        "interval": interval,
-        "samples": samples,
-        "counted": counted,
-        "vms": [_vm(verdict) for verdict in found.vms.values()],
-        "pairs": [_pair(verdict) for verdict in found.pairs],
-    }
-
-
-def _vm(verdict: VmVerdict) -> contract.NeighbourVm:
-    return {
-        "uuid": verdict.vm,
-        "use": verdict.use.value,
-        "confidence": verdict.confidence,
-        "evidence": list(verdict.evidence),
-        "advice": verdict.advice,
-        "sufferings": [
-            {
-                "slower": suffering.slower,
-                "beside": suffering.beside,
-                "cause": suffering.cause.value,
-                "confidence": suffering.confidence,
-                "evidence": list(suffering.evidence),
-            }
-            for suffering in verdict.sufferings
-        ],
-    }
-
-
-def _pair(verdict: PairVerdict) -> contract.NeighbourPair:
-    return {
-        "culprit": verdict.culprit,
-        "victim": verdict.victim,
-        "cause": verdict.cause.value,
-        "since": verdict.since,
-        "slower": verdict.slower,
-        "taken": verdict.taken,
-        "confidence": verdict.confidence,
-        "evidence": list(verdict.evidence),
-        "advice": verdict.advice,
-    }
+    told = {"time": time, "interval": interval, "samples": samples, "counted": counted, **plain(found)}
+    return cast(contract.Neighbours, told)

@@ -18,6 +18,7 @@ from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.sample import hardware_counts
 from vmqos.agent.sample.hardware_counts import HardwareCounts, Look, Uncounted, VmCounts
+from vmqos.agent.sample.history import executed_of
 from vmqos.agent.vm_record import VmRecord
 from vmqos.conf import loader
 from vmqos.hypervisor import processes, vm_tasks
@@ -321,20 +322,20 @@ def test_the_history_gets_what_the_last_look_found_and_never_waits_for_one(
     counts = make(one, idle)
     # Looks are only made when they are asked for, and none of them is too old.
     counts.interval = 1000.0
-    assert counts.samples() == {}
+    assert counts.rates() == {}
     counts.newest()
-    assert counts.samples() == {}, "the first look has no rates"
+    assert counts.rates() == {}, "the first look has no rates"
     time.sleep(0.01)
     perf.says[pid(one)] = (10, 10, 1000, 1500, 20, 10)
     rates = counted(counts.newest(), one).rates
     assert rates is not None
-    per_cycle, *others = counts.samples()[one.uuid]
+    per_cycle, *others = executed_of(counts.rates()[one.uuid])
     assert per_cycle == pytest.approx(1.5)
     assert others == [rates[1], rates[3]]
-    assert counts.samples()[idle.uuid] == (None, 0.0, 0.0)
+    assert executed_of(counts.rates()[idle.uuid]) == (None, 0.0, 0.0)
     counts.interval = 0.001
     time.sleep(0.01)
-    assert counts.samples() == {}, "the last look is too old"
+    assert counts.rates() == {}, "the last look is too old"
 
 
 def test_a_look_that_hangs_holds_no_client_up_for_long(

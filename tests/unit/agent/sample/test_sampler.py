@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.telemetry.tree import ONE, Tree, open_files
 from vmqos.agent.sample.hardware_counts import HardwareCounts
-from vmqos.agent.sample.history import EXECUTED, SERIES, Sample
+from vmqos.agent.sample.history import EXECUTED, SERIES
 from vmqos.agent.sample.sampler import PATIENCE, Telemetry
 from vmqos.conf import loader
 from vmqos.resctrl import exceptions
@@ -237,7 +237,7 @@ def test_what_tasks_execute_is_remembered_beside_the_counters_and_of_vms_without
 ) -> None:
     monkeypatch.setattr("vmqos.agent.sample.minutes.MINUTE", 1)
     tree.vm(ONE, llc_occupancy=4096)
-    executed: dict[str, Sample] = {ONE: (1.25, 5e9, 3e6), "ungrouped": (0.5, 1e9, None)}
+    executed = {ONE: (4e9, 5e9, 7e6, 3e6), "ungrouped": (2e9, 1e9, 0.0, 0.0)}
     telemetry = Telemetry(str(tree.root), 0.02, 600.0, minutes=10, executed=lambda: executed)
     telemetry.start()
     try:

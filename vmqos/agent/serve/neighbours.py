@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who slows whom, as the API tells it: judged when a client asks, by what the last sweeps found."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import cast
+
+from vmqos import insight
+from vmqos.agent.sample.history import Past
+from vmqos.agent.sample.recent import BANDWIDTH, RecentSamples, held_on
+from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.vm_record import VmRecord
+from vmqos.allocation import caches as both_levels
+from vmqos.local_api import contract
+from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.telemetry.hardware_events import NAMES
+
+SHARE = 0.1
+"""Judging takes no more than this share of one CPU, however often clients ask: 200 VMs of which half have just begun to
+move much more take some seconds."""
+
+
+class Neighbours:
+    """Answers the questions on neighbours; every method may be called from any thread.
+
+    :param snapshot: what the last pass knew.
+    :param recent: what is judged by.
+    """
+
+    def __init__(self, snapshot: Callable[[], Snapshot], recent: RecentSamples) -> None:
+        self._snapshot = snapshot
+        self._recent = recent
+        self._lock = threading.Lock()
+        self._known: contract.Neighbours | None = None
+        self._due = -math.inf
+
+    def samples(self, after: float = 0.0) -> contract.NeighbourSamples:
+        """What is judged by.
+
+        :param after: seconds since 1970: only newer samples.
+        """
+        past, caches = self._recent.since(math.nextafter(after, math.inf))
+        host = host_of(self._snapshot())
+        return {
+            "host": {
+                "caches": {
+                    str(cache): {"size": found.size, "ways": found.ways, "bandwidth": found.bandwidth}
+                    for cache, found in host.caches.items()
+                },
+                "vms": {
+                    uuid: {
+                        "flavor": vm.flavor,
+                        "masks": {str(cache): f"{mask:x}" for cache, mask in vm.masks.items()},
+                    }
+                    for uuid, vm in host.vms.items()
+                },
+                "memory_seconds": host.memory_seconds,
+                "memory_cycles": host.memory_cycles,
+            },
+            "samples": {uuid: list(map(_told, of)) for uuid, of in history_of(past, caches, host).items()},
+        }
+
+    def verdicts(self) -> contract.Neighbours:
+        """Who slows whom, as it was last judged; it is judged anew if there are newer samples, and time for it."""
+        with self._lock:
+            if self._known is not None and time.monotonic() < self._due:
+                return self._known
+            began = time.monotonic()
+            self._known = self._judge()
+            took = time.monotonic() - began
+            self._due = began + max(self._recent.interval, took / SHARE)
+            return self._known
+
+    def _judge(self) -> contract.Neighbours:
+        past, caches = self._recent.since(0.0)
+        host = host_of(self._snapshot())
+        history = history_of(past, caches, host)
+        found = {
+            "time": past.times[-1] if past.times else None,
+            "interval": self._recent.interval,
+            "samples": max(map(len, history.values()), default=0),
+            "counted": self._recent.counted,
+            **insight.plain(insight.judge(host, history)),
+        }
+        return cast(contract.Neighbours, found)
+
+
+def host_of(snapshot: Snapshot) -> insight.Host:
+    """The L3s whose size is known, and the VMs that may fill them.
+
+    What memory can give is nowhere to be read.
+    """
+    l3 = snapshot.resctrl.capabilities.l3 if snapshot.resctrl else None
+    # Where the cache can't be partitioned, all of it is one way.
+    ways = l3.way_count if l3 else 1
+    caches = {cache: insight.Cache(size, ways) for cache, size in snapshot.topology.sizes.items()}
+    groups = {group.name: group.masks for group in snapshot.resctrl.layout.groups} if snapshot.resctrl else {}
+    vms = {}
+    for uuid, record in snapshot.vms.items():
+        masks = both_levels.of_level(3, groups.get(record.allocation.group, {})) if l3 else {}
+        runs_on = snapshot.topology.caches_of(record.cpus) or caches.keys()
+        fills = {cache: _fills(masks.get(cache), l3 is not None) for cache in runs_on if cache in caches}
+        vms[uuid] = insight.Vm(_flavor(record), {cache: mask for cache, mask in fills.items() if mask})
+    return insight.Host(caches, {uuid: vm for uuid, vm in vms.items() if vm.masks})
+
+
+def history_of(past: Past, caches: tuple[int, ...], host: insight.Host) -> dict[str, list[insight.Sample]]:
+    """What was read of the VMs that are known.
+
+    :param caches: those that it was read of.
+    """
+    return {uuid: found for uuid in host.vms if uuid in past.vms and (found := _series(past, uuid, caches))}
+
+
+def _series(past: Past, uuid: str, caches: tuple[int, ...]) -> list[insight.Sample]:
+    series = past.vms[uuid]
+    held = [(cache, series[held_on(cache)]) for cache in caches]
+    bandwidth = series[BANDWIDTH]
+    counted = [series[name] for name in NAMES if name in series]
+    found = []
+    for at, when in enumerate(past.times):
+        occupancy = {cache: value for cache, values in held if (value := values[at]) is not None}
+        counts = [value for values in counted if (value := values[at]) is not None]
+        if occupancy or bandwidth[at] is not None or counts:
+            whole = insight.Counts(*counts) if len(counts) == len(NAMES) else None
+            found.append(insight.Sample(when, occupancy, bandwidth[at], whole))
+    return found
+
+
+def _told(sample: insight.Sample) -> contract.NeighbourSample:
+    counts = sample.counts
+    return {
+        "time": sample.time,
+        "occupancy": {str(cache): value for cache, value in sample.occupancy.items()},
+        "bandwidth": sample.bandwidth,
+        "counts": None
+        if counts is None
+        else {
+            "cycles": counts.cycles,
+            "instructions": counts.instructions,
+            "references": counts.references,
+            "misses": counts.misses,
+        },
+    }
+
+
+def _fills(mask: CapacityBitmask | None, has_ways: bool) -> int:
+    return (mask.bits if mask is not None else 0) if has_ways else 1
+
+
+def _flavor(record: VmRecord) -> str:
+    metadata = record.observed.vm.metadata
+    return metadata.flavor if metadata else ""
