@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.agent.serve.test_caches import full
+from tests.unit.agent.serve.test_vms import GROUP, UUID, snapshot
+from tests.unit.telemetry.values import HOST
+from tests.unit.telemetry.values import snapshot as sweep
+from tests.unit.telemetry.values import vm as reading
+from vmqos import insight
+from vmqos.agent.sample.recent import RecentSamples
+from vmqos.agent.serve import neighbours
+from vmqos.agent.serve.api import Api
+from vmqos.agent.serve.live_reads import LiveReads
+from vmqos.agent.serve.neighbours import Neighbours, host_of
+from vmqos.agent.snapshot import Snapshot
+from vmqos.allocation import Allocation, PromiseState
+from vmqos.telemetry import Rates, Reading
+
+OTHER = "22222222-2222-4222-8222-222222222222"
+MIB = 1 << 20
+
+
+def two() -> Snapshot:
+    """A VM with four ways of its own, and one in the default group; both run on cache 0."""
+    known = snapshot()
+    first = known.vms[UUID]
+    vm = replace(first.observed.vm, uuid=OTHER, metadata=None)
+    other = replace(first, observed=replace(first.observed, vm=vm), allocation=Allocation(PromiseState.NONE, "", {}))
+    return replace(known, vms={**known.vms, OTHER: other})
+
+
+def sharing() -> Snapshot:
+    """Both in the default group."""
+    known = two()
+    alone = replace(known.vms[UUID], allocation=Allocation(PromiseState.NONE, "", {}))
+    return replace(known, vms={**known.vms, UUID: alone})
+
+
+def filled(thief_from: int = 60, samples: int = 100, counted: bool = True) -> RecentSamples:
+    """UUID has 6 MiB and is fast, until OTHER fills the cache and moves two hundred times as much."""
+    recent = RecentSamples(2.0, counted=counted)
+    for number in range(samples):
+        robbed = number >= thief_from
+        wobble = 1 + 0.01 * (number % 3)
+        vms = {UUID: (2 if robbed else 6) * MIB, OTHER: (8 if robbed else 1) * MIB}
+        moves = {UUID: (600e6 if robbed else 60e6) * wobble, OTHER: (4e9 if robbed else 20e6) * wobble}
+        own = (2e9, (1e9 if robbed else 2e9), (2e7 if robbed else 4e7), (9e6 if robbed else 1e6))
+        counts = {UUID: tuple(value * wobble for value in own), OTHER: (2e9, 2e9, 5e7, 4e7)}
+        now = sweep(
+            *(reading((held, 1, 1), uuid=uuid) for uuid, held in vms.items()), host=replace(HOST, caches={0: {}})
+        )
+        rates = {uuid: Rates(Reading(bytes_), Reading(None), Reading(None), 2.0) for uuid, bytes_ in moves.items()}
+        recent.add(replace(now, wall=1000.0 + 2 * number), rates, counts)
+    return recent
+
+
+def test_a_vm_fills_the_ways_of_its_group_on_the_caches_on_which_it_runs() -> None:
+    host = host_of(two())
+    assert host.caches == {0: insight.Cache(11 * MIB, 11), 1: insight.Cache(11 * MIB, 11)}
+    assert host.vms == {UUID: insight.Vm("c4", {0: 0xF}), OTHER: insight.Vm("", {0: 0x7F0})}
+
+
+def test_a_vm_that_may_run_anywhere_fills_all_caches() -> None:
+    known = two()
+    record = known.vms[UUID]
+    roaming = replace(record, observed=replace(record.observed, cpus=frozenset({1, 2})))
+    assert host_of(replace(known, vms={UUID: roaming})).vms[UUID].masks == {0: 0xF, 1: 0x7FF}
+
+
+def test_ways_for_code_and_data_count_together_and_l2_is_left_out() -> None:
+    assert host_of(full()).vms[UUID].masks == {0: 0xF}
+
+
+def test_a_cache_that_can_not_be_partitioned_is_one_way() -> None:
+    known = two()
+    assert known.resctrl is not None
+    monitored = replace(known.resctrl, capabilities=replace(known.resctrl.capabilities, caches={}))
+    host = host_of(replace(known, resctrl=monitored))
+    assert host.caches[0].ways == 1
+    assert {vm.masks[0] for vm in host.vms.values()} == {1}
+
+
+@pytest.mark.parametrize("known", [Snapshot(), replace(two(), topology=Snapshot().topology)])
+def test_nothing_is_said_while_the_caches_are_not_known(known: Snapshot) -> None:
+    told = Neighbours(lambda: known, filled()).verdicts()
+    assert (told["vms"], told["pairs"], told["samples"]) == ([], [], 0)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_thief_is_named_with_what_it_took(counted: bool) -> None:
+    told = Neighbours(sharing, filled(counted=counted)).verdicts()
+    (pair,) = told["pairs"]
+    assert (pair["culprit"], pair["victim"], pair["cause"]) == (OTHER, UUID, "cache")
+    assert pair["since"] == 1000.0 + 2 * 60
+    assert pair["taken"] == pytest.approx(4 * MIB)
+    assert (told["time"], told["interval"], told["samples"], told["counted"]) == (1198.0, 2.0, 100, counted)
+    assert {vm["uuid"] for vm in told["vms"]} == {UUID, OTHER}
+    json.dumps(told)
+
+
+def test_who_has_no_way_in_common_is_not_accused() -> None:
+    assert Neighbours(two, filled()).verdicts()["pairs"] == []
+
+
+def test_the_samples_lead_to_the_same_verdict_and_newer_ones_are_told_alone() -> None:
+    asked = Neighbours(sharing, filled())
+    told = asked.samples()
+    assert told["host"]["vms"][UUID] == {"flavor": "c4", "masks": {"0": "7f0"}}
+    assert told["host"]["caches"]["0"] == {"size": 11 * MIB, "ways": 11, "bandwidth": None}
+    assert len(told["samples"][UUID]) == len(told["samples"][OTHER]) == 100
+    newest = asked.samples(1196.0)["samples"]
+    assert newest == {uuid: of[-1:] for uuid, of in told["samples"].items()}
+    assert newest[UUID][0]["counts"] == {
+        "cycles": 2e9, "instructions": 1e9, "references": 2e7, "misses": 9e6
+    }  # fmt: skip
+    assert asked.samples(1198.0)["samples"] == {}
+
+
+def test_a_vm_whose_events_are_not_counted_has_none() -> None:
+    sample = Neighbours(sharing, filled(counted=False)).samples()["samples"][UUID][0]
+    assert (sample["counts"], sample["occupancy"]) == (None, {"0": 6 * MIB})
+
+
+def test_judging_takes_a_share_of_a_cpu_however_often_clients_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = []
+
+    def judge(host: insight.Host, history: insight.History) -> insight.Insight:
+        judged.append(time.monotonic())
+        time.sleep(0.02)
+        return insight.Insight({}, [])
+
+    monkeypatch.setattr(neighbours.insight, "judge", judge)
+    asked = Neighbours(sharing, RecentSamples(0.0, counted=False))
+    until = time.monotonic() + 1.0
+    while time.monotonic() < until:
+        asked.verdicts()
+        time.sleep(0.001)
+    assert 2 <= len(judged) <= 5
+
+
+def test_the_api_has_both_and_refuses_a_time_that_is_none() -> None:
+    api = Api(None, None, LiveReads(), neighbours=Neighbours(sharing, filled()))  # type: ignore[arg-type]
+
+    def ask(path: str, query: str = "") -> tuple[str, dict[str, object]]:
+        told: list[str] = []
+        environ = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "QUERY_STRING": query}
+        (content,) = api(environ, lambda status, headers: told.append(status))
+        return told[0], json.loads(content)
+
+    assert len(ask("/v1/neighbours")[1]["pairs"]) == 1  # type: ignore[arg-type]
+    assert len(ask("/v1/neighbours/samples", "since=1190")[1]["samples"][UUID]) == 4  # type: ignore[index, call-overload]
+    status, body = ask("/v1/neighbours/samples", "since=yesterday")
+    assert status.startswith("400") and "since='yesterday'" in str(body)
+    assert GROUP not in json.dumps(body)
