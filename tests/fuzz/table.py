@@ -128,6 +128,14 @@ TABLE = (
         ("\n", '{"op": "tree", "sec": 0}', "\u2028"),
         is_json=True,
     ),
+    Target(
+        "neighbours",
+        "a recording of neighbours",
+        "neighbours:recording",
+        ("\n", '{"host":', '{"time":', _DIGITS, *_JSON),
+        8192,
+        is_json=True,
+    ),
 )
 """Every target."""
 

@@ -85,16 +85,18 @@ def _series(times: Sequence[float], samples: Sequence[Sample]) -> Series:
             (0.0 if time < first else math.nan) if row is None else math.nan if row.bandwidth is None else row.bandwidth
             for time, row in zip(times, rows, strict=True)
         ],
-        *(
-            [
-                math.nan
-                if row is None or row.counts is None or row.counts.instructions <= 0
-                else getattr(row.counts, name) / row.counts.instructions
-                for row in rows
-            ]
-            for name in ("cycles", "references", "misses")
-        ),
+        *([_for_an_instruction(row, name) for row in rows] for name in ("cycles", "references", "misses")),
     )
+
+
+def _for_an_instruction(row: Sample | None, name: str) -> float:
+    """How many there were for each instruction; NaN where that was not counted."""
+    counts = None if row is None else row.counts
+    # No instruction takes no cycle: where none was counted, the counter did not run.
+    if counts is None or counts.instructions <= 0 or not counts.cycles / counts.instructions > 0:
+        return math.nan
+    value: float = getattr(counts, name) / counts.instructions
+    return value
 
 
 def middle(values: Iterable[float]) -> float:

@@ -24,6 +24,13 @@ def test_vms_are_aligned_by_time_and_what_was_not_measured_is_not_a_number() -> 
     assert series["b"].held_on([7]) == [0.0, 0.0, 0.0]
 
 
+@pytest.mark.parametrize("counts", [Counts(0, 10, 2, 1), Counts(5e-324, 10, 2, 1), Counts(30, 0, 2, 1)])
+def test_where_a_counter_stood_still_nothing_was_measured(counts: Counts) -> None:
+    _, series = align({"a": [Sample(1.0, {0: 5.0}, 7.0, counts)]})
+    ratios = [*series["a"].cycles, *series["a"].references, *series["a"].misses]
+    assert all(map(math.isnan, ratios)) and series["a"].bandwidth == [7.0]
+
+
 def test_the_middle_leaves_out_what_was_not_measured() -> None:
     assert middle([math.nan, 3.0, 1.0, 9.0]) == 3.0
     assert math.isnan(middle([math.nan]))
