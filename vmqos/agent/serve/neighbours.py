@@ -83,7 +83,8 @@ class Neighbours:
             "time": past.times[-1] if past.times else None,
             "interval": self._recent.interval,
             "samples": max(map(len, history.values()), default=0),
-            "counted": self._recent.counted,
+            # That this process may count them does not say that there is anything to count.
+            "counted": any(sample.counts is not None for of in history.values() for sample in of),
             **insight.plain(insight.judge(host, history)),
         }
         return cast(contract.Neighbours, found)
