@@ -32,6 +32,7 @@ class Answers:
     :ivar health: with what is known of Placement and Nova.
     :ivar telemetry: ``None`` where the counters could not be read, or not for a while.
     :ivar hardware: what the VMs' tasks execute; ``None`` where that is not known, or was not read for a while.
+    :ivar neighbours: who slows whom; ``None`` where the agent is an earlier one.
     """
 
     health: contract.Health
@@ -39,6 +40,7 @@ class Answers:
     caches: Sequence[contract.Cache]
     telemetry: contract.Telemetry | None
     hardware: contract.HardwareEvents | None = None
+    neighbours: contract.Neighbours | None = None
 
     @property
     def counted(self) -> Mapping[str, contract.VmTelemetry]:

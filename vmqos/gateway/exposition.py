@@ -132,6 +132,8 @@ class HostCollector(Collector):
             yield from _of_groups(told.telemetry["host"].get("groups", {}), self._rising)
         if told.hardware is not None:
             yield from _of_hardware_events(told.hardware, told.vms)
+        if told.neighbours is not None:
+            yield from _of_neighbours(told.neighbours, told.vms)
         if self._old_metrics:
             yield from old_names.collect(told, remote)
 
@@ -398,6 +400,24 @@ def _of_nodes(counted: Mapping[str, contract.VmTelemetry]) -> Iterator[Metric]:
                 _add(traffic, [uuid, cache, node], counts[MBM_TOTAL])
                 _add(local, [uuid, cache, node], counts[MBM_LOCAL])
     yield from (family for family in (occupancy, traffic, local) if family.samples)
+
+
+def _of_neighbours(found: contract.Neighbours, vms: Iterable[contract.Vm]) -> Iterator[Metric]:
+    """What is judged of the VMs that run. Few VMs are slowed by a neighbour, so a pair is a series of its own."""
+    slower = GaugeMetricFamily(
+        "vmqos_vm_neighbour_slowdown_ratio",
+        "How many times as long a VM's work takes because of a neighbour.",
+        labels=("uuid", "culprit", "cause"),
+    )
+    use = GaugeMetricFamily("vmqos_vm_cache_use", "1 for what the cache is to a VM.", labels=("uuid", "use"))
+    running = {vm["uuid"] for vm in vms}
+    for pair in found["pairs"]:
+        if {pair["victim"], pair["culprit"]} <= running:
+            slower.add_metric([pair["victim"], pair["culprit"], pair["cause"]], pair["slower"])
+    for vm in found["vms"]:
+        if vm["uuid"] in running:
+            use.add_metric([vm["uuid"], vm["use"]], 1)
+    yield from (slower, use)
 
 
 def _of_hardware_events(hardware: contract.HardwareEvents, vms: Iterable[contract.Vm]) -> Iterator[Metric]:

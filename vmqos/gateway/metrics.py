@@ -76,7 +76,7 @@ class Metrics:
         counters, hardware = self._counters(), self._hardware_events()
         found = health(self._agent, self._openstack)
         self._pid = found["pid"]
-        return Answers(found, self._agent.vms(), self._agent.caches(), counters, hardware)
+        return Answers(found, self._agent.vms(), self._agent.caches(), counters, hardware, self._neighbours())
 
     def _counters(self) -> contract.Telemetry | None:
         """The counters as they are now; ``None`` where the agent can't read them, or could not for a while.
@@ -101,6 +101,13 @@ class Metrics:
         if found["unavailable"]:
             return found
         return None if _is_old(found["age_seconds"], found["interval"]) else found
+
+    def _neighbours(self) -> contract.Neighbours | None:
+        """Who slows whom; ``None`` where the agent is an earlier one."""
+        try:
+            return self._agent.neighbours()
+        except AgentRefused:
+            return None
 
 
 def _is_old(age: float | None, interval: float) -> bool:

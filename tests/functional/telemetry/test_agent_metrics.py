@@ -29,8 +29,8 @@ INTERVAL = 0.5
 """Seconds between two regular looks of the tests' agents."""
 
 LABELS = {
-    "cache", "event", "flavor", "group", "le", "name", "node", "owner", "package", "policy", "project", "reason",
-    "scope", "source", "state", "uuid", "version", "when",
+    "cache", "cause", "culprit", "event", "flavor", "group", "le", "name", "node", "owner", "package", "policy",
+    "project", "reason", "scope", "source", "state", "use", "uuid", "version", "when",
 }  # fmt: skip
 """Every label there is; each has as many values as there are VMs, caches, packages or words of a fixed set."""
 

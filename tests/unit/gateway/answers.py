@@ -143,12 +143,45 @@ NOTHING_EXECUTED: contract.VmHardwareEvents = {
 }
 """What is told of a VM that is not counted."""
 
+NEIGHBOURS: contract.Neighbours = {
+    "time": 1000.0,
+    "interval": 2.0,
+    "samples": 90,
+    "counted": True,
+    "vms": [
+        {
+            "uuid": uuid,
+            "use": "starves",
+            "confidence": 0.7,
+            "evidence": ["31 % of its references to the cache miss"],
+            "advice": "",
+            "sufferings": [],
+        }
+        for uuid in ("u", "gone")
+    ],
+    "pairs": [
+        {
+            "culprit": "gone",
+            "victim": "u",
+            "cause": "cache",
+            "since": 900.0,
+            "slower": 1.5,
+            "taken": 1048576.0,
+            "confidence": 0.9,
+            "evidence": ["the neighbour's traffic rose"],
+            "advice": "",
+        }
+    ],
+}
+"""What is judged of the VM that runs, and of one that has ended since."""
+
 TOLD = Answers(
     {**HEALTH, "placement": PLACEMENT, "nova": NOVA, "notifications": NOTIFICATIONS},
     [KEPT],
     [CACHE, L2_CACHE],
     None,
     HARDWARE,
+    NEIGHBOURS,
 )
 """What is told of the host beside its counters."""
 

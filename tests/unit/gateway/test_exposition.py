@@ -338,6 +338,19 @@ def test_a_vm_that_is_not_counted_has_no_number_and_a_reason(new_scrape):
     assert found.of("vmqos_vm_hardware_events_running_ratio") == {(("uuid", "u"),): 0.75}
 
 
+def test_who_slows_whom_is_told_of_vms_that_run(new_scrape):
+    assert new_scrape(None, TOLD).of("vmqos_vm_neighbour_slowdown_ratio") == {}
+    found = new_scrape(None, replace(TOLD, vms=[KEPT, {**KEPT, "uuid": "gone"}]))
+    labels = (("cause", "cache"), ("culprit", "gone"), ("uuid", "u"))
+    assert found.of("vmqos_vm_neighbour_slowdown_ratio") == {labels: 1.5}
+    assert found.of("vmqos_vm_cache_use") == {(("use", "starves"), ("uuid", uuid)): 1 for uuid in ("u", "gone")}
+
+
+def test_an_earlier_agent_judges_no_neighbours(new_scrape):
+    found = new_scrape(None, replace(TOLD, neighbours=None))
+    assert not [sample for sample in found.samples if "neighbour" in sample.name or "use" == sample.name[-3:]]
+
+
 def test_an_earlier_agent_counts_no_hardware_events(new_scrape):
     found = new_scrape(None, replace(TOLD, hardware=None))
     assert not [sample for sample in found.samples if "hardware" in sample.name or "cycles" in sample.name]
@@ -486,4 +499,4 @@ def test_a_vm_on_24_caches_has_at_most_this_many_series(scrape, new_scrape):
         len([one for one in scraped(found, told).samples if one.labels.get("uuid") == "u"])
         for scraped in (new_scrape, scrape)
     ]
-    assert numbers == [186, 259]
+    assert numbers == [187, 260]

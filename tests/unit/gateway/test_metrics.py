@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 from tests.unit.agent.serve.test_vms import UUID, snapshot, with_record
-from tests.unit.gateway.answers import EXECUTED, HARDWARE, NOTIFICATIONS, NOVA, PLACEMENT, over_the_socket, telemetry
+from tests.unit.gateway.answers import (
+    EXECUTED,
+    HARDWARE,
+    NEIGHBOURS,
+    NOTIFICATIONS,
+    NOVA,
+    PLACEMENT,
+    over_the_socket,
+    telemetry,
+)
 from tests.unit.telemetry.values import snapshot as counted
 from tests.unit.telemetry.values import vm
 from vmqos.agent.pass_times import PassTimes
@@ -38,6 +47,7 @@ class PlayedAgent:
 
     :ivar counters: the answer about counters, or the error instead of it.
     :ivar hardware: the answer about hardware events, or the error instead of it.
+    :ivar judged: the answer about neighbours, or the error instead of it.
     :ivar asked: how often the agent was asked for counters.
     """
 
@@ -46,6 +56,7 @@ class PlayedAgent:
     call: Call | None = None
     counters: contract.Telemetry | LocalApiError = NOT_READ
     hardware: contract.HardwareEvents | LocalApiError = field(default_factory=lambda: HARDWARE)
+    judged: contract.Neighbours | LocalApiError = field(default_factory=lambda: NEIGHBOURS)
     swept_at: float | None = None
     asked: int = 0
     pid: int = field(default_factory=os.getpid)
@@ -90,6 +101,11 @@ class PlayedAgent:
         if isinstance(self.hardware, LocalApiError):
             raise self.hardware
         return self.hardware
+
+    def neighbours(self) -> contract.Neighbours:
+        if isinstance(self.judged, LocalApiError):
+            raise self.judged
+        return self.judged
 
 
 def counting(*found: VmReading, age: float = 0.0, interval: float = 2.0) -> PlayedAgent:
@@ -236,6 +252,11 @@ def test_what_vms_execute_is_told_also_where_resctrl_can_not_be_read() -> None:
 @pytest.mark.parametrize("agent", [executing(age=9.1), executing(None), PlayedAgent(hardware=AgentRefused(text="no"))])
 def test_hardware_events_that_are_old_or_not_told_are_left_out(agent: PlayedAgent) -> None:
     assert "vmqos_vm_instructions_total" not in scrape(agent).decode()
+
+
+def test_an_earlier_agent_that_judges_nothing_is_scraped_all_the_same() -> None:
+    found = values(scrape(PlayedAgent(judged=AgentRefused(text="no"))))
+    assert not [name for name in found if name.startswith(("vmqos_vm_neighbour", "vmqos_vm_cache_use"))]
 
 
 def test_a_host_without_hardware_events_says_so() -> None:
