@@ -192,6 +192,8 @@ def main() -> None:
         host = Host(workspace)
         record("simulate-list-profiles.txt", host.vmqos("simulate", "--list-profiles", width=110))
         record("noisy-neighbor.txt", host.vmqos("bench", "noisy-neighbor", "--noise", "builtin"))
+        # Made by hand: a simulated host has nobody who suffers.
+        record("replay.txt", host.vmqos("replay", "tests/fuzz/corpus/neighbours/counted"))
         host.agent.start()
         host.start(HAPPY)
         draw(host.vmqos("cache", "show", colours=True, width=PICTURE_WIDTH))

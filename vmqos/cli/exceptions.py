@@ -32,6 +32,12 @@ class AgentTooOld(CommandError):
     msg_fmt = "the vmqos-agent that runs is of an earlier version, which does not judge neighbours; upgrade it"
 
 
+class NothingSampled(CommandError):
+    """The agent samples nothing."""
+
+    msg_fmt = "there is nothing to record: the agent does not read the counters regularly ([telemetry] interval is 0)"
+
+
 class BadRecording(CommandError):
     """A file is no recording, or something in it can't be."""
 

@@ -494,7 +494,11 @@ class Taken(TypedDict):
 
 
 class NeighbourSuffering(TypedDict):
-    """How a VM is slower than it could be; see :class:`vmqos.insight.Suffering`."""
+    """How a VM is slower than it could be, by the factor ``slower``.
+
+    ``beside`` is what it is compared with: ``own past`` or ``flavor``. ``cause`` is ``cache``, ``memory-bandwidth`` or
+    ``neither``; ``confidence`` is from 0 to 1; ``evidence`` has sentences with figures.
+    """
 
     slower: float
     beside: str
@@ -504,7 +508,11 @@ class NeighbourSuffering(TypedDict):
 
 
 class NeighbourVm(TypedDict):
-    """How a VM fares."""
+    """How a VM fares.
+
+    ``use`` is what the cache is to it: ``fits``, ``starves``, ``fills-without-gain`` or ``unknown``; ``confidence`` and
+    ``evidence`` are about that. ``advice`` is a command, empty where nothing is to be done.
+    """
 
     uuid: str
     use: str
@@ -515,7 +523,11 @@ class NeighbourVm(TypedDict):
 
 
 class NeighbourPair(TypedDict):
-    """One VM slows another."""
+    """One VM slows another: ``culprit`` and ``victim`` are UUIDs.
+
+    ``since`` is in seconds since 1970. The victim's work takes ``slower`` times as long, and it lost ``taken`` bytes of
+    the cache to the culprit. ``advice`` is a command that ends it.
+    """
 
     culprit: str
     victim: str
@@ -529,7 +541,11 @@ class NeighbourPair(TypedDict):
 
 
 class Neighbours(TypedDict):
-    """Who slows whom."""
+    """Who slows whom, as judged by the last ``samples``, which are ``interval`` seconds apart.
+
+    ``time`` is that of the newest sample, ``None`` where there is none. ``counted`` says whether there are hardware
+    events. The pairs come by descending confidence.
+    """
 
     time: float | None
     interval: float
@@ -540,7 +556,7 @@ class Neighbours(TypedDict):
 
 
 class SampledCache(TypedDict):
-    """An L3."""
+    """An L3; ``bandwidth`` is what the memory behind it can give at most, in bytes a second, where that is known."""
 
     size: int
     ways: int
@@ -548,14 +564,14 @@ class SampledCache(TypedDict):
 
 
 class SampledVm(TypedDict):
-    """What is known of a VM."""
+    """What is known of a VM beside its samples; ``masks`` are the ways that it may fill, by cache id, hexadecimal."""
 
     flavor: str
     masks: dict[str, str]
 
 
 class SampledHost(TypedDict):
-    """What is known of the host."""
+    """What is known of the host. ``memory_seconds`` and ``memory_cycles``: how long a line from idle memory takes."""
 
     caches: dict[str, SampledCache]
     vms: dict[str, SampledVm]
@@ -564,7 +580,7 @@ class SampledHost(TypedDict):
 
 
 class NeighbourCounts(TypedDict):
-    """Hardware events."""
+    """Hardware events of a VM's tasks, a second."""
 
     cycles: float
     instructions: float
@@ -573,7 +589,10 @@ class NeighbourCounts(TypedDict):
 
 
 class NeighbourSample(TypedDict):
-    """One VM in one interval."""
+    """One VM in one interval, which ends at ``time`` (seconds since 1970).
+
+    ``occupancy`` are the bytes held at its end, by cache id, ``bandwidth`` bytes a second from and to memory.
+    """
 
     time: float
     occupancy: dict[str, float]
@@ -582,7 +601,7 @@ class NeighbourSample(TypedDict):
 
 
 class NeighbourSamples(TypedDict):
-    """The series."""
+    """What :class:`Neighbours` is judged by; the samples are by UUID, the oldest first."""
 
     host: SampledHost
     samples: dict[str, list[NeighbourSample]]

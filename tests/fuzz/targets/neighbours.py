@@ -30,7 +30,7 @@ def recording(data: bytes) -> bool:
     )
     assert list(recordings.read(io.BytesIO(again), _refuse)) == found
     # Whatever the parser lets through, the law has to bear, and what it says has to be shown.
-    for moments in (replay.Moments(), replay.Moments(every=10.0, window=30.0)):
+    for moments in (replay.Moments(), replay.Moments(every=10.0, window=9)):
         for verdict in replay.verdicts(found, moments, _refuse):
             called = {vm["uuid"]: vm["name"] for vm in verdict.vms}
             view.rows(verdict.answer, called)

@@ -84,6 +84,8 @@ class Record(Documented):
         """Ask the agent again and again, and write down what it tells."""
         agent = settings.agent(self.app.options)
         interval = ask.verdicts(agent)["interval"]
+        if not interval:
+            raise exceptions.NothingSampled()
         called = distinct_names(agent.vms())
         series = Series(called, parsed_args.names)
         first, header = ask.samples(agent), Header(interval, agent.health()["version"])

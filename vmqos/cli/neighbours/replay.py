@@ -17,20 +17,20 @@ from vmqos.cli import exceptions
 from vmqos.cli.neighbours import answer, recording, view
 from vmqos.cli.neighbours.output import Told, Verdicts
 from vmqos.cli.neighbours.recording import Facts, Header, Record, Sweep
-from vmqos.cli.option_values import seconds
+from vmqos.cli.option_values import seconds, whole_number
 from vmqos.cli.output import Listing, as_rows, is_for_machines, terminal_of
 from vmqos.cli.show import terminal, units, vm_view
 from vmqos.cli.show.safe_text import distinct_names, neutralise
 from vmqos.insight import judge
 from vmqos.local_api import contract
 
-WINDOW = 120.0
-"""Seconds of samples by which the agent judges."""
+WINDOW = 120
+"""Samples of each VM by which the agent judges (:data:`vmqos.agent.sample.recent.MOST`)."""
 
 _LONGEST = 86400.0
 _MOST_NAMES = 5
 _MOST_SAMPLES = 500_000
-"""Samples in a window: of a thousand VMs for two minutes these are a hundred and twenty thousand."""
+"""Samples of all VMs in a window: of a thousand VMs these are a hundred and twenty thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ class Verdict:
 class Moments:
     """When to judge, in seconds since the recording's first sample; at its end, where neither is given.
 
-    :ivar window: seconds of the past that a verdict looks at.
+    :ivar window: samples of each VM that a verdict looks at.
     """
 
     at: float | None = None
     every: float | None = None
-    window: float = WINDOW
+    window: int = WINDOW
 
 
 class Replay(Verdicts):
@@ -99,10 +99,10 @@ class Replay(Verdicts):
         )
         parser.add_argument(
             "--window",
-            metavar="SECONDS",
-            type=seconds(1.0, _LONGEST),
+            metavar="N",
+            type=whole_number(1),
             default=WINDOW,
-            help=f"the length of the past that a verdict looks at; {WINDOW:g} unless given, as the agent",
+            help=f"how many samples of each VM a verdict looks at; {WINDOW} unless given, as the agent",
         )
         return parser
 
@@ -190,12 +190,16 @@ def verdicts(records: Iterable[Record], moments: Moments, refuse: Callable[[int,
             if not is_judged:
                 yield _judge(kept, interval, begun)
             due = moments.every * math.ceil(passed / moments.every)
+        if kept and kept[-1][1].host.caches.keys() != facts.host.caches.keys():
+            # A cache went offline, or came: the agent begins anew then, too.
+            kept.clear()
+            count = 0
         kept.append((record, facts))
         count += len(record.samples)
-        while kept[0][0].time <= record.time - moments.window:
+        if len(kept) > moments.window:
             count -= len(kept.popleft()[0].samples)
         if count > _MOST_SAMPLES:
-            raise refuse(number, f"with it, {moments.window:g} s have more than {_MOST_SAMPLES} samples")
+            raise refuse(number, f"with it, {len(kept)} samples of all VMs are more than {_MOST_SAMPLES}")
         is_judged = False
     if kept and begun is not None and not is_judged:
         yield _judge(kept, interval, begun, left=max(0.0, (moments.at or 0.0) - (kept[-1][0].time - begun)))
@@ -210,7 +214,7 @@ def _judge(kept: Sequence[tuple[Sweep, Facts]], interval: float, begun: float, l
         judge(facts.host, history),
         time=newest.time,
         interval=interval,
-        samples=len(kept),
+        samples=max(map(len, history.values()), default=0),
         counted=any(sample.counts is not None for samples in history.values() for sample in samples),
     )
     vms = [{"uuid": vm, "instance_name": facts.names.get(vm, ""), "name": vm} for vm in facts.host.vms]

@@ -140,6 +140,10 @@ def _summary(found: contract.Neighbours, called: Mapping[str, str], vm: str | No
         nothing = "No VM slows another, as far as can be seen."
     if pairs:
         yield Text(told, style="bold yellow")
+    elif not found["interval"]:
+        yield Text("Nothing can be said: the agent does not read the counters regularly.", style="bold")
+        yield Text("[telemetry] interval is 0 in its configuration.")
+        return
     elif found["samples"] < FEWEST_SAMPLES:
         yield Text("Nothing can be said yet: there are too few samples.", style="bold")
     else:

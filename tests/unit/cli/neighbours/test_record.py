@@ -216,6 +216,17 @@ def test_vms_that_come_and_go_are_told_with_new_facts(agent: FakeAgent, run: Run
     assert "It leaves out 1 sample of VMs that ended.\n" in ran.out
 
 
+def test_where_the_agent_samples_nothing_nothing_is_recorded(agent: FakeAgent, run: Run) -> None:
+    told.serve(agent, HOST, {})
+    agent.answers["/v1/neighbours"] = examples.neighbours(interval=0.0, samples=0, time=None, vms=[], pairs=[])
+    ran = run("record", "-o", "out.jsonl")
+    assert (ran.status, ran.out) == (1, "")
+    assert "[telemetry] interval is 0" in ran.err and not list(Path().iterdir())
+    said = run("neighbours")
+    assert said.status == 0
+    assert said.out.startswith("Nothing can be said: the agent does not read the counters regularly.\n")
+
+
 def test_what_could_not_be_replayed_is_not_recorded(agent: FakeAgent, run: Run) -> None:
     wrong = told.samples(HOST, HISTORY)
     wrong["samples"][examples.WEB][5]["bandwidth"] = -1.0

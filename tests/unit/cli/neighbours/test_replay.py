@@ -4,6 +4,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,11 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from tests.fuzz.table import CORPUS
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.neighbours import told
 from tests.unit.cli.neighbours.test_record import CALM, HISTORY, HOST, NOISE, QUIET, ROBBED
+from tests.unit.doc.pages import SOURCE
 from tests.unit.insight.hosts import ALL, Did, host
 from vmqos.cli.neighbours import answer, recording, replay
 from vmqos.cli.neighbours.record import Series
@@ -88,7 +91,7 @@ def test_what_was_recorded_is_judged_as_what_was_there(
     here, series = found
     first = next(iter(series.values()))[0].time
     data = recorded(here, series, has_names=has_names, polls=[first + polled, first + 2 * polled + 0.5, 1e12])
-    (said,) = replayed(data, Moments(window=1000.0))
+    (said,) = replayed(data, Moments(window=1000))
     insight = judge(here, series)
     event(f"{len(insight.pairs)} pairs")
     times = {one.time for samples in series.values() for one in samples}
@@ -96,7 +99,7 @@ def test_what_was_recorded_is_judged_as_what_was_there(
         insight,
         time=max(times),
         interval=1.0,
-        samples=len(times),
+        samples=max(map(len, series.values())),
         counted=any(one.counts for samples in series.values() for one in samples),
     )
 
@@ -107,6 +110,17 @@ def test_the_hosts_of_that_test_have_victims() -> None:
         series["vm-1"].append(_sample(NOISE if at >= 20 else QUIET, float(at), 1.0, True))
         series["vm-2"].append(_sample(ROBBED if at >= 20 else CALM, float(at), 1.0, True))
     assert len(judge(host({"vm-1": ALL, "vm-2": ALL}), series).pairs) == 1
+
+
+def test_the_guide_shows_what_it_prints(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    printed = run("replay", str(CORPUS / "neighbours" / "counted")).out
+    monkeypatch.undo()
+    time.tzset()
+    shown = (SOURCE / "examples" / "replay.txt").read_text(encoding="utf-8")
+    # There it is on a terminal, which breaks lines.
+    assert shown.split() == printed.split(), "record the examples anew: doc/record_examples.py"
 
 
 def test_it_says_what_the_agent_would_have_said(run: Run, path: str) -> None:
@@ -154,7 +168,16 @@ def test_nothing_is_said_of_moments_at_which_nothing_was_recorded() -> None:
     series = {"vm-1": [QUIET.sample(float(at), True) for at in (0, 1, 2, 50, 51, 10**9)]}
     data = recorded(host({"vm-1": ALL}), series)
     found = replayed(data, Moments(every=10.0))
-    assert [(one.at, one.answer["samples"]) for one in found] == [(2.0, 3), (50.0, 4), (51.0, 5), (1e9, 1)]
+    assert [(one.at, one.answer["samples"]) for one in found] == [(2.0, 3), (50.0, 4), (51.0, 5), (1e9, 6)]
+
+
+def test_where_a_cache_comes_nothing_is_compared_with_what_was_before() -> None:
+    series = next(iter(HISTORY.values()))
+    one, two = host({"vm-1": ALL}), host({"vm-1": ALL})
+    two = replace(two, caches={**two.caches, 1: two.caches[0]})
+    later = recorded(two, {"vm-1": series[20:]}).partition(b"\n")[2]
+    (found,) = replayed(recorded(one, {"vm-1": series[:20]}) + later, Moments())
+    assert found.answer["samples"] == 20
 
 
 def test_a_vm_that_has_ended_is_not_judged() -> None:
@@ -213,7 +236,7 @@ def test_a_recording_that_was_cut_off_is_judged_as_far_as_it_goes(run: Run, path
 
 def test_more_samples_than_a_host_can_have_in_a_window_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "_MOST_SAMPLES", 59)
-    with pytest.raises(AssertionError, match=r"^line 22: with it, 120 s have more than 59 samples$"):
+    with pytest.raises(AssertionError, match=r"^line 22: with it, 20 samples of all VMs are more than 59$"):
         replayed(recorded(HOST, HISTORY), Moments())
 
 
