@@ -19,7 +19,7 @@ from vmqos.agent.act.monitoring_groups import MonitoringGroups
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
 from vmqos.agent.act.outside_time import OutsideTime
 from vmqos.agent.act.task_placer import YET_TO_BE_MOVED, Placer
-from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
+from vmqos.agent.observe.cache_vcpus import UNNAMED, Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.lost_vms import LostVms
 from vmqos.agent.observe.running_vms import ObservedVm
@@ -98,7 +98,8 @@ class Planned:
 
     :ivar plan: what each VM gets, and the steps that give it.
     :ivar requests: what the planner was asked for.
-    :ivar parted: UUIDs of VMs whose flavor is not known now, and whose tasks are in two groups: they stay there.
+    :ivar parted: UUIDs of VMs whose tasks stay where they are: those whose flavor is not known now and whose tasks are
+        in two groups, and those whose vCPUs have no names yet.
     """
 
     plan: Plan
@@ -386,16 +387,24 @@ class Reconciler:
 
     def _starting(self, vms: Mapping[str, ObservedVm]) -> dict[str, Request]:
         """What the planner is asked for VMs that libvirt is starting; forgets those that are seen to run, or ended."""
-        now = time.monotonic()
+        now, nameless = time.monotonic(), set[str]()
         with self._guard:
             for uuid, start in list(self._starts.items()):
                 process = start.process
                 if process is not None and uuid in vms and vms[uuid].vm.process == process:
                     self._placer.outside[uuid] = OutsideTime(process, start.outside)
+                    if self._lacks_vcpus(uuid) and now < start.since + PROGRAM_PATIENCE:
+                        nameless.add(uuid)
+                        continue
                 elif self._is_under_way(uuid, start, now):
                     continue
                 del self._starts[uuid]
-            return {uuid: start.request for uuid, start in self._starts.items() if uuid not in vms}
+            return {uuid: start.request for uuid, start in self._starts.items() if uuid not in vms or uuid in nameless}
+
+    def _lacks_vcpus(self, uuid: str) -> bool:
+        """Whether a VM's flavor names vCPUs and none of its threads has a vCPU's name, as before QEMU makes them."""
+        limit = self._requested.vcpus.limits.get(uuid)
+        return limit is not None and limit.problem == UNNAMED
 
     def _is_under_way(self, uuid: str, start: Start, now: float) -> bool:
         """Whether libvirt starts a VM still; a process that has not become its QEMU in time is given back.
@@ -444,7 +453,8 @@ class Reconciler:
         """
         requests = request.of_the_planner(now, records.values(), self.snapshot.topology, self._backoff)
         requests += starting.values()
-        parted = frozenset[str]()
+        # Whose vCPUs have no names yet keeps its tasks where they are: the threads of its vCPUs will be born there.
+        parted = records.keys() & starting.keys()
         unknown = {uuid for uuid, record in records.items() if record.is_unknown}
         classes = self._lost.found.classes.keys()
         unseen = self._unseen - starting.keys() - classes
@@ -455,9 +465,9 @@ class Reconciler:
             members = keep_current.find_members(self._filesystem, now, nameless, unknown, vms)
             members = replace(members, claimed=members.claimed | classes)
             requests += keep_current.requests(now, unseen | unknown, members, self._granted)
-            parted = members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
+            parted |= members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
         plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted)
-        return Planned(self._groups.without_refused(plan), tuple(requests), parted)
+        return Planned(self._groups.without_refused(plan), tuple(requests), frozenset(parted))
 
     def _act(
         self,

@@ -111,6 +111,7 @@ class Campaign:
         began = time.monotonic()
         trial = _Trial()
         gauges = self.witness.gauges()
+        threads = sum(one.threads for one in inputs)
         rounds = 0
         looks_on = not any(one.stops_service for one in inputs)
         watch = None
@@ -135,7 +136,6 @@ class Campaign:
         if dead := self._dead():
             trial.sights.append(Sight(f"{dead} has ended"))
         else:
-            threads = sum(one.threads for one in inputs)
             trial.sights.extend(self.witness.excesses(gauges, rounds, len(inputs), threads))
         names = ", ".join(one.name for one in inputs)
         LOG.info("tried %s in %.1f s", names, time.monotonic() - began)
@@ -145,7 +145,11 @@ class Campaign:
         if not trial.is_harmless:
             LOG.info("harm: %s", [*trial.harmed.items(), *trial.sights])
             self._recover()
-        elif watch is not None:
+            return trial
+        if threads and self.witness.memory_is_lost():
+            # These threads were allowed to take it, and an interpreter gives back little: the next input is not blamed.
+            self._recover()
+        if watch is not None:
             for operation, time_ in watch.took.items():
                 if operation not in self.longest or time_.took > self.longest[operation][0].took:
                     self.longest[operation] = (time_, names)

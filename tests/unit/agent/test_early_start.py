@@ -408,3 +408,38 @@ def test_a_vm_without_the_vcpus_that_its_flavor_names_gets_no_group_until_it_has
     start.announce()
     start.fork()
     assert host.groups() == before and start.process.pid in tasks.read_tasks(host.resctrl, "")
+
+
+def test_a_pass_that_comes_before_the_vcpus_have_names_takes_nothing_away(make_start: MakeStart, host: Host) -> None:
+    start = make_start({**OWN, "hw:cache_vcpus": "0"})
+    start.announce()
+    start.fork()
+    ways = host.mask(start.group)
+    start.run()
+    host.run()
+    host.run(everything=True)
+    assert host.mask(start.group) == ways
+    assert tasks.read_tasks(host.resctrl, start.group) == {start.process.pid}
+    threads = start.make_threads("CPU 0/KVM", "CPU 1/KVM", "worker")
+    (vcpu,) = (tid for tid in threads if processes.identify(tid).comm == "CPU 0/KVM")
+    host.settle()
+    assert host.mask(start.group) == ways
+    assert tasks.read_tasks(host.resctrl, start.group) == {vcpu}
+    assert host.told(start.uuid).state is PromiseState.KEPT
+
+
+def test_a_vm_whose_vcpus_never_get_names_gives_its_ways_back(
+    make_start: MakeStart, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile, "PROGRAM_PATIENCE", 0.3)
+    start = make_start({**OWN, "hw:cache_vcpus": "0"})
+    start.announce()
+    start.fork()
+    start.run()
+    host.run()
+    assert start.group in host.groups()
+    time.sleep(0.4)
+    host.settle()
+    assert start.group not in host.groups()
+    assert start.process.pid in tasks.read_tasks(host.resctrl, "")
+    assert "no thread of QEMU bears the name" in host.told(start.uuid).reason.text
