@@ -157,11 +157,11 @@ NEIGHBOURS: contract.Neighbours = {
             "advice": "",
             "sufferings": [],
         }
-        for uuid in ("u", "gone")
+        for uuid in ("u", "v", "gone")
     ],
     "pairs": [
         {
-            "culprit": "gone",
+            "culprit": "v",
             "victim": "u",
             "cause": "cache",
             "since": 900.0,
@@ -173,7 +173,7 @@ NEIGHBOURS: contract.Neighbours = {
         }
     ],
 }
-"""What is judged of the VM that runs, and of one that has ended since."""
+"""What is judged of VMs, one of which has ended since."""
 
 TOLD = Answers(
     {**HEALTH, "placement": PLACEMENT, "nova": NOVA, "notifications": NOTIFICATIONS},

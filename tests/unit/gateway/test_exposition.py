@@ -340,10 +340,10 @@ def test_a_vm_that_is_not_counted_has_no_number_and_a_reason(new_scrape):
 
 def test_who_slows_whom_is_told_of_vms_that_run(new_scrape):
     assert new_scrape(None, TOLD).of("vmqos_vm_neighbour_slowdown_ratio") == {}
-    found = new_scrape(None, replace(TOLD, vms=[KEPT, {**KEPT, "uuid": "gone"}]))
-    labels = (("cause", "cache"), ("culprit", "gone"), ("uuid", "u"))
+    found = new_scrape(None, replace(TOLD, vms=[KEPT, {**KEPT, "uuid": "v"}]))
+    labels = (("cause", "cache"), ("culprit", "v"), ("uuid", "u"))
     assert found.of("vmqos_vm_neighbour_slowdown_ratio") == {labels: 1.5}
-    assert found.of("vmqos_vm_cache_use") == {(("use", "starves"), ("uuid", uuid)): 1 for uuid in ("u", "gone")}
+    assert found.of("vmqos_vm_cache_use") == {(("use", "starves"), ("uuid", uuid)): 1 for uuid in ("u", "v")}
 
 
 def test_an_earlier_agent_judges_no_neighbours(new_scrape):
