@@ -20,6 +20,10 @@ WAY = 1_572_864
 MIB = 1 << 20
 
 
+QUIET = {"time": 1794000000.0, "interval": 1.0, "samples": 90, "counted": False, "vms": [], "pairs": []}
+"""No VM slows another."""
+
+
 @dataclass
 class PlayedHost:
     """A machine with L3 caches of 11 ways, each VM on all of them.
@@ -39,6 +43,7 @@ class PlayedHost:
     :ivar stale: which of these ages are too great, as the agent judges.
     :ivar unserved: why a VM is not served yet, by UUID.
     :ivar events: what changed, the oldest first; ``None`` for an agent that does not tell.
+    :ivar neighbours: who slows whom; ``None`` for an agent that does not judge.
     :ivar epoch: which run of the agent that is.
     :ivar unavailable: why the agent counts no hardware events; empty where it does.
     :ivar uncounted: why it does not count those of a VM, by UUID.
@@ -64,6 +69,7 @@ class PlayedHost:
     stale: list[str] = field(default_factory=list)
     unserved: dict[str, str] = field(default_factory=dict)
     events: list[dict[str, Any]] | None = field(default_factory=list)
+    neighbours: dict[str, Any] | None = field(default_factory=lambda: dict(QUIET))
     epoch: str = "first"
     unavailable: str = "the agent lacks CAP_PERFMON"
     uncounted: dict[str, str] = field(default_factory=dict)
@@ -173,6 +179,8 @@ class PlayedHost:
             return {"taken_at": now, "interval": 1.0, "vms": vms, "host": told, "age_seconds": self.ages["counters"]}
         if path == "/v1/telemetry/hardware-events":
             return self._hardware_events()
+        if path == "/v1/neighbours" and self.neighbours is not None:
+            return self.neighbours
         if path == "/v1/events" and self.events is not None:
             known = int(query["after"][0]) if query.get("epoch", [self.epoch]) == [self.epoch] else 0
             news = [event for event in self.events if event["number"] > known]

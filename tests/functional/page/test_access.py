@@ -124,7 +124,7 @@ def test_a_screen_reader_finds_landmarks_headings_and_named_controls(host: Playe
     found = [(properties["level"], name) for role, name, properties in told if role == "heading"]
     assert sorted(found) == sorted(headings)
     levels = browser.run("return [...document.querySelectorAll('h1, h2, h3')].map((one) => Number(one.tagName[1]))")
-    assert levels == [1, 2, 2, 2, 2, 2, 3, 3, 2]
+    assert levels == [1, 2, 2, 2, 2, 2, 2, 3, 3, 2]
     assert all(name for role, name, _ in told if role in ("button", "link", "searchbox", "image"))
 
 

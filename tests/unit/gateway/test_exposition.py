@@ -348,7 +348,7 @@ def test_who_slows_whom_is_told_of_vms_that_run(new_scrape):
 
 def test_an_earlier_agent_judges_no_neighbours(new_scrape):
     found = new_scrape(None, replace(TOLD, neighbours=None))
-    assert not [sample for sample in found.samples if "neighbour" in sample.name or "use" == sample.name[-3:]]
+    assert not [sample for sample in found.samples if "neighbour" in sample.name or sample.name[-3:] == "use"]
 
 
 def test_an_earlier_agent_counts_no_hardware_events(new_scrape):

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import cast
 
 from vmqos import insight
@@ -19,9 +21,15 @@ from vmqos.local_api import contract
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.telemetry.hardware_events import NAMES
 
+LOG = logging.getLogger(__name__)
+
 SHARE = 0.1
 """Judging takes no more than this share of one CPU, however often clients ask: 200 VMs of which half have just begun to
 move much more take some seconds."""
+
+
+PATIENCE = 1.0
+"""Seconds after which a client that waits for a judgement gets the last one."""
 
 
 class Neighbours:
@@ -34,8 +42,9 @@ class Neighbours:
     def __init__(self, snapshot: Callable[[], Snapshot], recent: RecentSamples) -> None:
         self._snapshot = snapshot
         self._recent = recent
-        self._lock = threading.Lock()
-        self._known: contract.Neighbours | None = None
+        self._condition = threading.Condition()
+        self._known: contract.Neighbours = _told(insight.Insight({}, []), None, recent.interval)
+        self._is_judging = False
         self._due = -math.inf
 
     def samples(self, after: float = 0.0) -> contract.NeighbourSamples:
@@ -61,33 +70,34 @@ class Neighbours:
                 "memory_seconds": host.memory_seconds,
                 "memory_cycles": host.memory_cycles,
             },
-            "samples": {uuid: list(map(_told, of)) for uuid, of in history_of(past, caches, host).items()},
+            "samples": {uuid: list(map(_sample, of)) for uuid, of in history_of(past, caches, host).items()},
         }
 
     def verdicts(self) -> contract.Neighbours:
         """Who slows whom, as it was last judged; it is judged anew if there are newer samples, and time for it."""
-        with self._lock:
-            if self._known is not None and time.monotonic() < self._due:
-                return self._known
-            began = time.monotonic()
-            self._known = self._judge()
-            took = time.monotonic() - began
-            self._due = began + max(self._recent.interval, took / SHARE)
+        with self._condition:
+            if not self._is_judging and time.monotonic() >= self._due:
+                self._is_judging = True
+                threading.Thread(target=self._judge, name="neighbours", daemon=True).start()
+            self._condition.wait_for(lambda: not self._is_judging, PATIENCE)
             return self._known
 
-    def _judge(self) -> contract.Neighbours:
-        past, caches = self._recent.since(0.0)
-        host = host_of(self._snapshot())
-        history = history_of(past, caches, host)
-        found = {
-            "time": past.times[-1] if past.times else None,
-            "interval": self._recent.interval,
-            "samples": max(map(len, history.values()), default=0),
-            # That this process may count them does not say that there is anything to count.
-            "counted": any(sample.counts is not None for of in history.values() for sample in of),
-            **insight.plain(insight.judge(host, history)),
-        }
-        return cast(contract.Neighbours, found)
+    def _judge(self) -> None:
+        began, found = time.monotonic(), None
+        try:
+            past, caches = self._recent.since(0.0)
+            host = host_of(self._snapshot())
+            history = history_of(past, caches, host)
+            newest = past.times[-1] if past.times else None
+            found = _told(insight.judge(host, history), newest, self._recent.interval, history)
+        except Exception:
+            # Whatever it is, nothing else of the agent depends on it.
+            LOG.exception("neighbours can't be judged")
+        with self._condition:
+            self._known = found or self._known
+            self._due = began + max(self._recent.interval, (time.monotonic() - began) / SHARE)
+            self._is_judging = False
+            self._condition.notify_all()
 
 
 def host_of(snapshot: Snapshot) -> insight.Host:
@@ -132,7 +142,21 @@ def _series(past: Past, uuid: str, caches: tuple[int, ...]) -> list[insight.Samp
     return found
 
 
-def _told(sample: insight.Sample) -> contract.NeighbourSample:
+def _told(
+    found: insight.Insight, newest: float | None, interval: float, history: insight.History = MappingProxyType({})
+) -> contract.Neighbours:
+    told = {
+        "time": newest,
+        "interval": interval,
+        "samples": max(map(len, history.values()), default=0),
+        # That this process may count them does not say that there is anything to count.
+        "counted": any(sample.counts is not None for of in history.values() for sample in of),
+        **insight.plain(found),
+    }
+    return cast(contract.Neighbours, told)
+
+
+def _sample(sample: insight.Sample) -> contract.NeighbourSample:
     counts = sample.counts
     return {
         "time": sample.time,

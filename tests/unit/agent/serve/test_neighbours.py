@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from dataclasses import replace
 
@@ -142,6 +143,38 @@ def test_judging_takes_a_share_of_a_cpu_however_often_clients_ask(monkeypatch: p
         asked.verdicts()
         time.sleep(0.001)
     assert 2 <= len(judged) <= 5
+
+
+def test_a_client_does_not_wait_long_for_a_judgement_and_gets_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, goes_on = Neighbours(sharing, filled()), threading.Event()
+    first = asked.verdicts()
+
+    def judge(host: insight.Host, history: insight.History) -> insight.Insight:
+        goes_on.wait(30)
+        return insight.Insight({}, [])
+
+    monkeypatch.setattr(neighbours.insight, "judge", judge)
+    monkeypatch.setattr(neighbours, "PATIENCE", 0.05)
+    asked._due = 0.0
+    assert asked.verdicts() is first
+    goes_on.set()
+    monkeypatch.setattr(neighbours, "PATIENCE", 30)
+    assert asked.verdicts()["vms"] == []
+
+
+def test_a_fault_while_judging_is_logged_and_leaves_the_last_verdict(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = Neighbours(sharing, filled())
+    first = asked.verdicts()
+
+    def judge(host: insight.Host, history: insight.History) -> insight.Insight:
+        raise ZeroDivisionError("a level of 0")
+
+    monkeypatch.setattr(neighbours.insight, "judge", judge)
+    asked._due = 0.0
+    assert asked.verdicts() is first
+    assert "a level of 0" in caplog.text
 
 
 def test_the_api_has_both_and_refuses_a_time_that_is_none() -> None:

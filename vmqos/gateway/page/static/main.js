@@ -17,6 +17,7 @@ import { Numbers } from "./marks.js";
 import { toldApart } from "./names.js";
 import { changes, tell } from "./news.js";
 import { Ranking } from "./ranking.js";
+import { Slowed } from "./slowed.js";
 import { VmTable } from "./vmtable.js";
 import { WayMap, markGroups } from "./waymap.js";
 
@@ -59,6 +60,7 @@ const events = new Events();
 const changeParts = { section: part("changed"), list: part("changes"), more: part("more"), none: part("no-changes") };
 const changeList = new ChangeList(changeParts, open);
 const attention = new Attention(part("attention"), part("calm"), open);
+const slowed = new Slowed(part("slowed"), part("slowing"), open);
 
 let before = null;
 let answered = null;
@@ -72,8 +74,9 @@ async function look() {
   clearTimeout(timer);
   try {
     const now = Date.now() / 1000;
-    const answers = await askAll({ ...QUESTIONS, ...executed.question(now), events: events.question });
+    const answers = await askAll({ ...QUESTIONS, ...executed.question(now), ...slowed.question(now), events: events.question });
     if (answers.executed) executed.hear(answers.executed, now);
+    if (answers.slowed) slowed.hear(answers.slowed, now);
     await remember(answers.telemetry.value);
     if (answers.events.value) events.add(answers.events.value);
     answered = shownOf(answers.health.value, Date.now() / 1000);
@@ -128,6 +131,7 @@ function render(answers) {
 
   const found = problems({ health, vms, errors }, now);
   attention.update(found, vms);
+  slowed.update(vms, now);
   changeList.update(events.known, vms, Boolean(answers.events.value));
   ranking.update(vms, history);
   host.update(part("host"), { health, vms, caches, capabilities, telemetry });
