@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import stat
@@ -16,6 +17,7 @@ from tests.unit.cli.neighbours import told
 from tests.unit.insight.hosts import ALL, Did, history, host, step
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
+from vmqos.cli.neighbours.record import Progress, Series
 
 MIB = 1 << 20
 QUIET, NOISE = Did(held=MIB), Did(held=20 * MIB, moved=8e9, misses=18)
@@ -243,3 +245,34 @@ def test_a_hostile_name_reaches_no_terminal(agent: FakeAgent, run: Run) -> None:
     ran = run("record", "--seconds", "0", "-o", "out\x1b[2J")
     assert ran.status == 0
     assert "\x1b" not in ran.out + ran.err
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    encoding = "ascii"  # type: ignore[assignment]
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_in_a_terminal_a_bar_grows_and_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "70")
+    screen, series = Screen(), Series({}, has_names=False)
+    series.add(told.samples(HOST, HISTORY))  # type: ignore[arg-type]
+    progress = Progress(screen, True, 60.0)
+    for passed in (0.0, 20.0, 60.5):
+        progress.show(passed, series)
+    progress.end()
+    *drawn, last = screen.getvalue().split("\r\x1b[K")[1:]
+    assert drawn == [
+        f"{'.' * 30} 0 of 60 s, 3 VMs, Ctrl-C ends it",
+        f"{'#' * 10}{'.' * 20} 20 of 60 s, 3 VMs, Ctrl-C ends it",
+        f"{'#' * 30} 60 of 60 s, 3 VMs, Ctrl-C ends it",
+    ]
+    assert last == ""
+    monkeypatch.setenv("COLUMNS", "40")
+    screen = Screen()
+    Progress(screen, True, 60.0).show(1.0, series)
+    assert len(screen.getvalue()) < 4 + 40, "a line that is wrapped could not be taken away"
