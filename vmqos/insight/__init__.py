@@ -22,10 +22,10 @@ from vmqos.insight.model import (
     VmVerdict,
 )
 from vmqos.insight.neighbours import pairs
-from vmqos.insight.plain import plain
 from vmqos.insight.series import align
 from vmqos.insight.suffering import sufferings
 from vmqos.insight.use import use
+from vmqos.insight.verdict_json import plain
 
 __all__ = [
     "Cache",

@@ -20,7 +20,7 @@ NO_FLAVOR = "FLAVOR"
 
 
 def against(cause: Cause, flavor: str) -> str:
-    """What to do about a culprit of this flavor; its VMs get it as soon as the agent has read the flavor."""
+    """What to do about a culprit of this flavor. A running VM gets it when it is resized to the flavor."""
     name = shlex.quote(flavor or NO_FLAVOR)
     if cause is Cause.BANDWIDTH:
         return f"vmqos flavor set {name} --bandwidth-percent {LIMIT}"

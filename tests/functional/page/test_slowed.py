@@ -61,7 +61,7 @@ def test_victim_culprit_cause_and_loss_are_told_with_evidence_and_advice(host: P
     shown = browser.one(PANEL).text
     assert "cache" in shown and "web-1 is slowed by batch-1" in shown
     assert "Its work takes 2.0 times as long." in shown and "94 % sure" in shown and "5 min" in shown
-    assert f"What ends it:\n{ADVICE}" in shown
+    assert f"What ends it, once the culprit is resized to that flavor:\n{ADVICE}" in shown
     assert "0.98 times" not in shown
     browser.one(f"{PANEL} summary").click()
     assert browser.texts(f"{PANEL} details li") == host.neighbours["pairs"][0]["evidence"]  # type: ignore[index]

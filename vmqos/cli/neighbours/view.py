@@ -171,7 +171,8 @@ def _pair(pair: contract.NeighbourPair, called: Mapping[str, str], found: contra
     yield Text(f"  Its work takes {about}{pair['slower']:.1f} times as long.")
     yield Text(f"  Since {clock(pair['since'], found['time'])}{long}. Confidence: {_percent(pair['confidence'])}.")
     yield from _evidence(pair["evidence"])
-    yield from _advice("What ends it:", pair["advice"])
+    culprit = _name(pair["culprit"], called)
+    yield from _advice(f"What ends it, once {culprit} is resized to that flavor:", pair["advice"])
 
 
 def _suffering(vm: contract.NeighbourVm, called: Mapping[str, str], is_victim: bool) -> Iterator[Text]:
@@ -192,7 +193,7 @@ def _use(vm: contract.NeighbourVm, title: str) -> Iterator[Text]:
     yield Text(f"  {title} (confidence {_percent(vm['confidence'])})")
     for line in _evidence(vm["evidence"]):
         yield Text("  ").append_text(line)
-    yield from _advice("  What helps:", vm["advice"])
+    yield from _advice("  What helps, once the VM is resized to that flavor:", vm["advice"])
 
 
 def _evidence(sentences: Sequence[str]) -> Iterator[Text]:
