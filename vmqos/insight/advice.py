@@ -27,6 +27,9 @@ def against(cause: Cause, flavor: str) -> str:
     return f"vmqos flavor set {name} --cache-ways {CAP_WAYS} --policy shared"
 
 
-def for_more(flavor: str, ways: int) -> str:
-    """What to do for a VM that starves with so many ways."""
-    return f"vmqos flavor set {shlex.quote(flavor or NO_FLAVOR)} --cache-ways {ways + 1}"
+def for_more(flavor: str, ways: int, there: int) -> str:
+    """What to do for a VM that starves; empty where it needs all the ways there are, which no VM can have for itself.
+
+    :param ways: how many it needs at least.
+    """
+    return f"vmqos flavor set {shlex.quote(flavor or NO_FLAVOR)} --cache-ways {ways}" if ways < there else ""

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 from vmqos.insight import say
 from vmqos.insight.advice import against, for_more
-from vmqos.insight.model import Cause, Host, Use, VmVerdict
+from vmqos.insight.model import Cause, Host, Use, Vm, VmVerdict
 from vmqos.insight.series import Series, middle
 
 LATELY = 10
@@ -60,36 +60,47 @@ def use(host: Host, vm: str, series: Series) -> VmVerdict:
     else:
         found = _without_pmu(series, held, traffic / LINE * host.memory_seconds)
         figures = f"it moves {say.bandwidth(traffic)}; there is no PMU here"
-    kind, confidence, why = found
-    ways = max((mask.bit_count() for mask in facts.masks.values()), default=0)
-    todo = {Use.STARVES: for_more(facts.flavor, ways), Use.FILLS_WITHOUT_GAIN: against(Cause.CACHE, facts.flavor)}
-    return VmVerdict(vm, kind, confidence, tuple(filter(None, (has, figures, why))), todo.get(kind, ""))
+    kind, confidence, why, enough = found
+    todo = ""
+    if kind is Use.STARVES:
+        ways = max(_ways_for(facts, enough / room), 1 + _ways_for(facts, holds / room))
+        todo = for_more(facts.flavor, ways, min(host.caches[cache].ways for cache in facts.masks))
+    elif kind is Use.FILLS_WITHOUT_GAIN:
+        todo = against(Cause.CACHE, facts.flavor)
+    return VmVerdict(vm, kind, confidence, tuple(filter(None, (has, figures, why))), todo)
 
 
-Found = tuple[Use, float, str]
+def _ways_for(facts: Vm, full: float) -> int:
+    """How many of its ways a share of them is; nearly all of them are all."""
+    ways = max(mask.bit_count() for mask in facts.masks.values())
+    return ways if full >= FULL else math.ceil(ways * full)
+
+
+Found = tuple[Use, float, str, float]
+"""The use, the confidence, a sentence why, and the bytes that it once held and was better off with; 0 if not known."""
 
 
 def _with_pmu(series: Series, held: Sequence[float], full: bool, ratio: float, references: float) -> Found:
     if ratio <= SELDOM:
-        return Use.FITS, 0.95, ""
+        return Use.FITS, 0.95, "", 0
     same = [abs(value - references) <= SAME_WORK * references for value in series.references]
     tried = _tried(held, series.misses, same)
     if tried is not None:
         return tried
     if ratio >= NEARLY_ALWAYS:
-        return Use.FILLS_WITHOUT_GAIN, 0.8, ""
+        return Use.FILLS_WITHOUT_GAIN, 0.8, "", 0
     if full:
-        return Use.STARVES, 0.7, ""
-    return Use.UNKNOWN, 0.3, "it does not fill its ways, so they are not what it lacks, or others press into them"
+        return Use.STARVES, 0.7, "", 0
+    return Use.UNKNOWN, 0.3, "it does not fill its ways, so they are not what it lacks, or others press into them", 0
 
 
 def _without_pmu(series: Series, held: Sequence[float], waits: float) -> Found:
     if waits <= CHEAP:
-        return Use.FITS, 0.7, f"waiting for it takes at most {say.percent(waits)} of a CPU's time"
+        return Use.FITS, 0.7, f"waiting for it takes at most {say.percent(waits)} of a CPU's time", 0
     tried = _tried(held, series.bandwidth, [True] * len(held))
     if tried is None:
-        return Use.UNKNOWN, 0.0, "whether it would fetch less with more cache can't be told until its share changes"
-    return tried[0], 0.6 * tried[1], tried[2] + " (if it did the same work all the time)"
+        return Use.UNKNOWN, 0.0, "whether it would fetch less with more cache can't be told until its share changes", 0
+    return tried[0], 0.6 * tried[1], tried[2] + " (if it did the same work all the time)", tried[3]
 
 
 def _tried(held: Sequence[float], fetched: Sequence[float], same: Sequence[bool]) -> Found | None:
@@ -110,5 +121,5 @@ def _tried(held: Sequence[float], fetched: Sequence[float], same: Sequence[bool]
     part = say.percent(after / before)
     text = f"with {say.size(high)} it fetched {part} of what it fetched when it held {say.size(low)}"
     if after <= 0.8 * before:
-        return Use.STARVES, 0.85, text
-    return (Use.FILLS_WITHOUT_GAIN, 0.85, text) if 0.9 <= after / before <= 1.1 else None
+        return Use.STARVES, 0.85, text, high
+    return (Use.FILLS_WITHOUT_GAIN, 0.85, text, 0) if 0.9 <= after / before <= 1.1 else None

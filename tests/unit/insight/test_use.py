@@ -48,7 +48,8 @@ def test_what_the_cache_is_to_a_vm_that(case: str) -> None:
     found = judge(host({"vm": ALL}), history(40, pmu, vm=did)).vms["vm"]
     assert found.use is use
     assert found.evidence
-    assert bool(found.advice) == (use in (Use.STARVES, Use.FILLS_WITHOUT_GAIN))
+    # Who starves and fills all the ways there are can be given no more of them.
+    assert bool(found.advice) == (use is Use.FILLS_WITHOUT_GAIN)
 
 
 def test_without_a_pmu_less_is_said_and_that_it_is_less() -> None:
@@ -62,6 +63,24 @@ def test_without_a_pmu_less_is_said_and_that_it_is_less() -> None:
 def test_who_starves_is_advised_one_way_more_than_it_has() -> None:
     found = judge(host({"vm": 0xF}), history(40, vm=lambda _: replace(STARVES, held=8 * MIB))).vms["vm"]
     assert found.advice == "vmqos flavor set m1 --cache-ways 5"
+
+
+@pytest.mark.parametrize(
+    ("mask", "held", "ways"), [(0xFFF, 24, 13), (0xFFF, 8, 5), (0x7FFF, 29, None), (ALL, 30, None)]
+)
+def test_no_more_ways_are_advised_than_there_are_nor_more_than_one_beyond_those_in_use(
+    mask: int, held: int, ways: int | None
+) -> None:
+    tried = step(replace(STARVES, held=held * MIB / 2, misses=16), replace(STARVES, held=held * MIB), 20)
+    found = judge(host({"vm": mask}), history(40, vm=tried)).vms["vm"]
+    assert found.use is Use.STARVES
+    assert found.advice == ("" if ways is None else f"vmqos flavor set m1 --cache-ways {ways}")
+
+
+def test_who_was_better_off_with_more_is_advised_as_much() -> None:
+    robbed = step(replace(STARVES, held=12 * MIB, misses=1.5), replace(STARVES, held=4 * MIB), 20)
+    found = judge(host({"vm": 0xFFF}), history(40, vm=robbed)).vms["vm"]
+    assert found.advice == "vmqos flavor set m1 --cache-ways 6"
 
 
 def test_a_flavor_with_a_strange_name_is_quoted_in_commands() -> None:
