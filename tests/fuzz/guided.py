@@ -21,9 +21,9 @@ from tests.fuzz.trial import Trials
 INSTRUMENTED = ["vmqos", "tests.functional.replay.recording", "tests.fuzz.targets.control"]
 """The packages whose branches and comparisons guide the search."""
 
-FOREIGN = frozenset({"api", "gnocchi", "openstack"})
-"""The modules of targets where libraries of others read a part of the text. atheris would look into the regular
-expressions of these, too: the search would be lost there, and atheris fails for some that httpx has."""
+FOREIGN = frozenset({"api", "gnocchi", "neighbours", "openstack"})
+"""The modules of targets where libraries of others read or draw a part of the text. atheris would look into the regular
+expressions of these, too: the search would be lost there, and atheris fails for some that httpx and rich have."""
 
 TELL_EACH = 0.2
 """Seconds between two times that it is told how many inputs were tried."""
