@@ -62,7 +62,7 @@ def use(host: Host, vm: str, series: Series) -> VmVerdict:
         figures = f"it moves {say.bandwidth(traffic)}; there is no PMU here"
     kind, confidence, why, enough = found
     todo = ""
-    if kind is Use.STARVES:
+    if kind is Use.STARVES and room > 0:
         ways = max(_ways_for(facts, enough / room), 1 + _ways_for(facts, holds / room))
         todo = for_more(facts.flavor, ways, min(host.caches[cache].ways for cache in facts.masks))
     elif kind is Use.FILLS_WITHOUT_GAIN:
