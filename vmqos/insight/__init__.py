@@ -21,7 +21,7 @@ from vmqos.insight.model import (
     Vm,
     VmVerdict,
 )
-from vmqos.insight.neighbours import pairs
+from vmqos.insight.neighbours import pairs, pairs_among
 from vmqos.insight.series import align
 from vmqos.insight.suffering import sufferings
 from vmqos.insight.use import use
@@ -51,10 +51,6 @@ def judge(host: Host, history: History) -> Insight:
 
     :param history: one or two minutes of samples, at about one a second; of VMs that ``host`` knows.
     """
-    _, series = align(history)
-    vms = {
-        vm: replace(use(host, vm, series[vm]), sufferings=sufferings(host, vm, series))
-        for vm, of in history.items()
-        if of
-    }
-    return Insight(vms, pairs(host, history))
+    times, series = align(history)
+    vms = {vm: replace(use(host, vm, of), sufferings=sufferings(host, vm, series)) for vm, of in series.items()}
+    return Insight(vms, pairs_among(host, times, series))

@@ -131,13 +131,18 @@ class Effect:
 
 def pairs(host: Host, history: History) -> list[PairVerdict]:
     """All verdicts, by descending confidence."""
-    times, series = align(history)
+    return pairs_among(host, *align(history))
+
+
+def pairs_among(host: Host, times: Sequence[float], series: Mapping[str, Series]) -> list[PairVerdict]:
+    """The same, of a history as columns (:func:`vmqos.insight.series.align`)."""
     steps = {vm: rises(of.bandwidth) for vm, of in series.items()}
+    totals: dict[frozenset[int], list[float]] = {}
     found: list[PairVerdict] = []
     for victim in series:
         of_victim: list[tuple[int, int, PairVerdict]] = []
         for culprit in series:
-            pair = _pair(host, series, culprit, victim) if steps[culprit] and culprit != victim else None
+            pair = _pair(host, series, culprit, victim, totals) if steps[culprit] and culprit != victim else None
             if pair is None:
                 continue
             for step in steps[culprit]:
@@ -167,13 +172,22 @@ def _nearest(found: Sequence[tuple[int, int, PairVerdict]]) -> list[PairVerdict]
     return list(kept.values())
 
 
-def _pair(host: Host, series: Mapping[str, Series], culprit: str, victim: str) -> Pair | None:
-    """``None`` where the two have no memory in common."""
+def _pair(
+    host: Host, series: Mapping[str, Series], culprit: str, victim: str, totals: dict[frozenset[int], list[float]]
+) -> Pair | None:
+    """``None`` where the two have no memory in common.
+
+    :param totals: what was found of :attr:`Pair.total` for other pairs, by the caches in common.
+    """
     one, other = host.vms[culprit].masks, host.vms[victim].masks
     common = [cache for cache in one if cache in other]
     if not common:
         return None
-    columns = [series[vm].bandwidth for vm in series if any(cache in host.vms[vm].masks for cache in common)]
+    if (behind := frozenset(common)) not in totals:
+        columns = [series[vm].bandwidth for vm in series if not behind.isdisjoint(host.vms[vm].masks)]
+        totals[behind] = [
+            sum(value for value in values if not math.isnan(value)) for values in zip(*columns, strict=True)
+        ]
     limits = [host.caches[cache].bandwidth for cache in common]
     return Pair(
         culprit,
@@ -181,7 +195,7 @@ def _pair(host: Host, series: Mapping[str, Series], culprit: str, victim: str) -
         series[culprit],
         series[victim],
         [cache for cache in common if one[cache] & other[cache]],
-        [sum(value for value in values if not math.isnan(value)) for values in zip(*columns, strict=True)],
+        totals[behind],
         math.nan if None in limits else sum(limit for limit in limits if limit is not None),
     )
 

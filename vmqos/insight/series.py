@@ -59,9 +59,9 @@ class Rise:
 
 
 def align(history: History) -> tuple[list[float], dict[str, Series]]:
-    """The times, and the columns by VM."""
+    """The times, and the columns by VM; those without samples are left out."""
     times = sorted({sample.time for samples in history.values() for sample in samples})
-    return times, {vm: _series(times, samples) for vm, samples in history.items()}
+    return times, {vm: _series(times, samples) for vm, samples in history.items() if samples}
 
 
 def _series(times: Sequence[float], samples: Sequence[Sample]) -> Series:
