@@ -21,8 +21,8 @@ OPTIONS = [
         default=600.0,
         min=0.0,
         max=86400.0,
-        help="How many seconds of each VM's readings are kept for the page. A VM takes 32 bytes for each look, and "
-        "56 where the agent may count hardware events.",
+        help="How many seconds of each VM's readings are kept for the page. A VM takes 32 bytes for each look, 24 "
+        "more where the agent may count hardware events, and 32 more where the processor's packages count.",
     ),
     cfg.IntOpt(
         "minutes",
@@ -30,8 +30,8 @@ OPTIONS = [
         min=0,
         max=1440,
         help="How many minutes of each VM's readings are kept beside them, each as its least, mean and greatest value. "
-        "A VM takes 48 bytes for each minute: 70 kB for a day. Where the agent may count hardware events, it is 84 "
-        "bytes: 120 kB.",
+        "A VM takes 48 bytes for each minute: 70 kB for a day. It takes 36 more where the agent may count hardware "
+        "events, and 48 more where the processor's packages count: 190 kB for a day with all of them.",
     ),
     cfg.StrOpt(
         "minutes_file",

@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 
 from vmqos.gateway import old_names
 from vmqos.gateway.agent_answers import LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL, Answers, Remote
+from vmqos.gateway.default_group import DefaultGroupTraffic, Traffic
 from vmqos.gateway.remote import RemoteCounters
 from vmqos.gateway.rising import Key, RisingCounters
 from vmqos.local_api import contract
@@ -73,9 +74,6 @@ _OF_PACKAGES = {
 _LIMIT_SCALES = {"%": 0.01, "MB/s": 1e6}
 """What a limit of memory bandwidth is multiplied by to have a ratio, or bytes a second, by the unit it is told in."""
 
-_HOST = ""
-"""The key of the default group among the VMs' UUIDs."""
-
 
 class _VmLabels:
     """The labels that say which VM a sample is about.
@@ -105,6 +103,7 @@ class HostCollector(Collector):
         self._labels = _VmLabels(old_metrics)
         self._remote = RemoteCounters()
         self._rising = RisingCounters()
+        self._default_group = DefaultGroupTraffic()
 
     def describe(self) -> Iterable[Metric]:
         """No metric is known before the first scrape."""
@@ -114,7 +113,8 @@ class HostCollector(Collector):
         """Ask, and yield the metrics."""
         told = self._ask()
         caches = {str(cache["id"]): cache for cache in told.caches if cache["resource"] == "L3"}
-        remote = self._remote.update(_generations(told.telemetry)) if told.telemetry is not None else {}
+        remote = self._remote.update(told.telemetry["vms"]) if told.telemetry is not None else {}
+        moved = self._default_group.update(told.telemetry["host"]["caches"]) if told.telemetry is not None else {}
         yield from _of_agent(told.health)
         yield from _of_resctrl(told.health["resctrl"])
         yield from _of_placement(told.health.get("placement"))
@@ -128,30 +128,14 @@ class HostCollector(Collector):
         yield from _missing(told)
         if told.telemetry is not None:
             yield from _of_vms(told, remote, self._labels)
-            yield from _of_host(told.telemetry, remote)
+            yield from _of_host(told.telemetry, moved)
             yield from _of_groups(told.telemetry["host"].get("groups", {}), self._rising)
         if told.hardware is not None:
             yield from _of_hardware_events(told.hardware, told.vms)
         if told.neighbours is not None:
             yield from _of_neighbours(told.neighbours, told.vms)
         if self._old_metrics:
-            yield from old_names.collect(told, remote)
-
-
-def _generations(telemetry: contract.Telemetry) -> Mapping[str, contract.VmTelemetry]:
-    """The counters of the VMs, and those of the default group, which never begin anew."""
-    host: contract.VmTelemetry = {
-        "generation": "",
-        "caches": telemetry["host"]["caches"],
-        "ways": {},
-        "policy": None,
-        "allocated_bytes": None,
-        "totals": {},
-        "missing": {},
-        "rates": {},
-        "rates_missing": {},
-    }
-    return {**telemetry["vms"], _HOST: host}
+            yield from old_names.collect(told, remote, moved)
 
 
 def _of_agent(health: contract.Health) -> Iterator[Metric]:
@@ -451,7 +435,7 @@ def _of_hardware_events(hardware: contract.HardwareEvents, vms: Iterable[contrac
     yield from (*counts.values(), running, missing)
 
 
-def _of_host(telemetry: contract.Telemetry, remote: Remote) -> Iterator[Metric]:
+def _of_host(telemetry: contract.Telemetry, moved: Mapping[str, Traffic]) -> Iterator[Metric]:
     taken = telemetry["sweep_seconds"]
     yield GaugeMetricFamily("vmqos_sweep_duration_seconds", "How long it took to read all counters.", taken)
     occupancy = GaugeMetricFamily(
@@ -471,9 +455,9 @@ def _of_host(telemetry: contract.Telemetry, remote: Remote) -> Iterator[Metric]:
     )
     for cache, counts in telemetry["host"]["caches"].items():
         _add(occupancy, [cache], counts[LLC_OCCUPANCY])
-        _add(traffic, [cache], counts[MBM_TOTAL])
-        _add(parts, [cache, "local"], counts[MBM_LOCAL])
-        _add(parts, [cache, "remote"], remote.get((_HOST, cache)))
+        _add(traffic, [cache], moved[cache].total)
+        _add(parts, [cache, "local"], moved[cache].local)
+        _add(parts, [cache, "remote"], moved[cache].remote)
     yield from (occupancy, traffic, parts)
 
 

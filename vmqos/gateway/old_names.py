@@ -6,11 +6,12 @@ All of this goes with ``[gateway] old_metrics``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from vmqos.gateway.agent_answers import MBM_LOCAL, MBM_TOTAL, Answers, Remote
+from vmqos.gateway.default_group import Traffic
 from vmqos.local_api import contract
 
 LABELS = ("name", "project", "flavor")
@@ -27,14 +28,15 @@ _AGES = (
 _SCOPES = (("total", MBM_TOTAL), ("local", MBM_LOCAL))
 
 
-def collect(told: Answers, remote: Remote) -> Iterator[Metric]:
+def collect(told: Answers, remote: Remote, moved: Mapping[str, Traffic]) -> Iterator[Metric]:
     """The old metrics.
 
     :param remote: bytes to and from other sockets' memory.
+    :param moved: what the default group moved, by cache id.
     """
     yield from _ages(told.health)
     yield from _of_promises(told)
-    yield from _of_counters(told, remote)
+    yield from _of_counters(told, remote, moved)
 
 
 def values(vm: contract.Vm) -> list[str]:
@@ -64,7 +66,7 @@ def _of_promises(told: Answers) -> Iterator[Metric]:
     yield from (states, missing)
 
 
-def _of_counters(told: Answers, remote: Remote) -> Iterator[Metric]:
+def _of_counters(told: Answers, remote: Remote, moved: Mapping[str, Traffic]) -> Iterator[Metric]:
     if told.telemetry is None:
         return
     taken = told.telemetry["sweep_seconds"]
@@ -87,9 +89,8 @@ def _of_counters(told: Answers, remote: Remote) -> Iterator[Metric]:
         "Bytes moved between an L3 cache and memory for the default group, the VMs in it included.",
         labels=("cache", "scope"),
     )
-    for cache, counts in told.telemetry["host"]["caches"].items():
-        for scope, event in _SCOPES:
-            value = counts[event]
+    for cache, traffic in moved.items():
+        for scope, value in (("total", traffic.total), ("local", traffic.local)):
             if value is not None:
                 default.add_metric([cache, scope], value)
     yield from (memory, default)

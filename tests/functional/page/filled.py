@@ -38,8 +38,8 @@ LONG_NAMES = (
 
 
 def crowded(host: PlayedHost, number: int) -> None:
-    """So many VMs, three of them with ways. Many have names that differ at their ends only. All are counted."""
-    host.ways, host.unavailable = 16, ""
+    """So many VMs, three of them with ways. Many have names that differ at their ends only. All is counted."""
+    host.ways, host.unavailable, host.packages = 16, "", True
     host.add("database-primary-of-the-billing-department-production", 3, flavor="general-purpose.large.with-local-nvme")
     host.add("radio", 2)
     host.add("batch-1", 2, "shared")

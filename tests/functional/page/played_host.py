@@ -47,6 +47,7 @@ class PlayedHost:
     :ivar epoch: which run of the agent that is.
     :ivar unavailable: why the agent counts no hardware events; empty where it does.
     :ivar uncounted: why it does not count those of a VM, by UUID.
+    :ivar packages: whether the processor's packages count for VMs.
     :ivar counter_share: the share of their time for which VMs have the processor's counters.
     :ivar held: bytes that a VM holds of each cache, by UUID and cache, where that is not an even share.
     """
@@ -73,6 +74,7 @@ class PlayedHost:
     epoch: str = "first"
     unavailable: str = "the agent lacks CAP_PERFMON"
     uncounted: dict[str, str] = field(default_factory=dict)
+    packages: bool = False
     counter_share: float = 1.0
     held: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -291,6 +293,7 @@ class PlayedHost:
             "rates": {"total": None, "local": None, "remote": None}
             if unknown
             else {"total": total, "local": local, "remote": total - local},
+            "package_rates": self._in_packages(vm, now) if self.packages else {},
         }
 
     def _rest(self, readings: dict[str, Any]) -> dict[str, Any]:
@@ -321,6 +324,33 @@ class PlayedHost:
             "cache_references": 5e7,
             "cache_misses": 4e7 * (1.2 - held),
         }
+
+    def _in_packages(self, vm: dict[str, Any], when: float) -> dict[str, float | None]:
+        """What packages count a second: a VM that holds less of the cache waits more for memory."""
+        held = self._played(vm, when)[0] / (self._allocated(vm) or 4 * MIB)
+        return {
+            "core_energy": 1.5 + held,
+            "unhalted_core_cycles": 4e9,
+            "uops_retired": 4e9 * (0.5 + held),
+            "stalls_llc_hit": 4e9 * 0.05,
+            "stalls_llc_miss": 4e9 * 0.3 * (1.2 - held),
+        }
+
+    def _series_of_packages(self, vm: dict[str, Any], times: list[float]) -> dict[str, list[float | None]]:
+        if not self.packages:
+            return {}
+        counted = [self._in_packages(vm, when) for when in times]
+        found: dict[str, list[float | None]] = {"core_watts": [one["core_energy"] for one in counted]}
+        for name, event in {
+            "uops_per_cycle": "uops_retired",
+            "llc_hit_stalls": "stalls_llc_hit",
+            "llc_miss_stalls": "stalls_llc_miss",
+        }.items():
+            found[name] = [
+                (one[event] or 0) / one["unhalted_core_cycles"] if one["unhalted_core_cycles"] else None
+                for one in counted
+            ]
+        return found
 
     def _hardware_events(self) -> Any:
         now = time.time()
@@ -366,7 +396,7 @@ class PlayedHost:
             names = {"llc_occupancy": ["llc_occupancy"], "mbm_total_bytes": ["total", "local", "remote"]}
             for name in (name for event in missing for name in names.get(event, [])):
                 series[name] = [None] * len(times)
-            vms[vm["uuid"]] = series | self._executed_series(vm, times)
+            vms[vm["uuid"]] = series | self._executed_series(vm, times) | self._series_of_packages(vm, times)
         return {"interval": 1.0, "times": times, "vms": vms}
 
     def _minutes(self, seconds: float, uuids: list[str]) -> Any:
@@ -386,11 +416,13 @@ class PlayedHost:
                 name: self._statistics(vm, name, times) if event not in missing else _nothing(len(times))
                 for name, event in names.items()
             }
-            for name, values in self._executed_series(vm, [float(begin) for begin in times]).items():
+            begins = [float(begin) for begin in times]
+            further = {**self._executed_series(vm, begins), **self._series_of_packages(vm, begins)}
+            for name, values in further.items():
                 vms[vm["uuid"]][name] = {
-                    "least": [0.9 * value for value in values],
-                    "mean": values,
-                    "greatest": [1.1 * value for value in values],
+                    "least": [None if value is None else 0.9 * value for value in values],
+                    "mean": list(values),
+                    "greatest": [None if value is None else 1.1 * value for value in values],
                 }
         return {"resolution": 60, "times": times, "vms": vms}
 

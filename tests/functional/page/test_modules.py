@@ -31,6 +31,12 @@ CASES: list[tuple[str, str, Any]] = [
         ["0/s", "0/s", "12.3/s", "1000/s", "1 k/s", "2.3 G/s", "5000 T/s"],
     ),
     ("format.js", "[0, 0.456, 12].map(it.ratio)", ["0.00", "0.46", "12.00"]),
+    (
+        "format.js",
+        "[0, 0.049, 0.0994, 0.0996, 0.256, 1].map(it.portion)",
+        ["0 %", "4.9 %", "9.9 %", "10 %", "26 %", "100 %"],
+    ),
+    ("format.js", "[0, 1.25, 99.94, 99.96, 250.4].map(it.power)", ["0 W", "1.3 W", "99.9 W", "100 W", "250 W"]),
     ("format.js", "it.visible('a b\\u00a0\\u202ec\\n\\u0007\\ud800')", "a b\\u{a0}\\u{202e}c\\u{a}\\u{7}\\u{d800}"),
     ("format.js", "it.visible('Zürich 数 \U0001f4a9')", "Zürich 数 \U0001f4a9"),
     ("format.js", "it.waysOf('c05')", [11, 10, 2, 0]),
@@ -130,6 +136,18 @@ CASES: list[tuple[str, str, Any]] = [
         " interval: 2, vms: {a: {reason: '', share: 1, rates: {cycles, instructions, cache_misses}}}}, 'a').values)"
         ".map((values) => Object.values(values))",
         [[0.5, 2, 1], [None, 0, 0]],
+    ),
+    (
+        "packages.js",
+        "[undefined, {}, {package_rates: {}}].map(it.packagesOf)",
+        [None, None, None],
+    ),
+    (
+        "packages.js",
+        "[[3, 2, 1, 4], [3, 0, 1, 4], [null, null, null, null]].map(([core_energy, unhalted_core_cycles,"
+        " stalls_llc_miss, uops_retired]) => it.packagesOf({package_rates: {core_energy, unhalted_core_cycles,"
+        " stalls_llc_miss, uops_retired}})).map((found) => it.PACKAGES.map((name) => found[name]))",
+        [[3, 2, None, 0.5], [3, None, None, None], [None, None, None, None]],
     ),
     ("scale.js", "it.timeTicks(1000, 600).concat(it.timeTicks(1000, 60))", [480, 600, 720, 840, 960, 960, 990]),
     (

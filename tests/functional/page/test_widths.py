@@ -141,9 +141,24 @@ def test_long_names_begin_where_short_ones_do(host: PlayedHost, open_page: OpenP
     assert len(markers(browser)) == 1
 
 
-@pytest.mark.parametrize(("width", "rows"), [(390, [1, 1, 1, 1, 1]), (820, [2, 2, 1]), (1400, [2, 3]), (1920, [5])])
-def test_rows_of_charts_are_full(width: int, rows: list[int], host: PlayedHost, open_page: OpenPage) -> None:
+@pytest.mark.parametrize(
+    ("width", "packages", "rows"),
+    [
+        (390, False, [1, 1, 1, 1, 1]),
+        (820, False, [2, 2, 1]),
+        (1400, False, [2, 3]),
+        (1920, False, [5]),
+        (390, True, [1, 1, 1, 1, 1, 1, 1, 1]),
+        (820, True, [2, 2, 2, 2]),
+        (1400, True, [2, 3, 3]),
+        (1920, True, [4, 4]),
+    ],
+)
+def test_rows_of_charts_are_full(
+    width: int, packages: bool, rows: list[int], host: PlayedHost, open_page: OpenPage
+) -> None:
     crowded(host, 4)
+    host.packages = packages
     browser = open_page("light", (width, 900))
     browser.all(NAMES)[0].click()
     boxes = browser.run(

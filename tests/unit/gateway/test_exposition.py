@@ -159,7 +159,23 @@ def test_the_hosts_resources_are_told(scrape):
     assert (found.value("vmqos_closids"), found.value("vmqos_closids_used")) == (16, 2)
     assert (found.value("vmqos_rmids"), found.value("vmqos_rmids_used")) == (192, 3)
     assert found.value("vmqos_default_group_llc_occupancy_bytes", cache="0") == 5
-    assert found.of("vmqos_default_group_memory_bytes_total") == {(("cache", "0"), ("scope", "total")): 6}
+    assert found.of("vmqos_default_group_memory_bytes_total") == {(("cache", "0"), ("scope", "total")): 0}
+
+
+def test_the_default_groups_counters_rise_although_vms_in_it_end(scrape):
+    places = [{"cache": "0"}, {"cache": "0", "scope": "local"}, {"cache": "0", "scope": "remote"}]
+    # The third look is after a VM's end, whose traffic the kernel no longer adds to that of the group.
+    for total, local, told in ((1000, 400, (0, 0, 0)), (1500, 500, (500, 100, 400)), (90, 60, (500, 100, 400))):
+        found = scrape(snapshot(host=replace(HOST, caches=vm((5, total, local)).caches)))
+        new = [
+            found.value(
+                f"vmqos_default_group_memory_traffic_{'by_scope_' if 'scope' in where else ''}bytes_total", **where
+            )
+            for where in places
+        ]
+        old = found.of("vmqos_default_group_memory_bytes_total")
+        assert tuple(new) == told
+        assert [old[("cache", "0"), ("scope", scope)] for scope in ("total", "local")] == [told[0], told[1]]
 
 
 def test_the_loop_is_told_as_a_histogram(scrape):
@@ -420,6 +436,7 @@ def test_what_a_vm_is_called_is_told_once_and_its_other_series_go_on_when_that_c
 
 def test_a_sum_counts_nothing_twice(new_scrape):
     caches = vm((4096, 100, 60), (0, 7, 5), uuid="u").caches
+    new_scrape(snapshot(host=replace(HOST, caches=vm((0, 0, 0), (0, 0, 0)).caches)))
     found = new_scrape(snapshot(vm((4096, 100, 60), (0, 7, 5)), host=replace(HOST, caches=caches)))
     for whose in ("vm", "default_group"):
         traffic = found.of(f"vmqos_{whose}_memory_traffic_bytes_total")

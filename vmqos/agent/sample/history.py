@@ -17,10 +17,14 @@ SERIES = ("llc_occupancy", "total", "local", "remote")
 EXECUTED = ("instructions_per_cycle", "instructions", "cache_misses")
 """What a VM's tasks execute, where the agent may count it: the last two are a second."""
 
-Sample = tuple[float | None, ...]
-"""One value, or none, for each of a history's series."""
+PACKAGES = ("core_watts", "uops_per_cycle", "llc_hit_stalls", "llc_miss_stalls")
+"""What the processor's packages count of a VM, where they do: the power of the cores, and shares of the cycles. A VM
+that did not run has no such shares."""
 
-_DIGITS = {"instructions_per_cycle": 3}
+Sample = tuple[float | None, ...]
+"""One value, or none, for each of a history's series; of the last ones there may be no value at all."""
+
+_DIGITS = dict.fromkeys(("instructions_per_cycle", *PACKAGES), 3)
 """Digits after the point. The other series are whole numbers, which are shorter in JSON: a fraction of a byte means
 nothing."""
 
@@ -52,12 +56,23 @@ class History:
         self._vms: dict[str, array[float]] = {}
         self._count = 0
 
+    def widen(self, further: tuple[str, ...]) -> None:
+        """Remember these series, too, behind the others. There is no value of them so far."""
+        with self._lock:
+            before = len(self._series)
+            self._series = (*self._series, *(name for name in further if name not in self._series))
+            width = len(self._series)
+            for uuid, narrow in self._vms.items() if width > before else ():
+                wide = self._vms[uuid] = array("d", [math.nan]) * (width * self._capacity)
+                for at in range(before):
+                    wide[at::width] = narrow[at::before]
+
     def add(self, when: float, samples: Mapping[str, Sample]) -> None:
         """Remember what was read in one moment of all VMs there are."""
         if not self._capacity:
             return
-        width = len(self._series)
         with self._lock:
+            width = len(self._series)
             slot = self._count % self._capacity
             self._count += 1
             self._times[slot] = when
@@ -67,13 +82,14 @@ class History:
                 ring = self._vms.get(uuid)
                 if ring is None:
                     ring = self._vms[uuid] = array("d", [math.nan]) * (width * self._capacity)
-                values = (math.nan if value is None else value for value in sample)
-                ring[width * slot : width * (slot + 1)] = array("d", values)
+                values = array("d", [math.nan if value is None else value for value in sample])
+                nothing = array("d", [math.nan]) * (width - len(values))
+                ring[width * slot : width * (slot + 1)] = values + nothing
 
     def since(self, when: float, uuids: Collection[str] | None = None) -> Past:
         """What was read at ``when`` and later, of all VMs or these."""
-        width = len(self._series)
         with self._lock:
+            width = len(self._series)
             slots = [slot for slot in self._slots() if self._times[slot] >= when]
             times = [self._times[slot] for slot in slots]
             vms = {

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from vmqos.agent.sample.history import SERIES, Sample
+from vmqos.agent.sample.history import PACKAGES, SERIES, Sample
 
 MINUTE = 60
 """Seconds."""
@@ -81,6 +81,13 @@ class _Running:
         """Nothing yet, of so many series."""
         return cls([math.inf] * series, [-math.inf] * series, [0.0] * series, [0] * series)
 
+    def widen(self, more: int) -> None:
+        """Have so many series more."""
+        self.least += [math.inf] * more
+        self.greatest += [-math.inf] * more
+        self.sums += [0.0] * more
+        self.counts += [0] * more
+
     def add(self, sample: Sample) -> None:
         for at, value in enumerate(sample):
             if value is not None:
@@ -140,6 +147,11 @@ class MinuteHistory:
                     running = self._running[uuid] = _Running.of(len(self._series))
                 running.add(sample)
 
+    def widen(self, further: tuple[str, ...]) -> None:
+        """Remember these series, too, behind the others. There is no value of them so far."""
+        with self._lock:
+            self._widen(further)
+
     def copy(self, since: float = -math.inf, uuids: Collection[str] | None = None) -> Minutes:
         """The first minute that began at ``since`` or later, and all minutes after it.
 
@@ -149,8 +161,12 @@ class MinuteHistory:
             return self._copy(since, uuids)
 
     def restore(self, earlier: Minutes) -> None:
-        """Take over what was remembered before the agent started; it lies before all minutes that ended since then."""
+        """Take over what was remembered before the agent started; it lies before all minutes that ended since then.
+
+        What packages counted is taken over even if none of it has been read since: that comes with the first sweep.
+        """
         with self._lock:
+            self._widen(tuple(name for name in PACKAGES if name in earlier.series))
             now = self._copy(-math.inf, None)
             times = (earlier.times + now.times)[-self.capacity :]
             had, count = len(times) - len(now.times), len(times)
@@ -165,6 +181,14 @@ class MinuteHistory:
                 self._rings[uuid] = _Ring(rows + nothing * (self._width * (self.capacity - count)), last)
             self._times = times + array("q", [0]) * (self.capacity - count)
             self._count = count
+
+    def _widen(self, further: tuple[str, ...]) -> None:
+        series = (*self._series, *(name for name in further if name not in self._series))
+        for ring in self._rings.values():
+            ring.rows = _as_ours(series, self._series, ring.rows)
+        for running in self._running.values():
+            running.widen(len(series) - len(self._series))
+        self._series, self._width = series, len(series) * len(STATISTICS)
 
     def _copy(self, since: float, uuids: Collection[str] | None) -> Minutes:
         numbers = range(max(0, self._count - self.capacity), self._count)

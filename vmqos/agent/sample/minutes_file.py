@@ -19,7 +19,7 @@ from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 
-from vmqos.agent.sample.history import EXECUTED, SERIES
+from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
 from vmqos.agent.sample.minutes import DAY, MOST_VMS, STATISTICS, Minutes, Track
 
 FORMAT = b"vmqos minutes 1\n"
@@ -27,7 +27,9 @@ FORMAT = b"vmqos minutes 1\n"
 LONGEST_HEADER = 1 << 16
 """Bytes: a VM takes some fifty."""
 
-LONGEST = len(FORMAT) + 8 + LONGEST_HEADER + DAY * (8 + MOST_VMS * 4 * len(STATISTICS) * len(SERIES + EXECUTED))
+_MOST_SERIES = len(SERIES + EXECUTED + PACKAGES)
+
+LONGEST = len(FORMAT) + 8 + LONGEST_HEADER + DAY * (8 + MOST_VMS * 4 * len(STATISTICS) * _MOST_SERIES)
 """Bytes of a file that is read."""
 
 

@@ -15,11 +15,12 @@ from typing import TypeVar
 from oslo_config import cfg
 
 from vmqos.agent.sample.hardware_counts import HardwareCounts
-from vmqos.agent.sample.history import EXECUTED, SERIES, History, Past, Sample, executed_of
+from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES, History, Past, Sample, executed_of
 from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.agent.sample.recent import RecentSamples
 from vmqos.daemon.worker import Worker
 from vmqos.resctrl.exceptions import ResctrlError
+from vmqos.resctrl.package_events import CORE_ENERGY, CYCLES, STALLS_LLC_HIT, STALLS_LLC_MISS, UOPS_RETIRED
 from vmqos.telemetry import Rates, Snapshot, Sweeper, VmReading, descriptors, hardware_events, rates
 from vmqos.telemetry.exceptions import SweepFailed, SweepTakesLong
 from vmqos.telemetry.model import LLC_OCCUPANCY
@@ -37,6 +38,9 @@ COURTESY = 0.5
 
 OLD_AFTER = 5.0
 """Seconds up to which a sweep is never called old."""
+
+_OF_CYCLES = (UOPS_RETIRED, STALLS_LLC_HIT, STALLS_LLC_MISS)
+"""The events of packages that are remembered for each cycle."""
 
 T = TypeVar("T")
 
@@ -84,6 +88,7 @@ class Telemetry:
         )
         series = SERIES if executed is None else SERIES + EXECUTED
         self._executed = executed
+        self._has_packages = False
         self._history = History(int(history / interval) + 1 if interval > 0 and history > 0 else 0, series)
         self.minutes = MinuteHistory(minutes if interval > 0 else 0, series)
         self.recent = RecentSamples(interval, counted=executed is not None)
@@ -272,6 +277,13 @@ class Telemetry:
             uuids = samples.keys() | executed.keys()
             samples = {uuid: samples.get(uuid, unread) + executed.get(uuid, uncounted) for uuid in uuids}
         self.recent.add(now, found, counts)
+        if not self._has_packages and not {CORE_ENERGY, CYCLES}.isdisjoint(now.host.events):
+            # Whether they count is known only once resctrl was read, and no memory is taken where they do not.
+            self._has_packages = True
+            self._history.widen(PACKAGES)
+            self.minutes.widen(PACKAGES)
+        if self._has_packages:
+            samples |= {uuid: samples[uuid] + of_packages(found[uuid]) for uuid in now.vms}
         self._history.add(now.wall, samples)
         self.minutes.add(now.wall, samples)
         return found
@@ -279,3 +291,11 @@ class Telemetry:
 
 def _remembered(vm: VmReading, found: Rates) -> Sample:
     return vm.totals[LLC_OCCUPANCY].value, found.total.value, found.local.value, found.remote.value
+
+
+def of_packages(found: Rates) -> Sample:
+    """What packages counted of a VM: a value for each of :data:`vmqos.agent.sample.history.PACKAGES`."""
+    values = {event: reading.value for event, reading in found.packages.items()}
+    cycles = values.get(CYCLES)
+    counts = (values.get(event) for event in _OF_CYCLES)
+    return values.get(CORE_ENERGY), *(count / cycles if count is not None and cycles else None for count in counts)

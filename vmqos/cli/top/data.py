@@ -39,6 +39,9 @@ class Row:
     :ivar total: bytes a second to and from memory; ``local`` and ``remote`` are its parts.
     :ivar ipc: instructions per cycle.
     :ivar misses: last-level cache misses a second.
+    :ivar watts: what the CPU cores use for it, where packages count that.
+    :ivar stalls: the share of its cycles that were spent waiting for loads which the last-level cache did not have,
+        0 to 1, where packages count that.
     """
 
     uuid: str
@@ -66,6 +69,8 @@ class Row:
     remote: Reading = UNKNOWN
     ipc: Reading = UNKNOWN
     misses: Reading = UNKNOWN
+    watts: Reading = UNKNOWN
+    stalls: Reading = UNKNOWN
 
     @property
     def title(self) -> str:
@@ -125,6 +130,8 @@ SORT_KEYS: Mapping[str, Callable[[Row], Any]] = {
     "remote": lambda row: row.remote.value,
     "ipc": lambda row: row.ipc.value,
     "misses": lambda row: row.misses.value,
+    "watts": lambda row: row.watts.value,
+    "stalls": lambda row: row.stalls.value,
     "ways": lambda row: max(row.ways.values(), default=0),
     "state": lambda row: _URGENCY.index(row.state) if row.state in _URGENCY else len(_URGENCY),
     "name": lambda row: row.title.casefold(),
@@ -239,6 +246,8 @@ FIELDS: Mapping[str, Callable[[Row], Any]] = {
     "bandwidth_limit_unit": lambda row: row.bandwidth_unit,
     "occupancy_bytes_by_cache": lambda row: {str(one.cache): one.held for one in row.fills},
     "allocated_bytes_by_cache": lambda row: {str(one.cache): one.granted for one in row.fills},
+    "core_watts": lambda row: row.watts.value,
+    "llc_miss_stalls": lambda row: row.stalls.value,
 }
 """The fields of a row for programs, named as in the agent's API where it has them."""
 
@@ -255,6 +264,8 @@ def _missing(row: Row) -> Iterator[tuple[str, str]]:
         "remote_bytes_per_second": row.remote,
         "instructions_per_cycle": row.ipc,
         "llc_misses_per_second": row.misses,
+        "core_watts": row.watts,
+        "llc_miss_stalls": row.stalls,
     }
     for name, reading in readings.items():
         if reading.missing is not None:

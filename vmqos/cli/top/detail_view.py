@@ -53,6 +53,8 @@ def _figures(frame: Frame, row: Row, terminal: Terminal) -> Mapping[str, Any]:
         ("  to other sockets", row.remote, _speed),
         ("Instructions per cycle", row.ipc, "{:.2f}".format),
         ("LLC misses", row.misses, lambda value: f"{text_view.short_count(value)} a second"),
+        ("Power of the cores", row.watts, "{:.1f} W".format),
+        ("Stalled on memory", row.stalls, "{:.0%} of its cycles".format),
     ):
         if reading.missing is not Missing.NO_COUNTER:
             figures[title] = _told(reading, text)

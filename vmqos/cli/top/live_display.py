@@ -23,6 +23,8 @@ _SORT_KEYS = {
     "r": "remote",
     "i": "ipc",
     "m": "misses",
+    "p": "watts",
+    "c": "stalls",
     "w": "ways",
     "s": "state",
     "n": "name",

@@ -32,6 +32,9 @@ _WHY_NOT = {
 }
 """What the agent's words for why it does not count a VM are among the reasons for which there is no number."""
 
+_ENERGY, _CYCLES, _STALLS = "core_energy", "unhalted_core_cycles", "stalls_llc_miss"
+"""What packages count: joules, cycles, and those of the cycles that were spent waiting for memory."""
+
 _NEARLY_ALL = 0.99
 """Of the time: a share of the processor's counters from which on nothing is said of estimates."""
 
@@ -237,6 +240,8 @@ def _row(vm: contract.Vm, names: Mapping[str, str], telemetry: contract.Telemetr
         total=_reading(counters["rates"].get("total"), speed.get("total")),
         local=_reading(counters["rates"].get("local"), speed.get("local")),
         remote=_reading(counters["rates"].get("remote"), speed.get("remote")),
+        watts=_package_rate(counters, _ENERGY),
+        stalls=_share(_package_rate(counters, _STALLS), _package_rate(counters, _CYCLES)),
     )
 
 
@@ -249,6 +254,23 @@ def _reading(value: float | None, reason: str | None) -> Reading:
         return Reading(value)
     known = reason in Missing._value2member_map_
     return Reading.none(Missing(reason) if reason is not None and known else Missing.ERROR)
+
+
+def _package_rate(counters: contract.VmTelemetry, event: str) -> Reading:
+    """How much an event of packages grew a second."""
+    told = counters.get("package_rates", {})
+    if event not in told:
+        return _NOT_COUNTED
+    value, reason = told[event], counters["missing"].get(event)
+    return Reading.none(Missing.NO_PREVIOUS) if value is None and reason is None else _reading(value, reason)
+
+
+def _share(part: Reading, whole: Reading) -> Reading:
+    """The one of the other, or why it is not known."""
+    if part.value is None or whole.value is None:
+        return part if part.value is None else whole
+    # A VM that executed nothing spent no cycle.
+    return Reading(part.value / whole.value) if whole.value else Reading.none(Missing.UNAVAILABLE)
 
 
 def _row_of_resctrl(vm: VmReading, found: Rates, known: Row | None, host: HostReading) -> Row:
@@ -274,4 +296,6 @@ def _row_of_resctrl(vm: VmReading, found: Rates, known: Row | None, host: HostRe
         remote=found.remote,
         ipc=_NOT_COUNTED,
         misses=_NOT_COUNTED,
+        watts=found.packages.get(_ENERGY, _NOT_COUNTED),
+        stalls=_share(found.packages.get(_STALLS, _NOT_COUNTED), found.packages.get(_CYCLES, _NOT_COUNTED)),
     )

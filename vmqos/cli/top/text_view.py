@@ -29,10 +29,12 @@ HELP = (
     "",
     "Sort by:  o  occupancy   t  total bandwidth   l  local   r  remote",
     "          i  IPC         m  LLC misses        w  ways    s  state    n  name",
+    "          p  watts       c  stalls, the share of cycles",
     "",
     "OCCUPANCY is what the VM holds of all L3 caches together, OF how many bytes it was promised: 1.5M is 1.5 MiB. "
     "FULLEST is the cache where its ways are fullest, and how full they are there; then comes a bar for each cache. "
-    "2c+4d are two ways for code and four for data. LIMIT is the memory bandwidth that it may have. A word in place of "
+    "2c+4d are two ways for code and four for data. LIMIT is the memory bandwidth that it may have. WATTS is the power "
+    "of its CPU cores, and STALLED is the share of its cycles that went by waiting for memory. A word in place of "
     "a number is the reason why there is none; see 'vmqos help top'.",
 )
 
@@ -269,6 +271,8 @@ def _columns(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> list[_Col
         _Column("REMOTE/s", "remote", 10, lambda row: number(row.remote, short_bytes), 6),
         _Column("IPC", "ipc", 10, lambda row: number(row.ipc, "{:.2f}".format), 7),
         _Column("MISSES/s", "misses", 10, lambda row: number(row.misses, short_count), 7),
+        _Column("WATTS", "watts", 8, lambda row: number(row.watts, "{:.1f}".format), 7),
+        _Column("STALLED", "stalls", 8, lambda row: number(row.stalls, "{:.0%}".format), 7),
     ]
     for title, readings in (
         ("OCCUPANCY", [row.occupancy for row in rows]),
@@ -279,6 +283,10 @@ def _columns(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> list[_Col
         ("MISSES/s", [row.misses for row in rows]),
     ):
         if all(reading.missing is Missing.NO_COUNTER for reading in readings):
+            columns = [column for column in columns if column.title != title]
+    for title, readings in (("WATTS", [row.watts for row in rows]), ("STALLED", [row.stalls for row in rows])):
+        # Few processors count these, so that no VM is in a group says nothing of them.
+        if all(reading.missing in (Missing.NO_COUNTER, Missing.NOT_MONITORED) for reading in readings):
             columns = [column for column in columns if column.title != title]
     columns = [column for column in columns if column.width or not column.optional]
     longest = max((cell_len(row.title) for row in rows), default=0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from vmqos.agent.sample.history import EXECUTED, SERIES, History, Sample
+from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES, History, Sample
 
 
 def sample(number: float) -> Sample:
@@ -64,3 +64,20 @@ def test_further_series_are_remembered_beside_the_counters_and_a_ratio_keeps_its
     assert past.vms["a"]["remote"] == [0]
     assert [past.vms["a"][name] for name in EXECUTED] == [[1.235], [2_600_000_000], [1235]]
     assert [past.vms["b"][name] for name in EXECUTED] == [[None], [None], [None]]
+
+
+def test_series_that_come_later_are_gaps_before_and_those_that_were_there_keep_their_values() -> None:
+    history = History(3, SERIES + EXECUTED)
+    for second in (1.0, 2.0):
+        history.add(second, {"a": (*sample(second), 1.5, 2.0, 3.0)})
+    history.widen(PACKAGES)
+    history.widen(PACKAGES)
+    for second in (3.0, 4.0):
+        read = (*sample(second), 1.5, 2.0, 3.0)
+        history.add(second, {"a": (*read, 12.3456, 0.75, None, 0.5), "without a group": read})
+    past = history.since(0.0)
+    assert tuple(past.vms["a"]) == SERIES + EXECUTED + PACKAGES
+    assert past.vms["a"]["llc_occupancy"] == [2, 3, 4]
+    assert past.vms["a"]["core_watts"] == [None, 12.346, 12.346]
+    assert past.vms["a"]["llc_hit_stalls"] == [None, None, None]
+    assert past.vms["without a group"]["llc_miss_stalls"] == [None, None, None]

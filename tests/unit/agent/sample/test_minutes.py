@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.agent.sample.test_history import sample
 from vmqos.agent.sample import minutes
-from vmqos.agent.sample.history import EXECUTED, SERIES
+from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
 from vmqos.agent.sample.minutes import MOST_GONE, STATISTICS, MinuteHistory, Minutes, Track
 
 WIDTH = len(SERIES) * len(STATISTICS)
@@ -239,3 +239,36 @@ def test_an_agent_that_begins_or_ends_to_count_more_keeps_what_was_remembered(
     assert value(past, "a", "total", "greatest") == [0, 600, 6000]
     if now != SERIES:
         assert value(past, "a", "instructions", "mean") == [None, None, 60_000]
+
+
+def counted(number: float) -> tuple[float | None, ...]:
+    return (*sample(number), number / 8, None, None, 0.5)
+
+
+def test_series_that_come_later_are_gaps_before_and_the_minute_that_runs_has_them() -> None:
+    made = MinuteHistory(5)
+    for second in (0.0, 60.0, 61.0):
+        made.add(second, {"a": sample(second), "b": sample(second)})
+    made.widen(PACKAGES)
+    for second in (62.0, 120.0):
+        made.add(second, {"a": counted(second), "b": sample(second)})
+    past = made.copy()
+    assert past.series == SERIES + PACKAGES
+    assert value(past, "a", "core_watts", "greatest") == [None, 7.75]
+    assert value(past, "a", "total", "greatest") == [0, 620]
+    assert value(past, "b", "total", "least") == [0, 600]
+    assert value(past, "b", "llc_miss_stalls", "mean") == [None, None]
+
+
+def test_what_packages_counted_before_a_restart_is_kept_though_nothing_has_been_read_since() -> None:
+    earlier, made = MinuteHistory(5, SERIES + PACKAGES), MinuteHistory(5, SERIES + EXECUTED)
+    for second in (0.0, 60.0, 120.0):
+        earlier.add(second, {"a": counted(second)})
+    made.restore(earlier.copy())
+    made.widen(PACKAGES)
+    for second in (180.0, 240.0):
+        made.add(second, {"a": (*executed(second), 30.0, None, None, None)})
+    past = made.copy()
+    assert past.series == SERIES + EXECUTED + PACKAGES
+    assert value(past, "a", "core_watts", "mean") == [0, 7.5, 30]
+    assert value(past, "a", "instructions", "mean") == [None, None, 18_000]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.unit.agent.sample.test_minutes import remembered
 from vmqos.agent.sample import minutes_file
-from vmqos.agent.sample.history import EXECUTED, SERIES
+from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
 from vmqos.agent.sample.minutes import DAY, MOST_VMS, STATISTICS, MinuteHistory, Minutes, Track
 from vmqos.agent.sample.minutes_file import FORMAT, LONGEST, UnusableFile
 
@@ -157,7 +157,7 @@ def test_what_is_no_file_of_a_fair_size_is_not_read(tmp_path: Path, make: Callab
 
 
 def test_a_file_of_a_day_of_all_series_and_of_as_many_vms_as_are_remembered_is_not_too_long(tmp_path: Path) -> None:
-    series, times = SERIES + EXECUTED, array("q", range(0, 60 * DAY, 60))
+    series, times = SERIES + EXECUTED + PACKAGES, array("q", range(0, 60 * DAY, 60))
     row = array("f", [1.0]) * (len(series) * len(STATISTICS) * DAY)
 
     def size(vms: int) -> int:

@@ -11,12 +11,12 @@ import pytest
 
 from tests.unit.telemetry.tree import ONE, Tree, open_files
 from vmqos.agent.sample.hardware_counts import HardwareCounts
-from vmqos.agent.sample.history import EXECUTED, SERIES
-from vmqos.agent.sample.sampler import PATIENCE, Telemetry
+from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
+from vmqos.agent.sample.sampler import PATIENCE, Telemetry, of_packages
 from vmqos.conf import loader
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.mount import Mount
-from vmqos.telemetry import Missing, Reading, Snapshot, Sweeper
+from vmqos.telemetry import Missing, Rates, Reading, Snapshot, Sweeper
 from vmqos.telemetry.exceptions import SweepTakesLong
 
 LONG_AGO = 3600.0
@@ -251,6 +251,47 @@ def test_what_tasks_execute_is_remembered_beside_the_counters_and_of_vms_without
     assert past[ONE]["cache_misses"][0] == 3_000_000
     assert (past["ungrouped"]["llc_occupancy"][0], past["ungrouped"]["instructions"][0]) == (None, 1_000_000_000)
     assert minutes.vms[ONE].rows[minutes.series.index("instructions_per_cycle")] == 1.25
+
+
+def test_what_packages_count_is_remembered_from_the_first_look_on_that_finds_them(
+    tmp_path: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vmqos.agent.sample.minutes.MINUTE", 1)
+    (tmp_path / "counting").mkdir()
+    counting = Tree(tmp_path / "counting", packages=(0, 1))
+    group = counting.vm(ONE, llc_occupancy=4096)
+    counting.set_package(group, "core_energy", "1.5")
+    counting.set_package(group, "unhalted_core_cycles", 1000)
+    executed = {ONE: (4e9, 5e9, 7e6, 3e6), "ungrouped": (2e9, 1e9, 0.0, 0.0)}
+    telemetry = Telemetry(str(counting.root), 0.02, 600.0, minutes=10, executed=lambda: executed)
+    telemetry.start()
+    try:
+        eventually(lambda: ONE in telemetry.sampled()[0].vms)
+        counting.set_package(group, "core_energy", "1000001.5")
+        eventually(lambda: any(telemetry.past(60.0).vms[ONE]["core_watts"]))
+        eventually(lambda: {ONE, "ungrouped"} <= telemetry.minutes.copy().vms.keys())
+    finally:
+        telemetry.stop()
+    past, minutes = telemetry.past(60.0).vms, telemetry.minutes.copy()
+    assert tuple(past[ONE]) == minutes.series == SERIES + EXECUTED + PACKAGES
+    assert max(filter(None, past[ONE]["core_watts"])) > 1e6, "a million joules of each of two packages"
+    assert set(past[ONE]["uops_per_cycle"]) == {None}, "these packages count no micro-operations"
+    assert past[ONE]["instructions_per_cycle"][-1] == 1.25
+    assert set(past["ungrouped"]["core_watts"]) == {None}
+
+
+def packages(**values: float | None) -> Rates:
+    unknown = Reading.none(Missing.NO_PREVIOUS)
+    found = {event: unknown if value is None else Reading(value) for event, value in values.items()}
+    return Rates(unknown, unknown, unknown, 1.0, found)
+
+
+def test_of_what_packages_count_the_power_is_remembered_and_shares_of_the_cycles() -> None:
+    every = {"uops_retired": 3e9, "stalls_llc_hit": 1e8, "stalls_llc_miss": 5e8}
+    assert of_packages(packages(core_energy=3.5, unhalted_core_cycles=2e9, **every)) == (3.5, 1.5, 0.05, 0.25)
+    assert of_packages(packages(core_energy=0.0, unhalted_core_cycles=0.0, **every)) == (0.0, None, None, None)
+    assert of_packages(packages(core_energy=None, unhalted_core_cycles=None)) == (None, None, None, None)
+    assert of_packages(packages()) == (None, None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,24 @@ def test_what_a_vm_was_granted_beside_l3_ways_is_the_agents(agent: FakeAgent, ru
     assert "60 %" in run("top").out
 
 
+def test_what_packages_count_is_shown_as_power_and_as_a_share_of_the_cycles(agent: FakeAgent, run: Run) -> None:
+    told = examples.telemetry()
+    rates = {"core_energy": 2.5, "unhalted_core_cycles": 4e9, "stalls_llc_miss": 1e9}
+    told["vms"][examples.WEB]["package_rates"] = rates
+    told["vms"][examples.DB]["package_rates"] = dict.fromkeys(rates, 0.0)
+    told["vms"][examples.BATCH]["package_rates"] = dict.fromkeys(rates)
+    agent.answers["/v1/telemetry"] = told
+    found = {vm["instance_name"]: vm for vm in json.loads(run("top", "--sort", "watts", "-f", "json").out)["vms"]}
+    assert list(found)[:2] == ["web-1", "db-1"]
+    assert [(found[name]["core_watts"], found[name]["llc_miss_stalls"]) for name in ("web-1", "db-1")] == [
+        (2.5, 0.25),
+        (0.0, None),
+    ]
+    assert found["db-1"]["missing"]["llc_miss_stalls"] == "unavailable"
+    assert found["batch"]["missing"]["core_watts"] == "no-previous"
+    assert found["plain"]["missing"]["core_watts"] == "not-monitored"
+
+
 HARDWARE = "/v1/telemetry/hardware-events"
 
 

@@ -100,7 +100,11 @@ def test_a_program_gets_a_number_or_a_reason_and_no_nan() -> None:
     assert db["occupancy_bytes"] is None
     assert db["missing"]["occupancy_bytes"] == "unassigned"
     for vm in shown["vms"]:
-        numbers = {name for name in vm if name.endswith(("_bytes", "_second", "_cycle")) and name != "allocated_bytes"}
+        numbers = {
+            name
+            for name in vm
+            if name.endswith(("_bytes", "_second", "_cycle", "_watts", "_stalls")) and name != "allocated_bytes"
+        }
         assert {name for name in numbers if vm[name] is None} == vm["missing"].keys()
 
 

@@ -33,6 +33,8 @@ def row(**fields: Any) -> Row:
         "remote": Reading.none(Missing.UNASSIGNED),
         "ipc": Reading(1.234),
         "misses": Reading.none(Missing.NO_COUNTER),
+        "watts": Reading(12.34),
+        "stalls": Reading(0.256),
     }
     return Row(uuid=examples.WEB, **(known | fields))
 
@@ -61,6 +63,7 @@ def test_live_figures_come_first_and_then_what_vm_show_knows() -> None:
     assert values["Memory bandwidth"] == "1.5 GiB/s"
     assert values["Instructions per cycle"] == "1.23"
     assert "LLC misses" not in values
+    assert (values["Power of the cores"], values["Stalled on memory"]) == ("12.3 W", "26% of its cycles")
     assert "  to other sockets      unassigned" in lines
     assert any(line.strip() == "cache 0  =======---   67%, 2 MiB of 3 MiB" for line in lines)
     assert values["UUID"] == examples.WEB

@@ -151,6 +151,19 @@ def test_what_the_machine_does_not_count_is_left_out() -> None:
     assert lines[-1] == "Why."
 
 
+def test_power_and_stalls_have_columns_where_any_vm_has_them() -> None:
+    none = Reading.none(Missing.NO_PREVIOUS)
+    ungrouped = Reading.none(Missing.NOT_MONITORED)
+    shown = frame(row("a", watts=Reading(12.34), stalls=Reading(0.256)), row("b", watts=none, stalls=none), row("c"))
+    titles, *lines = (line.split() for line in text(shown, Terminal(False, 200))[2:6])
+    assert titles[-3:] == ["MISSES/s", "WATTS", "STALLED"]
+    assert [line[-2:] for line in lines[:2]] == [["12.3", "26%"], ["...", "..."]]
+    assert " ".join(lines[2]).endswith("no group no group")
+    for words in (NOT_COUNTED, ungrouped):
+        lines = text(frame(row("a", watts=words, stalls=words)), Terminal(False, 200))
+        assert lines[2].split()[-1] == "MISSES/s"
+
+
 REASON = "L3 cache 0 has 3 ways to give in one piece and 6 are asked for: of its 11 ways 6 are other VMs'"
 NOTE = "No IPC and no LLC misses: this kernel gives no hardware events, as in most virtual machines"
 

@@ -7,8 +7,9 @@ import { Chart } from "./chart.js";
 import { MINUTE } from "./day.js";
 import { keyed, make, setAttribute, setText } from "./dom.js";
 import { EXECUTED } from "./executed.js";
-import { clock, duration, eachCache, events as eventRate, limitOf, listOf, moment, rate, ratio, size, visible, why } from "./format.js";
+import { clock, duration, eachCache, events as eventRate, limitOf, listOf, moment, portion, power, rate, ratio, size, visible, why } from "./format.js";
 import { fullness, percent } from "./fullness.js";
+import { packagesOf } from "./packages.js";
 import { decimalTicks } from "./scale.js";
 
 const BANDWIDTHS = ["total", "local", "remote"];
@@ -25,6 +26,19 @@ const TOLD = {
   instructions: ["Instructions", eventRate],
   cache_misses: ["Cache misses", eventRate],
 };
+
+/**
+ * Groups of charts that are drawn where the time of the charts has a value of any of them: of each chart the title, its series
+ * with their titles, and how a value becomes a text.
+ */
+const FURTHER = [
+  EXECUTED.map((name) => [TOLD[name][0], { [name]: TOLD[name][0].toLowerCase() }, TOLD[name][1]]),
+  [
+    ["Power of the cores", { core_watts: "power" }, power],
+    ["Micro-operations per cycle", { uops_per_cycle: "micro-operations" }, ratio],
+    ["Cycles stalled on loads", { llc_miss_stalls: "L3 misses", llc_hit_stalls: "L3 hits" }, portion],
+  ],
+];
 
 const EVENTS = { llc_occupancy: "Occupancy", mbm_total_bytes: "Bandwidth", mbm_local_bytes: "Local bandwidth" };
 
@@ -70,7 +84,7 @@ export function fieldsOf(vm, reading, counted, executed, now) {
       fields.push([`No value: ${visible(EVENTS[event] ?? event)}`, why(reason)]);
     }
   }
-  return [...fields, ...executedFields(executed)].filter(([, text]) => text);
+  return [...fields, ...executedFields(executed), ...packageFields(packagesOf(reading))].filter(([, text]) => text);
 }
 
 function executedFields({ values, share, reason }) {
@@ -81,6 +95,17 @@ function executedFields({ values, share, reason }) {
   });
   const had = `the VM had the processor's counters for ${Math.min(99, Math.floor(100 * share))} % of its time`;
   return [...fields, ["Hardware counts", share !== null && share < 1 ? `estimates: ${had}` : ""]];
+}
+
+function packageFields(values) {
+  if (!values) return [];
+  const { core_watts: watts, uops_per_cycle: uops, llc_hit_stalls: hits, llc_miss_stalls: misses } = values;
+  const stalls = [[misses, "misses"], [hits, "hits"]].filter(([share]) => share !== null);
+  return [
+    ["Power of the cores now", watts === null ? "" : power(watts)],
+    ["Micro-operations per cycle now", uops === null ? "" : ratio(uops)],
+    ["Cycles stalled on loads now", stalls.map(([share, which]) => `${portion(share)} on L3 ${which}`).join(", ")],
+  ];
 }
 
 function occupancy(value, promised) {
@@ -107,7 +132,7 @@ export class Details {
     this.occupancy = new Chart("Cache occupancy, all caches together", ["occupancy"], size);
     this.bandwidth = new Chart("Memory bandwidth", BANDWIDTHS, rate);
     this.charts = make("div", { class: "charts" }, this.occupancy.element, this.bandwidth.element);
-    this.executed = [];
+    this.further = FURTHER.map(() => []);
     this.choices = Object.entries(CHARTS).map(([key, text]) => {
       const button = make("button", { type: "button", "data-charts": key }, text);
       button.addEventListener("click", () => choose(key));
@@ -126,7 +151,7 @@ export class Details {
     const drawn = (names) => ({ ...dataOf(charts, vm.uuid, history, day, names), now: history.latest, events: told });
     this.occupancy.draw({ ...drawn(["llc_occupancy"]), limit: reading?.allocated_bytes ?? null });
     this.bandwidth.draw({ ...drawn(BANDWIDTHS), limit: null });
-    this.#drawExecuted(drawn);
+    FURTHER.forEach((_, index) => this.#drawFurther(index, drawn));
     for (const button of this.choices) setAttribute(button, "aria-pressed", String(button.dataset.charts === charts));
     const last = told.slice(-MOST_CHANGES).reverse().map(({ time, text }) => `${clock(time)} ${text}`).join("; ");
     const fields = fieldsOf(vm, reading, counted, executed.of(vm.uuid), now);
@@ -138,16 +163,21 @@ export class Details {
     });
   }
 
-  /** Draw what the VM's tasks execute, if the time of the charts has a value of it; else there is no chart. */
-  #drawExecuted(drawn) {
-    const found = EXECUTED.map((name) => drawn([name]));
-    const isCounted = found.some(({ values: [series] }) => series.some((value) => value !== null));
-    if (isCounted && !this.executed.length) {
-      this.executed = EXECUTED.map((name) => new Chart(TOLD[name][0], [TOLD[name][0].toLowerCase()], TOLD[name][1], decimalTicks));
+  /** Draw a group of charts, if the time of the charts has a value of it; else there is none of them. */
+  #drawFurther(group, drawn) {
+    const found = FURTHER[group].map(([, series]) => drawn(Object.keys(series)));
+    const isCounted = found.some(({ values }) => values.some((series) => series.some((value) => value !== null)));
+    const charts = this.further[group];
+    if (isCounted && !charts.length) {
+      charts.push(...FURTHER[group].map(([title, series, format]) => new Chart(title, Object.values(series), format, decimalTicks)));
     }
-    if (!isCounted) for (const chart of this.executed) chart.element.remove();
-    else if (!this.executed[0].element.isConnected) this.charts.append(...this.executed.map((chart) => chart.element));
-    if (isCounted) this.executed.forEach((chart, index) => chart.draw({ ...found[index], limit: null }));
+    if (!isCounted) for (const chart of charts) chart.element.remove();
+    else if (!charts[0].element.parentNode) {
+      // The groups stand in their order, whichever of them came first.
+      const later = this.further.slice(group + 1).flat().find((chart) => chart.element.parentNode);
+      for (const chart of charts) this.charts.insertBefore(chart.element, later?.element ?? null);
+    }
+    if (isCounted) charts.forEach((chart, index) => chart.draw({ ...found[index], limit: null }));
   }
 }
 

@@ -37,6 +37,16 @@ export function ratio(number) {
   return number.toFixed(2);
 }
 
+/** A share of a whole: "26 %", or "2.5 %" where it is small. */
+export function portion(number) {
+  return `${(100 * number).toFixed(number >= 0.0995 ? 0 : 1).replace(/\.0$/, "")} %`;
+}
+
+/** A power: "12.3 W". */
+export function power(watts) {
+  return `${watts.toFixed(watts >= 99.95 ? 0 : 1).replace(/\.0$/, "")} W`;
+}
+
 /** Seconds in the two largest units, such as "2 h 5 min". */
 export function duration(seconds) {
   const whole = Math.max(0, Math.floor(seconds));

@@ -2,6 +2,7 @@
 // The last ten minutes of every VM's counters. Pure.
 
 import { EXECUTED } from "./executed.js";
+import { PACKAGES, packagesOf } from "./packages.js";
 import { usual } from "./scale.js";
 
 export const WINDOW = 600;
@@ -9,7 +10,7 @@ export const WINDOW = 600;
 /** The least time that a line spans: an agent that has just started remembers little. */
 const LEAST = 60;
 
-export const SERIES = ["llc_occupancy", "total", "local", "remote", ...EXECUTED];
+export const SERIES = ["llc_occupancy", "total", "local", "remote", ...EXECUTED, ...PACKAGES];
 
 /** Samples in the order of their times; a series of a VM has one value, or null, for each time. */
 export class History {
@@ -59,6 +60,8 @@ export class History {
       series.llc_occupancy.push(vm?.totals.llc_occupancy ?? null);
       for (const name of ["total", "local", "remote"]) series[name].push(vm?.rates?.[name] ?? null);
       for (const name of EXECUTED) series[name].push(executed.get(uuid)?.[name] ?? null);
+      const counted = packagesOf(vm);
+      for (const name of PACKAGES) series[name].push(counted?.[name] ?? null);
     }
     this.times.push(telemetry.taken_at);
     this.#trim();

@@ -3,6 +3,7 @@
 
 import { waysOf } from "./format.js";
 import { compare, nameOf } from "./names.js";
+import { packagesOf } from "./packages.js";
 
 const URGENCY = ["degraded", "pending", "kept", "none"];
 
@@ -17,6 +18,7 @@ export const KEYS = {
   remote: { of: (vm, reading) => reading?.rates?.remote ?? null, descending: true },
   ipc: { of: (vm, reading, executed) => executed?.instructions_per_cycle ?? null },
   misses: { of: (vm, reading, executed) => executed?.cache_misses ?? null, descending: true },
+  power: { of: (vm, reading) => packagesOf(reading)?.core_watts ?? null, descending: true },
   flavor: { of: (vm) => vm.flavor },
 };
 

@@ -4,9 +4,10 @@
 import { Sparkline } from "./chart.js";
 import { Details } from "./details.js";
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
-import { events, limitOf, rate, ratio, size, visible, waysByCache, why } from "./format.js";
+import { events, limitOf, power, rate, ratio, size, visible, waysByCache, why } from "./format.js";
 import { fullest, fullness, percent, share } from "./fullness.js";
 import { baseOf, nameOf } from "./names.js";
+import { packagesOf } from "./packages.js";
 
 const GLYPHS = { kept: "\u25cf", pending: "\u25d4", degraded: "\u25b2", none: "\u25cb" };
 
@@ -31,6 +32,7 @@ export class VmRows {
     this.remote = make("td", { class: "number extra" });
     this.perCycle = make("td", { class: "number counted" });
     this.misses = make("td", { class: "number counted" });
+    this.power = make("td", { class: "number powered" });
     this.flavor = make("bdi");
     const row = make(
       "tr",
@@ -44,6 +46,7 @@ export class VmRows {
       this.remote,
       this.perCycle,
       this.misses,
+      this.power,
       make("td", { class: "extra flavor" }, this.flavor),
     );
     this.place = make("td");
@@ -92,6 +95,7 @@ export class VmRows {
     const { values, reason } = known.executed.of(vm.uuid);
     numeric(this.perCycle, values?.instructions_per_cycle ?? null, ratio, reason);
     numeric(this.misses, values?.cache_misses ?? null, events, reason);
+    numeric(this.power, packagesOf(reading)?.core_watts ?? null, power);
     setText(this.flavor, visible(vm.flavor));
     setAttribute(this.flavor, "title", visible(vm.flavor) || null);
     this.refresh();

@@ -5,6 +5,7 @@ import { FIRST } from "./address.js";
 import { keyed, setAttribute, setText, show } from "./dom.js";
 import { count, visible } from "./format.js";
 import { KEYS, found, held, sorted } from "./order.js";
+import { packagesOf } from "./packages.js";
 import { VmRows } from "./vmrows.js";
 
 const rows = new WeakMap();
@@ -189,6 +190,7 @@ export class VmTable {
     show(this.none, !listed.length);
     this.#tellAway();
     setAttribute(this.table, "data-counted", values.size ? "" : null);
+    setAttribute(this.table, "data-powered", vms.some((vm) => packagesOf(readings[vm.uuid])) ? "" : null);
     show(this.table, listed.length > 0);
     setAttribute(this.table, "aria-label", count(listed.length, "VM"));
     this.#span();
