@@ -421,6 +421,9 @@ def test_a_pass_that_comes_before_the_vcpus_have_names_takes_nothing_away(make_s
     assert host.mask(start.group) == ways
     assert tasks.read_tasks(host.resctrl, start.group) == {start.process.pid}
     threads = start.make_threads("CPU 0/KVM", "CPU 1/KVM", "worker")
+    # They give themselves their names a moment after they are made.
+    while not {"CPU 0/KVM", "CPU 1/KVM", "worker"} <= {processes.identify(tid).comm for tid in threads}:
+        pass
     (vcpu,) = (tid for tid in threads if processes.identify(tid).comm == "CPU 0/KVM")
     host.settle()
     assert host.mask(start.group) == ways
