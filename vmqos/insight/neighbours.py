@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from vmqos.insight import say
 from vmqos.insight.advice import against
 from vmqos.insight.model import Cause, History, Host, PairVerdict
-from vmqos.insight.series import LEVEL, Rise, Series, align, middle, rises
+from vmqos.insight.series import LEVEL, Rise, Series, align, middle, rises, series_of, times_of
 
 MOST = 20
 """Samples on each side of a step that are looked at."""
@@ -150,6 +150,13 @@ def pairs(host: Host, history: History) -> list[PairVerdict]:
                     of_victim.append((step.at + effect.sides.lag, effect.sides.lag, verdict))
         found += _nearest(of_victim)
     return sorted(found, key=lambda verdict: -verdict.confidence)
+
+
+def is_up(history: History, pair: PairVerdict) -> bool:
+    """Whether a culprit still moves as much as from its step on; a pair is found also after that, while it is known."""
+    times = times_of(history)
+    column = series_of(times, history[pair.culprit]).bandwidth
+    return any(times[step.at] == pair.since and step.end == len(column) for step in rises(column))
 
 
 def _nearest(found: Sequence[tuple[int, int, PairVerdict]]) -> list[PairVerdict]:

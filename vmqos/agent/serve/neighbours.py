@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who slows whom, as the API tells it: judged when a client asks, by what the last sweeps found."""
+"""Who slows whom, as the API tells it: judged when anybody asks, by what the last sweeps found."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import cast
 
 from vmqos import insight
+from vmqos.agent.neighbour_events import Judged, NeighbourEvents
 from vmqos.agent.sample.history import Past
 from vmqos.agent.sample.recent import BANDWIDTH, RecentSamples, held_on
 from vmqos.agent.snapshot import Snapshot
@@ -27,6 +28,8 @@ SHARE = 0.1
 """Judging takes no more than this share of one CPU, however often clients ask: 200 VMs of which half have just begun to
 move much more take some seconds."""
 
+CALM = 10
+"""Samples before a step with which it can be judged, and some to spare."""
 
 PATIENCE = 1.0
 """Seconds after which a client that waits for a judgement gets the last one."""
@@ -37,11 +40,15 @@ class Neighbours:
 
     :param snapshot: what the last pass knew.
     :param recent: what is judged by.
+    :param events: hears of each judgement.
     """
 
-    def __init__(self, snapshot: Callable[[], Snapshot], recent: RecentSamples) -> None:
+    def __init__(
+        self, snapshot: Callable[[], Snapshot], recent: RecentSamples, events: NeighbourEvents | None = None
+    ) -> None:
         self._snapshot = snapshot
         self._recent = recent
+        self._events = events
         self._condition = threading.Condition()
         self._known: contract.Neighbours = _told(insight.Insight({}, []), None, recent.interval)
         self._is_judging = False
@@ -89,7 +96,12 @@ class Neighbours:
             host = host_of(self._snapshot())
             history = history_of(past, caches, host)
             newest = past.times[-1] if past.times else None
-            found = _told(insight.judge(host, history), newest, self._recent.interval, history)
+            judged = insight.judge(host, history)
+            found = _told(judged, newest, self._recent.interval, history)
+            if self._events is not None:
+                pairs = [Judged(pair, insight.is_up(history, pair)) for pair in judged.pairs]
+                judged_from = past.times[CALM] if len(past.times) > CALM else math.inf
+                self._events.hear(pairs, judged_from, found["counted"])
         except Exception:
             # Whatever it is, nothing else of the agent depends on it.
             LOG.exception("neighbours can't be judged")
