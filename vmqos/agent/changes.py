@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from vmqos.agent.vm_record import VmRecord
 
@@ -16,7 +16,7 @@ LONGEST_TEXT = 500
 class Change(TypedDict):
     """An event without its number and time: see :class:`vmqos.local_api.contract.Event`."""
 
-    kind: Literal["promise", "ended", "host"]
+    kind: Literal["promise", "ended", "host", "neighbour"]
     uuid: str
     name: str
     project: str
@@ -25,6 +25,7 @@ class Change(TypedDict):
     before: str
     reason: str
     reason_code: str
+    culprit: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ MOST = 2000
 
 
 class EventLog:
-    """Remembers the last events; one thread adds, others read and wait.
+    """Remembers the last events; some threads add, others read and wait.
 
     :ivar epoch: an id that each agent makes anew at its start: its events are numbered from 1 again.
     """

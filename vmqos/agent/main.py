@@ -14,6 +14,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from vmqos.agent.loop import Agent
+from vmqos.agent.neighbour_events import NeighbourEvents, NeighbourWatch
 from vmqos.agent.sample.hardware_counts import HardwareCounts
 from vmqos.agent.sample.keep_minutes import MinutesKeeper
 from vmqos.agent.sample.sampler import Telemetry
@@ -81,7 +82,10 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
     agent = Agent(conf, read_again)
     hardware = HardwareCounts.of(conf, lambda: agent.snapshot.vms, agent.give_way_to_starts)
     telemetry, live = Telemetry.of(conf, agent.give_way_to_starts, hardware), LiveReads()
-    neighbours = Neighbours(lambda: agent.snapshot, telemetry.recent)
+    watched = conf.telemetry.neighbours_interval if telemetry.interval else 0.0
+    events = NeighbourEvents(agent.events, lambda: agent.snapshot.vms) if watched else None
+    neighbours = Neighbours(lambda: agent.snapshot, telemetry.recent, events)
+    watch = NeighbourWatch(neighbours.verdicts, watched, agent.give_way_to_starts)
     keeper = MinutesKeeper(telemetry.minutes, conf.telemetry.minutes_file)
     owner = _owner_of_gateway_socket(conf)
     servers = (
@@ -91,13 +95,13 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     signal.signal(signal.SIGHUP, lambda *_: agent.reload())
-    for part in (keeper, telemetry, hardware, live, *servers):
+    for part in (keeper, telemetry, hardware, live, watch, *servers):
         part.start()
     try:
         agent.run()
     finally:
         agent.events.close()
-        for part in (*servers, live, hardware, telemetry, keeper):
+        for part in (*servers, watch, live, hardware, telemetry, keeper):
             part.stop()
     LOG.info("stopped; every VM keeps its group")
     return 0

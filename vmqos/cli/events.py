@@ -30,9 +30,9 @@ PAUSE = 1.0
 class Events(Listing):
     """List what changed on this host since the agent started, the oldest first.
 
-    An event is a promise whose state, reason or group changed; a VM that ended; or the host: resctrl, libvirt, or the
-    agent's passes fail or work again. Is and Was are the states after and before it; Was is empty for a VM that was not
-    there. Times are UTC.
+    An event is a promise whose state, reason or group changed; a VM that ended; a VM that is slowed by a neighbour, or
+    no more; or the host: resctrl, libvirt, or the agent's passes fail or work again. Is and Was are the states after
+    and before it; Was is empty for a VM that was not there. Times are UTC.
 
     The agent remembers the last 2000 events. They end with the agent, and the next one numbers its own from 1. --since
     goes on from a number that is known.

@@ -54,4 +54,13 @@ OPTIONS = [
         "and a read for each such thread at each look. Other programs that count these events, such as perf, have to "
         "share the processor's counters.",
     ),
+    cfg.FloatOpt(
+        "neighbours_interval",
+        default=30.0,
+        min=0.0,
+        max=3600.0,
+        help="Seconds between two judgements of which VM slows which, so that there is an event when that begins and "
+        "when it is over. A judgement of 200 VMs takes 0.15 seconds of a CPU, and more where many VMs have just begun "
+        "to move more: 10 per cent of a CPU at most. 0 judges only when a client asks, and makes no events.",
+    ),
 ]

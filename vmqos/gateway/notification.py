@@ -18,6 +18,7 @@ from vmqos.local_api import contract
 
 PROMISE = "vmqos.vm.promise"
 ENDED = "vmqos.vm.ended"
+NEIGHBOUR = "vmqos.vm.neighbour"
 HOST = "vmqos.host.state"
 LOST = "vmqos.host.events_lost"
 
@@ -89,7 +90,7 @@ def due(
 
 
 def _of(event: contract.Event, epoch: str, host: str) -> Notification:
-    kinds = {"promise": PROMISE, "ended": ENDED, "host": HOST}
+    kinds = {"promise": PROMISE, "ended": ENDED, "host": HOST, "neighbour": NEIGHBOUR}
     is_bad = event["state"] in _NOT_KEPT or (event["kind"] == "host" and event["state"] == "fails")
     payload = {
         "host": host,
@@ -105,6 +106,8 @@ def _of(event: contract.Event, epoch: str, host: str) -> Notification:
         "epoch": epoch,
         "number": event["number"],
     }
+    if event["kind"] == "neighbour":
+        payload["culprit"] = event.get("culprit", "")
     return Notification(
         kinds[event["kind"]],
         "error" if is_bad else "info",

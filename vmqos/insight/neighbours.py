@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from vmqos.insight import say
 from vmqos.insight.advice import against
 from vmqos.insight.model import Cause, History, Host, PairVerdict
-from vmqos.insight.series import LEVEL, Rise, Series, align, middle, rises
+from vmqos.insight.series import LEVEL, Rise, Series, align, middle, rises, series_of
 
 MOST = 20
 """Samples on each side of a step that are looked at."""
@@ -155,6 +155,15 @@ def pairs_among(host: Host, times: Sequence[float], series: Mapping[str, Series]
                     of_victim.append((step.at + effect.sides.lag, effect.sides.lag, verdict))
         found += _nearest(of_victim)
     return sorted(found, key=lambda verdict: -verdict.confidence)
+
+
+def is_up(history: History, pair: PairVerdict) -> bool:
+    """Whether a culprit still moves as much as from its step on; a pair is found also after that, while it is known."""
+    # The victim was there before the step, and the culprit may not have been.
+    samples = history[pair.culprit]
+    times = sorted({sample.time for of in (samples, history[pair.victim]) for sample in of})
+    column = series_of(times, samples).bandwidth
+    return any(times[step.at] == pair.since and step.end == len(column) for step in rises(column))
 
 
 def _nearest(found: Sequence[tuple[int, int, PairVerdict]]) -> list[PairVerdict]:

@@ -61,10 +61,11 @@ class Rise:
 def align(history: History) -> tuple[list[float], dict[str, Series]]:
     """The times, and the columns by VM; those without samples are left out."""
     times = sorted({sample.time for samples in history.values() for sample in samples})
-    return times, {vm: _series(times, samples) for vm, samples in history.items() if samples}
+    return times, {vm: series_of(times, samples) for vm, samples in history.items() if samples}
 
 
-def _series(times: Sequence[float], samples: Sequence[Sample]) -> Series:
+def series_of(times: Sequence[float], samples: Sequence[Sample]) -> Series:
+    """One VM's columns, with a value for each of the times."""
     at = {sample.time: sample for sample in samples}
     first = samples[0].time if samples else math.inf
     rows = [at.get(time) for time in times]

@@ -312,12 +312,13 @@ class Event(TypedDict):
 
     ``promise``: the state of a VM's promise, its reason or its group; ``before`` is empty for a VM that was not there.
     ``ended``: a VM that is gone. ``host``: ``name`` is ``resctrl``, ``libvirt`` or ``passes``; ``uuid``, ``project`` (a
-    UUID) and ``flavor`` (a name) are empty, as they are where Nova does not say.
+    UUID) and ``flavor`` (a name) are empty, as they are where Nova does not say. ``neighbour``: the VM ``culprit`` (a
+    UUID) slows this one, or does so no more; ``reason_code`` is by what.
     """
 
     number: int
     time: float
-    kind: Literal["promise", "ended", "host"]
+    kind: Literal["promise", "ended", "host", "neighbour"]
     uuid: str
     name: str
     project: NotRequired[str]
@@ -326,6 +327,7 @@ class Event(TypedDict):
     before: str
     reason: str
     reason_code: str
+    culprit: NotRequired[str]
 
 
 class Events(TypedDict):

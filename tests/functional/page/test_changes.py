@@ -78,6 +78,26 @@ def test_an_older_agent_that_tells_no_changes_has_no_list_of_them(host: PlayedHo
     assert all("404" in complaint for complaint in browser.errors())
 
 
+def test_a_vm_that_is_slowed_and_is_no_more_is_told_with_its_neighbour(host: PlayedHost, open_page: OpenPage) -> None:
+    few(host)
+    victim, culprit = host.vms[0], host.vms[3]
+    about = {"kind": "neighbour", "culprit": culprit["uuid"], "reason_code": "cache"}
+    host.happen(victim, "slowed", "undisturbed", 300.0, reason="mail-1 takes cache from it", **about)
+    host.happen(victim, "unknown", "slowed", 200.0, reason="it began too long ago to tell", **about)
+    host.happen(victim, "undisturbed", "slowed", 100.0, reason="mail-1 has ended", **about)
+    browser = open_page()
+    assert lines(browser.texts("#changes li")) == [
+        "database undisturbed mail-1 has ended",
+        "database unknown it began too long ago to tell",
+        "database slowed mail-1 takes cache from it",
+    ]
+    levels = [one.get_attribute("data-level") for one in browser.all("#changes .badge")]
+    assert levels == ["ok", "none", "pending"]
+    browser.all("#changes .link:not([hidden])")[0].click()
+    marks = browser.run("return document.querySelector('.chart .event').getAttribute('d')")
+    assert marks.count("M") == 3
+
+
 def test_few_vms_that_come_at_a_time_are_told_one_by_one(host: PlayedHost, open_page: OpenPage) -> None:
     few(host)
     for number, vm in enumerate(host.vms):

@@ -61,6 +61,7 @@ def test_a_promise_has_everything_in_its_payload_and_the_time_at_which_it_change
         ({"kind": "ended", "state": "", "before": "pending"}, "vmqos.vm.ended", "info"),
         ({"kind": "host", "name": "libvirt", "state": "fails"}, "vmqos.host.state", "error"),
         ({"kind": "host", "name": "libvirt", "state": "works"}, "vmqos.host.state", "info"),
+        ({"kind": "neighbour", "state": "slowed", "before": "undisturbed"}, "vmqos.vm.neighbour", "info"),
     ],
 )
 def test_what_needs_somebody_is_an_error_and_all_else_is_info(
@@ -68,6 +69,11 @@ def test_what_needs_somebody_is_an_error_and_all_else_is_info(
 ) -> None:
     found = only({**KEPT, **changes})
     assert (found.event_type, found.priority) == (event_type, priority)
+
+
+def test_a_vm_that_is_slowed_has_its_neighbour_in_the_payload_and_no_other_event_has_one() -> None:
+    assert only({**KEPT, "kind": "neighbour", "culprit": "w"}).payload["culprit"] == "w"
+    assert "culprit" not in only(KEPT).payload
 
 
 def test_an_earlier_agent_that_tells_no_project_is_understood() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who slows whom, as the API tells it: judged when a client asks, by what the last sweeps found."""
+"""Who slows whom, as the API tells it: judged when anybody asks, by what the last sweeps found."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from vmqos import insight
+from vmqos.agent.neighbour_events import Judged, NeighbourEvents
 from vmqos.agent.sample.history import Past
 from vmqos.agent.sample.recent import BANDWIDTH, RecentSamples, held_on
 from vmqos.agent.snapshot import Snapshot
@@ -26,6 +27,8 @@ SHARE = 0.1
 """Judging takes no more than this share of one CPU, however often clients ask: 200 VMs of which half have just begun to
 move much more take some seconds."""
 
+CALM = 10
+"""Samples before a step with which it can be judged, and some to spare."""
 
 PATIENCE = 1.0
 """Seconds after which a client that waits for a judgement gets the last one."""
@@ -36,11 +39,15 @@ class Neighbours:
 
     :param snapshot: what the last pass knew.
     :param recent: what is judged by.
+    :param events: hears of each judgement.
     """
 
-    def __init__(self, snapshot: Callable[[], Snapshot], recent: RecentSamples) -> None:
+    def __init__(
+        self, snapshot: Callable[[], Snapshot], recent: RecentSamples, events: NeighbourEvents | None = None
+    ) -> None:
         self._snapshot = snapshot
         self._recent = recent
+        self._events = events
         self._condition = threading.Condition()
         self._known: contract.Neighbours = _told(insight.Insight({}, []), None, recent.interval, 0, counted=False)
         self._is_judging = False
@@ -92,7 +99,12 @@ class Neighbours:
                 samples = max(samples, len(of))
                 # That this process may count them does not say that there is anything to count.
                 counted = counted or any(sample.counts is not None for sample in of)
-            found = _told(insight.judge(host, history), newest, self._recent.interval, samples, counted)
+            judged = insight.judge(host, history)
+            found = _told(judged, newest, self._recent.interval, samples, counted)
+            if self._events is not None:
+                pairs = [Judged(pair, insight.is_up(history, pair)) for pair in judged.pairs]
+                judged_from = past.times[CALM] if len(past.times) > CALM else math.inf
+                self._events.hear(pairs, judged_from, counted)
         except Exception:
             # Whatever it is, nothing else of the agent depends on it.
             LOG.exception("neighbours can't be judged")

@@ -14,6 +14,8 @@ from tests.unit.telemetry.values import HOST
 from tests.unit.telemetry.values import snapshot as sweep
 from tests.unit.telemetry.values import vm as reading
 from vmqos import insight
+from vmqos.agent.event_log import EventLog
+from vmqos.agent.neighbour_events import NeighbourEvents
 from vmqos.agent.sample.recent import RecentSamples
 from vmqos.agent.serve import neighbours
 from vmqos.agent.serve.api import Api
@@ -43,11 +45,13 @@ def sharing() -> Snapshot:
     return replace(known, vms={**known.vms, UUID: alone})
 
 
-def filled(thief_from: int = 60, samples: int = 100, counted: bool = True) -> RecentSamples:
+def filled(
+    thief_from: int = 60, samples: int = 100, counted: bool = True, thief_until: int | None = None
+) -> RecentSamples:
     """UUID has 6 MiB and is fast, until OTHER fills the cache and moves two hundred times as much."""
     recent = RecentSamples(2.0, counted=counted)
     for number in range(samples):
-        robbed = number >= thief_from
+        robbed = thief_from <= number < (thief_until or samples)
         wobble = 1 + 0.01 * (number % 3)
         vms = {UUID: (2 if robbed else 6) * MIB, OTHER: (8 if robbed else 1) * MIB}
         moves = {UUID: (600e6 if robbed else 60e6) * wobble, OTHER: (4e9 if robbed else 20e6) * wobble}
@@ -175,6 +179,24 @@ def test_a_fault_while_judging_is_logged_and_leaves_the_last_verdict(
     asked._due = 0.0
     assert asked.verdicts() is first
     assert "a level of 0" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("samples", "until", "found", "states"),
+    [(100, None, 1, ["slowed"]), (100, 90, 1, []), (62, None, 0, [])],
+    ids=["goes on", "is over", "has just begun"],
+)
+def test_each_judgement_is_heard_of_by_those_who_make_events(
+    samples: int, until: int | None, found: int, states: list[str]
+) -> None:
+    known, log = sharing(), EventLog()
+    events = NeighbourEvents(log, lambda: known.vms)
+    asked = Neighbours(lambda: known, filled(samples=samples, thief_until=until), events)
+    assert len(asked.verdicts()["pairs"]) == found
+    assert [event["state"] for event in log.after(0)["events"]] == states
+    asked._due = 0.0
+    asked.verdicts()
+    assert len(log.after(0)["events"]) == len(states)
 
 
 def test_the_api_has_both_and_refuses_a_time_that_is_none() -> None:

@@ -10,6 +10,9 @@ import { nameOf } from "./names.js";
 const FIRST = 5;
 const MOST = 200;
 
+/** How a VM's state beside its neighbours is coloured. */
+const NEIGHBOUR_LEVELS = { slowed: "pending", undisturbed: "ok" };
+
 /** What happened, in words: `{ who, uuid, level, state, text }`. `known` has the running VMs by UUID. Pure. */
 export function lineOf([event, ...others], known) {
   const { kind, before, state } = event;
@@ -19,6 +22,7 @@ export function lineOf([event, ...others], known) {
   const who = vm ? nameOf(vm) : visible(event.name);
   if (kind === "ended") return { ...line, who, was: `was ${visible(before)}`, level: "none", state: "ended" };
   if (kind === "host") return { ...line, who, was: "", level: state === "works" ? "ok" : "failing" };
+  if (kind === "neighbour") return { ...line, who, was: "", level: NEIGHBOUR_LEVELS[state] ?? "none" };
   return { ...line, who, was: before === "" ? "came" : before === state ? "still" : `${visible(before)} \u2192` };
 }
 
