@@ -20,17 +20,24 @@ class Simulator:
     :param profile: the machine, such as ``cascade-lake``.
     :param mount_options: as for the kernel's resctrl, such as ``cdp``.
     :param name: tells several simulators of one workspace apart.
+    :param module: what is run, with the simulator's own arguments.
     :ivar root: the mount point, for ``[resctrl] path``.
     :ivar sysfs: what the machine's caches are, for ``[resctrl] sysfs_cpu_path``.
     :ivar log: one JSON line for each change that was made.
     """
 
     def __init__(
-        self, workspace: Workspace, profile: str = "cascade-lake", mount_options: str = "", name: str = "resctrl"
+        self,
+        workspace: Workspace,
+        profile: str = "cascade-lake",
+        mount_options: str = "",
+        name: str = "resctrl",
+        module: str = "vmqos.simulator",
     ) -> None:
         self._workspace = workspace
         self.profile = profile
         self.mount_options = mount_options
+        self._module = module
         self.root = workspace.path / name
         self.sysfs = workspace.path / f"{name}-sysfs"
         self.log = workspace.path / f"{name}.jsonl"
@@ -50,7 +57,7 @@ class Simulator:
         """
         self.root.mkdir(exist_ok=True)
         self._workspace.record_mount(self.root)
-        command = [sys.executable, "-m", "vmqos.simulator", str(self.root), "--profile", self.profile]
+        command = [sys.executable, "-m", self._module, str(self.root), "--profile", self.profile]
         command += ["--sysfs", str(self.sysfs), "--log", str(self.log)]
         if self.mount_options:
             command += ["--mount-options", self.mount_options]

@@ -24,6 +24,9 @@ SHARED_FOR = 1.0
 NEVER_OLD = 5.0
 """Seconds up to which counters are never called old."""
 
+JUDGED_FOR = 120.0
+"""Seconds for which it is told who slows whom: the agent judges seldom where it takes long."""
+
 UNAVAILABLE = 503
 """The HTTP status of the agent's answer while it can't read the counters."""
 
@@ -103,11 +106,13 @@ class Metrics:
         return None if _is_old(found["age_seconds"], found["interval"]) else found
 
     def _neighbours(self) -> contract.Neighbours | None:
-        """Who slows whom; ``None`` where the agent is an earlier one."""
+        """Who slows whom; ``None`` where the agent is an earlier one, or has read nothing to judge by for a while."""
         try:
-            return self._agent.neighbours()
+            found = self._agent.neighbours()
         except AgentRefused:
             return None
+        newest = found["time"]
+        return None if newest is None or time.time() - newest > max(3 * found["interval"], JUDGED_FOR) else found
 
 
 def _is_old(age: float | None, interval: float) -> bool:

@@ -41,6 +41,12 @@ from vmqos.telemetry import VmReading
 NOT_READ = AgentFailed(status=503, text="resctrl is not mounted")
 
 
+def judged(ago: float | None, interval: float = 2.0) -> contract.Neighbours:
+    """What the cache is to the VM of these tests, by samples that end so many seconds ago."""
+    when = None if ago is None else time.time() - ago
+    return {**NEIGHBOURS, "time": when, "interval": interval, "vms": [{**NEIGHBOURS["vms"][0], "uuid": UUID}]}
+
+
 @dataclass
 class PlayedAgent:
     """An agent that a test makes up, and the answers that the real one would make of it.
@@ -56,7 +62,7 @@ class PlayedAgent:
     call: Call | None = None
     counters: contract.Telemetry | LocalApiError = NOT_READ
     hardware: contract.HardwareEvents | LocalApiError = field(default_factory=lambda: HARDWARE)
-    judged: contract.Neighbours | LocalApiError = field(default_factory=lambda: NEIGHBOURS)
+    judged: contract.Neighbours | LocalApiError = field(default_factory=lambda: judged(0.0))
     swept_at: float | None = None
     asked: int = 0
     pid: int = field(default_factory=os.getpid)
@@ -252,6 +258,17 @@ def test_what_vms_execute_is_told_also_where_resctrl_can_not_be_read() -> None:
 @pytest.mark.parametrize("agent", [executing(age=9.1), executing(None), PlayedAgent(hardware=AgentRefused(text="no"))])
 def test_hardware_events_that_are_old_or_not_told_are_left_out(agent: PlayedAgent) -> None:
     assert "vmqos_vm_instructions_total" not in scrape(agent).decode()
+
+
+@pytest.mark.parametrize(
+    ("ago", "interval", "is_told"),
+    [(115.0, 2.0, True), (125.0, 2.0, False), (175.0, 60.0, True), (185.0, 60.0, False), (None, 2.0, False)],
+)
+def test_who_slows_whom_is_left_out_where_there_was_nothing_to_judge_by_for_a_while(
+    ago: float | None, interval: float, is_told: bool
+) -> None:
+    found = values(scrape(PlayedAgent(judged=judged(ago, interval))))
+    assert (f'vmqos_vm_cache_use{{use="starves",uuid="{UUID}"}}' in found) is is_told
 
 
 def test_an_earlier_agent_that_judges_nothing_is_scraped_all_the_same() -> None:

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulator, in which VMs do what a test says, and not what their processes do.
+
+It takes the simulator's own arguments. The file ``MOUNTPOINT.json`` has, by the UUID of a VM, the bytes that it holds
+of cache 0, and the bytes a second that it moves between that cache and memory. It is read whenever a counter is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+from vmqos.simulator import __main__ as simulator
+from vmqos.simulator import service
+from vmqos.simulator.kernel.tree import Directory
+from vmqos.simulator.machine import Machine
+
+
+def played(file: Path) -> type[Machine]:
+    """Machines whose counters say what is in a file."""
+
+    class Played(Machine):
+        def mount(self, text: str = "") -> Directory:
+            root = super().mount(text)
+            _play(self, file)
+            return root
+
+    return Played
+
+
+def _play(machine: Machine, file: Path) -> None:
+    counters = machine.hardware.counters
+    real, moved, known = counters.read, dict[int, float](), [time.monotonic()]
+
+    def read(rmids: Sequence[int], domains: Sequence[int], event: str) -> str:
+        before, known[0] = known[0], time.monotonic()
+        for rmid, (held, rate) in _by_rmid(machine, file).items():
+            counter = counters.counter(rmid, 0)
+            moved[rmid] = moved.get(rmid, counter.total) + rate * (known[0] - before)
+            counter.occupancy, counter.total, counter.local = held, moved[rmid], moved[rmid]
+        return real(rmids, domains, event)
+
+    counters.read = read  # type: ignore[method-assign]
+
+
+def _by_rmid(machine: Machine, file: Path) -> Mapping[int, tuple[float, float]]:
+    told = json.loads(file.read_text()) if file.exists() else {}
+    groups = [group for control in machine.mounted.groups for group in (control, *control.children)]
+    uuids = {group.rmid: group.directory.name.removeprefix("vmqos.") for group in groups}
+    return {rmid: told[uuid] for rmid, uuid in uuids.items() if uuid in told}
+
+
+if __name__ == "__main__":
+    with patch.object(service, "Machine", played(Path(f"{sys.argv[1]}.json"))):
+        simulator.main()

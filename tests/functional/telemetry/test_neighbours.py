@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thief of cache among real VMs, on a simulator whose counters show what it does: the agent names it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
+from tools.lab.agent import Agent
+from tools.lab.simulator import Simulator
+from tools.lab.workspace import Workspace
+
+INTERVAL = 0.3
+MIB = 1 << 20
+
+_numbers = itertools.count(1)
+
+AT_REST = (1 * MIB, 20e6)
+CALM, ROBBED = (6 * MIB, 60e6), (2 * MIB, 600e6)
+THIEF = (8 * MIB, 4e9)
+"""Bytes held, and bytes a second moved."""
+
+
+@pytest.fixture
+def simulator(workspace: Workspace) -> Iterator[Simulator]:
+    """See :mod:`tests.functional.telemetry.playing_simulator`."""
+    simulated = Simulator(
+        workspace, name=f"played-{next(_numbers)}", module="tests.functional.telemetry.playing_simulator"
+    )
+    try:
+        simulated.start()
+        yield simulated
+    finally:
+        simulated.stop()
+
+
+@pytest.fixture
+def agent(make_agent: MakeAgent) -> Agent:
+    """An agent that looks often, and judges often."""
+    made = make_agent(
+        {"telemetry": {"interval": str(INTERVAL), "neighbours_interval": "0.5", "hardware_events": "false"}}
+    )
+    made.start()
+    return made
+
+
+def play(simulator: Simulator, vms: Mapping[str, tuple[float, float]]) -> None:
+    """Have VMs do this from now on."""
+    file = Path(f"{simulator.root}.json")
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps(vms))
+    os.replace(new, file)
+
+
+def about_neighbours(agent: Agent) -> list[Any]:
+    return [event for event in agent.get("/v1/events")["events"] if event["kind"] == "neighbour"]
+
+
+def test_a_vm_that_takes_the_cache_of_another_is_named_and_there_is_an_event_when_it_begins_and_ends(
+    agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    victim, thief, other = make_vm(display_name="db-1"), make_vm(display_name="batch-1"), make_vm()
+    play(simulator, {victim.uuid: CALM, thief.uuid: AT_REST, other.uuid: AT_REST})
+
+    def calm() -> int:
+        samples = agent.get("/v1/neighbours/samples")["samples"].get(victim.uuid, [])
+        return sum(one["bandwidth"] is not None and 5e7 < one["bandwidth"] < 7e7 for one in samples)
+
+    wait_for(lambda: calm() >= 15, "samples of a calm time", 60)
+    assert agent.get("/v1/neighbours")["pairs"] == []
+
+    play(simulator, {victim.uuid: ROBBED, thief.uuid: THIEF, other.uuid: AT_REST})
+    wait_for(lambda: len(about_neighbours(agent)) == 1, "an event", 60)
+    (pair,) = agent.get("/v1/neighbours")["pairs"]
+    assert (pair["culprit"], pair["victim"], pair["cause"]) == (thief.uuid, victim.uuid, "cache")
+    assert pair["taken"] == pytest.approx(4 * MIB, rel=0.1)
+    (event,) = about_neighbours(agent)
+    assert (event["uuid"], event["name"], event["culprit"]) == (victim.uuid, "db-1", thief.uuid)
+    assert (event["state"], event["reason_code"]) == ("slowed", "cache")
+    assert event["reason"].startswith(f"batch-1 ({thief.uuid}) takes cache from it")
+
+    thief.domain.destroy()
+    wait_for(lambda: len(about_neighbours(agent)) == 2, "the end of it", 60)
+    over = about_neighbours(agent)[-1]
+    assert (over["uuid"], over["state"], over["reason"]) == (
+        victim.uuid, "undisturbed", f"batch-1 ({thief.uuid}) has ended",
+    )  # fmt: skip
