@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from oslo_config import cfg
 from oslo_log import log
 
+from vmqos.agent.act.mbm_counters import CounterTurns, counted_groups
 from vmqos.agent.loop import Agent
 from vmqos.agent.sample.hardware_counts import HardwareCounts
 from vmqos.agent.sample.keep_minutes import MinutesKeeper
@@ -79,7 +80,9 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
     sys.setswitchinterval(SWITCH_INTERVAL)
     agent = Agent(conf, read_again)
     hardware = HardwareCounts.of(conf, lambda: agent.snapshot.vms, agent.give_way_to_starts)
-    telemetry, live = Telemetry.of(conf, agent.give_way_to_starts, hardware), LiveReads()
+    turns = CounterTurns(agent.filesystem, conf.telemetry.counter_turn, lambda: counted_groups(agent.snapshot))
+    telemetry = Telemetry.of(conf, agent.give_way_to_starts, hardware, turns.after_sweep)
+    live = LiveReads()
     keeper = MinutesKeeper(telemetry.minutes, conf.telemetry.minutes_file)
     owner = _owner_of_gateway_socket(conf)
     servers = (
