@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from vmqos.resctrl.monitoring import Missing, Value
 
 Carried = Mapping[int, int | float]
-"""The bytes that earlier hardware counters had counted, by the counter's position among the group's values."""
+"""The bytes that earlier hardware counters had counted, by the counter's position among the group's values; less than
+0 where the bytes are told from a later moment on."""
 
 NOTHING: Carried = {}
 
@@ -35,6 +36,19 @@ def carry(carried: Carried, before: Sequence[Value], now: Sequence[Value], posit
         if value is Missing.UNASSIGNED or began_anew:
             found[at] = found.get(at, 0) + was
     return carried if found == carried else found
+
+
+def begin(now: Sequence[Value], positions: Sequence[int]) -> Carried:
+    """What has the traffic counters begin at 0 with this sweep."""
+    return {at: -value for at in positions if not isinstance(value := now[at], Missing)}
+
+
+def more(carried: Carried, then: Carried, now: Carried) -> Carried:
+    """What is carried to the default group, after what is carried to a VM in it became more.
+
+    :param then: what was carried to the VM before.
+    """
+    return {**carried, **{at: carried.get(at, 0) + count - then.get(at, 0) for at, count in now.items()}}
 
 
 def add(values: Sequence[Value], carried: Carried) -> Sequence[Value]:

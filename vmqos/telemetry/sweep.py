@@ -204,16 +204,8 @@ class _Look:
         return carried.add(values, self.carried[number]) if number in self.carried else values
 
     def host_parts(self) -> Parts:
-        """The readings of the default group, with what was carried for the VMs that are monitored inside of it.
-
-        The kernel adds what the hardware counters of these count now: without the rest, the sums would fall whenever
-        one loses its counters.
-        """
-        values: Sequence[Value] = self.values(_HOST_NUMBER)
-        for number, counts in self.carried.items():
-            if not self.targets[number].place.control:
-                values = carried.add(values, counts)
-        return self.shape.decode(values)
+        """The readings of the default group, with what was carried to it."""
+        return self.shape.decode(carried.add(self.values(_HOST_NUMBER), self.carried.get(_HOST_NUMBER, {})))
 
     def parts(self, number: int) -> Parts:
         """The readings of one group."""
@@ -384,24 +376,33 @@ class _Mounted:
     def _carry(
         self, targets: Sequence[_Target], readers: Sequence[GroupReader], counts: Counts
     ) -> Mapping[int, Carried]:
-        """What earlier hardware counters had counted for each group; nothing unless VMs take turns to have some."""
+        """What earlier hardware counters had counted for each group; nothing unless VMs take turns to have some.
+
+        The kernel tells of the default group what it and the VMs in it have counters for. So what is carried to such a
+        VM is carried to that group, too, or its sum would fall whenever one of them loses its counters.
+        """
         before, self._before = self._before, _Before(readers, counts, self._shape)
         if not counts.some_unassigned and not (self._carries and any(reader.carried for reader in readers)):
             return {}
-        if before is None or before.shape is not self._shape:
-            return {}
-        numbers = {id(reader): number for number, reader in enumerate(before.readers)}
-        found = {}
-        for number, (target, reader) in enumerate(zip(targets, readers, strict=True)):
-            earlier = numbers.get(id(reader))
-            if target.key != _HOST and earlier is not None and not reader.vanished:
-                reader.carried = carried.carry(
-                    reader.carried, before.counts.values(earlier), counts.values(number), self._shape.of_traffic
+        self._carries = True
+        traffic = self._shape.of_traffic
+        if before is None:
+            # An earlier sweeper told what it had carried, which is not known here. So each begins at 0.
+            for number, reader in enumerate(readers):
+                reader.carried = carried.begin(counts.values(number), traffic)
+        elif before.shape is self._shape:
+            numbers = {id(reader): number for number, reader in enumerate(before.readers)}
+            host = readers[_HOST_NUMBER]
+            for number, (target, reader) in enumerate(zip(targets, readers, strict=True)):
+                earlier = numbers.get(id(reader))
+                if target.key == _HOST or earlier is None or reader.vanished:
+                    continue
+                then, reader.carried = reader.carried, carried.carry(
+                    reader.carried, before.counts.values(earlier), counts.values(number), traffic
                 )
-            if reader.carried:
-                found[number] = reader.carried
-        self._carries |= bool(found)
-        return found
+                if not target.place.control and reader.carried is not then:
+                    host.carried = carried.more(host.carried, then, reader.carried)
+        return {number: reader.carried for number, reader in enumerate(readers) if reader.carried}
 
     def _read_again(self, target: _Target) -> _Look:
         self._drop({target.key})

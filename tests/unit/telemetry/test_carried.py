@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmqos.resctrl.monitoring import Missing, Value
-from vmqos.telemetry.carried import NOTHING, add, carry
+from vmqos.telemetry.carried import NOTHING, add, begin, carry, more
 
 COUNTER = [0]
 
@@ -45,6 +45,17 @@ def test_a_turn_that_passed_between_two_sweeps_is_seen_where_the_counter_is_less
 def test_a_counter_that_goes_back_without_turns_is_told_as_it_is() -> None:
     assert carry(NOTHING, [100], [7], COUNTER) is NOTHING
     assert add([7], NOTHING) == [7]
+
+
+def test_a_sweeper_that_begins_among_turns_tells_bytes_from_then_on() -> None:
+    carried = begin([100, Missing.UNASSIGNED, 4096], [0, 1])
+    assert add([100, Missing.UNASSIGNED, 4096], carried) == [0, Missing.UNASSIGNED, 4096]
+    assert add([130, 7, 4096], carried) == [30, 7, 4096]
+
+
+def test_what_a_vm_loses_is_carried_to_the_group_that_it_is_in() -> None:
+    assert more({0: 5}, {}, {0: 100, 1: 7}) == {0: 105, 1: 7}
+    assert more({0: 105}, {0: 100}, {0: 130}) == {0: 135}
 
 
 def test_only_the_traffic_is_carried() -> None:
