@@ -40,7 +40,17 @@ class GroupReader:
     :ivar vanished: whether there is no group (any more): any :meth:`read` found files gone.
     """
 
-    __slots__ = ("_descriptors", "_domains", "_path", "beginning", "carried", "directory", "generation", "kept", "vanished")
+    __slots__ = (
+        "_descriptors",
+        "_domains",
+        "_path",
+        "beginning",
+        "carried",
+        "directory",
+        "generation",
+        "kept",
+        "vanished",
+    )
 
     def __init__(self, directory: str, path: str, generation: str, domains: Sequence[Domain]) -> None:
         self.directory = directory

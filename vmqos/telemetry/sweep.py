@@ -397,8 +397,9 @@ class _Mounted:
                 earlier = numbers.get(id(reader))
                 if target.key == _HOST or earlier is None or reader.vanished:
                     continue
-                then, reader.carried = reader.carried, carried.carry(
-                    reader.carried, before.counts.values(earlier), counts.values(number), traffic
+                then, reader.carried = (
+                    reader.carried,
+                    carried.carry(reader.carried, before.counts.values(earlier), counts.values(number), traffic),
                 )
                 if not target.place.control and reader.carried is not then:
                     host.carried = carried.more(host.carried, then, reader.carried)

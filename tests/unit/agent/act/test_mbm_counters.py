@@ -99,7 +99,9 @@ class Kernel(Filesystem):
             if relative[0] not in self.holds:
                 raise exceptions.Vanished(path=relative[0])
             states = {(event, cache): "e" for event, cache in self.holds[relative[0]]}
-            return "".join(f"{event}:0={states.get((event, 0), '_')};1={states.get((event, 1), '_')}\n" for event in EVENTS)
+            return "".join(
+                f"{event}:0={states.get((event, 0), '_')};1={states.get((event, 1), '_')}\n" for event in EVENTS
+            )
         return super().read(*relative)
 
     def write(self, relative: str, text: str) -> None:

@@ -375,7 +375,9 @@ def test_l2_ways_and_limits_have_columns_where_somebody_has_some() -> None:
     assert "L2" not in text(frame(row("d")))[2] and "LIMIT" not in text(frame(row("d")))[2]
 
 
-@pytest.mark.parametrize(("age", "told"), [(23.4, "~1.5G 23s"), (95.0, "~1.5G 1m"), (7300.0, "~1.5G 2h"), (2e5, "~1.5G 2d")])
+@pytest.mark.parametrize(
+    ("age", "told"), [(23.4, "~1.5G 23s"), (95.0, "~1.5G 1m"), (7300.0, "~1.5G 2h"), (2e5, "~1.5G 2d")]
+)
 def test_the_last_bandwidth_of_a_vm_that_waits_for_counters_is_marked_and_has_its_age(age: float, told: str) -> None:
     none = Reading.none(Missing.UNASSIGNED)
     measured = {"total": 1.5 * 2**30, "local": None, "remote": None}
