@@ -190,8 +190,8 @@ class VmTelemetry(TypedDict):
 
     ``generation`` changes when the counters begin anew. ``nodes`` has the parts of each cache's numbers, by cache id
     and sub-NUMA node. What packages count (``packages``, and ``package_rates``, the growth a second of all packages
-    together) began at 0 at ``packages_since`` (seconds since 1970). ``measured`` is there while the VM waits for its turn
-    to have hardware counters, or has had them for too short a time: its last bandwidth.
+    together) began at 0 at ``packages_since`` (seconds since 1970). ``measured`` is there while the VM waits for its
+    turn to have hardware counters, or has had them for too short a time: its last bandwidth.
     """
 
     group: NotRequired[str]

@@ -102,7 +102,7 @@ class _PerGroup:
         self._fs = fs
 
     def slots(self, directory: str) -> dict[Slot, bool]:
-        found = {}
+        found = dict[Slot, bool]()
         for line in self._fs.read(directory, _PER_GROUP).split("\n"):
             event, _, states = line.partition(":")
             found |= {Slot(event.strip(), cache): state != _NONE for cache, state in _entries(states)}

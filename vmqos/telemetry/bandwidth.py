@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from vmqos.telemetry.model import MBM_LOCAL, MBM_TOTAL, Missing, Reading, Snapshot, VmReading
 
-
 UNSEEN = 5.0
-"""Seconds between two sweeps up to which no VM can have lost its hardware counters and got others unseen: the turns that
-the agent has VMs take are as long (``[telemetry] counter_turn``)."""
+"""Seconds between two sweeps up to which no VM can have lost its hardware counters and got others unseen: the turns
+that the agent has VMs take are as long (``[telemetry] counter_turn``)."""
 
 
 @dataclass(frozen=True, slots=True)

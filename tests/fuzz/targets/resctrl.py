@@ -82,7 +82,7 @@ def assignments(data: bytes) -> bool:
         found = assignment.find(filesystem)
     if found is None:
         return False
-    slots = {}
+    slots = dict[assignment.Slot, bool]()
     for group in ("", "vmqos.a", "mon_groups/vmqos.b", "vmqos.a/mon_groups/vmqos.b"):
         with contextlib.suppress(exceptions.ResctrlError):
             slots |= found.slots(group)

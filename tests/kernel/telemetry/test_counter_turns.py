@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
+from itertools import pairwise
 
 import pytest
 
@@ -76,6 +77,6 @@ def test_each_vm_is_counted_in_its_turn_and_its_bytes_never_leap(
     assert [served[number] for number in (0, 3, 6, 9)] == [{BUSY}, {IDLE}, {THIRD}, {BUSY}]
     assert bandwidths == set(vms)
     for values in told.values():
-        assert all(0 <= one <= other < one + SPIKE for one, other in zip(values, values[1:], strict=False)), told
+        assert all(0 <= one <= other < one + SPIKE for one, other in pairwise(values)), told
     assert told[BUSY][-1] > told[BUSY][0]
     assert {directory: fs.read(directory, ASSIGNED) for directory in others} == others

@@ -34,7 +34,7 @@ def assign_counters(filesystem: Filesystem, snapshot: Snapshot) -> int:
     """Assign the counters that are free, first to VMs with a control group of their own, then in order of arrival.
 
     The caller holds the lock, exclusively. The traffic of a VM that gets no counter is not counted until its turn
-    comes (:class:`CounterTurns`), and its readings say so (``unassigned``). No counter is taken away from another group.
+    comes (:class:`CounterTurns`), and its readings say so (``unassigned``). No counter is taken from another group.
 
     :returns: how many were assigned.
     """

@@ -376,7 +376,7 @@ def number(reading: Reading, text: Callable[[float], str]) -> Text:
 
 
 def _bandwidth(row: Row, reading: Reading, name: str) -> Text:
-    """A bandwidth; where the VM waits for hardware counters, its last one and how old that is, such as ``~1.5M 23s``."""
+    """A bandwidth; where the VM waits for hardware counters, its last one and its age, such as ``~1.5M 23s``."""
     last = row.measured.get(name)
     if reading.value is not None or last is None or row.measured_age is None:
         return number(reading, short_bytes)
