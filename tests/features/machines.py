@@ -33,5 +33,5 @@ def _places() -> dict[Place, Profile]:
 
 
 PROFILE_AT: Mapping[Place, Profile] = MappingProxyType(_places())
-"""Every machine with every kernel that it has, on either target; but ``milan-shared``, which differs in its cache, and
-not in features."""
+"""Every machine with every kernel that it has, on either target; but ``milan-shared`` and ``milan-abmc``, which
+differ in their cache and their counters, and not in features."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from oslo_config import cfg
 from oslo_log import log
 
+from vmqos.agent.act.mbm_counters import CounterTurns, counted_groups
 from vmqos.agent.loop import Agent
 from vmqos.agent.neighbour_events import NeighbourEvents, NeighbourWatch
 from vmqos.agent.sample.hardware_counts import HardwareCounts
@@ -81,7 +82,9 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
     sys.setswitchinterval(SWITCH_INTERVAL)
     agent = Agent(conf, read_again)
     hardware = HardwareCounts.of(conf, lambda: agent.snapshot.vms, agent.give_way_to_starts)
-    telemetry, live = Telemetry.of(conf, agent.give_way_to_starts, hardware), LiveReads()
+    turns = CounterTurns(agent.filesystem, conf.telemetry.counter_turn, lambda: counted_groups(agent.snapshot))
+    telemetry = Telemetry.of(conf, agent.give_way_to_starts, hardware, turns.after_sweep)
+    live = LiveReads()
     watched = conf.telemetry.neighbours_interval if telemetry.interval else 0.0
     events = NeighbourEvents(agent.events, lambda: agent.snapshot.vms) if watched else None
     neighbours = Neighbours(lambda: agent.snapshot, telemetry.recent, events)

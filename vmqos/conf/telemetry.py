@@ -46,6 +46,17 @@ OPTIONS = [
         help="Keep the counters' files open from look to look, which is three times cheaper. While they are open, "
         "umount finds resctrl busy, and umount -l completes with the next look.",
     ),
+    cfg.FloatOpt(
+        "counter_turn",
+        default=10.0,
+        min=0.0,
+        max=3600.0,
+        help="Seconds for which a VM has hardware counters for its memory traffic before another VM gets them, on "
+        "machines that have fewer of them than VMs (AMD's assignable counters, ABMC). A turn takes 5 seconds and three "
+        "looks at the counters at the least. While a VM has none, its last bandwidth is told with its age, and what it "
+        "moves is not counted. 0: no turns; VMs that find no free counter are not counted. Without regular looks "
+        "there are no turns, either.",
+    ),
     cfg.BoolOpt(
         "hardware_events",
         default=True,

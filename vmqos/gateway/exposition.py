@@ -126,6 +126,7 @@ class HostCollector(Collector):
         yield from _of_tasks(told.vms, self._labels)
         yield from _of_grants(told.vms, caches, self._labels)
         yield from _missing(told)
+        yield from _ages(told)
         if told.telemetry is not None:
             yield from _of_vms(told, remote, self._labels)
             yield from _of_host(told.telemetry, moved)
@@ -312,6 +313,20 @@ def _missing(told: Answers) -> Iterator[Metric]:
         for event, reason in told.why_missing(vm["uuid"]).items():
             missing.add_metric([vm["uuid"], event, reason], 1)
     yield missing
+
+
+def _ages(told: Answers) -> Iterator[Metric]:
+    """How old what was last measured is: of VMs that wait for their turn to have hardware counters alone."""
+    ages = GaugeMetricFamily(
+        "vmqos_vm_reading_age_seconds",
+        "Seconds since the last bandwidth was measured of a VM that waits for its turn to have hardware counters.",
+        labels=("uuid",),
+    )
+    for uuid, vm in told.counted.items():
+        if "measured" in vm:
+            ages.add_metric([uuid], vm["measured"]["age_seconds"])
+    if ages.samples:
+        yield ages
 
 
 def _of_vms(told: Answers, remote: Remote, labels: _VmLabels) -> Iterator[Metric]:

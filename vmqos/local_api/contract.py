@@ -178,12 +178,20 @@ Counts = dict[str, float | None]
 """A number by the name of its event; ``None`` where there is no number."""
 
 
+class Measured(TypedDict):
+    """A bandwidth that is not of now: bytes a second, as in ``rates``, and how long ago it was measured."""
+
+    rates: Counts
+    age_seconds: float
+
+
 class VmTelemetry(TypedDict):
     """One VM's counters: bytes by event, bytes a second, each ``None`` where there is no number, and then why.
 
     ``generation`` changes when the counters begin anew. ``nodes`` has the parts of each cache's numbers, by cache id
     and sub-NUMA node. What packages count (``packages``, and ``package_rates``, the growth a second of all packages
-    together) began at 0 at ``packages_since`` (seconds since 1970).
+    together) began at 0 at ``packages_since`` (seconds since 1970). ``measured`` is there while the VM waits for its
+    turn to have hardware counters, or has had them for too short a time: its last bandwidth.
     """
 
     group: NotRequired[str]
@@ -200,6 +208,7 @@ class VmTelemetry(TypedDict):
     packages: NotRequired[dict[str, Counts]]
     package_rates: NotRequired[Counts]
     packages_since: NotRequired[float | None]
+    measured: NotRequired[Measured]
 
 
 class GroupTelemetry(TypedDict):

@@ -32,8 +32,8 @@ _NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Gap:
-    """An event of a group to which no counter is assigned on one cache.
+class Slot:
+    """An event of a group on one cache, to which a counter can be assigned.
 
     :ivar event: such as ``mbm_total_bytes``.
     :ivar cache: the cache id.
@@ -46,17 +46,24 @@ class Gap:
 class Assignments(Protocol):
     """How this kernel's counters are assigned; a caller that changes something holds the lock, exclusively."""
 
-    def gaps(self, directory: str) -> list[Gap]:
-        """What is not counted of a group, given its directory below the root.
+    def slots(self, directory: str) -> dict[Slot, bool]:
+        """What can be counted of a group, given its directory below the root, and whether it is counted.
 
         :raises vmqos.resctrl.exceptions.Vanished: if there is no such group (any more).
         """
 
-    def assign(self, directory: str, gap: Gap) -> None:
-        """Have it counted.
+    def assign(self, directory: str, slot: Slot) -> None:
+        """Have it counted, from 0 on.
 
         :raises vmqos.resctrl.exceptions.Vanished: if there is no such group (any more).
         :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses: no counter may be free.
+        """
+
+    def take(self, directory: str, slot: Slot) -> None:
+        """Have it counted no longer: its counter is free.
+
+        :raises vmqos.resctrl.exceptions.Vanished: if there is no such group (any more).
+        :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses.
         """
 
 
@@ -94,15 +101,18 @@ class _PerGroup:
     def __init__(self, fs: Filesystem) -> None:
         self._fs = fs
 
-    def gaps(self, directory: str) -> list[Gap]:
-        found = []
+    def slots(self, directory: str) -> dict[Slot, bool]:
+        found = dict[Slot, bool]()
         for line in self._fs.read(directory, _PER_GROUP).split("\n"):
             event, _, states = line.partition(":")
-            found += [Gap(event.strip(), cache) for cache, state in _entries(states) if state == _NONE]
+            found |= {Slot(event.strip(), cache): state != _NONE for cache, state in _entries(states)}
         return found
 
-    def assign(self, directory: str, gap: Gap) -> None:
-        self._fs.write(join(directory, _PER_GROUP), f"{gap.event}:{gap.cache}=e")
+    def assign(self, directory: str, slot: Slot) -> None:
+        self._fs.write(join(directory, _PER_GROUP), f"{slot.event}:{slot.cache}=e")
+
+    def take(self, directory: str, slot: Slot) -> None:
+        self._fs.write(join(directory, _PER_GROUP), f"{slot.event}:{slot.cache}={_NONE}")
 
 
 class _AtOnce:
@@ -111,22 +121,27 @@ class _AtOnce:
     def __init__(self, fs: Filesystem) -> None:
         self._fs = fs
 
-    def gaps(self, directory: str) -> list[Gap]:
+    def slots(self, directory: str) -> dict[Slot, bool]:
         wanted = _names(directory)
         for line in self._fs.read(_CONTROL).split("\n"):
             group, _, states = line.rpartition("/")
             if group == wanted:
-                return [
-                    Gap(event, cache)
+                return {
+                    Slot(event, cache): flag in state
                     for cache, state in _entries(states)
                     for flag, event in _FLAGS.items()
-                    if flag not in state
-                ]
+                }
         raise exceptions.Vanished(path=self._fs.path(directory))
 
-    def assign(self, directory: str, gap: Gap) -> None:
-        flag = next(flag for flag, event in _FLAGS.items() if event == gap.event)
-        self._fs.write(_CONTROL, f"{_names(directory)}/{gap.cache}+{flag}")
+    def assign(self, directory: str, slot: Slot) -> None:
+        self._fs.write(_CONTROL, f"{_names(directory)}/{slot.cache}+{_flag(slot)}")
+
+    def take(self, directory: str, slot: Slot) -> None:
+        self._fs.write(_CONTROL, f"{_names(directory)}/{slot.cache}-{_flag(slot)}")
+
+
+def _flag(slot: Slot) -> str:
+    return next(flag for flag, event in _FLAGS.items() if event == slot.event)
 
 
 def _names(directory: str) -> str:

@@ -102,17 +102,23 @@ def _number(text: bytes) -> int | float:
         return float(text)
 
 
+def whole_numbers(raw: Sequence[bytes | Missing]) -> list[Value] | None:
+    """Read the contents of many counters' files, at little cost; ``None`` unless all are whole numbers of 0 or more."""
+    try:
+        numbers = list(map(int, raw))
+    except ValueError:
+        return None
+    return list[Value](numbers) if min(numbers, default=0) >= 0 else None
+
+
 def parse_all(raw: Sequence[bytes | Missing]) -> list[Value]:
     """Read the contents of many counters' files; a file that could not be read stands as the reason.
 
     It costs little where all are whole numbers, which the kernel prints unsigned.
     """
-    try:
-        numbers = list(map(int, raw))
-        if min(numbers, default=0) >= 0:
-            return list[Value](numbers)
-    except ValueError:
-        pass
+    numbers = whole_numbers(raw)
+    if numbers is not None:
+        return numbers
     return [text if isinstance(text, Missing) else parse(text) for text in raw]
 
 

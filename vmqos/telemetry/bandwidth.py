@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vmqos.telemetry.model import MBM_LOCAL, MBM_TOTAL, Missing, Reading, Snapshot, VmReading
+
+UNSEEN = 5.0
+"""Seconds between two sweeps up to which no VM can have lost its hardware counters and got others unseen: the turns
+that the agent has VMs take are as long (``[telemetry] counter_turn``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +31,29 @@ class Rates:
     packages: Mapping[str, Reading] = field(default_factory=dict)
 
 
-def rates(before: Snapshot, after: Snapshot) -> Mapping[str, Rates]:
+def rates(before: Snapshot, after: Snapshot, unseen: float = UNSEEN) -> Mapping[str, Rates]:
     """The bandwidth of every VM of ``after``, by UUID; pure.
 
     The rate of a VM is the sum of its rates on each cache, taken between the moments in which its counters there were
-    read, by the monotonic clock. It is never taken between two generations.
+    read, by the monotonic clock. It is never taken between two generations. Nor is it where VMs take turns to have
+    hardware counters, and another VM may have had this one's for a part of the time.
+
+    :param unseen: seconds between the sweeps up to which no such part can have passed unseen.
     """
-    return {uuid: rate(before.vms.get(uuid), vm) for uuid, vm in after.vms.items()}
+    found = {uuid: rate(before.vms.get(uuid), vm) for uuid, vm in after.vms.items()}
+    if after.monotonic - before.monotonic <= unseen:
+        return found
+    if not any(rate.total.missing is Missing.UNASSIGNED for rate in found.values()):
+        return found
+    return {uuid: _without_traffic(rate) for uuid, rate in found.items()}
+
+
+def _without_traffic(found: Rates) -> Rates:
+    total, local, remote = (
+        reading if reading.value is None else Reading.none(Missing.UNASSIGNED)
+        for reading in (found.total, found.local, found.remote)
+    )
+    return replace(found, total=total, local=local, remote=remote)
 
 
 def rate(before: VmReading | None, after: VmReading) -> Rates:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from vmqos.resctrl.monitoring import Missing, Value, parse_all
+from vmqos.resctrl.monitoring import Missing, Value, parse_all, whole_numbers
 from vmqos.telemetry.group_reader import GroupReader
 from vmqos.telemetry.reading_cpus import travelling
 from vmqos.telemetry.shape import Domain
@@ -18,9 +18,11 @@ class Counts:
     """What one look at some groups found; :meth:`values` and :meth:`moments` pick out what belongs to one group.
 
     :ivar began: monotonic seconds, before the first of them was read.
+    :ivar some_unassigned: whether a traffic counter has no hardware counter.
     """
 
     began: float
+    some_unassigned: bool
     _groups: int
     _domains: Sequence[Domain]
     _values: Sequence[Value]
@@ -69,4 +71,9 @@ def read_all(
                     give_way()
                 moments.append(monotonic())
                 raw += reader.read(number)
-    return Counts(began, len(readers), domains, parse_all(raw), moments)
+    values = whole_numbers(raw)
+    some_unassigned = False
+    if values is None:
+        values = parse_all(raw)
+        some_unassigned = Missing.UNASSIGNED in values
+    return Counts(began, some_unassigned, len(readers), domains, values, moments)

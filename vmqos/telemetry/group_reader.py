@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from vmqos.resctrl.monitoring import Missing
 from vmqos.telemetry.beginning import Beginning
+from vmqos.telemetry.carried import NOTHING
 from vmqos.telemetry.shape import Domain
 
 _ENOUGH = 64
@@ -34,16 +35,28 @@ class GroupReader:
         no group, of which every counter has vanished.
     :param domains: what to read.
     :ivar beginning: what its packages had counted before.
+    :ivar carried: what its earlier hardware counters had counted, where VMs take turns to have some.
     :ivar kept: how many descriptors are open.
     :ivar vanished: whether there is no group (any more): any :meth:`read` found files gone.
     """
 
-    __slots__ = ("_descriptors", "_domains", "_path", "beginning", "directory", "generation", "kept", "vanished")
+    __slots__ = (
+        "_descriptors",
+        "_domains",
+        "_path",
+        "beginning",
+        "carried",
+        "directory",
+        "generation",
+        "kept",
+        "vanished",
+    )
 
     def __init__(self, directory: str, path: str, generation: str, domains: Sequence[Domain]) -> None:
         self.directory = directory
         self.generation = generation
         self.beginning = Beginning()
+        self.carried = NOTHING
         self._path = path
         self.kept = 0
         self.vanished = not generation

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from vmqos.resctrl.filesystem import join
 from vmqos.resctrl.monitoring import Counters, Value, readings
-from vmqos.telemetry.model import EVENTS, Missing, Reading, add, total
+from vmqos.telemetry.model import EVENTS, MBM_LOCAL, MBM_TOTAL, Missing, Reading, add, total
 
 ByEvent = Mapping[str, Reading]
 
@@ -42,6 +42,7 @@ class Shape:
     :ivar count: how many files there are.
     :ivar events: the events that are counted, in ascending order.
     :ivar of_packages: the positions of the packages' counters among a group's values.
+    :ivar of_traffic: the positions of the memory traffic's.
     """
 
     def __init__(self, counters: Sequence[Counters], with_nodes: bool = False) -> None:
@@ -71,6 +72,12 @@ class Shape:
                 self._caches[source.cache] = every
             for event, position in positions.items():
                 self._sums.setdefault(event, []).append(position)
+        self.of_traffic = sorted(
+            every[event]
+            for every in (*self._caches.values(), *(one for nodes in self._nodes.values() for one in nodes.values()))
+            for event in (MBM_TOTAL, MBM_LOCAL)
+            if every[event] != _LAST
+        )
         self.of_packages = sorted(at for events in self._packages.values() for at in events.values())
         self.domains = tuple(domains.values())
         self.count = sum(len(domain.files) for domain in self.domains)

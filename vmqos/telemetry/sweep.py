@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 
 from vmqos.resctrl import exceptions, groups, info, monitoring, mount
@@ -16,7 +16,8 @@ from vmqos.resctrl.capabilities import Capabilities
 from vmqos.resctrl.filesystem import Filesystem, join
 from vmqos.resctrl.monitoring import Value
 from vmqos.resctrl.mount import Mount
-from vmqos.telemetry import descriptors, reading_cpus, ways
+from vmqos.telemetry import carried, descriptors, reading_cpus, ways
+from vmqos.telemetry.carried import Carried
 from vmqos.telemetry.controls import Controls
 from vmqos.telemetry.counts import Counts, read_all
 from vmqos.telemetry.group_reader import GroupReader
@@ -30,6 +31,8 @@ LOCK_PATIENCE = 1.0
 """Seconds to wait for the lock on resctrl. A listing without it may miss a VM whose group is on the move."""
 
 _HOST = ""
+_HOST_NUMBER = 0
+"""The default group is the first to be read."""
 _GROUP = "group "
 """What the key of a control group that is no VM's begins with."""
 _REST = " rest"
@@ -152,6 +155,7 @@ class _Look:
     """What one sweep read of some groups; what belongs to one group is picked out when the caller asks for it.
 
     :ivar again: those that were gone when their turn came, as they were found a moment later, by their numbers here.
+    :ivar carried: what earlier hardware counters had counted for some groups, by their numbers here.
     """
 
     targets: Sequence[_Target]
@@ -159,6 +163,7 @@ class _Look:
     counts: Counts
     shape: Shape
     again: Mapping[int, _Look]
+    carried: Mapping[int, Carried] = field(default_factory=dict)
 
     def values(self, number: int) -> list[Value]:
         """The values of one group; one that is gone has none, however many of its counters were read before."""
@@ -192,10 +197,15 @@ class _Look:
                 self.readers[number].beginning.see(self.values(number), self.shape.of_packages)
 
     def own_values(self, number: int) -> Sequence[Value]:
-        """The values of one VM's group, the packages' as if they had begun at 0 with it."""
+        """The values of one VM's group, the packages' as if they had begun at 0 with it, with what was carried."""
         if number in self.again:
             return self.again[number].own_values(0)
-        return self.readers[number].beginning.after(self.values(number))
+        values = self.readers[number].beginning.after(self.values(number))
+        return carried.add(values, self.carried[number]) if number in self.carried else values
+
+    def host_parts(self) -> Parts:
+        """The readings of the default group, with what was carried to it."""
+        return self.shape.decode(carried.add(self.values(_HOST_NUMBER), self.carried.get(_HOST_NUMBER, {})))
 
     def parts(self, number: int) -> Parts:
         """The readings of one group."""
@@ -207,7 +217,9 @@ class _Look:
         :param numbers: its own, and those of the VMs.
         """
         number, *inside = numbers
-        values = without(self.values(number), [self.values(one) for one in inside])
+        # The kernel adds nothing for a VM in it that has no hardware counter.
+        parts = [[0 if value is Missing.UNASSIGNED else value for value in self.values(one)] for one in inside]
+        values = without(self.values(number), parts)
         return GroupReading(self.generation(number), self.shape.decode(values)[0])
 
     def vm(self, uuid: str, number: int) -> VmReading:
@@ -238,6 +250,15 @@ class _Look:
             target.granted.limits,
             since,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What the sweep before read."""
+
+    readers: Sequence[GroupReader]
+    counts: Counts
+    shape: Shape
 
 
 class _Mounted:
@@ -273,6 +294,8 @@ class _Mounted:
         self._targets: Sequence[_Target] = (_THE_HOST,)
         self._numbers: Mapping[str, int] = {}
         self._controls_at: Mapping[str, Sequence[int]] = {}
+        self._before: _Before | None = None
+        self._carries = False
 
     def close(self) -> None:
         self._controls.close()
@@ -345,10 +368,42 @@ class _Mounted:
             self._steady = readers if all(reader.kept for reader in readers) else None
         counts = read_all(readers, self._shape.domains, self._cpus, self._give_way)
         again = {number: self._read_again(targets[number]) for number, reader in enumerate(readers) if reader.vanished}
-        look = _Look(targets, readers, counts, self._shape, again)
+        look = _Look(targets, readers, counts, self._shape, again, self._carry(targets, readers, counts))
         if self._shape.of_packages:
             look.begin()
         return look
+
+    def _carry(
+        self, targets: Sequence[_Target], readers: Sequence[GroupReader], counts: Counts
+    ) -> Mapping[int, Carried]:
+        """What earlier hardware counters had counted for each group; nothing unless VMs take turns to have some.
+
+        The kernel tells of the default group what it and the VMs in it have counters for. So what is carried to such a
+        VM is carried to that group, too, or its sum would fall whenever one of them loses its counters.
+        """
+        before, self._before = self._before, _Before(readers, counts, self._shape)
+        if not counts.some_unassigned and not (self._carries and any(reader.carried for reader in readers)):
+            return {}
+        self._carries = True
+        traffic = self._shape.of_traffic
+        if before is None:
+            # An earlier sweeper told what it had carried, which is not known here. So each begins at 0.
+            for number, reader in enumerate(readers):
+                reader.carried = carried.begin(counts.values(number), traffic)
+        elif before.shape is self._shape:
+            numbers = {id(reader): number for number, reader in enumerate(before.readers)}
+            host = readers[_HOST_NUMBER]
+            for number, (target, reader) in enumerate(zip(targets, readers, strict=True)):
+                earlier = numbers.get(id(reader))
+                if target.key == _HOST or earlier is None or reader.vanished:
+                    continue
+                then, reader.carried = (
+                    reader.carried,
+                    carried.carry(reader.carried, before.counts.values(earlier), counts.values(number), traffic),
+                )
+                if not target.place.control and reader.carried is not then:
+                    host.carried = carried.more(host.carried, then, reader.carried)
+        return {number: reader.carried for number, reader in enumerate(readers) if reader.carried}
 
     def _read_again(self, target: _Target) -> _Look:
         self._drop({target.key})
@@ -388,7 +443,7 @@ class _Mounted:
 
     def _host(self, look: _Look) -> HostReading:
         capabilities, names = self._capabilities, self._listing.names
-        caches, totals, _, packages = look.parts(0)
+        caches, totals, _, packages = look.host_parts() if look.carried else look.parts(_HOST_NUMBER)
         every: dict[int, CapacityBitmask] = {}
         for resource in capabilities.caches.values():
             if resource.level == 3:

@@ -35,6 +35,7 @@ class PlayedHost:
     :ivar broken: paths that are answered by an error, with its status and text.
     :ivar asked: the paths that were asked for.
     :ivar missing: why events of a VM have no number, by UUID and event.
+    :ivar measured: the last bandwidth of a VM that waits for hardware counters, by UUID.
     :ivar remembers: seconds of history.
     :ivar minutes: how many minutes of the day it remembers; ``None`` for an agent that knows no minutes.
     :ivar away: minutes in which the agent did not run, by how many minutes ago they were.
@@ -62,6 +63,7 @@ class PlayedHost:
     broken: dict[str, tuple[str, str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     missing: dict[str, dict[str, str]] = field(default_factory=dict)
+    measured: dict[str, dict[str, Any]] = field(default_factory=dict)
     remembers: int = 600
     minutes: int | None = 1440
     away: range = range(0)
@@ -293,6 +295,7 @@ class PlayedHost:
             "rates": {"total": None, "local": None, "remote": None}
             if unknown
             else {"total": total, "local": local, "remote": total - local},
+            **({"measured": self.measured[vm["uuid"]]} if vm["uuid"] in self.measured else {}),
             "package_rates": self._in_packages(vm, now) if self.packages else {},
         }
 

@@ -58,6 +58,12 @@ CASES: list[tuple[str, str, Any]] = [
         "[it.why('unassigned'), it.why('new\\u202e')]",
         ["no hardware counter is assigned to the VM", "new\\u{202e}"],
     ),
+    (
+        "format.js",
+        "[undefined, {}, {measured: {rates: {total: null}, age_seconds: 5}},"
+        " {measured: {rates: {total: 1572864}, age_seconds: 95.5}}].map(it.lastMeasured)",
+        ["", "", "", "1.5 MiB/s 1 min 35 s ago"],
+    ),
     ("format.js", "[[], [3], [1, 0, 2, 8, 8]].map(it.listOf)", ["", "3", "0-2,8"]),
     ("format.js", "['', '3', '0-2,8'].map(it.numbersIn)", [[], [3], [0, 1, 2, 8]]),
     (

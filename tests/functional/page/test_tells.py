@@ -104,6 +104,22 @@ def test_a_counter_without_a_number_is_a_word_and_never_a_zero(host: PlayedHost,
     assert "no hardware counter is assigned to the VM" in browser.one(".detail").text
 
 
+def test_the_last_bandwidth_of_a_vm_that_waits_for_counters_has_its_age_beside_it(
+    host: PlayedHost, open_page: OpenPage
+) -> None:
+    waits = host.add("waits", 1)
+    host.missing[waits["uuid"]] = dict.fromkeys(("mbm_total_bytes", "mbm_local_bytes"), "unassigned")
+    rates = {"total": 3 << 19, "local": 1 << 20, "remote": 1 << 19}
+    host.measured[waits["uuid"]] = {"rates": rates, "age_seconds": 23.5}
+    browser = open_page()
+    bandwidth, local = browser.texts("#vms tbody tr:first-child td")[3:5]
+    assert bandwidth.split("\n") == ["unassigned", "1.5 MiB/s 23 s ago"] and local == NONE
+    browser.one(NAMES).click()
+    fields = dict(zip(browser.texts(".detail dt"), browser.texts(".detail dd"), strict=True))
+    assert fields["Bandwidth before"] == "1.5 MiB/s 23 s ago"
+    assert "Bandwidth now" not in fields
+
+
 def test_lines_span_what_is_remembered_while_that_is_less_than_ten_minutes(
     host: PlayedHost, open_page: OpenPage
 ) -> None:

@@ -82,11 +82,11 @@ def assignments(data: bytes) -> bool:
         found = assignment.find(filesystem)
     if found is None:
         return False
-    gaps = []
+    states = list[bool]()
     for group in ("", "vmqos.a", "mon_groups/vmqos.b", "vmqos.a/mon_groups/vmqos.b"):
         with contextlib.suppress(exceptions.ResctrlError):
-            gaps += found.gaps(group)
-    return bool(gaps)
+            states += found.slots(group).values()
+    return not all(states)
 
 
 def tasks_file(data: bytes) -> bool:

@@ -156,7 +156,23 @@ _MILAN_SHARED = replace(
     # Counters in whole pages: they are to be compared.
     plugin={**_MILAN.plugin, "topoext": 1, "pmu": 1, "l3size": 4 * MIB, "upscale": 4096},
 )
-_ALL = (_CASCADE_LAKE, _BROADWELL, _SAPPHIRE_RAPIDS, _GOLDMONT, _MILAN, _GENOA, _MILAN_KVM, _MILAN_SHARED)
+_MILAN_ABMC = replace(
+    _MILAN_KVM,
+    name="milan-abmc",
+    description="milan-kvm with 6 counters of memory traffic for each cache, which have to be assigned (ABMC)",
+    plugin={**_MILAN.plugin, "abmc": 6},
+)
+_ALL = (
+    _CASCADE_LAKE,
+    _BROADWELL,
+    _SAPPHIRE_RAPIDS,
+    _GOLDMONT,
+    _MILAN,
+    _GENOA,
+    _MILAN_KVM,
+    _MILAN_SHARED,
+    _MILAN_ABMC,
+)
 MACHINES: Mapping[str, Machine] = MappingProxyType({machine.name: machine for machine in _ALL})
 
 

@@ -82,6 +82,37 @@ void counters_take(struct machine *m, unsigned domain, unsigned rmid, uint64_t t
     k->occupancy = occupancy;
 }
 
+enum { REMOTE_READS = 1 << 1 }; /* of L3_QOS_EVT_CFG: what the event of total traffic has, and that of local has not */
+
+/* The bytes so far of the event that a counter is assigned to. */
+static uint64_t so_far(const struct domain *d, uint64_t cfg)
+{
+    const struct counter *k = &d->counters[(cfg >> 32) & (MAX_RMIDS - 1)];
+
+    return cfg & REMOTE_READS ? k->total : k->local;
+}
+
+void counters_assign(struct machine *m, unsigned domain, uint64_t cfg)
+{
+    struct domain *d = &m->domains[domain];
+
+    if (cfg & ABMC_APPLY)
+        d->assigned[(cfg >> 48) & (MAX_ASSIGNED - 1)] = (struct assigned){ cfg, so_far(d, cfg) };
+}
+
+static uint64_t assigned_read(const struct machine *m, unsigned domain, unsigned number)
+{
+    const struct options *o = &m->options;
+    const struct domain *d = &m->domains[domain];
+    const struct assigned *a = &d->assigned[number];
+
+    if ((long)number >= o->abmc)
+        return QM_CTR_ERROR;
+    if (!(a->cfg & ABMC_COUNTS))
+        return 0;
+    return (so_far(d, a->cfg) - a->began) / o->upscale & ((1ull << (24 + o->mbmoff)) - 1);
+}
+
 /*
  * The traffic counters wrap at 24 bits and what CPUID adds (SDM 17.18.5.2); a bad RMID or event is an error, and data
  * that is not there is unavailable (SDM 17.18.7).
@@ -93,6 +124,8 @@ uint64_t counters_read(const struct machine *m, unsigned domain, uint64_t evtsel
     uint64_t wrap = (1ull << (24 + o->mbmoff)) - 1;
     const struct counter *k = &m->domains[domain].counters[rmid];
 
+    if (o->abmc && evtsel & EVTSEL_EXTENDED && event == EVENT_ASSIGNED)
+        return assigned_read(m, domain, (evtsel >> 32) & (MAX_ASSIGNED - 1));
     if ((long)rmid >= o->rmids || k->fault == FAULT_ERROR)
         return QM_CTR_ERROR;
     if (k->fault == FAULT_UNAVAILABLE)

@@ -185,9 +185,9 @@ static struct cpuid allocation(const struct options *o, uint32_t subleaf)
 
 /*
  * CPUID.0x80000020 (APM 3, appendix E; APM 2, 19): subleaf 0, EBX bit 1 is bandwidth enforcement, bit 2 that of slow
- * memory, bit 3 configurable events, bit 6 the enforcement of where devices allocate. Subleaf 1, and 2 for slow memory:
- * EAX the bits of a bandwidth, EDX the greatest class. Subleaf 3: EBX how many counters can be configured, ECX the
- * events there are.
+ * memory, bit 3 configurable events, bit 5 assignable counters, bit 6 the enforcement of where devices allocate. Subleaf
+ * 1, and 2 for slow memory: EAX the bits of a bandwidth, EDX the greatest class. Subleaf 3: EBX how many counters can be
+ * configured, ECX the events there are. Subleaf 5: EBX[15:0] the greatest assignable counter.
  */
 static struct cpuid amd_qos(const struct options *o, uint32_t subleaf)
 {
@@ -195,7 +195,8 @@ static struct cpuid amd_qos(const struct options *o, uint32_t subleaf)
 
     switch (subleaf) {
     case 0:
-        r.ebx = (o->mba ? BIT(1) : 0) | (o->smba ? BIT(2) : 0) | (o->bmec ? BIT(3) : 0) | (o->sdciae ? BIT(6) : 0);
+        r.ebx = (o->mba ? BIT(1) : 0) | (o->smba ? BIT(2) : 0) | (o->bmec ? BIT(3) : 0) | (o->abmc ? BIT(5) : 0) |
+                (o->sdciae ? BIT(6) : 0);
         break;
     case 1:
     case 2:
@@ -205,10 +206,14 @@ static struct cpuid amd_qos(const struct options *o, uint32_t subleaf)
         }
         break;
     case 3:
-        if (o->bmec) {
-            r.ebx = 2;
+        if (o->bmec || o->abmc) {
+            r.ebx = o->bmec ? 2 : 0;
             r.ecx = 0x7f;
         }
+        break;
+    case 5:
+        if (o->abmc)
+            r.ebx = o->abmc - 1;
         break;
     }
     return r;

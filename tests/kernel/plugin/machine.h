@@ -21,6 +21,7 @@ enum {
     MAX_L3_CLOS = 64,  /* half of the mask registers 0xC90..0xD0F: with CDP a class has two */
     MAX_L2_CLOS = 32,  /* half of 0xD10..0xD4F */
     MAX_MBA_CLOS = 64, /* 0xD50..0xD8F */
+    MAX_ASSIGNED = 32, /* L3_QOS_ABMC_CFG[52:48] */
 };
 
 enum fault { FAULT_NONE, FAULT_UNAVAILABLE, FAULT_ERROR };
@@ -33,6 +34,11 @@ struct counter {
     enum fault fault;
 };
 
+/* A counter that one event of an RMID is assigned to: L3_QOS_ABMC_CFG as written, and the event's bytes by then. */
+struct assigned {
+    uint64_t cfg, began;
+};
+
 struct domain {
     uint64_t l3_cfg;
     uint64_t l3_mask[2 * MAX_L3_CLOS];
@@ -41,6 +47,7 @@ struct domain {
     uint64_t ext_cfg;
     uint64_t event_cfg[2];
     struct counter counters[MAX_RMIDS];
+    struct assigned assigned[MAX_ASSIGNED];
     uint64_t decayed_ns;
 };
 

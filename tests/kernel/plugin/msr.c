@@ -25,7 +25,9 @@ bool msr_ours(const struct options *o, uint32_t msr)
     if (in(msr, AMD_SMBA_BW_BASE, MAX_MBA_CLOS))
         return o->smba;
     if (msr == AMD_L3_QOS_EXT_CFG)
-        return o->sdciae;
+        return o->sdciae || o->abmc;
+    if (msr == AMD_L3_QOS_ABMC_CFG)
+        return o->abmc;
     if (in(msr, AMD_QOS_EVT_CFG_0, 2))
         return o->bmec;
     return in(msr, IA32_QM_EVTSEL, 3) || pmu_ours(o, msr) || control_ours(msr) || window_ours(o, msr);
@@ -93,6 +95,8 @@ void msr_write(struct machine *m, unsigned cpu, uint32_t msr, uint64_t value)
         pmu_write(&m->cpus[cpu].pmu, &m->options, msr, value);
     else if (kept)
         *kept = value;
+    else if (msr == AMD_L3_QOS_ABMC_CFG)
+        counters_assign(m, machine_domain_of(m, cpu), value);
     else if (msr == CONTROL_MARK)
         m->cpus[cpu].marked = value ? m->cpus[cpu].pqr_assoc | MARKED : 0;
     else if (control_option(msr))

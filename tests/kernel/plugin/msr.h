@@ -21,6 +21,7 @@ enum {
 };
 #define AMD_MBA_BW_BASE 0xc0000200u
 #define AMD_SMBA_BW_BASE 0xc0000280u
+#define AMD_L3_QOS_ABMC_CFG 0xc00003fdu
 #define AMD_L3_QOS_EXT_CFG 0xc00003ffu
 #define AMD_QOS_EVT_CFG_0 0xc0000400u
 

@@ -53,6 +53,7 @@ static const struct option table[] = {
     OPTION(bmec, 0, 0, 1, "AMD: whether the traffic counters' events can be chosen"),
     OPTION(smba, 0, 0, 1, "AMD: whether the bandwidth of slow memory can be allocated; as many classes as of the other"),
     OPTION(sdciae, 0, 0, 1, "AMD: whether devices can be confined to the ways of the highest class"),
+    OPTION(abmc, 0, 0, MAX_ASSIGNED, "AMD: counters of a domain that traffic events are assigned to; 0: it has none such"),
     OPTION(topoext, 0, 0, 1, "AMD: whether the CPUs of a socket share its L3, of which they say l3size= and l3ways="),
 
     OPTION(bytes, 8, 0, 1 << 20, "bytes of traffic for each instruction executed"),
@@ -200,6 +201,8 @@ bool options_check(const struct options *o, int vcpus, char *error, size_t size)
         wrong = "bmec= needs amd=1";
     else if ((o->smba || o->sdciae) && !o->amd)
         wrong = "smba= and sdciae= need amd=1";
+    else if (o->abmc && !(o->amd && o->mbmt && o->mbml))
+        wrong = "abmc= needs amd=1, mbmt=1 and mbml=1";
     else if (o->topoext && !o->amd)
         wrong = "topoext= needs amd=1";
     else if (o->topoext && o->l3size % (64 * o->l3ways))

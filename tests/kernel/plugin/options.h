@@ -18,7 +18,7 @@ struct options {
     long l3, l3ways, l3shared, l3clos, l3cdp, l3noncont, l3size;
     long l2, l2ways, l2shared, l2clos, l2cdp, l2noncont;
     long mba, mbaclos, mbamax, mbalen;
-    long amd, bmec, smba, sdciae, topoext;
+    long amd, bmec, smba, sdciae, abmc, topoext;
     long bytes, localpct, halflife;
     long pmu;
     long cache, sample, l2size, l3_ns, memory_ns, bandwidth, mba_unit, evictions, curves, channel;

@@ -70,6 +70,7 @@ def test_the_api_reference_explains_every_field_that_the_commands_rely_on() -> N
         contract.Events,
         contract.HardwareEvents,
         contract.VmHardwareEvents,
+        contract.Measured,
     ):
         assert kind.__required_keys__ <= explained, kind.__name__
 
@@ -128,6 +129,7 @@ def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -
     assert {name for name in told if name.startswith("vmqos_")} <= made | gateways_own | {
         "vmqos_vm_telemetry_missing",
         "vmqos_vm_counter_missing",
+        "vmqos_vm_reading_age_seconds",
     }
     assert {code.value for code in Code} <= told
     assert {missing.value for missing in Missing} - {"no-previous", "went-back"} <= told

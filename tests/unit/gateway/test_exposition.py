@@ -517,3 +517,14 @@ def test_a_vm_on_24_caches_has_at_most_this_many_series(scrape, new_scrape):
         for scraped in (new_scrape, scrape)
     ]
     assert numbers == [187, 260]
+
+
+def test_a_vm_that_waits_for_counters_has_the_age_of_its_last_bandwidth_and_no_stale_bytes():
+    found = telemetry(snapshot(vm((4096, Missing.UNASSIGNED, Missing.UNASSIGNED)), vm((0, 0, 0), uuid="v")))
+    found["vms"]["u"]["measured"] = {"rates": {"total": 1.0, "local": 1.0, "remote": 0.0}, "age_seconds": 23.5}
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(HostCollector(lambda: replace(TOLD, telemetry=found), True))
+    scraped = Scraped(generate_latest(registry).decode())
+    assert scraped.of("vmqos_vm_reading_age_seconds") == {(("uuid", "u"),): 23.5}
+    assert scraped.of("vmqos_vm_memory_traffic_bytes_total") == {}
+    assert scraped.value("vmqos_vm_telemetry_missing", uuid="u", event="mbm_total_bytes", reason="unassigned") == 1

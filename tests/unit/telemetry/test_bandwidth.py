@@ -121,3 +121,16 @@ def test_a_package_that_has_not_heard_of_a_vm_has_counted_nothing_for_it():
 def test_what_packages_count_has_no_rate_without_two_numbers_that_grew(then, now, missing):
     found = rate(vm(10.0, (0, 0), packages=packages(then)), vm(12.0, (0, 0), packages=packages(now)))
     assert found.packages == {"unhalted_core_cycles": Reading.none(missing)}
+
+
+def test_a_turn_without_counters_that_may_have_passed_unseen_makes_no_bandwidth():
+    waiting = vm(10.0, (Missing.UNASSIGNED, Missing.UNASSIGNED), uuid="waiting")
+    before = snapshot(vm(10.0, (100, 60)), waiting, monotonic=10.0)
+    after = snapshot(vm(20.0, (300, 100)), waiting, monotonic=20.0)
+    assert rates(before, after)["u"].total == rates(before, after)["u"].local == Reading(None, Missing.UNASSIGNED)
+    assert rates(before, after, unseen=10.0)["u"].total == Reading(20.0)
+
+
+def test_where_every_vm_has_counters_a_bandwidth_is_told_over_any_time():
+    before, after = snapshot(vm(10.0, (100, 60))), snapshot(vm(310.0, (700, 100)), monotonic=310.0)
+    assert rates(before, after)["u"].total == Reading(2.0)

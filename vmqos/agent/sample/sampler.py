@@ -8,8 +8,10 @@ that hangs blocks that thread and no other one.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from oslo_config import cfg
@@ -21,7 +23,7 @@ from vmqos.agent.sample.recent import RecentSamples
 from vmqos.daemon.worker import Worker
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.resctrl.package_events import CORE_ENERGY, CYCLES, STALLS_LLC_HIT, STALLS_LLC_MISS, UOPS_RETIRED
-from vmqos.telemetry import Rates, Snapshot, Sweeper, VmReading, descriptors, hardware_events, rates
+from vmqos.telemetry import Missing, Rates, Snapshot, Sweeper, VmReading, descriptors, hardware_events, rates
 from vmqos.telemetry.exceptions import SweepFailed, SweepTakesLong
 from vmqos.telemetry.model import LLC_OCCUPANCY
 
@@ -45,6 +47,19 @@ _OF_CYCLES = (UOPS_RETIRED, STALLS_LLC_HIT, STALLS_LLC_MISS)
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The last bandwidth of a VM that has none now, because other VMs have the hardware counters, or had them just now.
+
+    :ivar at: when it was measured, by the monotonic clock.
+    :ivar generation: of the counters.
+    """
+
+    at: float
+    generation: str
+    rates: Rates
+
+
 class Telemetry:
     """The host's counters; every method may be called from any thread.
 
@@ -58,6 +73,7 @@ class Telemetry:
     :param executed: what the VMs' tasks execute a second, which is remembered, too: a value for each of
         :data:`vmqos.telemetry.hardware_events.NAMES`, by UUID. ``None`` where it is not counted: then it takes no
         memory.
+    :param take_turns: called between two sweeps, after a regular one, with whether a VM had no hardware counter.
     :ivar minutes: what is remembered of them.
     :ivar recent: what neighbours are judged by.
     :ivar fresh_for: seconds after which :meth:`newest` asks for a new sweep. Where regular sweeps are frequent, it
@@ -74,6 +90,7 @@ class Telemetry:
         minutes: int = 0,
         most_open: int | None = None,
         executed: Callable[[], Mapping[str, Sequence[float]]] | None = None,
+        take_turns: Callable[[bool], None] = lambda is_waiting: None,
     ) -> None:
         self.interval = interval
         self.fresh_for = min(max(1.0, 1.5 * interval), OLD_AFTER)
@@ -99,6 +116,8 @@ class Telemetry:
         self._swept_at: float | None = None
         self._newest: Snapshot | None = None
         self._sampled: tuple[Snapshot, Mapping[str, Rates]] | None = None
+        self._measured: Mapping[str, Measured] = {}
+        self._take_turns = take_turns
         self._error: ResctrlError | None = None
 
     @classmethod
@@ -107,10 +126,12 @@ class Telemetry:
         conf: cfg.ConfigOpts,
         give_way: Callable[[float], None] = lambda longest: None,
         hardware: HardwareCounts | None = None,
+        take_turns: Callable[[bool], None] = lambda is_waiting: None,
     ) -> Telemetry:
         """As the configuration says; half of the files that may be open are left to the hardware events.
 
         :param hardware: what the VMs' tasks execute; remembered unless this process lacks the right to count it.
+        :param take_turns: called between two sweeps, after a regular one, with whether a VM had no hardware counter.
         """
         section = conf.telemetry
         is_counted = section.hardware_events and hardware_events.may_count()
@@ -123,6 +144,7 @@ class Telemetry:
             minutes=section.minutes,
             most_open=descriptors.raise_limit() // 2 if section.hardware_events else None,
             executed=hardware.rates if hardware is not None and is_counted else None,
+            take_turns=take_turns,
         )
 
     @property
@@ -177,6 +199,10 @@ class Telemetry:
                 self._wait_for_a_sweep(wanted=False)
             return self._told(self._sampled)
 
+    def measured(self) -> Mapping[str, Measured]:
+        """The last bandwidths of the VMs that wait for their turn to have hardware counters, by UUID."""
+        return self._measured
+
     def past(self, seconds: float, uuids: frozenset[str] | None = None) -> Past:
         """What the regular sweeps of the last ``seconds`` found, of all VMs or these."""
         return self._history.since(time.time() - seconds, uuids)
@@ -213,6 +239,7 @@ class Telemetry:
                 regular = self.interval > 0 and time.monotonic() >= due
                 self._sweep(regular or self.interval == 0)
                 if regular:
+                    self._end_turn()
                     due = max(due + self.interval, time.monotonic())
         finally:
             self._sweeper.close()
@@ -265,8 +292,37 @@ class Telemetry:
             self._ended += 1
             self._worker.condition.notify_all()
 
+    def _end_turn(self) -> None:
+        """Have other VMs be counted if a turn is over: here, so that no sweep sees the half of it."""
+        sampled = self._sampled
+        if sampled is None:
+            return
+        try:
+            self._take_turns(any(found.total.missing is Missing.UNASSIGNED for found in sampled[1].values()))
+        except Exception:
+            # The counters are read on, whoever has them.
+            LOG.exception("VMs could not take turns to have hardware counters")
+
+    def _still_measured(self, now: Snapshot, found: Mapping[str, Rates]) -> Mapping[str, Measured]:
+        """The last bandwidths of the VMs that lost their hardware counters, and have no newer one yet."""
+        if self._sampled is None:
+            return {}
+        before, rates_before = self._sampled
+        kept = {}
+        for uuid, rate in found.items():
+            if rate.total.value is not None:
+                continue
+            last = self._measured.get(uuid)
+            if last is None and rate.total.missing is Missing.UNASSIGNED and uuid in rates_before:
+                last = Measured(before.monotonic, before.vms[uuid].generation, rates_before[uuid])
+            if last is not None and last.rates.total.value is not None and last.generation == now.vms[uuid].generation:
+                kept[uuid] = last
+        return kept
+
     def _remember(self, now: Snapshot) -> Mapping[str, Rates]:
-        found = rates(now if self._sampled is None else self._sampled[0], now)
+        # VMs take turns between two sweeps, so that none passes unseen.
+        found = rates(now if self._sampled is None else self._sampled[0], now, math.inf)
+        self._measured = self._still_measured(now, found)
         samples: dict[str, Sample] = {uuid: _remembered(vm, found[uuid]) for uuid, vm in now.vms.items()}
         counts: Mapping[str, Sequence[float]] = {}
         if self._executed is not None:

@@ -238,7 +238,8 @@ class Api:
             found = rates(snapshot, snapshot)
         else:
             snapshot, found = self._telemetry.sampled()
-        told = counters.telemetry(snapshot, found, self._telemetry.interval)
+        last = counters.measured(self._telemetry.measured(), time.monotonic())
+        told = counters.telemetry(snapshot, found, self._telemetry.interval, last)
         return {**told, "age_seconds": health_report.age(snapshot.monotonic)}
 
     def _events(self, query: dict[str, list[str]]) -> contract.Events:

@@ -5,21 +5,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from vmqos.agent.sample.history import Past
 from vmqos.agent.sample.minutes import MINUTE, STATISTICS, Minutes
+from vmqos.agent.sample.sampler import Measured
 from vmqos.group_names import Owner, owner_of
 from vmqos.local_api import contract
 from vmqos.telemetry import GroupReading, HostReading, Rates, Reading, Snapshot, VmReading
 
 
-def telemetry(snapshot: Snapshot, found: Mapping[str, Rates], interval: float) -> contract.Telemetry:
-    """One look at all counters."""
+def telemetry(
+    snapshot: Snapshot,
+    found: Mapping[str, Rates],
+    interval: float,
+    measured: Mapping[str, contract.Measured] = MappingProxyType({}),
+) -> contract.Telemetry:
+    """One look at all counters.
+
+    :param measured: the last bandwidths of VMs that wait for hardware counters, by UUID.
+    """
     return {
         "taken_at": snapshot.wall,
         "interval": interval,
         "sweep_seconds": snapshot.sweep_seconds,
-        "vms": {uuid: _vm(vm, found[uuid]) for uuid, vm in snapshot.vms.items()},
+        "vms": {uuid: _vm(vm, found[uuid], measured.get(uuid)) for uuid, vm in snapshot.vms.items()},
         "host": _host(snapshot.host),
     }
 
@@ -51,8 +61,20 @@ def _shown(number: float) -> float | None:
     return round(number) if abs(number) >= 1000 else round(number, 3)
 
 
-def _vm(vm: VmReading, found: Rates) -> contract.VmTelemetry:
-    return {
+def measured(last: Mapping[str, Measured], now: float) -> Mapping[str, contract.Measured]:
+    """The last bandwidths of VMs that wait for hardware counters.
+
+    :param now: by the monotonic clock.
+    """
+    return {uuid: {"rates": _rates(one.rates), "age_seconds": now - one.at} for uuid, one in last.items()}
+
+
+def _rates(found: Rates) -> contract.Counts:
+    return _values({"total": found.total, "local": found.local, "remote": found.remote})
+
+
+def _vm(vm: VmReading, found: Rates, last: contract.Measured | None) -> contract.VmTelemetry:
+    told: contract.VmTelemetry = {
         "group": vm.group,
         "generation": vm.generation,
         "policy": vm.policy,
@@ -65,13 +87,16 @@ def _vm(vm: VmReading, found: Rates) -> contract.VmTelemetry:
         "packages_since": vm.since,
         "totals": _values(vm.totals),
         "missing": {event: reading.missing.value for event, reading in vm.totals.items() if reading.missing},
-        "rates": _values({"total": found.total, "local": found.local, "remote": found.remote}),
+        "rates": _rates(found),
         "rates_missing": {
             name: reading.missing.value
             for name, reading in (("total", found.total), ("local", found.local), ("remote", found.remote))
             if reading.missing
         },
     }
+    if last is not None:
+        told["measured"] = last
+    return told
 
 
 def _host(host: HostReading) -> contract.HostTelemetry:

@@ -37,6 +37,9 @@ class Row:
     :ivar occupancy: bytes that it holds of the caches.
     :ivar fills: what it holds of each cache where it was promised ways.
     :ivar total: bytes a second to and from memory; ``local`` and ``remote`` are its parts.
+    :ivar measured: the last bandwidth that was measured, as ``total``, ``local`` and ``remote``; empty where it is
+        that of now, or where there was none.
+    :ivar measured_age: how many seconds ago that was; ``None`` without one.
     :ivar ipc: instructions per cycle.
     :ivar misses: last-level cache misses a second.
     :ivar watts: what the CPU cores use for it, where packages count that.
@@ -67,6 +70,8 @@ class Row:
     total: Reading = UNKNOWN
     local: Reading = UNKNOWN
     remote: Reading = UNKNOWN
+    measured: Mapping[str, float | None] = field(default_factory=dict)
+    measured_age: float | None = None
     ipc: Reading = UNKNOWN
     misses: Reading = UNKNOWN
     watts: Reading = UNKNOWN
@@ -246,6 +251,8 @@ FIELDS: Mapping[str, Callable[[Row], Any]] = {
     "bandwidth_limit_unit": lambda row: row.bandwidth_unit,
     "occupancy_bytes_by_cache": lambda row: {str(one.cache): one.held for one in row.fills},
     "allocated_bytes_by_cache": lambda row: {str(one.cache): one.granted for one in row.fills},
+    "measured_bytes_per_second": lambda row: dict(row.measured),
+    "measured_age_seconds": lambda row: row.measured_age,
     "core_watts": lambda row: row.watts.value,
     "llc_miss_stalls": lambda row: row.stalls.value,
 }

@@ -58,6 +58,8 @@ def _figures(frame: Frame, row: Row, terminal: Terminal) -> Mapping[str, Any]:
     ):
         if reading.missing is not Missing.NO_COUNTER:
             figures[title] = _told(reading, text)
+    if row.measured_age is not None and (last := row.measured.get("total")) is not None:
+        figures["Bandwidth before"] = f"{_speed(last)}, measured {units.duration(row.measured_age)} ago"
     held = _told(row.occupancy, units.size)
     if row.fills:
         held = f"{held} of {units.size(row.allocated)}\n{fullness.lines(row.fills, terminal)}"

@@ -231,7 +231,7 @@ def _row(vm: contract.Vm, names: Mapping[str, str], telemetry: contract.Telemetr
     counters = telemetry and telemetry["vms"].get(vm["uuid"])
     if telemetry is None or counters is None:
         return row
-    measured, speed = counters["missing"], counters["rates_missing"]
+    measured, speed, last = counters["missing"], counters["rates_missing"], counters.get("measured")
     return replace(
         row,
         allocated=counters["allocated_bytes"],
@@ -240,6 +240,8 @@ def _row(vm: contract.Vm, names: Mapping[str, str], telemetry: contract.Telemetr
         total=_reading(counters["rates"].get("total"), speed.get("total")),
         local=_reading(counters["rates"].get("local"), speed.get("local")),
         remote=_reading(counters["rates"].get("remote"), speed.get("remote")),
+        measured=last["rates"] if last is not None else {},
+        measured_age=last["age_seconds"] if last is not None else None,
         watts=_package_rate(counters, _ENERGY),
         stalls=_share(_package_rate(counters, _STALLS), _package_rate(counters, _CYCLES)),
     )

@@ -33,8 +33,9 @@ HELP = (
     "",
     "OCCUPANCY is what the VM holds of all L3 caches together, OF how many bytes it was promised: 1.5M is 1.5 MiB. "
     "FULLEST is the cache where its ways are fullest, and how full they are there; then comes a bar for each cache. "
-    "2c+4d are two ways for code and four for data. LIMIT is the memory bandwidth that it may have. WATTS is the power "
-    "of its CPU cores, and STALLED is the share of its cycles that went by waiting for memory. A word in place of "
+    "2c+4d are two ways for code and four for data. ~1.5M 23s is a bandwidth of 23 seconds ago: other VMs have the "
+    "hardware counters now. LIMIT is the memory bandwidth that it may have. WATTS is the power of its CPU cores, and "
+    "STALLED is the share of its cycles that went by waiting for memory. A word in place of "
     "a number is the reason why there is none; see 'vmqos help top'.",
 )
 
@@ -266,9 +267,9 @@ def _columns(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> list[_Col
         _Column("OF", "", 5, lambda row: Text("" if row.allocated is None else short_bytes(row.allocated)), 4, True),
         _Column("FULLEST", "", _some_full(rows, several), lambda row: _fullest(row, several), 1),
         _Column("", "", _bars_width(rows, caches), lambda row: _bars(row, caches, terminal), 5, True),
-        _Column("TOTAL/s", "total", 10, lambda row: number(row.total, short_bytes), 3),
-        _Column("LOCAL/s", "local", 10, lambda row: number(row.local, short_bytes), 6),
-        _Column("REMOTE/s", "remote", 10, lambda row: number(row.remote, short_bytes), 6),
+        _Column("TOTAL/s", "total", 10, lambda row: _bandwidth(row, row.total, "total"), 3),
+        _Column("LOCAL/s", "local", 10, lambda row: _bandwidth(row, row.local, "local"), 6),
+        _Column("REMOTE/s", "remote", 10, lambda row: _bandwidth(row, row.remote, "remote"), 6),
         _Column("IPC", "ipc", 10, lambda row: number(row.ipc, "{:.2f}".format), 7),
         _Column("MISSES/s", "misses", 10, lambda row: number(row.misses, short_count), 7),
         _Column("WATTS", "watts", 8, lambda row: number(row.watts, "{:.1f}".format), 7),
@@ -380,6 +381,22 @@ def number(reading: Reading, text: Callable[[float], str]) -> Text:
         return Text(text(reading.value))
     assert reading.missing is not None
     return Text(_WORDS.get(reading.missing, reading.missing.value), style="dim")
+
+
+def _bandwidth(row: Row, reading: Reading, name: str) -> Text:
+    """A bandwidth; where the VM waits for hardware counters, its last one and how old that is: ``~1.5M 23s``."""
+    last = row.measured.get(name)
+    if reading.value is not None or last is None or row.measured_age is None:
+        return number(reading, short_bytes)
+    return Text(f"~{short_bytes(last)} {_short_age(row.measured_age)}", style="dim")
+
+
+def _short_age(seconds: float) -> str:
+    """Seconds in the largest unit, such as ``23s``."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size:.0f}{unit}"
+    return f"{seconds:.0f}s"
 
 
 def short_bytes(value: float) -> str:

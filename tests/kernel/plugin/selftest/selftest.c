@@ -121,6 +121,7 @@ TEST(arguments_must_fit_each_other)
     CHECK(does_not_fit("bmec=1", 4, "amd=1"));
     CHECK(does_not_fit("smba=1", 4, "amd=1"));
     CHECK(does_not_fit("sdciae=1", 4, "amd=1"));
+    CHECK(does_not_fit("abmc=4", 4, "amd=1"));
     CHECK(does_not_fit("amd=1,l2=1", 4, "l2="));
     CHECK(does_not_fit("topoext=1", 4, "amd=1"));
     CHECK(does_not_fit("amd=1,topoext=1,l3ways=16,l3shared=0,l3size=1000000", 4, "l3size="));
@@ -170,6 +171,16 @@ TEST(cpuid_says_what_a_genoa_has)
     CHECK(answers(0x80000020, 2, REGISTERS(.eax = 11, .edx = 15)));
     boot("amd=1");
     CHECK(answers(0x80000020, 2, NOTHING));
+}
+
+TEST(cpuid_says_how_many_counters_can_be_assigned)
+{
+    boot("amd=1,abmc=6,mba=0");
+    CHECK(answers(0x80000020, 0, REGISTERS(.ebx = 1 << 5)));
+    CHECK(answers(0x80000020, 3, REGISTERS(.ecx = 0x7f)));
+    CHECK(answers(0x80000020, 5, REGISTERS(.ebx = 5)));
+    boot("amd=1");
+    CHECK(answers(0x80000020, 5, NOTHING));
 }
 
 TEST(cpuid_says_that_cpus_of_amd_share_an_l3_of_that_size)
@@ -344,6 +355,33 @@ TEST(an_rmid_fills_its_classes_ways_and_no_more)
     CHECK(counter(0, 1)->occupancy == 250000);
     counters_charge(&m, 0, 99000000);
     CHECK(counter(0, 1)->occupancy == 300000);
+}
+
+TEST(an_assigned_counter_counts_one_event_of_an_rmid_from_0_on)
+{
+    uint64_t third = 3ull << 48, of_5 = 5ull << 32, total = 0x7f, local = 0x15;
+    uint64_t select_third = EVTSEL_EXTENDED | EVENT_ASSIGNED | 3ull << 32;
+
+    boot("amd=1,abmc=4,bytes=8,localpct=75,upscale=1");
+    associate(0, 5, 0);
+    counters_charge(&m, 0, 1000);
+    msr_write(&m, 0, AMD_L3_QOS_ABMC_CFG, total | of_5 | third | ABMC_COUNTS | ABMC_APPLY);
+    CHECK(counters_read(&m, 0, select_third) == 0);
+    counters_charge(&m, 0, 2000);
+    CHECK(counters_read(&m, 0, select_third) == 8000);
+    CHECK(counters_read(&m, 0, select_event(EVENT_TOTAL, 5)) == 16000);
+    CHECK(counters_read(&m, 1, select_third) == 0);
+    msr_write(&m, 0, AMD_L3_QOS_ABMC_CFG, local | of_5 | third | ABMC_COUNTS);
+    CHECK(counters_read(&m, 0, select_third) == 8000);
+    msr_write(&m, 0, AMD_L3_QOS_ABMC_CFG, local | of_5 | third | ABMC_COUNTS | ABMC_APPLY);
+    counters_charge(&m, 0, 3000);
+    CHECK(counters_read(&m, 0, select_third) == 6000);
+    msr_write(&m, 0, AMD_L3_QOS_ABMC_CFG, local | of_5 | third | ABMC_APPLY);
+    counters_charge(&m, 0, 4000);
+    CHECK(counters_read(&m, 0, select_third) == 0);
+    CHECK(counters_read(&m, 0, EVTSEL_EXTENDED | EVENT_ASSIGNED | 4ull << 32) == QM_CTR_ERROR);
+    boot("amd=1");
+    CHECK(!msr_ours(&m.options, AMD_L3_QOS_ABMC_CFG));
 }
 
 TEST(what_a_narrowed_mask_does_not_cover_goes_as_traffic_comes)

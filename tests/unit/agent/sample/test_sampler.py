@@ -391,3 +391,43 @@ def test_the_configuration_has_the_last_word(tree: Tree) -> None:
     telemetry.start()
     assert telemetry.newest().host.rmids == 192
     telemetry.stop()
+
+
+def test_a_vm_that_waits_for_counters_keeps_its_last_bandwidth_until_it_has_a_new_one(tree: Tree) -> None:
+    group, asked = tree.vm(ONE, mbm_total_bytes=1000, mbm_local_bytes=500), list[bool]()
+    telemetry = Telemetry(str(tree.root), 0.02, 0.0, take_turns=asked.append)
+    telemetry.start()
+    try:
+        eventually(lambda: telemetry.sampled()[1][ONE].total.value is not None)
+        assert telemetry.measured() == {}
+        assert set(asked) == {False}
+        at = telemetry.sampled()[0].monotonic
+        for event in ("mbm_total_bytes", "mbm_local_bytes"):
+            tree.set(group, event, "Unassigned")
+        eventually(lambda: True in asked and ONE in telemetry.measured())
+        last = telemetry.measured()[ONE]
+        assert last.rates.total == Reading(0.0) and last.at >= at
+        sweeps = len(asked)
+        eventually(lambda: len(asked) > sweeps + 2)
+        assert telemetry.measured()[ONE] is last
+        assert telemetry.sampled()[1][ONE].total == Reading(None, Missing.UNASSIGNED)
+        for event in ("mbm_total_bytes", "mbm_local_bytes"):
+            tree.set(group, event, 3)
+        eventually(lambda: telemetry.sampled()[1][ONE].total.value is not None)
+        assert telemetry.measured() == {}
+    finally:
+        telemetry.stop()
+
+
+def test_turns_that_fail_do_not_end_the_sweeps(tree: Tree, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(is_waiting: bool) -> None:
+        raise RuntimeError("no turn")
+
+    telemetry = Telemetry(str(tree.root), 0.02, 0.0, take_turns=fail)
+    telemetry.start()
+    try:
+        first, _ = telemetry.sampled()
+        eventually(lambda: telemetry.sampled()[0] is not first)
+    finally:
+        telemetry.stop()
+    assert "no turn" in caplog.text

@@ -9,6 +9,7 @@ from dataclasses import replace
 from tests.unit.telemetry.values import HOST, snapshot, vm
 from vmqos.agent.sample.history import Past
 from vmqos.agent.sample.minutes import Minutes, Track
+from vmqos.agent.sample.sampler import Measured
 from vmqos.agent.serve import counters
 from vmqos.resctrl.package_events import CYCLES
 from vmqos.telemetry import GroupReading, Missing, Reading, VmReading, rates
@@ -92,3 +93,12 @@ def test_a_minute_is_told_with_three_numbers_for_each_series() -> None:
         },
     }
     json.dumps(told, allow_nan=False)
+
+
+def test_the_last_bandwidth_of_a_vm_that_waits_for_counters_is_told_with_its_age() -> None:
+    before, after = snapshot(vm((0, 100, 60))), snapshot(vm((0, 300, 80), read_at=12.0), monotonic=12.0)
+    last = counters.measured({"u": Measured(12.0, "1", rates(before, after)["u"])}, 35.0)
+    waiting = snapshot(vm((0, Missing.UNASSIGNED, Missing.UNASSIGNED), read_at=34.0), monotonic=34.0)
+    told = counters.telemetry(waiting, rates(after, waiting), 2.0, last)["vms"]["u"]
+    assert told["measured"] == {"rates": {"total": 100.0, "local": 10.0, "remote": 90.0}, "age_seconds": 23.0}
+    assert told["rates"]["total"] is None and told["rates_missing"]["total"] == "unassigned"

@@ -314,3 +314,17 @@ def test_vms_of_one_name_are_told_apart(agent: FakeAgent, run: Run) -> None:
     shown = run("top").out
     assert "  web (4f2c1a9e)  " in shown and "  web (7d01e4c2)  " in shown
     assert [vm["instance_name"] for vm in json.loads(run("top", "-f", "json").out)["vms"]] == ["web", "web"]
+
+
+def test_a_last_bandwidth_is_told_to_programs_with_its_age_and_never_as_one_of_now(agent: FakeAgent, run: Run) -> None:
+    told = examples.telemetry()
+    told["vms"][examples.BATCH]["measured"] = {
+        "rates": {"total": 7.0, "local": 5.0, "remote": 2.0},
+        "age_seconds": 23.5,
+    }
+    agent.answers["/v1/telemetry"] = told
+    vms = {vm["instance_name"]: vm for vm in json.loads(run("top", "-f", "json").out)["vms"]}
+    assert vms["batch"]["measured_bytes_per_second"] == {"total": 7.0, "local": 5.0, "remote": 2.0}
+    assert vms["batch"]["measured_age_seconds"] == 23.5
+    assert vms["batch"]["total_bytes_per_second"] is None
+    assert (vms["web-1"]["measured_bytes_per_second"], vms["web-1"]["measured_age_seconds"]) == ({}, None)

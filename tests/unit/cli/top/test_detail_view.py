@@ -115,3 +115,10 @@ def test_hostile_text_is_not_obeyed() -> None:
     told = detail(instance_name=evil, flavor=evil, project=evil, last_error=evil, task_list=examples.tasks(evil))
     shown = "\n".join(text(frame(detail=told, hostname=evil), row(reason=evil, state="pending")))
     assert "\x1b" not in shown and "\x07" not in shown and "\u202e" not in shown
+
+
+def test_the_last_bandwidth_of_a_vm_that_waits_for_counters_is_told_with_its_age() -> None:
+    waiting = row(total=Reading.none(Missing.UNASSIGNED), measured={"total": 1.5 * 2**30}, measured_age=95.0)
+    lines = text(frame(), waiting)
+    assert any(line.split("  ")[0] == "Memory bandwidth" and line.endswith("unassigned") for line in lines)
+    assert any(line.endswith("1.5 GiB/s, measured 1 min 35 s ago") for line in lines)

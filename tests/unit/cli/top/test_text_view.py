@@ -386,3 +386,15 @@ def test_l2_ways_and_limits_have_columns_where_somebody_has_some() -> None:
     cells = [[cell.strip() for cell in line if cell.strip()] for line in shown]
     assert cells == [["4", "60 %"], ["0/2", "none"], ["2/4", "1250 MB/s"], ["-", "-"]]
     assert "L2" not in text(frame(row("d")))[2] and "LIMIT" not in text(frame(row("d")))[2]
+
+
+@pytest.mark.parametrize(
+    ("age", "told"), [(23.4, "~1.5G 23s"), (95.0, "~1.5G 1m"), (7300.0, "~1.5G 2h"), (2e5, "~1.5G 2d")]
+)
+def test_the_last_bandwidth_of_a_vm_that_waits_for_counters_is_marked_and_has_its_age(age: float, told: str) -> None:
+    none = Reading.none(Missing.UNASSIGNED)
+    measured = {"total": 1.5 * 2**30, "local": None, "remote": None}
+    line = text(frame(row("a", total=none, local=none, remote=none, measured=measured, measured_age=age)))[3]
+    assert told in line
+    assert line.count("unassigned") == 2
+    assert cell_len(line) <= PLAIN.width

@@ -7,7 +7,7 @@ import { Chart } from "./chart.js";
 import { MINUTE } from "./day.js";
 import { keyed, make, setAttribute, setText } from "./dom.js";
 import { EXECUTED } from "./executed.js";
-import { clock, duration, eachCache, events as eventRate, limitOf, listOf, moment, portion, power, rate, ratio, size, visible, why } from "./format.js";
+import { clock, duration, eachCache, events as eventRate, lastMeasured, limitOf, listOf, moment, portion, power, rate, ratio, size, visible, why } from "./format.js";
 import { fullness, percent } from "./fullness.js";
 import { packagesOf } from "./packages.js";
 import { decimalTicks } from "./scale.js";
@@ -80,6 +80,7 @@ export function fieldsOf(vm, reading, counted, executed, now) {
     if (reading.rates?.local !== null && reading.rates?.local !== undefined) {
       fields.push(["Bandwidth now", `${rate(reading.rates.local)} local, ${rate(reading.rates.remote ?? 0)} remote`]);
     }
+    if (lastMeasured(reading)) fields.push(["Bandwidth before", lastMeasured(reading)]);
     for (const [event, reason] of Object.entries(reading.missing ?? {})) {
       fields.push([`No value: ${visible(EVENTS[event] ?? event)}`, why(reason)]);
     }

@@ -4,7 +4,7 @@
 import { Sparkline } from "./chart.js";
 import { Details } from "./details.js";
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
-import { events, limitOf, power, rate, ratio, size, visible, waysByCache, why } from "./format.js";
+import { events, lastMeasured, limitOf, power, rate, ratio, size, visible, waysByCache, why } from "./format.js";
 import { fullest, fullness, percent, share } from "./fullness.js";
 import { baseOf, nameOf } from "./names.js";
 import { packagesOf } from "./packages.js";
@@ -88,7 +88,7 @@ export class VmRows {
       value: reading?.rates?.total ?? null,
       reason: reading ? (reading.rates_missing?.total ?? "no-previous") : "not-monitored",
       limit: null,
-      note: limitOf(vm) ? `at most ${limitOf(vm)}` : "",
+      note: lastMeasured(reading) || (limitOf(vm) ? `at most ${limitOf(vm)}` : ""),
     });
     numeric(this.local, reading?.rates?.local ?? null, rate);
     numeric(this.remote, reading?.rates?.remote ?? null, rate);
