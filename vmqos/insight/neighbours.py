@@ -18,19 +18,26 @@ is held against each other VM that shares a cache with it.
 5. A mechanism, and it fits the figures:
 
    *cache*: both may fill a common way, the victim holds less than before, the culprit more, and the victim misses more
-   often, by enough to cost the time that it lost;
+   often, by enough to cost the time that it lost. The culprit's traffic rises by no less than the victim's, for each
+   line that it takes again and again has to be brought in. Where memory is full, both causes are possible, and a victim
+   that holds nearly as much as before is not said to miss more because of that;
 
    *memory bandwidth*: the victim does not miss more often, but each miss takes longer, while the memory gives nearly
-   all that it can.
+   all that it can. The culprit adds a good part of that: a trickle into a channel that others fill slows nobody.
 
 A victim that did other work at the step can be judged by another time at which it did the work of now; but then it has
 to be much slower, because two works may look alike.
 
 *Without a PMU* neither speed nor work is seen. A victim of the cache is then a VM that holds less and fetches more, by
 enough to cost it time, and no more than the culprit brings in: each line that it loses made room for one of the
-culprit's. A victim of the memory is one that gets less at the very step that fills the memory, and not less than lines
-take longer. The victim must have kept its level before, and keep one behind the step. This finds less, and how much
-slower the victim is can only be estimated. A VM that changed its work in that very second can't be told from a victim.
+culprit's. A victim of the memory is one that gets less at the very step that fills the memory, which had room in the
+seconds before, and not less than lines take longer; how often it waits for these can only be told within a factor of
+two, for it may be idle half of the time. The victim must have kept its level before, and keep one behind the step. Who
+has kept it for some seconds only may have changed by itself, so a victim of the memory then has to be much slower; one
+of the cache has lost lines besides, which speaks for itself. This finds less, and how much slower the victim is can
+only be estimated. A VM that changed its work in that very second can't be told from a victim. One that is mostly idle,
+or that missed nearly as often before, is not found; one whose misses overlap is called a victim though it
+hardly suffers.
 
 *What can't be known*: harm that was there when the history began; harm by a VM whose traffic grows slowly; which of two
 VMs that rise together it was; and harm done elsewhere than in the L3 and behind it (a shared core, a shared disk).
@@ -54,7 +61,7 @@ FEWEST = 4
 FEWEST_APART = 6
 """The same where the victim did other work at the step."""
 CALM = 7
-"""The same before a step where there is no PMU."""
+"""The same before a step where there is no PMU. A victim of the memory that was calm for less has to be much slower."""
 SAME_WORK = 0.10
 """References per instruction of the same work differ by no more than this part."""
 SLOWER = 1.15
@@ -76,15 +83,22 @@ NOTHING = 0.05
 """The same, or within this share of a CPU's time for what it fetches."""
 SETTLES = 1
 """Samples behind a step in which a victim may be on its way."""
-LOST, MORE, PASSED_ON = 0.9, 1.3, 0.4
-"""Without a PMU: a victim of the cache holds at most this part of what it held, fetches at least so many times as much,
-and at least this part of what it lost is what the culprit gained."""
+LOST = 0.9
+"""A victim of the cache holds at most this part of what it held; with a PMU only where memory is full, too."""
+MORE, PASSED_ON = 1.3, 0.4
+"""Without a PMU: a victim of the cache fetches at least so many times as much, and at least this part of what it lost
+is what the culprit gained."""
+ADDS = 0.1
+"""The least share of all traffic that a culprit of the memory adds. Less makes no queue longer."""
 COSTS = 0.3
-"""Without a PMU: what a victim fetches again has to cost it this share of a CPU's time, if it waits for each line."""
+"""Without a PMU: what a victim fetches again has to cost it this share of a CPU's time, if it waits for each line. A VM
+that has two lines on their way at a time still loses a seventh of its time."""
 MATTERS = 0.2
 """Without a PMU: the same share, for what a victim fetches while it is not held back."""
 WORST = 6
 """Lines take at most this many times as long where memory is full. A VM that is slower does less of its own accord."""
+RUNS = 2
+"""Without a PMU: a victim may be idle half of the time, so what it fetches may weigh so many times as much."""
 ROOM = 0.7
 """The share of what memory can give below which there is room for all."""
 NEAR = 0.8
@@ -283,9 +297,11 @@ def _at_work(host: Host, pair: Pair, step: Rise, mark: float) -> Effect | None:
     confidence = apart * min(1.0, 0.7 + len(sides.after) / 30) * min(1.0, 0.6 + 2 * (slower - 1))
     if explained >= 0.5:
         lost, gained = (_moved(series.held_on(pair.caches), sides) for series in (own, pair.neighbour))
-        if not (pair.caches and lost < 0 < gained):
+        if not (pair.caches and lost < 0 < gained and _brings_in(pair, step, sides)):
             return None
         held = _level(own.held_on(pair.caches), sides.before)
+        if -lost < (1 - LOST) * held and _full(pair, sides) is not None:
+            return None
         return Effect(
             Cause.CACHE,
             slower,
@@ -294,7 +310,7 @@ def _at_work(host: Host, pair: Pair, step: Rise, mark: float) -> Effect | None:
             (*figures, f"it held {say.size(held)} and lost {say.size(-lost)}; the neighbour gained {say.size(gained)}"),
         )
     full = _full(pair, sides)
-    if full is None:
+    if full is None or not _adds(pair, step, sides):
         return None
     return Effect(Cause.BANDWIDTH, slower, confidence, sides, (*figures, full))
 
@@ -309,13 +325,12 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
     cost = (after - before) / LINE * host.memory_seconds
     gained = _moved(pair.neighbour.held_on(pair.caches), sides)
-    if not (has <= LOST * had and after >= MORE * before and cost >= COSTS and gained >= PASSED_ON * (had - has)):
+    if not (has <= LOST * had and after >= MORE * before and gained >= PASSED_ON * (had - has)):
         return None
-    # Whoever takes lines again and again brings in as many.
-    if step.after - step.before < after - before:
+    if not _brings_in(pair, step, sides):
         return None
     apart = min(_apart(own.bandwidth, sides, (before + after) / 2), _apart(held, sides, (had + has) / 2, -1))
-    if apart < APART or not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2):
+    if apart < APART or cost < COSTS or not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2):
         return None
     return Effect(
         Cause.CACHE,
@@ -338,12 +353,17 @@ def _bandwidth_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
         return None
     before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
     full, waits = _full(pair, sides), before / LINE * host.memory_seconds
-    if full is None or waits < MATTERS or not after * SLOWER <= before <= after * (1 + (WORST - 1) * waits):
+    if full is None or not _adds(pair, step, sides):
         return None
-    if not math.isnan(pair.limit) and _level(pair.total, sides.before) > ROOM * pair.limit:
+    if waits < MATTERS or before > after * (1 + (WORST - 1) * min(1.0, RUNS * waits)):
+        return None
+    if not math.isnan(pair.limit) and _level(pair.total, sides.before[:LEVEL]) > ROOM * pair.limit:
         return None
     apart = _apart(own.bandwidth, sides, (before + after) / 2, -1)
-    if apart < APART or not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2, -1):
+    needed = SLOWER if len(sides.before) >= CALM else SLOWER_APART
+    if apart < APART or before < needed * after:
+        return None
+    if not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2, -1):
         return None
     return Effect(
         Cause.BANDWIDTH,
@@ -378,8 +398,7 @@ def _calm_sides(host: Host, pair: Pair, step: Rise, columns: Sequence[Sequence[f
     ]
     good = {at for at in late[0] if all(at in others for others in late)}
     same = [at in kept or at in good or step.at - 2 < at <= step.at + SETTLES for at in range(len(traffic))]
-    sides = _sides(pair, step, same, traffic, FEWEST)
-    return sides if sides is not None and len(sides.before) >= CALM else None
+    return _sides(pair, step, same, traffic, FEWEST)
 
 
 def _keeping(column: Sequence[float], indexes: range, slack: float) -> set[int]:
@@ -482,6 +501,16 @@ def _dose(
         else:
             wrong += 1
     return wrong < FEWEST or right >= APART * (right + wrong)
+
+
+def _brings_in(pair: Pair, step: Rise, sides: Sides) -> bool:
+    """Whether a neighbour brings in as many lines more as the victim does. It has to, to take them again and again."""
+    return step.after - step.before >= _moved(pair.own.bandwidth, sides)
+
+
+def _adds(pair: Pair, step: Rise, sides: Sides) -> bool:
+    """Whether a neighbour adds enough to what goes over the memory channel to make others wait."""
+    return step.after - step.before >= ADDS * _level(pair.total, sides.after)
 
 
 def _full(pair: Pair, sides: Sides) -> str | None:

@@ -177,3 +177,64 @@ def test_samples_that_are_missing_are_no_steps() -> None:
 def test_no_history_says_nothing() -> None:
     assert pairs(host({}), {}) == []
     assert pairs(host(BOTH), {"noisy": [], "victim": []}) == []
+
+
+def test_without_a_pmu_a_victim_of_the_cache_may_have_been_calm_for_few_seconds() -> None:
+    other = replace(CALM, moved=3e9)
+    told = history(
+        40,
+        False,
+        noisy=step(QUIET_NOISE, NOISE, 25),
+        victim=lambda second: other if second < 19 else CALM if second < 25 else ROBBED,
+    )
+    (found,) = pairs(host(BOTH), told)
+    assert (found.culprit, found.victim, found.cause) == ("noisy", "victim", Cause.CACHE)
+
+
+@pytest.mark.parametrize(("moved", "accused"), [(3e9, True), (4.2e9, False)])
+def test_without_a_pmu_a_victim_of_the_memory_that_was_calm_for_few_seconds_has_to_be_much_slower(
+    moved: float, accused: bool
+) -> None:
+    other, slowed = replace(HUNGRY, moved=9e9), replace(HUNGRY, moved=moved)
+    told = history(
+        40,
+        False,
+        noisy=step(QUIET_NOISE, FLOOD, 25),
+        victim=lambda second: other if second < 19 else HUNGRY if second < 25 else slowed,
+    )
+    assert bool(pairs(host({"noisy": 0x1, "victim": ALL}), told)) == accused
+
+
+def test_without_a_pmu_a_memory_that_became_full_before_the_step_slows_nobody_more() -> None:
+    told = history(
+        40,
+        False,
+        noisy=step(Did(moved=1e8), Did(moved=8e9), 25),
+        other=step(Did(moved=1e9), Did(moved=30e9), 20),
+        victim=step(HUNGRY, SLOWED, 25),
+    )
+    assert not pairs(host({**BOTH, "other": ALL}), told)
+
+
+def test_a_neighbour_that_adds_a_trickle_to_a_full_memory_is_not_accused() -> None:
+    told = history(
+        40,
+        noisy=step(Did(moved=1e7), Did(moved=1e9), 25),
+        other=lambda second: Did(moved=LIMIT - 4e9),
+        victim=step(HUNGRY, SLOWED, 25),
+    )
+    assert not pairs(host({**BOTH, "other": ALL}), told)
+
+
+def test_a_neighbour_that_brings_in_fewer_lines_than_the_victim_misses_more_is_not_accused() -> None:
+    told = history(40, noisy=step(QUIET_NOISE, replace(NOISE, moved=1e9), 25), victim=step(CALM, ROBBED, 25))
+    assert not pairs(host(BOTH), told)
+
+
+def test_where_memory_is_full_a_victim_that_holds_nearly_as_much_is_not_robbed_of_cache() -> None:
+    told = history(
+        40,
+        noisy=step(QUIET_NOISE, replace(FLOOD, held=3 * MIB), 25),
+        victim=step(CALM, replace(ROBBED, held=9.5 * MIB, moved=3e9), 25),
+    )
+    assert not pairs(host(BOTH), told)
