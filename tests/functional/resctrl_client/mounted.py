@@ -56,7 +56,8 @@ def simulated(simulator: Simulator) -> Iterator[Filesystem]:
     try:
         simulator.start()
         yield Filesystem(str(simulator.root))
-        subprocess.run(["umount", str(simulator.root)], check=True)
+        # For a moment it is busy, too, while any process of the machine walks over it, such as one that lists mounts.
+        eventually(lambda: subprocess.run(["umount", str(simulator.root)], check=True), subprocess.CalledProcessError)
     finally:
         simulator.stop()
 
