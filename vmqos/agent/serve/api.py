@@ -14,6 +14,7 @@ from vmqos import extra_specs
 from vmqos.agent.loop import Agent
 from vmqos.agent.observe.told_flavors import Found
 from vmqos.agent.sample.hardware_counts import HardwareCounts
+from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
 from vmqos.agent.sample.minutes import MINUTE
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import caches, capacity, counters, hardware_report, health_report, vms
@@ -49,6 +50,9 @@ LONGEST_OF_ALL = 3600.0
 
 MOST_NAMED = 8
 """VMs of which a whole day of minutes is told in one answer: up to 0.65 MB a VM."""
+
+KNOWN_SERIES = (*SERIES, *EXECUTED, *PACKAGES)
+"""What a history may have of a VM."""
 
 StartResponse = Callable[[str, list[tuple[str, str]]], object]
 
@@ -256,8 +260,8 @@ class Api:
         uuids = frozenset(query["vm"]) if "vm" in query else None
         if "resolution" in query:
             return self._minutes(query, uuids)
-        seconds = _number("seconds", query, "600")
-        return counters.history(self._telemetry.past(seconds, uuids), self._telemetry.interval)
+        past = self._telemetry.past(_number("seconds", query, "600"), uuids, _series(query))
+        return counters.history(past, self._telemetry.interval)
 
     def _minutes(self, query: dict[str, list[str]], uuids: frozenset[str] | None) -> contract.HistoryOfMinutes:
         resolution, seconds = _number("resolution", query, ""), _number("seconds", query, "3600")
@@ -268,6 +272,16 @@ class Api:
             text = f"more than {LONGEST_OF_ALL:g} seconds are told of {MOST_NAMED} VMs at most: name them with vm=UUID"
             raise _Answer("400 Bad Request", text)
         return counters.minutes(self._telemetry.minutes.copy(time.time() - seconds, uuids))
+
+
+def _series(query: dict[str, list[str]]) -> frozenset[str] | None:
+    """The series that are asked for; all, if none is named."""
+    if "series" not in query:
+        return None
+    for name in query["series"]:
+        if name not in KNOWN_SERIES:
+            raise _Answer("400 Bad Request", f"series={name[:40]!r} can't be: write one of {', '.join(KNOWN_SERIES)}")
+    return frozenset(query["series"])
 
 
 def _number(name: str, query: dict[str, list[str]], otherwise: str) -> float:
