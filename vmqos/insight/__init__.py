@@ -21,7 +21,7 @@ from vmqos.insight.model import (
     Vm,
     VmVerdict,
 )
-from vmqos.insight.neighbours import is_up, pairs, pairs_among
+from vmqos.insight.neighbours import pairs, pairs_among
 from vmqos.insight.series import align
 from vmqos.insight.suffering import sufferings
 from vmqos.insight.use import use
@@ -40,7 +40,6 @@ __all__ = [
     "Use",
     "Vm",
     "VmVerdict",
-    "is_up",
     "judge",
     "pairs",
     "plain",

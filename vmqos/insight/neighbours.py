@@ -52,7 +52,7 @@ from dataclasses import dataclass
 from vmqos.insight import say
 from vmqos.insight.advice import against
 from vmqos.insight.model import Cause, History, Host, PairVerdict
-from vmqos.insight.series import LEVEL, Rise, Series, align, middle, rises, series_of
+from vmqos.insight.series import LEVEL, Rise, Series, align, middle, rises
 
 MOST = 20
 """Samples on each side of a step that are looked at."""
@@ -165,19 +165,10 @@ def pairs_among(host: Host, times: Sequence[float], series: Mapping[str, Series]
                     continue
                 share = _share(host, series, pair, effect.sides, effect.cause)
                 if share >= MOSTLY:
-                    verdict = _verdict(host, times[step.at], pair, step, effect, share)
+                    verdict = _verdict(host, times, pair, step, effect, share)
                     of_victim.append((step.at + effect.sides.lag, effect.sides.lag, verdict))
         found += _nearest(of_victim)
     return sorted(found, key=lambda verdict: -verdict.confidence)
-
-
-def is_up(history: History, pair: PairVerdict) -> bool:
-    """Whether a culprit still moves as much as from its step on; a pair is found also after that, while it is known."""
-    # The victim was there before the step, and the culprit may not have been.
-    samples = history[pair.culprit]
-    times = sorted({sample.time for of in (samples, history[pair.victim]) for sample in of})
-    column = series_of(times, samples).bandwidth
-    return any(times[step.at] == pair.since and step.end == len(column) for step in rises(column))
 
 
 def _nearest(found: Sequence[tuple[int, int, PairVerdict]]) -> list[PairVerdict]:
@@ -223,13 +214,14 @@ def _pair(
     )
 
 
-def _verdict(host: Host, time: float, pair: Pair, step: Rise, effect: Effect, share: float) -> PairVerdict:
+def _verdict(host: Host, times: Sequence[float], pair: Pair, step: Rise, effect: Effect, share: float) -> PairVerdict:
     lost, gained = (_change(series.held_on(pair.caches), step) for series in (pair.own, pair.neighbour))
     return PairVerdict(
         pair.culprit,
         pair.victim,
         effect.cause,
-        time,
+        times[step.at],
+        times[step.end] if step.end < len(times) else None,
         effect.slower,
         max(0.0, min(-lost, gained)),
         round(effect.confidence * min(1.0, share / 0.9), 2),

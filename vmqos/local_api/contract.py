@@ -536,14 +536,16 @@ class NeighbourVm(TypedDict):
 class NeighbourPair(TypedDict):
     """One VM slows another: ``culprit`` and ``victim`` are UUIDs.
 
-    ``since`` is in seconds since 1970. The victim's work takes ``slower`` times as long, and it lost ``taken`` bytes of
-    the cache to the culprit. ``advice`` is a command that ends it.
+    ``since`` and ``until`` are in seconds since 1970; ``until`` is ``None`` while the culprit moves as much. The
+    victim's work takes ``slower`` times as long, and it lost ``taken`` bytes of the cache to the culprit. ``advice`` is
+    a command that ends it.
     """
 
     culprit: str
     victim: str
     cause: str
     since: float
+    until: float | None
     slower: float
     taken: float
     confidence: float
