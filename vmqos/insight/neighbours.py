@@ -59,15 +59,16 @@ MOST = 20
 FEWEST = 4
 """Samples on each side without which nothing is said."""
 FEWEST_APART = 6
-"""The same where the victim did other work at the step."""
+"""Samples on each side without which nothing is said where the victim did other work at the step."""
 CALM = 7
-"""The same before a step where there is no PMU. A victim of the memory that was calm for less has to be much slower."""
+"""Samples before a step without which nothing is said where there is no PMU. A victim of the memory that was calm for
+less has to be much slower."""
 SAME_WORK = 0.10
 """References per instruction of the same work differ by no more than this part."""
 SLOWER = 1.15
 """The least factor that is told. Less could be noise, and hardly worth a move."""
 SLOWER_APART = 1.3
-"""The same where the victim did other work at the step: what looks like the same work may differ a little."""
+"""The least factor where the victim did other work at the step: what looks like the same work may differ a little."""
 APART = 0.85
 """The share of samples that have to be on the right side of the middle."""
 MOSTLY = 0.6
@@ -80,7 +81,7 @@ LINE = 64
 KEEPS = 0.25
 """Without a PMU: a VM that keeps its level stays within this part of it."""
 NOTHING = 0.05
-"""The same, or within this share of a CPU's time for what it fetches."""
+"""Without a PMU: it keeps its level also within this share of a CPU's time for what it fetches."""
 SETTLES = 1
 """Samples behind a step in which a victim may be on its way."""
 LOST = 0.9

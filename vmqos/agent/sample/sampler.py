@@ -300,7 +300,7 @@ class Telemetry:
         try:
             self._take_turns(any(found.total.missing is Missing.UNASSIGNED for found in sampled[1].values()))
         except Exception:
-            # The counters are read on, whoever has them.
+            # Whichever VMs have the counters, they are read on.
             LOG.exception("VMs could not take turns to have hardware counters")
 
     def _still_measured(self, now: Snapshot, found: Mapping[str, Rates]) -> Mapping[str, Measured]:
