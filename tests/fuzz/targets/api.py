@@ -102,8 +102,8 @@ class _Counters(Counters):
         for minute in range(3):
             self.minutes.add(time.time() - 60 * (3 - minute), {"u": (4096.0, 2.0, 1.0, None)})
 
-    def past(self, seconds: float, uuids: frozenset[str] | None) -> Any:
-        return self._history.since(time.time() - seconds, uuids)
+    def past(self, seconds: float, *wanted: frozenset[str] | None) -> Any:
+        return self._history.since(time.time() - seconds, *wanted)
 
 
 @functools.cache
