@@ -53,6 +53,8 @@ ACCEPT = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.
 """What Prometheus asks for."""
 QUESTIONS = ("health", "vms", "caches", "capabilities", "telemetry", "telemetry/hardware-events")
 """What the page asks at each look, below ``/v1/``."""
+PACE = 0.95
+"""The share of the sweeps that were due, without which nothing is told."""
 WITHOUT = {"telemetry": {"interval": 0.0, "hardware_events": False, "neighbours_interval": 0.0}}
 GOAL = 10.0
 """Milliseconds of CPU time a second."""
@@ -97,7 +99,8 @@ def run() -> Iterator[Figure]:
                 domain = vms.define(connection, standing(number, VCPUS))
                 domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
 
-            list(pool.map(start, range(VMS)))
+            # There is no class for an eighth one that has ways of its own.
+            list(pool.map(start, range(1, VMS + 1)))
         ours.agent.start()
         _settle(ours.agent)
         agent, gateway, calls, memory, detail = _with_everything(ours)
@@ -157,6 +160,8 @@ def _with_everything(ours: Host) -> tuple[Used, Used, float, tuple[float, float]
         for one in asking:
             one.result()
     sweeps = len(agent.get(f"/v1/telemetry/history?seconds={took}&vm=none", 60.0)["times"])
+    if sweeps < PACE * took / INTERVAL:
+        raise AssertionError(f"this machine has too much other work: there were {sweeps} sweeps in {took:.0f} s")
     found = agent.get("/v1/telemetry/hardware-events", 60.0)
     counted = sum(vm["source"] == "perf" for vm in found["vms"].values())
     detail = (
