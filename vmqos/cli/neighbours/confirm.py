@@ -136,7 +136,7 @@ def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, r
     whole = seconds + interval
     began = max(time.time() - whole, parties.since + interval)
     wait(began + whole, lambda passed: report("before", passed), began)
-    phases["before"] = _phase(client, uuids, began, interval, time.time())
+    phases["before"] = _phase(client, uuids, began, interval, began + whole)
     with trial(client, parties) as (limit, renew):
         began = time.time()
 
@@ -145,10 +145,10 @@ def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, r
             report("during", passed)
 
         wait(began + whole, go_on, began)
-        phases["during"] = _phase(client, uuids, began, interval, time.time())
+        phases["during"] = _phase(client, uuids, began, interval, began + whole)
     began = time.time()
     wait(began + whole, lambda passed: report("after", passed), began)
-    phases["after"] = _phase(client, uuids, began, interval, time.time())
+    phases["after"] = _phase(client, uuids, began, interval, began + whole)
     outcome = judge(phases["before"], phases["during"], phases["after"], parties.cause)
     return Tried(parties, outcome, limit, seconds)
 
