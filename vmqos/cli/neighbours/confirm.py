@@ -91,7 +91,8 @@ def find(
     suspects = there.keys() if culprit is None else {culprit["uuid"]}
     pairs = ask.verdicts(agent)["pairs"]
     pairs = [pair for pair in pairs if pair["victim"] == victim["uuid"] and pair["culprit"] in suspects]
-    pair = max(pairs, key=lambda pair: pair["confidence"], default=None)
+    # One who moves less again can't be held back.
+    pair = max(pairs, key=lambda pair: (pair["until"] is None, pair["confidence"]), default=None)
     if culprit is None:
         if pair is None:
             raise exceptions.NoCulprit(vm=display_name(victim))
