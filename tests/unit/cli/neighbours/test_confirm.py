@@ -30,6 +30,7 @@ class TrialAgent(FakeAgent):
     :ivar refusals: how a question for a trial is answered instead, by its number.
     :ivar is_thief: whether WEB fares better while BATCH is limited.
     :ivar is_limited: whether BATCH is.
+    :ivar late: how many answers have too few samples.
     :ivar puts_back: whether BATCH has what it had once the trial is over.
     """
 
@@ -43,6 +44,7 @@ class TrialAgent(FakeAgent):
         self.puts_back = True
         self.unit: str | None = "%"
         self.tells_samples = True
+        self.late = 0
         self.answers["/v1/vms"] = lambda query: ("200 OK", json.dumps({"vms": self.vms()}).encode())
         self.answers["/v1/neighbours/samples"] = lambda query: ("200 OK", json.dumps(self.samples()).encode())
 
@@ -84,6 +86,9 @@ class TrialAgent(FakeAgent):
             moved = 8e8 if self.is_limited else 4e9
             told[WEB].append({"time": moment, "occupancy": {"0": 4e6}, "bandwidth": 1e8 * vary, "counts": counts})
             told[BATCH].append({"time": moment, "occupancy": {"0": 8e6}, "bandwidth": moved, "counts": None})
+        if self.late:
+            self.late -= 1
+            told = {uuid: [one for one in of if abs(one["time"] - now) < 2.5 * INTERVAL] for uuid, of in told.items()}
         host = {"caches": {}, "vms": {}, "memory_seconds": 1e-7, "memory_cycles": 250.0}
         return {"host": host, "samples": told if self.tells_samples else {}}
 
@@ -132,6 +137,13 @@ def test_without_samples_nothing_can_be_told(trials: TrialAgent, run: Run) -> No
     assert ran.out.startswith(
         "It can't be told whether batch slows web-1.\nThere are too few samples before and during and after.\n"
     )
+
+
+def test_a_phase_takes_longer_where_the_agent_is_late_with_its_samples(trials: TrialAgent, run: Run) -> None:
+    trials.late = 2
+    assert run("neighbours", "web-1", "--confirm", "--yes").status == 0
+    trials.late = 100
+    assert run("neighbours", "web-1", "--confirm", "--yes").status == 5
 
 
 def test_programs_get_an_object_and_scripts_a_row_for_each_figure(trials: TrialAgent, run: Run) -> None:
@@ -220,9 +232,9 @@ def test_a_trial_that_the_agent_refuses_is_told_in_its_words(trials: TrialAgent,
 REFUSED = ("409 Conflict", "there is no such trial")
 
 
-@pytest.mark.parametrize("status", ["404 Not Found", "405 Method Not Allowed"])
-def test_an_agent_that_knows_no_trials_is_told_to_be_older(status: str, trials: TrialAgent, run: Run) -> None:
-    trials.refusals = {0: (status, "this API only answers GET"), 1: (status, "this API only answers GET")}
+def test_an_agent_that_knows_no_trials_is_told_to_be_older(trials: TrialAgent, run: Run) -> None:
+    older = ("405 Method Not Allowed", "this API only answers GET")
+    trials.refusals = {0: older, 1: older}
     ran = run("neighbours", "web-1", "--confirm", "--yes")
     assert ran.status == 1 and "no trial can be had here: the vmqos-agent that runs is of an earlier" in ran.err
 
