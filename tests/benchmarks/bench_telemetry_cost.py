@@ -209,6 +209,8 @@ class _Scraper:
     def __call__(self) -> float:
         """One scrape; seconds until the next one."""
         begun = time.monotonic()
+        # The gateway closes a connection that has been idle for ten seconds.
+        self._connection.close()
         if b"vmqos_vm_memory_traffic_bytes_total" not in _ask(self._connection, "/metrics", {"Accept": ACCEPT}):
             raise AssertionError("the VMs are not in the metrics")
         self.count += 1
