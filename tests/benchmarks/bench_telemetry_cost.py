@@ -102,21 +102,21 @@ def run() -> Iterator[Figure]:
         ours.agent.start()
         _settle(ours.agent)
         agent, gateway, calls, memory, detail = _with_everything(ours)
+        title = f"all telemetry, {VMS} VMs"
+        yield Figure(f"{title}: the agent", agent.both, "ms/s", None, f"{agent}; {detail}")
+        yield Figure(f"{title}: the gateway", gateway.both, "ms/s", None, str(gateway))
+        yield Figure("the same reads in C", calls, "ms/s", None, "what it takes the kernel")
+        told = f"agent {memory[0]:.1f} MiB, gateway {memory[1]:.1f} MiB (VmRSS)"
+        yield Figure(f"{title}: resident memory of both", sum(memory), "MiB", MEMORY_GOAL, told)
         ours.agent.stop()
         ours.agent.configure(WITHOUT)
         ours.agent.start()
         _settle(ours.agent)
         passes = _alone(ours.agent)
-    title = f"all telemetry, {VMS} VMs"
-    yield Figure(f"{title}: the agent", agent.both, "ms/s", None, f"{agent}; {detail}")
-    yield Figure(f"{title}: the gateway", gateway.both, "ms/s", None, str(gateway))
-    yield Figure("the passes of an agent without telemetry", passes.both, "ms/s", None, str(passes))
-    yield Figure("the same reads in C", calls, "ms/s", None, "what it takes the kernel")
-    cost = agent.both + gateway.both - passes.both - calls
-    told = f"agent and gateway without the passes and the reads in C; with the passes {cost + passes.both:.1f} ms/s"
-    yield Figure(f"{title}, beyond the kernel's own work", cost, "ms/s", GOAL, told)
-    told = f"agent {memory[0]:.1f} MiB, gateway {memory[1]:.1f} MiB (VmRSS)"
-    yield Figure(f"{title}: resident memory of both", sum(memory), "MiB", MEMORY_GOAL, told)
+        yield Figure("the passes of an agent without telemetry", passes.both, "ms/s", None, str(passes))
+        cost = agent.both + gateway.both - passes.both - calls
+        told = f"agent and gateway without the passes and the reads in C; with the passes {cost + passes.both:.1f} ms/s"
+        yield Figure(f"{title}, beyond the kernel's own work", cost, "ms/s", GOAL, told)
 
 
 def _launch(module: str, arguments: Sequence[str], log: Path) -> Program:
