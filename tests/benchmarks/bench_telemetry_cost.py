@@ -146,15 +146,17 @@ def _with_everything(ours: Host) -> tuple[Used, Used, float, tuple[float, float]
         calls.go(0)
         begun, before = time.monotonic(), (_used(agent.pid), _used(gateway))
         asking = [pool.submit(_repeat, what, ends) for what in (looks, scrapes)]
-        spent, due = 0.0, begun
-        while due < begun + DURATION:
+        try:
+            spent, due = 0.0, begun
+            while due < begun + DURATION:
+                time.sleep(max(0.0, due - time.monotonic()))
+                spent += calls.go(0).cpu
+                due += INTERVAL
             time.sleep(max(0.0, due - time.monotonic()))
-            spent += calls.go(0).cpu
-            due += INTERVAL
-        time.sleep(max(0.0, due - time.monotonic()))
-        took, after = time.monotonic() - begun, (_used(agent.pid), _used(gateway))
-        memory = _resident(agent.pid), _resident(gateway)
-        ends.set()
+            took, after = time.monotonic() - begun, (_used(agent.pid), _used(gateway))
+            memory = _resident(agent.pid), _resident(gateway)
+        finally:
+            ends.set()
         for one in asking:
             one.result()
     sweeps = len(agent.get(f"/v1/telemetry/history?seconds={took}&vm=none", 60.0)["times"])
