@@ -214,7 +214,9 @@ class Api:
             raise _Answer("405 Method Not Allowed", "a trial is begun by PUT and given back by DELETE")
         key, running = query.get("key", [""])[-1], self._agent.trials
         if not 0 < len(key) <= LONGEST_KEY:
-            raise _Answer("400 Bad Request", f"key is to be this client's name for the trial, of 1 to {LONGEST_KEY}")
+            raise _Answer(
+                "400 Bad Request", f"key is to be this client's name for the trial: 1 to {LONGEST_KEY} characters"
+            )
         try:
             if method == "DELETE":
                 running.end(key)
