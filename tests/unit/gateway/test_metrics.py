@@ -76,6 +76,7 @@ class PlayedAgent:
     trials = Trials(lambda: None)
     conf = SimpleNamespace(agent=SimpleNamespace(audit_interval=1.0))
     pass_times = PassTimes()
+    trials = Trials(lambda: None)
 
     @property
     def _health(self) -> Health:
