@@ -93,9 +93,8 @@ def test_what_packages_count_is_remembered_with_each_look(
         return found
 
     def ran() -> list[tuple[float | None, ...]]:
-        series = (
-            past().get(name, []) for name in ("core_watts", "uops_per_cycle", "llc_hit_stalls", "llc_miss_stalls")
-        )
+        found = past()
+        series = (found.get(name, []) for name in ("core_watts", "uops_per_cycle", "llc_hit_stalls", "llc_miss_stalls"))
         return [shares for shares in zip(*series, strict=True) if shares[0] and shares[1] is not None]
 
     wait_for(lambda: len(ran()) >= 2, "two looks between which the VM ran", 30)
