@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.unit.clock import Clock
 
 # How long an example takes says more about the machine, and what else it is doing, than about the code. How many
 # examples do not fit is chance. tox has each run try the same examples: a run tells of the change that it is about.
@@ -16,3 +19,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 settings.load_profile("unhurried")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Time that passes when the test says so."""
+    return Clock()

@@ -14,6 +14,7 @@ import pytest
 
 from tests.functional.resctrl_client.mounted import sleepers
 from tests.kernel.telemetry.conftest import BUSY, IDLE, SPIKE, TOTAL, enter, make_group
+from tests.unit.clock import Clock
 from vmqos.agent.act.mbm_counters import CounterTurns
 from vmqos.resctrl import assignment, groups
 from vmqos.resctrl.filesystem import Filesystem
@@ -23,16 +24,6 @@ pytestmark = pytest.mark.guest(pairs=("milan-abmc-newest",))
 
 THIRD = "00000000-0000-4000-8000-000000000003"
 ASSIGNED = "mbm_L3_assignments"
-
-
-class Clock:
-    """Time that passes when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def counted(snapshot: Snapshot) -> frozenset[str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.agent.serve.test_vms import UUID, snapshot, with_record
+from tests.unit.clock import Clock
 from vmqos.agent import trial
 from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
 from vmqos.agent.observe.flavor_request import CACHETUNE, NO_EXTRA_SPECS, FlavorRequest
@@ -22,19 +23,6 @@ from vmqos.reason import Code, Reason
 VM = snapshot().vms[UUID].observed.vm
 TRIAL = Trial("k", UUID, VM.process, 20, None, 20, "%")
 OWN = CacheRequest(ways=4)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

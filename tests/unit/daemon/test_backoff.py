@@ -3,23 +3,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.clock import Clock
 from vmqos.daemon.backoff import Backoff
 from vmqos.reason import Code, Reason
 
 REFUSED, AGAIN = Reason(Code.REFUSED, "refused"), Reason(Code.REFUSED, "refused again")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -5,24 +5,12 @@ import logging
 
 import pytest
 
+from tests.unit.clock import Clock
 from vmqos.daemon import log_once
 from vmqos.daemon.log_once import BURST, REFILL, LogOnce
 
 LOG = logging.getLogger(__name__)
 DAY = 24 * 60 * 60
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

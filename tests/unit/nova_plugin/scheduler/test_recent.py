@@ -14,25 +14,11 @@ from nova_plugin.scheduler import recent
 from nova_plugin.scheduler.demand import Amount, Taken
 from nova_plugin.scheduler.promises import Promises
 from nova_plugin.scheduler.recent import Recent
+from tests.unit.clock import Clock
 from tests.unit.nova_plugin.clouds import Cloud, Placement
 from tests.unit.nova_plugin.scheduler.conftest import Asked
 
 TWO = Taken(Amount(2, 1))
-
-
-class Clock:
-    """A clock that stands until it is set."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
