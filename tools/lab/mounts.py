@@ -20,6 +20,19 @@ def unmount(root: str | Path, *options: str, patience: float = 20.0) -> None:
     processes.wait_until(lambda: subprocess.run(command, check=False).returncode == 0, " ".join(command), patience)
 
 
+def end(root: str | Path, simulator: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+    """Unmount a simulated machine, and end its process.
+
+    A mount namespace that was made meanwhile has a copy of the mount, and keeps an unmounted simulator at work.
+
+    :raises TimeoutError: as :func:`unmount`.
+    :raises subprocess.TimeoutExpired: if the process has not ended after a minute.
+    """
+    unmount(root)
+    simulator.terminate()
+    simulator.wait(60)
+
+
 def fields(path: str) -> list[list[str]]:
     """The fields of each line of a list of mounts.
 

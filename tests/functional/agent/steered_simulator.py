@@ -57,8 +57,8 @@ def steered(simulator: Simulator, workspace: Workspace, profile: str) -> Iterato
         assert machine.stdout.readline() == f"{text}\n"
 
     yield steer
-    mounts.unmount(simulator.root)
-    machine.communicate(timeout=10)
+    mounts.end(simulator.root, machine)
+    machine.communicate()
     workspace.forget_process(machine.pid)
 
 

@@ -286,8 +286,7 @@ def killer(workspace: Workspace, simulator: Simulator) -> Iterator[Killer]:
         assert process.poll() is None, "the simulator ended"
         time.sleep(0.02)
     yield KillingSimulator(file)
-    mounts.unmount(simulator.root)
-    process.wait(10)
+    mounts.end(simulator.root, process)
     workspace.forget_process(process.pid)
 
 

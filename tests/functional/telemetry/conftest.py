@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional.agent.conftest import tree, wait_for_vm
-from tools.lab import processes
+from tools.lab import mounts, processes
 from tools.lab.workspace import CHECKOUT, Workspace
 
 __all__ = ["tree", "wait_for_vm"]
@@ -51,6 +51,5 @@ def faulty(workspace: Workspace) -> Iterator[Faulty]:
     workspace.record_process(process.pid)
     processes.wait_until(lambda: os.path.ismount(root) and (root / "schemata").exists(), "the simulator mounting", 30)
     yield made
-    subprocess.run(["umount", str(root)], check=True)
-    process.wait(10)
+    mounts.end(root, process)
     workspace.forget_process(process.pid)

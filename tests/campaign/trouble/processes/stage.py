@@ -348,6 +348,5 @@ def judging(simulator: Simulator, workspace: Workspace, folder: Path) -> Iterato
     try:
         yield
     finally:
-        mounts.unmount(simulator.root)
-        process.wait(10)
+        mounts.end(simulator.root, process)
         workspace.forget_process(process.pid)
