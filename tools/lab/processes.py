@@ -63,10 +63,13 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float, poll_in
     """Wait for ``condition``.
 
     :param poll_interval: seconds from one look to the next.
-    :raises TimeoutError: after ``timeout`` seconds, saying ``what`` did not happen.
+    :raises TimeoutError: after ``timeout`` seconds, saying ``what`` did not happen. Those that a sleep took too long do
+        not count: the machine was suspended, or had no CPU to give.
     """
     deadline = time.monotonic() + timeout
     while not condition():
-        if time.monotonic() > deadline:
+        asleep_since = time.monotonic()
+        if asleep_since > deadline:
             raise TimeoutError(f"{what}: not within {timeout:.0f} s")
         time.sleep(poll_interval)
+        deadline += time.monotonic() - asleep_since - poll_interval

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.unit.clock import Clock
 from tools.lab import processes
 
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
@@ -46,3 +47,14 @@ def test_the_start_time_tells_a_process_from_a_later_one() -> None:
 def test_the_wait_ends_with_what_did_not_happen() -> None:
     with pytest.raises(TimeoutError, match="pigs flying: not within 0 s"):
         processes.wait_until(lambda: False, "pigs flying", 0.1)
+
+
+def test_time_in_which_the_machine_stands_still_does_not_count(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleep(seconds: float) -> None:
+        clock.now += seconds + (3.0 if clock.now == 0 else 0.0)
+
+    monkeypatch.setattr(processes.time, "sleep", sleep)
+    monkeypatch.setattr(processes.time, "monotonic", clock)
+    with pytest.raises(TimeoutError):
+        processes.wait_until(lambda: False, "pigs flying", 1.0, 0.25)
+    assert clock.now == 3.0 + 1.25
