@@ -58,7 +58,7 @@ def steered(simulator: Simulator, workspace: Workspace, profile: str) -> Iterato
 
     yield steer
     mounts.unmount(simulator.root)
-    machine.communicate(timeout=10)
+    machine.communicate(timeout=60)
     workspace.forget_process(machine.pid)
 
 
