@@ -29,9 +29,6 @@ from tools.lab.simulator import Simulator
 from tools.lab.vms import RunningVm
 from tools.lab.workspace import Workspace
 
-MIGRATE_PREPARE3_PARAMS = 297
-"""``REMOTE_PROC_DOMAIN_MIGRATE_PREPARE3_PARAMS`` in libvirt's remote_protocol.x."""
-
 REPLY = 1
 """``VIR_NET_REPLY`` in libvirt's virnetprotocol.x."""
 
@@ -50,12 +47,14 @@ class Gate:
     """Stands between who migrates a VM and the libvirtd that gets it, and keeps back the word that this one is ready.
 
     :param target: the socket of that libvirtd.
-    :param on_ready: called before the word is passed on, and so before anything is asked of the sender.
+    :param pid_file: of the VM there. Who migrates asks one thing after the other, so the first answer that comes while
+        this file is there is the one to the question that started the VM (``virDomainMigratePrepare3Params``).
+    :param on_ready: called before this answer is passed on, and so before anything is asked of the sender.
     """
 
-    def __init__(self, path: Path, target: Path, on_ready: Callable[[], None]) -> None:
+    def __init__(self, path: Path, target: Path, pid_file: Path, on_ready: Callable[[], None]) -> None:
         self.uri = f"qemu+unix:///system?socket={urllib.parse.quote(str(path))}"
-        self._target, self._on_ready = target, on_ready
+        self._target, self._pid_file, self._on_ready = target, pid_file, on_ready
         path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
@@ -77,14 +76,16 @@ class Gate:
                 self._pass_on(client, server)
 
     def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
+        is_ready = False
         while True:
             ready, _, _ = select.select([client, server], [], [])
             for source in ready:
                 message = source.recv(1 << 20)
                 if not message:
                     return
-                told = HEADER.unpack_from(message) if source is server and len(message) >= HEADER.size else None
-                if told is not None and (told[3], told[4]) == (MIGRATE_PREPARE3_PARAMS, REPLY):
+                is_answer = source is server and len(message) >= HEADER.size and HEADER.unpack_from(message)[4] == REPLY
+                if is_answer and not is_ready and self._pid_file.exists():
+                    is_ready = True
                     self._on_ready()
                 (server if source is client else client).sendall(message)
 
@@ -102,7 +103,9 @@ class Arrival:
         self._leaving, self._here = vms.run(source, wanted), here
         self.vm = RunningVm(wanted.uuid, wanted.name, here)
         self._stopped, self._is_ready = contextlib.ExitStack(), threading.Event()
-        self._gate = Gate(here.socket.with_name("gate-sock"), here.socket, self._stop_sender)
+        self._gate = Gate(
+            here.socket.with_name("gate-sock"), here.socket, here.run_dir / f"{wanted.name}.pid", self._stop_sender
+        )
         self._thread = threading.Thread(target=self._migrate)
         self._thread.start()
         try:
