@@ -39,6 +39,7 @@ from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.program import Launch, Preloaded
 from tools.lab.resctrl import Resctrl
 from tools.lab.simulator import Simulator
+from tools.lab.stalls import Stalls
 from tools.lab.workspace import Workspace
 
 NOTHING_ASKED: Mapping[str, str] = {}
@@ -259,7 +260,7 @@ def make_vm(libvirt_host: PrivateLibvirt, virt_type: str) -> MakeVm:
 def wait_for(pace: Pace) -> WaitFor:
     """See :class:`WaitFor`."""
 
-    def wait(condition: Callable[[], bool], what: str, timeout: float = 20.0) -> None:
+    def wait(condition: Callable[[], bool], what: str, timeout: float = 60.0) -> None:
         def quietly() -> bool:
             try:
                 return condition()
@@ -269,3 +270,10 @@ def wait_for(pace: Pace) -> WaitFor:
         processes.wait_until(quietly, what, timeout * pace.patience, pace.poll_interval)
 
     return wait
+
+
+@pytest.fixture
+def stalls() -> Iterator[Stalls]:
+    """Tells what something took without the time in which this machine had no CPU for it."""
+    with Stalls() as watched:
+        yield watched

@@ -162,7 +162,7 @@ def _assert_nothing_is_left(path: Path, pids: list[int]) -> None:
     assert len(pids) == 2
     assert not any(_runs(pid) for pid in pids)
     assert str(path) not in Path("/proc/self/mountinfo").read_text(errors="replace")
-    assert not list(Path("/sys/fs/cgroup").glob(f"**/{path.name}"))
+    assert not [found for found in workspace.cgroups() if found.name == path.name]
 
 
 def _arguments(pid: int) -> list[str]:

@@ -142,10 +142,10 @@ def host(
         for process in reversed(started):
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(20)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
-                process.wait(20)
+                process.wait(60)
             workspace.forget_process(process.pid)
         for log in path.glob("*.log"):
             print(f"--- {log.name}\n{log.read_text(errors='replace')[-8000:]}")
@@ -205,7 +205,7 @@ def test_the_end_of_the_containers_leaves_the_vm_its_group(
     agent = host.path / "vmqos/agent.sock"
     wait_for(lambda: unix_http.get(agent, f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM's promise being kept", 60.0)
     host.agent.send_signal(signal.SIGTERM)
-    assert host.agent.wait(30) == 0
+    assert host.agent.wait(120) == 0
     assert str(vm.pid) in (simulator.root / f"vmqos.{vm.uuid}/tasks").read_text().split()
 
 

@@ -6,6 +6,7 @@ One machine is used for all tests, in their order in this file: what a fixture h
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -14,14 +15,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.functional.conftest import MakeAgent, MakeVm, Pace, WaitFor
-from tests.packages.container import Container
+from tests.packages.container import PATIENCE, Container
 from tests.packages.debian_packages import EARLIER, PACKAGES, Built, version
 from tests.packages.debian_root import ENVIRONMENT, DebianRoot, Failed
-from tools.lab import unix_http
+from tools.lab import processes, unix_http
 from tools.lab.program import Program
 from tools.lab.workspace import CHECKOUT
 
@@ -126,11 +128,24 @@ def test_what_is_enabled_is_what_the_guide_enables(machine: Container) -> None:
     assert machine.shell(f"systemctl is-enabled {' '.join(UNITS)}").split() == ["enabled"] * len(UNITS)
 
 
+def looked(socket: Path) -> dict[str, Any]:
+    """What is told of the agent's health once its first look at the host is over: it is active before that."""
+    health: dict[str, Any] = {}
+
+    def is_over() -> bool:
+        with contextlib.suppress(OSError, RuntimeError):
+            health.update(unix_http.get(socket, "/v1/health"))
+        return health.get("status", "starting") != "starting"
+
+    processes.wait_until(is_over, "the agent's first look at its host", PATIENCE)
+    return health
+
+
 def test_without_resctrl_and_libvirt_all_runs_and_nothing_fails(machine: Container) -> None:
     machine.wait_for(BOTH_ACTIVE, "agent and gateway being active")
     init = machine.init
     for socket in ("vmqos/agent.sock", "vmqos-gateway/gateway.sock"):
-        health = unix_http.get(Path(f"/proc/{init}/root/run/{socket}"), "/v1/health")
+        health = looked(Path(f"/proc/{init}/root/run/{socket}"))
         assert health["version"] == EARLIER
         assert health["status"] == "failing"
         assert not health["resctrl"]["mounted"] and not health["libvirt"]["connected"]

@@ -114,7 +114,7 @@ class Agent:
         self._workspace.record_process(self._process.pid)
         return self._process
 
-    def run_once(self, timeout: float = 60.0) -> int:
+    def run_once(self, timeout: float = 180.0) -> int:
         """Run ``vmqos-agent --once``; the result is its exit status."""
         status = self.launch("--once").wait(timeout)
         self._forget()
@@ -139,7 +139,7 @@ class Agent:
         self.gateway.kill()
         self.kill()
 
-    def get(self, path: str, timeout: float = 10.0) -> Any:
+    def get(self, path: str, timeout: float = 30.0) -> Any:
         """``GET`` a path of the API, such as ``/v1/vms``; the result is the decoded JSON.
 
         :raises RuntimeError: if the status is not 200.

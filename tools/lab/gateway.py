@@ -60,7 +60,7 @@ class Gateway:
         """End it by SIGKILL."""
         return self._end(signal.SIGKILL)
 
-    def get(self, path: str, timeout: float = 10.0) -> Any:
+    def get(self, path: str, timeout: float = 30.0) -> Any:
         """``GET`` a path of the API from the gateway; see :func:`tools.lab.unix_http.get`."""
         return get(self.socket, path, timeout)
 

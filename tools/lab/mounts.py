@@ -10,7 +10,7 @@ from pathlib import Path
 from tools.lab import processes
 
 
-def unmount(root: str | Path, *options: str, patience: float = 20.0) -> None:
+def unmount(root: str | Path, *options: str, patience: float = 60.0) -> None:
     """Unmount it. It is busy for the milliseconds of each pass of an agent's.
 
     :param options: of umount.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 
-def get(path: Path, question: str, timeout: float = 10.0) -> Any:
+def get(path: Path, question: str, timeout: float = 30.0) -> Any:
     """``GET`` something such as ``/v1/vms``; the result is the decoded JSON.
 
     :param path: the socket's.

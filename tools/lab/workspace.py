@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -172,6 +172,11 @@ def _mounts(path: Path) -> list[str]:
     """What is mounted of the recorded mounts, last made first, and whatever else is mounted in the workspace."""
     recorded = set(_lines(path / "mounts"))
     return [mount for mount in reversed(mounts.points()) if mount in recorded or mount.startswith(f"{path}/")]
+
+
+def cgroups() -> Iterator[Path]:
+    """Every cgroup of the machine. Others come and go meanwhile, which :meth:`pathlib.Path.glob` does not bear."""
+    return (Path(path) for path, _, _ in os.walk("/sys/fs/cgroup"))
 
 
 def _cgroup_roots() -> list[Path]:

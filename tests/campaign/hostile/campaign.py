@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.campaign.hostile import table
-from tests.campaign.hostile.inputs import Family, Harm, Input, Outcome, Refused, Result, in_force
+from tests.campaign.hostile.inputs import Family, Harm, Input, Late, Outcome, Refused, Result, in_force
 from tests.campaign.hostile.stage import FULL_AUDIT, Stage
 from tests.campaign.hostile.witness import WITHIN, Sight, Time, Witness
 
@@ -39,7 +39,12 @@ class _Trial:
     @property
     def is_only_late(self) -> bool:
         """Whether something took too long, and nothing else was wrong."""
-        return not self.harmed and bool(self.sights) and all(sight.is_late for sight in self.sights)
+        return bool(self.seen) and all(sight.is_late for sight in self.seen)
+
+    @property
+    def seen(self) -> list[Sight]:
+        """Everything that must not be."""
+        return [*(sight for sights in self.harmed.values() for sight in sights), *self.sights]
 
 
 class Campaign:
@@ -82,7 +87,7 @@ class Campaign:
         if trial.is_only_late:
             late, trial = trial, self.trial(inputs)
             if trial.is_harmless:
-                self.late_once.append(f"{late.sights[0].what} ({', '.join(one.name for one in inputs)[:80]})")
+                self.late_once.append(f"{late.seen[0].what} ({', '.join(one.name for one in inputs)[:80]})")
         refused |= trial.refused
         for name, sights in trial.harmed.items():
             blamed.setdefault(name, []).extend(sights)
@@ -164,7 +169,7 @@ class Campaign:
             trial.refused[one.name] = str(refused)
             held = False
         except (Harm, TimeoutError) as harm:
-            trial.harmed.setdefault(one.name, []).append(Sight(str(harm)))
+            trial.harmed.setdefault(one.name, []).append(Sight(str(harm), isinstance(harm, Late)))
             return None
         if one.may_touch_promises:
             self._see_restored(one, trial)
@@ -181,7 +186,7 @@ class Campaign:
             return
         if took > limit:
             text = f"what was promised was restored after {took:.1f} s, {limit:.1f} s are allowed"
-            trial.harmed.setdefault(one.name, []).append(Sight(text))
+            trial.harmed.setdefault(one.name, []).append(Sight(text, is_late=True))
 
     def _end(self, one: Input, begun: contextlib.AbstractContextManager[None], trial: _Trial) -> None:
         try:
@@ -189,7 +194,7 @@ class Campaign:
         except Refused as refused:
             trial.refused[one.name] = str(refused)
         except (Harm, TimeoutError) as harm:
-            trial.harmed.setdefault(one.name, []).append(Sight(str(harm)))
+            trial.harmed.setdefault(one.name, []).append(Sight(str(harm), isinstance(harm, Late)))
 
     def _dead(self) -> str:
         """Which program has ended; empty where both live."""

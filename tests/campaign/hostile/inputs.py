@@ -30,6 +30,10 @@ class Harm(Exception):
     """The input itself saw harm that only it can see, such as a name that was printed raw."""
 
 
+class Late(Harm):
+    """Something took too long, and nothing else was wrong."""
+
+
 Hold = Iterator[None]
 """What an act yields once the input is in force; it ends the input after that."""
 

@@ -27,6 +27,7 @@ from tools.lab.agent import Agent, Options
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.program import Program
 from tools.lab.simulator import Simulator
+from tools.lab.stalls import Stalls
 from tools.lab.vms import RunningVm
 from tools.lab.workspace import CHECKOUT, Workspace
 from vmqos.cli.main import main
@@ -69,6 +70,7 @@ class Stage:
     :ivar witness: who looks on, once there is one.
     :ivar tree: resctrl, read from outside.
     :ivar port: the gateway's TCP port on loopback.
+    :ivar stalls: when the machine had no CPU for anybody.
     :ivar outside: a directory of the account :data:`outsider.READER`.
     """
 
@@ -76,6 +78,8 @@ class Stage:
         self.workspace = workspace
         self.host = host
         self.witness: Witness
+        self.stalls = Stalls()
+        self.stalls.__enter__()
         self._numbers = itertools.count(1)
         self._cloud_vms: dict[str, RunningVm] = {}
         # As /run and /sys/fs on a host: every account may pass.
@@ -120,6 +124,7 @@ class Stage:
         self.agent.end()
         self.simulator.stop()
         self._held.close()
+        self.stalls.__exit__()
 
     @property
     def pid(self) -> int:

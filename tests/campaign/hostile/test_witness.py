@@ -18,7 +18,7 @@ from tests.campaign.hostile.campaign import Campaign
 from tests.campaign.hostile.families import neighbours
 from tests.campaign.hostile.inputs import Attacker, Family, Hold, Input, Outcome, Result
 from tests.campaign.hostile.stage import Stage
-from tests.campaign.hostile.witness import MEMORY_MARGIN, WITHIN, group_of
+from tests.campaign.hostile.witness import GIVE_UP, MEMORY_MARGIN, POLL, WITHIN, group_of
 
 STOPPED = 3.0
 """Seconds for which a process is stopped."""
@@ -49,23 +49,42 @@ def planted(campaign: Campaign) -> Plant:
 
 
 @contextlib.contextmanager
-def stopped(pid: int, seconds: float = STOPPED) -> Iterator[None]:
-    """A process is stopped from now on, for some seconds."""
+def stopped(stage: Stage, pid: int, seconds: float = STOPPED, *, in_a_resize: bool = False) -> Iterator[None]:
+    """A process is stopped from now on, for some seconds in which the machine has a CPU for the witness.
+
+    :param in_a_resize: whether these are seconds of one and the same resize of the witness's.
+    """
+
+    def let_go_on() -> None:
+        until = time.monotonic() + GIVE_UP
+        while time.monotonic() < until:
+            since = stage.witness.resizes_since if in_a_resize else began
+            if since is not None and stage.stalls.took(max(since, began)) >= seconds:
+                break
+            time.sleep(POLL)
+        os.kill(pid, signal.SIGCONT)
+
     os.kill(pid, signal.SIGSTOP)
-    timer = threading.Timer(seconds, os.kill, (pid, signal.SIGCONT))
-    timer.start()
+    began = time.monotonic()
+    thread = threading.Thread(target=let_go_on)
+    thread.start()
     try:
         yield
     finally:
-        timer.join()
+        thread.join()
 
 
 def nothing(stage: Stage) -> Hold:
     yield
 
 
-def agent_stops(stage: Stage, seconds: float = STOPPED) -> Hold:
-    with stopped(stage.pid, seconds):
+def agent_stops(stage: Stage) -> Hold:
+    with stopped(stage, stage.pid):
+        yield
+
+
+def agent_stops_for_a_little_too_long(stage: Stage) -> Hold:
+    with stopped(stage, stage.pid, A_LITTLE_LATE, in_a_resize=True):
         yield
 
 
@@ -73,13 +92,13 @@ def agent_stops_while_tasks_are_taken(stage: Stage) -> Hold:
     with contextlib.ExitStack() as leaving:
         # An agent that is stopped with the lock in its hands would keep the tasks from being taken.
         with neighbours.locked(stage.simulator.root):
-            leaving.enter_context(stopped(stage.pid, STOPPED + neighbours.TOLD_WITHIN))
+            leaving.enter_context(stopped(stage, stage.pid, STOPPED + neighbours.TOLD_WITHIN))
         yield from neighbours.taken(stage, "foreign")
 
 
 def resctrl_stops(stage: Stage) -> Hold:
     assert stage.simulator.pid is not None
-    with stopped(stage.simulator.pid):
+    with stopped(stage, stage.simulator.pid):
         time.sleep(STOPPED + 0.5)
         yield
 
@@ -102,7 +121,7 @@ def log_grows(text: bytes, stage: Stage) -> Hold:
 
 def unmended(change: Callable[[Stage], None], stage: Stage) -> Hold:
     """Something is changed while the agent is stopped, which would mend it within a moment."""
-    with stopped(stage.pid):
+    with stopped(stage, stage.pid):
         change(stage)
         yield
 
@@ -137,9 +156,7 @@ def test_an_input_that_does_nothing_does_no_harm(planted: Plant) -> None:
     ("act", "seen"),
     [
         pytest.param(agent_stops, "health", id="the agent is stopped for three seconds"),
-        pytest.param(
-            partial(agent_stops, seconds=A_LITTLE_LATE), "resize took", id="the agent is stopped for a little too long"
-        ),
+        pytest.param(agent_stops_for_a_little_too_long, "resize took", id="the agent is stopped for a little too long"),
         pytest.param(
             agent_stops_while_tasks_are_taken, "the agent telling of it", id="the agent does not tell of taken tasks"
         ),

@@ -24,7 +24,8 @@ from tools.lab.vms import RunningVm
 LOG = logging.getLogger(__name__)
 
 WITHIN = 1.0
-"""Seconds in which the agent must have served a VM, or have answered, whatever is tried meanwhile."""
+"""Seconds in which the agent must have served a VM, or have answered, whatever is tried meanwhile. Those in which the
+machine had no CPU for anybody do not count."""
 
 GIVE_UP = 30.0
 """Seconds after which what did not happen is told as such. It is no bound of the agent's: what came within it is judged
@@ -93,7 +94,12 @@ class Calm:
 
 
 class Witness:
-    """Innocent VMs on the stage, and what happens to them."""
+    """Innocent VMs on the stage, and what happens to them.
+
+    :ivar resizes_since: the moment from which the time of the resize that is under way counts; ``None`` without one.
+    """
+
+    resizes_since: float | None = None
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -138,7 +144,7 @@ class Witness:
             started.append(self._start({"hw:cache_ways": "1"}))
             began = time.monotonic()
             self._until(lambda: self._is_served(started[0], 1), "a VM that was started being served")
-            return time.monotonic() - began
+            return self._stage.stalls.took(began)
 
         def stop() -> float:
             if not started:
@@ -150,7 +156,7 @@ class Witness:
             self._until(
                 lambda: group_of(vm) not in self._stage.tree.groups(), "the group of a VM that ended being gone"
             )
-            return time.monotonic() - began
+            return self._stage.stalls.took(began)
 
         return {
             **dict(zip(HEALTH, (self._health_on_socket, self._health_on_port), strict=True)),
@@ -167,9 +173,14 @@ class Witness:
         self._ways = next(self._sizes)
         self.resized.change_flavor(vms.Flavor("resized", {"hw:cache_ways": str(self._ways)}))
         before()
-        began = time.monotonic()
-        self._until(lambda: self._is_served(self.resized, self._ways), f"a VM having {self._ways} ways after a resize")
-        return time.monotonic() - began
+        began = self.resizes_since = time.monotonic()
+        try:
+            self._until(
+                lambda: self._is_served(self.resized, self._ways), f"a VM having {self._ways} ways after a resize"
+            )
+        finally:
+            self.resizes_since = None
+        return self._stage.stalls.took(began)
 
     def start_and_stop(self, before: Callable[[], None]) -> float:
         """Start a VM; the seconds until it is served, from outside.
@@ -181,7 +192,7 @@ class Witness:
             before()
             began = time.monotonic()
             self._until(lambda: self._is_served(vm, 1), "a VM that was started being served")
-            return time.monotonic() - began
+            return self._stage.stalls.took(began)
         finally:
             vms.remove(self._stage.host.connection(), vm.uuid)
 
@@ -224,7 +235,7 @@ class Witness:
         """Seconds until no promise is broken."""
         began = time.monotonic()
         self._until(lambda: not self._broken(), "the promises that a neighbour broke being restored")
-        return time.monotonic() - began
+        return self._stage.stalls.took(began)
 
     @property
     def restore_limit(self) -> float:
@@ -331,12 +342,12 @@ class Witness:
                     raise
                 time.sleep(POLL)
             else:
-                return time.monotonic() - began
+                return self._stage.stalls.took(began)
 
     def _health_on_port(self) -> float:
         began = time.monotonic()
         self._stage.ask("/v1/health", timeout=GIVE_UP)
-        return time.monotonic() - began
+        return self._stage.stalls.took(began)
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         until = time.monotonic() + GIVE_UP

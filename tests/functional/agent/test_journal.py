@@ -106,7 +106,7 @@ def test_the_journal_finds_all_that_became_of_a_vms_promise_and_has_each_line_on
     def entries() -> list[dict[str, str]]:
         return journald.lines(f"VMQOS_VM={vm.uuid}")
 
-    wait_for(lambda: entries()[-1]["VMQOS_STATE"] == "ended", "its end in the journal")
+    wait_for(lambda: [one["VMQOS_STATE"] for one in entries()][-1:] == ["ended"], "its end in the journal")
     found = entries()
     numbered = {int(entry["VMQOS_EVENT"]): entry for entry in found if "VMQOS_EVENT" in entry}
     for event in events:

@@ -212,7 +212,7 @@ def test_thirty_vms_that_start_at_once_are_all_served(
             for vm in started
         )
 
-    wait_for(all_served, "all 30 VMs being served", 60)
+    wait_for(all_served, "all 30 VMs being served", 180)
     exclusive = [group(vm) for vm in started[:8]]
     assert not list(tree.violations(exclusive))
     for vm in started[:8]:

@@ -175,7 +175,7 @@ def test_a_vm_that_libvirtd_has_lost_keeps_its_ways_until_its_process_ends(
         assert tree.masks(told["group"]) == masks
     finally:
         os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: tree.groups() == [group(stays)], "the group being removed once the process has ended", 5)
+    wait_for(lambda: tree.groups() == [group(stays)], "the group being removed once the process has ended")
 
 
 def test_a_vm_that_dies_while_libvirtd_is_down_gives_its_ways_back(

@@ -25,12 +25,13 @@ from tools.lab import vms
 from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
+from tools.lab.stalls import Stalls
 from tools.lab.vms import RunningVm
 
-STARTS, IN_TIME = 10, 2
+STARTS, IN_TIME = 24, 2
 """Of so many starts so many must be in time: other tests keep the CPUs busy, and two in a row are most of the time."""
 
-CROWDS = 3
+CROWDS = 8
 """So many crowds may start until one is in time, for the same reason."""
 
 
@@ -123,20 +124,20 @@ def test_without_the_watch_a_vm_is_served_once_libvirt_tells_of_it(
 
 
 def test_a_stopped_agent_holds_no_start_up(
-    agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm, libvirt_host: PrivateLibvirt
+    agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm, libvirt_host: PrivateLibvirt, stalls: Stalls
 ) -> None:
     wait_for_vm(make_vm(EXCLUSIVE_2), "kept")
     assert agent.pid is not None
     with stopped(agent.pid):
         before = time.monotonic()
         vm = make_vm(EXCLUSIVE_2, vcpus=2)
-        assert time.monotonic() - before < 10, "libvirt waits for nobody"
+        assert stalls.took(before) < 10, "libvirt waits for nobody"
     told = wait_for_vm(vm, "kept")
     assert told["outside_at_start"] > 0
 
 
 def test_a_lock_that_another_program_holds_holds_no_start_up(
-    agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for_vm: WaitForVm
+    agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for_vm: WaitForVm, stalls: Stalls
 ) -> None:
     wait_for_vm(make_vm(EXCLUSIVE_2), "kept")
     root = os.open(simulator.root, os.O_RDONLY)
@@ -144,7 +145,7 @@ def test_a_lock_that_another_program_holds_holds_no_start_up(
         fcntl.flock(root, fcntl.LOCK_EX)
         before = time.monotonic()
         vm = make_vm(EXCLUSIVE_2, vcpus=2)
-        assert time.monotonic() - before < 10, "libvirt waits for nobody"
+        assert stalls.took(before) < 10, "libvirt waits for nobody"
     finally:
         os.close(root)
     told = wait_for_vm(vm, "kept")

@@ -53,7 +53,7 @@ def stranger() -> Iterator[list[subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
     yield started
     for process in started:
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 def lock(stranger: list[subprocess.Popen[str]], path: Path) -> str:

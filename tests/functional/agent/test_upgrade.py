@@ -267,7 +267,7 @@ def test_a_gateway_of_either_version_tells_what_an_agent_of_the_other_one_says(
         name: told[name] for name in ("state", "masks", "group", "pid")
     }
     assert {row["uuid"] for row in agent.gateway.get("/v1/vms")["vms"]} == {vm.uuid, plain.uuid}
-    assert agent.gateway.get("/v1/health")["status"] == "ok"
+    wait_for(lambda: agent.gateway.get("/v1/health")["status"] == "ok", "the gateway telling that all is well")
     assert agent.gateway.get("/v1/caches")["caches"] == agent.get("/v1/caches")["caches"]
     scraped = scrape(agent.gateway.socket)
     assert scraped.value("vmqos_vm_state", uuid=vm.uuid, state="kept") == 1

@@ -22,10 +22,10 @@ class Watched:
 
 @pytest.fixture
 def watched(libvirt_host: PrivateLibvirt) -> Iterator[Watched]:
-    """A connection that notices a hung libvirtd within three seconds."""
+    """A connection that notices a hung libvirtd within eight seconds."""
     changes: list[str | None] = []
     connection = Connection(
-        libvirt_host.uri, changes.append, str(libvirt_host.run_dir), keepalive=(1, 2), retry_delays=(0.05, 0.5)
+        libvirt_host.uri, changes.append, str(libvirt_host.run_dir), keepalive=(2, 3), retry_delays=(0.05, 0.5)
     )
     connection.start(wait=True)
     assert connection.is_connected, connection.last_error

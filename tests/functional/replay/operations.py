@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from tools.lab import mounts
 Handler = Callable[[Stage, Record], list[Difference]]
 
 MS_REMOUNT = 32
+BUSY = 60.0
+"""Seconds; a mount is busy for a moment while any process of the machine walks over it, such as one that lists them."""
 _NO_TASK = re.compile(r"No task (\d+)")
 
 
@@ -108,6 +111,10 @@ def _umount(stage: Stage, record: Record) -> list[Difference]:
     if refused(record) == "EBUSY":
         stage.actor.do("open", stage.path("tasks"), os.O_RDONLY)
     result, failed = stage.umount()
+    until = time.monotonic() + BUSY
+    while failed == "EBUSY" != refused(record) and time.monotonic() < until:
+        time.sleep(0.02)
+        result, failed = stage.umount()
     stage.actor.do("close_all")
     return stage.compare(record, result, failed)
 

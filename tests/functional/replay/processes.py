@@ -63,10 +63,10 @@ class Peer:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(10)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.terminate()
-            self._process.wait(10)
+            self._process.wait(60)
 
     def _send(self, line: str) -> None:
         assert self._process.stdin is not None

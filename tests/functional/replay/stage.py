@@ -177,7 +177,7 @@ class Stage:
         """
         _, failed = self.machine.call("mount", self.root, options)
         if failed is None:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while not os.path.ismount(self.root):
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"the simulator did not appear at {self.root}")
@@ -190,7 +190,7 @@ class Stage:
         result, failed = self.actor.call("umount", self.root)
         if failed is None:
             self.mounted = False
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while self.machine.do("is_mounted"):
                 if time.monotonic() > deadline:
                     raise RuntimeError("the simulator did not see its umount")

@@ -49,7 +49,7 @@ def scrape(where: Path | int) -> Scrape:
     """
     connection: http.client.HTTPConnection
     if isinstance(where, Path):
-        connection = UnixConnection(where, 10)
+        connection = UnixConnection(where, 60)
     else:
         connection = http.client.HTTPConnection("127.0.0.1", where)
     try:

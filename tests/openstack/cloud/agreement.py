@@ -66,7 +66,7 @@ def agree(cloud: Cloud, *, held: Mapping[str, int] | None = None) -> None:
         return not found
 
     try:
-        processes.wait_until(settled, "agreement", 30.0, 0.5)
+        processes.wait_until(settled, "agreement", 120.0, 0.5)
     except TimeoutError:
         raise AssertionError("\n".join(found)) from None
 

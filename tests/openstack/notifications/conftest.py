@@ -30,6 +30,7 @@ made_agents = functional.made_agents
 make_agent = functional.make_agent
 make_vm = functional.make_vm
 wait_for = functional.wait_for
+stalls = functional.stalls
 wait_for_vm = of_agent.wait_for_vm
 
 HOST = "compute-7"

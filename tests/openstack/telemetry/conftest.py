@@ -91,7 +91,7 @@ def counters(workspace: Workspace, node: Node) -> Iterator[Counters]:
 def wait_for() -> WaitFor:
     """See :class:`tests.functional.conftest.WaitFor`; an error in the condition ends the wait."""
 
-    def wait(condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
+    def wait(condition: Callable[[], bool], what: str, timeout: float = 90.0) -> None:
         processes.wait_until(condition, what, timeout)
 
     return wait

@@ -372,14 +372,14 @@ def test_others_give_way_until_qemu_is_forked_and_for_as_long_as_they_like(make_
     start.early.give_way(10.0)
     start.announce()
     start.early.give_way(0.0)
-    assert time.monotonic() - began < 5, "nothing was waited for so far"
+    assert time.monotonic() - began < 9, "nothing was waited for so far"
     start.early.give_way(10.0)
     assert time.monotonic() - began >= FORK
     start.announce()
     start.fork()
     began = time.monotonic()
     start.early.give_way(10.0)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 9
 
 
 def test_a_start_is_not_taken_for_an_earlier_one_of_which_the_end_was_not_heard(

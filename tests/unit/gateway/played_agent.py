@@ -29,6 +29,7 @@ class PlayedAgent:
     """Answers as :class:`vmqos.local_api.client.AgentClient` does, and as an agent keeps what it is told.
 
     :ivar failure: what every question ends with; ``None``: the agent answers.
+    :ivar once: what its host has to give in the next answer alone.
     :ivar wants: the flavors that it wants still.
     :ivar flavors: those that it was told, by UUID.
     :ivar errors: why it was not told others, in the order in which that came.
@@ -38,6 +39,7 @@ class PlayedAgent:
         self.failure: Exception | None = None
         self.hostname: str | None = "node-1"
         self.capacity: contract.Capacity | None = CAPACITY
+        self.once: contract.Capacity | None = None
         self.wants: list[contract.WantedFlavor] = []
         self.flavors: dict[str, Mapping[str, str]] = {}
         self.errors: list[tuple[str, str]] = []
@@ -48,9 +50,10 @@ class PlayedAgent:
         self.asked += 1
         if self.failure is not None:
             raise self.failure
+        capacity, self.once = self.once or self.capacity, None
         return {
             "hypervisor_hostname": self.hostname,
-            "capacity": self.capacity,
+            "capacity": capacity,
             "flavors_wanted": [{**one} for one in self.wants],
         }
 

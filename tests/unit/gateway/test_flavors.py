@@ -40,14 +40,14 @@ class Nova:
 
     def _answer(self, question: str, answer: Any) -> Any:
         self.asked.append(question)
-        assert self.gate.wait(10)
+        assert self.gate.wait(60)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
 
 def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -270,7 +270,7 @@ def test_its_caller_is_never_kept_waiting_for_nova(
     agent.wants = [wanted("a"), wanted("b")]
     for _ in range(100):
         exchange()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 50, "Nova answers only after that"
     nova.gate.set()
     until(lambda: agent.flavors == {"a": SPECS})
 

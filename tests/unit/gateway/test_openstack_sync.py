@@ -121,11 +121,9 @@ def test_a_change_is_looked_at_again_before_it_is_told(
     monkeypatch.setattr(placement, "SETTLES", 0.8)
     asked = agent.asked
     eventually(lambda: agent.asked > asked)
-    before = agent.asked
-    agent.capacity = {**CAPACITY, "ways": 6}
-    eventually(lambda: agent.asked > before)
-    # The pass that made a group has filled it.
-    agent.capacity = CAPACITY
+    # After one answer the pass that made a group has filled it.
+    agent.once = {**CAPACITY, "ways": 6}
+    eventually(lambda: agent.once is None)
     time.sleep(1.2)
     assert notes.told == [HOST]
 
@@ -182,10 +180,10 @@ def test_an_agent_that_lost_resctrl_for_long_has_nothing_to_promise(
     monkeypatch.setattr(placement, "WITHOUT_RESCTRL", 0.5)
     sync = make()
     eventually(lambda: told(sync))
+    lost = time.monotonic()
     agent.capacity = None
-    time.sleep(0.25)
-    assert notes.told == [HOST]
     eventually(lambda: notes.told == [HOST, NOTHING])
+    assert notes.times[1] - lost >= 0.5, "it may just be mounted anew"
     agent.capacity = CAPACITY
     eventually(lambda: notes.told == [HOST, NOTHING, HOST])
 
@@ -261,10 +259,10 @@ def test_notifications_are_sent_where_a_broker_is_configured_though_openstack_is
     told = sync.notifications()
     assert told is not None and told["where"] == "rabbit://127.0.0.1:9/"
     sync.start()
-    assert asked.wait(10)
+    assert asked.wait(60)
     began = time.monotonic()
     sync.stop()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 30
 
 
 def test_it_ends_soon_while_placement_does_not_answer(make: Callable[..., OpenStackSync], notes: Notes) -> None:

@@ -37,22 +37,24 @@ class Notes:
     def __init__(self) -> None:
         self.where, self.asks_what_is_held = "somewhere", True
         self.told: list[Capacity] = []
+        self.times: list[float] = []
         self.hostnames: list[str | None] = []
         self.failure: Exception | None = None
         self.gate = threading.Event()
         self.gate.set()
 
     def tell(self, found: Capacity, hostname: str | None) -> bool:
+        self.times.append(time.monotonic())
         self.told.append(found)
         self.hostnames.append(hostname)
-        assert self.gate.wait(10)
+        assert self.gate.wait(60)
         if self.failure is not None:
             raise self.failure
         return len(self.told) < 2 or self.told[-2] != found
 
 
 def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -103,7 +105,7 @@ def test_what_the_agent_says_first_is_told(make: Callable[..., PlacementSync], n
     assert sync.health == {
         "where": "somewhere",
         "error": None,
-        "told_at": pytest.approx(time.time(), abs=10),
+        "told_at": pytest.approx(time.time(), abs=60),
         "inventories": {LLC_WAYS: 9, LLC_CLASSES: 15},
         "traits": sorted({L3_CAT, CMT}),
         "changes": 1,
@@ -131,11 +133,11 @@ def test_a_change_that_is_undone_before_it_settled_is_not_told(
     sync = make()
     sync.offer(HOST, NAME)
     eventually(lambda: sync.health["told_at"])
-    monkeypatch.setattr(placement, "SETTLES", 0.3)
+    monkeypatch.setattr(placement, "SETTLES", 2.0)
     sync.offer(LESS, NAME)
     time.sleep(0.05)
     sync.offer(HOST, NAME)
-    time.sleep(0.5)
+    time.sleep(2.5)
     assert notes.told == [HOST]
 
 
@@ -174,10 +176,10 @@ def test_a_resctrl_that_is_gone_for_long_leaves_nothing_to_promise(
     sync = make()
     sync.offer(HOST, NAME)
     eventually(lambda: sync.health["told_at"])
+    lost = time.monotonic()
     sync.offer(None, NAME)
-    time.sleep(0.1)
-    assert len(notes.told) == 1, "it may just be mounted anew"
     eventually(lambda: notes.told[-1] == NOTHING)
+    assert notes.times[1] - lost >= 0.3, "it may just be mounted anew"
     time.sleep(0.1)
     assert len(notes.told) == 2
     sync.offer(HOST, NAME)
@@ -188,7 +190,7 @@ def test_a_resctrl_that_is_gone_for_long_leaves_nothing_to_promise(
 def test_while_the_agent_is_away_nothing_is_told_whatever_is_due(
     make: Callable[..., PlacementSync], notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "WITHOUT_RESCTRL", 0.2)
+    monkeypatch.setattr(placement, "WITHOUT_RESCTRL", 1.5)
     sync = make(check_interval=0.02)
     sync.offer(HOST, NAME)
     eventually(lambda: len(notes.told) > 1)
@@ -196,13 +198,13 @@ def test_while_the_agent_is_away_nothing_is_told_whatever_is_due(
     sync.agent_is_away()
     time.sleep(0.1)
     told = len(notes.told)
-    time.sleep(0.4)
+    time.sleep(2.0)
     assert len(notes.told) == told and set(notes.told) == {HOST}
     # An agent that was started anew does not know its host at once: the time begins again.
+    back = time.monotonic()
     sync.offer(None, NAME)
-    time.sleep(0.1)
-    assert len(notes.told) == told
     eventually(lambda: notes.told[-1] == NOTHING)
+    assert notes.times[told] - back >= 1.5
 
 
 def test_when_the_agent_is_back_what_was_told_is_looked_at_at_once(
@@ -272,7 +274,7 @@ def test_it_never_keeps_its_caller_waiting_and_the_last_word_counts(
     began = time.monotonic()
     for ways in range(8, 2, -1):
         sync.offer(replace(HOST, ways=ways), NAME)
-    assert time.monotonic() - began < 10, "Placement answers only after that"
+    assert time.monotonic() - began < 50, "Placement answers only after that"
     notes.gate.set()
     eventually(lambda: notes.told[-1].ways == 3)
     assert len(notes.told) == 2

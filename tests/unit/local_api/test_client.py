@@ -163,7 +163,7 @@ def test_an_answer_that_comes_a_byte_now_and_then_is_not_waited_for_for_ever(soc
         began = time.monotonic()
         with pytest.raises(exceptions.AgentTimeout):
             AgentClient(socket, timeout=0.5).health()
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 9, "the whole answer would take ten seconds"
         thread.join()
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.campaign.hostile import outsider
-from tests.campaign.hostile.inputs import Attacker, Family, Harm, Hold, Input, Refused
+from tests.campaign.hostile.inputs import Attacker, Family, Harm, Hold, Input, Late, Refused
 from tests.campaign.hostile.outsider import Line
 from tests.campaign.hostile.stage import LOCK_TIMEOUT, Stage
 from tests.campaign.hostile.witness import WITHIN
@@ -102,7 +102,7 @@ def _held(stage: Stage, mode: int, stopped: bool) -> Hold:
 
         took = witness.resize(before=release)
     if took > WITHIN:
-        raise Harm(f"a VM was served {took:.1f} s after the lock's release, {WITHIN:.1f} s are allowed")
+        raise Late(f"a VM was served {took:.1f} s after the lock's release, {WITHIN:.1f} s are allowed")
     yield
 
 
@@ -138,7 +138,7 @@ def _start_while_held(stage: Stage) -> Hold:
 
         took = witness.start_and_stop(before=release)
     if took > WITHIN:
-        raise Harm(f"a VM was served {took:.1f} s after the lock's release, {WITHIN:.1f} s are allowed")
+        raise Late(f"a VM was served {took:.1f} s after the lock's release, {WITHIN:.1f} s are allowed")
     yield
 
 

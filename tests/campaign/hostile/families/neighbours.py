@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests.campaign.hostile.inputs import Attacker, Family, Harm, Hold, Input, Refused
+from tests.campaign.hostile.inputs import Attacker, Family, Harm, Hold, Input, Late, Refused
 from tests.campaign.hostile.stage import AUDIT, Stage
-from tests.campaign.hostile.witness import WITHIN, group_of
+from tests.campaign.hostile.witness import GIVE_UP, WITHIN, group_of
 from tools.lab import processes
 
 TOP_WAY = "80000"
@@ -258,13 +258,12 @@ def taken(stage: Stage, name: str) -> Hold:
         began = time.monotonic()
         try:
             processes.wait_until(
-                lambda: stage.agent.get(path)["state"] == "degraded", "the agent telling of it", TOLD_WITHIN
+                lambda: stage.agent.get(path, GIVE_UP)["state"] == "degraded", "the agent telling of it", GIVE_UP
             )
         except TimeoutError as error:
             raise Harm(str(error)) from error
-        # The question itself may have waited for the agent.
-        if time.monotonic() - began > TOLD_WITHIN:
-            raise Harm(f"the agent telling of it: not within {TOLD_WITHIN:.0f} s")
+        if (took := stage.stalls.took(began)) > TOLD_WITHIN:
+            raise Late(f"the agent telling of it took {took:.1f} s, {TOLD_WITHIN:.1f} s are allowed")
         if missing := stage.witness.steady.tasks().keys() - stage.tree.tasks(name):
             raise Harm(f"the agent took {len(missing)} tasks out of another program's group")
     finally:

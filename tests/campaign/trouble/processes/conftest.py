@@ -26,6 +26,7 @@ from tests.functional.conftest import (
 from tests.functional.conftest import pace as pace_of_this_version
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
+from tools.lab.stalls import Stalls
 from tools.lab.versions import Exchangeable
 from tools.lab.workspace import Workspace
 
@@ -49,10 +50,10 @@ def stage(
     tmp_path: Path,
 ) -> Iterator[Stage]:
     """An agent with its gateway on a simulator with the judge in it."""
-    with judging(simulator, workspace, tmp_path):
+    with judging(simulator, workspace, tmp_path), Stalls() as stalls:
         agent = make_agent({"gateway": {}, "agent": {"audit_interval": 1.0, "retry_delay_max": 0.5}})
         assert isinstance(pace.launch, Exchangeable)
-        stage = Stage(workspace, libvirt_host, agent, pace.launch, Tree(simulator.root), simulator, tmp_path)
+        stage = Stage(workspace, libvirt_host, agent, pace.launch, Tree(simulator.root), simulator, tmp_path, stalls)
         agent.start()
         yield stage
         agent.end()

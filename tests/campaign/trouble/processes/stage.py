@@ -29,6 +29,7 @@ from tools.lab import mounts, vms
 from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
+from tools.lab.stalls import Stalls
 from tools.lab.versions import Exchangeable
 from tools.lab.vms import RunningVm
 from tools.lab.workspace import CHECKOUT, Workspace
@@ -36,9 +37,10 @@ from tools.lab.workspace import CHECKOUT, Workspace
 MOST_VMS = 5
 WITHIN = 3.0
 """Seconds after which all must be settled once it is quiet and the agent has looked at its host: one second is the
-agent's, and the others are for a machine on which every CPU is wanted. The stories that are played within one process
-know the time that the agent itself takes (``QUIET``)."""
-GIVE_UP = 30.0
+agent's, and the others are for a machine on which every CPU is wanted. Those in which it has none for anybody do not
+count. The stories that are played within one process know the time that the agent itself takes (``QUIET``)."""
+
+GIVE_UP = 60.0
 """Seconds to wait for that at most."""
 POLL = 0.05
 QUEUE = Path("/proc/sys/fs/inotify/max_queued_events")
@@ -69,6 +71,7 @@ class Stage:
 
     :ivar installed: the version of agent and gateway that their next start is of.
     :ivar folder: the judge's, see :mod:`tests.campaign.trouble.processes.judging_simulator`.
+    :ivar stalls: when the machine had no CPU for anybody.
     :ivar outcome: what came of it so far.
     """
 
@@ -79,6 +82,7 @@ class Stage:
     tree: Tree
     simulator: Simulator
     folder: Path
+    stalls: Stalls
     actors: list[Actor] = field(default_factory=list)
     outcome: Outcome = field(default_factory=lambda: Outcome(stories=1))
     number: int = 0
@@ -256,7 +260,7 @@ class Stage:
             return not wrong
 
         self._until(is_settled)
-        took = time.monotonic() - began
+        took = self.stalls.took(began)
         self.outcome.quiets += 1
         self.outcome.longest = max(self.outcome.longest, took)
         if wrong:

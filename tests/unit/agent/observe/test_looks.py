@@ -9,8 +9,8 @@ import pytest
 
 from vmqos.agent.observe.looks import Looks
 
-DEADLINE = 0.3
-LONG = 10.0
+DEADLINE = 1.0
+LONG = 60.0
 
 
 class Slow:

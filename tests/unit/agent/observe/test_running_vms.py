@@ -22,7 +22,7 @@ from vmqos.hypervisor import exceptions, processes
 from vmqos.hypervisor.model import Process, VirtualMachine
 
 PATIENCE = 0.05
-LONG = 10.0
+LONG = 60.0
 
 
 class Libvirt:
@@ -57,6 +57,15 @@ class Libvirt:
         self.on_describe()
         vm = self.vms.get(uuid, self.vm)
         return vm if self.reached and processes.still(vm.process) else None
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bear a machine that has no CPU for a while: nothing hangs but what a test lets hang."""
+    monkeypatch.setattr(module, "LIST_PATIENCE", 1.0)
+    monkeypatch.setattr(module, "LOOK_DEADLINE", LONG)
+    monkeypatch.setattr(module, "ROUND_BUDGET", LONG)
+    monkeypatch.setattr(module, "RETRY_DELAYS", (LONG, LONG))
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ class Watched:
         new.rename(self.run_dir / f"{name}.xml")
 
     def next(self) -> tuple[str, int] | str:
-        return self.told.get(timeout=10)
+        return self.told.get(timeout=60)
 
     def sync(self) -> None:
         """Nothing else was told so far."""

@@ -133,7 +133,7 @@ def test_a_number_of_events_or_seconds_that_can_not_be_is_refused(query: str) ->
 
 
 def test_only_some_clients_wait_at_a_time_and_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vmqos.agent.serve.api.LONGEST_WAIT", 1.0)
+    monkeypatch.setattr("vmqos.agent.serve.api.LONGEST_WAIT", 4.0)
     api, _ = logging_api()
     waiting = [threading.Thread(target=events, args=(api, "wait=1e9")) for _ in range(WAITERS)]
     began = time.monotonic()
@@ -143,10 +143,10 @@ def test_only_some_clients_wait_at_a_time_and_for_a_bounded_time(monkeypatch: py
         api._waits.release()
         time.sleep(0.01)
     assert events(api, "wait=1e9") == events(api, "")
-    assert time.monotonic() - began < 1.0, "one more client does not wait"
+    assert time.monotonic() - began < 4.0, "one more client does not wait"
     for thread in waiting:
-        thread.join(20)
-    assert 1.0 <= time.monotonic() - began < 10
+        thread.join(60)
+    assert 4.0 <= time.monotonic() - began < 60
 
 
 def past(query: str, vms: int = 3) -> tuple[str, dict[str, Any]]:

@@ -13,16 +13,24 @@ from vmqos.agent.serve.live_reads import LiveReads, ReadTakesLong
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveReads]:
-    monkeypatch.setattr(live_reads, "PATIENCE", 0.5)
+    """Reads that are waited for however long this machine has no CPU for them."""
+    monkeypatch.setattr(live_reads, "PATIENCE", 60.0)
     made = LiveReads()
     made.start()
     yield made
     made.stop()
 
 
+@pytest.fixture
+def impatient(reads: LiveReads, monkeypatch: pytest.MonkeyPatch) -> LiveReads:
+    """For reads that hang."""
+    monkeypatch.setattr(live_reads, "PATIENCE", 0.5)
+    return reads
+
+
 def read_when_it_goes_on(reads: LiveReads, answer: str) -> str:
     """What is read once the read that hung has ended."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         try:
             return reads.read(lambda: answer)
@@ -42,23 +50,25 @@ def test_an_error_goes_to_the_one_who_asked(reads: LiveReads) -> None:
     assert reads.read(lambda: 1) == 1
 
 
-def test_who_asks_while_a_read_hangs_is_refused_at_once_and_never_read_for(reads: LiveReads) -> None:
+def test_who_asks_while_a_read_hangs_is_refused_at_once_and_never_read_for(impatient: LiveReads) -> None:
+    reads = impatient
     may_end = threading.Event()
     began = time.monotonic()
     with pytest.raises(ReadTakesLong, match="has taken"):
         reads.read(lambda: may_end.wait(20))
-    assert 0.5 <= time.monotonic() - began < 10
+    assert 0.5 <= time.monotonic() - began < 20
     began, carried_out = time.monotonic(), list[int]()
-    for number in range(20):
+    for number in range(100):
         with pytest.raises(ReadTakesLong):
             reads.read(lambda number=number: carried_out.append(number))  # type: ignore[misc]
-    assert time.monotonic() - began < 5, "only the first one waits: each of them would wait for half a second"
+    assert time.monotonic() - began < 25, "only the first one waits: each of them would wait for half a second"
     may_end.set()
     assert read_when_it_goes_on(reads, "well") == "well"
     assert carried_out == []
 
 
-def test_all_who_wait_for_a_read_that_hangs_give_up_at_the_same_time(reads: LiveReads) -> None:
+def test_all_who_wait_for_a_read_that_hangs_give_up_at_the_same_time(impatient: LiveReads) -> None:
+    reads = impatient
     may_end = threading.Event()
     refused: list[float] = []
 
@@ -68,14 +78,14 @@ def test_all_who_wait_for_a_read_that_hangs_give_up_at_the_same_time(reads: Live
         refused.append(time.monotonic())
 
     began = time.monotonic()
-    threads = [threading.Thread(target=ask) for _ in range(10)]
+    threads = [threading.Thread(target=ask) for _ in range(50)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     may_end.set()
-    assert len(refused) == 10
-    assert max(refused) - began < 4, "one after the other they would take five seconds"
+    assert len(refused) == 50
+    assert max(refused) - began < 15, "one after the other they would take 25 seconds"
 
 
 def test_reads_that_take_their_time_are_waited_for_one_by_one(reads: LiveReads) -> None:
