@@ -11,7 +11,7 @@ import sys
 from tools.lab import mounts, processes
 from tools.lab.workspace import CHECKOUT, Workspace
 
-START_TIMEOUT = 30.0
+START_TIMEOUT = 120.0
 
 
 class Simulator:
@@ -53,7 +53,7 @@ class Simulator:
         """Mount it, and wait until its root can be read.
 
         :raises RuntimeError: if it ends at once, with what it said.
-        :raises TimeoutError: after 30 seconds.
+        :raises TimeoutError: after :data:`START_TIMEOUT`.
         """
         self.root.mkdir(exist_ok=True)
         self._workspace.record_mount(self.root)
