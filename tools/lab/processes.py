@@ -29,7 +29,7 @@ def end(pid: int, belongs: Callable[[int], bool], *, polite_for: float = 0.0) ->
 
     :param belongs: whether the process that has this PID now is the one to end.
     :param polite_for: seconds to wait after SIGTERM before SIGKILL; 0 sends SIGKILL at once.
-    :raises TimeoutError: if the process outlives SIGKILL by 10 seconds.
+    :raises TimeoutError: if the process outlives SIGKILL by 60 seconds.
     """
     try:
         descriptor = os.pidfd_open(pid)
@@ -38,12 +38,12 @@ def end(pid: int, belongs: Callable[[int], bool], *, polite_for: float = 0.0) ->
     try:
         if not belongs(pid):
             return
-        for number, patience in ((signal.SIGTERM, polite_for), (signal.SIGKILL, 10.0)):
+        for number, patience in ((signal.SIGTERM, polite_for), (signal.SIGKILL, 60.0)):
             if patience and _signal_and_wait(descriptor, number, patience):
                 return
     finally:
         os.close(descriptor)
-    raise TimeoutError(f"process {pid} did not end within 10 s of SIGKILL")
+    raise TimeoutError(f"process {pid} did not end within 60 s of SIGKILL")
 
 
 def _signal_and_wait(descriptor: int, number: int, patience: float) -> bool:
