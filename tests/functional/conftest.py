@@ -20,6 +20,7 @@ Another machine than ``cascade-lake``, and mount options::
 from __future__ import annotations
 
 import contextlib
+import http.client
 import itertools
 import os
 import shutil
@@ -52,12 +53,14 @@ class Pace:
     :ivar agent: the agent's options: a test can't wait for the minute that an operator can.
     :ivar launch: how agents are started.
     :ivar patience: how many times as long a test waits as it would on a machine of its own.
+    :ivar give_up: seconds after which a test that names none gives up waiting: no bound of what is tested.
     :ivar poll_interval: seconds from one look to the next.
     """
 
     agent: Options
     launch: Launch
     patience: int = 1
+    give_up: float = 60.0
     poll_interval: float = 0.05
 
 
@@ -77,18 +80,22 @@ class MakeAgent(Protocol):
 
     :param options: values by section and option, over those that the fixture sets.
     :param name: tells several agents of one test apart.
+    :param launch: how it is started, where not as the others are.
     """
 
-    def __call__(self, options: Options | None = ..., name: str = ...) -> Agent: ...
+    def __call__(self, options: Options | None = ..., name: str = ..., launch: Launch | None = ...) -> Agent: ...
 
 
 class WaitFor(Protocol):
     """Wait until ``condition`` is true; ``TimeoutError`` says that ``what`` did not happen.
 
     An ``OSError`` or ``RuntimeError`` in the condition, such as an API that does not answer yet, counts as not true.
+    So does an answer that breaks off.
+
+    :param timeout: seconds, where that is part of what is tested; see :class:`Pace` otherwise.
     """
 
-    def __call__(self, condition: Callable[[], bool], what: str, timeout: float = ...) -> None: ...
+    def __call__(self, condition: Callable[[], bool], what: str, timeout: float | None = ...) -> None: ...
 
 
 @pytest.fixture(scope="session")
@@ -212,7 +219,7 @@ def make_agent(
 ) -> Iterator[MakeAgent]:
     """See :class:`MakeAgent`. Agents that still run at the test's end are ended; what they said is in the report."""
 
-    def make(options: Options | None = None, name: str = "agent") -> Agent:
+    def make(options: Options | None = None, name: str = "agent", launch: Launch | None = None) -> Agent:
         agent = Agent(
             workspace,
             resctrl=resctrl.root,
@@ -221,7 +228,7 @@ def make_agent(
             run_dir=libvirt_host.run_dir,
             options=pace.agent,
             name=f"{name}-{next(_numbers)}",
-            launch=pace.launch,
+            launch=launch or pace.launch,
         )
         agent.configure(options or {})
         made_agents.append(agent)
@@ -260,14 +267,15 @@ def make_vm(libvirt_host: PrivateLibvirt, virt_type: str) -> MakeVm:
 def wait_for(pace: Pace) -> WaitFor:
     """See :class:`WaitFor`."""
 
-    def wait(condition: Callable[[], bool], what: str, timeout: float = 60.0) -> None:
+    def wait(condition: Callable[[], bool], what: str, timeout: float | None = None) -> None:
         def quietly() -> bool:
             try:
                 return condition()
-            except (OSError, RuntimeError):
+            except (OSError, RuntimeError, http.client.HTTPException):
                 return False
 
-        processes.wait_until(quietly, what, timeout * pace.patience, pace.poll_interval)
+        limit = pace.give_up if timeout is None else timeout * pace.patience
+        processes.wait_until(quietly, what, limit, pace.poll_interval)
 
     return wait
 

@@ -139,7 +139,7 @@ class Agent:
         self.gateway.kill()
         self.kill()
 
-    def get(self, path: str, timeout: float = 30.0) -> Any:
+    def get(self, path: str, timeout: float = unix_http.TIMEOUT) -> Any:
         """``GET`` a path of the API, such as ``/v1/vms``; the result is the decoded JSON.
 
         :raises RuntimeError: if the status is not 200.

@@ -9,7 +9,7 @@ from typing import Any
 
 from tools.lab import processes
 from tools.lab.program import Launch, Program, launch
-from tools.lab.unix_http import get
+from tools.lab.unix_http import TIMEOUT, get
 from tools.lab.workspace import Workspace
 
 START_TIMEOUT = 60.0
@@ -60,7 +60,7 @@ class Gateway:
         """End it by SIGKILL."""
         return self._end(signal.SIGKILL)
 
-    def get(self, path: str, timeout: float = 30.0) -> Any:
+    def get(self, path: str, timeout: float = TIMEOUT) -> Any:
         """``GET`` a path of the API from the gateway; see :func:`tools.lab.unix_http.get`."""
         return get(self.socket, path, timeout)
 

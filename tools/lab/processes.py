@@ -29,7 +29,7 @@ def end(pid: int, belongs: Callable[[int], bool], *, polite_for: float = 0.0) ->
 
     :param belongs: whether the process that has this PID now is the one to end.
     :param polite_for: seconds to wait after SIGTERM before SIGKILL; 0 sends SIGKILL at once.
-    :raises TimeoutError: if the process outlives SIGKILL by a minute.
+    :raises TimeoutError: if the process outlives SIGKILL by 60 seconds.
     """
     try:
         descriptor = os.pidfd_open(pid)
@@ -43,7 +43,7 @@ def end(pid: int, belongs: Callable[[int], bool], *, polite_for: float = 0.0) ->
                 return
     finally:
         os.close(descriptor)
-    raise TimeoutError(f"process {pid} did not end within a minute of SIGKILL")
+    raise TimeoutError(f"process {pid} did not end within 60 s of SIGKILL")
 
 
 def _signal_and_wait(descriptor: int, number: int, patience: float) -> bool:

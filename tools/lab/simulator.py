@@ -53,7 +53,7 @@ class Simulator:
         """Mount it, and wait until its root can be read.
 
         :raises RuntimeError: if it ends at once, with what it said.
-        :raises TimeoutError: after two minutes.
+        :raises TimeoutError: after :data:`START_TIMEOUT`.
         """
         self.root.mkdir(exist_ok=True)
         self._workspace.record_mount(self.root)

@@ -9,8 +9,11 @@ import socket
 from pathlib import Path
 from typing import Any
 
+TIMEOUT = 60.0
+"""Seconds: an answer takes milliseconds, and many times as long on a machine that has other work."""
 
-def get(path: Path, question: str, timeout: float = 30.0) -> Any:
+
+def get(path: Path, question: str, timeout: float = TIMEOUT) -> Any:
     """``GET`` something such as ``/v1/vms``; the result is the decoded JSON.
 
     :param path: the socket's.

@@ -39,7 +39,7 @@ import json, sys
 if sys.argv[1:3] == ["vm", "names"]:
     from vmqos.cli import main
     from vmqos.cli.vm import names
-    names.TIMEOUT = 8.0
+    names.TIMEOUT = 15.0
     sys.exit(main.main())
 with open({said!r}, "a") as said:
     said.write(json.dumps(sys.argv[1:]) + "\\n")
@@ -94,7 +94,7 @@ def terminal(shell: str, home: Path, agent: Agent, wait_for: WaitFor) -> Iterato
     arguments = ["--norc", "--noprofile", "-i"] if shell == "bash" else ["-f", "-i"]
     with running([str(shutil.which(shell)), *arguments], environment, 50, 200) as glass:
         glass.type(f"cd {home}; {BEGIN[shell].format(file=home / shell)}; touch begun\n")
-        wait_for(lambda: (home / "begun").exists(), f"{shell} being ready", 30)
+        wait_for(lambda: (home / "begun").exists(), f"{shell} being ready")
         yield glass
 
 
@@ -107,7 +107,7 @@ def complete(terminal: Glass, home: Path, wait_for: WaitFor) -> Complete:
         said.unlink(missing_ok=True)
         # The shell reads the line's end only when the completion is done.
         terminal.type(f"{typed}\t\n")
-        wait_for(lambda: said.exists() and said.read_text().endswith("\n"), f"{typed!r} being run", 30)
+        wait_for(lambda: said.exists() and said.read_text().endswith("\n"), f"{typed!r} being run")
         (line,) = said.read_text().splitlines()
         return list(json.loads(line))
 
@@ -118,7 +118,7 @@ def test_a_hostile_name_becomes_one_word_and_nothing_is_executed(
     shell: str, complete: Complete, terminal: Glass, home: Path, agent: Agent, make_vm: MakeVm, wait_for: WaitFor
 ) -> None:
     made = [make_vm({}, display_name=name) for name in (*HOSTILE.values(), *UNSEEN)]
-    wait_for(lambda: len(agent.get("/v1/vms")["vms"]) == len(made), "the agent knowing the VMs", 60)
+    wait_for(lambda: len(agent.get("/v1/vms")["vms"]) == len(made), "the agent knowing the VMs")
     for name in HOSTILE.values():
         assert complete(f"vmqos vm show {name[:2]}") == ["vm", "show", name]
     assert complete("vmqos top -d 5 md:1=") == ["top", "-d", "5", "md:1=2@3"]
@@ -137,7 +137,7 @@ def test_a_hostile_name_becomes_one_word_and_nothing_is_executed(
     # All names are listed, and still none of them does anything.
     before = len(terminal.said)
     terminal.type("vmqos vm show \t\t\t")
-    wait_for(lambda: "md:1=2@3" in terminal.said[before:].replace("\\", ""), "the list of names", 30)
+    wait_for(lambda: "md:1=2@3" in terminal.said[before:].replace("\\", ""), "the list of names")
     assert "\u202e" not in terminal.said and "new; touch" not in terminal.said
     assert not (home / CANARY).exists()
 

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.functional.cli.test_commands import WAYS_2, read, settled, vmqos
+from tests.functional.cli.test_commands import WAYS_2, read, settled, vmqos, while_fresh
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tools.lab.agent import Agent
 
@@ -29,11 +31,16 @@ def test_what_is_said_of_vms_at_rest_can_be_recorded_and_is_said_again(
 ) -> None:
     own, other = make_vm(WAYS_2, display_name="own"), make_vm(display_name="other")
     wait_for(lambda: settled(agent, own.uuid), "the VM having its ways")
-    wait_for(lambda: read(agent, "neighbours")["samples"] >= SAMPLES, "some samples")
-    told = read(agent, "neighbours")
-    assert {vm["uuid"] for vm in told["vms"]} == {own.uuid, other.uuid}
+    told: dict[str, Any] = {}
+
+    def is_judged() -> bool:
+        told.clear()
+        told.update(read(agent, "neighbours"))
+        return told["samples"] >= SAMPLES and {vm["uuid"] for vm in told["vms"]} == {own.uuid, other.uuid}
+
+    wait_for(is_judged, "some samples of both VMs")
     assert (told["pairs"], told["interval"], told["counted"]) == ([], INTERVAL, False)
-    said = vmqos(agent, "neighbours")
+    said = while_fresh(lambda: vmqos(agent, "neighbours"))
     assert (said.returncode, said.stderr) == (0, "")
     assert "No VM slows another" in said.stdout and "without hardware events" in said.stdout
 
@@ -43,17 +50,24 @@ def test_what_is_said_of_vms_at_rest_can_be_recorded_and_is_said_again(
     masks = {uuid: int(vm["masks"]["0"], 16) for uuid, vm in samples["host"]["vms"].items()}
     assert masks[own.uuid].bit_count() == 2 and not masks[own.uuid] & masks[other.uuid]
 
-    file = tmp_path / "recording.jsonl"
-    done = vmqos(agent, "record", "--seconds", "0", "-o", str(file))
-    assert done.returncode == 0, done
-    text = file.read_text()
-    assert own.uuid not in text and "own" not in text
-    again = vmqos(agent, "replay", str(file), "-f", "json")
-    assert again.returncode == 0, again
-    replayed = json.loads(again.stdout)
-    (last,) = replayed if isinstance(replayed, list) else (replayed,)
-    assert last["pairs"] == [] and len(last["vms"]) == 2
-    assert sorted(vm["use"] for vm in last["vms"]) == sorted(vm["use"] for vm in told["vms"])
+    numbers = itertools.count()
+
+    def is_said_again() -> bool:
+        """The verdict follows the samples: what is recorded is what is told now, unless that changes meanwhile."""
+        file = tmp_path / f"recording-{next(numbers)}.jsonl"
+        now = read(agent, "neighbours")
+        done = vmqos(agent, "record", "--seconds", "0", "-o", str(file))
+        assert done.returncode == 0, done
+        text = file.read_text()
+        assert own.uuid not in text and "own" not in text
+        again = vmqos(agent, "replay", str(file), "-f", "json")
+        assert again.returncode == 0, again
+        replayed = json.loads(again.stdout)
+        (last,) = replayed if isinstance(replayed, list) else (replayed,)
+        assert last["pairs"] == [] and len(last["vms"]) == 2
+        return sorted(vm["use"] for vm in last["vms"]) == sorted(vm["use"] for vm in now["vms"])
+
+    wait_for(is_said_again, "the replay saying what the agent said")
 
 
 def test_a_vm_that_has_ended_is_in_no_verdict(agent: Agent, make_vm: MakeVm, wait_for: WaitFor) -> None:
@@ -62,4 +76,4 @@ def test_a_vm_that_has_ended_is_in_no_verdict(agent: Agent, make_vm: MakeVm, wai
     wait_for(lambda: len(read(agent, "neighbours")["vms"]) == 2, "a verdict on both")
     one.domain.destroy()
     wait_for(lambda: [vm["uuid"] for vm in read(agent, "neighbours")["vms"]] == [other.uuid], "one VM less")
-    assert one.uuid not in agent.get("/v1/neighbours/samples")["samples"]
+    wait_for(lambda: one.uuid not in agent.get("/v1/neighbours/samples")["samples"], "its samples being forgotten")

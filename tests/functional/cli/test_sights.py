@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ def test_a_machine_that_has_everything_shows_who_has_what(
     half = make_vm(HALF, display_name="half")
     part = make_vm({"hw:cache_ways": "2", "hw:cache_vcpus": "1"}, vcpus=2, display_name="part")
     wait_for(lambda: settled(agent, rich.uuid, half.uuid, part.uuid), "the VMs being settled")
+    settled_at = time.time()
 
     told = read(agent, "vm", "show", "rich")
     assert (told["state"], told["ways_requested"]) == ("kept", 4)
@@ -75,6 +77,8 @@ def test_a_machine_that_has_everything_shows_who_has_what(
     assert "rich" in own and "10 ways left to promise exclusively" in own
     assert vmqos(agent, "cache", "show", f"L2:{core}").stdout.split("\n\n")[0].splitlines()[0] == own.splitlines()[0]
 
+    # What it shows is of the agent's last look at the counters.
+    wait_for(lambda: agent.get("/v1/telemetry")["taken_at"] > settled_at, "a look at the counters of all VMs")
     vms: dict[str, Any] = {
         vm["instance_name"]: vm for vm in json.loads(vmqos(agent, "top", "-f", "json").stdout)["vms"]
     }
@@ -145,7 +149,7 @@ def test_the_doctor_names_what_an_experiment_left_behind_and_how_it_goes_away(
     subprocess.run(told["command"], shell=True, check=True)
     wait_for(lambda: tree.masks() == before, "the default group having its ways back")
     assert tree.groups() == [f"vmqos.{vm.uuid}"]
-    assert agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept"
+    wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being kept")
 
 
 def test_the_doctor_warns_of_rmids_that_never_come_back(agent: Agent, simulator: Simulator) -> None:

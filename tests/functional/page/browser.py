@@ -92,9 +92,9 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def _settle(self) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while self.driver.execute_script("return document.querySelector('[aria-busy]') !== null"):
-            assert time.monotonic() < deadline, "a chart is still said to be busy after 10 s"
+            assert time.monotonic() < deadline, "a chart is still said to be busy after 60 s"
 
     def value(self, module: str, expression: str) -> Any:
         """An expression over what a module of the page exports, there called ``it``."""
@@ -157,8 +157,8 @@ def running() -> Iterator[Browser]:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         driver = Chrome(options=options, service=ChromeService(str(programs["chromedriver"])))
         try:
-            driver.set_script_timeout(20)
-            driver.set_page_load_timeout(30)
+            driver.set_script_timeout(120)
+            driver.set_page_load_timeout(120)
             yield Browser(driver)
         finally:
             driver.quit()

@@ -22,6 +22,9 @@ NAMES = "#vms .name"
 NextLook = Callable[[], None]
 """Wait until the page has asked anew and shown the answer."""
 
+Pause = Callable[[], None]
+"""Have the page ask no more, and wait until it has shown the answers to what it was asking."""
+
 
 class OpenPage(Protocol):
     """Show the page of the test's host, and wait until it has heard from it.
@@ -72,7 +75,7 @@ def open_page(browser: Browser, port: int, wait_for: WaitFor) -> Iterator[OpenPa
     def open_it(scheme: str = "light", size: tuple[int, int] = (1280, 900)) -> Browser:
         browser.emulate(scheme, size)
         browser.open(f"http://127.0.0.1:{port}/")
-        wait_for(lambda: heard(browser), "the page having heard from the agent", 60)
+        wait_for(lambda: heard(browser), "the page having heard from the agent")
         return browser
 
     yield open_it
@@ -87,11 +90,32 @@ def next_look(browser: Browser, host: PlayedHost, wait_for: WaitFor) -> NextLook
     def wait() -> None:
         asked = host.asked.count("/v1/health")
         # The second one is not sent before the first one's answer is shown.
-        wait_for(lambda: host.asked.count("/v1/health") >= asked + 2, "the page asking the agent anew", 30)
+        wait_for(lambda: host.asked.count("/v1/health") >= asked + 2, "the page asking the agent anew")
 
     return wait
+
+
+@pytest.fixture
+def pause(browser: Browser, host: PlayedHost, wait_for: WaitFor) -> Pause:
+    """See :data:`Pause`."""
+
+    def stop_asking() -> None:
+        browser.one("#pause").click()
+        wait_for(lambda: is_quiet(browser, host), "the end of the look under way")
+
+    return stop_asking
 
 
 def heard(browser: Browser) -> bool:
     """Whether the page shows what an agent said."""
     return bool(browser.run("return !document.getElementById('freshness').hidden"))
+
+
+def is_quiet(browser: Browser, host: PlayedHost) -> bool:
+    """Whether a page that is paused has shown the answers to all that it asked."""
+    known = len(host.asked)
+    browser.run("return new Promise((done) => setTimeout(done, 300))")
+    asked = host.asked[:]
+    # A look begins with the one question and ends with the other, unless the page gives it up.
+    look = asked[len(asked) - asked[::-1].index("/v1/health") :]
+    return len(asked) == known and ("/v1/events" in look or browser.one("#silence").is_displayed())

@@ -42,7 +42,7 @@ def test_a_link_opens_the_view_of_the_one_who_sent_it(host: PlayedHost, open_pag
     link = browser.driver.current_url
     browser.driver.get("about:blank")
     browser.open(link)
-    wait_for(lambda: heard(browser), "the page having heard from the agent", 30)
+    wait_for(lambda: heard(browser), "the page having heard from the agent")
     assert browser.one("#find").get_attribute("value") == "small WORKER"
     assert browser.texts(NAMES) == [f"worker-{number:02}" for number in range(29, -1, -1)]
     assert browser.one("th[data-sort=name]").get_attribute("aria-sort") == "descending"
@@ -66,7 +66,8 @@ def test_the_back_button_undoes_a_step_and_the_forward_button_does_it_again(
     assert browser.one("[aria-sort]").get_attribute("data-sort") == "ways"
     browser.driver.back()
     wait_for(lambda: ("sort", "ways") not in fields(browser), "the order having gone back")
-    assert browser.one("[aria-sort]").get_attribute("data-sort") == "state"
+    # The page hears of it a moment later.
+    wait_for(lambda: browser.one("[aria-sort]").get_attribute("data-sort") == "state", "the list being in that order")
     assert unfolded(browser) == ["web-1"]
     browser.driver.back()
     wait_for(lambda: unfolded(browser) == [], "the VM being folded")
@@ -94,7 +95,7 @@ def test_a_vm_of_a_link_that_does_not_run_here_is_told(
     hostile = "%3Cimg%20src%3Dx%20onerror%3Dwindow.pwned%3D1%3E"
     browser.emulate()
     browser.open(f"http://127.0.0.1:{port}/?vm={hostile}&sort=__proto__&order=sideways&find={'x' * 1000}")
-    wait_for(lambda: heard(browser), "the page having heard from the agent", 30)
+    wait_for(lambda: heard(browser), "the page having heard from the agent")
     away = browser.one("#away")
     assert away.text == "VM <img src=x onerror=window.pwned=1> does not run on this host, or no more. Forget"
     assert (browser.all("img"), browser.run("return window.pwned")) == ([], None)

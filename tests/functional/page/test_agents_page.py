@@ -21,17 +21,32 @@ def with_page(make_agent: MakeAgent, port: int) -> tuple[Agent, str]:
     return agent, f"http://127.0.0.1:{port}/"
 
 
+def leave(browser: Browser) -> None:
+    """Leave the page, of which the browser has complained about nothing but what the agent could not tell in time."""
+    browser.driver.get("about:blank")
+    assert [complaint for complaint in browser.errors() if "503" not in complaint] == []
+
+
+def facts(browser: Browser) -> dict[str, str]:
+    """What is told of the host, by its title."""
+    titles, texts = browser.texts("#host dt"), browser.texts("#host dd")
+    if len(titles) != len(texts):
+        raise RuntimeError("a look came in between")
+    return dict(zip(titles, texts, strict=True))
+
+
 def test_a_browser_sees_the_vms_of_a_host_live(
     browser: Browser, make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor, free_port: int
 ) -> None:
     agent, page = with_page(make_agent, free_port)
     web = make_vm({"hw:cache_ways": "2"}, display_name="web-1")
     browser.open(page)
-    wait_for(lambda: browser.texts(NAMES) == ["web-1"], "the first VM being shown", 30)
+    wait_for(lambda: browser.texts(NAMES) == ["web-1"], "the first VM being shown")
     hostile = "<img src=x onerror=window.pwned=1>"
     make_vm({"hw:cache_ways": "20"}, display_name=hostile)
-    wait_for(lambda: "pending" in browser.one("#attention").text, "the pending VM being shown", 30)
-    assert browser.one("#attention").text.splitlines()[0] == f"pending {hostile}"
+    # The other one may need attention too, up to the pass that has seen all of its tasks.
+    expected = [f"pending {hostile}"]
+    wait_for(lambda: browser.one("#attention").text.splitlines()[:1] == expected, "the pending VM being shown")
     assert "are asked for" in browser.one("#attention").text
     assert browser.run("return window.pwned") is None
 
@@ -42,16 +57,34 @@ def test_a_browser_sees_the_vms_of_a_host_live(
     wait_for(
         lambda: browser.run("return document.querySelector('.chart .line').getAttribute('d').length") > 30,
         "occupancy being drawn",
-        30,
     )
-    changes = {tuple(line.split()[1:5]) for line in browser.texts("#changes li")}
-    assert changes == {("web-1", "came", "kept"), (*hostile.split(), "came")}
+    wait_for(lambda: agent.get(f"/v1/vms/{web.uuid}")["state"] == "kept", "the promise being kept")
+
+    def told() -> list[str]:
+        """What the agent tells, in the page's words: a VM may come in one state, and be in another a pass later."""
+        events = agent.get("/v1/events")["events"]
+        came = (f"{one['before']} \N{RIGHTWARDS ARROW}" if one["before"] else "came" for one in events)
+        return [f"{one['name']} {how} {one['state']}" for one, how in zip(events, came, strict=True)]
+
+    def are_shown() -> bool:
+        shown = [line.partition(" ")[2] for line in map(" ".join, map(str.split, browser.texts("#changes li")))]
+        expected = told()
+        return len(shown) == len(expected) and all(any(one.startswith(line) for one in shown) for line in expected)
+
+    assert {"web-1 came", f"{hostile} came"} <= {line.rpartition(" ")[0] for line in told()}
+    wait_for(are_shown, "all changes being shown")
     assert browser.texts(".cache h3") == ["L3 cache 0", "L3 cache 1"]
-    wait_for(lambda: "web-1" in "".join(browser.texts(".cache:first-child .key")), "its ways being drawn", 30)
-    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
-    assert facts["resctrl"] == "simulated" and facts["CLOSIDs"].endswith("in use") and "in use" in facts["RMIDs"]
+    wait_for(lambda: "web-1" in "".join(browser.texts(".cache:first-child .key")), "its ways being drawn")
+
+    def is_told() -> bool:
+        # What the agent could not tell in time comes with another look.
+        found = facts(browser)
+        return found.get("CLOSIDs", "").endswith("in use") and "in use" in found.get("RMIDs", "")
+
+    wait_for(is_told, "the host's figures")
+    assert facts(browser)["resctrl"] == "simulated"
     assert "queue depth" not in agent.log.read_text()
-    browser.driver.get("about:blank")
+    leave(browser)
 
 
 @pytest.mark.parametrize("simulator", [("sapphire-rapids", "cdp")], indirect=True)
@@ -64,7 +97,7 @@ def test_a_browser_sees_code_and_data_l2_and_limits(
     wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
     ((core, _),) = agent.get(f"/v1/vms/{vm.uuid}")["l2_masks"].items()
     browser.open(page)
-    wait_for(lambda: browser.texts(NAMES) == ["rich"], "the VM being shown", 30)
+    wait_for(lambda: browser.texts(NAMES) == ["rich"], "the VM being shown")
     figures = {title.text: title for title in browser.all(".cache h3")}
     assert [title.partition(" cache")[0] for title in figures] == ["L3", "L3", "L2", "L2"]
     # Behind the letter, which follows from the VM's UUID.
@@ -76,9 +109,11 @@ def test_a_browser_sees_code_and_data_l2_and_limits(
     assert (
         "code 1, data 3; L2: 4" in browser.one("#vms tbody").text and "at most 60 %" in browser.one("#vms tbody").text
     )
-    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
-    assert (facts["resctrl"], facts["Bandwidth limits"]) == ("simulated, cdp", "in steps of 10 %")
-    browser.driver.get("about:blank")
+    expected = ("simulated, cdp", "in steps of 10 %")
+    wait_for(
+        lambda: tuple(map(facts(browser).get, ("resctrl", "Bandwidth limits"))) == expected, "the host's abilities"
+    )
+    leave(browser)
 
 
 def test_an_agent_ends_at_once_though_a_browser_looks_and_the_page_says_that_it_is_gone(
@@ -86,15 +121,16 @@ def test_an_agent_ends_at_once_though_a_browser_looks_and_the_page_says_that_it_
 ) -> None:
     agent, page = with_page(make_agent, free_port)
     browser.open(page)
-    wait_for(lambda: bool(browser.texts(".cache h3")), "the page being shown", 30)
+    wait_for(lambda: bool(browser.texts(".cache h3")), "the page being shown")
     began = time.monotonic()
     assert agent.stop() == 0
     # On a machine that is busy; a connection that is left alone would be kept for a minute.
-    assert time.monotonic() - began < 15.0
-    wait_for(browser.one("#silence").is_displayed, "the silence being told", 30)
+    assert time.monotonic() - began < 45.0
+    wait_for(browser.one("#silence").is_displayed, "the silence being told")
     assert "The agent does not answer" in browser.one("#silence").text
     browser.driver.get("about:blank")
-    assert [complaint for complaint in browser.errors() if "net::ERR_" not in complaint] == []
+    complaints = [complaint for complaint in browser.errors() if "net::ERR_" not in complaint]
+    assert [complaint for complaint in complaints if "503" not in complaint] == []
 
 
 def test_the_page_can_be_had_over_the_unix_socket(agent: Agent) -> None:

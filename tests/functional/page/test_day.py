@@ -14,7 +14,7 @@ from selenium.webdriver import ActionChains, Keys
 
 from tests.functional.conftest import WaitFor
 from tests.functional.page.browser import PHONE, Browser
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, heard
+from tests.functional.page.conftest import NAMES, NextLook, OpenPage, Pause, heard
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import MIB, PlayedHost
 
@@ -70,11 +70,11 @@ def test_the_day_is_a_band_from_least_to_greatest_with_the_mean_as_a_line(
 
 
 def test_the_days_axis_has_hours_in_utc_and_the_pointer_tells_its_minute(
-    host: PlayedHost, open_page: OpenPage, wait_for: WaitFor
+    host: PlayedHost, open_page: OpenPage, wait_for: WaitFor, pause: Pause
 ) -> None:
     few(host)
     browser = open_page()
-    browser.one("#pause").click()
+    pause()
     unfold(browser, "database")
     show_day(browser, wait_for)
     assert set(browser.texts(".times")[0].split("\n")) <= {"00:00", "06:00", "12:00", "18:00"}
@@ -87,13 +87,15 @@ def test_the_days_axis_has_hours_in_utc_and_the_pointer_tells_its_minute(
     assert not [text for text in browser.texts(".times") if "06:00" in text.split("\n") and "12:00" in text.split("\n")]
 
 
-def test_minutes_of_which_nothing_is_known_are_a_gap(host: PlayedHost, open_page: OpenPage, wait_for: WaitFor) -> None:
+def test_minutes_of_which_nothing_is_known_are_a_gap(
+    host: PlayedHost, open_page: OpenPage, wait_for: WaitFor, pause: Pause
+) -> None:
     few(host)
     host.away = range(700, 740)
     silent = host.add("silent")
     host.missing[silent["uuid"]] = {"mbm_total_bytes": "unassigned"}
     browser = open_page()
-    browser.one("#pause").click()
+    pause()
     unfold(browser, "database")
     show_day(browser, wait_for)
     band = browser.run(BAND)[0]
@@ -156,7 +158,7 @@ def test_the_day_is_in_the_address_and_chosen_with_the_keyboard(
     link = browser.driver.current_url
     browser.driver.get("about:blank")
     browser.open(link)
-    wait_for(lambda: heard(browser), "the page having heard from the agent", 30)
+    wait_for(lambda: heard(browser), "the page having heard from the agent")
     wait_for(lambda: all(browser.run(BAND)), "both VMs' days being drawn")
     assert len(browser.run(BAND)) == 4
     browser.all("[data-charts=minutes]")[1].click()

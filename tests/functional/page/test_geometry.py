@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, OpenPage
+from tests.functional.page.conftest import NAMES, OpenPage, Pause
 from tests.functional.page.filled import rich, troubled
 from tests.functional.page.played_host import PlayedHost
 
@@ -106,12 +106,12 @@ def unfold(browser: Browser, number: int) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("fill", [full, rich])
 def test_columns_keep_their_places_when_a_vm_is_unfolded(
-    fill: Any, width: int, host: PlayedHost, open_page: OpenPage
+    fill: Any, width: int, host: PlayedHost, open_page: OpenPage, pause: Pause
 ) -> None:
     fill(host)
     browser = open_page("light", (width, 800))
     # What is measured may not change between two looks.
-    browser.one("#pause").click()
+    pause()
     columns, rows = browser.run(COLUMNS), browser.run(ROWS)
     for number in (0, len(host.vms) - 1):
         unfold(browser, number)
@@ -126,10 +126,12 @@ def test_columns_keep_their_places_when_a_vm_is_unfolded(
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("fill", [full, rich])
-def test_nothing_lies_over_anything_else(fill: Any, width: int, host: PlayedHost, open_page: OpenPage) -> None:
+def test_nothing_lies_over_anything_else(
+    fill: Any, width: int, host: PlayedHost, open_page: OpenPage, pause: Pause
+) -> None:
     fill(host)
     browser = open_page("light", (width, 800))
-    browser.one("#pause").click()
+    pause()
     unfold(browser, 0)
     unfold(browser, len(host.vms) - 1)
     for part in ("body > header", "#attention", "#host", "#vms"):

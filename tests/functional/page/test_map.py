@@ -233,7 +233,7 @@ def test_equal_caches_are_told_as_ranges_and_can_be_unfolded(
     link = browser.driver.current_url
     browser.driver.get("about:blank")
     browser.open(link)
-    wait_for(lambda: heard(browser), "the page having heard from the agent", 30)
+    wait_for(lambda: heard(browser), "the page having heard from the agent")
     assert len(browser.all(".cache")) == 24
     browser.one("#levels button").click()
     assert browser.texts(".cache h3") == ["L3 caches 0-11, 13-23", "L3 cache 12"]

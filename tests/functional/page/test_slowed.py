@@ -41,7 +41,7 @@ def slowed(host: PlayedHost, counted: bool = True, **changes: Any) -> None:
 def test_nothing_is_shown_where_no_vm_slows_another(host: PlayedHost, open_page: OpenPage, wait_for: WaitFor) -> None:
     few(host)
     browser = open_page()
-    wait_for(lambda: "/v1/neighbours" in host.asked, "the question", 30)
+    wait_for(lambda: "/v1/neighbours" in host.asked, "the question")
     assert not browser.one(PANEL).is_displayed()
 
 
@@ -49,7 +49,7 @@ def test_an_agent_that_does_not_judge_is_no_fault(host: PlayedHost, open_page: O
     few(host)
     host.neighbours = None
     browser = open_page()
-    wait_for(lambda: "/v1/neighbours" in host.asked, "the question", 30)
+    wait_for(lambda: "/v1/neighbours" in host.asked, "the question")
     assert not browser.one(PANEL).is_displayed()
     assert browser.one("#calm").text == "Nothing. 3 promises kept."
     # The browser tells of the 404 itself.
@@ -59,10 +59,14 @@ def test_an_agent_that_does_not_judge_is_no_fault(host: PlayedHost, open_page: O
 def test_victim_culprit_cause_and_loss_are_told_with_evidence_and_advice(host: PlayedHost, open_page: OpenPage) -> None:
     few(host)
     slowed(host)
+    began = time.time()
     browser = open_page()
     shown = browser.one(PANEL).text
     assert "cache" in shown and "web-1 is slowed by batch-1" in shown
-    assert "Its work takes 2.0 times as long." in shown and "94 % sure" in shown and "5 min" in shown
+    assert "Its work takes 2.0 times as long." in shown and "94 % sure" in shown
+    # That was five minutes ago when the browser was opened, which may take its time.
+    latest = int(time.time() - began) // 60
+    assert any(f"({5 + late} min" in shown for late in range(latest + 1))
     assert f"What ends it, once the culprit is resized to that flavor:\n{ADVICE}" in shown
     assert "0.98 times" not in shown
     browser.one(f"{PANEL} summary").click()

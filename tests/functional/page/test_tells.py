@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, OpenPage
+from tests.functional.page.conftest import NAMES, OpenPage, Pause
 from tests.functional.page.filled import few, rich
 from tests.functional.page.played_host import PlayedHost
 
@@ -197,7 +197,7 @@ def test_vms_of_one_name_are_told_apart_everywhere(host: PlayedHost, open_page: 
     assert set(browser.texts(".cache:first-child .key .link")) == {called[0], called[2]}
 
 
-def test_the_totals_of_the_host_are_those_of_its_vms(host: PlayedHost, open_page: OpenPage) -> None:
+def test_the_totals_of_the_host_are_those_of_its_vms(host: PlayedHost, open_page: OpenPage, pause: Pause) -> None:
     host.add("web-1", 2)
     host.add("late", state="pending", reason="no way is left")
     half = host.add("half", 3)
@@ -205,7 +205,7 @@ def test_the_totals_of_the_host_are_those_of_its_vms(host: PlayedHost, open_page
     silent = host.add("silent")
     host.missing[silent["uuid"]] = {"mbm_total_bytes": "unassigned"}
     browser = open_page()
-    browser.one("#pause").click()
+    pause()
     facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
     assert (facts["VMs"], facts["Promises"]) == ("4", "2 of 3 kept")
     assert facts["L3 ways"].startswith("0: 2 of 11 promised, ") and ", 1: 5 of 11 promised, " in facts["L3 ways"]

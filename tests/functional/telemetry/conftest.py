@@ -49,7 +49,7 @@ def faulty(workspace: Workspace) -> Iterator[Faulty]:
     command = [sys.executable, "-m", "tests.functional.telemetry.faulty_simulator", str(root), "cascade-lake"]
     process = subprocess.Popen([*command, str(made.faults)], cwd=CHECKOUT, start_new_session=True)
     workspace.record_process(process.pid)
-    processes.wait_until(lambda: os.path.ismount(root) and (root / "schemata").exists(), "the simulator mounting", 30)
+    processes.wait_until(lambda: os.path.ismount(root) and (root / "schemata").exists(), "the simulator mounting", 120)
     yield made
     mounts.end(root, process)
     workspace.forget_process(process.pid)

@@ -3,7 +3,8 @@
 
 It takes the simulator's own arguments. The file ``MOUNTPOINT.json`` has, by the UUID of a VM, the bytes that it holds
 of cache 0, and the bytes a second that it moves between that cache and memory; it does nothing on the others. The file
-is read whenever a counter is.
+is read whenever a counter is. Where it has ``limited``, that has ``vm``, a UUID, and ``vms``: what VMs do instead while
+the memory bandwidth of this one is limited.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from unittest.mock import patch
 
 from vmqos.simulator import __main__ as simulator
 from vmqos.simulator import service
-from vmqos.simulator.kernel.tree import Directory
+from vmqos.simulator.kernel.tree import Directory, File
 from vmqos.simulator.machine import Machine
 
 
@@ -52,9 +53,23 @@ def _play(machine: Machine, file: Path) -> None:
 
 def _by_rmid(machine: Machine, file: Path) -> Mapping[int, tuple[float, float]]:
     told = json.loads(file.read_text()) if file.exists() else {}
+    if "limited" in told and _is_limited(machine, told["limited"]["vm"]):
+        told = told["limited"]["vms"]
     groups = [group for control in machine.mounted.groups for group in (control, *control.children)]
     uuids = {group.rmid: group.directory.name.removeprefix("vmqos.") for group in groups}
     return {rmid: told[uuid] for rmid, uuid in uuids.items() if uuid in told}
+
+
+def _is_limited(machine: Machine, uuid: str) -> bool:
+    """Whether the control group that has a VM has a limit of memory bandwidth."""
+    name = f"vmqos.{uuid}"
+    for control in machine.mounted.groups:
+        if name in (control.directory.name, *(child.directory.name for child in control.children)):
+            schemata = machine.find(f"{control.directory.name}/schemata".lstrip("/"))
+            assert isinstance(schemata, File)
+            limits = machine.read(schemata).partition("MB:")[2].split("\n")[0]
+            return any(part.partition("=")[2].strip() != "100" for part in limits.split(";"))
+    return False
 
 
 if __name__ == "__main__":

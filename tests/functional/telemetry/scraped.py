@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import http.client
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tools.lab.unix_http import UnixConnection
+from tests.functional.conftest import WaitFor
+from tools.lab.unix_http import TIMEOUT, UnixConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +39,50 @@ class Scrape:
         return [one for one in self.samples if one.name == name and labels.items() <= one.labels.items()]
 
     def value(self, name: str, /, **labels: str) -> float:
-        """The value of the one sample that has these labels."""
-        (found,) = self.find(name, **labels)
-        return found.value
+        """The value of the one sample that has these labels.
+
+        :raises RuntimeError: if none has them, as for a moment where counters are old, or more than one.
+        """
+        found = self.find(name, **labels)
+        if len(found) != 1:
+            raise RuntimeError(f"{len(found)} samples of {name} have the labels {labels}")
+        return found[0].value
 
 
 def scrape(where: Path | int) -> Scrape:
     """``GET /metrics`` over a Unix socket or a port on loopback.
 
     :raises OSError: if nobody answers.
+    :raises RuntimeError: if the status is not 200, as where the agent is away.
     """
     connection: http.client.HTTPConnection
     if isinstance(where, Path):
-        connection = UnixConnection(where, 60)
+        connection = UnixConnection(where, TIMEOUT)
     else:
         connection = http.client.HTTPConnection("127.0.0.1", where)
     try:
         connection.request("GET", "/metrics")
         answer = connection.getresponse()
         text = answer.read().decode()
-        assert answer.status == 200, text
+        if answer.status != 200:
+            raise RuntimeError(f"GET /metrics: {answer.status} {text}")
         assert (answer.getheader("Content-Type") or "").startswith("text/plain; version=")
         return Scrape(text)
     finally:
         connection.close()
+
+
+def scrape_with(wait_for: WaitFor, where: Path | int, has: Callable[[Scrape], bool], what: str) -> Scrape:
+    """The first scrape that has something: the next one may be of another moment.
+
+    :param has: whether a scrape has it; a sample that is missing counts as no.
+    :param what: what it is, for people.
+    """
+    found: list[Scrape] = []
+
+    def is_there() -> bool:
+        found[:] = [scrape(where)]
+        return has(found[0])
+
+    wait_for(is_there, what)
+    return found[0]

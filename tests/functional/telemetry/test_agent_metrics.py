@@ -14,7 +14,7 @@ import pytest
 
 from tests.functional.agent.conftest import WaitForVm
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
-from tests.functional.telemetry.scraped import Scrape, scrape
+from tests.functional.telemetry.scraped import Scrape, scrape, scrape_with
 from tools.lab import mounts, vms
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
@@ -44,6 +44,11 @@ def names(found: Scrape) -> set[str]:
     return {sample.name for sample in found.samples}
 
 
+def scrape_with_counters(wait_for: WaitFor, agent: Agent, uuid: str) -> Scrape:
+    """A scrape that has a VM's counters."""
+    return scrape_with(wait_for, agent.metrics, lambda found: has_counters(found, uuid), "its counters")
+
+
 def lines_of(found: Scrape, uuid: str) -> list[str]:
     return [sample.name for sample in found.samples if uuid in sample.labels.values()]
 
@@ -53,8 +58,7 @@ def test_a_vm_is_told_with_its_promise_and_its_counters(
 ) -> None:
     vm = make_vm(EXCLUSIVE_2, display_name="db-1")
     wait_for_vm(vm, "kept")
-    wait_for(lambda: has_counters(scrape(agent.metrics), vm.uuid), "its counters")
-    found = scrape(agent.metrics)
+    found = scrape_with_counters(wait_for, agent, vm.uuid)
     assert found.value("vmqos_vm_state", uuid=vm.uuid, state="kept") == 1
     who = {"uuid": vm.uuid, "name": "db-1", "flavor": "test", "project": vms.PROJECT}
     group = simulator.root / f"vmqos.{vm.uuid}" / "mon_data"
@@ -113,8 +117,7 @@ def test_without_the_old_metrics_a_vm_is_told_by_its_uuid_and_its_promise_is_cou
     agent.start()
     vm = make_vm(EXCLUSIVE_2, display_name="db-1")
     wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
-    wait_for(lambda: has_counters(scrape(agent.metrics), vm.uuid), "its counters")
-    found = scrape(agent.metrics)
+    found = scrape_with_counters(wait_for, agent, vm.uuid)
     (info,) = found.find("vmqos_vm_info", uuid=vm.uuid)
     group = f"vmqos.{vm.uuid}"
     assert {key: info.labels[key] for key in ("name", "policy", "group")} == {
@@ -127,23 +130,32 @@ def test_without_the_old_metrics_a_vm_is_told_by_its_uuid_and_its_promise_is_cou
         parts = found.find("vmqos_vm_memory_traffic_by_scope_bytes_total", uuid=vm.uuid, cache=cache)
         assert {one.labels["scope"] for one in parts} == {"local", "remote"}
         assert sum(one.value for one in parts) == whole
-    assert abs(time.time() - found.value("vmqos_last_pass_timestamp_seconds")) < 30
+    assert abs(time.time() - found.value("vmqos_last_pass_timestamp_seconds")) < 300
     assert found.value("vmqos_vm_promise_kept", uuid=vm.uuid) == 1
     assert found.value("vmqos_vm_tasks", uuid=vm.uuid) > 0
     assert found.value("vmqos_vm_tasks_out_of_place", uuid=vm.uuid) == 0
     kept, changes = (f"vmqos_vm_promise_{name}_total" for name in ("kept_seconds", "state_changes"))
     before = found.value(kept, uuid=vm.uuid)
-    wait_for(lambda: scrape(agent.metrics).value(kept, uuid=vm.uuid) > before + 1, "it being kept on")
-    times = found.value(changes, uuid=vm.uuid)
+    last = scrape_with(
+        wait_for, agent.metrics, lambda found: found.value(kept, uuid=vm.uuid) > before + 1, "it being kept on"
+    )
+    times = last.value(changes, uuid=vm.uuid)
     subprocess.run(["umount", "-l", str(simulator.root)], check=True)
-    wait_for(lambda: scrape(agent.metrics).value("vmqos_vm_promise_kept", uuid=vm.uuid) == 0, "it being broken")
-    broken = scrape(agent.metrics)
+    broken = scrape_with(
+        wait_for,
+        agent.metrics,
+        lambda found: found.value("vmqos_vm_promise_kept", uuid=vm.uuid) == 0,
+        "it being broken",
+    )
     assert broken.value(changes, uuid=vm.uuid) == times + 1
-    time.sleep(1.5)
-    later = scrape(agent.metrics)
-    assert later.value(kept, uuid=vm.uuid) == broken.value(kept, uuid=vm.uuid), "the time under no promise kept"
     promised = "vmqos_vm_promise_seconds_total"
-    assert later.value(promised, uuid=vm.uuid) > broken.value(promised, uuid=vm.uuid)
+    later = scrape_with(
+        wait_for,
+        agent.metrics,
+        lambda found: found.value(promised, uuid=vm.uuid) > broken.value(promised, uuid=vm.uuid) + 1,
+        "it being promised on",
+    )
+    assert later.value(kept, uuid=vm.uuid) == broken.value(kept, uuid=vm.uuid), "the time under no promise kept"
 
 
 def test_the_series_of_a_vm_disappear_with_it(
@@ -165,8 +177,7 @@ def test_a_vm_that_waits_says_why_in_one_word(
 ) -> None:
     vm = make_vm({"hw:cache_ways": "10"})
     wait_for_vm(vm, "pending")
-    wait_for(lambda: has_counters(scrape(agent.metrics), vm.uuid), "its counters")
-    found = scrape(agent.metrics)
+    found = scrape_with_counters(wait_for, agent, vm.uuid)
     assert found.value("vmqos_vm_state", uuid=vm.uuid, state="pending", reason="no-ways") == 1
     assert found.find("vmqos_vm_cache_ways", uuid=vm.uuid) == []
 
@@ -182,14 +193,13 @@ def test_a_vm_for_which_no_rmid_is_left_is_absent_with_a_reason(
         return [vm["uuid"] for vm in agent.get("/v1/vms")["vms"] if vm["unmonitored_reason"]]
 
     wait_for(lambda: len(agent.get("/v1/vms")["vms"]) == 5 and len(unmonitored()) == 1, "one being left over")
+
+    def counted(found: Scrape) -> bool:
+        uuids = {sample.labels["uuid"] for sample in found.find("vmqos_vm_llc_occupancy_bytes")}
+        return len(uuids) == len(made) - 1
+
+    found = scrape_with(wait_for, agent.metrics, counted, "the metrics telling of all of them")
     (uuid,) = unmonitored()
-
-    def counted() -> bool:
-        found = scrape(agent.metrics).find("vmqos_vm_llc_occupancy_bytes")
-        return len({sample.labels["uuid"] for sample in found}) == len(made) - 1
-
-    wait_for(counted, "the metrics telling of all of them")
-    found = scrape(agent.metrics)
     missing = {(sample.labels["event"], sample.labels["reason"]) for sample in found.find("vmqos_vm_counter_missing")}
     assert missing == {
         (event, "not-monitored") for event in ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
@@ -274,19 +284,20 @@ def test_the_last_minutes_are_told_at_the_interval_that_was_asked_for(
     wait_for_vm(vm, "kept")
 
     def rates() -> list[float]:
-        past = agent.get(f"/v1/telemetry/history?seconds=60&vm={vm.uuid}")["vms"].get(vm.uuid, {})
+        past = agent.get(f"/v1/telemetry/history?seconds=600&vm={vm.uuid}")["vms"].get(vm.uuid, {})
         return [value for value in past.get("total", []) if value is not None]
 
     wait_for(lambda: len(rates()) > 3, "some looks")
-    past = agent.get("/v1/telemetry/history?seconds=60")
+    # So long ago that no look of this test leaves it.
+    past = agent.get("/v1/telemetry/history?seconds=600")
     series = past["vms"][vm.uuid]
     # This process may do what the agent may.
     assert set(series) == {*SERIES, *(EXECUTED if hardware_events.may_count() else ())}
     assert {len(values) for values in series.values()} == {len(past["times"])}
     assert past["interval"] == INTERVAL
     assert past["times"] == sorted(past["times"])
-    assert agent.get("/v1/telemetry/history?seconds=60&vm=nobody")["vms"] == {}
-    some = agent.get(f"/v1/telemetry/history?seconds=60&vm={vm.uuid}&series=total&series=local")["vms"][vm.uuid]
+    assert agent.get("/v1/telemetry/history?seconds=600&vm=nobody")["vms"] == {}
+    some = agent.get(f"/v1/telemetry/history?seconds=600&vm={vm.uuid}&series=total&series=local")["vms"][vm.uuid]
     assert set(some) == {"total", "local"} and len(some["total"]) >= len(past["times"])
     assert len(agent.get("/v1/telemetry/history?seconds=1")["times"]) < len(past["times"])
     with pytest.raises(RuntimeError, match="400"):
@@ -306,9 +317,11 @@ def test_a_day_of_minutes_outlives_a_restart_and_what_happened_to_its_file(
     def days() -> dict[str, dict[str, dict[str, list[float | None]]]]:
         found = agent.get(f"/v1/telemetry/history?resolution=60&seconds=86400&vm={vm.uuid}")
         assert found["resolution"] == 60
-        assert found["times"][:2] in ([], [minute - 3720, minute - 3660])
+        # The agent's own minutes come behind these two, whenever one ends.
+        before = [when for when in found["times"] if when < minute]
+        assert before in ([], [minute - 3720, minute - 3660]) and found["times"][: len(before)] == before
         vms: dict[str, dict[str, dict[str, list[float | None]]]] = found["vms"]
-        return vms
+        return vms if before else {}
 
     file.parent.mkdir(exist_ok=True)
     minutes_file.write(str(file), history.copy())
@@ -343,7 +356,7 @@ def test_counters_are_told_as_they_were_last_read(
     assert (told["policy"], told["ways"], told["missing"]) == ("exclusive", {"0": 2, "1": 2}, {})
     assert told["allocated_bytes"] == 2 * 2 * 17301504 // 11
     assert told["totals"]["llc_occupancy"] == sum(cache["llc_occupancy"] for cache in told["caches"].values())
-    assert abs(found["taken_at"] - time.time()) < 30
+    assert abs(found["taken_at"] - time.time()) < 300
     assert found["host"]["ways"] == {"0": 11, "1": 11}
 
 

@@ -12,18 +12,19 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.functional.cli.test_commands import vmqos
-from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
+from tests.functional.conftest import MakeAgent, MakeVm, Pace, WaitFor
 from tests.functional.telemetry.test_neighbours import AT_REST, CALM, ROBBED, THIEF, play
 from tests.functional.telemetry.test_neighbours import simulator as simulator
 from tools.lab.agent import Agent
+from tools.lab.program import Program
 from tools.lab.simulator import Simulator
 from tools.lab.vms import RunningVm
 from tools.lab.workspace import CHECKOUT
@@ -33,17 +34,43 @@ SECONDS = "2"
 HELD_BACK = (4 << 20, 8e8)
 
 
+OFTEN = {"telemetry": {"interval": str(INTERVAL), "neighbours_interval": "0.5", "hardware_events": "false"}}
+
+PATIENT_CLIENT = """
+import sys
+from vmqos.cli.neighbours import confirm
+confirm.ANSWER_TIME = confirm.PATIENCE = 60.0
+from vmqos.cli.main import main
+sys.exit(main())
+"""
+"""The command, for trials that no busy machine is to end before their time."""
+
+
 @pytest.fixture
 def agent(make_agent: MakeAgent) -> Agent:
     """An agent that looks often."""
-    made = make_agent(
-        {"telemetry": {"interval": str(INTERVAL), "neighbours_interval": "0.5", "hardware_events": "false"}}
-    )
+    made = make_agent(OFTEN)
     made.start()
     return made
 
 
-def groups(simulator: Simulator) -> dict[str, tuple[str, set[str], frozenset[str]]]:
+@pytest.fixture
+def patient_agent(make_agent: MakeAgent, pace: Pace) -> Agent:
+    """One that does not end a trial whose client is late; see :mod:`tests.functional.telemetry.patient_agent`."""
+
+    def launch(module: str, arguments: Sequence[str], log: Path) -> Program:
+        patient = "tests.functional.telemetry.patient_agent"
+        return pace.launch(patient if module == "vmqos.agent.main" else module, arguments, log)
+
+    made = make_agent(OFTEN, launch=launch)
+    made.start()
+    return made
+
+
+Groups = dict[str, tuple[str, set[str], frozenset[str]]]
+
+
+def groups(simulator: Simulator) -> Groups:
     """Every control group of ours and the default one: its schemata, its monitoring groups, and all tasks in it."""
     found = {}
     for path in [simulator.root, *sorted(simulator.root.glob("vmqos.*"))]:
@@ -52,6 +79,33 @@ def groups(simulator: Simulator) -> dict[str, tuple[str, set[str], frozenset[str
         ours |= {task for name in inside for task in (path / "mon_groups" / name / "tasks").read_text().split()}
         found[path.name] = ((path / "schemata").read_text(), inside, frozenset(ours))
     return {("" if name == simulator.root.name else name): value for name, value in found.items()}
+
+
+def is_as_before(simulator: Simulator, before: Groups) -> bool:
+    """Whether all groups are there, with what they had, and with all their tasks, but for QEMU's that come and go."""
+    now = groups(simulator)
+    had, have = (frozenset[str]().union(*(tasks for _, _, tasks in one.values())) for one in (before, now))
+    lasting = had & have
+
+    def without_others(one: Groups) -> Groups:
+        return {name: (schemata, inside, tasks & lasting) for name, (schemata, inside, tasks) in one.items()}
+
+    return without_others(now) == without_others(before)
+
+
+def steady_groups(agent: Agent, simulator: Simulator, wait_for: WaitFor) -> Groups:
+    """The groups, once passes change nothing more about them."""
+    found: Groups = {}
+
+    def are_steady() -> bool:
+        found.clear()
+        found.update(groups(simulator))
+        passes = agent.get("/v1/health")["passes"]
+        wait_for(lambda: agent.get("/v1/health")["passes"] > passes + 2, "three passes")
+        return is_as_before(simulator, found)
+
+    wait_for(are_steady, "the groups staying as they are")
+    return found
 
 
 def is_limited(simulator: Simulator, vm: RunningVm) -> bool:
@@ -65,38 +119,28 @@ def is_limited(simulator: Simulator, vm: RunningVm) -> bool:
     return False
 
 
-@contextlib.contextmanager
-def responding(
-    simulator: Simulator, victim: RunningVm, thief: RunningVm, *, is_innocent: bool = False
-) -> Iterator[None]:
-    """The VMs do what a thief of cache does to its victim, who has its cache back while the thief is limited."""
-    over = threading.Event()
+def respond(simulator: Simulator, victim: RunningVm, thief: RunningVm, *, is_innocent: bool = False) -> None:
+    """Have the VMs do what a thief of cache does to its victim, who has its cache back while the thief is limited.
 
-    def act() -> None:
-        last = None
-        while not over.wait(0.02):
-            now = is_limited(simulator, thief)
-            if now != last:
-                fares = CALM if now and not is_innocent else ROBBED
-                play(simulator, {victim.uuid: fares, thief.uuid: HELD_BACK if now else THIEF})
-            last = now
-
-    thread = threading.Thread(target=act)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    The simulator sees the limit itself: whoever told it of that could be late.
+    """
+    play(
+        simulator,
+        {victim.uuid: ROBBED, thief.uuid: THIEF},
+        limited=thief.uuid,
+        otherwise={victim.uuid: ROBBED if is_innocent else CALM, thief.uuid: HELD_BACK},
+    )
 
 
-def confirm(agent: Agent, victim: RunningVm, *options: str, start: Callable[..., Any] = vmqos) -> Any:
-    return start(agent, "neighbours", victim.uuid, "--confirm", "--yes", "--seconds", SECONDS, *options)
+def confirming(victim: RunningVm, *options: str, seconds: str = SECONDS) -> tuple[str, ...]:
+    """The command's arguments."""
+    return ("neighbours", victim.uuid, "--confirm", "--yes", "--seconds", seconds, *options)
 
 
-def start(agent: Agent, *arguments: str) -> subprocess.Popen[str]:
+def start(agent: Agent, *arguments: str, is_patient: bool = False) -> subprocess.Popen[str]:
     """Start the command, without waiting for its end."""
-    command = [sys.executable, "-m", "vmqos.cli.main", "--config-file", str(agent.config_file), *arguments]
+    how = ["-c", PATIENT_CLIENT] if is_patient else ["-m", "vmqos.cli.main"]
+    command = [sys.executable, *how, "--config-file", str(agent.config_file), *arguments]
     environment = {key: value for key, value in os.environ.items() if key not in ("VMQOS_SOCKET", "FORCE_COLOR")}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=CHECKOUT, env=environment, text=True, stdout=pipe, stderr=pipe)
@@ -119,8 +163,9 @@ def victim(make_vm: MakeVm) -> RunningVm:
 
 
 def test_the_vm_that_the_agent_accuses_is_held_back_and_the_verdict_is_confirmed(
-    agent: Agent, simulator: Simulator, victim: RunningVm, make_vm: MakeVm, wait_for: WaitFor
+    patient_agent: Agent, simulator: Simulator, victim: RunningVm, make_vm: MakeVm, wait_for: WaitFor
 ) -> None:
+    agent = patient_agent
     thief = make_vm(display_name="batch-1")
     play(simulator, {victim.uuid: CALM, thief.uuid: AT_REST})
 
@@ -128,17 +173,18 @@ def test_the_vm_that_the_agent_accuses_is_held_back_and_the_verdict_is_confirmed
         samples = agent.get("/v1/neighbours/samples")["samples"].get(victim.uuid, [])
         return sum(one["bandwidth"] is not None and 5e7 < one["bandwidth"] < 7e7 for one in samples)
 
-    wait_for(lambda: calm() >= 15, "samples of a calm time", 60)
-    nothing = confirm(agent, victim)
+    wait_for(lambda: calm() >= 15, "samples of a calm time")
+    nothing = vmqos(agent, *confirming(victim))
     assert nothing.returncode == 1 and "no VM is said to slow db-1" in nothing.stderr
 
-    with responding(simulator, victim, thief):
-        wait_for(lambda: len(agent.get("/v1/neighbours")["pairs"]) == 1, "a verdict", 60)
-        before = groups(simulator)
-        done = confirm(agent, victim, "-f", "json")
-        assert done.returncode == 0, done
-        told = json.loads(done.stdout)
-        assert groups(simulator) == before
+    respond(simulator, victim, thief)
+    wait_for(lambda: len(agent.get("/v1/neighbours")["pairs"]) == 1, "a verdict")
+    before = steady_groups(agent, simulator, wait_for)
+    running = start(agent, *confirming(victim, "-f", "json"), is_patient=True)
+    out, err = running.communicate()
+    assert running.returncode == 0, (out, err)
+    told = json.loads(out)
+    wait_for(lambda: is_as_before(simulator, before), "everything being as before")
     assert (told["victim"], told["culprit"], told["cause"]) == (victim.uuid, thief.uuid, "cache")
     assert (told["verdict"], told["limit"], told["unit"]) == ("confirmed", 20, "%")
     figures = {one["figure"]: one for one in told["figures"]}
@@ -148,11 +194,14 @@ def test_the_vm_that_the_agent_accuses_is_held_back_and_the_verdict_is_confirmed
     assert figures["traffic"]["during"] == pytest.approx(CALM[1], rel=0.1)
     assert figures["traffic_of_culprit"]["during"] == pytest.approx(HELD_BACK[1], rel=0.1)
     assert figures["cycles_per_instruction"]["before"] is None
-    assert done.stderr.splitlines() == ["before the trial ...", "batch-1 is limited ...", "after the trial ..."]
-    of_thief = [
-        one for one in agent.get("/v1/events")["events"] if one["uuid"] == thief.uuid and one["kind"] == "promise"
-    ]
-    assert [(one["state"], one["reason_code"]) for one in of_thief[-2:]] == [("none", "trial"), ("none", "")]
+    assert err.splitlines() == ["before the trial ...", "batch-1 is limited ...", "after the trial ..."]
+
+    def of_thief() -> list[tuple[str, str]]:
+        events = [one for one in agent.get("/v1/events")["events"] if one["kind"] == "promise"]
+        return [(one["state"], one["reason_code"]) for one in events if one["uuid"] == thief.uuid]
+
+    # A pass tells what it did a moment after it did it.
+    wait_for(lambda: of_thief()[-2:] == [("none", "trial"), ("none", "")], "the trial's end being told")
 
 
 @pytest.mark.parametrize(
@@ -161,30 +210,37 @@ def test_the_vm_that_the_agent_accuses_is_held_back_and_the_verdict_is_confirmed
     ids=["nothing promised", "ways of its own", "in a class"],
 )
 def test_a_vm_that_is_not_to_blame_is_not_convicted_and_keeps_what_it_was_promised(
-    specs: dict[str, str], agent: Agent, simulator: Simulator, victim: RunningVm, make_vm: MakeVm, wait_for: WaitFor
+    specs: dict[str, str],
+    patient_agent: Agent,
+    simulator: Simulator,
+    victim: RunningVm,
+    make_vm: MakeVm,
+    wait_for: WaitFor,
 ) -> None:
+    agent = patient_agent
     other = make_vm(specs, display_name="batch-1")
     wait_for(lambda: settled(agent, victim, other), "all tasks being in place")
-    with responding(simulator, victim, other, is_innocent=True):
-        # What was measured just before the command is its first phase.
-        time.sleep(float(SECONDS) + 5 * INTERVAL)
-        before, states = groups(simulator), set[str]()
-        running = confirm(agent, victim, "--culprit", "batch-1", start=start)
-        while running.poll() is None:
-            states.add(agent.get(f"/v1/vms/{other.uuid}")["state"])
-        out, err = running.communicate()
+    respond(simulator, victim, other, is_innocent=True)
+    before, states = steady_groups(agent, simulator, wait_for), set[str]()
+    # What was measured just before the command is its first phase.
+    time.sleep(float(SECONDS) + 5 * INTERVAL)
+    running = start(agent, *confirming(victim, "--culprit", "batch-1"), is_patient=True)
+    while running.poll() is None:
+        states.add(agent.get(f"/v1/vms/{other.uuid}", timeout=60.0)["state"])
+    out, err = running.communicate()
     # Where the machine has other work, the samples vary too much to say that it is not so.
     said = {4: "Not confirmed: db-1 fared no better", 5: "It can't be told whether batch-1 slows db-1."}
     assert running.returncode in said and out.startswith(said[running.returncode]), (out, err)
-    assert groups(simulator) == before
+    wait_for(lambda: is_as_before(simulator, before), "everything being as before")
     # Its tasks are moved from one class to another in one pass or two.
     assert states <= ({"kept", "degraded"} if "hw:cache_policy" in specs else {"kept"} if specs else {"none"})
 
 
 def limited(agent: Agent, simulator: Simulator, victim: RunningVm, thief: RunningVm, wait_for: WaitFor) -> Any:
     """A command that has its culprit limited by now."""
-    running = confirm(agent, victim, "--culprit", thief.uuid, start=start)
-    wait_for(lambda: is_limited(simulator, thief) or running.poll() is not None, "the limit", 60)
+    # So long that the trial is not over before the test ends it.
+    running = start(agent, *confirming(victim, "--culprit", thief.uuid, seconds="30"))
+    wait_for(lambda: is_limited(simulator, thief) or running.poll() is not None, "the limit")
     assert running.poll() is None, running.communicate()
     return running
 
@@ -202,19 +258,17 @@ def test_everything_is_as_before_some_seconds_after_the_command_was_ended(
 ) -> None:
     thief = make_vm(specs)
     wait_for(lambda: settled(agent, victim, thief), "all tasks being in place")
-    with responding(simulator, victim, thief):
-        before, told = groups(simulator), agent.get(f"/v1/vms/{thief.uuid}")
-        running = limited(agent, simulator, victim, thief, wait_for)
-        running.send_signal(number)
-        running.communicate(timeout=60)
-        ended = time.monotonic()
-        wait_for(lambda: groups(simulator) == before, "everything being as before", 30)
-        # Far less than the longest trial: Ctrl-C gives it back, and else the lease of five seconds is over.
-        assert time.monotonic() - ended < 30
-        why = "its client gave it back" if number == signal.SIGINT else "nobody asked for it for 5 s"
-        assert f"the trial on VM {thief.uuid} is over: {why}" in agent.log.read_text()
-        assert agent.get("/v1/health")["trial"] is None
-        wait_for(lambda: settled(agent, victim, thief), "all tasks being in place")
+    respond(simulator, victim, thief)
+    before, told = steady_groups(agent, simulator, wait_for), agent.get(f"/v1/vms/{thief.uuid}")
+    running = limited(agent, simulator, victim, thief, wait_for)
+    running.send_signal(number)
+    running.communicate(timeout=60)
+    # Before the longest trial would be over: Ctrl-C gives it back, and else the lease of five seconds is over.
+    wait_for(lambda: is_as_before(simulator, before), "everything being as before", 50)
+    why = "its client gave it back" if number == signal.SIGINT else "nobody asked for it for 5 s"
+    assert f"the trial on VM {thief.uuid} is over: {why}" in agent.log.read_text()
+    assert agent.get("/v1/health")["trial"] is None
+    wait_for(lambda: settled(agent, victim, thief), "all tasks being in place")
     fields = ("state", "reason", "group", "masks", "bandwidth", "monitoring_group", "tasks_in_place")
 
     def is_told_as_before() -> bool:
@@ -222,7 +276,7 @@ def test_everything_is_as_before_some_seconds_after_the_command_was_ended(
         return all(after[field] == told[field] for field in fields)
 
     # A pass tells what it did a moment after it did it.
-    wait_for(is_told_as_before, "the VM being told as before", 30)
+    wait_for(is_told_as_before, "the VM being told as before")
 
 
 @pytest.mark.parametrize("end", [Agent.kill, Agent.stop], ids=["killed", "stopped"])
@@ -238,18 +292,19 @@ def test_everything_is_as_before_once_the_agent_was_ended_and_started_again(
 ) -> None:
     thief = make_vm(specs)
     wait_for(lambda: settled(agent, victim, thief), "all tasks being in place")
-    with responding(simulator, victim, thief):
-        before = groups(simulator)
-        running = limited(agent, simulator, victim, thief, wait_for)
-        end(agent)
-        if end is Agent.stop:
-            assert groups(simulator) == before, "an agent that ends in an orderly way leaves no limit behind"
-        agent.start()
-        wait_for(lambda: groups(simulator) == before, "everything being as before", 30)
-        out, err = running.communicate(timeout=60)
-        assert (running.returncode, out) == (1, "") and "the trial ended before its time" in err
-        time.sleep(1)
-        assert groups(simulator) == before and agent.get("/v1/health")["trial"] is None
+    respond(simulator, victim, thief)
+    before = steady_groups(agent, simulator, wait_for)
+    running = limited(agent, simulator, victim, thief, wait_for)
+    end(agent)
+    if end is Agent.stop:
+        assert is_as_before(simulator, before), "an agent that ends in an orderly way leaves no limit behind"
+    agent.start()
+    wait_for(lambda: is_as_before(simulator, before), "everything being as before")
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, out) == (1, "") and "the trial ended before its time" in err
+    passes = agent.get("/v1/health")["passes"]
+    wait_for(lambda: agent.get("/v1/health")["passes"] > passes + 5, "the agent going on")
+    assert is_as_before(simulator, before) and agent.get("/v1/health")["trial"] is None
 
 
 def test_without_a_terminal_it_has_to_be_told_yes(

@@ -51,11 +51,23 @@ def agent(make_agent: MakeAgent) -> Agent:
     return made
 
 
-def play(simulator: Simulator, vms: Mapping[str, tuple[float, float]]) -> None:
-    """Have VMs do this from now on."""
+def play(
+    simulator: Simulator,
+    vms: Mapping[str, tuple[float, float]],
+    *,
+    limited: str = "",
+    otherwise: Mapping[str, tuple[float, float]] | None = None,
+) -> None:
+    """Have VMs do this from now on.
+
+    :param limited: the UUID of a VM; while its memory bandwidth is limited, they do what ``otherwise`` says.
+    """
+    told: dict[str, object] = {**vms}
+    if limited:
+        told["limited"] = {"vm": limited, "vms": otherwise}
     file = Path(f"{simulator.root}.json")
     new = file.with_suffix(".new")
-    new.write_text(json.dumps(vms))
+    new.write_text(json.dumps(told))
     os.replace(new, file)
 
 
@@ -73,11 +85,11 @@ def test_a_vm_that_takes_the_cache_of_another_is_named_and_there_is_an_event_whe
         samples = agent.get("/v1/neighbours/samples")["samples"].get(victim.uuid, [])
         return sum(one["bandwidth"] is not None and 5e7 < one["bandwidth"] < 7e7 for one in samples)
 
-    wait_for(lambda: calm() >= 15, "samples of a calm time", 60)
+    wait_for(lambda: calm() >= 15, "samples of a calm time")
     assert agent.get("/v1/neighbours")["pairs"] == []
 
     play(simulator, {victim.uuid: ROBBED, thief.uuid: THIEF, other.uuid: AT_REST})
-    wait_for(lambda: len(about_neighbours(agent)) == 1, "an event", 60)
+    wait_for(lambda: len(about_neighbours(agent)) == 1, "an event")
     (pair,) = agent.get("/v1/neighbours")["pairs"]
     assert (pair["culprit"], pair["victim"], pair["cause"]) == (thief.uuid, victim.uuid, "cache")
     assert pair["taken"] == pytest.approx(4 * MIB, rel=0.1)
@@ -87,7 +99,7 @@ def test_a_vm_that_takes_the_cache_of_another_is_named_and_there_is_an_event_whe
     assert event["reason"].startswith(f"batch-1 ({thief.uuid}) takes cache from it")
 
     thief.domain.destroy()
-    wait_for(lambda: len(about_neighbours(agent)) == 2, "the end of it", 60)
+    wait_for(lambda: len(about_neighbours(agent)) == 2, "the end of it")
     over = about_neighbours(agent)[-1]
     assert (over["uuid"], over["state"], over["reason"]) == (
         victim.uuid, "undisturbed", f"batch-1 ({thief.uuid}) has ended",

@@ -38,6 +38,13 @@ def sweeper(simulator: Simulator) -> Iterator[Sweeper]:
         yield made
 
 
+IDLE = "import time; print('ready', flush=True); time.sleep(600)"
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def burn(seconds: float) -> subprocess.Popen[bytes]:
     """A process that keeps a CPU busy."""
     code = f"import time\nuntil = time.monotonic() + {seconds}\nwhile time.monotonic() < until: sum(range(1000))"
@@ -46,8 +53,11 @@ def burn(seconds: float) -> subprocess.Popen[bytes]:
 
 def test_counters_follow_the_vm_that_works(simulator: Simulator, sweeper: Sweeper, wait_for: WaitFor) -> None:
     busy, idle = vm_group(simulator.root, 1), vm_group(simulator.root, 2)
-    with burn(30) as worker, subprocess.Popen(["sleep", "60"]) as sleeper:
+    with burn(120) as worker, subprocess.Popen([sys.executable, "-c", IDLE], stdout=subprocess.PIPE) as sleeper:
         try:
+            # Its start takes CPU time, and with it the cache.
+            assert sleeper.stdout is not None and sleeper.stdout.readline() == b"ready\n"
+            wait_for(lambda: _state(sleeper.pid) == "S", "the idle one sleeping")
             (busy / "tasks").write_text(f"{worker.pid}\n")
             (idle / "tasks").write_text(f"{sleeper.pid}\n")
             before = sweeper.sweep()
@@ -60,7 +70,8 @@ def test_counters_follow_the_vm_that_works(simulator: Simulator, sweeper: Sweepe
     working = found[VM.format(1)]
     assert working.total.value is not None and working.local.value is not None and working.remote.value is not None
     assert working.total.value > 0
-    assert working.remote.value == pytest.approx(working.total.value - working.local.value)
+    # The files are read one after the other, and the worker goes on meanwhile.
+    assert working.remote.value == pytest.approx(max(0.0, working.total.value - working.local.value))
     assert found[VM.format(2)].total == Reading(0.0)
     assert after.vms[VM.format(1)].totals[OCCUPANCY].value
     assert after.vms[VM.format(2)].totals[OCCUPANCY] == Reading(0)
@@ -73,7 +84,7 @@ def test_a_vm_in_two_control_groups_is_the_sum_of_both_and_begins_anew_with_eith
     rest, own = vm_group(simulator.root, 1), simulator.root / f"vmqos.{uuid}"
     alone = sweeper.sweep().vms[uuid]
     own.mkdir()
-    with burn(30) as first, burn(30) as second:
+    with burn(120) as first, burn(120) as second:
         try:
             (own / "tasks").write_text(f"{first.pid}\n")
             (rest / "tasks").write_text(f"{second.pid}\n")

@@ -76,6 +76,7 @@ def pace() -> Pace:
     return Pace(
         {"agent": {"audit_interval": 0.5, "full_audit_interval": 5.0, "retry_delay_min": 0.2}},
         patience=6,
+        give_up=120.0,
         poll_interval=0.25,
         launch=Preloaded(["vmqos.agent.main"]),
     )

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
+import tempfile
 import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.openstack.servers.process import Server, free_port, program
+from tests.openstack.servers.process import Server, program
 from tools.lab.workspace import Workspace
 
 PACKAGE = "prometheus"
@@ -23,8 +25,13 @@ class Prometheus:
     """
 
     def __init__(self, workspace: Workspace, configuration: Path) -> None:
-        directory = workspace.path / "prometheus"
-        port = free_port()
+        # The series of an earlier one in the same workspace would be answers for five minutes more.
+        directory = Path(tempfile.mkdtemp(prefix="prometheus-", dir=workspace.path))
+        # Who asks for this port and reuses addresses, as Go's servers do, gets it; who asks for any port does not.
+        self._held = socket.socket()
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", 0))
+        port = self._held.getsockname()[1]
         self._url = f"http://127.0.0.1:{port}/api/v1"
         command = [
             program("prometheus", PACKAGE),
@@ -42,7 +49,7 @@ class Prometheus:
         """
         try:
             with urllib.request.urlopen(
-                f"{self._url}/{path}?{urllib.parse.urlencode(parameters)}", timeout=10
+                f"{self._url}/{path}?{urllib.parse.urlencode(parameters)}", timeout=60
             ) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
@@ -56,6 +63,7 @@ class Prometheus:
     def stop(self) -> None:
         """End it."""
         self._server.stop()
+        self._held.close()
 
 
 def _is_ready(port: int) -> bool:
