@@ -37,7 +37,7 @@ PROGRAMS = {"vmqos.agent.main": "vmqos-agent", "vmqos.gateway.main": "vmqos-gate
 
 LOADED = """
 from importlib.metadata import distribution
-for name in ("vmqos", "vmqos-nova", "vmqos-ceilometer"):
+for name in ("vmqos", "vmqos-nova", "vmqos-ceilometer", "vmqos-watcher"):
     for point in distribution(name).entry_points:
         if point.group != "console_scripts":
             point.load()
@@ -108,7 +108,8 @@ def purged(upgraded: Container) -> Container:
 
 def ours(machine: Container) -> str:
     """The files that say by their names that they are ours, wherever they are."""
-    named = r"\( -name '*vmqos*' -o -name '*resctrl*' -o -name 'nova_plugin*' -o -name 'ceilometer_pollster*' \)"
+    plugins = "-name 'nova_plugin*' -o -name 'ceilometer_pollster*' -o -name 'watcher_plugin*'"
+    named = rf"\( -name '*vmqos*' -o -name '*resctrl*' -o {plugins} \)"
     # /earlier and /now hold the packages; apt and man keep what they keep of every package.
     elsewhere = "-path /earlier -o -path /now -o -path /var/cache/apt -o -path /var/cache/man -o -path /var/log"
     return machine.shell(rf"find / -xdev \( {elsewhere} \) -prune -o {named} -print; find /run {named}")
@@ -198,6 +199,7 @@ def test_every_entry_point_loads_with_debians_libraries(machine: Container) -> N
     loaded = machine.shell(f"python3 -W ignore -c '{LOADED}'")
     assert "nova.api.extra_spec_validators vmqos\n" in loaded
     assert "ceilometer.poll.compute cpu_l3_cache\n" in loaded
+    assert "watcher_strategies vmqos_noisy_neighbour\n" in loaded
     assert "vmqos.cli top\n" in loaded
 
 
@@ -206,6 +208,8 @@ def test_each_plugin_brings_its_own_entry_points(machine: Container) -> None:
     assert re.findall(r"/(vmqos[^/]*)/", where) == [f"vmqos_nova-{EARLIER}.dist-info"]
     where = machine.shell("grep -l '= ceilometer_pollster' /usr/lib/python3/dist-packages/*/entry_points.txt")
     assert re.findall(r"/(vmqos[^/]*)/", where) == [f"vmqos_ceilometer-{EARLIER}.dist-info"]
+    where = machine.shell("grep -l '= watcher_plugin' /usr/lib/python3/dist-packages/*/entry_points.txt")
+    assert re.findall(r"/(vmqos[^/]*)/", where) == [f"vmqos_watcher-{EARLIER}.dist-info"]
 
 
 def test_debians_nova_finds_filter_weigher_and_validators(machine: Container) -> None:

@@ -17,19 +17,20 @@ PACKAGE = "prometheus"
 
 
 class Prometheus:
-    """A Prometheus with an empty database.
+    """A Prometheus with an empty database, or with what a test has put there.
 
     :param configuration: its configuration file.
+    :ivar port: where it listens, on 127.0.0.1.
     """
 
     def __init__(self, workspace: Workspace, configuration: Path) -> None:
-        directory = workspace.path / "prometheus"
-        port = free_port()
+        directory = database(workspace).parent
+        self.port = port = free_port()
         self._url = f"http://127.0.0.1:{port}/api/v1"
         command = [
             program("prometheus", PACKAGE),
             f"--config.file={configuration}",
-            f"--storage.tsdb.path={directory / 'data'}",
+            f"--storage.tsdb.path={database(workspace)}",
             f"--web.listen-address=127.0.0.1:{port}",
         ]
         self._server = Server(workspace, directory, command)
@@ -56,6 +57,11 @@ class Prometheus:
     def stop(self) -> None:
         """End it."""
         self._server.stop()
+
+
+def database(workspace: Workspace) -> Path:
+    """Where the Prometheus of a workspace has its samples."""
+    return workspace.path / "prometheus" / "data"
 
 
 def _is_ready(port: int) -> bool:

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What gateways told Prometheus during the last minutes, as Prometheus keeps it.
+
+A test can't wait for ten minutes. So the samples are written as OpenMetrics, of which promtool makes blocks of
+Prometheus's database, and Prometheus is started on that.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.openstack.servers.prometheus import Prometheus, database, promtool
+from tools.lab.workspace import Workspace
+
+SCRAPE_SECONDS = 30
+SECONDS = 900
+"""How far back the samples go."""
+
+
+def vm_uuid(name: str) -> str:
+    """The UUID of a VM of this name."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+
+
+def always(ago: int) -> bool:
+    """A pair that was found all the time."""
+    return ago >= 0
+
+
+def during(first: int, last: int) -> Callable[[int], bool]:
+    """A pair that was found from so many seconds ago to so many."""
+    return lambda ago: last <= ago <= first
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A pair of VMs by name, and how many seconds ago it was told."""
+
+    culprit: str
+    victim: str
+    slower: float
+    told: Callable[[int], bool] = always
+    cause: str = "cache"
+
+
+def start(workspace: Workspace, pairs: Iterable[Told], vms: dict[str, tuple[str, str]]) -> Prometheus:
+    """Start a Prometheus that knows this.
+
+    :param vms: flavor and policy by the VM's name.
+    """
+    now = int(time.time())
+    # Prometheus looks at whole multiples of its steps. A sample at both ends of a range would be one more than usual.
+    now -= now % SCRAPE_SECONDS == 0
+    # The newest sample is as old as a scrape may be.
+    ages = range(SECONDS, -1, -SCRAPE_SECONDS)
+    lines = ["# TYPE vmqos_vm_info gauge"]
+    for name, (flavor, policy) in vms.items():
+        labels = f'uuid="{vm_uuid(name)}",name="{name}",project="p",flavor="{flavor}",policy="{policy}",group=""'
+        lines += [f"vmqos_vm_info{{{labels}}} 1 {now - ago}" for ago in ages]
+    lines.append("# TYPE vmqos_vm_neighbour_slowdown_ratio gauge")
+    for pair in pairs:
+        labels = f'uuid="{vm_uuid(pair.victim)}",culprit="{vm_uuid(pair.culprit)}",cause="{pair.cause}"'
+        series = f"vmqos_vm_neighbour_slowdown_ratio{{{labels}}}"
+        lines += [f"{series} {pair.slower} {now - ago}" for ago in ages if pair.told(ago)]
+    _write(workspace, "\n".join([*lines, "# EOF", ""]))
+    return start_empty(workspace)
+
+
+def start_empty(workspace: Workspace) -> Prometheus:
+    """Start a Prometheus that scrapes nothing."""
+    configuration = workspace.path / "prometheus.yml"
+    configuration.write_text("scrape_configs: []\n")
+    return Prometheus(workspace, configuration)
+
+
+def _write(workspace: Workspace, text: str) -> None:
+    file: Path = workspace.path / "history"
+    file.write_text(text)
+    database(workspace).mkdir(parents=True)
+    promtool("tsdb", "create-blocks-from", "openmetrics", file, database(workspace))
