@@ -91,7 +91,10 @@ def tell(engine: None) -> Callable[[ModelRoot], None]:
     """Have the collector of Watcher's model answer with this model, as if Nova had told it so."""
 
     def set_model(model: ModelRoot) -> None:
-        ClusterDataModelCollectorLoader().load("compute").cluster_data_model = model
+        collector = ClusterDataModelCollectorLoader().load("compute")
+        # The first audit's scope is that of the model: here the whole cloud. It would ask Nova for a model of that.
+        collector.get_audit_scope_handler([])
+        collector.cluster_data_model = model
 
     return set_model
 
