@@ -38,17 +38,6 @@ _TAKES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A pair, as it was judged now.
-
-    :ivar is_up: whether the culprit still moves as much as when it began.
-    """
-
-    verdict: PairVerdict
-    is_up: bool
-
-
 @dataclass(slots=True)
 class _Told:
     """A pair that was told.
@@ -76,7 +65,7 @@ class NeighbourEvents:
         self._vms = vms
         self._told: dict[tuple[str, str, Cause], _Told] = {}
 
-    def hear(self, pairs: Iterable[Judged], judged_from: float, counted: bool) -> None:
+    def hear(self, pairs: Iterable[PairVerdict], judged_from: float, counted: bool) -> None:
         """Tell what is new.
 
         :param pairs: by descending confidence.
@@ -84,24 +73,24 @@ class NeighbourEvents:
         :param counted: whether hardware events are; else a factor is an estimate.
         """
         now, vms = time.monotonic(), self._vms()
-        found = {(pair.verdict.culprit, pair.verdict.victim, pair.verdict.cause): pair for pair in pairs}
+        found = {(pair.culprit, pair.victim, pair.cause): pair for pair in pairs}
         for key, told in list(self._told.items()):
             self._look(key, told, found.get(key), now, judged_from, vms)
         for (culprit, victim, cause), pair in found.items():
             is_told = (culprit, victim, cause) in self._told
-            if is_told or not pair.is_up or pair.verdict.confidence < SURE or len(self._told) >= MOST:
+            if is_told or pair.until is not None or pair.confidence < SURE or len(self._told) >= MOST:
                 continue
             if culprit in vms and victim in vms:
                 who = f"{_name(vms[culprit])} ({culprit})"
-                self._told[culprit, victim, cause] = _Told(pair.verdict.since, who)
-                times = f"{pair.verdict.slower:.1f} times as long" + ("" if counted else ", by estimate")
+                self._told[culprit, victim, cause] = _Told(pair.since, who)
+                times = f"{pair.slower:.1f} times as long" + ("" if counted else ", by estimate")
                 self._tell(vms[victim], culprit, cause, SLOWED, f"{who} {_TAKES[cause]}: its work takes {times}")
 
     def _look(
         self,
         key: tuple[str, str, Cause],
         told: _Told,
-        pair: Judged | None,
+        pair: PairVerdict | None,
         now: float,
         judged_from: float,
         vms: Mapping[str, VmRecord],
@@ -113,8 +102,8 @@ class NeighbourEvents:
         elif culprit not in vms:
             del self._told[key]
             self._tell(vms[victim], culprit, cause, UNDISTURBED, f"{told.culprit} has ended")
-        elif pair is not None and pair.is_up:
-            told.since, told.gone_at = pair.verdict.since, None
+        elif pair is not None and pair.until is None:
+            told.since, told.gone_at = pair.since, None
         elif told.gone_at is None:
             # What could still be judged and is not found any more is over. What began too long ago may go on.
             told.gone_at, told.is_over = now, pair is not None or told.since >= judged_from

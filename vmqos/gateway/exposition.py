@@ -411,7 +411,7 @@ def _of_neighbours(found: contract.Neighbours, vms: Iterable[contract.Vm]) -> It
     use = GaugeMetricFamily("vmqos_vm_cache_use", "1 for what the cache is to a VM.", labels=("uuid", "use"))
     running = {vm["uuid"] for vm in vms}
     for pair in found["pairs"]:
-        if {pair["victim"], pair["culprit"]} <= running:
+        if pair["until"] is None and {pair["victim"], pair["culprit"]} <= running:
             slower.add_metric([pair["victim"], pair["culprit"], pair["cause"]], pair["slower"])
     for vm in found["vms"]:
         if vm["uuid"] in running:

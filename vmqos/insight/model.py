@@ -121,6 +121,7 @@ class PairVerdict:
     """One VM slows another.
 
     :ivar since: when it began, by the samples' clock.
+    :ivar until: when the culprit moved less again; ``None`` while it moves as much as from then on.
     :ivar slower: by which factor the victim needs more time for its work; without a PMU an estimate.
     :ivar taken: bytes that the victim lost to the culprit, of what it had held.
     :ivar confidence: 0 to 1.
@@ -132,6 +133,7 @@ class PairVerdict:
     victim: str
     cause: Cause
     since: float
+    until: float | None
     slower: float
     taken: float
     confidence: float

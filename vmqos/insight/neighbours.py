@@ -52,22 +52,23 @@ from dataclasses import dataclass
 from vmqos.insight import say
 from vmqos.insight.advice import against
 from vmqos.insight.model import Cause, History, Host, PairVerdict
-from vmqos.insight.series import LEVEL, Rise, Series, align, middle, rises, series_of
+from vmqos.insight.series import LEVEL, Rise, Series, align, middle, rises
 
 MOST = 20
 """Samples on each side of a step that are looked at."""
 FEWEST = 4
 """Samples on each side without which nothing is said."""
 FEWEST_APART = 6
-"""The same where the victim did other work at the step."""
+"""Samples on each side without which nothing is said where the victim did other work at the step."""
 CALM = 7
-"""The same before a step where there is no PMU. A victim of the memory that was calm for less has to be much slower."""
+"""Samples before a step without which nothing is said where there is no PMU. A victim of the memory that was calm for
+less has to be much slower."""
 SAME_WORK = 0.10
 """References per instruction of the same work differ by no more than this part."""
 SLOWER = 1.15
 """The least factor that is told. Less could be noise, and hardly worth a move."""
 SLOWER_APART = 1.3
-"""The same where the victim did other work at the step: what looks like the same work may differ a little."""
+"""The least factor where the victim did other work at the step: what looks like the same work may differ a little."""
 APART = 0.85
 """The share of samples that have to be on the right side of the middle."""
 MOSTLY = 0.6
@@ -80,7 +81,7 @@ LINE = 64
 KEEPS = 0.25
 """Without a PMU: a VM that keeps its level stays within this part of it."""
 NOTHING = 0.05
-"""The same, or within this share of a CPU's time for what it fetches."""
+"""Without a PMU: it keeps its level also within this share of a CPU's time for what it fetches."""
 SETTLES = 1
 """Samples behind a step in which a victim may be on its way."""
 LOST = 0.9
@@ -149,7 +150,7 @@ def pairs(host: Host, history: History) -> list[PairVerdict]:
 
 
 def pairs_among(host: Host, times: Sequence[float], series: Mapping[str, Series]) -> list[PairVerdict]:
-    """The same, of a history as columns (:func:`vmqos.insight.series.align`)."""
+    """All verdicts on a history that is given as columns (:func:`vmqos.insight.series.align`), surest first."""
     steps = {vm: rises(of.bandwidth) for vm, of in series.items()}
     totals: dict[frozenset[int], list[float]] = {}
     found: list[PairVerdict] = []
@@ -165,19 +166,10 @@ def pairs_among(host: Host, times: Sequence[float], series: Mapping[str, Series]
                     continue
                 share = _share(host, series, pair, effect.sides, effect.cause)
                 if share >= MOSTLY:
-                    verdict = _verdict(host, times[step.at], pair, step, effect, share)
+                    verdict = _verdict(host, times, pair, step, effect, share)
                     of_victim.append((step.at + effect.sides.lag, effect.sides.lag, verdict))
         found += _nearest(of_victim)
     return sorted(found, key=lambda verdict: -verdict.confidence)
-
-
-def is_up(history: History, pair: PairVerdict) -> bool:
-    """Whether a culprit still moves as much as from its step on; a pair is found also after that, while it is known."""
-    # The victim was there before the step, and the culprit may not have been.
-    samples = history[pair.culprit]
-    times = sorted({sample.time for of in (samples, history[pair.victim]) for sample in of})
-    column = series_of(times, samples).bandwidth
-    return any(times[step.at] == pair.since and step.end == len(column) for step in rises(column))
 
 
 def _nearest(found: Sequence[tuple[int, int, PairVerdict]]) -> list[PairVerdict]:
@@ -223,13 +215,14 @@ def _pair(
     )
 
 
-def _verdict(host: Host, time: float, pair: Pair, step: Rise, effect: Effect, share: float) -> PairVerdict:
+def _verdict(host: Host, times: Sequence[float], pair: Pair, step: Rise, effect: Effect, share: float) -> PairVerdict:
     lost, gained = (_change(series.held_on(pair.caches), step) for series in (pair.own, pair.neighbour))
     return PairVerdict(
         pair.culprit,
         pair.victim,
         effect.cause,
-        time,
+        times[step.at],
+        times[step.end] if step.end < len(times) else None,
         effect.slower,
         max(0.0, min(-lost, gained)),
         round(effect.confidence * min(1.0, share / 0.9), 2),

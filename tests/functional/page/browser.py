@@ -7,6 +7,7 @@ import base64
 import contextlib
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,8 +87,14 @@ class Browser:
         return self.driver.execute_cdp_cmd(name, parameters or {})
 
     def run(self, script: str, *arguments: object) -> Any:
-        """What the body of a function of JavaScript returns."""
+        """What the body of a function of JavaScript returns, once charts have what they wait for."""
+        self._settle()
         return self.driver.execute_script(script, *arguments)
+
+    def _settle(self) -> None:
+        deadline = time.monotonic() + 10
+        while self.driver.execute_script("return document.querySelector('[aria-busy]') !== null"):
+            assert time.monotonic() < deadline, "a chart is still said to be busy after 10 s"
 
     def value(self, module: str, expression: str) -> Any:
         """An expression over what a module of the page exports, there called ``it``."""
@@ -100,7 +107,8 @@ class Browser:
         return found[0]
 
     def all(self, selector: str) -> list[WebElement]:
-        """The elements that a CSS selector finds."""
+        """The elements that a CSS selector finds, once charts have what they wait for."""
+        self._settle()
         return list(self.driver.find_elements(By.CSS_SELECTOR, selector))
 
     def one(self, selector: str) -> WebElement:

@@ -72,7 +72,7 @@ def open_page(browser: Browser, port: int, wait_for: WaitFor) -> Iterator[OpenPa
     def open_it(scheme: str = "light", size: tuple[int, int] = (1280, 900)) -> Browser:
         browser.emulate(scheme, size)
         browser.open(f"http://127.0.0.1:{port}/")
-        wait_for(lambda: heard(browser), "the page having heard from the agent", 30)
+        wait_for(lambda: heard(browser), "the page having heard from the agent", 60)
         return browser
 
     yield open_it

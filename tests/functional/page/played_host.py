@@ -8,15 +8,17 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
+from vmqos.agent.serve.api import KNOWN_SERIES
 from vmqos.daemon.bounded_server import BoundedServer
 from vmqos.gateway.page import Site
 
 WAY = 1_572_864
+FIRST_PID = 4000
 MIB = 1 << 20
 
 
@@ -107,7 +109,7 @@ class PlayedHost:
             "unmonitored_reason": "",
             "tasks": 9,
             "tasks_in_place": 9,
-            "pid": 4000 + len(self.vms),
+            "pid": FIRST_PID + len(self.vms),
             "caches": list(range(self.caches)),
             "outside_at_start": 0.0004,
             "outside_later": 0.0,
@@ -193,7 +195,8 @@ class PlayedHost:
             assert query["resolution"] == ["60"]
             return self._minutes(float(query["seconds"][0]), query["vm"])
         if path == "/v1/telemetry/history":
-            return self._history(min(self.remembers, int(query["seconds"][0])))
+            seconds, uuids = min(self.remembers, int(query["seconds"][0])), query.get("vm")
+            return self._history(seconds, uuids, query.get("series", KNOWN_SERIES))
         return None
 
     def _health(self) -> Any:
@@ -311,7 +314,7 @@ class PlayedHost:
 
     def _played(self, vm: dict[str, Any], when: float) -> tuple[int, float, float]:
         """Occupancy in bytes, total and local bandwidth: another wave for each VM."""
-        number = self.vms.index(vm)
+        number = vm["pid"] - FIRST_PID
         phase = when / (40 + 11 * (number % 7)) + number
         share = 0.55 + 0.4 * math.sin(phase) + 0.05 * math.sin(7 * phase)
         total = (0.2 + share) * 300 * MIB * (1 + number % 5) / (1 + number % 3)
@@ -383,11 +386,11 @@ class PlayedHost:
             "cache_misses": [one["cache_misses"] for one in executed],
         }
 
-    def _history(self, seconds: int) -> Any:
+    def _history(self, seconds: int, uuids: Collection[str] | None, wanted: Collection[str]) -> Any:
         now = int(time.time())
         times = [float(when) for when in range(now - seconds + 1, now + 1)]
         vms = {}
-        for vm in self.vms:
+        for vm in (vm for vm in self.vms if uuids is None or vm["uuid"] in uuids):
             played = [self._played(vm, when) for when in times]
             missing = self.missing.get(vm["uuid"], {})
             series = {
@@ -399,7 +402,9 @@ class PlayedHost:
             names = {"llc_occupancy": ["llc_occupancy"], "mbm_total_bytes": ["total", "local", "remote"]}
             for name in (name for event in missing for name in names.get(event, [])):
                 series[name] = [None] * len(times)
-            vms[vm["uuid"]] = series | self._executed_series(vm, times) | self._series_of_packages(vm, times)
+            if not series.keys() >= set(wanted):
+                series |= self._executed_series(vm, times) | self._series_of_packages(vm, times)
+            vms[vm["uuid"]] = {name: values for name, values in series.items() if name in wanted}
         return {"interval": 1.0, "times": times, "vms": vms}
 
     def _minutes(self, seconds: float, uuids: list[str]) -> Any:

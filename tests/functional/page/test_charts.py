@@ -11,7 +11,7 @@ import pytest
 from selenium.webdriver import ActionChains, Keys
 
 from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, OpenPage
+from tests.functional.page.conftest import NAMES, NextLook, OpenPage
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import MIB, PlayedHost
 
@@ -36,6 +36,34 @@ def bursting(host: PlayedHost, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any
 def unfold(browser: Browser, text: str) -> None:
     browser.one("#pause").click()
     next(one for one in browser.all(NAMES) if one.text == text).click()
+
+
+def test_all_series_are_asked_for_of_unfolded_vms_alone_and_once(
+    host: PlayedHost, open_page: OpenPage, next_look: NextLook
+) -> None:
+    few(host)
+    browser = open_page()
+    asked = (
+        "return performance.getEntriesByType('resource').map((one) => new URL(one.name))"
+        ".filter((one) => one.pathname === '/v1/telemetry/history').map((one) => one.search)"
+    )
+    of_rows = "?seconds=600&series=llc_occupancy&series=total"
+    assert browser.run(asked) == [of_rows]
+    names = browser.all(NAMES)
+    names[1].click()
+    names[0].click()
+    unfolded = browser.run(
+        "return [...document.querySelectorAll('.details:not([hidden])')].map((one) => one.parentNode.dataset.uuid)"
+    )
+    of_vms = [f"?seconds=600&vm={uuid}" for uuid in reversed(unfolded)]
+    assert browser.run(asked) == [of_rows, *of_vms] and len(of_vms) == 2
+    lines = browser.run("return [...document.querySelectorAll('.chart .line')].map((one) => one.getAttribute('d'))")
+    long = [line for line in lines if line.count("L") > 100]
+    assert len(long) == 8, "occupancy, and the bandwidths: total, local and remote"
+    names[0].click()
+    names[0].click()
+    next_look()
+    assert browser.run(asked) == [of_rows, *of_vms]
 
 
 def test_a_burst_goes_beyond_the_scale_and_is_told(bursting: dict[str, Any], open_page: OpenPage) -> None:

@@ -18,8 +18,8 @@ from tests.functional.page.conftest import NAMES, NextLook, OpenPage
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost
 from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.agent.sample.hardware_counts import HardwareCounts
-from vmqos.agent.sample.history import EXECUTED, SERIES, History, executed_of
+from vmqos.agent.sample.hardware_counts import HardwareCounts, VmCounts
+from vmqos.agent.sample.history import EXECUTED, SERIES, History, Sample, executed_of
 from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.agent.serve import counters, hardware_report
 from vmqos.agent.vm_record import VmRecord
@@ -206,12 +206,22 @@ def test_what_the_agent_counts_of_a_real_process_and_remembers_of_it_is_what_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     uuid, hardware = counting
-    wait_for(lambda: uuid in hardware.rates(), "the process being counted", 30)
+
+    def counted() -> Sample:
+        look = hardware.newest().vms.get(uuid)
+        return executed_of(look.rates) if isinstance(look, VmCounts) and look.rates is not None else (None,)
+
+    # The process may have run for no time yet when it is first looked at.
+    wait_for(lambda: 0.9 < (counted()[0] or 0) < 1.1, "the process being counted by two clocks that go alike", 60)
+    # What is shown and what is expected are of the same look: on a busy machine the next one differs.
+    hardware.stop()
+    executed = counted()
+    per_cycle = executed[0]
     history, minutes = History(100, SERIES + EXECUTED), MinuteHistory(100, SERIES + EXECUTED)
     unread: tuple[float | None, ...] = (None,) * len(SERIES)
     now = time.time()
     for ago in range(1200, 0, -20):
-        sample = {uuid: unread + executed_of(hardware.rates()[uuid])}
+        sample = {uuid: unread + executed}
         history.add(now - ago, sample)
         minutes.add(now - ago, sample)
 
@@ -219,13 +229,15 @@ def test_what_the_agent_counts_of_a_real_process_and_remembers_of_it_is_what_the
         return counters.minutes(minutes.copy(now - seconds, uuids))
 
     monkeypatch.setattr(host, "_hardware_events", lambda: hardware_report.report(hardware))
-    monkeypatch.setattr(host, "_history", lambda seconds: counters.history(history.since(now - seconds), 1.0))
+    monkeypatch.setattr(
+        host, "_history", lambda seconds, *wanted: counters.history(history.since(now - seconds, *wanted), 1.0)
+    )
     monkeypatch.setattr(host, "_minutes", tell_minutes)
     host.add("busy", 2, uuid=uuid)
     browser = open_page()
     unfold(browser, "busy")
     found = fields(browser)
-    assert float(found["Instructions per cycle now"]) == pytest.approx(1.0, abs=0.05)
+    assert float(found["Instructions per cycle now"]) == pytest.approx(per_cycle, abs=0.006)
     assert re.fullmatch(r"[\d.]+ [MG]/s", found["Instructions now"])
     assert re.fullmatch(r"[\d.]+( k)?/s", found["Cache misses now"])
     assert len(browser.all(".chart")) == 5
@@ -233,4 +245,5 @@ def test_what_the_agent_counts_of_a_real_process_and_remembers_of_it_is_what_the
     assert all("M" in line for line in lines[2:])
     browser.all("[data-charts=day]")[0].click()
     wait_for(lambda: browser.all(".band")[-1].get_attribute("d"), "the day being drawn")
-    assert re.match(r"\d\d:\d\d UTC: (1\.0|0\.9)\d", browser.texts(".told")[2])
+    told = re.match(r"\d\d:\d\d UTC: (\d\.\d\d) ", browser.texts(".told")[2])
+    assert told is not None and float(told[1]) == pytest.approx(per_cycle, abs=0.006)

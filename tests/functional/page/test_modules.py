@@ -253,6 +253,28 @@ def test_the_history_forgets_what_is_older_than_ten_minutes_and_vms_that_are_gon
     assert found == [[750], ["new"], [None], 2]
 
 
+def test_all_series_of_a_vm_are_filled_in_by_their_times(page: Browser) -> None:
+    found = page.value(
+        "history.js",
+        """(() => {
+          const history = new it.History();
+          const series = {llc_occupancy: [5, 6], total: [1, 2]};
+          history.load({interval: 1, times: [100, 101], vms: {one: series, other: series}});
+          const vm = {totals: {llc_occupancy: 7}, rates: {total: 3, local: 1, remote: 2}};
+          history.append({taken_at: 102, interval: 1, vms: {one: vm, other: vm}});
+          const before = [history.isPart('one'), history.values('one', 'local')];
+          const told = {total: [2, 3, 4], local: [8, null, 9], core_watts: [1.5, 2.5, 3.5]};
+          history.fill('one', {times: [101, 102, 103], vms: {one: told}});
+          history.fill('nobody', {times: [101], vms: {}});
+          const names = ['total', 'local', 'core_watts', 'instructions'];
+          return [before, history.isPart('one'), history.isPart('nobody'), history.isPart('other'),
+                  names.map((name) => history.values('one', name))];
+        })()""",
+    )
+    filled = [[1, 2, 3], [None, 8, 1], [None, 1.5, 2.5], [None, None, None]]
+    assert found == [[True, [None, None, 1]], False, False, True, filled]
+
+
 def test_a_vm_that_comes_later_has_no_values_before(page: Browser) -> None:
     found = page.value(
         "history.js",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -25,6 +26,7 @@ def slowed(host: PlayedHost, counted: bool = True, **changes: Any) -> None:
         "victim": uuids["web-1"],
         "cause": "cache",
         "since": time.time() - 300,
+        "until": None,
         "slower": 2.04,
         "taken": 6291456.0,
         "confidence": 0.94,
@@ -76,6 +78,14 @@ def test_without_hardware_events_it_is_an_estimate(host: PlayedHost, open_page: 
     assert "memory bandwidth" in shown and "takes about 2.0 times as long" in shown
     assert "an estimate: hardware events are not counted here" in shown
     assert "What ends it" not in shown
+
+
+def test_a_pair_that_is_over_is_told_to_be(host: PlayedHost, open_page: OpenPage) -> None:
+    few(host)
+    slowed(host, until=time.time() - 30)
+    shown = open_page().one(PANEL).text
+    assert "web-1 was slowed by batch-1" in shown and "Its work took 2.0 times as long." in shown
+    assert re.search(r"from [\d: UTC-]+ to [\d: UTC-]+: the culprit moves less again", shown)
 
 
 def test_a_pair_whose_culprit_has_ended_is_not_shown(host: PlayedHost, open_page: OpenPage) -> None:

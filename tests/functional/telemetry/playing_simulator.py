@@ -2,7 +2,8 @@
 """The simulator, in which VMs do what a test says, and not what their processes do.
 
 It takes the simulator's own arguments. The file ``MOUNTPOINT.json`` has, by the UUID of a VM, the bytes that it holds
-of cache 0, and the bytes a second that it moves between that cache and memory. It is read whenever a counter is.
+of cache 0, and the bytes a second that it moves between that cache and memory; it does nothing on the others. The file
+is read whenever a counter is.
 """
 
 from __future__ import annotations
@@ -34,14 +35,16 @@ def played(file: Path) -> type[Machine]:
 
 def _play(machine: Machine, file: Path) -> None:
     counters = machine.hardware.counters
-    real, moved, known = counters.read, dict[int, float](), [time.monotonic()]
+    real, moved, known = counters.read, dict[tuple[int, int], float](), [time.monotonic()]
 
     def read(rmids: Sequence[int], domains: Sequence[int], event: str) -> str:
         before, known[0] = known[0], time.monotonic()
-        for rmid, (held, rate) in _by_rmid(machine, file).items():
-            counter = counters.counter(rmid, 0)
-            moved[rmid] = moved.get(rmid, counter.total) + rate * (known[0] - before)
-            counter.occupancy, counter.total, counter.local = held, moved[rmid], moved[rmid]
+        for rmid, does in _by_rmid(machine, file).items():
+            for domain in {0, *domains}:
+                held, rate = does if domain == 0 else (0.0, 0.0)
+                counter, key = counters.counter(rmid, domain), (rmid, domain)
+                moved[key] = moved.get(key, counter.total) + rate * (known[0] - before)
+                counter.occupancy, counter.total, counter.local = held, moved[key], moved[key]
         return real(rmids, domains, event)
 
     counters.read = read  # type: ignore[method-assign]

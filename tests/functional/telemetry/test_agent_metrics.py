@@ -286,6 +286,8 @@ def test_the_last_minutes_are_told_at_the_interval_that_was_asked_for(
     assert past["interval"] == INTERVAL
     assert past["times"] == sorted(past["times"])
     assert agent.get("/v1/telemetry/history?seconds=60&vm=nobody")["vms"] == {}
+    some = agent.get(f"/v1/telemetry/history?seconds=60&vm={vm.uuid}&series=total&series=local")["vms"][vm.uuid]
+    assert set(some) == {"total", "local"} and len(some["total"]) >= len(past["times"])
     assert len(agent.get("/v1/telemetry/history?seconds=1")["times"]) < len(past["times"])
     with pytest.raises(RuntimeError, match="400"):
         agent.get("/v1/telemetry/history?seconds=soon")

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.agent.serve.test_vms import UUID, snapshot
 from vmqos.agent.changes import LONGEST_TEXT
 from vmqos.agent.event_log import EventLog
-from vmqos.agent.neighbour_events import GONE_FOR, MOST, SURE, Judged, NeighbourEvents, NeighbourWatch
+from vmqos.agent.neighbour_events import GONE_FOR, MOST, SURE, NeighbourEvents, NeighbourWatch
 from vmqos.agent.vm_record import VmRecord
 from vmqos.insight import Cause, PairVerdict
 
@@ -39,7 +39,7 @@ class Told:
         self.events = NeighbourEvents(self.log, lambda: self.vms)
         monkeypatch.setattr("vmqos.agent.neighbour_events.time.monotonic", lambda: self.now)
 
-    def hear(self, *pairs: Judged, after: float = 10.0, counted: bool = True) -> None:
+    def hear(self, *pairs: PairVerdict, after: float = 10.0, counted: bool = True) -> None:
         self.now += after
         self.events.hear(pairs, self.judged_from, counted)
 
@@ -57,9 +57,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     return Told(monkeypatch)
 
 
-def pair(confidence: float = 0.9, is_up: bool = True, cause: Cause = Cause.CACHE, culprit: str = THIEF) -> Judged:
-    verdict = PairVerdict(culprit, UUID, cause, BEGAN, 1.84, 4e6, confidence, ("it lost 4 MiB",), "vmqos flavor set x")
-    return Judged(verdict, is_up)
+def pair(
+    confidence: float = 0.9, until: float | None = None, cause: Cause = Cause.CACHE, culprit: str = THIEF
+) -> PairVerdict:
+    advice = "vmqos flavor set x"
+    return PairVerdict(culprit, UUID, cause, BEGAN, until, 1.84, 4e6, confidence, ("it lost 4 MiB",), advice)
 
 
 def test_a_pair_is_told_once_when_it_begins(told: Told) -> None:
@@ -78,8 +80,8 @@ def test_a_factor_without_hardware_events_is_told_to_be_an_estimate(told: Told) 
     assert told.last["reason"].endswith("takes memory bandwidth from it: its work takes 1.8 times as long, by estimate")
 
 
-@pytest.mark.parametrize("judged", [pair(SURE - 0.01), pair(is_up=False), pair(culprit="gone")])
-def test_what_is_not_sure_or_over_already_or_of_a_vm_that_ended_is_not_told(told: Told, judged: Judged) -> None:
+@pytest.mark.parametrize("judged", [pair(SURE - 0.01), pair(until=BEGAN + 9.0), pair(culprit="gone")])
+def test_what_is_not_sure_or_over_already_or_of_a_vm_that_ended_is_not_told(told: Told, judged: PairVerdict) -> None:
     told.hear(judged)
     assert told.states == []
 
@@ -91,8 +93,8 @@ def test_a_pair_that_gets_less_sure_goes_on(told: Told) -> None:
     assert told.states == ["slowed"]
 
 
-@pytest.mark.parametrize("gone", [(), (pair(is_up=False),)], ids=["not found any more", "the culprit is quiet"])
-def test_a_pair_is_over_when_it_was_gone_for_a_minute(told: Told, gone: tuple[Judged, ...]) -> None:
+@pytest.mark.parametrize("gone", [(), (pair(until=BEGAN + 9.0),)], ids=["not found any more", "the culprit is quiet"])
+def test_a_pair_is_over_when_it_was_gone_for_a_minute(told: Told, gone: tuple[PairVerdict, ...]) -> None:
     told.hear(pair())
     told.hear(*gone)
     told.hear(*gone, after=GONE_FOR - 1)
@@ -154,7 +156,7 @@ def test_the_end_of_a_victim_is_told_elsewhere(told: Told) -> None:
 def test_a_vm_that_slows_all_others_leaves_room_for_other_events(told: Told) -> None:
     for number in range(2 * MOST):
         told.vms[f"v{number}"] = called(f"v{number}", f"web-{number}")
-    told.hear(*(Judged(replace(pair().verdict, victim=f"v{number}"), True) for number in range(2 * MOST)))
+    told.hear(*(replace(pair(), victim=f"v{number}") for number in range(2 * MOST)))
     found = told.log.after(0)["events"]
     assert [event["uuid"] for event in found] == [f"v{number}" for number in range(MOST)], "the surest ones"
 

@@ -165,6 +165,7 @@ NEIGHBOURS: contract.Neighbours = {
             "victim": "u",
             "cause": "cache",
             "since": 900.0,
+            "until": None,
             "slower": 1.5,
             "taken": 1048576.0,
             "confidence": 0.9,

@@ -362,6 +362,12 @@ def test_who_slows_whom_is_told_of_vms_that_run(new_scrape):
     assert found.of("vmqos_vm_cache_use") == {(("use", "starves"), ("uuid", uuid)): 1 for uuid in ("u", "v")}
 
 
+def test_a_pair_that_is_over_is_no_metric(new_scrape):
+    pairs = [{**pair, "until": 950.0} for pair in TOLD.neighbours["pairs"]]
+    told = replace(TOLD, vms=[KEPT, {**KEPT, "uuid": "v"}], neighbours={**TOLD.neighbours, "pairs": pairs})
+    assert new_scrape(None, told).of("vmqos_vm_neighbour_slowdown_ratio") == {}
+
+
 def test_an_earlier_agent_judges_no_neighbours(new_scrape):
     found = new_scrape(None, replace(TOLD, neighbours=None))
     assert not [sample for sample in found.samples if "neighbour" in sample.name or sample.name[-3:] == "use"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.insight.hosts import ALL, LIMIT, MIB, Did, history, host, step, turns
-from vmqos.insight import Cause, is_up, pairs
+from vmqos.insight import Cause, pairs
 
 QUIET_NOISE, NOISE = Did(held=1 * MIB, moved=1e8), Did(held=20 * MIB, moved=8e9, misses=18)
 CALM = Did(held=10 * MIB, moved=2e8, cycles=1000, misses=0.5)
@@ -153,19 +153,19 @@ def test_a_vm_that_starts_is_a_culprit_like_another() -> None:
     assert found.culprit == "noisy"
 
 
-@pytest.mark.parametrize(("ends", "goes_on"), [(60, True), (34, False)])
-def test_a_culprit_that_is_quiet_again_is_known_to_be_and_was_one_all_the_same(ends: int, goes_on: bool) -> None:
+@pytest.mark.parametrize(("ends", "until"), [(60, None), (34, 34)])
+def test_a_culprit_that_is_quiet_again_is_known_to_be_and_was_one_all_the_same(ends: int, until: int | None) -> None:
     noisy, victim = turns(QUIET_NOISE, NOISE, [25, ends]), turns(CALM, ROBBED, [25, ends])
     told = history(40, noisy=noisy, victim=victim, other=lambda _: OTHER)
     (found,) = pairs(host({**BOTH, "other": ALL}), told)
-    assert is_up(told, found) is goes_on
+    assert found.until == (None if until is None else told["noisy"][until].time)
 
 
-def test_a_culprit_that_came_with_its_step_is_up() -> None:
+def test_a_culprit_that_came_with_its_step_goes_on() -> None:
     told = dict(history(40, noisy=lambda _: NOISE, victim=step(CALM, ROBBED, 25)))
     told["noisy"] = told["noisy"][25:]
     (found,) = pairs(host(BOTH), told)
-    assert is_up(told, found)
+    assert found.until is None
 
 
 def test_samples_that_are_missing_are_no_steps() -> None:

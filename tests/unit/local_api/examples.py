@@ -295,6 +295,7 @@ def neighbours(**changes: Any) -> dict[str, Any]:
                 "victim": WEB,
                 "cause": "cache",
                 "since": 1794000000.0,
+                "until": None,
                 "slower": 2.04,
                 "taken": 6291456.0,
                 "confidence": 0.94,

@@ -86,20 +86,25 @@ class History:
                 nothing = array("d", [math.nan]) * (width - len(values))
                 ring[width * slot : width * (slot + 1)] = values + nothing
 
-    def since(self, when: float, uuids: Collection[str] | None = None) -> Past:
-        """What was read at ``when`` and later, of all VMs or these."""
+    def since(self, when: float, uuids: Collection[str] | None = None, names: Collection[str] | None = None) -> Past:
+        """What was read at ``when`` and later, of all VMs or these, in all series or these.
+
+        A second of CPU goes by for all of 200 VMs, so only copying is done while the next look has to wait.
+        """
         with self._lock:
             width = len(self._series)
             slots = [slot for slot in self._slots() if self._times[slot] >= when]
             times = [self._times[slot] for slot in slots]
-            vms = {
-                uuid: {
-                    name: [_value(ring[width * slot + at], _DIGITS.get(name)) for slot in slots]
-                    for at, name in enumerate(self._series)
-                }
+            wanted = [(at, name) for at, name in enumerate(self._series) if names is None or name in names]
+            columns = {
+                uuid: {name: ring[at::width] for at, name in wanted}
                 for uuid, ring in self._vms.items()
                 if uuids is None or uuid in uuids
             }
+        vms = {
+            uuid: {name: _values(column, slots, _DIGITS.get(name)) for name, column in of_vm.items()}
+            for uuid, of_vm in columns.items()
+        }
         return Past(times, vms)
 
     def _slots(self) -> Iterator[int]:
@@ -108,8 +113,9 @@ class History:
         return (number % self._capacity for number in range(first, self._count))
 
 
-def _value(number: float, digits: int | None) -> float | None:
-    return None if math.isnan(number) else round(number, digits)
+def _values(column: Sequence[float], slots: Sequence[int], digits: int | None) -> list[float | None]:
+    numbers = [column[slot] for slot in slots]
+    return [None if math.isnan(number) else round(number, digits) for number in numbers]
 
 
 def executed_of(rates: Sequence[float]) -> Sample:

@@ -203,9 +203,9 @@ class Telemetry:
         """The last bandwidths of the VMs that wait for their turn to have hardware counters, by UUID."""
         return self._measured
 
-    def past(self, seconds: float, uuids: frozenset[str] | None = None) -> Past:
-        """What the regular sweeps of the last ``seconds`` found, of all VMs or these."""
-        return self._history.since(time.time() - seconds, uuids)
+    def past(self, seconds: float, uuids: frozenset[str] | None = None, names: frozenset[str] | None = None) -> Past:
+        """What the regular sweeps of the last ``seconds`` found, of all VMs or these, in all series or these."""
+        return self._history.since(time.time() - seconds, uuids, names)
 
     def _wait_for_a_sweep(self, wanted: bool) -> None:
         """Wait for the end of the sweep under way or, where there is none, of the next one; the caller has the lock.
@@ -300,7 +300,7 @@ class Telemetry:
         try:
             self._take_turns(any(found.total.missing is Missing.UNASSIGNED for found in sampled[1].values()))
         except Exception:
-            # The counters are read on, whoever has them.
+            # Whichever VMs have the counters, they are read on.
             LOG.exception("VMs could not take turns to have hardware counters")
 
     def _still_measured(self, now: Snapshot, found: Mapping[str, Rates]) -> Mapping[str, Measured]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from vmqos import insight
-from vmqos.agent.neighbour_events import Judged, NeighbourEvents
+from vmqos.agent.neighbour_events import NeighbourEvents
 from vmqos.agent.sample.history import Past
 from vmqos.agent.sample.recent import BANDWIDTH, RecentSamples, held_on
 from vmqos.agent.snapshot import Snapshot
@@ -83,10 +83,17 @@ class Neighbours:
         """Who slows whom, as it was last judged; it is judged anew if there are newer samples, and time for it."""
         with self._condition:
             if not self._is_judging and time.monotonic() >= self._due:
-                self._is_judging = True
-                threading.Thread(target=self._judge, name="neighbours", daemon=True).start()
+                self._is_judging = self._has_begun()
             self._condition.wait_for(lambda: not self._is_judging, PATIENCE)
             return self._known
+
+    def _has_begun(self) -> bool:
+        try:
+            threading.Thread(target=self._judge, name="neighbours", daemon=True).start()
+        except RuntimeError as error:
+            LOG.warning("neighbours can't be judged now: %s", error)
+            return False
+        return True
 
     def _judge(self) -> None:
         began, found = time.monotonic(), None
@@ -102,9 +109,8 @@ class Neighbours:
             judged = insight.judge(host, history)
             found = _told(judged, newest, self._recent.interval, samples, counted)
             if self._events is not None:
-                pairs = [Judged(pair, insight.is_up(history, pair)) for pair in judged.pairs]
                 judged_from = past.times[CALM] if len(past.times) > CALM else math.inf
-                self._events.hear(pairs, judged_from, counted)
+                self._events.hear(judged.pairs, judged_from, counted)
         except Exception:
             # Whatever it is, nothing else of the agent depends on it.
             LOG.exception("neighbours can't be judged")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How verdicts on neighbours are printed, whoever gave them."""
+"""How verdicts on neighbours are printed, whether the agent or a replay gave them."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 The first line says what the file is: ``{"format": "vmqos-neighbours", "version": 1, "interval": 1.0, "vmqos": "3.1"}``.
 Then come lines of two kinds. ``{"host": ...}`` is what is known of the host's caches and VMs from then on, as in the
 agent's API; a VM may have its ``name``. ``{"time": ..., "vms": {VM: ...}}`` is one sample of each VM. A line is valid
-or is refused, with what is wrong in it: whoever sends the file may have written anything.
+or is refused, with what is wrong in it: the sender of a file may have written anything.
 """
 
 from __future__ import annotations
@@ -116,10 +116,10 @@ class Lines:
 def read(
     stream: BinaryIO, refuse: Callable[[int, str], Exception], tell: Callable[[str], object] = lambda text: None
 ) -> Iterator[Record]:
-    """The lines of a file. An unfinished last one is left out: whoever recorded it was killed there.
+    """The lines of a file. An unfinished last one is left out: the command that recorded was killed there.
 
     :param refuse: makes the error of a line's number and of what is wrong there; it is raised.
-    :param tell: is told what was left out.
+    :param tell: called with a sentence on what was left out.
     """
     lines, number, size = Lines(), 0, 0
     while line := stream.readline(LONGEST_LINE + 1):

@@ -21,6 +21,7 @@ TITLES = (
     "Cause",
     "Slower",
     "Since",
+    "Until",
     "Confidence",
     "Taken",
     "Advice",
@@ -68,6 +69,7 @@ def rows(found: contract.Neighbours, called: Mapping[str, str]) -> list[tuple[st
             neutralise(pair["cause"]),
             f"{pair['slower']:.2f}",
             clock(pair["since"]),
+            "" if pair["until"] is None else clock(pair["until"]),
             f"{pair['confidence']:.2f}",
             f"{pair['taken']:.0f}",
             neutralise(pair["advice"]),
@@ -122,7 +124,8 @@ def _basis(found: contract.Neighbours, is_of_all: bool) -> str:
 
 
 def _summary(found: contract.Neighbours, called: Mapping[str, str], vm: str | None) -> Iterator[Text]:
-    pairs = found["pairs"]
+    pairs = [pair for pair in found["pairs"] if pair["until"] is None]
+    now = " now" if found["pairs"] else ""
     if vm:
         name = _name(vm, called)
         victims = sum(pair["culprit"] == vm for pair in pairs)
@@ -132,12 +135,12 @@ def _summary(found: contract.Neighbours, called: Mapping[str, str], vm: str | No
             f"slows {count_of(victims, 'other VM')}" if victims else "",
         ]
         told = f"{name} {' and '.join(filter(None, parts))}."
-        nothing = f"No VM slows {name}, and it slows none, as far as can be seen."
+        nothing = f"No VM slows {name}{now}, and it slows none, as far as can be seen."
     else:
         victims = len({pair["victim"] for pair in pairs})
         culprits = len({pair["culprit"] for pair in pairs})
         told = f"{count_of(victims)} {'are' if victims != 1 else 'is'} slowed by {count_of(culprits, 'other VM')}."
-        nothing = "No VM slows another, as far as can be seen."
+        nothing = f"No VM slows another{now}, as far as can be seen."
     if pairs:
         yield Text(told, style="bold yellow")
     elif not found["interval"]:
@@ -162,17 +165,24 @@ def _summary(found: contract.Neighbours, called: Mapping[str, str], vm: str | No
 def _pair(pair: contract.NeighbourPair, called: Mapping[str, str], found: contract.Neighbours) -> Iterator[Text]:
     yield Text.assemble(
         (_name(pair["victim"], called), "bold"),
-        " is slowed by ",
+        " is slowed by " if pair["until"] is None else " was slowed by ",
         (_name(pair["culprit"], called), "bold"),
         f", through {_cause(pair['cause'])}",
     )
     about = "" if found["counted"] else "about "
-    long = f", for {units.duration(found['time'] - pair['since'])}" if found["time"] is not None else ""
-    yield Text(f"  Its work takes {about}{pair['slower']:.1f} times as long.")
-    yield Text(f"  Since {clock(pair['since'], found['time'])}{long}. Confidence: {_percent(pair['confidence'])}.")
+    takes = "takes" if pair["until"] is None else "took"
+    yield Text(f"  Its work {takes} {about}{pair['slower']:.1f} times as long.")
+    yield Text(f"  {_time(pair, found['time'])}. Confidence: {_percent(pair['confidence'])}.")
     yield from _evidence(pair["evidence"])
     culprit = _name(pair["culprit"], called)
     yield from _advice(f"What ends it, once {culprit} is resized to that flavor:", pair["advice"])
+
+
+def _time(pair: contract.NeighbourPair, now: float | None) -> str:
+    since = clock(pair["since"], now)
+    if pair["until"] is not None:
+        return f"From {since} to {clock(pair['until'], now)}: since then the other one moves less again"
+    return f"Since {since}" + (f", for {units.duration(now - pair['since'])}" if now is not None else "")
 
 
 def _suffering(vm: contract.NeighbourVm, called: Mapping[str, str], is_victim: bool) -> Iterator[Text]:

@@ -51,6 +51,13 @@ def test_a_question_may_be_for_less() -> None:
     assert past.vms["b"]["llc_occupancy"] == [2, 3]
 
 
+def test_a_question_may_be_for_some_series() -> None:
+    history = History(4, SERIES + EXECUTED)
+    history.add(1.0, {"a": (*sample(1), 1.5, 2.0, 3.0), "b": (*sample(2), 1.5, 2.0, 3.0)})
+    past = history.since(0.0, names={"total", "instructions", "core_watts"})
+    assert past.vms == {"a": {"total": [10], "instructions": [2]}, "b": {"total": [20], "instructions": [2]}}
+
+
 def test_no_capacity_remembers_nothing() -> None:
     history = History(0)
     history.add(1.0, {"a": sample(1)})

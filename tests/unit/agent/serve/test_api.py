@@ -14,7 +14,7 @@ import pytest
 from tests.unit.telemetry.values import snapshot, vm
 from vmqos.agent.changes import Seen, between
 from vmqos.agent.event_log import EventLog
-from vmqos.agent.sample.history import Past
+from vmqos.agent.sample.history import EXECUTED, SERIES, History
 from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.agent.serve.api import MOST_NAMED, WAITERS, Api
 from vmqos.agent.serve.live_reads import LiveReads
@@ -154,11 +154,27 @@ def past(query: str, vms: int = 3) -> tuple[str, dict[str, Any]]:
     minutes, now = MinuteHistory(1440), time.time()
     for minute in range(120, -1, -1):
         minutes.add(now - 60 * minute, {f"vm{number}": (4096.0, None, 1.0, 2.0) for number in range(vms)})
-    history = SimpleNamespace(interval=2.0, past=lambda seconds, uuids: Past([now], {}), minutes=minutes)
+    ring = History(4, SERIES + EXECUTED)
+    ring.add(now, {f"vm{number}": (4096.0, 7.0, None, 2.0, 1.5, 2e9, 3.0) for number in range(vms)})
+    history = SimpleNamespace(
+        interval=2.0, past=lambda seconds, *wanted: ring.since(now - seconds, *wanted), minutes=minutes
+    )
     told: list[str] = []
     environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/v1/telemetry/history", "QUERY_STRING": query}
     (content,) = Api(None, history, LiveReads())(environ, lambda status, _: told.append(status))  # type: ignore[arg-type]
     return told[0], json.loads(content)
+
+
+def test_the_last_seconds_are_told_in_the_series_that_are_named() -> None:
+    status, told = past("series=total&series=instructions_per_cycle&series=core_watts&vm=vm1")
+    assert (status, told["vms"]) == ("200 OK", {"vm1": {"total": [7], "instructions_per_cycle": [1.5]}})
+    assert set(past("seconds=60")[1]["vms"]["vm2"]) == {*SERIES, *EXECUTED}
+
+
+def test_a_series_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    status, told = past("series=total&series=bandwidth")
+    assert status == "400 Bad Request"
+    assert told["error"].startswith("series='bandwidth' can't be: write one of llc_occupancy, total, local")
 
 
 def test_an_hour_of_minutes_is_told_of_all_vms() -> None:

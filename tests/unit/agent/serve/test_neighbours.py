@@ -181,6 +181,23 @@ def test_a_fault_while_judging_is_logged_and_leaves_the_last_verdict(
     assert "a level of 0" in caplog.text
 
 
+def test_where_no_thread_can_be_had_the_next_client_tries_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = Neighbours(sharing, filled())
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as without_threads:
+        without_threads.setattr(threading.Thread, "start", start)
+        began = time.monotonic()
+        assert asked.verdicts()["pairs"] == []
+        assert time.monotonic() - began < neighbours.PATIENCE, "nothing is waited for"
+    assert "can't start new thread" in caplog.text
+    assert len(asked.verdicts()["pairs"]) == 1
+
+
 @pytest.mark.parametrize(
     ("samples", "until", "found", "states"),
     [(100, None, 1, ["slowed"]), (100, 90, 1, []), (62, None, 0, [])],

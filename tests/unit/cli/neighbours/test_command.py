@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from typing import Any
 
 import pytest
@@ -39,6 +40,20 @@ def test_who_slows_whom_is_said_with_cause_figures_and_what_ends_it(agent: FakeA
     advice = "What helps, once the VM is resized to that flavor:"
     assert lacking.endswith(f"    {advice}\n      vmqos flavor set m1.cache --cache-ways 5")
     assert filling.startswith("These VMs fill the cache without gain:\n  batch (confidence 80 %)\n")
+
+
+def test_what_is_over_is_said_in_the_past_and_does_not_count(agent: FakeAgent, run: Run) -> None:
+    (pair,) = examples.neighbours()["pairs"]
+    agent.answers["/v1/neighbours"] = examples.neighbours(pairs=[pair | {"until": 1794000030.0}])
+    out = run("neighbours").out
+    assert out.startswith("No VM slows another now, as far as can be seen.\n")
+    assert "web-1 was slowed by batch, through the cache\n  Its work took 2.0 times as long.\n" in out
+    assert re.search(r"  From \d\d:\d\d:\d\d to \d\d:\d\d:\d\d: since then the other one moves less again\. Conf", out)
+    assert run("neighbours", "web-1").out.startswith(
+        "No VM slows web-1 now, and it slows none, as far as can be seen.\n"
+    )
+    (row,) = csv.DictReader(run("neighbours", "-f", "csv").out.splitlines())
+    assert row["Since"] < row["Until"]
 
 
 @pytest.mark.parametrize(

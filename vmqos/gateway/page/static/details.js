@@ -148,6 +148,7 @@ export class Details {
    * @param charts the time that the charts show; `day` has the minutes of the VMs that show them (day.js).
    */
   update({ vm, reading, history, day, charts, counted, executed, now, events }) {
+    setAttribute(this.charts, "aria-busy", history.isComing(vm.uuid) ? "true" : null);
     const told = events.map((event) => ({ time: event.time, text: happened(event) }));
     const drawn = (names) => ({ ...dataOf(charts, vm.uuid, history, day, names), now: history.latest, events: told });
     this.occupancy.draw({ ...drawn(["llc_occupancy"]), limit: reading?.allocated_bytes ?? null });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last ten minutes of every VM's counters. Pure.
+// The last ten minutes of every VM's counters. Pure but for `History.complete`.
 
+import { Silent, askAll } from "./agent.js";
 import { EXECUTED } from "./executed.js";
 import { PACKAGES, packagesOf } from "./packages.js";
 import { usual } from "./scale.js";
@@ -12,12 +13,25 @@ const LEAST = 60;
 
 export const SERIES = ["llc_occupancy", "total", "local", "remote", ...EXECUTED, ...PACKAGES];
 
+/** What the rows of the table show of each VM; the others are asked for where a VM is unfolded. */
+const OF_ROWS = ["llc_occupancy", "total"];
+
+const QUESTION = `v1/telemetry/history?seconds=${WINDOW}`;
+
 /** Samples in the order of their times; a series of a VM has one value, or null, for each time. */
 export class History {
+  #isAsking = false;
+
   constructor() {
     this.interval = 1;
     this.times = [];
     this.vms = new Map();
+    this.whole = new Set();
+  }
+
+  /** The question for what `load` takes. All series of 200 VMs would be 20 MB. */
+  get question() {
+    return [QUESTION, ...OF_ROWS.map((name) => `series=${name}`)].join("&");
   }
 
   /** The time of the last sample; 0 without one. */
@@ -41,6 +55,52 @@ export class History {
         Object.fromEntries(SERIES.map((name) => [name, [...(series[name] ?? this.times.map(() => null))]])),
       ]),
     );
+    this.whole = new Set();
+  }
+
+  /** Whether only some series of a VM are known from before the page was opened. */
+  isPart(uuid) {
+    return this.vms.has(uuid) && !this.whole.has(uuid);
+  }
+
+  /** Whether the other series of a VM are being asked for. */
+  isComing(uuid) {
+    return this.#isAsking && this.isPart(uuid);
+  }
+
+  /** Fill in all series of one VM. */
+  fill(uuid, answer) {
+    this.whole.add(uuid);
+    const known = this.vms.get(uuid);
+    const at = new Map(answer.times.map((time, index) => [time, index]));
+    for (const name of known && answer.vms[uuid] ? SERIES : []) {
+      known[name] = this.times.map((time, index) => known[name][index] ?? answer.vms[uuid][name]?.[at.get(time)] ?? null);
+    }
+  }
+
+  /**
+   * Ask for all series of the VMs that `wanted` returns the UUIDs of, where only some are known.
+   *
+   * @param redraw called when something of that has changed.
+   */
+  async complete(wanted, redraw) {
+    if (this.#isAsking || !wanted().some((one) => this.isPart(one))) return;
+    this.#isAsking = true;
+    try {
+      for (;;) {
+        const uuid = wanted().find((one) => this.isPart(one));
+        if (uuid === undefined) break;
+        redraw();
+        const { past } = await askAll({ past: `${QUESTION}&vm=${encodeURIComponent(uuid)}` });
+        this.fill(uuid, past.value ?? { times: [], vms: {} });
+      }
+    } catch (error) {
+      // The page's loop hears of the silence, too, and tells it.
+      if (!(error instanceof Silent)) throw error;
+    } finally {
+      this.#isAsking = false;
+      redraw();
+    }
   }
 
   /** Add a sample, if it is a new one, with what the VMs' tasks execute, by their UUIDs (executed.js). */

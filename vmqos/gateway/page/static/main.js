@@ -11,7 +11,7 @@ import { Events } from "./events.js";
 import { Executed } from "./executed.js";
 import { duration, moment, visible } from "./format.js";
 import { oldAges, oldness, shownOf } from "./freshness.js";
-import { History, WINDOW } from "./history.js";
+import { History } from "./history.js";
 import * as host from "./host.js";
 import { Numbers } from "./marks.js";
 import { toldApart } from "./names.js";
@@ -43,7 +43,7 @@ const executed = new Executed();
 const parts = { none: part("no-vms"), away: part("away"), number: part("vms-count"), find: part("find") };
 const showAddress = (step) => {
   address.show({ ...table.view, ...map.view }, { step });
-  askForDay();
+  askForCharts();
 };
 const table = new VmTable(part("vms"), parts, numbers, showAddress);
 const open = (uuid) => table.open(uuid);
@@ -52,7 +52,7 @@ const map = new WayMap(mapParts, numbers, open, () => showAddress(true));
 const address = new Address((view) => {
   map.view = view;
   table.view = view;
-  askForDay();
+  askForCharts();
 });
 const ranking = new Ranking(part("moved"), part("ranking"), open);
 part("by-bandwidth").addEventListener("click", () => table.sortBy("total"));
@@ -84,7 +84,7 @@ async function look() {
     show(part("freshness"), true);
     hearAgain();
     render(answers);
-    askForDay();
+    askForCharts();
   } catch (error) {
     if (!(error instanceof Silent)) throw error;
     fallSilent(error);
@@ -98,17 +98,18 @@ function pause() {
   return part("silence").hidden ? Math.max(PAUSE, history.interval * 1000) : PATIENT_PAUSE;
 }
 
-/** Ask for the minutes of the VMs whose charts show the day, and draw them when they come: nothing waits for them. */
-function askForDay() {
+/** Ask for what the charts of unfolded VMs show, and draw it when it comes: nothing waits for it. */
+function askForCharts() {
+  history.complete(() => [...table.unfolded], () => table.redraw());
   day.keep(table.unfolded);
-  return day.ask(() => table.daily, () => history.latest, () => table.redraw());
+  day.ask(() => table.daily, () => history.latest, () => table.redraw());
 }
 
-/** Keep the sample; ask for the whole history where samples were missed: at the start, and after a pause. */
+/** Keep the sample; ask for the history of all rows where samples were missed: at the start, and after a pause. */
 async function remember(telemetry) {
   if (!telemetry) return;
   if (telemetry.taken_at - history.latest > 3 * (PAUSE / 1000 + telemetry.interval)) {
-    const past = await askAll({ history: `v1/telemetry/history?seconds=${WINDOW}` });
+    const past = await askAll({ history: history.question });
     if (past.history.value) history.load(past.history.value);
   }
   history.append(telemetry, executed.values);

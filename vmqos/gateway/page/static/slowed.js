@@ -12,7 +12,7 @@ const PAUSE = 10;
 
 const CAUSES = { cache: "cache", "memory-bandwidth": "memory bandwidth" };
 
-/** The pairs of VMs that both run, as `{ key, victim, culprit, cause, loss, facts, evidence, advice }`. Pure. */
+/** The pairs of VMs that both run, as `{ key, victim, culprit, verb, cause, loss, facts, evidence, advice }`. Pure. */
 export function pairsOf(answer, vms, now) {
   const running = new Map(vms.map((vm) => [vm.uuid, vm]));
   return (answer?.pairs ?? [])
@@ -22,12 +22,18 @@ export function pairsOf(answer, vms, now) {
       victim: running.get(pair.victim),
       culprit: running.get(pair.culprit),
       cause: CAUSES[pair.cause] ?? visible(pair.cause),
-      loss: `Its work takes ${answer.counted ? "" : "about "}${pair.slower.toFixed(1)} times as long.`,
-      facts: `since ${moment(pair.since)} (${duration(now - pair.since)}) \u00b7 ${Math.round(100 * pair.confidence)} % sure`
+      verb: pair.until === null ? "is" : "was",
+      loss: `Its work ${pair.until === null ? "takes" : "took"} ${answer.counted ? "" : "about "}${pair.slower.toFixed(1)} times as long.`,
+      facts: `${time(pair, now)} \u00b7 ${Math.round(100 * pair.confidence)} % sure`
         + (answer.counted ? "" : " \u00b7 an estimate: hardware events are not counted here"),
       evidence: pair.evidence.map(visible),
       advice: visible(pair.advice),
     }));
+}
+
+function time({ since, until }, now) {
+  if (until === null) return `since ${moment(since)} (${duration(now - since)})`;
+  return `from ${moment(since)} to ${moment(until)}: the culprit moves less again`;
 }
 
 export class Slowed {
@@ -75,7 +81,7 @@ export class Slowed {
       { "data-level": "slowed" },
       make("span", { class: "badge", "data-level": "degraded" }),
       name(victim),
-      " is slowed by ",
+      make("span"),
       name(culprit),
       make("p", { class: "loss" }),
       make("p", { class: "dim" }),
@@ -85,10 +91,11 @@ export class Slowed {
   }
 
   #update(item, pair) {
-    const [badge, victim, culprit, loss, facts, why, advice] = item.children;
+    const [badge, victim, verb, culprit, loss, facts, why, advice] = item.children;
     setText(badge, pair.cause);
     setText(victim.firstChild, nameOf(pair.victim));
     setText(culprit.firstChild, nameOf(pair.culprit));
+    setText(verb, ` ${pair.verb} slowed by `);
     setText(loss, pair.loss);
     setText(facts, pair.facts);
     keyed(why.lastChild, pair.evidence.map((text, at) => ({ text, at })), {
