@@ -41,25 +41,30 @@ class Info:
     promised: bool
 
 
-def lasting(*, least: float, period: int, granularity: int, lookback: int) -> str:
-    """The expression of PromQL for pairs that lasted.
+def lasting(*, least: float, period: int, granularity: int) -> str:
+    """The expression of PromQL for pairs that lasted, and go on.
 
-    A gateway has a series for a pair only while its agent finds it. So a pair lasted through the period if no sample in
-    it is below the least slowdown, and if there is a sample for each scrape.
+    A gateway has a series for a pair only while its agent finds it and the culprit moves as much. So a pair lasted
+    through the period if no sample in it is below the least slowdown, and if there is a sample for each scrape. It goes
+    on if it is in the newest scrape, which is the one that the newest information on the victim is of.
 
     :param least: how many times as long the victim's work must take.
-    :param period: for how long, in seconds.
+    :param period: for how long by now, in seconds.
     :param granularity: seconds between two scrapes.
-    :param lookback: how many seconds ago the period may have ended.
     """
     scrapes = max(1, period // granularity)
     lasted = f"min_over_time({SLOWDOWN}[{period}s]) >= {least} and count_over_time({SLOWDOWN}[{period}s]) >= {scrapes}"
-    # An agent can't say for how long a VM goes on slowing another one: it has the last minutes to compare with.
-    return f"max by (uuid, culprit, cause) (max_over_time(({lasted})[{lookback}s:{granularity}s]))"
+    # All samples of a scrape have one time. Prometheus may go on answering with the last sample of a series that ended.
+    newest = f"timestamp({SLOWDOWN}) >= on (uuid) group_left () max by (uuid) (timestamp({INFO}))"
+    return f"max by (uuid, culprit, cause) ({lasted} and {newest})"
 
 
 def suffering(*, least: float, lookback: int) -> str:
-    """The expression for all VMs that were slowed, for however short a time."""
+    """The expression for all VMs that were slowed, for however short a time, whether they still are or not.
+
+    :param least: how many times as long their work must have taken.
+    :param lookback: for how many seconds back.
+    """
     return f"max by (uuid) (max_over_time({SLOWDOWN}[{lookback}s])) >= {least}"
 
 

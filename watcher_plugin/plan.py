@@ -133,10 +133,10 @@ def decide(
     The VM that slows others is moved if it has no ways of its own: the one that frees most VMs first. Where it is not
     moved, a VM that it slows may get ways by another flavor.
 
-    :param pairs: the pairs that lasted.
+    :param pairs: the pairs that lasted and go on.
     :param vms: by UUID.
     :param nodes: by UUID.
-    :param suffering: UUIDs of all VMs that are slowed. No VM is moved to their nodes.
+    :param suffering: UUIDs of all VMs that are slowed, or were not long ago. No VM is moved to their nodes.
     """
     pairs = [pair for pair in pairs if _are_together(pair, vms)]
     victims = frozenset(pair.victim for pair in pairs)

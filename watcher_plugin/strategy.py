@@ -30,8 +30,8 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "default": 1.1,
     },
     "period": {
-        "description": "For how many seconds without a break this must have been so. An agent compares with the last "
-        "four minutes, and then finds a pair no more: longer periods find nothing.",
+        "description": "For how many seconds without a break this must have been so by now. An agent compares with "
+        "the last four minutes, and then finds a pair no more: longer periods find nothing.",
         "type": "integer",
         "minimum": 1,
         "maximum": 240,
@@ -44,8 +44,8 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "default": 30,
     },
     "lookback": {
-        "description": "How many seconds ago the period may have ended: at least the interval of a continuous audit, "
-        "so that no pair is missed. The two instances must still be on one node.",
+        "description": "For how many seconds no instance of a node may have been slowed if another one is to be moved "
+        "there.",
         "type": "integer",
         "minimum": 30,
         "default": 600,
@@ -87,6 +87,9 @@ class NoisyNeighbour(base.BaseStrategy):  # type: ignore[misc]
     """
 
     DATASOURCE_METRICS = (pairs.SLOWDOWN, pairs.INFO)
+
+    # Watcher's class has it, without a type.
+    _datasource_backend: Any
 
     @classmethod
     def get_name(cls) -> str:
@@ -138,21 +141,21 @@ class NoisyNeighbour(base.BaseStrategy):  # type: ignore[misc]
     def do_execute(self, audit: Any = None) -> None:
         """Ask, decide, and make the decision the solution's actions."""
         given = {name: spec["default"] for name, spec in PARAMETERS.items()} | dict(self.input_parameters)
-        least, lookback = given["least_slowdown"], given["lookback"]
+        least = given["least_slowdown"]
         known = pairs.infos(self._ask(pairs.infos_expression()))
         if not known:
             # No gateway is scraped, which is not the same as no VM being slowed.
             raise exception.MetricNotAvailable(metric=pairs.INFO)
-        lasting = pairs.lasting(
-            least=least, period=given["period"], granularity=given["granularity"], lookback=lookback
-        )
+        lasting = pairs.lasting(least=least, period=given["period"], granularity=given["granularity"])
         found = pairs.pairs(self._ask(lasting))
-        suffering = [labels["uuid"] for labels, _ in self._ask(pairs.suffering(least=least, lookback=lookback))]
+        # For a pair that goes on, too, an agent has nothing to compare with after some minutes.
+        suffering = pairs.suffering(least=least, lookback=given["lookback"])
+        slowed = [labels["uuid"] for labels, _ in self._ask(suffering)]
         decided = plan.decide(
             found,
             vms=self._vms(known),
             nodes=self._nodes(),
-            suffering=suffering,
+            suffering=slowed,
             limits=Limits(given["max_migrations"], given["max_resizes"], given["resize_to"]),
         )
         self._carry_out(decided, explain=given["explain"])

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import requests
 from oslo_config import cfg
 from watcher import conf as watcher_conf
 from watcher import objects
@@ -34,8 +36,10 @@ PAIRS = (
     Told("noisy-2", "slowed-3", 1.3, during(300, 0)),
     Told("brief", "slowed-briefly", 1.8, during(60, 0)),
     Told("light", "slowed-lightly", 1.05),
-    Told("now-and-then", "slowed-at-times", 1.8, lambda ago: ago % 120 != 0),
+    Told("now-and-then", "slowed-at-times", 1.8, lambda ago: ago % 120 != 60),
     Told("earlier", "slowed-earlier", 1.4, during(480, 300)),
+    Told("until-now", "slowed-until-now", 1.4, during(300, 30)),
+    Told("from-now-on", "slowed-from-now-on", 1.4, during(0, 0)),
     Told("gold", "slowed-by-gold", 1.4, during(300, 0)),
     Told("gold", "gold-2", 1.4, during(300, 0)),
     Told("capped", "slowed-by-capped", 1.4, during(300, 0)),
@@ -50,11 +54,17 @@ Audit = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
-def prometheus() -> Iterator[Prometheus]:
+def moment() -> int:
+    """What Prometheus is asked about: seconds since 1970."""
+    return int(time.time())
+
+
+@pytest.fixture(scope="session")
+def prometheus(moment: int) -> Iterator[Prometheus]:
     """A Prometheus that was told of all pairs. A test's model decides which of them matter."""
     with Workspace() as workspace:
         vms = {name: FLAVORS.get(name, ("m1.plain", "")) for name in sorted(NAMES)}
-        started = history.start(workspace, PAIRS, vms)
+        started = history.start(workspace, PAIRS, vms, moment)
         yield started
         started.stop()
 
@@ -71,7 +81,20 @@ def engine() -> Iterator[None]:
 
 
 @pytest.fixture
-def settings(engine: None, prometheus: Prometheus) -> Iterator[Any]:
+def asked_about(moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each query be about this moment, which is the past of a slow machine. Watcher's client can't say so."""
+    request = requests.Session.request
+
+    def about(session: requests.Session, method: str, url: str, params: Any = None, **rest: Any) -> requests.Response:
+        if url.endswith("/api/v1/query"):
+            params = {**params, "time": moment}
+        return request(session, method, url, params=params, **rest)
+
+    monkeypatch.setattr(requests.Session, "request", about)
+
+
+@pytest.fixture
+def settings(engine: None, prometheus: Prometheus, asked_about: None) -> Iterator[Any]:
     """Watcher's configuration, as an operator would write it for this Prometheus."""
     cfg.CONF.set_override("host", "127.0.0.1", "prometheus_client")
     cfg.CONF.set_override("port", prometheus.port, "prometheus_client")

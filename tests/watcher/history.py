@@ -2,12 +2,12 @@
 """What gateways told Prometheus during the last minutes, as Prometheus keeps it.
 
 A test can't wait for ten minutes. So the samples are written as OpenMetrics, of which promtool makes blocks of
-Prometheus's database, and Prometheus is started on that.
+Prometheus's database, and Prometheus is started on that. It is asked what it knows of one moment, however long the
+tests take.
 """
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,6 +19,8 @@ from tools.lab.workspace import Workspace
 SCRAPE_SECONDS = 30
 SECONDS = 900
 """How far back the samples go."""
+AGE = 5
+"""Seconds between the newest scrape and the moment that Prometheus is asked about."""
 
 
 def vm_uuid(name: str) -> str:
@@ -27,18 +29,18 @@ def vm_uuid(name: str) -> str:
 
 
 def always(ago: int) -> bool:
-    """A pair that was found all the time."""
+    """A pair that was found in each scrape."""
     return ago >= 0
 
 
 def during(first: int, last: int) -> Callable[[int], bool]:
-    """A pair that was found from so many seconds ago to so many."""
+    """A pair that was found from so many seconds before the newest scrape to so many."""
     return lambda ago: last <= ago <= first
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A pair of VMs by name, and how many seconds ago it was told."""
+    """A pair of VMs by name, and how many seconds before the newest scrape it was told."""
 
     culprit: str
     victim: str
@@ -47,25 +49,23 @@ class Told:
     cause: str = "cache"
 
 
-def start(workspace: Workspace, pairs: Iterable[Told], vms: dict[str, tuple[str, str]]) -> Prometheus:
+def start(workspace: Workspace, pairs: Iterable[Told], vms: dict[str, tuple[str, str]], moment: int) -> Prometheus:
     """Start a Prometheus that knows this.
 
     :param vms: flavor and policy by the VM's name.
+    :param moment: seconds since 1970: what it is asked about.
     """
-    now = int(time.time())
-    # Prometheus looks at whole multiples of its steps. A sample at both ends of a range would be one more than usual.
-    now -= now % SCRAPE_SECONDS == 0
-    # The newest sample is as old as a scrape may be.
+    newest = moment - AGE
     ages = range(SECONDS, -1, -SCRAPE_SECONDS)
     lines = ["# TYPE vmqos_vm_info gauge"]
     for name, (flavor, policy) in vms.items():
         labels = f'uuid="{vm_uuid(name)}",name="{name}",project="p",flavor="{flavor}",policy="{policy}",group=""'
-        lines += [f"vmqos_vm_info{{{labels}}} 1 {now - ago}" for ago in ages]
+        lines += [f"vmqos_vm_info{{{labels}}} 1 {newest - ago}" for ago in ages]
     lines.append("# TYPE vmqos_vm_neighbour_slowdown_ratio gauge")
     for pair in pairs:
         labels = f'uuid="{vm_uuid(pair.victim)}",culprit="{vm_uuid(pair.culprit)}",cause="{pair.cause}"'
         series = f"vmqos_vm_neighbour_slowdown_ratio{{{labels}}}"
-        lines += [f"{series} {pair.slower} {now - ago}" for ago in ages if pair.told(ago)]
+        lines += [f"{series} {pair.slower} {newest - ago}" for ago in ages if pair.told(ago)]
     _write(workspace, "\n".join([*lines, "# EOF", ""]))
     return start_empty(workspace)
 

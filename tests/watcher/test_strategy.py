@@ -86,10 +86,18 @@ def test_the_audits_parameters_say_what_lasts_and_costs_enough(
     assert moves(solution) == {culprit: ("one", "two")}
 
 
-@pytest.mark.parametrize(("lookback", "is_moved"), [(600, True), (120, False)])
-def test_a_pair_between_two_audits_is_not_missed(audit: Audit, lookback: int, is_moved: bool) -> None:
-    solution = audit(model({"earlier": "one", "slowed-earlier": "one"}, {"two": {}}), lookback=lookback)
-    assert bool(moves(solution)) == is_moved
+@pytest.mark.parametrize("parameters", [{}, {"period": 100}, {"period": 30}, {"lookback": 900}], ids=str)
+@pytest.mark.parametrize(("culprit", "victim"), [("earlier", "slowed-earlier"), ("until-now", "slowed-until-now")])
+def test_a_pair_that_has_ended_is_left_alone(
+    audit: Audit, culprit: str, victim: str, parameters: dict[str, Any]
+) -> None:
+    assert audit(model({culprit: "one", victim: "one"}, {"two": {}}), **parameters).actions == []
+
+
+def test_a_pair_that_has_just_begun_is_left_alone_until_the_period_is_over(audit: Audit) -> None:
+    cloud = {"from-now-on": "one", "slowed-from-now-on": "one"}
+    assert audit(model(cloud, {"two": {}})).actions == []
+    assert moves(audit(model(cloud, {"two": {}}), period=30)) == {"from-now-on": ("one", "two")}
 
 
 def test_vms_that_are_apart_by_now_are_left_alone(audit: Audit) -> None:
@@ -150,11 +158,19 @@ def test_a_node_that_is_closed_or_full_gets_no_vm(audit: Audit, node: dict[str, 
     }
 
 
-def test_no_vm_is_moved_to_a_node_where_another_one_is_slowed(audit: Audit) -> None:
+@pytest.mark.parametrize("pair", [("brief", "slowed-briefly"), ("from-now-on", "slowed-from-now-on")])
+def test_no_vm_is_moved_to_a_node_where_another_one_is_slowed(audit: Audit, pair: tuple[str, str]) -> None:
     # However short: the least loaded node but for that.
-    vms = {"noisy": "one", "slowed": "one", "brief": "two", "slowed-briefly": "two"}
+    vms = {"noisy": "one", "slowed": "one", **dict.fromkeys(pair, "two")}
     busy = {f"idle-{number}": "three" for number in range(3)}
     assert moves(audit(model(vms | busy))) == {"noisy": ("one", "three")}
+
+
+@pytest.mark.parametrize(("lookback", "destination"), [(600, "three"), (120, "two")])
+def test_nor_to_a_node_where_another_one_was_slowed_not_long_ago(audit: Audit, lookback: int, destination: str) -> None:
+    vms = {"noisy": "one", "slowed": "one", "earlier": "two", "slowed-earlier": "two"}
+    busy = {f"idle-{number}": "three" for number in range(3)}
+    assert moves(audit(model(vms | busy), lookback=lookback)) == {"noisy": ("one", destination)}
 
 
 def test_the_node_with_the_fewest_vcpus_given_out_is_chosen_and_room_is_counted_once(audit: Audit) -> None:

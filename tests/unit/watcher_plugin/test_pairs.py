@@ -12,7 +12,7 @@ from watcher_plugin.pairs import Info, Pair
 SCRAPE = CHECKOUT / "tests/unit/gateway/scrape.txt"
 """A whole answer of the gateway, to which its own tests hold it."""
 QUESTIONS = {
-    "lasting": pairs.lasting(least=1.1, period=120, granularity=30, lookback=600),
+    "lasting": pairs.lasting(least=1.1, period=120, granularity=30),
     "suffering": pairs.suffering(least=1.1, lookback=600),
     "infos": pairs.infos_expression(),
 }
@@ -21,16 +21,17 @@ QUESTIONS = {
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
 def test_the_gateway_tells_what_is_asked_for(question: str) -> None:
     scrape = SCRAPE.read_text()
-    for metric in set(re.findall(r"vmqos_\w+", question)):
+    groupings = re.findall(r" by \(([^)]*)\) \(.*?(vmqos_\w+)", question)
+    assert {metric for _, metric in groupings} == set(re.findall(r"vmqos_\w+", question))
+    for asked, metric in groupings:
         labels, *_ = re.findall(rf"^{metric}{{(.*)}} ", scrape, re.MULTILINE)
-        (asked,) = re.findall(r" by \((.*?)\)", question)
         assert set(asked.split(", ")) <= set(re.findall(r'(\w+)="', labels))
 
 
 @pytest.mark.parametrize(("period", "granularity", "scrapes"), [(120, 30, 4), (120, 60, 2), (100, 30, 3), (10, 30, 1)])
 def test_a_pair_lasts_if_each_scrape_of_the_period_has_it(period: int, granularity: int, scrapes: int) -> None:
-    question = pairs.lasting(least=1.1, period=period, granularity=granularity, lookback=600)
-    assert f"[{period}s]) >= {scrapes})[600s:{granularity}s]" in question
+    question = pairs.lasting(least=1.1, period=period, granularity=granularity)
+    assert f"count_over_time({pairs.SLOWDOWN}[{period}s]) >= {scrapes} " in question
 
 
 def test_of_two_causes_the_worse_one_counts_and_the_worst_pair_is_first() -> None:
