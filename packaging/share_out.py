@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Give Nova's and Ceilometer's plugins to the packages of their own, each with the entry points of its own.
+"""Give Nova's, Ceilometer's and Watcher's plugins to the packages of their own, each with the entry points of its own.
 
 pip installs one distribution, vmqos, with the entry points of all. Of these packages one can be installed without
-another: then an entry point would name a module that is not there, and Nova and Ceilometer would complain about it.
+another: then an entry point would name a module that is not there, and Nova, Ceilometer and Watcher would complain.
 
-    share_out.py MODULES nova_plugin=TARGET ceilometer_pollster=TARGET
+    share_out.py MODULES nova_plugin=TARGET ceilometer_pollster=TARGET watcher_plugin=TARGET
 
 MODULES is the directory that vmqos was installed into, and TARGET is where the plugin is to be: the same place, or that
 of another package.
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from email.parser import HeaderParser
 from pathlib import Path
 
-NAMES = {"nova_plugin": "vmqos-nova", "ceilometer_pollster": "vmqos-ceilometer"}
+NAMES = {"nova_plugin": "vmqos-nova", "ceilometer_pollster": "vmqos-ceilometer", "watcher_plugin": "vmqos-watcher"}
 """The plugins' distributions by module."""
 
 

@@ -42,7 +42,7 @@ from vmqos.conf import loader  # noqa: E402
 from vmqos.daemon.directory_watch import FileEvent  # noqa: E402
 from vmqos.resctrl import mount  # noqa: E402
 
-PACKAGES = ("vmqos", "nova_plugin", "ceilometer_pollster")
+PACKAGES = ("vmqos", "nova_plugin", "ceilometer_pollster", "watcher_plugin")
 PLANNER = "vmqos/allocation/"
 KERNEL = "vmqos/simulator/"
 """What plays the kernel is not on the way."""

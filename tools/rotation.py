@@ -97,6 +97,7 @@ IN_TURNS = (
     Rung("nova31", minutes=2.5),
     Rung("nova32", minutes=4.0),
     Rung("nova33", minutes=4.0),
+    Rung("watcher", minutes=1.0),
     Rung("packages", "debian-rpm", ("tests/packages/test_debian.py", "tests/packages/test_rpm.py"), 5.0),
     Rung("packages", "container", ("tests/packages/test_container.py",), 2.5),
     Rung("packages", "wheel", ("tests/packages/test_release.py", "tests/packages/test_wheel.py"), 3.5),

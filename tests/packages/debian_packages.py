@@ -11,7 +11,14 @@ from pathlib import Path
 from tests.packages.debian_root import DebianRoot
 from tools.lab.workspace import CHECKOUT
 
-PACKAGES = ("python3-vmqos", "vmqos-agent", "vmqos-ceilometer", "vmqos-gateway", "vmqos-nova")
+PACKAGES = (
+    "python3-vmqos",
+    "vmqos-agent",
+    "vmqos-ceilometer",
+    "vmqos-gateway",
+    "vmqos-nova",
+    "vmqos-watcher",
+)
 EARLIER = "0.9.0"
 
 

@@ -118,7 +118,7 @@ def test_a_wheel_has_the_same_files_with_git_from_an_sdist_and_from_an_archive(
         has.append({name for name in zipfile.ZipFile(wheel).namelist() if not name.endswith("/pbr.json")})
     assert has[0] == has[1] == has[2]
     packages = {name.split("/")[0] for name in has[0] if ".data/" not in name and ".dist-info/" not in name}
-    assert packages == {"vmqos", "nova_plugin", "ceilometer_pollster"}
+    assert packages == {"vmqos", "nova_plugin", "ceilometer_pollster", "watcher_plugin"}
 
 
 def test_the_sdist_has_all_that_is_committed(tagged: Path, dist: Path) -> None:

@@ -19,24 +19,26 @@ PACKAGE = "prometheus"
 
 
 class Prometheus:
-    """A Prometheus with an empty database.
+    """A Prometheus with an empty database, or with what a test has put there.
 
     :param configuration: its configuration file.
+    :param database: the directory of its samples; an empty one of its own unless it is named.
+    :ivar port: where it listens, on 127.0.0.1.
     """
 
-    def __init__(self, workspace: Workspace, configuration: Path) -> None:
+    def __init__(self, workspace: Workspace, configuration: Path, database: Path | None = None) -> None:
         # The series of an earlier one in the same workspace would be answers for five minutes more.
         directory = Path(tempfile.mkdtemp(prefix="prometheus-", dir=workspace.path))
         # Who asks for this port and reuses addresses, as Go's servers do, gets it; who asks for any port does not.
         self._held = socket.socket()
         self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._held.bind(("127.0.0.1", 0))
-        port = self._held.getsockname()[1]
+        self.port = port = self._held.getsockname()[1]
         self._url = f"http://127.0.0.1:{port}/api/v1"
         command = [
             program("prometheus", PACKAGE),
             f"--config.file={configuration}",
-            f"--storage.tsdb.path={directory / 'data'}",
+            f"--storage.tsdb.path={database or directory / 'data'}",
             f"--web.listen-address=127.0.0.1:{port}",
         ]
         self._server = Server(workspace, directory, command)
