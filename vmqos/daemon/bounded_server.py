@@ -135,7 +135,7 @@ class BoundedServer:
             return
         self._pools.shutdown()
         # Closed by their own thread: that one would else go on to poll descriptors that are others' by then.
-        self._listeners[0].trigger.pull_trigger(self._close)
+        in_the_loop(self._listeners[0].trigger, self._close)
         self._thread.join(5.0)
 
     def _run(self) -> None:
@@ -353,6 +353,19 @@ def _asks(connection: socket.socket) -> bool:
 def _peer(sock: socket.socket, address: Any) -> str:
     """The client at the other end of a connection."""
     return _user(sock) if sock.family == socket.AF_UNIX else _client(str(address[0]))
+
+
+def in_the_loop(trigger: Any, action: Callable[[], None]) -> None:
+    """Have a server's loop do something, such as closing all, as soon as it is awake.
+
+    The loop waits for the lock before it acts. So it can't have closed the pipe that wakes it before that is written
+    to, with ``pull_trigger(action)`` it can: what has the descriptor's number by then would be written to.
+
+    :param trigger: of a waitress server.
+    """
+    with trigger.lock:
+        trigger.thunks.append(action)
+        trigger.pull_trigger()
 
 
 def user(uid: int) -> str:

@@ -400,3 +400,20 @@ def test_all_addresses_of_a_name_are_served_and_given_back() -> None:
     for family, address in addresses:
         with socket.socket(family) as connection, pytest.raises(OSError):
             connection.connect(address)
+
+
+def test_a_loop_that_is_awake_already_does_not_close_what_is_about_to_wake_it(
+    connect: Connect, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert served.server is not None
+    trigger = served.server._listeners[0].trigger
+    wake = trigger._physical_pull
+
+    def wake_for_the_second_time() -> None:
+        wake()
+        time.sleep(0.2)
+        wake()
+
+    monkeypatch.setattr(trigger, "_physical_pull", wake_for_the_second_time)
+    served.server.stop()
+    assert not served.server._thread.is_alive()

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs
 import waitress
 
 from tests.unit.local_api import examples
+from vmqos.daemon import bounded_server
 
 Answer = tuple[str, bytes]
 
@@ -68,5 +69,5 @@ def serving(application: Callable[..., Any], path: str) -> Iterator[None]:
         # First the workers, which wake the loop when they are done; then the loop closes the server itself. In any
         # other order somebody uses a descriptor that is closed, or by then another's.
         server.task_dispatcher.shutdown()
-        server.trigger.pull_trigger(server.close)
+        bounded_server.in_the_loop(server.trigger, server.close)
         thread.join(10)
