@@ -78,6 +78,8 @@ class Code(enum.StrEnum):
     """The VM has ways that the operator reserved since."""
     PARTS_OVERLAP = "parts-overlap"
     """Code and data share ways, for the mask is too small for both."""
+    TRIAL = "trial"
+    """A trial limits the VM's memory bandwidth for some seconds; its promise is kept."""
     ROUNDED_UP = "rounded-up"
     """The VM gets more than it asks for, because the hardware knows steps."""
     OTHER = "other"

@@ -13,6 +13,9 @@ LONGEST_TEXT = 500
 """Characters of a text in an event: events are remembered by the thousand."""
 
 
+TRIAL_OVER = "the trial is over: it has what its flavor asks for again"
+
+
 class Change(TypedDict):
     """An event without its number and time: see :class:`vmqos.local_api.contract.Event`."""
 
@@ -66,6 +69,7 @@ def _standing(record: VmRecord) -> tuple[str, str, str]:
 
 def _promise(record: VmRecord, last: VmRecord | None) -> Change:
     metadata, given = record.observed.vm.metadata, record.allocation
+    is_tried_no_more = last is not None and last.request.trial and not record.request.trial
     return {
         "kind": "promise",
         "uuid": record.uuid,
@@ -74,7 +78,7 @@ def _promise(record: VmRecord, last: VmRecord | None) -> Change:
         "flavor": metadata.flavor if metadata else "",
         "state": given.state.value,
         "before": last.allocation.state.value if last is not None else "",
-        "reason": given.reason.text[:LONGEST_TEXT],
+        "reason": given.reason.text[:LONGEST_TEXT] or (TRIAL_OVER if is_tried_no_more else ""),
         "reason_code": given.reason.label,
     }
 

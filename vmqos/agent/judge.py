@@ -190,10 +190,22 @@ def judge(
 ) -> Allocation:
     """The allocation of one VM with its final state, and with everything that is wrong as the reason; pure.
 
+    What is tried on a VM was not promised to it: a trial is told, and changes no state.
+
     :param given: what is in force for it; ``None`` where the planner was not asked for it.
     :param tasks: where its tasks were found; ``None`` before the first look.
     :param failure: what failed for it and was not corrected since.
     """
+    found = _judge_promise(request, given, tasks, failure)
+    if not request.trial:
+        return found
+    state = PromiseState.NONE if request.is_trial_alone else found.state
+    return replace(found, state=state, reason=joined(found.reason, request.trial))
+
+
+def _judge_promise(
+    request: FlavorRequest, given: Allocation | None, tasks: TaskPlacement | None, failure: Failure | None
+) -> Allocation:
     trouble = _trouble(request, tasks, failure)
     if given is None:
         if request.unknown:

@@ -25,6 +25,7 @@ from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
+from vmqos.agent.trial import Trials
 from vmqos.agent.wakeup import Wakeup
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
@@ -129,6 +130,7 @@ class Agent:
         self._early = EarlyStart(self.filesystem, self.reconciler, leaves_incoming=leaves_incoming)
         self._start_watch = StartWatch(conf.libvirt.run_dir, self._early.begin, self._on_end)
         self._wakeup = Wakeup()
+        self.trials = Trials(self._wakeup.set)
         self._once = LogOnce(LOG)
         self._owed = Owed()
         self._retry = Backoff(*RETRY_DELAYS)
@@ -205,6 +207,9 @@ class Agent:
                 known = {observed.vm.process for observed in self._vm_list.vms.values()}
                 self._ends.follow(known | self.reconciler.lost)
                 self._wakeup.wait(min(self._pause(), watchdog / 3) if watchdog else self._pause())
+            if self.trials.close():
+                # What was only tried does not outlive the agent.
+                self._run_passes_whatever_happens()
         finally:
             self._notify("STOPPING=1")
             self._start_watch.close()
@@ -357,7 +362,7 @@ class Agent:
             self._topology_read_for = claim.number
         change = Change(self._owed.changed(found.vms), found.unseen, claim.everything)
         if found.answered:
-            self.reconciler.request(change, found.vms)
+            self.reconciler.request(change, found.vms, self.trials.running)
         self._closer.close()
         self._early.give_way()
         # systemd hears of the agent between two passes only, so no pass waits for as long as the watchdog does.
@@ -369,6 +374,7 @@ class Agent:
                 return False
             before = self.snapshot.vms
             again = self.reconciler.run(change, found.vms, self._topology, self._policy)
+            self.trials.note(self.snapshot)
             # A monitoring group may be made some passes after its VM has come.
             if change.everything or self.snapshot.vms is not before:
                 assign_counters(self.filesystem, self.snapshot)
@@ -425,7 +431,8 @@ class Agent:
         due = self.backoff.next_due()
         if due is not None:
             pauses.append(due or self.backoff.shortest)
-        pauses += [wait for wait in (self._retry.next_due(), self._breath.next_due()) if wait is not None]
+        due_times = (self._retry.next_due(), self._breath.next_due(), self.trials.due)
+        pauses += [wait for wait in due_times if wait is not None]
         if self._vm_list.due is not None and self._retry.get(_PASS) is None:
             pauses.append(self._vm_list.due - time.monotonic())
         if not self._vm_list.dying:

@@ -92,7 +92,10 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
     keeper = MinutesKeeper(telemetry.minutes, conf.telemetry.minutes_file)
     owner = _owner_of_gateway_socket(conf)
     servers = (
-        _open_socket(conf, Api(agent, telemetry, live, hardware=hardware, neighbours=neighbours)),
+        _open_socket(
+            conf,
+            Api(agent, telemetry, live, hardware=hardware, neighbours=neighbours, triers={0, os.geteuid()}),
+        ),
         _open_gateway_socket(conf, owner, Api(agent, telemetry, live, {0, os.geteuid(), owner}, hardware, neighbours)),
     )
     for number in (signal.SIGTERM, signal.SIGINT):

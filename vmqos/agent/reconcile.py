@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from vmqos import allocation
-from vmqos.agent import judge, keep_current, request
+from vmqos.agent import judge, keep_current, request, trial
 from vmqos.agent.act import move_tasks, plan_steps
 from vmqos.agent.act.control_groups import ControlGroups, created
 from vmqos.agent.act.lock_share import LockShare
@@ -25,6 +25,7 @@ from vmqos.agent.observe.lost_vms import LostVms
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.snapshot import CacheTopology, Snapshot
+from vmqos.agent.trial import Trial
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, Request
 from vmqos.daemon.backoff import Backoff
@@ -69,11 +70,13 @@ class Requested:
     :ivar requests: what each VM's flavor asks for, by UUID.
     :ivar vcpus: the vCPUs of the VMs where they matter for the ways.
     :ivar born: UUIDs of the VMs whose threads were born, or may have got their names, since the last look at them.
+    :ivar trial: what is tried on one of the VMs.
     """
 
     requests: Mapping[str, FlavorRequest] = field(default_factory=dict)
     vcpus: Vcpus = field(default_factory=Vcpus)
     born: frozenset[str] = frozenset()
+    trial: Trial | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +215,19 @@ class Reconciler:
         self._settled = self._settled and now == before
         self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
 
-    def request(self, change: Change, vms: Mapping[str, ObservedVm]) -> None:
+    def request(self, change: Change, vms: Mapping[str, ObservedVm], tried: Trial | None = None) -> None:
         """Find out what each VM's flavor asks for, and which threads run the vCPUs that it names.
 
         That may take long and needs no lock. The caller takes the lock right after it, for :meth:`run`.
+
+        :param tried: what is tried on one of the VMs.
         """
-        requests = self._requested.requests
+        before, requests = self._requested.trial, self._requested.requests
+        # Where a trial begins or is over, there is something to plan.
+        self._settled = self._settled and tried == before
+        if before is not None and before != tried and before.uuid in requests and requests[before.uuid].asked is None:
+            # Without a promise, there is no group outside of which a VM can be.
+            self._placer.outside.pop(before.uuid, None)
         again = {uuid: vms[uuid] for uuid in change.vms if uuid in vms}
         is_same = self._settled and not change.everything and list(requests) == list(vms)
         if not is_same or any(map(request.lacks_specs, again.values())):
@@ -230,7 +240,7 @@ class Reconciler:
         changed = vms.keys() if change.everything else change.vms
         vcpus, born = self._vcpu_watch.look(vms, requests, changed)
         # A pass that did not get the lock leaves what it found to the next pass.
-        self._requested = Requested(requests, vcpus, (self._requested.born | born) & vms.keys())
+        self._requested = Requested(requests, vcpus, (self._requested.born | born) & vms.keys(), tried)
 
     def run(
         self, change: Change, vms: Mapping[str, ObservedVm], topology: CacheTopology, policy: allocation.Policy
@@ -440,7 +450,7 @@ class Reconciler:
         requests, vcpus = self._requested.requests, self._requested.vcpus
         return VmRecord(
             observed,
-            vcpus.applied(uuid, requests[uuid]),
+            trial.applied(vcpus.applied(uuid, requests[uuid]), observed.vm, self._requested.trial),
             vcpus=vcpus.limits.get(uuid),
             affinities=vcpus.affinities_of(uuid),
             tasks=self._placer.placed.get(uuid),
@@ -548,7 +558,7 @@ class Reconciler:
                 record,
                 tasks=placed.get(uuid),
                 unmonitored=unmonitored.get(uuid, ""),
-                outside=self._placer.outside.get(uuid),
+                outside=None if record.request.is_trial_alone else self._placer.outside.get(uuid),
             )
             for uuid, record in records.items()
         }

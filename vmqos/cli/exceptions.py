@@ -38,6 +38,63 @@ class NothingSampled(CommandError):
     msg_fmt = "there is nothing to record: the agent does not read the counters regularly ([telemetry] interval is 0)"
 
 
+class NoCulprit(CommandError):
+    """No neighbour is said to slow the VM."""
+
+    msg_fmt = (
+        "no VM is said to slow {vm}, so it is not known whom to hold back; 'vmqos neighbours {vm}' says more, and "
+        "--culprit names a VM"
+    )
+
+
+class NotTogether(CommandError):
+    """Options that contradict each other, or the command's arguments."""
+
+    msg_fmt = "{problem}; see 'vmqos help {command}'"
+
+
+class TooSeldom(CommandError):
+    """A trial is too short for the samples that it needs."""
+
+    msg_fmt = (
+        "the agent reads the counters every {interval:g} s, and a trial lasts {longest:g} s at most: that are too few "
+        "samples; lower [telemetry] interval"
+    )
+
+
+class NoLimitPossible(CommandError):
+    """The host has nothing to hold a VM back with."""
+
+    msg_fmt = (
+        "{vm} can't be held back: this host's memory bandwidth can't be throttled by resctrl, which needs MBA in the "
+        "CPU and in the kernel (info/MB in resctrl)"
+    )
+
+
+class NoTrials(CommandError):
+    """The agent does not know trials, or not on this socket."""
+
+    msg_fmt = (
+        "no trial can be had here: the vmqos-agent that runs is of an earlier version, or this is not its own socket "
+        "([api] socket)"
+    )
+
+
+class TrialLost(CommandError):
+    """A trial ended before its time."""
+
+    msg_fmt = "the trial ended before its time, and nothing can be said: {problem}; {state}"
+
+
+class NotPutBack(CommandError):
+    """The culprit does not have yet what it had."""
+
+    msg_fmt = (
+        "{vm} does not have yet what it had before the trial ({problem}): look at 'vmqos vm show {vm}' and at "
+        "'journalctl -u vmqos-agent'"
+    )
+
+
 class BadRecording(CommandError):
     """A file is no recording, or something in it can't be."""
 

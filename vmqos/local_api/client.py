@@ -127,6 +127,23 @@ class AgentClient:
         found = self._one("/v1/neighbours/samples", contract.NeighbourSamples, parameters)
         return cast(contract.NeighbourSamples, found)
 
+    def begin_trial(self, uuid: str, key: str, limit: str) -> contract.RunningTrial:
+        """Have a VM's memory bandwidth limited as long as :meth:`renew_trial` follows every second; for root alone.
+
+        :param key: a name for the trial that no other one has.
+        :param limit: as an extra spec, such as ``hw:mem_bandwidth_percent=20``.
+        """
+        name, _, value = limit.partition("=")
+        return self._trial("PUT", uuid, [("key", key), (name, value)])
+
+    def renew_trial(self, uuid: str, key: str) -> contract.RunningTrial:
+        """Ask for a trial again, and how it stands; it is refused where the trial is over."""
+        return self._trial("PUT", uuid, [("key", key)])
+
+    def end_trial(self, uuid: str, key: str) -> contract.RunningTrial:
+        """Give a trial back; it is refused where the trial is over."""
+        return self._trial("DELETE", uuid, [("key", key)])
+
     def openstack(self) -> contract.OpenStack:
         """What OpenStack is to be told of this host, and what it is to be asked; for the gateway's socket alone."""
         return cast(contract.OpenStack, self._one("/v1/openstack", contract.OpenStack))
@@ -152,13 +169,19 @@ class AgentClient:
         """
         return self._send("GET", path, tuple(parse_qsl(query, keep_blank_values=True)))
 
+    def _trial(self, method: str, uuid: str, parameters: list[tuple[str, str]]) -> contract.RunningTrial:
+        found = self._one(f"/v1/trials/{uuid}", contract.RunningTrial, parameters, method)
+        return cast(contract.RunningTrial, found)
+
     def _write(self, wanted: contract.WantedFlavor, parameters: list[tuple[str, str]]) -> None:
         parameters.append(("process", wanted["process"]))
         self._get(f"/v1/flavors/{wanted['uuid']}", parameters, "PUT")
 
-    def _one(self, path: str, kind: type, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+    def _one(
+        self, path: str, kind: type, parameters: Iterable[tuple[str, str]] = (), method: str = "GET"
+    ) -> dict[str, Any]:
         """An answer that is what its type says. It is kept as it is, with all that a later agent adds."""
-        answer = self._get(path, parameters)
+        answer = self._get(path, parameters, method)
         try:
             msgspec.convert(answer, kind)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:

@@ -428,12 +428,32 @@ class Durations(TypedDict):
     sum: float
 
 
+class Trial(TypedDict):
+    """A trial: for some seconds the memory bandwidth of the VM ``uuid`` is limited to ``limit``, in ``unit``.
+
+    ``in_force``: whether all of its tasks are limited by now. It lasts ``seconds_left`` more seconds at most.
+    """
+
+    uuid: str
+    limit: int
+    unit: str
+    in_force: bool
+    seconds_left: float
+
+
+class RunningTrial(TypedDict):
+    """The answer to a client that begins a trial, asks for it again or gives it back; ``None``: it is over."""
+
+    trial: Trial | None
+
+
 class Health(TypedDict):
     """How the agent itself fares; how the VMs do is in ``vms``, counts by state.
 
     ``ages`` are seconds since the last complete look at the VMs (``vms``), the last pass that ended well (``pass``) and
     the last look at the counters (``counters``), ``None`` before the first; ``stale`` names those that are too great.
-    ``unserved`` has the reason why a VM that libvirt lists is not served, by UUID. ``placement``, ``nova`` and
+    ``unserved`` has the reason why a VM that libvirt lists is not served, by UUID. ``trial`` is what is tried on a VM
+    now, ``None`` where nothing is. ``placement``, ``nova`` and
     ``notifications`` are the gateway's: only its answer has them.
     """
 
@@ -445,6 +465,7 @@ class Health(TypedDict):
     ages: NotRequired[dict[str, float | None]]
     stale: NotRequired[list[str]]
     unserved: NotRequired[dict[str, str]]
+    trial: NotRequired[Trial | None]
     resctrl: ResctrlHealth
     libvirt: LibvirtHealth
     placement: NotRequired[PlacementHealth | None]

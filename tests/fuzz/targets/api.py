@@ -34,6 +34,7 @@ from vmqos.agent.sample.history import History
 from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
+from vmqos.agent.trial import Trials
 from vmqos.daemon import bounded_server
 from vmqos.gateway.metrics import Metrics
 from vmqos.gateway.notification import Position, due
@@ -45,7 +46,7 @@ from vmqos.local_api.exceptions import LocalApiError
 
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
-_REFUSALS = frozenset({400, 403, 404, 405, 413, 414, 421, 431, 501, 503})
+_REFUSALS = frozenset({400, 403, 404, 405, 409, 413, 414, 421, 431, 501, 503})
 """What an application of ours may answer beside 200 and 304; and waitress's parser of a request that is none."""
 
 _UUID = "38c43823-3651-469c-b344-166d1c87d77b"
@@ -77,7 +78,11 @@ class _Agent(FakeAgent):
         self.events.close()
 
     def forget(self) -> None:
-        """Want the flavor again that an input may have told: an input must not depend on the one before it."""
+        """Want the flavor again that an input may have told: an input must not depend on the one before it.
+
+        Nor on a trial that it may have begun.
+        """
+        self.trials = Trials(lambda: None)
         self.flavors.look_up([])
         self.flavors.look_up([VirtualMachine(_UUID, "instance-2", 8, Process(7, 100), None, False, None)])
 
@@ -110,7 +115,8 @@ class _Counters(Counters):
 def _host() -> tuple[_Agent, Application]:
     known, reads = _Agent(), LiveReads()
     reads.start()
-    return known, Api(known, _Counters(), reads, {os.geteuid()})  # type: ignore[arg-type]
+    users = {os.geteuid()}
+    return known, Api(known, _Counters(), reads, users, triers=users)  # type: ignore[arg-type]
 
 
 def _agent() -> Application:

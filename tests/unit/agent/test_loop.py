@@ -20,20 +20,23 @@ import pytest
 from oslo_config import cfg
 
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
-from vmqos.agent import loop
+from vmqos.agent import loop, trial
 from vmqos.agent.act import monitoring_groups
 from vmqos.agent.loop import Agent, policy_from
 from vmqos.agent.observe import flavor_request as wishes
 from vmqos.agent.observe import running_vms
 from vmqos.agent.observe.told_flavors import Found
+from vmqos.agent.serve import trials
 from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.trial import TrialRefused
 from vmqos.allocation import Policy, PromiseState
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.model import VirtualMachine
-from vmqos.resctrl import exceptions, mount, topology
+from vmqos.reason import Code
+from vmqos.resctrl import exceptions, mount, tasks, topology
 
 LOCK_TIMEOUT = 0.1
 LONG = 10.0
@@ -631,3 +634,175 @@ def test_counters_are_assigned_to_monitoring_groups_that_a_later_pass_makes(
         if len(counted) == calls:
             return
     pytest.fail("an idle pass has nothing to assign")
+
+
+# A trial: everything is as before when it is over, however it ends.
+
+CAP = {"hw:cache_ways": "2", "hw:cache_policy": "shared"}
+
+
+def try_a_limit(host: Host, vm: str, percent: int = 20) -> None:
+    trials.begin(host.agent, "key", vm, CacheRequest(bandwidth_percent=percent))
+
+
+def layout_of(host: Host) -> dict[str, tuple[str, list[str], set[int]]]:
+    """All control groups, with what they have, their monitoring groups and their tasks but for this process's."""
+    names = ["", *(name for name in host.resctrl.directories() if name.startswith("vmqos."))]
+    ours = {vm.process.pid for vm in host.libvirt.vms.values()}
+    return {
+        name: (
+            host.resctrl.read(name, "schemata"),
+            host.resctrl.directories(name, "mon_groups"),
+            ours & tasks.read_tasks(host.resctrl, name),
+        )
+        for name in names
+    }
+
+
+def values_on(host: Host, vm: str, resource: str) -> list[str]:
+    """What the control group that has the VM has of each cache: masks of ``L3``, or limits of ``MB``."""
+    pid = host.libvirt.vms[vm].process.pid
+    text = next(text for text, _, there in layout_of(host).values() if pid in there)
+    line = next(line for line in text.splitlines() if f"{resource}:" in line)
+    return [part.split("=")[1].strip() for part in line.split(":")[1].split(";")]
+
+
+def limits_on(host: Host, vm: str) -> set[str]:
+    """The limits of memory bandwidth, in per cent, of the control group that has the VM."""
+    return set(values_on(host, vm, "MB"))
+
+
+def settled_with(host: Host, specs: dict[str, str]) -> str:
+    vm = host.libvirt.boot(specs)
+    host.libvirt.boot(TWO)
+    host.settle()
+    return vm
+
+
+@pytest.mark.parametrize("specs", [{}, TWO, CAP], ids=["nothing promised", "ways of its own", "in a class"])
+def test_a_trial_limits_a_vm_takes_no_way_and_leaves_everything_as_it_was(host: Host, specs: dict[str, str]) -> None:
+    vm = settled_with(host, specs)
+    before, state, told = layout_of(host), host.state(vm), host.agent.snapshot.vms[vm]
+    ways = values_on(host, vm, "L3")
+    try_a_limit(host, vm)
+    host.settle()
+    record = host.agent.snapshot.vms[vm]
+    assert host.agent.trials.state() is not None and host.agent.trials.state()[1], "it is in force"  # type: ignore[index]
+    assert limits_on(host, vm) == {"20"} and values_on(host, vm, "L3") == ways
+    assert host.state(vm) is state and record.allocation.reason.code is Code.TRIAL
+    assert record.allocation.masks == told.allocation.masks
+    host.agent.trials.end("key")
+    host.settle()
+    assert layout_of(host) == before
+    after = host.agent.snapshot.vms[vm]
+    assert (after.allocation, after.outside) == (told.allocation, told.outside)
+    assert after.tasks is not None and told.tasks is not None
+    assert (after.tasks.target, after.tasks.in_place) == (told.tasks.target, told.tasks.in_place)
+    events = [one for one in host.agent.events.after(0)["events"] if one["uuid"] == vm]
+    assert [(one["kind"], one["state"], one["reason_code"]) for one in events[1:]] == [
+        ("promise", state.value, "trial"),  # type: ignore[union-attr]
+        ("promise", state.value, ""),  # type: ignore[union-attr]
+    ]
+    assert events[-1]["reason"] == "the trial is over: it has what its flavor asks for again"
+
+
+@pytest.mark.parametrize("specs", [{}, TWO, CAP], ids=["nothing promised", "ways of its own", "in a class"])
+def test_a_trial_of_which_nobody_hears_any_more_lapses_by_itself(
+    host: Host, specs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "LEASE", 0.5)
+    vm = settled_with(host, specs)
+    before = layout_of(host)
+    # No audit, and no event: the trial's own end makes the pass.
+    with host.running():
+        wait_for(lambda: not host.agent.reconciler.is_unfinished and host.agent.health.passes > 3)
+        try_a_limit(host, vm)
+        wait_for(lambda: limits_on(host, vm) == {"20"})
+        wait_for(lambda: layout_of(host) == before)
+    assert host.agent.trials.running is None
+
+
+def test_a_trial_is_given_up_by_an_agent_that_ends(host: Host) -> None:
+    vm = settled_with(host, {})
+    before = layout_of(host)
+    with host.running():
+        wait_for(lambda: host.agent.health.passes > 3)
+        try_a_limit(host, vm)
+        wait_for(lambda: limits_on(host, vm) == {"20"})
+    assert layout_of(host) == before
+
+
+@pytest.mark.parametrize("specs", [{}, TWO, CAP], ids=["nothing promised", "ways of its own", "in a class"])
+def test_an_agent_that_is_started_anew_knows_no_trial_and_puts_everything_back(
+    host: Host, specs: dict[str, str]
+) -> None:
+    vm = settled_with(host, specs)
+    before = layout_of(host)
+    try_a_limit(host, vm)
+    host.settle()
+    assert limits_on(host, vm) == {"20"}
+    killed, host.agent = host.agent, Agent(loader.load(["--config-file", str(host.conf)]))
+    host.settle()
+    assert layout_of(host) == before
+    with pytest.raises(TrialRefused, match="there is no such trial"):
+        host.agent.trials.renew("key")
+    host.agent._running_vms.close()
+    host.agent = killed
+
+
+def test_what_was_told_of_a_trial_while_passes_failed_is_done_by_the_next(host: Host, trouble: Trouble) -> None:
+    vm = settled_with(host, {})
+    before = layout_of(host)
+    with trouble(host):
+        try_a_limit(host, vm)
+        host.agent.run_passes()
+    assert layout_of(host) == before
+    host.agent.run_passes()
+    assert limits_on(host, vm) == {"20"}
+    with trouble(host):
+        host.agent.trials.end("key")
+        host.agent.run_passes()
+    assert limits_on(host, vm) == {"20"}
+    host.agent.run_passes()
+    assert layout_of(host) == before
+
+
+def fill(host: Host, leave: int) -> int:
+    """Start VMs with ways until so many CLOSIDs are left; how many VMs these are."""
+    count = 0
+    resctrl = host.agent.snapshot.resctrl
+    assert resctrl is not None
+    while resctrl.capabilities.num_closids - len(resctrl.layout.groups) > leave:
+        host.libvirt.boot({"hw:cache_ways": "1"} if count < 5 else {"hw:cache_ways": str(count), **SHARE})
+        count += 1
+        host.settle()
+        resctrl = host.agent.snapshot.resctrl
+        assert resctrl is not None
+    return count
+
+
+SHARE = {"hw:cache_policy": "shared"}
+
+
+def test_a_trial_without_a_free_closid_is_refused_and_changes_nothing(host: Host) -> None:
+    vm = settled_with(host, {})
+    fill(host, leave=0)
+    before = layout_of(host)
+    with pytest.raises(TrialRefused, match=r"no class of service \(CLOSID\) is left"):
+        try_a_limit(host, vm)
+    host.settle()
+    assert layout_of(host) == before and host.agent.trials.running is None
+
+
+def test_a_trial_gives_the_last_closid_to_a_vm_that_is_promised_ways(host: Host) -> None:
+    vm = settled_with(host, {})
+    fill(host, leave=1)
+    try_a_limit(host, vm)
+    host.settle()
+    assert limits_on(host, vm) == {"20"}
+    newcomer = host.libvirt.boot({"hw:cache_ways": "1"})
+    host.agent._on_change(newcomer)
+    host.settle()
+    assert host.state(newcomer) is PromiseState.KEPT and limits_on(host, vm) == {"100"}
+    with pytest.raises(TrialRefused, match=f"VM {newcomer} needs a class of service"):
+        host.agent.trials.renew("key")

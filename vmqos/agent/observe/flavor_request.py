@@ -31,6 +31,7 @@ class FlavorRequest:
     :ivar unknown: why it is not known (yet) what the flavor asks for; empty where it is. The VM keeps what it has.
     :ivar remark: what an operator should know of a VM that asks for nothing; empty where there is nothing.
     :ivar hands_off: whether libvirt placed the VM's tasks, so that the agent leaves them alone.
+    :ivar trial: which limit is tried on the VM for some seconds, and is in ``wants`` too; empty where none is.
     """
 
     wants: CacheRequest | None = None
@@ -39,6 +40,12 @@ class FlavorRequest:
     unknown: Reason = NO_REASON
     remark: Reason = NO_REASON
     hands_off: bool = False
+    trial: Reason = NO_REASON
+
+    @property
+    def is_trial_alone(self) -> bool:
+        """Whether the flavor asks for nothing, and a trial does."""
+        return bool(self.trial) and self.asked is None
 
     def but(self, problem: Reason) -> FlavorRequest:
         """The request with this problem added; the request itself where the problem is empty."""

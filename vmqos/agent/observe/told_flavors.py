@@ -37,12 +37,12 @@ class _Entry:
 class ToldFlavors:
     """Keeps what the gateway told of a VM's flavor for as long as the VM's process lives.
 
-    :param is_on: whether the gateway is to ask Nova at all.
+    :param is_on: whether the gateway is to ask Nova at all; also told as ``is_on``.
     :param on_answer: called with the UUID of a VM of which something new was told, by the thread that told it.
     """
 
     def __init__(self, is_on: bool, on_answer: Callable[[str], None]) -> None:
-        self._is_on = is_on
+        self.is_on = is_on
         self._on_answer = on_answer
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
@@ -52,7 +52,7 @@ class ToldFlavors:
 
         :param vms: all VMs that run and whose descriptions have no extra specs; the others are forgotten.
         """
-        if not self._is_on:
+        if not self.is_on:
             return {}
         with self._lock:
             before, self._entries = self._entries, {}

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The local HTTP API: JSON over Unix sockets. It changes nothing; the gateway alone may tell it a flavor."""
+"""The local HTTP API: JSON over Unix sockets. It changes nothing, but for two things.
+
+The gateway alone may tell a flavor, on its own socket; root alone may have something tried on a VM for some seconds.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,14 @@ from vmqos.agent.sample.hardware_counts import HardwareCounts
 from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
 from vmqos.agent.sample.minutes import MINUTE
 from vmqos.agent.sample.sampler import Telemetry
-from vmqos.agent.serve import caches, capacity, counters, hardware_report, health_report, vms
+from vmqos.agent.serve import caches, capacity, counters, hardware_report, health_report, trials, vms
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.serve.neighbours import Neighbours
 from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.trial import TrialRefused
 from vmqos.allocation import Policy, Request
 from vmqos.daemon import bounded_server
+from vmqos.extra_specs import CacheRequest
 from vmqos.host import describe
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.local_api import contract
@@ -31,6 +36,10 @@ from vmqos.telemetry import rates
 from vmqos.visible_text import neutralise
 
 FLAVORS = "/v1/flavors/"
+TRIALS = "/v1/trials/"
+
+LONGEST_KEY = 64
+"""Characters of a client's name for a trial."""
 
 ERROR_MOST = 500
 """Characters of what the gateway says why a flavor is not known."""
@@ -66,7 +75,7 @@ class _Answer(Exception):
 
 
 class Api:
-    """The WSGI application; it answers from the agent's last snapshot and changes nothing.
+    """The WSGI application; it answers from the agent's last snapshot.
 
     Where the snapshot does not have what is asked for, resctrl is read: by one thread, and for a bounded time.
 
@@ -77,6 +86,7 @@ class Api:
         wants; none on the socket that is open to others.
     :param hardware: what the VMs' tasks execute.
     :param neighbours: who slows whom.
+    :param triers: UIDs of the users who may have something tried on a VM; none on the gateway's socket.
     """
 
     def __init__(
@@ -87,11 +97,13 @@ class Api:
         gateways: Collection[int] = frozenset(),
         hardware: HardwareCounts | None = None,
         neighbours: Neighbours | None = None,
+        triers: Collection[int] = frozenset(),
     ) -> None:
         self._agent = agent
         self._telemetry = telemetry
         self._live = live
         self._gateways = frozenset(map(bounded_server.user, gateways))
+        self._triers = frozenset(map(bounded_server.user, triers))
         self._waits = threading.BoundedSemaphore(WAITERS)
         self._known_capacity: tuple[tuple[ResctrlState, Policy, Sequence[Request]], contract.Capacity] | None = None
         self._routes: dict[str, Callable[[dict[str, list[str]]], Any]] = {
@@ -134,8 +146,10 @@ class Api:
                 raise _Answer("403 Forbidden", f"this socket is the gateway's: {client} has no business here")
             if environ["REQUEST_METHOD"] == "PUT" and path.startswith(FLAVORS):
                 return self._take_flavor(path.removeprefix(FLAVORS), environ.get("QUERY_STRING", ""))
+        if self._triers and path.startswith(TRIALS):
+            return self._trial(environ, path.removeprefix(TRIALS))
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            raise _Answer("405 Method Not Allowed", "this API only answers GET: it can't change anything")
+            raise _Answer("405 Method Not Allowed", "here, this API only answers GET: nothing can be changed")
         route = self._routes.get(path)
         if route is not None:
             return route(parse_qs(environ.get("QUERY_STRING", "")))
@@ -194,6 +208,29 @@ class Api:
         except LookupError as refusal:
             raise _Answer("404 Not Found", str(refusal)[:ERROR_MOST]) from refusal
         return {"uuid": uuid}
+
+    def _trial(self, environ: dict[str, Any], uuid: str) -> contract.RunningTrial:
+        """Begin a trial, ask for it again or give it back; what is told of it is in ``/v1/health``, too."""
+        if (client := environ["REMOTE_ADDR"]) not in self._triers:
+            raise _Answer("403 Forbidden", f"only root may have something tried on a VM, and {client} is not root")
+        method, query = environ["REQUEST_METHOD"], parse_qs(environ.get("QUERY_STRING", ""))
+        key, running = query.get("key", [""])[-1], self._agent.trials
+        if not 0 < len(key) <= LONGEST_KEY:
+            raise _Answer("400 Bad Request", f"key is to be this client's name for the trial, of 1 to {LONGEST_KEY}")
+        try:
+            if method == "DELETE":
+                running.end(key)
+            elif method != "PUT":
+                raise _Answer("405 Method Not Allowed", "a trial is begun by PUT and given back by DELETE")
+            elif limit := _limit(query):
+                trials.begin(self._agent, key, uuid, limit)
+            else:
+                running.renew(key)
+        except KeyError as error:
+            raise _Answer("404 Not Found", f"no VM {uuid[:80]} runs on this host") from error
+        except TrialRefused as refusal:
+            raise _Answer("409 Conflict", str(refusal)) from refusal
+        return {"trial": trials.told(running)}
 
     def _capabilities(self, query: dict[str, list[str]]) -> Any:
         resctrl = self._agent.snapshot.resctrl
@@ -282,6 +319,23 @@ def _series(query: dict[str, list[str]]) -> frozenset[str] | None:
         if name not in KNOWN_SERIES:
             raise _Answer("400 Bad Request", f"series={name[:40]!r} can't be: write one of {', '.join(KNOWN_SERIES)}")
     return frozenset(query["series"])
+
+
+def _limit(query: dict[str, list[str]]) -> CacheRequest | None:
+    """The limit of bandwidth that is to be tried; ``None`` where none is named."""
+    named = {
+        key: query[key.name][-1]
+        for key in (extra_specs.BANDWIDTH_PERCENT, extra_specs.BANDWIDTH_MBPS)
+        if key.name in query
+    }
+    if not named:
+        return None
+    if len(named) > 1:
+        raise _Answer("400 Bad Request", f"name one limit: {' or '.join(key.name for key in named)}")
+    ((key, text),) = named.items()
+    if not key.takes(text):
+        raise _Answer("400 Bad Request", f"{key.name}={text[:20]!r} can't be: {key.allowed}")
+    return CacheRequest(**{key.field: key.read(text)})  # type: ignore[arg-type]
 
 
 def _number(name: str, query: dict[str, list[str]], otherwise: str) -> float:

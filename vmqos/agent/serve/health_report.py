@@ -11,7 +11,7 @@ from typing import Literal
 
 from vmqos.agent.loop import Agent
 from vmqos.agent.sample.sampler import OLD_AFTER, Telemetry
-from vmqos.agent.serve import vms
+from vmqos.agent.serve import trials, vms
 from vmqos.group_names import Owner
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.local_api import contract
@@ -49,6 +49,7 @@ def health(agent: Agent, telemetry: Telemetry) -> contract.Health:
         "ages": ages(agent, telemetry),
         "stale": old,
         "unserved": dict(found.unserved),
+        "trial": trials.told(agent.trials),
         "resctrl": {
             "path": agent.filesystem.root,
             "mounted": mounted,

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Iterator
 
 from vmqos.cli import exceptions
+from vmqos.insight import Counts, Sample
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentRefused
@@ -31,6 +32,19 @@ def samples(agent: AgentClient, since: float | None = None) -> contract.Neighbou
     """
     with _too_old():
         return agent.neighbour_samples(since)
+
+
+def plain(sample: contract.NeighbourSample) -> Sample:
+    """A sample as :mod:`vmqos.insight` has it."""
+    counts = sample["counts"]
+    return Sample(
+        sample["time"],
+        {int(cache): held for cache, held in sample["occupancy"].items()},
+        sample["bandwidth"],
+        None
+        if counts is None
+        else Counts(counts["cycles"], counts["instructions"], counts["references"], counts["misses"]),
+    )
 
 
 @contextlib.contextmanager

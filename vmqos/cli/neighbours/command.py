@@ -9,10 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmqos.cli import settings
-from vmqos.cli.neighbours import ask, view
+from vmqos.cli import exceptions, settings
+from vmqos.cli.neighbours import ask, confirm, confirm_view, view
+from vmqos.cli.neighbours.confirm import Parties, Tried
 from vmqos.cli.neighbours.output import Told, Verdicts
-from vmqos.cli.show import freshness, vm_view
+from vmqos.cli.option_values import seconds, whole_number
+from vmqos.cli.output import is_for_machines, terminal_of
+from vmqos.cli.show import freshness, terminal, vm_view
 from vmqos.cli.show.freshness import Freshness
 from vmqos.cli.show.safe_text import distinct_names
 from vmqos.cli.vm.watched import Watched
@@ -51,16 +54,25 @@ class Neighbours(Watched[Look], Verdicts):
     With -f json or yaml the answer is the agent's own object, and -c takes its fields. With -f csv or value there is a
     row for each pair: Slower is a factor, Confidence from 0 to 1, Taken the bytes of cache that the victim lost.
 
+    --confirm tries it out. The VM is measured for some seconds before, while the memory bandwidth of its neighbour is
+    limited, and after. If it fares better meanwhile, and worse again after, the neighbour slows it. The neighbour is
+    the one that the agent accuses, or --culprit. No VM gets less than its flavor promises, and everything is put back,
+    however this ends: Ctrl-C puts it back at once, and if this command is killed, the agent does it within seconds.
+    --confirm asks first, and is for root. The host needs a memory bandwidth that resctrl can limit (MBA).
+
     'vmqos record' writes down what a verdict follows from, and 'vmqos replay' judges it again.
 
     The exit status is 3 if what is printed is old: the agent answers, and does not look any more. It is 0 whether or
-    not a VM is slowed.
+    not a VM is slowed. With --confirm it is 0 if the trial confirms it, 4 if it does not, 5 if it can't be told, and 1
+    if nothing could be tried.
 
     For example::
 
         vmqos neighbours
         vmqos neighbours web-1
         vmqos neighbours --watch 5
+        vmqos neighbours web-1 --confirm
+        vmqos neighbours web-1 --confirm --culprit batch-1 --seconds 20 --yes -f json
         vmqos neighbours -f value -c Victim -c Culprit -c Cause
         vmqos neighbours -f json -c pairs
     """
@@ -78,7 +90,90 @@ class Neighbours(Watched[Look], Verdicts):
             nargs="?",
             help="only what concerns this VM: its UUID, a beginning of the UUID that no other VM has, or its name",
         )
+        trial = parser.add_argument_group("holding the neighbour back")
+        trial.add_argument(
+            "--confirm",
+            action="store_true",
+            help="limit the memory bandwidth of the neighbour for some seconds, and see whether the VM fares better",
+        )
+        trial.add_argument(
+            "--culprit", metavar="VM", help="the neighbour; the one that the agent accuses, unless given"
+        )
+        trial.add_argument(
+            "--seconds",
+            metavar="N",
+            type=seconds(confirm.SHORTEST, confirm.LONGEST),
+            help=f"how long to measure before, meanwhile and after, {confirm.SHORTEST:g} to {confirm.LONGEST:g}, and "
+            f"longer where the agent looks seldom; {confirm.SECONDS:g} unless given",
+        )
+        trial.add_argument(
+            "--limit",
+            metavar="N",
+            type=whole_number(1),
+            help=f"the limit, in per cent or, where the host limits bandwidth so, in MB/s; {confirm.PERCENT} per cent "
+            "of all, or of what the neighbour moves now, unless given",
+        )
+        trial.add_argument("--yes", action="store_true", help="do not ask")
         return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Say it once or again and again, or try it out."""
+        self._tried: Tried | None = None
+        problem = ""
+        if not parsed_args.confirm:
+            given = {"--culprit": parsed_args.culprit, "--seconds": parsed_args.seconds, "--limit": parsed_args.limit}
+            if lonely := [name for name, value in {**given, "--yes": parsed_args.yes}.items() if value]:
+                problem = f"{lonely[0]} belongs to --confirm"
+        elif parsed_args.vm is None:
+            problem = "--confirm takes the VM that is slowed"
+        elif parsed_args.watch is not None:
+            problem = "--confirm is done once: leave --watch out"
+        if problem:
+            raise exceptions.NotTogether(problem=problem, command="neighbours")
+        return super().run(parsed_args)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Say what the agent judges, or what came of a trial."""
+        if not parsed_args.confirm:
+            return super().take_action(parsed_args)
+        self._tried = tried = self._try(parsed_args)
+        self.exit_status = confirm_view.STATUSES[tried.outcome.verdict]
+        if is_for_machines(parsed_args):
+            found = confirm_view.fields(tried)
+            return tuple(found), tuple(found.values())
+        return confirm_view.TITLES, confirm_view.rows(tried)
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Any]) -> int:
+        """Print it."""
+        if self._tried is None or parsed_args.formatter != "table" or parsed_args.columns:
+            return super().produce_output(parsed_args, column_names, data)
+        screen = terminal_of(self)
+        terminal.show(confirm_view.draw(self._tried, screen), self.app.stdout, screen)
+        return 0
+
+    def _try(self, parsed_args: argparse.Namespace) -> Tried:
+        """Hold the neighbour back for some seconds."""
+        agent = settings.agent(self.app.options)
+        vms, interval = agent.vms(), ask.verdicts(agent)["interval"]
+        victim = vm_view.find(vms, parsed_args.vm)
+        culprit = vm_view.find(vms, parsed_args.culprit) if parsed_args.culprit else None
+        if culprit is victim:
+            raise exceptions.NotTogether(problem="a VM is not its own neighbour", command="neighbours")
+        parties = confirm.find(agent, victim, culprit, vms, parsed_args.limit)
+        each = confirm.length(parsed_args.seconds or confirm.SECONDS, interval)
+        if not parsed_args.yes:
+            self._ask(parties, each)
+        with confirm_view.Progress(self.app.stderr, each + interval, parties) as progress:
+            return confirm.run(agent, parties, each, interval, progress.report)
+
+    def _ask(self, parties: Parties, each: float) -> None:
+        if not self.app.stdin.isatty():
+            raise exceptions.NotConfirmed(reason="there is no terminal to ask on; say --yes")
+        # What is printed may be for a program.
+        self.app.stderr.write(f"{confirm_view.question(parties, each)}Continue? [y/N] ")
+        self.app.stderr.flush()
+        if self.app.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise exceptions.NotConfirmed(reason="you did not say yes")
 
     def look(self, parsed_args: argparse.Namespace) -> Look:
         """Ask the agent."""

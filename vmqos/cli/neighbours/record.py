@@ -19,7 +19,7 @@ from vmqos.cli.option_values import seconds, size
 from vmqos.cli.show import terminal as terminals
 from vmqos.cli.show import units
 from vmqos.cli.show.safe_text import distinct_names, neutralise
-from vmqos.insight import Cache, Counts, Host, Sample, Vm
+from vmqos.insight import Cache, Host, Sample, Vm
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentFailed, AgentHungUp, AgentNotRunning, AgentTimeout
@@ -187,7 +187,7 @@ class Series:
                 if uuid not in found["host"]["vms"]:
                     self.left_out += 1
                     continue
-                by_time.setdefault(sample["time"], {})[self.keys[uuid]] = _sample(sample)
+                by_time.setdefault(sample["time"], {})[self.keys[uuid]] = ask.plain(sample)
                 self.is_counted = self.is_counted or sample["counts"] is not None
         lines += [Sweep(moment, by_time[moment]) for moment in sorted(by_time)]
         self.newest = max(by_time, default=self.newest)
@@ -316,15 +316,3 @@ class Progress:
 
 def _masks(vm: contract.SampledVm) -> dict[int, int]:
     return {int(cache): units.parse_mask(mask) for cache, mask in vm["masks"].items()}
-
-
-def _sample(sample: contract.NeighbourSample) -> Sample:
-    counts = sample["counts"]
-    return Sample(
-        sample["time"],
-        {int(cache): held for cache, held in sample["occupancy"].items()},
-        sample["bandwidth"],
-        None
-        if counts is None
-        else Counts(counts["cycles"], counts["instructions"], counts["references"], counts["misses"]),
-    )

@@ -14,6 +14,7 @@ from tests.unit.agent.serve.test_vms import snapshot, with_record
 from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.serve import health_report
 from vmqos.agent.snapshot import Health, Snapshot
+from vmqos.agent.trial import Trials
 from vmqos.allocation import Allocation, PromiseState
 from vmqos.hypervisor.connection import Call
 from vmqos.local_api import contract
@@ -48,6 +49,8 @@ class FakeAgent:
     connected: bool = True
     call: Call | None = None
     audit_interval: float = 1.0
+
+    trials: Trials = field(default_factory=lambda: Trials(lambda: None))
 
     uri = "qemu:///system"
     filesystem = SimpleNamespace(root="/sys/fs/resctrl")

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may have something tried on which VM, over real connections: the kernel says who they are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import httpx
+import pytest
+
+from tests.unit.agent.serve.test_vms import UUID, snapshot, with_record
+from vmqos.agent.observe.flavor_request import FlavorRequest
+from vmqos.agent.observe.told_flavors import ToldFlavors
+from vmqos.agent.serve.api import Api
+from vmqos.agent.serve.live_reads import LiveReads
+from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.trial import Trials
+from vmqos.allocation import Allocation, PromiseState
+from vmqos.daemon.unix_server import UnixServer
+from vmqos.extra_specs import CacheRequest
+from vmqos.hypervisor.model import NovaMetadata
+from vmqos.local_api.client import AgentClient
+from vmqos.local_api.exceptions import AgentRefused
+from vmqos.reason import Code, Reason
+from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit
+
+LIMIT = "hw:mem_bandwidth_percent=20"
+
+
+def with_bandwidth(found: Snapshot, unit: BandwidthUnit = BandwidthUnit.PERCENT, closids: int = 8) -> Snapshot:
+    """A host that can limit memory bandwidth."""
+    assert found.resctrl is not None
+    known = found.resctrl.capabilities
+    resource = BandwidthResource("MB", closids, 10, 10, True, (0, 1), unit)
+    caches = {name: replace(cache, num_closids=closids) for name, cache in known.caches.items()}
+    able = replace(known, bandwidths={"MB": resource}, caches=caches)
+    return replace(found, resctrl=replace(found.resctrl, capabilities=able))
+
+
+class Played:
+    """What the API asks of an agent, and the API on a socket."""
+
+    def __init__(self, folder: Path, host: Snapshot, triers: set[int], gateways: set[int] | None = None) -> None:
+        self.trials = Trials(lambda: None)
+        self.agent = SimpleNamespace(
+            snapshot=host, trials=self.trials, flavors=ToldFlavors(False, lambda uuid: None), hostname="compute-1"
+        )
+        self.path = folder / "agent.sock"
+        api = Api(self.agent, None, LiveReads(), gateways or frozenset(), triers=triers)  # type: ignore[arg-type]
+        self.server = UnixServer(api, "[api] socket", str(self.path), mode="600")
+        self.server.start()
+        self.client = AgentClient(str(self.path))
+
+    def send(self, method: str, path: str) -> httpx.Response:
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(self.path)), base_url="http://vmqos-agent") as http:
+            return http.request(method, path)
+
+
+Play = Callable[..., Played]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Iterator[Play]:
+    made: list[Played] = []
+
+    def make(host: Snapshot, triers: set[int] | None = None, gateways: set[int] | None = None) -> Played:
+        made.append(Played(tmp_path, host, {os.geteuid()} if triers is None else triers, gateways))
+        return made[-1]
+
+    yield make
+    for played in made:
+        played.server.stop()
+
+
+def test_a_trial_is_begun_asked_for_again_and_given_back(play: Play) -> None:
+    played = play(with_bandwidth(snapshot()))
+    begun = played.client.begin_trial(UUID, "key", LIMIT)["trial"]
+    assert begun is not None
+    assert (begun["uuid"], begun["limit"], begun["unit"], begun["in_force"]) == (UUID, 20, "%", False)
+    assert played.client.renew_trial(UUID, "key")["trial"] is not None
+    running = played.trials.running
+    assert running is not None and (running.percent, running.mbps) == (20, None)
+    assert played.client.end_trial(UUID, "key")["trial"] is None
+    with pytest.raises(AgentRefused, match="this trial is over: its client gave it back"):
+        played.client.renew_trial(UUID, "key")
+
+
+def test_another_user_is_refused_by_what_the_kernel_says_of_him(play: Play) -> None:
+    played = play(with_bandwidth(snapshot()), {os.geteuid() + 1})
+    for say in (
+        lambda: played.client.begin_trial(UUID, "key", LIMIT),
+        lambda: played.client.renew_trial(UUID, "key"),
+        lambda: played.client.end_trial(UUID, "key"),
+    ):
+        with pytest.raises(AgentRefused, match=f"only root may .* user {os.geteuid()} is not root"):
+            say()
+    assert played.trials.running is None
+
+
+def test_the_gateways_socket_takes_no_trial(play: Play) -> None:
+    played = play(with_bandwidth(snapshot()), set(), {os.geteuid()})
+    for method in ("PUT", "DELETE", "POST"):
+        assert played.send(method, f"/v1/trials/{UUID}?key=k&{LIMIT}").status_code == 405
+    assert played.send("GET", f"/v1/trials/{UUID}?key=k").status_code == 404
+    assert played.trials.running is None
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "text"),
+    [
+        (f"{LIMIT}", 400, "key is to be this client's name"),
+        (f"key={'k' * 65}&{LIMIT}", 400, "key is to be this client's name"),
+        ("key=k&hw:mem_bandwidth_percent=0", 400, "an integer from 1 to 100 is allowed"),
+        ("key=k&hw:mem_bandwidth_percent=1e1", 400, "an integer from 1 to 100 is allowed"),
+        ("key=k&hw:mem_bandwidth_mbps=-1", 400, "an integer from 1 up is allowed"),
+        (f"key=k&{LIMIT}&hw:mem_bandwidth_mbps=5", 400, "name one limit"),
+        ("key=k&hw:mem_bandwidth_percent=100", 409, "no limit on this host"),
+        ("key=k&hw:mem_bandwidth_percent=95", 409, "no limit on this host"),
+        ("key=k&hw:mem_bandwidth_mbps=5000", 409, "limits memory bandwidth in per cent"),
+        ("key=k", 409, "there is no such trial"),
+    ],
+)
+def test_a_question_that_can_not_be_is_refused_with_what_is_allowed(
+    query: str, status: int, text: str, play: Play
+) -> None:
+    played = play(with_bandwidth(snapshot()))
+    answer = played.send("PUT", f"/v1/trials/{UUID}?{query}")
+    assert answer.status_code == status and text in answer.json()["error"]
+    assert played.trials.running is None
+
+
+def test_another_method_and_a_vm_that_is_not_there_are_refused(play: Play) -> None:
+    played = play(with_bandwidth(snapshot()))
+    for method in ("POST", "GET", "PATCH"):
+        assert played.send(method, f"/v1/trials/{UUID}?key=k").status_code == 405
+    assert played.send("PUT", f"/v1/trials/other?key=k&{LIMIT}").status_code == 404
+    assert played.send("PUT", "/v1/vms?key=k").status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("unit", "asked", "limit", "told"),
+    [
+        (BandwidthUnit.PERCENT, "hw:mem_bandwidth_percent=15", (20, None), (20, "%")),
+        (BandwidthUnit.MBPS, "hw:mem_bandwidth_mbps=1234", (None, 1234), (1234, "MB/s")),
+        (BandwidthUnit.EIGHTH_GBPS, "hw:mem_bandwidth_mbps=1300", (None, 2500), (2500, "MB/s")),
+    ],
+)
+def test_a_limit_is_rounded_up_to_what_the_hardware_can_do(
+    unit: BandwidthUnit, asked: str, limit: tuple[int | None, int | None], told: tuple[int, str], play: Play
+) -> None:
+    played = play(with_bandwidth(snapshot(), unit))
+    found = played.client.begin_trial(UUID, "key", asked)["trial"]
+    assert found is not None and (found["limit"], found["unit"]) == told
+    running = played.trials.running
+    assert running is not None and (running.percent, running.mbps) == limit
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        (snapshot(), r"can't be throttled by resctrl: a trial needs MBA in the CPU and in the kernel \(info/MB"),
+        (replace(with_bandwidth(snapshot()), resctrl=None), "resctrl can't be read now"),
+        (
+            with_record(
+                with_bandwidth(snapshot()), request=FlavorRequest(asked=CacheRequest(ways=4, bandwidth_percent=50))
+            ),
+            "its flavor gives it 50 % of memory bandwidth, and a trial never takes a VM below its promise",
+        ),
+        (
+            with_record(
+                with_bandwidth(snapshot()),
+                allocation=Allocation(PromiseState.DEGRADED, reason=Reason(Code.NO_WAYS, "too few ways")),
+            ),
+            "its promise is degraded now: too few ways",
+        ),
+    ],
+    ids=["no MBA", "no resctrl", "below its promise", "not kept"],
+)
+def test_what_can_not_be_tried_is_refused_with_the_reason(host: Snapshot, text: str, play: Play) -> None:
+    played = play(host)
+    with pytest.raises(AgentRefused, match=text):
+        played.client.begin_trial(UUID, "key", LIMIT)
+    assert played.trials.running is None
+
+
+OTHER = "22222222-2222-4222-8222-222222222222"
+
+
+def with_a_plain_vm(known: Snapshot) -> Snapshot:
+    """The host with one more VM, which is promised nothing."""
+    record = known.vms[UUID]
+    observed = replace(record.observed, vm=replace(record.observed.vm, uuid=OTHER))
+    plain = replace(
+        record, observed=observed, request=FlavorRequest(), allocation=Allocation(PromiseState.NONE), tasks=None
+    )
+    return replace(known, vms={UUID: record, OTHER: plain})
+
+
+def test_a_host_without_a_free_closid_is_left_as_it_is(play: Play) -> None:
+    played = play(with_a_plain_vm(with_bandwidth(snapshot(), closids=2)))
+    with pytest.raises(AgentRefused, match=rf"nothing is tried on VM {OTHER}: no class of service \(CLOSID\) is left"):
+        played.client.begin_trial(OTHER, "key", LIMIT)
+    assert played.client.begin_trial(UUID, "key", LIMIT)["trial"] is not None, "this one has its own"
+
+
+def test_a_vm_whose_flavor_nova_alone_tells_is_left_as_it_is(play: Play) -> None:
+    known = with_bandwidth(snapshot())
+    observed = known.vms[UUID].observed
+    without = replace(observed, vm=replace(observed.vm, metadata=NovaMetadata("gold", "c4", "p", None)))
+    played = play(with_record(known, observed=without))
+    played.agent.flavors = ToldFlavors(True, lambda uuid: None)
+    with pytest.raises(AgentRefused, match="its flavor is known from Nova's API alone"):
+        played.client.begin_trial(UUID, "key", LIMIT)
+
+
+def test_a_host_without_a_free_rmid_takes_none_from_a_vm_that_is_counted(play: Play) -> None:
+    known = with_bandwidth(snapshot())
+    assert known.resctrl is not None and known.resctrl.capabilities.monitoring is not None
+    few = replace(known.resctrl.capabilities.monitoring, num_rmids=2)
+    able = replace(known.resctrl, capabilities=replace(known.resctrl.capabilities, monitoring=few))
+    with pytest.raises(AgentRefused, match="no RMID is free"):
+        play(with_a_plain_vm(replace(known, resctrl=able))).client.begin_trial(OTHER, "key", LIMIT)

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial: the lease, and what it makes of a flavor's request; what passes make of it is in ``test_loop``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.agent.serve.test_vms import UUID, snapshot, with_record
+from vmqos.agent import trial
+from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
+from vmqos.agent.observe.flavor_request import CACHETUNE, NO_EXTRA_SPECS, FlavorRequest
+from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.trial import LEASE, LONGEST, Trial, TrialRefused, Trials
+from vmqos.allocation import Allocation, PromiseState
+from vmqos.daemon.backoff import Failure
+from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.hypervisor.model import Process
+from vmqos.reason import Code, Reason
+
+VM = snapshot().vms[UUID].observed.vm
+TRIAL = Trial("k", UUID, VM.process, 20, None, 20, "%")
+OWN = CacheRequest(ways=4)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def changes() -> list[str]:
+    """A word for each time that a pass was called for."""
+    return []
+
+
+@pytest.fixture
+def trials(clock: Clock, changes: list[str]) -> Trials:
+    return Trials(lambda: changes.append("pass"), clock)
+
+
+@pytest.mark.parametrize(
+    ("asked", "wants"),
+    [
+        (None, CacheRequest(bandwidth_percent=20)),
+        (OWN, replace(OWN, bandwidth_percent=20)),
+        (
+            CacheRequest(ways=2, policy=CachePolicy.SHARED),
+            CacheRequest(ways=2, policy=CachePolicy.SHARED, bandwidth_percent=20),
+        ),
+    ],
+)
+def test_a_trial_adds_a_limit_and_changes_nothing_else_of_what_a_flavor_asks_for(
+    asked: CacheRequest | None, wants: CacheRequest
+) -> None:
+    request = FlavorRequest(wants=asked, asked=asked)
+    found = trial.applied(request, VM, TRIAL)
+    assert (found.wants, found.asked) == (wants, asked)
+    assert found.trial.code is Code.TRIAL and "20 %" in found.trial.text
+    assert trial.applied(request, VM, None) is request
+
+
+def test_no_other_vm_and_no_other_run_of_it_is_limited() -> None:
+    request = FlavorRequest()
+    assert trial.applied(request, replace(VM, uuid="other"), TRIAL) is request
+    assert trial.applied(request, replace(VM, process=Process(100, 6)), TRIAL) is request
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (FlavorRequest(hands_off=True, remark=CACHETUNE), "cachetune"),
+        (FlavorRequest(unknown=NO_EXTRA_SPECS), "not known what its flavor promises"),
+        (FlavorRequest(problem=Reason(Code.BAD_FLAVOR, "hw:cache_ways='x'")), "hw:cache_ways='x'"),
+        (FlavorRequest(asked=CacheRequest(bandwidth_percent=50)), "gives it 50 % of memory bandwidth"),
+        (FlavorRequest(asked=CacheRequest(bandwidth_mbps=4000)), "gives it 4000 MB/s of memory bandwidth"),
+        (FlavorRequest(asked=CacheRequest(ways=2, vcpus=frozenset({0}))), "hw:cache_vcpus"),
+    ],
+)
+def test_a_vm_that_could_lose_something_is_left_as_it_is(request_: FlavorRequest, why: str) -> None:
+    assert why in trial.why_not(request_)
+    assert trial.applied(request_, VM, TRIAL) is request_
+
+
+def test_a_trial_is_over_when_nobody_asks_for_it_any_more(trials: Trials, clock: Clock, changes: list[str]) -> None:
+    trials.begin(TRIAL)
+    assert trials.running is TRIAL and trials.due == LEASE and changes == ["pass"]
+    for _ in range(3):
+        clock.now += LEASE - 0.1
+        trials.renew("k")
+    assert trials.running is TRIAL and len(changes) == 1, "asking again changes nothing"
+    clock.now += LEASE
+    assert trials.running is None and trials.due is None and len(changes) == 2
+    with pytest.raises(TrialRefused, match="this trial is over: nobody asked for it for 5 s"):
+        trials.renew("k")
+
+
+def test_a_trial_is_over_after_its_longest_time_however_often_its_client_asks(trials: Trials, clock: Clock) -> None:
+    trials.begin(TRIAL)
+    for _ in range(int(LONGEST) - 1):
+        clock.now += 1
+        trials.renew("k")
+    assert trials.due == pytest.approx(1)
+    clock.now += 1
+    with pytest.raises(TrialRefused, match="this trial is over: it lasted for 60 s"):
+        trials.renew("k")
+    assert trials.running is None
+
+
+def test_a_trial_that_is_given_back_is_over_at_once(trials: Trials, changes: list[str]) -> None:
+    trials.begin(TRIAL)
+    trials.end("k")
+    assert trials.running is None and len(changes) == 2
+    with pytest.raises(TrialRefused, match="its client gave it back"):
+        trials.end("k")
+
+
+def test_one_trial_runs_at_a_time_and_only_its_client_may_speak_for_it(trials: Trials) -> None:
+    trials.begin(TRIAL)
+    with pytest.raises(TrialRefused, match=f"a trial on VM {UUID} runs already"):
+        trials.begin(replace(TRIAL, key="other", uuid="other"))
+    for say in (trials.renew, trials.end):
+        with pytest.raises(TrialRefused, match="there is no such trial"):
+            say("other")
+    assert trials.running is TRIAL
+
+
+def test_a_client_of_the_agent_before_does_not_begin_a_trial_by_asking_again(trials: Trials) -> None:
+    with pytest.raises(TrialRefused, match="there is no such trial"):
+        trials.renew("k")
+    assert trials.running is None
+
+
+def test_an_agent_that_ends_ends_its_trial_and_begins_none(trials: Trials) -> None:
+    assert not trials.close()
+    with pytest.raises(TrialRefused, match="the agent ends"):
+        trials.begin(TRIAL)
+
+
+def limited(**changes: object) -> Snapshot:
+    """A host whose VM is limited by the trial."""
+    given = Allocation(PromiseState.KEPT, f"vmqos.{UUID}", throttles={0: 20})
+    placed = TaskPlacement(TaskGroup(given.group), frozenset({100}), frozenset({100}))
+    request = trial.applied(FlavorRequest(OWN, OWN), VM, TRIAL)
+    return with_record(snapshot(), **{"request": request, "allocation": given, "tasks": placed, **changes})
+
+
+def test_a_limit_is_in_force_once_all_tasks_of_the_vm_have_it(trials: Trials) -> None:
+    trials.begin(TRIAL)
+    assert trials.state() == (TRIAL, False, LONGEST)
+    trials.note(limited())
+    assert trials.state() == (TRIAL, True, LONGEST)
+    two = frozenset({100, 101})
+    for less in (
+        {"request": FlavorRequest(OWN, OWN)},
+        {"allocation": Allocation(PromiseState.KEPT, f"vmqos.{UUID}")},
+        {"allocation": Allocation(PromiseState.KEPT, "another", throttles={0: 20})},
+        {"tasks": None},
+        {"tasks": TaskPlacement(TaskGroup(f"vmqos.{UUID}"), two, frozenset({100}))},
+        {"failure": Failure(Reason(Code.REFUSED, "no"), 1.0, 0.0)},
+    ):
+        trials.note(limited(**less))
+        assert trials.state() == (TRIAL, False, LONGEST), less
+
+
+def test_a_trial_is_over_when_its_vm_is_gone_or_has_another_process(trials: Trials) -> None:
+    there = limited()
+    known = there.vms[UUID].observed
+    for gone in (
+        replace(there, vms={}),
+        limited(observed=replace(known, vm=replace(known.vm, process=Process(100, 6)))),
+    ):
+        trials.begin(TRIAL)
+        trials.note(gone)
+        assert trials.running is None
+        with pytest.raises(TrialRefused, match="the VM has ended"):
+            trials.renew("k")
+
+
+@pytest.mark.parametrize("code", [Code.NO_CLOSID, Code.WAITS_FOR_CLOSID])
+def test_a_promise_that_lacks_a_closid_goes_before_a_trial(code: Code, trials: Trials) -> None:
+    known = limited()
+    waits = replace(known.vms[UUID], allocation=Allocation(PromiseState.PENDING, reason=Reason(code, "none is left")))
+    host = replace(known, vms={**known.vms, "w": waits})
+    trials.begin(replace(TRIAL, waiting=frozenset({"w"})))
+    trials.note(host)
+    assert trials.running is not None, "it waited before"
+    trials.note(replace(host, vms={**host.vms, "x": waits}))
+    assert trials.running is None
+    with pytest.raises(TrialRefused, match=r"VM x needs a class of service \(CLOSID\)"):
+        trials.renew("k")

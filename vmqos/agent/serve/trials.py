@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a trial may begin, and what is told of the one that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vmqos import allocation
+from vmqos.agent import request, trial
+from vmqos.agent.act.control_groups import created
+from vmqos.agent.loop import Agent
+from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.trial import Trial, TrialRefused, Trials
+from vmqos.agent.vm_record import VmRecord
+from vmqos.allocation import Allocation, PromiseState, Request
+from vmqos.allocation.rights.claims import bandwidth
+from vmqos.daemon.backoff import Backoff
+from vmqos.extra_specs import CacheRequest
+from vmqos.host.resctrl_state import ResctrlState
+from vmqos.local_api import contract
+
+NO_BANDWIDTH = (
+    "this host's memory bandwidth can't be throttled by resctrl: a trial needs MBA in the CPU and in the kernel "
+    "(info/MB in resctrl)"
+)
+
+
+def begin(agent: Agent, key: str, uuid: str, wants: CacheRequest) -> None:
+    """Begin a trial, if it takes nothing from any VM but bandwidth that was not promised to this one.
+
+    :param key: the client's name for it.
+    :param wants: the limit: ``bandwidth_percent`` or ``bandwidth_mbps``.
+    :raises KeyError: if no VM of that UUID runs here.
+    :raises vmqos.agent.trial.TrialRefused: if it may not begin.
+    """
+    snapshot = agent.snapshot
+    record, resctrl = snapshot.vms[uuid], snapshot.resctrl
+    if resctrl is None:
+        raise TrialRefused("resctrl can't be read now")
+    if agent.flavors.is_on and request.lacks_specs(record.observed):
+        # A restarted agent would not know at once what the VM had before.
+        raise TrialRefused(_refused(record, "its flavor is known from Nova's API alone; hard-reboot it first"))
+    agent.trials.begin(planned(snapshot, resctrl, record, key, wants))
+
+
+def planned(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, key: str, wants: CacheRequest) -> Trial:
+    """The trial, if the planner can give the limit and no VM has less for it; pure.
+
+    :raises vmqos.agent.trial.TrialRefused: if not.
+    """
+    resource = resctrl.capabilities.memory_bandwidth
+    if resource is None:
+        raise TrialRefused(NO_BANDWIDTH)
+    if why := _why_not(record):
+        raise TrialRefused(_refused(record, why))
+    found = bandwidth(resctrl.capabilities, wants)
+    if found.value is None:
+        unit = "per cent" if resource.unit.told_in == "%" else "MB/s"
+        raise TrialRefused(f"this host limits memory bandwidth in {unit}: ask for that")
+    if (limit := resource.unit.limit(found.value)) is None:
+        raise TrialRefused("that is no limit on this host")
+    is_percent = resource.unit.told_in == "%"
+    made = Trial(
+        key,
+        record.uuid,
+        record.observed.vm.process,
+        limit if is_percent else None,
+        None if is_percent else limit,
+        limit,
+        resource.unit.told_in,
+        trial.without_closid(snapshot),
+    )
+    if why := _what_it_costs(snapshot, resctrl, record, made):
+        raise TrialRefused(_refused(record, why))
+    return made
+
+
+def _why_not(record: VmRecord) -> str:
+    if why := trial.why_not(record.request):
+        return why
+    given = record.allocation
+    if given.state not in (PromiseState.KEPT, PromiseState.NONE):
+        return f"its promise is {given.state.value} now: {given.reason.text}"
+    return ""
+
+
+def _what_it_costs(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, made: Trial) -> str:
+    """Why the trial can't be had, or which other VM would have less for it; empty where it costs nothing."""
+    limited = replace(record, request=trial.applied(record.request, record.observed.vm, made))
+    (wanted,) = request.of_the_planner(resctrl, [limited], snapshot.topology, Backoff(1.0, 1.0))
+    others = [one for one in snapshot.requests if one.uuid != record.uuid]
+    found = _plan(snapshot, resctrl, [*others, wanted])
+    given = found.allocations[record.uuid]
+    if given.state is not PromiseState.KEPT or not given.throttles:
+        return given.reason.text
+    for uuid, theirs in _plan(snapshot, resctrl, snapshot.requests).allocations.items():
+        if uuid != record.uuid and _is_less(found.allocations[uuid], theirs):
+            return f"VM {uuid} would have less for it: {found.allocations[uuid].reason.text}"
+    if resctrl.lacks_rmids(len(created(found))):
+        return "no RMID is free for a further group, and it would take one from a VM that is counted"
+    return ""
+
+
+def _plan(snapshot: Snapshot, resctrl: ResctrlState, requests: Sequence[Request]) -> allocation.Plan:
+    return allocation.plan(resctrl.capabilities, resctrl.layout, requests, snapshot.policy)
+
+
+def _is_less(given: Allocation, before: Allocation) -> bool:
+    return given.state is not before.state or given.reason.code is not before.reason.code
+
+
+def _refused(record: VmRecord, why: str) -> str:
+    return f"nothing is tried on VM {record.uuid}: {why}"
+
+
+def told(trials: Trials) -> contract.Trial | None:
+    """The trial that runs, as the API tells it; ``None`` where none does."""
+    found = trials.state()
+    if found is None:
+        return None
+    running, in_force, left = found
+    return {
+        "uuid": running.uuid,
+        "limit": running.limit,
+        "unit": running.unit,
+        "in_force": in_force,
+        "seconds_left": left,
+    }

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The experiment of ``vmqos neighbours VM --confirm``: the culprit is held back, and the victim is measured.
+
+The agent does what is to be done, for as long as this process asks for it every second (``agent.trial``). So whatever
+ends this process, everything is as before some seconds later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from vmqos.cli import exceptions
+from vmqos.cli.neighbours import ask
+from vmqos.cli.show.safe_text import display_name
+from vmqos.insight import Cause
+from vmqos.insight.trial import FEWEST, Outcome, Phase, judge
+from vmqos.local_api import contract
+from vmqos.local_api.client import AgentClient
+from vmqos.local_api.exceptions import AgentRefused, LocalApiError
+
+SECONDS = 10.0
+SHORTEST, LONGEST = 1.0, 40.0
+"""Seconds of each phase: the agent ends a trial after 60 seconds."""
+
+PERCENT = 20
+"""The limit where bandwidth is limited in per cent, unless another one is given."""
+PART, LEAST_MBPS = 0.2, 250
+"""The limit where it is limited in MB/s: this part of what the culprit moves now, and no less than this."""
+
+PAUSE = 0.5
+"""Seconds between two questions to the agent: a tenth of what it waits for one."""
+PATIENCE = 10.0
+"""Seconds that a limit takes to be in force, and to be gone, at most."""
+ANSWER_TIME = 3.0
+"""Seconds to wait for each answer during a trial."""
+
+Report = Callable[[str, float], None]
+"""Is told the phase, and the seconds of it that have passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parties:
+    """Who is tried, and how.
+
+    :ivar victim: the VM that is slowed, and ``culprit`` its neighbour.
+    :ivar cause: by what the agent says that it is slowed; ``None`` where it says nothing of these two.
+    :ivar since: since when (seconds since 1970); infinitely long ago where nothing is said.
+    :ivar limit: the culprit's limit, as an extra spec.
+    :ivar unit: the unit of it, for people.
+    """
+
+    victim: contract.Vm
+    culprit: contract.Vm
+    cause: Cause | None
+    since: float
+    limit: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of it.
+
+    :ivar limit: the limit that was in force, in the unit of the parties.
+    :ivar seconds: how long each phase took.
+    """
+
+    parties: Parties
+    outcome: Outcome
+    limit: int
+    seconds: float
+
+
+def find(
+    agent: AgentClient, victim: contract.Vm, culprit: contract.Vm | None, vms: Sequence[contract.Vm], limit: int | None
+) -> Parties:
+    """Who slows a VM, as the agent says, and how this one can be held back.
+
+    :param culprit: the VM that the operator named; ``None``: the one that the agent is surest of.
+    :param limit: in per cent or in MB/s, whatever the host's unit is; ``None`` for the usual one.
+    :raises vmqos.cli.exceptions.NoCulprit: if none is named, and the agent knows of none.
+    :raises vmqos.cli.exceptions.NoLimitPossible: if the host can't limit bandwidth.
+    """
+    there = {vm["uuid"]: vm for vm in vms}
+    suspects = there.keys() if culprit is None else {culprit["uuid"]}
+    pairs = ask.verdicts(agent)["pairs"]
+    pairs = [pair for pair in pairs if pair["victim"] == victim["uuid"] and pair["culprit"] in suspects]
+    pair = max(pairs, key=lambda pair: pair["confidence"], default=None)
+    if culprit is None:
+        if pair is None:
+            raise exceptions.NoCulprit(vm=display_name(victim))
+        culprit = there[pair["culprit"]]
+    unit = culprit.get("bandwidth_unit")
+    if unit is None:
+        raise exceptions.NoLimitPossible(vm=display_name(culprit))
+    if unit == "%":
+        spec = f"hw:mem_bandwidth_percent={limit or PERCENT}"
+    else:
+        spec = f"hw:mem_bandwidth_mbps={limit or _part_of_traffic(agent, culprit['uuid'])}"
+    cause = Cause(pair["cause"]) if pair is not None and pair["cause"] in set(Cause) else None
+    return Parties(victim, culprit, cause, pair["since"] if pair is not None else -math.inf, spec, unit)
+
+
+def length(wanted: float, interval: float) -> float:
+    """How long each phase takes, in seconds, so that there are enough samples of it.
+
+    :raises vmqos.cli.exceptions.TooSeldom: if a trial is too short for that.
+    """
+    if not interval:
+        raise exceptions.NothingSampled()
+    seconds = max(wanted, FEWEST * interval)
+    if seconds + 2 * interval > LONGEST + PATIENCE:
+        raise exceptions.TooSeldom(interval=interval, longest=LONGEST)
+    return seconds
+
+
+def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, report: Report) -> Tried:
+    """Measure before, during and after, and judge.
+
+    However this ends, the trial is given back first.
+
+    :param seconds: how long each phase takes.
+    :param interval: seconds between two samples.
+    :raises vmqos.cli.exceptions.TrialLost: if the trial ends before its time.
+    :raises vmqos.cli.exceptions.NotPutBack: if the culprit does not have again what it had.
+    """
+    client = replace(agent, timeout=ANSWER_TIME)
+    uuids, phases = (parties.victim["uuid"], parties.culprit["uuid"]), dict[str, Phase]()
+    # A sample tells of the interval that ends with it. One that began before the phase does not count.
+    whole = seconds + interval
+    began = max(time.time() - whole, parties.since + interval)
+    wait(began + whole, lambda passed: report("before", passed), began)
+    phases["before"] = _phase(client, uuids, began, interval, time.time())
+    with trial(client, parties) as (limit, renew):
+        began = time.time()
+
+        def go_on(passed: float) -> None:
+            renew()
+            report("during", passed)
+
+        wait(began + whole, go_on, began)
+        phases["during"] = _phase(client, uuids, began, interval, time.time())
+    began = time.time()
+    wait(began + whole, lambda passed: report("after", passed), began)
+    phases["after"] = _phase(client, uuids, began, interval, time.time())
+    outcome = judge(phases["before"], phases["during"], phases["after"], parties.cause)
+    return Tried(parties, outcome, limit, seconds)
+
+
+@contextlib.contextmanager
+def trial(client: AgentClient, parties: Parties) -> Iterator[tuple[int, Callable[[], contract.Trial]]]:
+    """Hold the culprit back: the limit that is in force, and what asks for it again.
+
+    :raises vmqos.cli.exceptions.TrialLost: if it ends before its time.
+    :raises vmqos.cli.exceptions.NotPutBack: if the culprit does not have again what it had.
+    """
+    uuid, key = parties.culprit["uuid"], secrets.token_hex(16)
+
+    def renew() -> contract.Trial:
+        try:
+            running = client.renew_trial(uuid, key)["trial"]
+        except AgentRefused as error:
+            raise exceptions.TrialLost(problem=error, state="the agent puts everything back") from error
+        except LocalApiError as error:
+            state = "an agent that starts puts everything back, and one that hangs does when it goes on"
+            raise exceptions.TrialLost(problem=error, state=state) from error
+        assert running is not None, "this one is not over, or the agent would have refused"
+        return running
+
+    try:
+        try:
+            client.begin_trial(uuid, key, parties.limit)
+        except AgentRefused as error:
+            if error.values.get("status") in (404, 405) and "no VM" not in str(error):
+                raise exceptions.NoTrials() from error
+            raise
+        running, deadline = renew(), time.monotonic() + PATIENCE
+        while not running["in_force"]:
+            if time.monotonic() > deadline:
+                raise exceptions.TrialLost(
+                    problem=f"the limit is not in force after {PATIENCE:g} s", state="it is given back"
+                )
+            time.sleep(PAUSE / 5)
+            running = renew()
+        yield running["limit"], renew
+    finally:
+        # Where the agent is away, or has ended the trial itself, there is nothing to give back.
+        with contextlib.suppress(LocalApiError):
+            client.end_trial(uuid, key)
+    _wait_until_it_is_as_before(client, parties.culprit)
+
+
+def wait(until: float, each: Callable[[float], None], began: float) -> None:
+    """Wait until a moment, in seconds since 1970.
+
+    :param each: called again and again, with the seconds that have passed since ``began``.
+    """
+    while True:
+        now = time.time()
+        each(min(now, until) - began)
+        if now >= until:
+            return
+        time.sleep(min(PAUSE, until - now))
+
+
+def _wait_until_it_is_as_before(client: AgentClient, before: contract.Vm) -> None:
+    deadline, problem = time.monotonic() + PATIENCE, ""
+    while time.monotonic() < deadline:
+        try:
+            found = {vm["uuid"]: vm for vm in client.vms()}.get(before["uuid"])
+        except LocalApiError as error:
+            problem = str(error)
+        else:
+            if found is None or _granted(found) == _granted(before):
+                return
+            problem = f"its control group is {found['group'] or 'the default group'}"
+        time.sleep(PAUSE / 5)
+    raise exceptions.NotPutBack(vm=display_name(before), problem=problem)
+
+
+def _granted(vm: contract.Vm) -> tuple[object, ...]:
+    return vm["group"], vm["masks"], vm.get("bandwidth", {}), vm["monitoring_group"]
+
+
+def _phase(client: AgentClient, uuids: tuple[str, str], began: float, interval: float, ended: float) -> Phase:
+    """The samples of intervals that lie within a phase."""
+    found = ask.samples(client, began)["samples"]
+    slack = interval / 10
+    victim, culprit = (
+        [
+            ask.plain(sample)
+            for sample in found.get(uuid, [])
+            if began - slack <= sample["time"] - interval and sample["time"] <= ended
+        ]
+        for uuid in uuids
+    )
+    return Phase(victim, culprit)
+
+
+def _part_of_traffic(agent: AgentClient, uuid: str) -> int:
+    """What the culprit is limited to where limits are in MB/s, by what it moved last."""
+    told = [one["bandwidth"] for one in ask.samples(agent)["samples"].get(uuid, [])[-2 * FEWEST :]]
+    known = [bandwidth for bandwidth in told if bandwidth is not None]
+    return max(LEAST_MBPS, round(PART * median(known) / 1e6)) if known else LEAST_MBPS

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trial looks like: the question before it, its progress, and what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from vmqos.cli.neighbours.confirm import Parties, Tried
+from vmqos.cli.show import tables, units
+from vmqos.cli.show.safe_text import display_name, neutralise
+from vmqos.cli.show.terminal import Terminal, wrapped
+from vmqos.insight.trial import PHASES, Verdict
+
+TITLES = ("Figure", "Before", "During", "After")
+
+STATUSES = {Verdict.CONFIRMED: 0, Verdict.NOT_CONFIRMED: 4, Verdict.UNCLEAR: 5}
+"""The exit statuses."""
+
+_STYLES = {Verdict.CONFIRMED: "bold yellow", Verdict.NOT_CONFIRMED: "bold", Verdict.UNCLEAR: "bold"}
+
+_LABELS: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "cycles_per_instruction": ("Cycles for an instruction", lambda value: f"{value:.2f}"),
+    "misses_per_instruction": ("Misses in 1 000 instructions", lambda value: f"{1000 * value:.2f}"),
+    "traffic": ("Traffic with memory", lambda value: f"{units.size(value)}/s"),
+    "held": ("Held of the cache", units.size),
+    "traffic_of_culprit": ("Traffic of {culprit}", lambda value: f"{units.size(value)}/s"),
+}
+
+
+class Progress:
+    """Tells on standard error how far it is: in a terminal by a bar, elsewhere by a line for each phase.
+
+    :param seconds: how long each phase takes.
+    """
+
+    def __init__(self, stream: TextIO, seconds: float, parties: Parties) -> None:
+        # Imported here: most calls of the command show no progress.
+        from rich.progress import Progress as Bar
+
+        self._stream = stream
+        self._seconds = seconds
+        self._phase = ""
+        name = display_name(parties.culprit)
+        self._doing = dict(zip(PHASES, ("before the trial", f"{name} is limited", "after the trial"), strict=True))
+        hidden = not stream.isatty()
+        # A console that is quiet too: some versions of rich end a bar that was never shown with an empty line.
+        self._bar = Bar(console=Console(file=stream, quiet=hidden, markup=False), transient=True, disable=hidden)
+        self._is_plain = hidden
+        self._task = self._bar.add_task("", total=len(PHASES) * seconds)
+
+    def __enter__(self) -> Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def report(self, phase: str, passed: float) -> None:
+        """Show the phase, and how many seconds of it have passed."""
+        if phase != self._phase and self._is_plain:
+            self._stream.write(f"{self._doing[phase]} ...\n")
+            self._stream.flush()
+        self._phase = phase
+        done = PHASES.index(phase) * self._seconds + min(passed, self._seconds)
+        self._bar.update(self._task, completed=done, description=self._doing[phase].replace("[", "\\["))
+
+
+def question(parties: Parties, seconds: float) -> str:
+    """What will be done, in sentences."""
+    victim, culprit = display_name(parties.victim), display_name(parties.culprit)
+    limit = f"{parties.limit.partition('=')[2]} {parties.unit}"
+    return (
+        f"For {seconds:g} s, the memory bandwidth of {culprit} ({neutralise(parties.culprit['uuid'])}) will be limited "
+        f"to {limit}. {victim} is measured for {seconds:g} s before that, meanwhile, and after. No VM gets less than "
+        "its flavor promises, and everything is put back, however this command ends.\n"
+    )
+
+
+def fields(tried: Tried) -> dict[str, Any]:
+    """What came of it, for programs; what is not known is ``None``."""
+    parties, outcome = tried.parties, tried.outcome
+    return {
+        "victim": parties.victim["uuid"],
+        "culprit": parties.culprit["uuid"],
+        "cause": parties.cause.value if parties.cause is not None else None,
+        "limit": tried.limit,
+        "unit": parties.unit,
+        "seconds": tried.seconds,
+        "verdict": outcome.verdict.value,
+        "reason": outcome.reason,
+        "faster": _known(outcome.faster),
+        "figures": [
+            {"figure": one.name, **{phase: _known(getattr(one, phase)) for phase in PHASES}} for one in outcome.figures
+        ],
+    }
+
+
+def rows(tried: Tried) -> list[tuple[Any, ...]]:
+    """The cells of :data:`TITLES` for scripts, a row for each figure."""
+    return [(one.name, *(_known(getattr(one, phase)) for phase in PHASES)) for one in tried.outcome.figures]
+
+
+def draw(tried: Tried, screen: Terminal) -> RenderableType:
+    """A sentence, the figures, and why."""
+    table = tables.draw(TITLES, list(_rows(tried)), screen, screen.room)
+    return Group(*wrapped(_sentences(tried), screen, 0), Text(), table)
+
+
+def _sentences(tried: Tried) -> Iterator[Text]:
+    outcome = tried.outcome
+    victim, culprit = display_name(tried.parties.victim), display_name(tried.parties.culprit)
+    said = {
+        Verdict.CONFIRMED: f"Confirmed: {culprit} slows {victim}.",
+        Verdict.NOT_CONFIRMED: f"Not confirmed: {victim} fared no better while {culprit} was held back.",
+        Verdict.UNCLEAR: f"It can't be told whether {culprit} slows {victim}.",
+    }
+    yield Text(said[outcome.verdict], style=_STYLES[outcome.verdict])
+    yield Text(f"{neutralise(outcome.reason[:1].upper() + outcome.reason[1:])}.")
+    if outcome.verdict is Verdict.CONFIRMED:
+        yield Text(f"That is better by a factor of {outcome.faster:.1f} or more.")
+    yield Text(
+        f"{culprit} was limited to {tried.limit} {tried.parties.unit} of memory bandwidth for {tried.seconds:g} s, and "
+        "has what it had before again.",
+        style="dim",
+    )
+
+
+def _rows(tried: Tried) -> Iterator[tuple[str, ...]]:
+    for one in tried.outcome.figures:
+        label, show = _LABELS[one.name]
+        values = [getattr(one, phase) for phase in PHASES]
+        if not all(map(math.isnan, values)):
+            name = label.format(culprit=display_name(tried.parties.culprit))
+            yield (name, *(_shown(value, show) for value in values))
+
+
+def _shown(value: float, show: Callable[[float], str]) -> str:
+    return "-" if math.isnan(value) else show(value)
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
