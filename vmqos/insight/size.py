@@ -105,7 +105,8 @@ def point(ways: int, samples: Sequence[Sample]) -> Point:
 
     :param samples: since it got them, the oldest first; at least one.
     """
-    settled = samples[_settled(samples) :][-MOST:] if len(samples) > FEWEST else samples
+    # A VM that never settles still holds more at the end than ever before: that is nearest to what it would be.
+    settled = samples[min(_settled(samples), max(0, len(samples) - FEWEST)) :]
     counted = [counts for counts in map(_counts, settled) if counts is not None]
     instructions, references = (sum(getattr(one, name) for one in counted) for name in ("instructions", "references"))
     return Point(
