@@ -49,6 +49,8 @@ KERNEL = "vmqos/simulator/"
 WRITES = {"schemata": "first write of a schemata", "tasks": "first move of a task"}
 
 Figures = dict[str, int | str]
+Ways = dict[str, list[tuple[str, str]]]
+"""What is counted, to the path and the name of each function on the way to it, in the order of entering."""
 Watch = Callable[[Callable[[CodeType], Any]], None]
 
 
@@ -57,13 +59,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the size of the source tree, and the way to the first write.")
     parser.add_argument("--save", metavar="FILE", help="write the figures to this file, as JSON")
     parser.add_argument("--before", metavar="FILE", help="show the figures of this file beside those of now")
+    parser.add_argument(
+        "--list", action="store_true", help="print the functions that are counted, in order of entering"
+    )
     asked = parser.parse_args()
-    now = size() | walk() | walk_early()
+    ways: Ways = {}
+    now = size() | walk(ways) | walk_early(ways)
     before: Figures = json.loads(Path(asked.before).read_text()) if asked.before else {}
     table = Table("Figure", *(["before"] if before else []), "now")
     for name, value in now.items():
         table.add_row(name, *([str(before.get(name, "-"))] if before else []), str(value))
     Console().print(table)
+    for what, way in ways.items() if asked.list else ():
+        print(f"\n{what}:", *(f"{path:45} {name}" for path, name in way), sep="\n    ")
     if asked.save:
         Path(asked.save).write_text(json.dumps(now, indent=2) + "\n")
 
@@ -93,29 +101,29 @@ def size() -> Figures:
     }
 
 
-def walk() -> Figures:
+def walk(ways: Ways) -> Figures:
     """The files and functions on the way from libvirt's word of a VM's start to the first writes."""
     with _host() as (agent, resctrl, libvirt, watch):
         uuid = libvirt.boot({"hw:cache_ways": "2"})
-        found = _watched(resctrl, watch, "")
+        found = _watched(resctrl, watch, ways, "")
         agent._on_change(uuid)
         agent.run_passes()
         return found
 
 
-def walk_early() -> Figures:
+def walk_early(ways: Ways) -> Figures:
     """The same from libvirt's status file of a VM that it is starting: once before QEMU is forked, and once after."""
     with _host() as (agent, resctrl, _, watch):
         vm = Vm("early", Flavor("flavor", {"hw:cache_ways": "2"}))
         file = Path(agent.conf.libvirt.run_dir, f"{vm.name}.xml")
-        found = _watched(resctrl, watch, "early, ")
+        found = _watched(resctrl, watch, ways, "early, ")
         for pid in (0, os.getpid()):
             file.write_text(f"<domstatus state='paused' reason='starting up' pid='{pid}'>{domain_xml(vm)}</domstatus>")
             agent._start_watch._take([FileEvent(file.name, is_gone=False)])
         return found
 
 
-def _watched(resctrl: SimulatedResctrl, watch: Watch, prefix: str) -> Figures:
+def _watched(resctrl: SimulatedResctrl, watch: Watch, ways: Ways, prefix: str) -> Figures:
     """What was entered before the first writes, of those that are made from now on."""
     entered: dict[CodeType, None] = {}
     found: Figures = {}
@@ -124,7 +132,8 @@ def _watched(resctrl: SimulatedResctrl, watch: Watch, prefix: str) -> Figures:
         what = f"{prefix}{WRITES.get(os.path.basename(path), '')}"
         # A read goes the same way, and only what is written now was opened to be written.
         if what != prefix and _is_in_write() and f"{what}: files" not in found:
-            found.update(_counts(what, list(entered)))
+            ways[what] = _ours(list(entered))
+            found.update(_counts(what, ways[what]))
 
     resctrl.before = written
     watch(lambda code: entered.setdefault(code))
@@ -140,11 +149,15 @@ def _is_in_write() -> bool:
     return False
 
 
-def _counts(what: str, entered: Sequence[CodeType]) -> Figures:
+def _ours(entered: Sequence[CodeType]) -> list[tuple[str, str]]:
+    """The path and the name of each function that counts, in the order of entering."""
     ours = [code for code in entered if code.co_filename.startswith(f"{CHECKOUT}/vmqos/")]
     # Comprehensions and lambdas are part of the function that they are in.
     named = [(os.path.relpath(code.co_filename, CHECKOUT), code.co_qualname) for code in ours if code.co_name[0] != "<"]
-    named = [(path, name) for path, name in named if not path.startswith(KERNEL)]
+    return [(path, name) for path, name in dict.fromkeys(named) if not path.startswith(KERNEL)]
+
+
+def _counts(what: str, named: Sequence[tuple[str, str]]) -> Figures:
     planner = {(path, name) for path, name in named if path.startswith(PLANNER)}
     others = set(named) - planner
     return {

@@ -16,7 +16,7 @@ from tests.benchmarks.figures import QUICK, THOROUGH, Effort
 from vmqos.resctrl import mount
 
 ON_RESCTRL = ("placing", "masks", "reading", "pqos", "audit", "switch", "sweep")
-ELSEWHERE = ("planner", "start", "end", "hindered", "idle", "memory", "ceilometer")
+ELSEWHERE = ("planner", "start", "end", "hindered", "idle", "memory", "telemetry-cost", "ceilometer")
 IN_NOVA = ("scheduler",)
 WITH_SERVERS = ("placement",)
 GUEST_TIMEOUT = 1200.0
@@ -76,7 +76,7 @@ def main() -> int:
         _on_resctrl(chosen.resctrl, names, effort, count=chosen.count_instructions, goresctrl=chosen.goresctrl)
     for name in (*ELSEWHERE, *IN_NOVA, *WITH_SERVERS):
         if name in chosen.names or (name in ELSEWHERE and not (chosen.names or chosen.resctrl)):
-            _print(importlib.import_module(f"tests.benchmarks.bench_{name}").run())
+            _print(importlib.import_module(f"tests.benchmarks.bench_{name.replace('-', '_')}").run())
     return 0
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from tools.lab import vms
 from tools.lab.agent import Agent, Options
 from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.program import Launch, launch
 from tools.lab.simulator import Simulator
 from tools.lab.workspace import Workspace
 
@@ -32,16 +33,24 @@ class Host:
 
 
 @contextlib.contextmanager
-def host(options: Options | None = None) -> Iterator[Host]:
+def host(
+    options: Options | None = None,
+    profile: str = "broadwell",
+    module: str = "vmqos.simulator",
+    launch: Launch = launch,
+) -> Iterator[Host]:
     """Bring up a host, and take it down again with all its VMs.
 
     :param options: the agent's.
+    :param profile: the simulated machine.
+    :param module: the simulator that is run.
+    :param launch: how the agent and its gateway are started.
     """
     with Workspace() as workspace, contextlib.ExitStack() as leaving:
         daemon = PrivateLibvirt(workspace)
         daemon.start()
         leaving.callback(daemon.stop)
-        simulator = Simulator(workspace, "broadwell")
+        simulator = Simulator(workspace, profile, module=module)
         simulator.start()
         leaving.callback(simulator.stop)
         agent = Agent(
@@ -51,15 +60,16 @@ def host(options: Options | None = None) -> Iterator[Host]:
             uri=daemon.uri,
             run_dir=daemon.run_dir,
             options=options,
+            launch=launch,
         )
-        leaving.callback(agent.kill)
+        leaving.callback(agent.end)
         yield Host(daemon, simulator, agent)
 
 
-def standing(number: int) -> vms.Vm:
+def standing(number: int, vcpus: int = 1) -> vms.Vm:
     """One of the VMs that stand by."""
     specs = {"hw:cache_ways": "1"} if number < EXCLUSIVE else {}
-    return vms.Vm(f"bench-{number}", vms.Flavor("standing", specs))
+    return vms.Vm(f"bench-{number}", vms.Flavor("standing", specs), vcpus=vcpus)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -76,6 +76,11 @@ def keeping(paths: Iterable[str]) -> list[str]:
     return [f"pread {path}" for path in paths]
 
 
+def counting(tids: Iterable[int]) -> list[str]:
+    """The calls that read what the kernel counts of some tasks (perf)."""
+    return [f"count {tid}" for tid in tids]
+
+
 @contextlib.contextmanager
 def system_calls(*queues: Sequence[str]) -> Iterator[SystemCalls]:
     """Run the C program with these actions."""

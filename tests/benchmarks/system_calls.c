@@ -9,6 +9,7 @@
  *   close         close it
  *   read PATH     open a file, read it to its end, where a read is short, close it
  *   pread PATH    read the first bytes of a file that was opened when this line came, and stays open
+ *   count TID     read a group of four of the kernel's own events (perf) of a task, opened when this line came
  *   mkdir PATH    make a directory
  *   list PATH     read the names in a directory
  *   stat PATH     ask for a file's status
@@ -18,18 +19,20 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #define QUEUES 8
 #define LINE 8192
 
-enum kind { OPEN, WRITE, CLOSE, READ, PREAD, MKDIR, LIST, STAT, LOCK };
+enum kind { OPEN, WRITE, CLOSE, READ, PREAD, COUNT, MKDIR, LIST, STAT, LOCK };
 
 struct call {
 	enum kind kind;
@@ -49,6 +52,30 @@ static void die(const char *what)
 	exit(1);
 }
 
+static int count_task(pid_t task)
+{
+	static const unsigned long events[] = { PERF_COUNT_SW_TASK_CLOCK, PERF_COUNT_SW_CONTEXT_SWITCHES,
+						PERF_COUNT_SW_PAGE_FAULTS, PERF_COUNT_SW_CPU_MIGRATIONS };
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.read_format = PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
+		.inherit = 1,
+		.inherit_thread = 1,
+	};
+	int leader = -1, file;
+
+	for (size_t i = 0; i < sizeof(events) / sizeof(*events); i++) {
+		attr.config = events[i];
+		file = (int)syscall(SYS_perf_event_open, &attr, task, -1, leader, PERF_FLAG_FD_CLOEXEC);
+		if (file < 0)
+			die("perf_event_open");
+		if (leader < 0)
+			leader = file;
+	}
+	return leader;
+}
+
 static void add(struct queue *queue, enum kind kind, const char *text)
 {
 	struct call *call;
@@ -65,6 +92,8 @@ static void add(struct queue *queue, enum kind kind, const char *text)
 		if (call->file < 0)
 			die(call->text);
 	}
+	if (kind == COUNT)
+		call->file = count_task(atoi(call->text));
 }
 
 static void read_file(const char *path)
@@ -104,7 +133,7 @@ static void take_lock(const char *path)
 
 static void make(const struct queue *queue)
 {
-	char bytes[64];
+	char bytes[512];
 	struct stat status;
 	int file = -1;
 
@@ -126,7 +155,11 @@ static void make(const struct queue *queue)
 			read_file(call->text);
 			break;
 		case PREAD:
-			if (pread(call->file, bytes, sizeof(bytes), 0) <= 0)
+			if (pread(call->file, bytes, 64, 0) <= 0)
+				die(call->text);
+			break;
+		case COUNT:
+			if (read(call->file, bytes, sizeof(bytes)) <= 0)
 				die(call->text);
 			break;
 		case MKDIR:
@@ -183,6 +216,8 @@ int main(void)
 			add(queue, READ, line + 5);
 		else if (!strncmp(line, "pread ", 6))
 			add(queue, PREAD, line + 6);
+		else if (!strncmp(line, "count ", 6))
+			add(queue, COUNT, line + 6);
 		else if (!strncmp(line, "mkdir ", 6))
 			add(queue, MKDIR, line + 6);
 		else if (!strncmp(line, "list ", 5))

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ audit_interval = 0.2
 port = 0
 [resctrl]
 readers_group =
+[notifications]
+transport_url = rabbit://vmqos:secret@127.0.0.1:{broker}/
 """
 
 
@@ -99,14 +102,24 @@ class Host:
 
 
 @pytest.fixture
-def host(image: Image, simulator: Simulator, libvirt_host: PrivateLibvirt, workspace: Workspace) -> Iterator[Host]:
+def broker() -> Iterator[socket.socket]:
+    """A port where the gateway takes a message bus to be. Who connects to it waits in vain."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(60.0)
+        yield listening
+
+
+@pytest.fixture
+def host(
+    image: Image, simulator: Simulator, libvirt_host: PrivateLibvirt, workspace: Workspace, broker: socket.socket
+) -> Iterator[Host]:
     """A host with both containers; what they said is in the report of a test that failed."""
     path = workspace.path / "containers"
     for name in ("vmqos", "vmqos-gateway", "etc"):
         (path / name).mkdir(parents=True)
     os.chown(path / "vmqos-gateway", GATEWAY, GATEWAY)
     conf = path / "etc/vmqos.conf"
-    conf.write_text(CONF)
+    conf.write_text(CONF.format(broker=broker.getsockname()[1]))
     conf.chmod(0o640)
     os.chown(conf, 0, GATEWAY)
     volumes = {
@@ -171,6 +184,18 @@ def test_with_what_the_guide_gives_them_a_vm_becomes_kept(host: Host, make_vm: M
     assert of_gateway["CapEff"] == of_gateway["CapPrm"] == of_gateway["CapBnd"] == capabilities()
     assert of_gateway["Uid"].split() == of_gateway["Gid"].split() == [str(GATEWAY)] * 4
     assert of_gateway["Groups"] == "" and of_gateway["NoNewPrivs"] == "1"
+
+
+def test_with_a_transport_url_the_gateway_speaks_to_the_message_bus(
+    host: Host, make_vm: MakeVm, broker: socket.socket
+) -> None:
+    make_vm({"hw:cache_ways": "2"})
+    connection, _ = broker.accept()
+    with connection:
+        connection.settimeout(60.0)
+        # What a client of RabbitMQ says first (AMQP 0-9-1, section 2.2.4).
+        assert connection.recv(8) == b"AMQP\0\0\x09\x01"
+    assert unix_http.get(host.path / "vmqos-gateway/gateway.sock", "/v1/health")["notifications"]["waiting"] > 0
 
 
 def test_the_end_of_the_containers_leaves_the_vm_its_group(

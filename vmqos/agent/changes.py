@@ -12,8 +12,8 @@ from vmqos.agent.vm_record import VmRecord
 LONGEST_TEXT = 500
 """Characters of a text in an event: events are remembered by the thousand."""
 
-
 TRIAL_OVER = "the trial is over: it has what its flavor asks for again"
+"""The reason of the event at the end of a trial, where the VM has no other one."""
 
 
 class Change(TypedDict):

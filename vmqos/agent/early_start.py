@@ -117,13 +117,16 @@ class EarlyStart:
 
     def _begin(self, found: Sequence[StartingVm]) -> set[str]:
         for starting in found:
-            self._forget_earlier_start(starting)
-        known = [starting for starting in found if starting.file in self._targets]
+            known, domain = self._targets.get(starting.file), starting.status.domain
+            if known is not None and (known.uuid, known.libvirt_id) != (domain.uuid, domain.libvirt_id):
+                # It is of an earlier start of that name, and word of its end may have been lost.
+                self.end(starting.file)
+        begun = [starting for starting in found if starting.file in self._targets]
         fresh = {starting.file: self._record(starting) for starting in found if starting.file not in self._targets}
         wanted = {record.uuid: record for record in fresh.values() if record.wants_something}
-        if wanted or known:
+        if wanted or begun:
             with self._filesystem.lock(exclusive=True, timeout=PATIENCE):
-                for starting in known:
+                for starting in begun:
                     self._move(starting)
                 targets = self._start(wanted)
                 for starting in found:
@@ -141,12 +144,6 @@ class EarlyStart:
         known = self._targets.pop(file, None)
         if known is not None:
             self._reconciler.end_start(known.uuid)
-
-    def _forget_earlier_start(self, starting: StartingVm) -> None:
-        """Forget what is known by a file's name if it is of an earlier start: word of its end may have been lost."""
-        known, domain = self._targets.get(starting.file), starting.status.domain
-        if known is not None and (known.uuid, known.libvirt_id) != (domain.uuid, domain.libvirt_id):
-            self.end(starting.file)
 
     def _can_act_on(self, file: str) -> bool:
         return file in self._targets and self._targets[file].group is not None

@@ -59,10 +59,13 @@ def read(domain: ElementTree.Element) -> DomainDescription:
     if domain.tag != "domain":
         raise exceptions.UnreadableDescription(error=f"it is a <{domain.tag}>")
     metadata, metadata_error = nova_metadata.read(domain.find("metadata"))
+    number = domain.get("id")
+    if number is not None and not re.fullmatch(r"-?[0-9]{1,10}", number, re.ASCII):
+        raise exceptions.UnreadableDescription(error=f"its id is {number[:20]!r}")
     return DomainDescription(
         uuid=_required(domain, "uuid").lower(),
         name=_required(domain, "name"),
-        libvirt_id=_number(domain.get("id")),
+        libvirt_id=None if number is None else int(number),
         has_cachetune=any(domain.find(f"cputune/{name}") is not None for name in ("cachetune", "memorytune")),
         metadata=metadata,
         metadata_error=metadata_error,
@@ -87,15 +90,12 @@ def read_pinning(domain: ElementTree.Element) -> Pinning:
     vcpu, emulator = domain.find("vcpu"), domain.find("cputune/emulatorpin")
     usual, count = "", 1
     if vcpu is not None:
-        usual, count = vcpu.get("cpuset", ""), _count(vcpu.get("current") or vcpu.text)
+        usual, number = vcpu.get("cpuset", ""), (vcpu.get("current") or vcpu.text or "").strip()
+        if re.fullmatch("[0-9]{1,6}", number, re.ASCII):
+            count = min(MOST_VCPUS, int(number))
     pinned = {pin.get("vcpu"): pin.get("cpuset", "") for pin in domain.findall("cputune/vcpupin")}
     others = usual if emulator is None else emulator.get("cpuset", "")
     return Pinning(tuple(pinned.get(str(number), usual) for number in range(count)), others)
-
-
-def _count(text: str | None) -> int:
-    number = (text or "").strip()
-    return min(MOST_VCPUS, int(number)) if re.fullmatch("[0-9]{1,6}", number, re.ASCII) else 1
 
 
 def _uid(domain: ElementTree.Element) -> int | None:
@@ -108,11 +108,3 @@ def _required(domain: ElementTree.Element, name: str) -> str:
     if not text:
         raise exceptions.UnreadableDescription(error=f"it has no <{name}>")
     return text
-
-
-def _number(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not re.fullmatch(r"-?[0-9]{1,10}", text, re.ASCII):
-        raise exceptions.UnreadableDescription(error=f"its id is {text[:20]!r}")
-    return int(text)

@@ -8,7 +8,6 @@ used, and the rest is said to be wrong.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from types import MappingProxyType
 from xml.etree import ElementTree
 
@@ -30,14 +29,16 @@ def read(metadata: ElementTree.Element | None) -> tuple[NovaMetadata | None, str
     :returns: Nova's metadata, ``None`` where there are none or they are beyond use; and what is wrong with them, empty
         where nothing is.
     """
-    found = [(match[1], child) for child in _children(metadata) if (match := _INSTANCE.fullmatch(child.tag))]
+    children = () if metadata is None else metadata
+    found = [(match[1], child) for child in children if (match := _INSTANCE.fullmatch(child.tag))]
     if not found:
         return None, ""
     if len(found) > 1:
         return None, f"Nova's metadata are there {len(found)} times"
     namespace, instance = found[0]
     problems: list[str] = []
-    name = _short("instance", _text(_only(instance, namespace, "name", problems)), problems)
+    named = _only(instance, namespace, "name", problems)
+    name = "" if named is None else _short("instance", (named.text or "").strip(), problems)
     flavor = _only(instance, namespace, "flavor", problems)
     flavor_name = "" if flavor is None else _short("flavor", flavor.get("name", "").strip(), problems)
     if flavor is None:
@@ -65,7 +66,7 @@ def _extra_specs(element: ElementTree.Element | None, namespace: str, problems: 
     ambiguous = set[str]()
     if (element.text or "").strip():
         problems.append(f"the extra specs hold the text {_shown(element.text)}")
-    for child in _children(element):
+    for child in element:
         key = child.get("name", "")
         if child.tag != f"{{{namespace}}}extraSpec":
             problems.append(f"the extra specs hold the element {_shown(child.tag)}")
@@ -95,20 +96,11 @@ def _only(
     return found[0] if found else None
 
 
-def _children(element: ElementTree.Element | None) -> Iterator[ElementTree.Element]:
-    """The child elements, comments and processing instructions left out."""
-    return (child for child in element if isinstance(child.tag, str)) if element is not None else iter(())
-
-
 def _short(what: str, text: str, problems: list[str]) -> str:
     """The text; where it is too long its beginning, which is a problem."""
     if len(text) > LONGEST:
         problems.append(f"the name of the {what} is longer than {LONGEST} characters")
     return text[:LONGEST]
-
-
-def _text(element: ElementTree.Element | None) -> str:
-    return "" if element is None else (element.text or "").strip()
 
 
 def _shown(text: str | None) -> str:

@@ -23,7 +23,7 @@ from vmqos.insight.model import (
 )
 from vmqos.insight.neighbours import pairs, pairs_among
 from vmqos.insight.series import align
-from vmqos.insight.suffering import sufferings
+from vmqos.insight.suffering import present, sufferings
 from vmqos.insight.use import use
 from vmqos.insight.verdict_json import plain
 
@@ -52,5 +52,8 @@ def judge(host: Host, history: History) -> Insight:
     :param history: one or two minutes of samples, at about one a second; of VMs that ``host`` knows.
     """
     times, series = align(history)
-    vms = {vm: replace(use(host, vm, of), sufferings=sufferings(host, vm, series)) for vm, of in series.items()}
+    presents = {vm: present(of) for vm, of in series.items()}
+    vms = {
+        vm: replace(use(host, vm, of), sufferings=sufferings(host, vm, series, presents)) for vm, of in series.items()
+    }
     return Insight(vms, pairs_among(host, times, series))

@@ -150,7 +150,7 @@ def pairs(host: Host, history: History) -> list[PairVerdict]:
 
 
 def pairs_among(host: Host, times: Sequence[float], series: Mapping[str, Series]) -> list[PairVerdict]:
-    """The same, of a history as columns (:func:`vmqos.insight.series.align`)."""
+    """All verdicts on a history that is given as columns (:func:`vmqos.insight.series.align`), surest first."""
     steps = {vm: rises(of.bandwidth) for vm, of in series.items()}
     totals: dict[frozenset[int], list[float]] = {}
     found: list[PairVerdict] = []

@@ -110,7 +110,11 @@ def rises(column: Sequence[float]) -> list[Rise]:
     """Where a column steps up, and stays up for :data:`LEVEL` values; of steps nearer than that, the greatest."""
     found: list[Rise] = []
     for at in range(1, len(column) - LEVEL + 1):
-        before, after = middle(column[max(0, at - LEVEL) : at]), middle(column[at : at + LEVEL])
+        earlier, later = column[max(0, at - LEVEL) : at], column[at : at + LEVEL]
+        # Most are none, and a median takes long. Where a NaN comes first, nothing is said here.
+        if column[at - 1] >= column[at] or max(later) <= STEP * min(earlier):
+            continue
+        before, after = middle(earlier), middle(later)
         half = (before + after) / 2
         # A NaN compares as false.
         if not (after > STEP * before and column[at - 1] < half <= column[at]):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from vmqos.insight.model import Cause, Host, Suffering
 from vmqos.insight.series import Series, middle
@@ -36,15 +37,32 @@ MORE = 1.1
 NEAR = 0.8
 
 
-def sufferings(host: Host, vm: str, series: Mapping[str, Series]) -> tuple[Suffering, ...]:
-    """How a VM suffers; empty where it does not, or where there is no PMU."""
-    own = series[vm]
-    work, cycles = middle(own.references[-LATELY:]), middle(own.cycles[-LATELY:])
+class Present(NamedTuple):
+    """What a VM's tasks did lately, for an instruction; NaN where that was not counted."""
+
+    references: float
+    cycles: float
+    misses: float
+
+
+def present(series: Series) -> Present:
+    """A VM's present: every other VM of its flavor is held against it."""
+    return Present(*(middle(column[-LATELY:]) for column in (series.references, series.cycles, series.misses)))
+
+
+def sufferings(
+    host: Host, vm: str, series: Mapping[str, Series], presents: Mapping[str, Present]
+) -> tuple[Suffering, ...]:
+    """How a VM suffers; empty where it does not, or where there is no PMU.
+
+    :param presents: of all VMs of ``series``.
+    """
+    work, cycles, misses = presents[vm]
     if math.isnan(work) or math.isnan(cycles):
         return ()
-    now = cycles, middle(own.misses[-LATELY:])
+    now = cycles, misses
     full = _is_full(host, vm, series)
-    found = (_beside_past(own, work, now, full), _beside_flavor(host, vm, series, work, now, full))
+    found = (_beside_past(series[vm], work, now, full), _beside_flavor(host, vm, presents, work, now, full))
     return tuple(one for one in found if one is not None)
 
 
@@ -67,14 +85,13 @@ def _beside_past(own: Series, work: float, now: tuple[float, float], full: bool)
 
 
 def _beside_flavor(
-    host: Host, vm: str, series: Mapping[str, Series], work: float, now: tuple[float, float], full: bool
+    host: Host, vm: str, presents: Mapping[str, Present], work: float, now: tuple[float, float], full: bool
 ) -> Suffering | None:
     flavor = host.vms[vm].flavor
     others = []
-    for other, of in series.items():
-        references = middle(of.references[-LATELY:])
-        if flavor and other != vm and host.vms[other].flavor == flavor and abs(references - work) <= SAME_WORK * work:
-            others.append((middle(of.cycles[-LATELY:]), middle(of.misses[-LATELY:])))
+    for other, (references, cycles, misses) in presents.items() if flavor else ():
+        if other != vm and host.vms[other].flavor == flavor and abs(references - work) <= SAME_WORK * work:
+            others.append((cycles, misses))
     if len(others) < OTHERS:
         return None
     there = middle(cycles for cycles, _ in others), middle(misses for _, misses in others)

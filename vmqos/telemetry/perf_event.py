@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import platform
 import struct
@@ -43,6 +44,12 @@ class Growth:
     counts: tuple[int, ...]
 
 
+@functools.cache
+def _nothing(events: int) -> Growth:
+    """What was counted of a task that did not run: one value for thousands of tasks."""
+    return Growth(0, 0, (0,) * events)
+
+
 class TaskCounters:
     """Counts a task from now on, and every thread that it starts from now on, and those that these start.
 
@@ -60,6 +67,7 @@ class TaskCounters:
             for event in events:
                 self._descriptors.append(_open(event, tid, self._descriptors[0] if self._descriptors else -1))
             self._unpack = struct.Struct(f"{3 + len(events)}Q").unpack
+            self._nothing = _nothing(len(events))
             self._raw = os.read(self._descriptors[0], _MOST)
             self._before = self._unpack(self._raw)
         except OSError:
@@ -78,10 +86,10 @@ class TaskCounters:
             has not inherited all of it (``__perf_read_group_add`` in kernel/events/core.c, since Linux 6.6).
         """
         raw = os.read(self._descriptors[0], _MOST)
-        before = self._before
         if raw == self._raw:
             # Most tasks of a VM sleep, and a look reads thousands.
-            return Growth(0, 0, (0,) * (len(before) - 3))
+            return self._nothing
+        before = self._before
         self._raw, now = raw, self._unpack(raw)
         # How many events there are, nanoseconds enabled and running, and each count.
         enabled, running = now[1] - before[1], now[2] - before[2]

@@ -180,7 +180,9 @@ class Stage:
 
         :raises OSError: if the answer is not 200, or there is none.
         """
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        # From another address than the attackers': the gateway bounds what one client can take from the others.
+        source = ("127.0.0.2", 0)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout, source_address=source)
         with contextlib.closing(connection):
             connection.request("GET", path)
             answer = connection.getresponse()

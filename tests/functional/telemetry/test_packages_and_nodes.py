@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.functional.agent.conftest import WaitForVm
+from tests.functional.cli.test_top import look
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tests.functional.telemetry.scraped import scrape
 from tools.lab.agent import Agent
@@ -18,6 +19,8 @@ COUNTING_PACKAGES = pytest.mark.parametrize("simulator", ["clearwater-forest"], 
 SUB_NUMA_NODES = pytest.mark.parametrize("simulator", ["sapphire-rapids-snc2"], indirect=True)
 CYCLES = "unhalted_core_cycles"
 WITHOUT_PERF = {"telemetry": {"hardware_events": False}}
+JOULES_PER_CYCLE = 1.5 / 2.6e9
+"""What a cycle takes on the simulated machine (``vmqos.simulator.hardware.package_counters``)."""
 
 
 def counters(agent: Agent, uuid: str) -> dict[str, Any]:
@@ -74,6 +77,65 @@ def test_what_packages_count_is_told_by_package_and_scraped(
     for name in ("core_energy_joules", "llc_miss_stall_cycles", "llc_hit_stall_cycles", "uops", "core_activity_farads"):
         assert {one.labels["package"] for one in found.find(f"vmqos_vm_{name}_total", uuid=vm.uuid)} == packages
     assert found.value("vmqos_vm_cycles_total", uuid=vm.uuid, source="aet") > 0
+
+
+@COUNTING_PACKAGES
+def test_what_packages_count_is_remembered_with_each_look(
+    make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    agent = make_agent(WITHOUT_PERF)
+    agent.start()
+    vm = make_vm(EXCLUSIVE_2)
+    wait_for(lambda: is_kept(agent, vm.uuid), "the VM being kept")
+
+    def past() -> dict[str, list[float | None]]:
+        found: dict[str, Any] = agent.get(f"/v1/telemetry/history?seconds=60&vm={vm.uuid}")["vms"].get(vm.uuid, {})
+        return found
+
+    def ran() -> list[tuple[float | None, ...]]:
+        found = past()
+        series = (found.get(name, []) for name in ("core_watts", "uops_per_cycle", "llc_hit_stalls", "llc_miss_stalls"))
+        return [shares for shares in zip(*series, strict=True) if shares[0] and shares[1] is not None]
+
+    wait_for(lambda: len(ran()) >= 2, "two looks between which the VM ran", 30)
+    for watts, uops, hits, misses in ran():
+        assert watts is not None and uops is not None and hits is not None and misses is not None
+        assert watts > 0
+        # Cycles that wait retire nothing, and all others two micro-operations each.
+        assert uops == pytest.approx(2 * (1 - hits - misses), abs=0.01)
+
+    def energy_of_a_cycle() -> float:
+        totals = counters(agent, vm.uuid)["totals"]
+        return float(totals["core_energy"] / totals[CYCLES])
+
+    # A package may count on between two of its files.
+    wait_for(lambda: energy_of_a_cycle() == pytest.approx(JOULES_PER_CYCLE, rel=1e-3), "joules as the machine counts")
+
+
+@COUNTING_PACKAGES
+def test_top_shows_the_power_and_the_stalls_of_a_vm_with_an_agent_and_without(
+    make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    agent = make_agent(WITHOUT_PERF)
+    agent.start()
+    vm = make_vm(EXCLUSIVE_2)
+    wait_for(lambda: is_kept(agent, vm.uuid), "the VM being kept")
+
+    def shown(*arguments: str) -> dict[str, Any]:
+        (found,) = look(agent, vm.uuid[:8], *arguments)["vms"]  # type: ignore[misc]
+        return dict(found)
+
+    def ran(*arguments: str) -> bool:
+        found = shown(*arguments)
+        if not found["core_watts"]:
+            return False
+        assert found["llc_miss_stalls"] is None or 0 <= found["llc_miss_stalls"] <= 1
+        assert not {"core_watts", "llc_miss_stalls"} & found["missing"].keys()
+        return found["llc_miss_stalls"] is not None
+
+    wait_for(ran, "the VM's power", 30)
+    agent.stop()
+    wait_for(lambda: ran("-d", "0.5"), "the VM's power without an agent", 30)
 
 
 @SUB_NUMA_NODES

@@ -144,6 +144,10 @@ def test_every_rule_and_every_query_of_the_dashboards_works_on_what_real_vms_mak
             if query.needs_hardware_events and not counts_events:
                 assert prometheus.query(expression) == []
                 continue
+            if query.needs_packages:
+                # The test below asks them on a machine whose packages count.
+                assert prometheus.query(expression) == []
+                continue
             wait_for(lambda expression=expression: prometheus.query(expression), f"an answer to {query}: {expression}")
         (vm,) = [
             one["metric"] for one in prometheus.query(dashboards_table("vmqos-host.json", "Promises that are not kept"))
@@ -153,6 +157,36 @@ def test_every_rule_and_every_query_of_the_dashboards_works_on_what_real_vms_mak
         # It may be reading the counter at this moment.
         agent.stop()
         held.release()
+
+
+@pytest.mark.parametrize("simulator", ["clearwater-forest"], indirect=True)
+def test_the_dashboards_have_what_packages_count_where_they_do(
+    make_agent: MakeAgent, make_vm: MakeVm, free_port: int, wait_for: WaitFor, start_prometheus: Any
+) -> None:
+    agent = make_agent({"http": {"port": free_port}, "gateway": {"old_metrics": "false"}})
+    agent.start()
+    vm = make_vm({"hw:cache_ways": "2"}, display_name="gold")
+    wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
+    prometheus: Prometheus = start_prometheus(free_port)
+    asked = [query for query in dict.fromkeys(dashboards.queries()) if query.needs_packages]
+    assert {query.dashboard for query in asked} == {"vmqos-host.json", "vmqos-vm.json"}
+
+    def answer(expression: str) -> float:
+        # It is no number while the VM has not run, for then there is no cycle to have a share of.
+        (found,) = prometheus.query(expression) or [{"value": (0, "NaN")}]
+        return float(found["value"][1])
+
+    for query in asked:
+        expression = query.filled(vm.uuid, "60s")
+        wait_for(lambda expression=expression: answer(expression) >= 0, f"an answer to {query}: {expression}", 60)
+        if query.panel.startswith("Power of the CPU cores"):
+            wait_for(lambda expression=expression: answer(expression) > 0, f"power: {expression}", 60)
+        if query.dashboard == "vmqos-host.json":
+            assert [one["metric"]["name"] for one in prometheus.query(expression)] == ["gold"]
+    # The default group is on the host's dashboard beside the VMs; to Prometheus, an empty label is none.
+    other = dashboards_table("vmqos-host.json", "L3 cache of what is in no VM's group")
+    found = {(one["metric"].get("group"), one["metric"]["owner"]) for one in prometheus.query(other)}
+    assert found == {(None, "default")}
 
 
 def dashboards_table(dashboard: str, panel: str) -> str:

@@ -23,9 +23,10 @@ from tools.lab.vms import RunningVm
 pytestmark = pytest.mark.guest(machines=("milan-kvm",), kernels=("6.12",))
 
 
-STARTS, IN_TIME = 8, 2
+STARTS, IN_TIME = 24, 2
 """Of so many starts so many must be in time: the guest is emulated, and some thirty times slower than hardware. Two in
-a row are most of the time."""
+a row are most of the time. Where other programs have the processor one of eight is, for the agent's writes wait for
+the witness, and QEMU does not."""
 
 
 class Born:

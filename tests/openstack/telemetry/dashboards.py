@@ -16,6 +16,11 @@ FILES = sorted((CHECKOUT / "etc" / "grafana").glob("*.json"))
 _HARDWARE_EVENTS = re.compile(r"vmqos_vm_(?:cycles|instructions|cache_references|cache_misses|hardware_events)_")
 
 
+_PACKAGES = re.compile(
+    r"vmqos_vm_(?:core_energy|core_activity|package|llc_miss_stall|llc_hit_stall|uops|c1_residency|c6_residency)_"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A panel's query.
@@ -35,6 +40,11 @@ class Query:
     def needs_hardware_events(self) -> bool:
         """Whether it asks for what only a processor's counters tell, which most machines of CI do not have."""
         return _HARDWARE_EVENTS.search(self.expression) is not None
+
+    @property
+    def needs_packages(self) -> bool:
+        """Whether it asks for what only packages that count tell (Intel AET), which few processors have."""
+        return _PACKAGES.search(self.expression) is not None
 
     def filled(self, uuid: str, interval: str) -> str:
         """The expression with all variables in, for a VM and all hosts."""

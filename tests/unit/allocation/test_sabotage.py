@@ -64,11 +64,17 @@ def _masks_may_be_too_small(patch: Patch) -> None:
 
 
 def _nobody_is_in_the_way(patch: Patch) -> None:
-    patch.setattr(Progress, "in_the_way", lambda self, name, cache, mask: iter(()))
+    patch.setattr(Progress, "in_the_way", lambda *_: [])
 
 
 def _who_grows_is_written_before_who_shrinks(patch: Patch) -> None:
-    patch.setattr(Progress, "is_free", lambda self, name, cache, mask: not self.waits(name))
+    real = Progress.in_the_way
+
+    def in_the_way(self: Progress, name: str, cache: int, mask: int) -> list[str]:
+        now = self.masks.get(name, {}).get(cache, 0)
+        return [] if mask.bit_count() > now.bit_count() else real(self, name, cache, mask)
+
+    patch.setattr(Progress, "in_the_way", in_the_way)
 
 
 def _nothing_is_given_back(patch: Patch) -> None:

@@ -29,6 +29,7 @@ from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import caches, health_report, vms
 from vmqos.agent.snapshot import Health, Snapshot
+from vmqos.agent.trial import Trials
 from vmqos.allocation import Allocation, PromiseState
 from vmqos.allocation.reasons import NO_CACHE
 from vmqos.gateway import metrics
@@ -72,8 +73,10 @@ class PlayedAgent:
     socket = "/run/vmqos/gateway.sock"
     filesystem = SimpleNamespace(root="/sys/fs/resctrl")
     connection = SimpleNamespace(is_connected=True, last_error="")
+    trials = Trials(lambda: None)
     conf = SimpleNamespace(agent=SimpleNamespace(audit_interval=1.0))
     pass_times = PassTimes()
+    trials = Trials(lambda: None)
 
     @property
     def _health(self) -> Health:

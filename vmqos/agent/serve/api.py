@@ -214,14 +214,16 @@ class Api:
         if (client := environ["REMOTE_ADDR"]) not in self._triers:
             raise _Answer("403 Forbidden", f"only root may have something tried on a VM, and {client} is not root")
         method, query = environ["REQUEST_METHOD"], parse_qs(environ.get("QUERY_STRING", ""))
+        if method not in ("PUT", "DELETE"):
+            raise _Answer("405 Method Not Allowed", "a trial is begun by PUT and given back by DELETE")
         key, running = query.get("key", [""])[-1], self._agent.trials
         if not 0 < len(key) <= LONGEST_KEY:
-            raise _Answer("400 Bad Request", f"key is to be this client's name for the trial, of 1 to {LONGEST_KEY}")
+            raise _Answer(
+                "400 Bad Request", f"key is to be this client's name for the trial: 1 to {LONGEST_KEY} characters"
+            )
         try:
             if method == "DELETE":
                 running.end(key)
-            elif method != "PUT":
-                raise _Answer("405 Method Not Allowed", "a trial is begun by PUT and given back by DELETE")
             elif limit := _limit(query):
                 trials.begin(self._agent, key, uuid, limit)
             else:

@@ -24,8 +24,10 @@ def make_way(progress: Progress) -> tuple[int, list[Write]]:
     best: tuple[int, int, list[Write]] | None = None
     stuck: list[int] = []
     for name in progress.order:
+        if progress.waits(name):
+            continue
         for cache, place in progress.missing[name].items():
-            if progress.waits(name) or progress.is_free(name, cache, place):
+            if not progress.in_the_way(name, cache, place):
                 continue
             stuck.append(cache)
             found = _clear(progress, name, cache, place)

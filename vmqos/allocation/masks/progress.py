@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from vmqos.allocation.cache_ways import union
 from vmqos.allocation.masks.target import Target
@@ -41,23 +41,20 @@ class Progress:
         """The ways that any of the groups has on the cache now."""
         return union(self.masks[name].get(cache, 0) for name in names)
 
-    def is_free(self, name: str, cache: int, mask: int) -> bool:
-        """Whether the group can have that mask now."""
-        return not self.waits(name) and not any(True for _ in self.in_the_way(name, cache, mask))
-
     def waits(self, name: str) -> bool:
         """Whether the group does not exist yet, and can be created only when other groups have their masks."""
         earlier = (other for other in self.order if self._turn[other] < self._turn[name])
         return name not in self.masks and any(self.missing[other] for other in earlier)
 
-    def in_the_way(self, name: str, cache: int, mask: int) -> Iterator[str]:
+    def in_the_way(self, name: str, cache: int, mask: int) -> list[str]:
         """The groups that have ways of this mask now, and must leave them before this group can have the mask."""
-        own, goal = (name, cache) in self.target.own, self.target.masks[name][cache]
+        own, goal, found = (name, cache) in self.target.own, self.target.masks[name][cache], []
         for other, masks in self.masks.items():
             overlaps = other != name and masks.get(cache, 0) & mask and (own or (other, cache) in self._in_force)
             # Groups that overlap in the target, because room is short, may overlap on the way, too.
             if overlaps and not goal & self.target.masks[other][cache]:
-                yield other
+                found.append(other)
+        return found
 
     def write(self, name: str, masks: dict[int, int]) -> None:
         """Note that the group has these masks now."""

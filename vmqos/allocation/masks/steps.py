@@ -79,7 +79,7 @@ def prepare(inputs: PlannerInput, target: Target) -> tuple[Step, ...]:
 def _follow(progress: Progress, cache: int, writes: Sequence[tuple[str, int]]) -> Iterator[Step]:
     """The writes that were found for a cache. A group that shares ways first moves to ways of the default group."""
     for name, mask in writes:
-        for other in list(progress.in_the_way(name, cache, mask)):
+        for other in progress.in_the_way(name, cache, mask):
             if progress.is_in_force(other, cache):
                 raise NoSafeOrder(cache)
             default = progress.masks[DEFAULT_GROUP][cache]
@@ -97,8 +97,10 @@ def _next_write(progress: Progress) -> tuple[str, dict[int, int]] | None:
     best: tuple[bool, bool] | None = None
     found: tuple[str, dict[int, int]] | None = None
     for name in progress.order:
+        if progress.waits(name):
+            continue
         missing, now = progress.missing[name], progress.masks.get(name)
-        ready = {cache: mask for cache, mask in missing.items() if progress.is_free(name, cache, mask)}
+        ready = {cache: mask for cache, mask in missing.items() if not progress.in_the_way(name, cache, mask)}
         part = len(ready) < len(missing)
         if ready and (now is not None or not part):
             has = now or {}

@@ -40,6 +40,8 @@ PATIENCE = 10.0
 ANSWER_TIME = 3.0
 """Seconds to wait for each answer during a trial."""
 
+_NO_SUCH_METHOD = 405
+
 Report = Callable[[str, float], None]
 """Is told the phase, and the seconds of it that have passed."""
 
@@ -91,7 +93,8 @@ def find(
     suspects = there.keys() if culprit is None else {culprit["uuid"]}
     pairs = ask.verdicts(agent)["pairs"]
     pairs = [pair for pair in pairs if pair["victim"] == victim["uuid"] and pair["culprit"] in suspects]
-    pair = max(pairs, key=lambda pair: pair["confidence"], default=None)
+    # One who moves less again can't be held back.
+    pair = max(pairs, key=lambda pair: (pair["until"] is None, pair["confidence"]), default=None)
     if culprit is None:
         if pair is None:
             raise exceptions.NoCulprit(vm=display_name(victim))
@@ -131,26 +134,34 @@ def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, r
     :raises vmqos.cli.exceptions.NotPutBack: if the culprit does not have again what it had.
     """
     client = replace(agent, timeout=ANSWER_TIME)
-    uuids, phases = (parties.victim["uuid"], parties.culprit["uuid"]), dict[str, Phase]()
-    # A sample tells of the interval that ends with it. One that began before the phase does not count.
+    # A sample tells of the time since the one before, so the first of a phase does not count.
     whole = seconds + interval
     began = max(time.time() - whole, parties.since + interval)
-    wait(began + whole, lambda passed: report("before", passed), began)
-    phases["before"] = _phase(client, uuids, began, interval, time.time())
+    before = _measure(client, parties, began, whole, lambda passed: report("before", passed))
     with trial(client, parties) as (limit, renew):
-        began = time.time()
 
         def go_on(passed: float) -> None:
             renew()
             report("during", passed)
 
-        wait(began + whole, go_on, began)
-        phases["during"] = _phase(client, uuids, began, interval, time.time())
-    began = time.time()
-    wait(began + whole, lambda passed: report("after", passed), began)
-    phases["after"] = _phase(client, uuids, began, interval, time.time())
-    outcome = judge(phases["before"], phases["during"], phases["after"], parties.cause)
-    return Tried(parties, outcome, limit, seconds)
+        during = _measure(client, parties, time.time(), whole, go_on)
+    after = _measure(client, parties, time.time(), whole, lambda passed: report("after", passed))
+    return Tried(parties, judge(before, during, after, parties.cause), limit, seconds)
+
+
+def _measure(client: AgentClient, parties: Parties, began: float, whole: float, each: Callable[[float], None]) -> Phase:
+    """The samples of a phase; it takes longer where the agent is late with them.
+
+    :param began: when the phase began (seconds since 1970), and ``whole`` how many seconds it takes.
+    :param each: called again and again meanwhile.
+    """
+    end, last = began + whole, began + max(whole, min(2 * whole, LONGEST + PATIENCE))
+    while True:
+        wait(end, each, began)
+        phase = _phase(client, parties, began, end)
+        if len(phase.victim) >= FEWEST or end >= last:
+            return phase
+        end = min(last, end + whole / 4)
 
 
 @contextlib.contextmanager
@@ -170,14 +181,15 @@ def trial(client: AgentClient, parties: Parties) -> Iterator[tuple[int, Callable
         except LocalApiError as error:
             state = "an agent that starts puts everything back, and one that hangs does when it goes on"
             raise exceptions.TrialLost(problem=error, state=state) from error
-        assert running is not None, "this one is not over, or the agent would have refused"
+        if running is None:
+            raise exceptions.TrialLost(problem="it is over", state="the agent puts everything back")
         return running
 
     try:
         try:
             client.begin_trial(uuid, key, parties.limit)
         except AgentRefused as error:
-            if error.values.get("status") in (404, 405) and "no VM" not in str(error):
+            if error.values.get("status") == _NO_SUCH_METHOD:
                 raise exceptions.NoTrials() from error
             raise
         running, deadline = renew(), time.monotonic() + PATIENCE
@@ -228,17 +240,12 @@ def _granted(vm: contract.Vm) -> tuple[object, ...]:
     return vm["group"], vm["masks"], vm.get("bandwidth", {}), vm["monitoring_group"]
 
 
-def _phase(client: AgentClient, uuids: tuple[str, str], began: float, interval: float, ended: float) -> Phase:
-    """The samples of intervals that lie within a phase."""
+def _phase(client: AgentClient, parties: Parties, began: float, end: float) -> Phase:
+    """The samples of both VMs that tell of a phase alone."""
     found = ask.samples(client, began)["samples"]
-    slack = interval / 10
     victim, culprit = (
-        [
-            ask.plain(sample)
-            for sample in found.get(uuid, [])
-            if began - slack <= sample["time"] - interval and sample["time"] <= ended
-        ]
-        for uuid in uuids
+        [ask.plain(sample) for sample in found.get(vm["uuid"], []) if began < sample["time"] <= end][1:]
+        for vm in (parties.victim, parties.culprit)
     )
     return Phase(victim, culprit)
 

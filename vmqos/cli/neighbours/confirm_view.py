@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from rich.console import Console, Group, RenderableType
+from rich.markup import escape
 from rich.text import Text
 
 from vmqos.cli.neighbours.confirm import Parties, Tried
@@ -50,7 +51,7 @@ class Progress:
         self._doing = dict(zip(PHASES, ("before the trial", f"{name} is limited", "after the trial"), strict=True))
         hidden = not stream.isatty()
         # A console that is quiet too: some versions of rich end a bar that was never shown with an empty line.
-        self._bar = Bar(console=Console(file=stream, quiet=hidden, markup=False), transient=True, disable=hidden)
+        self._bar = Bar(console=Console(file=stream, quiet=hidden), transient=True, disable=hidden)
         self._is_plain = hidden
         self._task = self._bar.add_task("", total=len(PHASES) * seconds)
 
@@ -70,7 +71,7 @@ class Progress:
             self._stream.flush()
         self._phase = phase
         done = PHASES.index(phase) * self._seconds + min(passed, self._seconds)
-        self._bar.update(self._task, completed=done, description=self._doing[phase].replace("[", "\\["))
+        self._bar.update(self._task, completed=done, description=escape(self._doing[phase]))
 
 
 def question(parties: Parties, seconds: float) -> str:

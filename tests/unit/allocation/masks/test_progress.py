@@ -21,15 +21,15 @@ def test_sharing_groups_are_looked_at_first_then_vms_then_what_is_new() -> None:
 
 def test_a_vm_can_have_ways_that_nobody_has_and_others_those_that_no_vm_has() -> None:
     found = progress({"": 0b11110000, A: 0b0011, B: 0b1100}, {"": 0b11110000, A: 0b0011, B: 0b1000})
-    assert list(found.in_the_way("", 0, 0b11111100)) == [B]
-    assert list(found.in_the_way(B, 0, 0b10)) == [A]
-    assert found.is_free("", 0, 0b11000000) and not found.is_free("", 0, 0b11111100)
+    assert found.in_the_way("", 0, 0b11111100) == [B]
+    assert found.in_the_way(B, 0, 0b10) == [A]
+    assert not found.in_the_way("", 0, 0b11000000)
 
 
 def test_a_mask_is_a_promise_once_it_is_nobody_elses() -> None:
     found = progress({"": 0b11111111, A: 0b11111111}, {"": 0b11110000, A: 0b0011})
     assert not found.is_in_force(A, 0)
-    assert found.is_free("", 0, 0b11110000), "a group that was just created is in nobody's way"
+    assert not found.in_the_way("", 0, 0b11110000), "a group that was just created is in nobody's way"
     found.write("", {0: 0b11110000})
     found.write(A, {0: 0b0011})
     assert found.is_in_force(A, 0) and not any(found.missing.values())
@@ -37,7 +37,7 @@ def test_a_mask_is_a_promise_once_it_is_nobody_elses() -> None:
 
 def test_what_overlaps_in_the_end_need_not_be_kept_apart_on_the_way() -> None:
     found = progress({"": 0b1111, A: 0b0011}, {"": 0b1110, A: 0b0010})
-    assert found.is_free("", 0, 0b1110)
+    assert not found.in_the_way("", 0, 0b1110)
 
 
 def test_the_default_group_can_do_with_its_floor_and_who_was_granted_something_with_no_less() -> None:

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vmqos neighbours VM --confirm``, against an agent that is played; with a real one in tests/functional/telemetry."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+from tests.unit.local_api import examples
+from tests.unit.local_api.fake_agent import FakeAgent, serving
+from vmqos.cli.neighbours import confirm
+
+WEB, BATCH = examples.WEB, examples.BATCH
+INTERVAL = 1.0
+
+
+class TrialAgent(FakeAgent):
+    """An agent that makes trials: BATCH slows WEB, until it is limited.
+
+    :ivar said: what was said of trials: method, UUID, and the query without the key.
+    :ivar refusals: how a question for a trial is answered instead, by its number.
+    :ivar is_thief: whether WEB fares better while BATCH is limited.
+    :ivar is_limited: whether BATCH is.
+    :ivar late: how many answers have too few samples.
+    :ivar puts_back: whether BATCH has what it had once the trial is over.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[tuple[str, str, dict[str, str]]] = []
+        self.keys: set[str] = set()
+        self.refusals: dict[int, tuple[str, str]] = {}
+        self.is_thief = True
+        self.is_limited = False
+        self.puts_back = True
+        self.unit: str | None = "%"
+        self.tells_samples = True
+        self.late = 0
+        self.answers["/v1/vms"] = lambda query: ("200 OK", json.dumps({"vms": self.vms()}).encode())
+        self.answers["/v1/neighbours/samples"] = lambda query: ("200 OK", json.dumps(self.samples()).encode())
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., object]) -> list[bytes]:
+        path = environ["PATH_INFO"]
+        if not path.startswith("/v1/trials/"):
+            return super().__call__(environ, start_response)
+        query = {name: values[-1] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
+        self.keys.add(query.pop("key"))
+        method, uuid = environ["REQUEST_METHOD"], path.removeprefix("/v1/trials/")
+        status, body = self.refusals.get(len(self.said), ("200 OK", ""))
+        self.said.append((method, uuid, query))
+        if not body:
+            self.is_limited = method == "PUT" or not self.puts_back
+            running = {"uuid": uuid, "limit": 20, "unit": self.unit, "in_force": not query, "seconds_left": 50.0}
+            answer: dict[str, Any] = {"trial": None if method == "DELETE" else running}
+        else:
+            answer = {"error": body}
+        content = json.dumps(answer).encode()
+        start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(content)))])
+        return [content]
+
+    def vms(self) -> list[Any]:
+        found = [vm | {"bandwidth_unit": self.unit, "bandwidth": {}} for vm in examples.vms()]
+        if self.is_limited:
+            batch = next(vm for vm in found if vm["uuid"] == BATCH)
+            batch |= {"bandwidth": {"0": 20}, "group": "vmqos.shared-ways2-mb20"}
+        return found
+
+    def samples(self) -> dict[str, Any]:
+        """Samples of some minutes around now: the commands of these tests do not wait."""
+        fares = self.is_limited and self.is_thief
+        now, chance = time.time(), [1.0, 1.01, 0.99]
+        told: dict[str, list[Any]] = {WEB: [], BATCH: []}
+        for number in range(240):
+            vary, moment = chance[number % 3], now + INTERVAL * (number - 120)
+            counts = {"cycles": 1e9 * vary, "instructions": (1e9 if fares else 5e8), "references": 2e7, "misses": 1e6}
+            counts["references"] *= counts["instructions"] / 1e9
+            moved = 8e8 if self.is_limited else 4e9
+            told[WEB].append({"time": moment, "occupancy": {"0": 4e6}, "bandwidth": 1e8 * vary, "counts": counts})
+            told[BATCH].append({"time": moment, "occupancy": {"0": 8e6}, "bandwidth": moved, "counts": None})
+        if self.late:
+            self.late -= 1
+            told = {uuid: [one for one in of if abs(one["time"] - now) < 2.5 * INTERVAL] for uuid, of in told.items()}
+        host = {"caches": {}, "vms": {}, "memory_seconds": 1e-7, "memory_cycles": 250.0}
+        return {"host": host, "samples": told if self.tells_samples else {}}
+
+
+@pytest.fixture
+def trials(socket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[TrialAgent]:
+    """The agent; time does not pass."""
+    monkeypatch.setattr(confirm, "wait", lambda until, each, began: each(until - began))
+    agent = TrialAgent()
+    with serving(agent, socket):
+        yield agent
+
+
+BEGIN = ("PUT", BATCH, {"hw:mem_bandwidth_percent": "20"})
+AGAIN, BACK = ("PUT", BATCH, {}), ("DELETE", BATCH, {})
+
+
+def test_the_neighbour_is_held_back_meanwhile_and_the_verdict_is_said_with_its_figures(
+    trials: TrialAgent, run: Run
+) -> None:
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert (ran.status, ran.err) == (0, "before the trial ...\nbatch is limited ...\nafter the trial ...\n")
+    assert trials.said == [BEGIN, AGAIN, AGAIN, BACK] and len(trials.keys) == 1
+    first, why, factor, limit, _, *table = ran.out.splitlines()
+    assert first == "Confirmed: batch slows web-1."
+    assert why == "Cycles for an instruction: 2.00 before, 1.00 during and 2.00 after the trial."
+    assert factor == "That is better by a factor of 2.0 or more."
+    assert limit == "batch was limited to 20 % of memory bandwidth for 10 s, and has what it had before again."
+    assert [cell.strip() for cell in table[1].split("|")[1:-1]] == ["Figure", "Before", "During", "After"]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table if "|" in line][1:]
+    assert ["Traffic of batch", "3.7 GiB/s", "762.9 MiB/s", "3.7 GiB/s"] in rows
+    assert ["Cycles for an instruction", "2.00", "1.00", "2.00"] in rows
+
+
+def test_a_neighbour_whose_victim_fares_no_better_is_not_confirmed(trials: TrialAgent, run: Run) -> None:
+    trials.is_thief = False
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert ran.status == 4
+    assert ran.out.startswith("Not confirmed: web-1 fared no better while batch was held back.\n")
+
+
+def test_without_samples_nothing_can_be_told(trials: TrialAgent, run: Run) -> None:
+    trials.tells_samples = False
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert ran.status == 5
+    assert ran.out.startswith(
+        "It can't be told whether batch slows web-1.\nThere are too few samples before and during and after.\n"
+    )
+
+
+def test_a_phase_takes_longer_where_the_agent_is_late_with_its_samples(trials: TrialAgent, run: Run) -> None:
+    trials.late = 2
+    assert run("neighbours", "web-1", "--confirm", "--yes").status == 0
+    trials.late = 100
+    assert run("neighbours", "web-1", "--confirm", "--yes").status == 5
+
+
+def test_programs_get_an_object_and_scripts_a_row_for_each_figure(trials: TrialAgent, run: Run) -> None:
+    ran = run("neighbours", "web-1", "--confirm", "--yes", "--seconds", "20", "-f", "json")
+    told = json.loads(ran.out)
+    figures = {one["figure"]: one for one in told.pop("figures")}
+    assert told.pop("faster") == pytest.approx(2.0) and "2.00 before" in told.pop("reason")
+    assert told == {
+        "victim": WEB, "culprit": BATCH, "cause": "cache", "limit": 20, "unit": "%", "seconds": 20.0,
+        "verdict": "confirmed",
+    }  # fmt: skip
+    assert figures["cycles_per_instruction"]["during"] == pytest.approx(1.0)
+    assert json.loads(run("neighbours", "web-1", "--confirm", "--yes", "-f", "json", "-c", "verdict").out) == {
+        "verdict": "confirmed"
+    }
+    rows = list(csv.DictReader(run("neighbours", "web-1", "--confirm", "--yes", "-f", "csv").out.splitlines()))
+    assert float(next(row for row in rows if row["Figure"] == "traffic_of_culprit")["During"]) == 8e8
+
+
+def test_the_operator_may_name_the_neighbour_and_the_limit(trials: TrialAgent, run: Run) -> None:
+    ran = run("neighbours", "web-1", "--confirm", "--yes", "--culprit", "db-1", "--limit", "30")
+    assert trials.said[0] == ("PUT", examples.DB, {"hw:mem_bandwidth_percent": "30"})
+    assert ran.out.startswith("Confirmed: db-1 slows web-1.\n")
+    assert "Traffic of db-1" not in ran.out, "nothing counts it"
+
+
+@pytest.mark.parametrize(("options", "limit"), [((), "800"), (("--limit", "300"), "300")])
+def test_where_bandwidth_is_limited_in_mbps_the_limit_is_a_part_of_what_is_moved(
+    options: tuple[str, ...], limit: str, trials: TrialAgent, run: Run
+) -> None:
+    trials.unit = "MB/s"
+    run("neighbours", "web-1", "--confirm", "--yes", *options)
+    assert trials.said[0] == ("PUT", BATCH, {"hw:mem_bandwidth_mbps": limit})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--confirm",), "--confirm takes the VM that is slowed"),
+        (("web-1", "--culprit", "batch"), "--culprit belongs to --confirm"),
+        (("web-1", "--seconds", "5"), "--seconds belongs to --confirm"),
+        (("--yes",), "--yes belongs to --confirm"),
+        (("web-1", "--confirm", "--watch"), "--confirm is done once: leave --watch out"),
+        (("web-1", "--confirm", "--culprit", "web-1"), "a VM is not its own neighbour"),
+        (("web-1", "--confirm", "--culprit", "nobody"), "no running VM has the UUID or name 'nobody'"),
+        (("db-1", "--confirm", "--yes"), "no VM is said to slow db-1, so it is not known whom to hold back"),
+        (("web-1", "--confirm"), "nothing was changed: there is no terminal to ask on; say --yes"),
+    ],
+)
+def test_what_can_not_be_asked_is_refused_before_anything_is_done(
+    arguments: tuple[str, ...], text: str, trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    ran = run("neighbours", *arguments)
+    assert (ran.status, ran.out, trials.said) == (1, "", []) and text in ran.err
+
+
+def test_a_host_that_can_not_limit_bandwidth_is_told_so(trials: TrialAgent, run: Run) -> None:
+    trials.unit = None
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert (ran.status, trials.said) == (1, []) and "batch can't be held back: this host's memory bandwidth" in ran.err
+
+
+@pytest.mark.parametrize(("interval", "text"), [(0.0, "does not read the counters regularly"), (30.0, "every 30 s")])
+def test_too_few_samples_to_come_are_told_before_anything_is_done(
+    interval: float, text: str, trials: TrialAgent, run: Run
+) -> None:
+    trials.answers["/v1/neighbours"] = examples.neighbours(interval=interval)
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert (ran.status, trials.said) == (1, []) and text in ran.err
+
+
+def test_each_phase_is_long_enough_for_some_samples(trials: TrialAgent, run: Run) -> None:
+    trials.answers["/v1/neighbours"] = examples.neighbours(interval=5.0)
+    told = json.loads(run("neighbours", "web-1", "--confirm", "--yes", "-f", "json").out)
+    assert told["seconds"] == 15.0
+
+
+def test_a_trial_that_the_agent_refuses_is_told_in_its_words(trials: TrialAgent, run: Run) -> None:
+    trials.refusals = {0: ("409 Conflict", "nothing is tried on VM b: its promise is degraded now"), 1: REFUSED}
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert (ran.status, ran.out) == (1, "") and "its promise is degraded now" in ran.err
+    assert not trials.is_limited
+
+
+REFUSED = ("409 Conflict", "there is no such trial")
+
+
+def test_an_agent_that_knows_no_trials_is_told_to_be_older(trials: TrialAgent, run: Run) -> None:
+    older = ("405 Method Not Allowed", "this API only answers GET")
+    trials.refusals = {0: older, 1: older}
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert ran.status == 1 and "no trial can be had here: the vmqos-agent that runs is of an earlier" in ran.err
+
+
+def test_a_trial_that_ends_before_its_time_says_nothing_of_the_neighbour(trials: TrialAgent, run: Run) -> None:
+    trials.refusals = {2: ("409 Conflict", "this trial is over: VM x needs a CLOSID"), 3: REFUSED}
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert (ran.status, ran.out) == (1, "") and trials.said[-1] == BACK
+    assert "the trial ended before its time, and nothing can be said: this trial is over: VM x" in ran.err
+
+
+def test_ctrl_c_gives_the_trial_back_at_once(trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait(until: float, each: Callable[[float], None], began: float) -> None:
+        each(until - began)
+        if trials.is_limited:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(confirm, "wait", wait)
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert ran.status == 130 and trials.said[-1] == BACK and not trials.is_limited
+
+
+def test_a_neighbour_that_does_not_have_again_what_it_had_is_told(
+    trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confirm, "PATIENCE", 0.3)
+    trials.puts_back = False
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert (ran.status, ran.out) == (1, "")
+    assert "batch does not have yet what it had before the trial (its control group is vmqos.shared-ways2-" in ran.err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("said", "status"), [("y\n", 0), ("yes\n", 0), ("n\n", 1), ("\n", 1), ("", 1)])
+def test_on_a_terminal_it_says_what_it_will_do_and_asks(
+    said: str, status: int, trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(said))
+    ran = run("neighbours", "web-1", "--confirm")
+    assert ran.status == status and bool(trials.said) == (status == 0)
+    question = f"For 10 s, the memory bandwidth of batch ({BATCH}) will be limited to 20 %. web-1 is measured"
+    assert ran.err.startswith(question) and "Continue? [y/N] " in ran.err
+    assert ("you did not say yes" in ran.err) == (status == 1)
