@@ -123,9 +123,11 @@ def size(points: Sequence[Point]) -> Size:
     """The curve, and its knee.
 
     :param points: for different ways; at least one.
+    :raises ValueError: if a figure that the curve follows from is no number, or without end; it names the figure.
     """
     tried = sorted(points, key=lambda one: one.ways)
     is_counted = not any(math.isnan(one.missed) for one in tried)
+    _check(tried, ("missed", "cycles", "work") if is_counted else ("traffic",))
     first = tried[0].traffic
     values = [one.missed if is_counted else one.traffic / first if first else 0.0 for one in tried]
     curve = dict(zip((one.ways for one in tried), _never_rising(values), strict=True))
@@ -144,6 +146,14 @@ def knee(curve: Mapping[int, float]) -> int:
     """The fewest ways with which at most :data:`ENOUGH` more is missed than with all."""
     least = curve[max(curve)]
     return min(ways for ways, missed in curve.items() if missed <= least + ENOUGH)
+
+
+def _check(points: Sequence[Point], names: Sequence[str]) -> None:
+    for one in points:
+        for name in names:
+            value = getattr(one, name)
+            if not math.isfinite(value):
+                raise ValueError(f"{name} with {one.ways} ways is {value}: a curve can't be drawn through that")
 
 
 def _settled(samples: Sequence[Sample]) -> int:

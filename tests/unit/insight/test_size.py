@@ -121,3 +121,18 @@ def test_a_vm_whose_work_changed_is_not_steady(work: float, steady: bool) -> Non
 )
 def test_the_knee_is_the_fewest_ways_that_are_nearly_as_good_as_all(curve: Mapping[int, float], ways: int) -> None:
     assert knee(curve) == ways
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (at(3, math.inf), "missed with 3 ways is inf"),
+        (at(3, 0.5, cycles=math.nan), "cycles with 3 ways is nan"),
+        (at(3, 0.5, work=-math.inf), "work with 3 ways is -inf"),
+        (at(3, math.nan, traffic=math.nan), "traffic with 3 ways is nan"),
+        (at(3, math.nan, traffic=math.inf), "traffic with 3 ways is inf"),
+    ],
+)
+def test_a_figure_that_is_no_number_is_refused_by_its_name(wrong: Point, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        size([at(2, 0.9), wrong, at(4, 0.1)])

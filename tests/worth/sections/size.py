@@ -24,14 +24,15 @@ def section(found: Found) -> Section:
     worst = {kind: [100 * max(one["worst"] for one in of[PMU])] for kind, of in found.items()}
     return Section(
         "How many ways a VM needs",
-        "Mattson (1970) has the misses of all sizes of a cache from one run, if each access is seen. A host sees counters "
-        "only. dCat (EuroSys 2018) and its like move ways up and down and watch what changes.",
-        f"{number} loads of {len(found)} kinds, drawn by seeds that no law was tuned to. They need no guest: generated "
-        "accesses go through the same model of the caches, scaled as in the section before. A VM has 2 of 16 ways; it is "
-        "let have one more after the other, up to 14, while a neighbour streams through the other two. The truth is its "
-        "stack distances, counted by the model meanwhile. The *knee* is the fewest ways with which it misses at most 5 of "
-        "100 references more than with 14; without a PMU, traffic with memory stands for misses. The *cost* is by how "
-        "much less the VM did meanwhile than in a run in which nobody asks.",
+        "Mattson (1970) has the misses of all sizes of a cache from one run, if each access is seen. A host sees "
+        "counters only. dCat (EuroSys 2018) and its like move ways up and down and watch what changes.",
+        f"{number} loads of {len(found)} kinds, drawn by seeds that no law was tuned to. They need no guest: "
+        "generated accesses go through the same model of the caches, scaled as in the section before. A VM has 2 "
+        "of 16 ways; it is let have one more after the other, up to 14, while a neighbour streams through the "
+        "other two. The truth is its stack distances, counted by the model meanwhile. The *knee* is the fewest "
+        "ways with which it misses at most 5 of 100 references more than with 14; without a PMU, traffic with "
+        "memory stands for misses. The *cost* is by how much less the VM did meanwhile than in a run in which "
+        "nobody asks.",
         [
             Table(
                 ("Load", "Curve wrong by at most", "Knee within a way", "the same without a PMU", "Samples"),
@@ -66,9 +67,9 @@ def section(found: Found) -> Section:
             _knees(within[NO_PMU], number, "Without a PMU"),
             Claim(f"Being asked costs a VM less than 1 % of what it does ({_of(cheap, number)}).", cheap == number),
         ],
-        "The model's caches replace what was not used for longest; real ones do so only nearly. The loads are ours, and do "
-        "the same all the time, or take turns within a second. What the ways that a VM is tried with are worth to those "
-        "who had them is not counted.",
+        "The model's caches replace what was not used for longest; real ones do so only nearly. The loads are "
+        "ours, and do the same all the time, or take turns within a second. What the ways that a VM is tried with "
+        "are worth to those who had them is not counted.",
     )
 
 
