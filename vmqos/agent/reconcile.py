@@ -37,6 +37,7 @@ from vmqos.hypervisor import processes, qemu_process
 from vmqos.hypervisor.exceptions import HypervisorError
 from vmqos.hypervisor.model import Process
 from vmqos.reason import Reason
+from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -172,6 +173,8 @@ class Reconciler:
         self.snapshot = Snapshot()
         self.given_up: tuple[Trial, str] | None = None
         """The trial of ways that the last whole pass did not carry out, because they are needed, and by whom."""
+        self._before_trial: Mapping[str, Mapping[int, CapacityBitmask]] = {}
+        """Where masks lay before ways were tried on a VM, by group and cache, until they lie there again."""
         self.is_wanted: Callable[[], bool] = lambda: False
         """Says whether another thread of the agent, which is in a hurry, waits for the lock on resctrl."""
 
@@ -190,6 +193,7 @@ class Reconciler:
         self._placer.forget()
         self._groups.forget()
         self._settled = self._unfinished = False
+        self._before_trial = {}
         with self._guard:
             self.snapshot = replace(self.snapshot, resctrl=None)
 
@@ -505,7 +509,13 @@ class Reconciler:
             members = replace(members, claimed=members.claimed | classes)
             requests += keep_current.requests(now, unseen | unknown, members, self._granted)
             parted |= members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
-        plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted)
+        is_tried = any(trial.promised_beside(record.request) is not None for record in records.values())
+        if is_tried and not self._before_trial:
+            self._before_trial = {group.name: group.masks for group in now.layout.groups}
+        before = None if is_tried else self._before_trial
+        plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted, before)
+        if not (is_tried or plan.prepare):
+            self._before_trial = {}
         return Planned(self._groups.without_refused(plan), tuple(requests), frozenset(parted))
 
     def _act(
