@@ -51,8 +51,8 @@ def agent(make_agent: MakeAgent) -> Agent:
     return made
 
 
-def play(simulator: Simulator, vms: Mapping[str, tuple[float, float]]) -> None:
-    """Have VMs do this from now on."""
+def play(simulator: Simulator, vms: Mapping[str, Any]) -> None:
+    """Have VMs do this from now on, see :mod:`tests.functional.telemetry.playing_simulator`."""
     file = Path(f"{simulator.root}.json")
     new = file.with_suffix(".new")
     new.write_text(json.dumps(vms))
