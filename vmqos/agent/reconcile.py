@@ -302,6 +302,9 @@ class Reconciler:
             records = self._records(vms, None)
             planned = self._plan(now, records, starting)
         acted = self._act(now, records, planned, look_at, share)
+        if not (acted.is_complete or _has_tried_ways(records)):
+            # Where masks lie is no promise: what the kernel refuses is not tried again for that.
+            self._before_trial = {}
         again = self._judge(planned, acted)
         self._requested = replace(self._requested, born=frozenset())
         return again
@@ -509,7 +512,7 @@ class Reconciler:
             members = replace(members, claimed=members.claimed | classes)
             requests += keep_current.requests(now, unseen | unknown, members, self._granted)
             parted |= members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
-        is_tried = any(trial.promised_beside(record.request) is not None for record in records.values())
+        is_tried = _has_tried_ways(records)
         if is_tried and not self._before_trial:
             self._before_trial = {group.name: group.masks for group in now.layout.groups}
         before = None if is_tried else self._before_trial
@@ -635,6 +638,11 @@ class Reconciler:
         keep = {uuid for uuid, record in records.items() if record.is_unknown or self._backoff.waits(uuid)}
         before = {vm_group(uuid) for uuid in keep | self._unseen}
         return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
+
+
+def _has_tried_ways(records: Mapping[str, VmRecord]) -> bool:
+    """Whether a VM may have more ways than it is promised, because they are tried."""
+    return any(trial.promised_beside(record.request) is not None for record in records.values())
 
 
 def _moves_others(plan: Plan, vms: Mapping[str, VmRecord], fresh: Container[str]) -> bool:

@@ -978,3 +978,16 @@ def test_a_vm_that_is_resized_while_ways_are_tried_on_it_has_what_its_flavor_pro
     host.agent.trials.end("key")
     host.settle()
     assert counts_of(host, vm) == {3}
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_ways_whose_trial_ended_while_passes_failed_are_free_again_with_the_next(host: Host, trouble: Trouble) -> None:
+    vm, other, free = fit(host)
+    try_ways(host, vm, 5)
+    host.settle()
+    with trouble(host):
+        host.agent.trials.end("key")
+        host.agent.run_passes()
+    assert counts_of(host, vm) == {5}
+    host.settle()
+    assert counts_of(host, vm) == counts_of(host, other) == {2} and free_on(host) == free
