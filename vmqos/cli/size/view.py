@@ -192,7 +192,7 @@ def _advice(sized: Sized, screen: Terminal) -> Iterator[Text]:
     else:
         stay = "1 way stays" if room.free == 1 else f"{room.free} ways stay"
         lines = [
-            f"More would bring it nothing: {stay} free for others. Whether fewer would do is not known: no VM is tried "
+            f"More would bring it little: {stay} free for others. Whether fewer would do is not known: no VM is tried "
             "with less than its flavor promises.",
             "The extra spec that it needs, and has:",
         ]

@@ -161,7 +161,7 @@ def test_a_vm_that_gains_nothing_keeps_what_it_has_and_the_free_ways_are_told(si
     sizes.missed = dict.fromkeys(range(2, 6), 0.97)
     ran = run("size", "web-1", "--yes")
     assert ran.out.startswith("web-1 needs no more than the 2 ways that it has.\n")
-    assert "More would bring it nothing: 3 ways stay free for others. Whether fewer would do is not known" in ran.out
+    assert "More would bring it little: 3 ways stay free for others. Whether fewer would do is not known" in ran.out
     assert json.loads(run("size", "web-1", "--yes", "-f", "json").out)["more"] == 0
 
 
