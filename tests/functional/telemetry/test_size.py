@@ -10,6 +10,7 @@ import functools
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -110,6 +111,7 @@ def test_a_vm_gets_one_way_after_the_other_and_has_what_it_had_at_the_end(
         while running.poll() is None:
             vms = {one["uuid"]: one for one in agent.get("/v1/vms")["vms"]}
             seen.append((vms[vm.uuid], vms[neighbour.uuid]))
+            time.sleep(INTERVAL / 3)
         out, err = running.communicate()
         if LAPSED not in out + err:
             break
