@@ -102,7 +102,16 @@ TABLE = (
         "agent-api",
         "a request to the agent",
         "api:agent",
-        (*_HTTP, "/v1/plan?spec=hw%3A", "seconds=", "/v1/flavors/", "/v1/trials/", "key=", "hw:mem_bandwidth_percent="),
+        (
+            *_HTTP,
+            "/v1/plan?spec=hw%3A",
+            "seconds=",
+            "/v1/flavors/",
+            "/v1/trials/",
+            "key=",
+            "hw:mem_bandwidth_percent=",
+            "hw:cache_ways=",
+        ),
     ),
     Target(
         "gateway-api",

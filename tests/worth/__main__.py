@@ -25,7 +25,7 @@ GUESTS = (
     ("broadwell", ("pseudo_locked",)),
 )
 """Machines, and which experiments are made in one guest: a compute node takes as long to start as two of them."""
-NATIVE = ("neighbours",)
+NATIVE = ("neighbours", "size")
 """Experiments that need no guest, and no rights."""
 KERNEL = "6.12"
 NO_TICKS = "nohz_full=1-3"

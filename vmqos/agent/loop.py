@@ -374,7 +374,7 @@ class Agent:
                 return False
             before = self.snapshot.vms
             again = self.reconciler.run(change, found.vms, self._topology, self._policy)
-            self.trials.note(self.snapshot)
+            self.trials.note(self.snapshot, self.reconciler.given_up)
             # A monitoring group may be made some passes after its VM has come.
             if change.everything or self.snapshot.vms is not before:
                 assign_counters(self.filesystem, self.snapshot)

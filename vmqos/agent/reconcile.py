@@ -37,6 +37,7 @@ from vmqos.hypervisor import processes, qemu_process
 from vmqos.hypervisor.exceptions import HypervisorError
 from vmqos.hypervisor.model import Process
 from vmqos.reason import Reason
+from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -170,6 +171,10 @@ class Reconciler:
         self._guard = threading.Lock()
         self._starts: dict[str, Start] = {}
         self.snapshot = Snapshot()
+        self.given_up: tuple[Trial, str] | None = None
+        """The trial of ways that the last whole pass did not carry out, because they are needed, and by whom."""
+        self._before_trial: Mapping[str, Mapping[int, CapacityBitmask]] = {}
+        """Where masks lay before ways were tried on a VM, by group and cache, until they lie there again."""
         self.is_wanted: Callable[[], bool] = lambda: False
         """Says whether another thread of the agent, which is in a hurry, waits for the lock on resctrl."""
 
@@ -188,6 +193,7 @@ class Reconciler:
         self._placer.forget()
         self._groups.forget()
         self._settled = self._unfinished = False
+        self._before_trial = {}
         with self._guard:
             self.snapshot = replace(self.snapshot, resctrl=None)
 
@@ -287,9 +293,18 @@ class Reconciler:
             look_at |= strays
         self._unseen = unseen
         self.snapshot = replace(self.snapshot, policy=policy)
-        records = self._records(vms)
+        records = self._records(vms, self._requested.trial)
         planned = self._plan(now, records, starting)
+        self.given_up = None
+        if why := self._why_given_up(now, records, planned):
+            assert self._requested.trial is not None
+            self.given_up = self._requested.trial, why
+            records = self._records(vms, None)
+            planned = self._plan(now, records, starting)
         acted = self._act(now, records, planned, look_at, share)
+        if not (acted.is_complete or _has_tried_ways(records)):
+            # Where masks lie is no promise: what the kernel refuses is not tried again for that.
+            self._before_trial = {}
         again = self._judge(planned, acted)
         self._requested = replace(self._requested, born=frozenset())
         return again
@@ -305,7 +320,7 @@ class Reconciler:
             return {}
         if vms.keys() != known.keys() or not look_at <= aims.keys():
             return None
-        records = {uuid: self._record(uuid, vms[uuid]) for uuid in look_at}
+        records = {uuid: self._record(uuid, vms[uuid], self._requested.trial) for uuid in look_at}
         for uuid, record in records.items():
             last = known[uuid]
             failed = any(self._backoff.get(key) is not None for key in (uuid, ("tasks", uuid), ("monitoring", uuid)))
@@ -355,6 +370,12 @@ class Reconciler:
         fresh = {one.uuid: one for one in asked}
         requests = (*(one for one in before.requests if one.uuid not in fresh), *asked)
         plan = allocation.plan(now.capabilities, now.layout, requests, before.policy, self._granted)
+        if lacking := [uuid for uuid in fresh if plan.allocations[uuid].state is not PromiseState.KEPT]:
+            # Ways that are only tried on a VM are given to one that is promised them.
+            promised = trial.untried(before, requests)
+            without = allocation.plan(now.capabilities, now.layout, promised, before.policy, self._granted)
+            if any(without.allocations[uuid].state is PromiseState.KEPT for uuid in lacking):
+                requests, plan = promised, without
         plan = self._groups.without_refused(plan)
         controls = {uuid: plan.allocations[uuid].group for uuid in fresh if plan.allocations[uuid].group}
         if not controls or _moves_others(plan, before.vms, fresh) or now.lacks_rmids(len(created(plan))):
@@ -436,21 +457,36 @@ class Reconciler:
                 LOG.error("tasks of process %d can't be moved back to the default group: %s", pid, error)
         return False
 
-    def _records(self, vms: Mapping[str, ObservedVm]) -> dict[str, VmRecord]:
-        """Every VM with what its flavor asks for, in the order in which the VMs came."""
+    def _why_given_up(self, now: ResctrlState, records: Mapping[str, VmRecord], planned: Planned) -> str:
+        """Why ways that are tried on a VM can't be had, or are needed by another VM; empty where neither is so."""
+        tried = self._requested.trial
+        if tried is None or tried.uuid not in records or trial.promised_beside(records[tried.uuid].request) is None:
+            return ""
+        given = planned.plan.allocations.get(tried.uuid)
+        if given is None or given.state is not PromiseState.KEPT:
+            return given.reason.text if given is not None else "the VM is given nothing now"
+        requests = trial.untried(replace(self.snapshot, vms=records), planned.requests)
+        plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted)
+        return trial.what_others_lose(planned.plan, plan, tried.uuid)
+
+    def _records(self, vms: Mapping[str, ObservedVm], tried: Trial | None) -> dict[str, VmRecord]:
+        """Every VM with what its flavor asks for, in the order in which the VMs came.
+
+        :param tried: what is tried on one of them.
+        """
         self._backoff.keep_only(
             {key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid), ("vcpus", uuid))}
         )
         self._placer.keep_only(vms.keys())
-        records = (self._record(uuid, observed) for uuid, observed in vms.items())
+        records = (self._record(uuid, observed, tried) for uuid, observed in vms.items())
         return {record.uuid: record for record in sorted(records, key=lambda record: record.arrival)}
 
-    def _record(self, uuid: str, observed: ObservedVm) -> VmRecord:
+    def _record(self, uuid: str, observed: ObservedVm, tried: Trial | None) -> VmRecord:
         """A VM with what its flavor asks for, and its tasks where they were last found."""
         requests, vcpus = self._requested.requests, self._requested.vcpus
         return VmRecord(
             observed,
-            trial.applied(vcpus.applied(uuid, requests[uuid]), observed.vm, self._requested.trial),
+            trial.applied(vcpus.applied(uuid, requests[uuid]), observed.vm, tried),
             vcpus=vcpus.limits.get(uuid),
             affinities=vcpus.affinities_of(uuid),
             tasks=self._placer.placed.get(uuid),
@@ -476,7 +512,13 @@ class Reconciler:
             members = replace(members, claimed=members.claimed | classes)
             requests += keep_current.requests(now, unseen | unknown, members, self._granted)
             parted |= members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
-        plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted)
+        is_tried = _has_tried_ways(records)
+        if is_tried and not self._before_trial:
+            self._before_trial = {group.name: group.masks for group in now.layout.groups}
+        before = None if is_tried else self._before_trial
+        plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted, before)
+        if not (is_tried or plan.prepare):
+            self._before_trial = {}
         return Planned(self._groups.without_refused(plan), tuple(requests), frozenset(parted))
 
     def _act(
@@ -596,6 +638,11 @@ class Reconciler:
         keep = {uuid for uuid, record in records.items() if record.is_unknown or self._backoff.waits(uuid)}
         before = {vm_group(uuid) for uuid in keep | self._unseen}
         return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
+
+
+def _has_tried_ways(records: Mapping[str, VmRecord]) -> bool:
+    """Whether a VM may have more ways than it is promised, because they are tried."""
+    return any(trial.promised_beside(record.request) is not None for record in records.values())
 
 
 def _moves_others(plan: Plan, vms: Mapping[str, VmRecord], fresh: Container[str]) -> bool:

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial: for some seconds the memory bandwidth of one VM is limited, to see whether its neighbour fares better.
+"""A trial: for some seconds the memory bandwidth of one VM is limited, or it has more ways, to see what that does.
+
+A limit shows whether the VM's neighbour fares better. More ways show how many the VM needs; while such a trial runs,
+its client may ask for still more (:meth:`Trial.goes_on_from`).
 
 A trial is a lease. Its client asks for it again every second. When no question came for :data:`LEASE` seconds, the next
 pass puts everything back, so a client may be killed at any moment. Nothing of a trial is written down. An agent that is
 started anew knows of none, and its first pass gives each VM what its flavor asks for.
 
-A trial adds a limit to what the flavor asks for (:func:`applied`), and takes nothing away: not a way, and no bandwidth
-that a flavor names. So the planner and the other steps of a pass treat it as any request.
+A trial adds a limit, or ways, to what the flavor asks for (:func:`applied`), and takes nothing away: not a way, and no
+bandwidth that a flavor names. So the planner and the other steps of a pass treat it as any request. Ways come of those
+that are free: a pass that finds that another VM would have less for them gives none (:func:`what_others_lose`).
 """
 
 from __future__ import annotations
@@ -14,13 +18,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.vm_record import VmRecord
-from vmqos.extra_specs import CacheRequest
+from vmqos.allocation import Plan, PromiseState, Request, caches
+from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.hypervisor.model import Process, VirtualMachine
 from vmqos.reason import Code, Reason
 
@@ -30,7 +35,13 @@ LEASE = 5.0
 """Seconds after the last question for a trial at which it is over."""
 
 LONGEST = 60.0
-"""Seconds that a trial lasts at most, however often its client asks."""
+"""Seconds that a limit of bandwidth is tried at most, however often the client asks."""
+
+LONGEST_OF_WAYS = 900.0
+"""Seconds that ways are tried at most, from the first of them to the last: each of them is to be filled first."""
+
+WAYS = "ways"
+"""The unit of a trial of ways."""
 
 WITHOUT_CLOSID = (Code.NO_CLOSID, Code.WAITS_FOR_CLOSID)
 
@@ -41,9 +52,10 @@ class Trial:
 
     :ivar key: the client's own name for it, which no other trial has.
     :ivar process: the VM's process: a VM that is started again is not limited.
-    :ivar percent: the limit in per cent, or ``mbps`` in MB/s: one of the two, in the host's unit.
-    :ivar limit: what that comes to, in ``unit``, for people.
+    :ivar percent: the limit in per cent, or ``mbps`` in MB/s: one of the two, in the host's unit; ``None`` of ways.
+    :ivar limit: what that comes to, in ``unit``, for people; of ways how many these are.
     :ivar waiting: UUIDs of the VMs that had no CLOSID before the trial began.
+    :ivar ways: how many L3 ways it has, if its flavor does not promise more; ``None`` of a limit.
     """
 
     key: str
@@ -54,34 +66,114 @@ class Trial:
     limit: int
     unit: str
     waiting: frozenset[str] = frozenset()
+    ways: int | None = None
+
+    @property
+    def longest(self) -> float:
+        """Seconds that it lasts at most."""
+        return LONGEST if self.ways is None else LONGEST_OF_WAYS
+
+    @property
+    def told(self) -> str:
+        """What it does to the VM, for people."""
+        if self.ways is None:
+            return f"its memory bandwidth is limited to {self.limit} {self.unit}"
+        return f"it has {self.ways} ways if its flavor does not promise more"
 
     @property
     def reason(self) -> Reason:
         """What is told of the VM meanwhile."""
+        if self.ways is not None:
+            longest = f"{LONGEST_OF_WAYS / 60:g} minutes at most"
+            return Reason(Code.TRIAL, f"a trial lets it have {self.ways} ways, for {longest} (vmqos size)")
         text = f"a trial limits its memory bandwidth to {self.limit} {self.unit}, for {LONGEST:g} seconds at most"
         return Reason(Code.TRIAL, f"{text} (vmqos neighbours --confirm)")
 
+    def goes_on_from(self, other: Trial) -> bool:
+        """Whether this is the next step of a trial of ways: the same client's, and with no fewer ways."""
+        is_same = (self.key, self.uuid, self.process) == (other.key, other.uuid, other.process)
+        return is_same and self.ways is not None and other.ways is not None and self.ways >= other.ways
+
 
 def applied(request: FlavorRequest, vm: VirtualMachine, trial: Trial | None) -> FlavorRequest:
-    """What a VM's flavor asks for, with the trial's limit added where the trial is about this run of the VM; pure."""
-    if trial is None or (vm.uuid, vm.process) != (trial.uuid, trial.process) or why_not(request):
+    """What a VM's flavor asks for, with what the trial adds where the trial is about this run of the VM; pure."""
+    if trial is None or (vm.uuid, vm.process) != (trial.uuid, trial.process) or why_not(request, trial.ways):
         return request
+    if trial.ways is not None:
+        wants = request.wants or CacheRequest()
+        return replace(request, wants=replace(wants, ways=max(wants.ways or 0, trial.ways)), trial=trial.reason)
     wants = replace(request.wants or CacheRequest(), bandwidth_percent=trial.percent, bandwidth_mbps=trial.mbps)
     return replace(request, wants=wants, trial=trial.reason)
 
 
-def why_not(request: FlavorRequest) -> str:
-    """Why nothing may be tried on a VM whose flavor asks for this; empty where a limit may be added to it; pure."""
+def why_not(request: FlavorRequest, ways: int | None = None) -> str:
+    """Why nothing may be tried on a VM whose flavor asks for this; empty where something may be added to it; pure.
+
+    :param ways: how many ways it is to have; ``None`` where it is to be limited.
+    """
     asked = request.asked or CacheRequest()
     if request.hands_off:
         return "libvirt placed it by cachetune or memorytune, so vmqos leaves it alone"
     if request.unknown or request.problem:
         return f"it is not known what its flavor promises: {(request.unknown or request.problem).text}"
+    if ways is not None:
+        return _why_no_ways(asked)
     if asked.bandwidth_percent is not None or asked.bandwidth_mbps is not None:
         told = f"{asked.bandwidth_percent} %" if asked.bandwidth_percent is not None else f"{asked.bandwidth_mbps} MB/s"
         return f"its flavor gives it {told} of memory bandwidth, and a trial never takes a VM below its promise"
     if asked.vcpus is not None:
         return "its flavor has ways for some of its vCPUs (hw:cache_vcpus), and only these would be limited"
+    return ""
+
+
+def _why_no_ways(asked: CacheRequest) -> str:
+    if asked.code_ways is not None or asked.data_ways is not None:
+        return "its flavor has ways for code and for data apart, and a trial knows ways for both alone"
+    if asked.ways is None:
+        return (
+            "its flavor promises it no ways (hw:cache_ways), so it fills all that no VM has alone: ways of its own "
+            "would take the others from it"
+        )
+    if asked.policy is CachePolicy.SHARED:
+        return "it shares its ways with the others of its class (hw:cache_policy=shared), and they would have more, too"
+    if asked.vcpus is not None:
+        return "its flavor has ways for some of its vCPUs (hw:cache_vcpus), and only these would have more"
+    return ""
+
+
+def untried(snapshot: Snapshot, requests: Sequence[Request] | None = None) -> tuple[Request, ...]:
+    """What the planner was asked for, with what the flavor promises in the place of ways that are only tried; pure.
+
+    :param requests: some of these; all that are in the snapshot unless given.
+    """
+    found = []
+    for one in snapshot.requests if requests is None else requests:
+        record = snapshot.vms.get(one.uuid)
+        promise = promised_beside(record.request) if record is not None else None
+        found.append(one if promise is None else replace(one, wants=promise))
+    return tuple(found)
+
+
+def promised_beside(request: FlavorRequest) -> CacheRequest | None:
+    """What a VM is promised that may have more ways than that, because they are tried; ``None`` of any other; pure."""
+    wants, asked = request.wants, request.asked
+    if not request.trial or wants is None or asked is None or wants.ways == asked.ways:
+        return None
+    return asked
+
+
+def what_others_lose(found: Plan, without: Plan, uuid: str) -> str:
+    """Why another VM would have less for what is tried on one; empty where none has; pure.
+
+    :param found: the plan with the trial, and ``without`` it.
+    :param uuid: the VM's on which it is tried.
+    """
+    for other, before in without.allocations.items():
+        given = found.allocations.get(other)
+        if other == uuid or given is None or given.state is PromiseState.KEPT:
+            continue
+        if given.state is not before.state or given.reason.code is not before.reason.code:
+            return f"VM {other} would have less for it: {given.reason.text}"
     return ""
 
 
@@ -125,21 +217,22 @@ class Trials:
             return None if trial is None else (trial, self._in_force, max(0.0, self._ends_at - self._clock()))
 
     def begin(self, trial: Trial) -> None:
-        """Begin a trial: the next pass puts the limit in force.
+        """Begin a trial, or the next step of one that runs: the next pass puts it in force.
+
+        What is left of its time is not longer for a further step.
 
         :raises TrialRefused: if another one runs, or the agent ends.
         """
         with self._lock:
             if self._is_closed:
                 raise TrialRefused("the agent ends: nothing is tried")
-            if (other := self._current()) is not None:
-                raise TrialRefused(f"a trial on VM {other.uuid} runs already: one is possible at a time")
-            now = self._clock()
-            self._trial, self._in_force = trial, False
-            self._asked_at, self._ends_at = now, now + LONGEST
-        LOG.info(
-            "a trial on VM %s begins: its memory bandwidth is limited to %d %s", trial.uuid, trial.limit, trial.unit
-        )
+            other, now = self._current(), self._clock()
+            if other is not None and not trial.goes_on_from(other):
+                raise TrialRefused(_why_not_beside(trial, other))
+            if other is None:
+                self._ends_at = now + trial.longest
+            self._trial, self._in_force, self._asked_at = trial, False, now
+        LOG.info("a trial on VM %s %s: %s", trial.uuid, "begins" if other is None else "goes on", trial.told)
         self._on_change()
 
     def renew(self, key: str) -> None:
@@ -169,20 +262,25 @@ class Trials:
                 self._end("the agent ends")
             return is_running
 
-    def note(self, snapshot: Snapshot) -> None:
+    def note(self, snapshot: Snapshot, given_up: tuple[Trial, str] | None = None) -> None:
         """Note what a pass has made of the trial, and end it where it may not go on.
 
-        A promise goes before a trial: where a VM lacks a CLOSID that did not lack one before, the trial ends.
+        A promise goes before a trial: where a VM lacks a CLOSID that did not lack one before, a limit ends. Ways take
+        no CLOSID.
+
+        :param given_up: the trial that the pass did not carry out, and why; ``None`` where there is none.
         """
         with self._lock:
             trial = self._current()
             if trial is None:
                 return
             record = snapshot.vms.get(trial.uuid)
-            self._in_force = record is not None and is_in_force(record)
+            self._in_force = record is not None and is_in_force(record, trial.ways)
             if record is None or record.observed.vm.process != trial.process:
                 self._end("the VM has ended")
-            elif lacking := sorted(without_closid(snapshot) - trial.waiting):
+            elif given_up is not None and trial.goes_on_from(given_up[0]):
+                self._end(given_up[1])
+            elif trial.ways is None and (lacking := sorted(without_closid(snapshot) - trial.waiting)):
                 self._end(f"VM {lacking[0]} needs a class of service (CLOSID)")
 
     @property
@@ -194,7 +292,9 @@ class Trials:
         now = self._clock()
         if self._trial is not None and now >= self._deadline:
             self._end(
-                f"it lasted for {LONGEST:g} s" if now >= self._ends_at else f"nobody asked for it for {LEASE:g} s"
+                f"it lasted for {self._trial.longest:g} s"
+                if now >= self._ends_at
+                else f"nobody asked for it for {LEASE:g} s"
             )
         return self._trial
 
@@ -212,10 +312,24 @@ class Trials:
         self._on_change()
 
 
-def is_in_force(record: VmRecord) -> bool:
-    """Whether a VM on which something is tried is limited with all its tasks; pure."""
+def _why_not_beside(trial: Trial, other: Trial) -> str:
+    if (trial.key, trial.uuid) == (other.key, other.uuid) and trial.ways is not None and other.ways is not None:
+        return f"this trial is at {other.ways} ways, and goes up only"
+    return f"a trial on VM {other.uuid} runs already: one is possible at a time"
+
+
+def is_in_force(record: VmRecord, ways: int | None = None) -> bool:
+    """Whether a VM on which something is tried has it with all its tasks; pure.
+
+    :param ways: how many it is to have on each of its L3s; ``None`` where it is to be limited.
+    """
     given, tasks = record.allocation, record.tasks
-    if not record.request.trial or not given.throttles or record.failure is not None or tasks is None:
+    if not record.request.trial or record.failure is not None or tasks is None:
+        return False
+    if ways is None:
+        if not given.throttles:
+            return False
+    elif min((mask.count for mask in caches.of_level(3, given.masks).values()), default=0) < ways:
         return False
     return tasks.target.control == given.group and tasks.in_place == tasks.tasks
 

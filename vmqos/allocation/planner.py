@@ -16,6 +16,7 @@ from vmqos.allocation.rights.admission import Admission, Bar, admit
 from vmqos.allocation.rights.claims import Claim, read
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import DEFAULT_GROUP
+from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
 
 _NOBODY = "00000000-0000-0000-0000-000000000000"
@@ -27,6 +28,7 @@ def plan(
     requests: Sequence[Request],
     policy: Policy,
     granted: Mapping[str, Mapping[int, int]] | None = None,
+    before: Mapping[str, Mapping[int, CapacityBitmask]] | None = None,
 ) -> Plan:
     """Decide which VM gets which ways and how much memory bandwidth, and which steps give it.
 
@@ -37,10 +39,14 @@ def plan(
     :param requests: the requests of the running VMs that ask for something; the group of any other VM is retired.
     :param granted: :attr:`Plan.granted` of the last plan that was carried out. Without it, the planner derives the
         earlier grants from the layout, as far as the layout shows them (:mod:`vmqos.allocation.rights.earlier`).
+    :param before: where the masks are to lie again, by group and cache, because they were moved for a while only. On a
+        cache where a mask is missing here, or has another length than is due, none goes back; nor if there is no safe
+        order of steps for it.
     """
     inputs = read_input(capabilities, layout, policy, requests, granted)
     claims = read(inputs)
-    admission, target, prepare = _arrange(inputs, claims)
+    back = _as_before(inputs, claims, before) if before else None
+    admission, target, prepare = back or _arrange(inputs, claims)
     return Plan(
         prepare=prepare,
         allocations=given.give(inputs, claims, admission, target),
@@ -96,6 +102,21 @@ def whatif(
     newcomer = Request(_NOBODY, wants, reach, arrival)
     found = plan(capabilities, layout, (*requests, newcomer), policy)
     return found.allocations[_NOBODY], found
+
+
+def _as_before(
+    inputs: PlannerInput, claims: Sequence[Claim], before: Mapping[str, Mapping[int, CapacityBitmask]]
+) -> tuple[Admission, Target, tuple[Step, ...]] | None:
+    """Decide, and have the masks lie again where they lay; ``None`` if there is no safe order of steps for that."""
+    admission = admit(inputs, claims)
+    if not admission.served:
+        return None
+    places = {name: {cache: mask.bits for cache, mask in masks.items()} for name, masks in before.items()}
+    target = build(inputs, claims, admission, {}, places)
+    try:
+        return admission, target, steps.prepare(inputs, target)
+    except steps.NoSafeOrder:
+        return None
 
 
 def _arrange(inputs: PlannerInput, claims: Sequence[Claim]) -> tuple[Admission, Target, tuple[Step, ...]]:

@@ -87,12 +87,36 @@ class TrialLost(CommandError):
 
 
 class NotPutBack(CommandError):
-    """The culprit does not have yet what it had."""
+    """A VM on which something was tried does not have yet what it had."""
 
     msg_fmt = (
         "{vm} does not have yet what it had before the trial ({problem}): look at 'vmqos vm show {vm}' and at "
         "'journalctl -u vmqos-agent'"
     )
+
+
+class NothingToSize(CommandError):
+    """The VM has no ways of its own."""
+
+    msg_fmt = (
+        "{vm} can't be sized: {problem}; what is counted begins with what a VM has for itself (hw:cache_ways, without "
+        "hw:cache_policy=shared)"
+    )
+
+
+class NoFreeWays(CommandError):
+    """No further way can be tried."""
+
+    msg_fmt = (
+        "no way is free on L3 cache {cache} beside the {ways} of {vm}, so there is nothing to try; 'vmqos cache show' "
+        "says who has the others"
+    )
+
+
+class NotCounted(CommandError):
+    """What a VM does with its ways is not known."""
+
+    msg_fmt = "how many ways {vm} needs can't be told: {problem}; see 'vmqos doctor'"
 
 
 class BadRecording(CommandError):

@@ -128,10 +128,12 @@ class AgentClient:
         return cast(contract.NeighbourSamples, found)
 
     def begin_trial(self, uuid: str, key: str, limit: str) -> contract.RunningTrial:
-        """Have a VM's memory bandwidth limited as long as :meth:`renew_trial` follows every second; for root alone.
+        """Have something tried on a VM for as long as :meth:`renew_trial` follows every second; for root alone.
+
+        Its memory bandwidth is limited, or it has more ways; for still more of these, it is begun again.
 
         :param key: a name for the trial that no other one has.
-        :param limit: as an extra spec, such as ``hw:mem_bandwidth_percent=20``.
+        :param limit: as an extra spec, such as ``hw:mem_bandwidth_percent=20`` or ``hw:cache_ways=5``.
         """
         name, _, value = limit.partition("=")
         return self._trial("PUT", uuid, [("key", key), (name, value)])

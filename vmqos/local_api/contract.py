@@ -429,9 +429,11 @@ class Durations(TypedDict):
 
 
 class Trial(TypedDict):
-    """A trial: for some seconds the memory bandwidth of the VM ``uuid`` is limited to ``limit``, in ``unit``.
+    """A trial: for some time the VM ``uuid`` is limited to ``limit``, in ``unit``, or has ``limit`` ways.
 
-    ``in_force``: whether all of its tasks are limited by now. It lasts ``seconds_left`` more seconds at most.
+    The unit is ``%`` or ``MB/s`` of memory bandwidth, or ``ways``, which are no fewer than its flavor promises.
+    ``in_force``: whether all of its tasks are limited by now, or have the ways. It lasts ``seconds_left`` more seconds
+    at most.
     """
 
     uuid: str

@@ -5,20 +5,29 @@ It takes the simulator's own arguments. The file ``MOUNTPOINT.json`` has, by the
 of cache 0, and the bytes a second that it moves between that cache and memory; it does nothing on the others. The file
 is read whenever a counter is. Where it has ``limited``, that has ``vm``, a UUID, and ``vms``: what VMs do instead while
 the memory bandwidth of this one is limited.
+
+In the place of these two numbers there may be an object that has them by the number of ways that the VM has at that
+moment, with ``more`` for all other numbers; and in the place of the bytes a second a list of the fewest and the most,
+between which they vary by chance.
 """
 
 from __future__ import annotations
 
 import json
+import random
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from vmqos.simulator import __main__ as simulator
 from vmqos.simulator import service
-from vmqos.simulator.kernel.tree import Directory, File
+from vmqos.simulator.files import schemata
+from vmqos.simulator.files.state import Group
+from vmqos.simulator.kernel.tree import Directory
 from vmqos.simulator.machine import Machine
 
 
@@ -55,9 +64,23 @@ def _by_rmid(machine: Machine, file: Path) -> Mapping[int, tuple[float, float]]:
     told = json.loads(file.read_text()) if file.exists() else {}
     if "limited" in told and _is_limited(machine, told["limited"]["vm"]):
         told = told["limited"]["vms"]
-    groups = [group for control in machine.mounted.groups for group in (control, *control.children)]
-    uuids = {group.rmid: group.directory.name.removeprefix("vmqos.") for group in groups}
-    return {rmid: told[uuid] for rmid, uuid in uuids.items() if uuid in told}
+    found = {}
+    for control in machine.mounted.groups:
+        for group in (control, *control.children):
+            uuid = group.directory.name.removeprefix("vmqos.")
+            if uuid in told:
+                found[group.rmid] = _now(told[uuid], machine, control)
+    return found
+
+
+def _now(does: Any, machine: Machine, control: Group) -> tuple[float, float]:
+    """What a VM holds, and moves a second, with the ways that its control group has now."""
+    if isinstance(does, dict):
+        mask = re.search(r"L3:0=([0-9a-f]+)", schemata.show(machine.mounted, control))
+        assert mask is not None
+        does = does.get(str(int(mask[1], 16).bit_count()), does["more"])
+    held, rate = does
+    return held, random.uniform(*rate) if isinstance(rate, list) else rate
 
 
 def _is_limited(machine: Machine, uuid: str) -> bool:
@@ -65,9 +88,7 @@ def _is_limited(machine: Machine, uuid: str) -> bool:
     name = f"vmqos.{uuid}"
     for control in machine.mounted.groups:
         if name in (control.directory.name, *(child.directory.name for child in control.children)):
-            schemata = machine.find(f"{control.directory.name}/schemata".lstrip("/"))
-            assert isinstance(schemata, File)
-            limits = machine.read(schemata).partition("MB:")[2].split("\n")[0]
+            limits = schemata.show(machine.mounted, control).partition("MB:")[2].split("\n")[0]
             return any(part.partition("=")[2].strip() != "100" for part in limits.split(";"))
     return False
 

@@ -53,12 +53,12 @@ def agent(make_agent: MakeAgent) -> Agent:
 
 def play(
     simulator: Simulator,
-    vms: Mapping[str, tuple[float, float]],
+    vms: Mapping[str, Any],
     *,
     limited: str = "",
-    otherwise: Mapping[str, tuple[float, float]] | None = None,
+    otherwise: Mapping[str, Any] | None = None,
 ) -> None:
-    """Have VMs do this from now on.
+    """Have VMs do this from now on, see :mod:`tests.functional.telemetry.playing_simulator`.
 
     :param limited: the UUID of a VM; while its memory bandwidth is limited, they do what ``otherwise`` says.
     """

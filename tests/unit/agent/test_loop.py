@@ -21,15 +21,18 @@ from oslo_config import cfg
 
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
 from tools.lab.stalls import Stalls
+from vmqos import allocation
 from vmqos.agent import loop, trial
 from vmqos.agent.act import monitoring_groups
 from vmqos.agent.loop import Agent, policy_from
 from vmqos.agent.observe import flavor_request as wishes
 from vmqos.agent.observe import running_vms
+from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.told_flavors import Found
 from vmqos.agent.serve import trials
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.trial import TrialRefused
+from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Policy, PromiseState
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
@@ -859,3 +862,177 @@ def test_a_trial_gives_the_last_closid_to_a_vm_that_is_promised_ways(host: Host)
     assert host.state(newcomer) is PromiseState.KEPT and limits_on(host, vm) == {"100"}
     with pytest.raises(TrialRefused, match=f"VM {newcomer} needs a class of service"):
         host.agent.trials.renew("key")
+
+
+# A trial of ways.
+
+
+@pytest.fixture
+def long_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is busy takes its time between two questions for a trial."""
+    monkeypatch.setattr(trial, "LEASE", 600.0)
+
+
+def try_ways(host: Host, vm: str, ways: int) -> None:
+    trials.begin(host.agent, "key", vm, CacheRequest(ways=ways))
+
+
+def fit(host: Host, beside: int = 2) -> tuple[str, str, int]:
+    """A VM of two ways, another one of ``beside`` ways, and how many ways are free."""
+    vm, other = host.libvirt.boot(TWO), host.libvirt.boot({"hw:cache_ways": str(beside)})
+    host.settle()
+    return vm, other, free_on(host)
+
+
+def free_on(host: Host) -> int:
+    resctrl = host.agent.snapshot.resctrl
+    assert resctrl is not None
+    room = allocation.free_ways(resctrl.capabilities, resctrl.layout, host.agent.snapshot.policy)
+    return min(cache.free_ways for cache in room.values())
+
+
+def counts_of(host: Host, vm: str) -> set[int]:
+    """How many ways the VM's own group has, on any cache."""
+    return {int(mask, 16).bit_count() for mask in values_on(host, vm, "L3")}
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_ways_are_tried_one_after_the_other_and_are_free_again_when_the_trial_is_over(host: Host) -> None:
+    vm, other, free = fit(host)
+    told, of_other, before = host.agent.snapshot.vms[vm], host.agent.snapshot.vms[other].allocation, layout_of(host)
+    for ways in range(2, 3 + free):
+        try_ways(host, vm, ways)
+        host.settle()
+        found = host.agent.trials.state()
+        assert found is not None and found[1], "it is in force"
+        assert counts_of(host, vm) == {ways} and counts_of(host, other) == {2}
+        given = host.agent.snapshot.vms[vm].allocation
+        assert (given.state, given.reason.code) == (PromiseState.KEPT, Code.TRIAL)
+    assert free_on(host) == 0
+    with pytest.raises(TrialRefused, match=f"nothing is tried on VM {vm}: has {2 + free} of {3 + free} ways"):
+        try_ways(host, vm, 3 + free)
+    host.agent.trials.end("key")
+    host.settle()
+    # Masks that were moved are where they were, so that the pool is in one piece again.
+    assert layout_of(host) == before and free_on(host) == free
+    after = host.agent.snapshot.vms[vm].allocation
+    assert (after.state, after.reason, after.since) == (
+        PromiseState.KEPT,
+        told.allocation.reason,
+        told.allocation.since,
+    )
+    assert host.agent.snapshot.vms[other].allocation.since == of_other.since
+    events = [one for one in host.agent.events.after(0)["events"] if one["uuid"] == vm]
+    # One when it begins, whatever its steps, and one when it is over.
+    assert [(one["state"], one["reason_code"]) for one in events[1:]] == [("kept", "trial"), ("kept", "")]
+
+
+def test_ways_of_which_nobody_hears_any_more_are_free_again_by_themselves(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "LEASE", 0.5)
+    vm, _, _ = fit(host)
+    before = layout_of(host)
+    with host.running():
+        wait_for(lambda: not host.agent.reconciler.is_unfinished and host.agent.health.passes > 3)
+        try_ways(host, vm, 3)
+        wait_for(lambda: host.agent.trials.running is None)
+        wait_for(lambda: seen(lambda: layout_of(host)) == before)
+    assert "nobody asked for it" in host.agent.trials._over[1]
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_ways_are_given_back_by_an_agent_that_ends(host: Host) -> None:
+    vm, _, _ = fit(host)
+    before = layout_of(host)
+    with host.running():
+        wait_for(lambda: host.agent.health.passes > 3)
+        try_ways(host, vm, 4)
+        wait_for(lambda: seen(lambda: counts_of(host, vm)) == {4})
+    assert layout_of(host) == before
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_an_agent_that_is_started_anew_takes_back_the_ways_that_were_tried(host: Host) -> None:
+    vm, other, free = fit(host)
+    try_ways(host, vm, 2 + free)
+    host.settle()
+    assert counts_of(host, vm) == {2 + free}
+    killed, host.agent = host.agent, Agent(loader.load(["--config-file", str(host.conf)]))
+    host.settle()
+    assert counts_of(host, vm) == counts_of(host, other) == {2} and free_on(host) == free
+    host.agent._running_vms.close()
+    host.agent = killed
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_a_vm_that_is_promised_ways_has_them_at_once_though_they_are_tried_on_another(host: Host) -> None:
+    vm, other, free = fit(host)
+    try_ways(host, vm, 2 + free)
+    host.settle()
+    newcomer = host.libvirt.boot({"hw:cache_ways": str(free)})
+    host.agent._on_change(newcomer)
+    host.settle()
+    assert host.state(newcomer) is PromiseState.KEPT and counts_of(host, newcomer) == {free}
+    assert counts_of(host, vm) == counts_of(host, other) == {2}
+    assert host.state(vm) is PromiseState.KEPT
+    events = [one for one in host.agent.events.after(0)["events"] if one["uuid"] == newcomer]
+    assert [one["state"] for one in events if one["kind"] == "promise"] == ["kept"], "it never waited"
+    with pytest.raises(TrialRefused, match=f"VM {newcomer} would have less for it"):
+        host.agent.trials.renew("key")
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_a_vm_that_is_being_started_gets_ways_that_are_tried_on_another(host: Host) -> None:
+    vm, _, free = fit(host)
+    try_ways(host, vm, 2 + free)
+    host.settle()
+    newcomer = host.libvirt.boot({"hw:cache_ways": str(free)})
+    description = host.libvirt.vms.pop(newcomer)
+    record = VmRecord(ObservedVm(description, frozenset({0})), wishes.read(description))
+    with host.agent.filesystem.lock(exclusive=True, timeout=LONG):
+        targets = host.agent.reconciler.start({newcomer: record})
+    assert targets[newcomer].control == f"vmqos.{newcomer}"
+    assert host.ways(newcomer) == free and counts_of(host, vm) == {2}
+    host.libvirt.vms[newcomer] = description
+    host.agent._on_change(newcomer)
+    host.settle()
+    assert host.state(newcomer) is host.state(vm) is PromiseState.KEPT and counts_of(host, vm) == {2}
+    assert host.agent.trials.running is None
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_ways_that_another_trial_would_take_are_refused(host: Host) -> None:
+    vm, other, _ = fit(host)
+    try_ways(host, vm, 3)
+    host.settle()
+    with pytest.raises(TrialRefused, match=f"a trial on VM {vm} runs already"):
+        trials.begin(host.agent, "another", other, CacheRequest(ways=3))
+    assert counts_of(host, vm) == {3} and counts_of(host, other) == {2}
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_a_vm_that_is_resized_while_ways_are_tried_on_it_has_what_its_flavor_promises(host: Host) -> None:
+    vm, _, _ = fit(host)
+    try_ways(host, vm, 4)
+    host.settle()
+    host.libvirt.resize(vm, THREE)
+    host.agent._on_change(vm)
+    host.settle()
+    assert counts_of(host, vm) == {4}
+    host.agent.trials.end("key")
+    host.settle()
+    assert counts_of(host, vm) == {3}
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_ways_whose_trial_ended_while_passes_failed_are_free_again_with_the_next(host: Host, trouble: Trouble) -> None:
+    vm, other, free = fit(host)
+    try_ways(host, vm, 5)
+    host.settle()
+    with trouble(host):
+        host.agent.trials.end("key")
+        host.agent.run_passes()
+    assert counts_of(host, vm) == {5}
+    host.settle()
+    assert counts_of(host, vm) == counts_of(host, other) == {2} and free_on(host) == free

@@ -13,12 +13,13 @@ from vmqos.agent import trial
 from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
 from vmqos.agent.observe.flavor_request import CACHETUNE, NO_EXTRA_SPECS, FlavorRequest
 from vmqos.agent.snapshot import Snapshot
-from vmqos.agent.trial import LEASE, LONGEST, Trial, TrialRefused, Trials
-from vmqos.allocation import Allocation, PromiseState
+from vmqos.agent.trial import LEASE, LONGEST, LONGEST_OF_WAYS, Trial, TrialRefused, Trials
+from vmqos.allocation import Allocation, Plan, PromiseState, Request
 from vmqos.daemon.backoff import Failure
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.hypervisor.model import Process
 from vmqos.reason import Code, Reason
+from vmqos.resctrl.bitmask import CapacityBitmask
 
 VM = snapshot().vms[UUID].observed.vm
 TRIAL = Trial("k", UUID, VM.process, 20, None, 20, "%")
@@ -186,3 +187,129 @@ def test_a_promise_that_lacks_a_closid_goes_before_a_trial(code: Code, trials: T
     assert trials.running is None
     with pytest.raises(TrialRefused, match=r"VM x needs a class of service \(CLOSID\)"):
         trials.renew("k")
+
+
+# Of ways.
+
+L2 = CapacityBitmask(1)
+MORE = Trial("k", UUID, VM.process, None, None, 6, "ways", ways=6)
+
+
+@pytest.mark.parametrize(
+    ("asked", "ways"),
+    [(OWN, 6), (CacheRequest(ways=8), 8), (CacheRequest(ways=2, bandwidth_percent=50, l2_ways=3), 6)],
+    ids=["fewer are promised", "more are promised", "more is promised than ways"],
+)
+def test_a_vm_has_the_ways_that_are_tried_and_never_fewer_than_it_was_promised(asked: CacheRequest, ways: int) -> None:
+    found = trial.applied(FlavorRequest(wants=asked, asked=asked), VM, MORE)
+    assert (found.wants, found.asked) == (replace(asked, ways=ways), asked)
+    assert found.trial == Reason(Code.TRIAL, "a trial lets it have 6 ways, for 15 minutes at most (vmqos size)")
+    assert not found.is_trial_alone
+    assert trial.promised_beside(found) == (asked if ways == 6 else None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (None, "promises it no ways"),
+        (CacheRequest(bandwidth_percent=50), "promises it no ways"),
+        (CacheRequest(ways=2, policy=CachePolicy.SHARED), "hw:cache_policy=shared"),
+        (CacheRequest(code_ways=1, data_ways=2), "ways for code and for data apart"),
+        (CacheRequest(ways=2, vcpus=frozenset({0})), "hw:cache_vcpus"),
+    ],
+)
+def test_a_vm_without_ways_of_its_own_alone_gets_none_to_try(asked: CacheRequest | None, why: str) -> None:
+    request = FlavorRequest(wants=asked, asked=asked)
+    assert why in trial.why_not(request, 6)
+    assert trial.applied(request, VM, MORE) is request
+
+
+def test_a_trial_of_ways_goes_up_step_by_step_and_its_time_is_that_of_all_steps(trials: Trials, clock: Clock) -> None:
+    trials.begin(MORE)
+    assert trials.state() == (MORE, False, LONGEST_OF_WAYS)
+    for ways in (6, 7, 9):
+        clock.now += 4.0
+        trials.begin(replace(MORE, ways=ways, limit=ways))
+    found = trials.state()
+    assert found is not None and (found[0].ways, found[1], found[2]) == (9, False, LONGEST_OF_WAYS - 12.0)
+    with pytest.raises(TrialRefused, match="this trial is at 9 ways, and goes up only"):
+        trials.begin(MORE)
+    for other in (replace(MORE, key="other", ways=10), replace(TRIAL, key="other"), TRIAL):
+        with pytest.raises(TrialRefused, match=f"a trial on VM {UUID} runs already"):
+            trials.begin(other)
+    for _ in range(int(LONGEST_OF_WAYS) - 13):
+        clock.now += 1
+        trials.renew("k")
+    clock.now += 1
+    with pytest.raises(TrialRefused, match="this trial is over: it lasted for 900 s"):
+        trials.renew("k")
+
+
+def with_ways(count: int, **changes: object) -> Snapshot:
+    """A host whose VM is let have 6 ways, and has so many."""
+    given = Allocation(PromiseState.KEPT, f"vmqos.{UUID}", {0: CapacityBitmask((1 << count) - 1), ~0: L2})
+    placed = TaskPlacement(TaskGroup(given.group), frozenset({100}), frozenset({100}))
+    request = trial.applied(FlavorRequest(OWN, OWN), VM, MORE)
+    return with_record(snapshot(), **{"request": request, "allocation": given, "tasks": placed, **changes})
+
+
+def test_ways_are_in_force_once_the_vm_has_them_on_each_cache_with_all_its_tasks(trials: Trials) -> None:
+    trials.begin(MORE)
+    for enough in (6, 7):
+        trials.note(with_ways(enough))
+        assert trials.state() == (MORE, True, LONGEST_OF_WAYS)
+    two = Allocation(PromiseState.KEPT, f"vmqos.{UUID}", {0: CapacityBitmask(0x3F), 1: CapacityBitmask(0xF)})
+    for less in (
+        with_ways(5),
+        with_ways(6, allocation=two),
+        with_ways(6, allocation=Allocation(PromiseState.KEPT, f"vmqos.{UUID}")),
+        with_ways(6, request=FlavorRequest(OWN, OWN)),
+        with_ways(6, tasks=None),
+    ):
+        trials.note(less)
+        assert trials.state() == (MORE, False, LONGEST_OF_WAYS)
+    trials.note(with_ways(6))
+    trials.begin(replace(MORE, ways=7, limit=7))
+    trials.note(with_ways(6))
+    assert trials.state() == (replace(MORE, ways=7, limit=7), False, LONGEST_OF_WAYS), "the next step is not there yet"
+
+
+def test_ways_that_a_pass_did_not_give_end_the_trial_with_its_reason(trials: Trials) -> None:
+    trials.begin(MORE)
+    trials.note(with_ways(6), (replace(MORE, key="another"), "of another trial"))
+    assert trials.running is MORE
+    trials.begin(replace(MORE, ways=7, limit=7))
+    trials.note(with_ways(6), (MORE, "VM x would have less for it"))
+    with pytest.raises(TrialRefused, match="this trial is over: VM x would have less for it"):
+        trials.renew("k")
+
+
+def test_a_vm_that_lacks_a_closid_ends_no_trial_of_ways(trials: Trials) -> None:
+    lacks = Allocation(PromiseState.PENDING, reason=Reason(Code.NO_CLOSID, "none is left"))
+    known = with_ways(6)
+    trials.begin(MORE)
+    trials.note(replace(known, vms={**known.vms, "w": replace(known.vms[UUID], allocation=lacks)}))
+    assert trials.running is MORE
+
+
+def test_what_is_only_tried_is_not_told_as_promised() -> None:
+    known = with_ways(6)
+    tried = known.vms[UUID].request.wants
+    assert tried is not None and tried.ways == 6
+    other = Request("other", CacheRequest(ways=3), frozenset({0}), 9)
+    requests = (Request(UUID, tried, frozenset({0}), 5), other)
+    assert trial.untried(known, requests) == (Request(UUID, OWN, frozenset({0}), 5), other)
+    assert trial.untried(replace(known, requests=requests)) == trial.untried(known, requests)
+    assert trial.untried(with_record(known, request=FlavorRequest(OWN, OWN)), requests) == requests
+
+
+def test_what_another_vm_would_have_less_is_told() -> None:
+    kept = Allocation(PromiseState.KEPT, "vmqos.other")
+    waits = Allocation(PromiseState.PENDING, reason=Reason(Code.NO_WAYS, "no way is free"))
+    ordered = Allocation(PromiseState.PENDING, reason=Reason(Code.NO_SAFE_ORDER, "masks can't be moved"))
+    without, same = Plan(allocations={UUID: kept, "other": kept}), Plan(allocations={UUID: waits, "other": kept})
+    assert not trial.what_others_lose(same, without, UUID)
+    less = Plan(allocations={UUID: kept, "other": waits})
+    assert trial.what_others_lose(less, without, UUID) == "VM other would have less for it: no way is free"
+    assert trial.what_others_lose(less, Plan(allocations={"other": ordered}), UUID)
+    assert not trial.what_others_lose(less, less, UUID)

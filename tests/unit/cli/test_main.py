@@ -38,6 +38,7 @@ COMMANDS = [
     "replay",
     "reset",
     "simulate",
+    "size",
     "top",
     "vm list",
     "vm names",
@@ -79,7 +80,7 @@ def test_shell_completion_knows_the_commands(run: Run) -> None:
     assert ran.status == 0
     words = (
         "bench cache capabilities complete doctor events flavor gnocchi-resources help lock neighbours placement plan "
-        "record replay reset simulate top vm"
+        "record replay reset simulate size top vm"
     )
     assert f"cmds='{words}'" in ran.out
     assert "cmds_lock='create list remove show'" in ran.out

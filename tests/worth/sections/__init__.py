@@ -17,6 +17,7 @@ from tests.worth.sections import (
     mixes,
     neighbours,
     pseudo_locked,
+    size,
 )
 
 ALL: Mapping[str, Callable[[Any], Section]] = {
@@ -29,5 +30,6 @@ ALL: Mapping[str, Callable[[Any], Section]] = {
     "pseudo_locked": pseudo_locked.section,
     "mixes": mixes.section,
     "neighbours": neighbours.section,
+    "size": size.section,
 }
 """By experiment, in the order of the report."""

@@ -31,7 +31,7 @@ class FlavorRequest:
     :ivar unknown: why it is not known (yet) what the flavor asks for; empty where it is. The VM keeps what it has.
     :ivar remark: what an operator should know of a VM that asks for nothing; empty where there is nothing.
     :ivar hands_off: whether libvirt placed the VM's tasks, so that the agent leaves them alone.
-    :ivar trial: which limit is tried on the VM for some seconds, and is in ``wants`` too; empty where none is.
+    :ivar trial: which limit, or how many ways, are tried on the VM, and are in ``wants`` too; empty where none are.
     """
 
     wants: CacheRequest | None = None

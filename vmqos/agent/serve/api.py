@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The local HTTP API: JSON over Unix sockets. It changes nothing, but for two things.
 
-The gateway alone may tell a flavor, on its own socket; root alone may have something tried on a VM for some seconds.
+The gateway alone may tell a flavor, on its own socket; root alone may have something tried on a VM for some time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vmqos.agent.serve import caches, capacity, counters, hardware_report, healt
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.serve.neighbours import Neighbours
 from vmqos.agent.snapshot import Snapshot
-from vmqos.agent.trial import TrialRefused
+from vmqos.agent.trial import TrialRefused, untried
 from vmqos.allocation import Policy, Request
 from vmqos.daemon import bounded_server
 from vmqos.extra_specs import CacheRequest
@@ -195,7 +195,8 @@ class Api:
         basis = snapshot.resctrl, snapshot.policy, snapshot.requests
         known = self._known_capacity
         if known is None or any(before is not now for before, now in zip(known[0], basis, strict=True)):
-            known = self._known_capacity = basis, capacity.of(*basis)
+            found = capacity.of(snapshot.resctrl, snapshot.policy, untried(snapshot))
+            known = self._known_capacity = basis, found
         return known[1]
 
     def _take_flavor(self, uuid: str, text: str) -> contract.Taken:
@@ -224,8 +225,8 @@ class Api:
         try:
             if method == "DELETE":
                 running.end(key)
-            elif limit := _limit(query):
-                trials.begin(self._agent, key, uuid, limit)
+            elif wants := _tried(query):
+                trials.begin(self._agent, key, uuid, wants)
             else:
                 running.renew(key)
         except KeyError as error:
@@ -323,17 +324,17 @@ def _series(query: dict[str, list[str]]) -> frozenset[str] | None:
     return frozenset(query["series"])
 
 
-def _limit(query: dict[str, list[str]]) -> CacheRequest | None:
-    """The limit of bandwidth that is to be tried; ``None`` where none is named."""
+def _tried(query: dict[str, list[str]]) -> CacheRequest | None:
+    """The ways, or the limit of bandwidth, that are to be tried; ``None`` where neither is named."""
     named = {
         key: query[key.name][-1]
-        for key in (extra_specs.BANDWIDTH_PERCENT, extra_specs.BANDWIDTH_MBPS)
+        for key in (extra_specs.WAYS, extra_specs.BANDWIDTH_PERCENT, extra_specs.BANDWIDTH_MBPS)
         if key.name in query
     }
     if not named:
         return None
     if len(named) > 1:
-        raise _Answer("400 Bad Request", f"name one limit: {' or '.join(key.name for key in named)}")
+        raise _Answer("400 Bad Request", f"name one of these alone: {' or '.join(key.name for key in named)}")
     ((key, text),) = named.items()
     if not key.takes(text):
         raise _Answer("400 Bad Request", f"{key.name}={text[:20]!r} can't be: {key.allowed}")

@@ -13,7 +13,7 @@ from vmqos.agent.loop import Agent
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.trial import Trial, TrialRefused, Trials
 from vmqos.agent.vm_record import VmRecord
-from vmqos.allocation import Allocation, PromiseState, Request
+from vmqos.allocation import PromiseState, Request
 from vmqos.allocation.rights.claims import bandwidth
 from vmqos.daemon.backoff import Backoff
 from vmqos.extra_specs import CacheRequest
@@ -29,8 +29,10 @@ NO_BANDWIDTH = (
 def begin(agent: Agent, key: str, uuid: str, wants: CacheRequest) -> None:
     """Begin a trial, if it takes nothing from any VM but bandwidth that was not promised to this one.
 
+    A trial of ways that runs goes on with more of them, if its own client asks for that.
+
     :param key: the client's name for it.
-    :param wants: the limit: ``bandwidth_percent`` or ``bandwidth_mbps``.
+    :param wants: what is tried: ``ways``, or the limit, ``bandwidth_percent`` or ``bandwidth_mbps``.
     :raises KeyError: if no VM of that UUID runs here.
     :raises vmqos.agent.trial.TrialRefused: if it may not begin.
     """
@@ -45,15 +47,26 @@ def begin(agent: Agent, key: str, uuid: str, wants: CacheRequest) -> None:
 
 
 def planned(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, key: str, wants: CacheRequest) -> Trial:
-    """The trial, if the planner can give the limit and no VM has less for it; pure.
+    """The trial, if the planner can give what is tried and no VM has less for it; pure.
 
     :raises vmqos.agent.trial.TrialRefused: if not.
     """
+    if why := _why_not(record, wants.ways):
+        raise TrialRefused(_refused(record, why))
+    made = _limit(snapshot, resctrl, record, key, wants) if wants.ways is None else _ways(record, key, wants.ways)
+    if why := _what_it_costs(snapshot, resctrl, record, made):
+        raise TrialRefused(_refused(record, why))
+    return made
+
+
+def _ways(record: VmRecord, key: str, ways: int) -> Trial:
+    return Trial(key, record.uuid, record.observed.vm.process, None, None, ways, trial.WAYS, ways=ways)
+
+
+def _limit(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, key: str, wants: CacheRequest) -> Trial:
     resource = resctrl.capabilities.memory_bandwidth
     if resource is None:
         raise TrialRefused(NO_BANDWIDTH)
-    if why := _why_not(record):
-        raise TrialRefused(_refused(record, why))
     found = bandwidth(resctrl.capabilities, wants)
     if found.value is None:
         unit = "per cent" if resource.unit.told_in == "%" else "MB/s"
@@ -61,7 +74,7 @@ def planned(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, key: st
     if (limit := resource.unit.limit(found.value)) is None:
         raise TrialRefused("that is no limit on this host")
     is_percent = resource.unit.told_in == "%"
-    made = Trial(
+    return Trial(
         key,
         record.uuid,
         record.observed.vm.process,
@@ -71,13 +84,10 @@ def planned(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, key: st
         resource.unit.told_in,
         trial.without_closid(snapshot),
     )
-    if why := _what_it_costs(snapshot, resctrl, record, made):
-        raise TrialRefused(_refused(record, why))
-    return made
 
 
-def _why_not(record: VmRecord) -> str:
-    if why := trial.why_not(record.request):
+def _why_not(record: VmRecord, ways: int | None) -> str:
+    if why := trial.why_not(record.request, ways):
         return why
     given = record.allocation
     if given.state not in (PromiseState.KEPT, PromiseState.NONE):
@@ -87,16 +97,16 @@ def _why_not(record: VmRecord) -> str:
 
 def _what_it_costs(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, made: Trial) -> str:
     """Why the trial can't be had, or which other VM would have less for it; empty where it costs nothing."""
-    limited = replace(record, request=trial.applied(record.request, record.observed.vm, made))
-    (wanted,) = request.of_the_planner(resctrl, [limited], snapshot.topology, Backoff(1.0, 1.0))
+    tried = replace(record, request=trial.applied(record.request, record.observed.vm, made))
+    (wanted,) = request.of_the_planner(resctrl, [tried], snapshot.topology, Backoff(1.0, 1.0))
     others = [one for one in snapshot.requests if one.uuid != record.uuid]
     found = _plan(snapshot, resctrl, [*others, wanted])
     given = found.allocations[record.uuid]
-    if given.state is not PromiseState.KEPT or not given.throttles:
+    if given.state is not PromiseState.KEPT or (made.ways is None and not given.throttles):
         return given.reason.text
-    for uuid, theirs in _plan(snapshot, resctrl, snapshot.requests).allocations.items():
-        if uuid != record.uuid and _is_less(found.allocations[uuid], theirs):
-            return f"VM {uuid} would have less for it: {found.allocations[uuid].reason.text}"
+    without = _plan(snapshot, resctrl, trial.untried(snapshot))
+    if why := trial.what_others_lose(found, without, record.uuid):
+        return why
     if resctrl.lacks_rmids(len(created(found))):
         return "no RMID is free for a further group, and it would take one from a VM that is counted"
     return ""
@@ -104,10 +114,6 @@ def _what_it_costs(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, 
 
 def _plan(snapshot: Snapshot, resctrl: ResctrlState, requests: Sequence[Request]) -> allocation.Plan:
     return allocation.plan(resctrl.capabilities, resctrl.layout, requests, snapshot.policy)
-
-
-def _is_less(given: Allocation, before: Allocation) -> bool:
-    return given.state is not before.state or given.reason.code is not before.reason.code
 
 
 def _refused(record: VmRecord, why: str) -> str:

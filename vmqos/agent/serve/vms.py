@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from vmqos import allocation, group_names
 from vmqos.agent.act import plan_steps
 from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.trial import untried
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, WriteMasks
 from vmqos.allocation.caches import of_level as caches_of
@@ -125,7 +126,7 @@ def what_if(snapshot: Snapshot, wants: CacheRequest) -> contract.Plan:
     now = snapshot.resctrl
     every_cache = frozenset(now.capabilities.l3_caches) or frozenset({0})
     given, plan = allocation.whatif(
-        now.capabilities, now.layout, snapshot.requests, snapshot.policy, wants, every_cache
+        now.capabilities, now.layout, untried(snapshot), snapshot.policy, wants, every_cache
     )
     return {
         "verdict": {

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vmqos.allocation import caches
-from vmqos.allocation.cache_ways import take, union
+from vmqos.allocation.cache_ways import WantedMask, take, union
 from vmqos.allocation.masks.packing import pack
 from vmqos.allocation.masks.route import Route, find
 from vmqos.allocation.model import Split
@@ -52,10 +52,17 @@ class Target:
         }
 
 
-def build(inputs: PlannerInput, claims: Sequence[Claim], admission: Admission, routes: Mapping[int, Route]) -> Target:
+def build(
+    inputs: PlannerInput,
+    claims: Sequence[Claim],
+    admission: Admission,
+    routes: Mapping[int, Route],
+    before: Mapping[str, Mapping[int, int]] | None = None,
+) -> Target:
     """Place the masks of all VMs and classes that were let in.
 
     :param routes: the packings that were found already, each with the writes that lead there, by cache.
+    :param before: where the masks are to lie if they can, by group and cache; where they lie now unless given.
     """
     rank = {claim.uuid: number for number, claim in enumerate(claims)}
     group_of = {claim.uuid: claim.group for claim in claims if claim.uuid in admission.served}
@@ -68,13 +75,17 @@ def build(inputs: PlannerInput, claims: Sequence[Claim], admission: Admission, r
             packing = routes[cache].packing
         else:
             wanted_masks = sorted(budget.wanted_masks.values(), key=lambda wanted: rank[wanted.key])
-            packing = pack(budget.cache_ways, wanted_masks, budget.need, inputs.masks[DEFAULT_GROUP].get(cache, 0))
+            pool = inputs.masks[DEFAULT_GROUP].get(cache, 0)
+            if before and not budget.stuck and (places := _places(wanted_masks, group_of, cache, before)) is not None:
+                wanted_masks, pool = places, before.get(DEFAULT_GROUP, {}).get(cache, pool)
+            packing = pack(budget.cache_ways, wanted_masks, budget.need, pool)
         exclusive = {group_of[uuid]: mask for uuid, mask in (*packing.masks.items(), *budget.stuck.items())}
         own |= {(name, cache) for name in exclusive}
         default = _default(inputs, cache, packing.pool, union(exclusive.values()))
         for name in masks:
             if name in admission.classes:
-                masks[name][cache] = _class(inputs, cache, name, default, admission.classes[name])
+                now = (before or inputs.masks).get(name, inputs.masks.get(name, {})).get(cache, 0)
+                masks[name][cache] = _class(inputs, cache, name, default, admission.classes[name], now)
             else:
                 masks[name][cache] = exclusive.get(name, default)
     return Target(
@@ -97,6 +108,22 @@ def build(inputs: PlannerInput, claims: Sequence[Claim], admission: Admission, r
             for cache, found in routes.items()
         },
     )
+
+
+def _places(
+    wanted_masks: Sequence[WantedMask],
+    group_of: Mapping[str, str],
+    cache: int,
+    before: Mapping[str, Mapping[int, int]],
+) -> list[WantedMask] | None:
+    """The masks as if they lay where they lay before; ``None`` unless each of them did, with the length that is due."""
+    found = []
+    for wanted in wanted_masks:
+        place = before.get(group_of[wanted.key], {}).get(cache, 0)
+        if place.bit_count() != wanted.length:
+            return None
+        found.append(replace(wanted, held=place))
+    return found
 
 
 def route(inputs: PlannerInput, claims: Sequence[Claim], admission: Admission, cache: int) -> Route | None:
@@ -130,15 +157,16 @@ def _default(inputs: PlannerInput, cache: int, pool: int, taken: int) -> int:
     return cache_ways.best_part(free, cache_ways.largest(free), (cache_ways.pool, now)) or now
 
 
-def _class(inputs: PlannerInput, cache: int, name: str, default: int, cap: int) -> int:
+def _class(inputs: PlannerInput, cache: int, name: str, default: int, cap: int, now: int) -> int:
     """A class's ways: as many of the default group's as its cap allows, and preferably those that it has now.
 
     :param cap: the class's cap on L3; 0 for none.
+    :param now: what it has now, or is to have again.
     """
     if caches.level(cache) == 2:
         grants = class_request(name)
         cap = (grants.l2_ways or 0) if grants is not None else 0
-    cache_ways, now = inputs.cache_ways[cache], inputs.masks.get(name, {}).get(cache, 0)
+    cache_ways = inputs.cache_ways[cache]
     liked = (now, ~cache_ways.company, ~cache_ways.shareable)
     return cache_ways.best_part(default, min(cap, default.bit_count()), liked) or default
 

@@ -1,28 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """The experiment of ``vmqos neighbours VM --confirm``: the culprit is held back, and the victim is measured.
 
-The agent does what is to be done, for as long as this process asks for it every second (``agent.trial``). So whatever
-ends this process, everything is as before some seconds later.
+Whatever ends this process, everything is as before some seconds later (:mod:`vmqos.cli.lease`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
 from vmqos.cli import exceptions
+from vmqos.cli.lease import ANSWER_TIME, PATIENCE, PAUSE, lease
 from vmqos.cli.neighbours import ask
 from vmqos.cli.show.safe_text import display_name
 from vmqos.insight import Cause
 from vmqos.insight.trial import FEWEST, Outcome, Phase, judge
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentRefused, LocalApiError
 
 SECONDS = 10.0
 SHORTEST, LONGEST = 1.0, 40.0
@@ -32,15 +30,6 @@ PERCENT = 20
 """The limit where bandwidth is limited in per cent, unless another one is given."""
 PART, LEAST_MBPS = 0.2, 250
 """The limit where it is limited in MB/s: this part of what the culprit moves now, and no less than this."""
-
-PAUSE = 0.5
-"""Seconds between two questions to the agent: a tenth of what it waits for one."""
-PATIENCE = 10.0
-"""Seconds that a limit takes to be in force, and to be gone, at most."""
-ANSWER_TIME = 3.0
-"""Seconds to wait for each answer during a trial."""
-
-_NO_SUCH_METHOD = 405
 
 Report = Callable[[str, float], None]
 """Is told the phase, and the seconds of it that have passed."""
@@ -171,41 +160,8 @@ def trial(client: AgentClient, parties: Parties) -> Iterator[tuple[int, Callable
     :raises vmqos.cli.exceptions.TrialLost: if it ends before its time.
     :raises vmqos.cli.exceptions.NotPutBack: if the culprit does not have again what it had.
     """
-    uuid, key = parties.culprit["uuid"], secrets.token_hex(16)
-
-    def renew() -> contract.Trial:
-        try:
-            running = client.renew_trial(uuid, key)["trial"]
-        except AgentRefused as error:
-            raise exceptions.TrialLost(problem=error, state="the agent puts everything back") from error
-        except LocalApiError as error:
-            state = "an agent that starts puts everything back, and one that hangs does when it goes on"
-            raise exceptions.TrialLost(problem=error, state=state) from error
-        if running is None:
-            raise exceptions.TrialLost(problem="it is over", state="the agent puts everything back")
-        return running
-
-    try:
-        try:
-            client.begin_trial(uuid, key, parties.limit)
-        except AgentRefused as error:
-            if error.values.get("status") == _NO_SUCH_METHOD:
-                raise exceptions.NoTrials() from error
-            raise
-        running, deadline = renew(), time.monotonic() + PATIENCE
-        while not running["in_force"]:
-            if time.monotonic() > deadline:
-                raise exceptions.TrialLost(
-                    problem=f"the limit is not in force after {PATIENCE:g} s", state="it is given back"
-                )
-            time.sleep(PAUSE / 5)
-            running = renew()
-        yield running["limit"], renew
-    finally:
-        # Where the agent is away, or has ended the trial itself, there is nothing to give back.
-        with contextlib.suppress(LocalApiError):
-            client.end_trial(uuid, key)
-    _wait_until_it_is_as_before(client, parties.culprit)
+    with lease(client, parties.culprit, _granted, _group_of) as held:
+        yield held.begin(parties.limit)["limit"], held.renew
 
 
 def wait(until: float, each: Callable[[float], None], began: float) -> None:
@@ -221,23 +177,12 @@ def wait(until: float, each: Callable[[float], None], began: float) -> None:
         time.sleep(min(PAUSE, until - now))
 
 
-def _wait_until_it_is_as_before(client: AgentClient, before: contract.Vm) -> None:
-    deadline, problem = time.monotonic() + PATIENCE, ""
-    while time.monotonic() < deadline:
-        try:
-            found = {vm["uuid"]: vm for vm in client.vms()}.get(before["uuid"])
-        except LocalApiError as error:
-            problem = str(error)
-        else:
-            if found is None or _granted(found) == _granted(before):
-                return
-            problem = f"its control group is {found['group'] or 'the default group'}"
-        time.sleep(PAUSE / 5)
-    raise exceptions.NotPutBack(vm=display_name(before), problem=problem)
-
-
 def _granted(vm: contract.Vm) -> tuple[object, ...]:
     return vm["group"], vm["masks"], vm.get("bandwidth", {}), vm["monitoring_group"]
+
+
+def _group_of(vm: contract.Vm) -> str:
+    return f"its control group is {vm['group'] or 'the default group'}"
 
 
 def _phase(client: AgentClient, parties: Parties, began: float, end: float) -> Phase:

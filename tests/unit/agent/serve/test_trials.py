@@ -19,13 +19,15 @@ from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.trial import Trials
-from vmqos.allocation import Allocation, PromiseState
+from vmqos.allocation import Allocation, Group, Layout, Policy, PromiseState, Request
 from vmqos.daemon.unix_server import UnixServer
-from vmqos.extra_specs import CacheRequest
+from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.group_names import Owner, vm_group
 from vmqos.hypervisor.model import NovaMetadata
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentRefused
 from vmqos.reason import Code, Reason
+from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit
 
 LIMIT = "hw:mem_bandwidth_percent=20"
@@ -117,7 +119,11 @@ def test_the_gateways_socket_takes_no_trial(play: Play) -> None:
         ("key=k&hw:mem_bandwidth_percent=0", 400, "an integer from 1 to 100 is allowed"),
         ("key=k&hw:mem_bandwidth_percent=1e1", 400, "an integer from 1 to 100 is allowed"),
         ("key=k&hw:mem_bandwidth_mbps=-1", 400, "an integer from 1 up is allowed"),
-        (f"key=k&{LIMIT}&hw:mem_bandwidth_mbps=5", 400, "name one limit"),
+        (f"key=k&{LIMIT}&hw:mem_bandwidth_mbps=5", 400, "name one of these alone"),
+        (f"key=k&{LIMIT}&hw:cache_ways=5", 400, "name one of these alone"),
+        ("key=k&hw:cache_ways=0", 400, "an integer from 1 up is allowed"),
+        ("key=k&hw:cache_ways=five", 400, "an integer from 1 up is allowed"),
+        ("key=k&hw:cache_ways=12", 409, "L3 cache 0 has 9 ways to give in one piece and 12 are asked for"),
         ("key=k&hw:mem_bandwidth_percent=100", 409, "no limit on this host"),
         ("key=k&hw:mem_bandwidth_percent=95", 409, "no limit on this host"),
         ("key=k&hw:mem_bandwidth_mbps=5000", 409, "limits memory bandwidth in per cent"),
@@ -224,3 +230,82 @@ def test_a_host_without_a_free_rmid_takes_none_from_a_vm_that_is_counted(play: P
     able = replace(known.resctrl, capabilities=replace(known.resctrl.capabilities, monitoring=few))
     with pytest.raises(AgentRefused, match="no RMID is free"):
         play(with_a_plain_vm(replace(known, resctrl=able))).client.begin_trial(OTHER, "key", LIMIT)
+
+
+# Of ways.
+
+
+def test_ways_are_tried_step_by_step_and_given_back(play: Play) -> None:
+    played = play(snapshot())
+    for ways in (4, 5, 6):
+        told = played.client.begin_trial(UUID, "key", f"hw:cache_ways={ways}")["trial"]
+        assert told is not None
+        assert (told["uuid"], told["limit"], told["unit"], told["in_force"]) == (UUID, ways, "ways", False)
+        assert 60 < told["seconds_left"] <= 900
+        running = played.trials.running
+        assert running is not None and (running.ways, running.percent, running.mbps) == (ways, None, None)
+    assert played.client.renew_trial(UUID, "key")["trial"] is not None
+    with pytest.raises(AgentRefused, match="this trial is at 6 ways, and goes up only"):
+        played.client.begin_trial(UUID, "key", "hw:cache_ways=5")
+    with pytest.raises(AgentRefused, match="runs already: one is possible at a time"):
+        played.client.begin_trial(UUID, "another", "hw:cache_ways=7")
+    assert played.client.end_trial(UUID, "key")["trial"] is None
+
+
+def with_a_vm_beside(known: Snapshot, ways: int) -> Snapshot:
+    """The host with one more VM, which has the uppermost ways of cache 0 for itself."""
+    record, wants = known.vms[UUID], CacheRequest(ways=ways)
+    theirs, mask = vm_group(OTHER), CapacityBitmask(((1 << ways) - 1) << (11 - ways))
+    observed = replace(record.observed, vm=replace(record.observed.vm, uuid=OTHER))
+    given = Allocation(PromiseState.KEPT, theirs, {0: mask})
+    other = replace(record, observed=observed, request=FlavorRequest(wants, wants), allocation=given)
+    assert known.resctrl is not None
+    default, own = known.resctrl.layout.groups
+    left = replace(default, masks={**default.masks, 0: CapacityBitmask(0x7FF & ~0xF & ~mask.bits)})
+    groups = (left, own, Group(theirs, Owner.VM, {0: mask, 1: CapacityBitmask(0x7FF)}))
+    return replace(
+        known,
+        resctrl=replace(known.resctrl, layout=Layout(groups)),
+        policy=Policy(use_shareable_ways=True),
+        vms={**known.vms, OTHER: other},
+        requests=(*known.requests, Request(OTHER, wants, frozenset({0}), 6)),
+    )
+
+
+def test_ways_are_tried_from_those_that_are_free_alone(play: Play) -> None:
+    played = play(with_a_vm_beside(snapshot(), 4))
+    assert played.client.begin_trial(UUID, "key", "hw:cache_ways=5")["trial"] is not None
+    text = rf"nothing is tried on VM {UUID}: has 4 of 6 ways on L3 cache 0: L3 cache 0 has 5 ways to give in one piece"
+    with pytest.raises(AgentRefused, match=text):
+        played.client.begin_trial(UUID, "key", "hw:cache_ways=6")
+    running = played.trials.running
+    assert running is not None and running.ways == 5, "the step before goes on"
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (None, "its flavor promises it no ways"),
+        (CacheRequest(ways=4, policy=CachePolicy.SHARED), "it shares its ways with the others of its class"),
+    ],
+)
+def test_a_vm_without_ways_of_its_own_is_refused_with_the_reason(
+    asked: CacheRequest | None, text: str, play: Play
+) -> None:
+    played = play(with_record(snapshot(), request=FlavorRequest(asked, asked)))
+    with pytest.raises(AgentRefused, match=f"nothing is tried on VM {UUID}: {text}"):
+        played.client.begin_trial(UUID, "key", "hw:cache_ways=5")
+    assert played.trials.running is None
+
+
+def test_ways_that_are_only_tried_are_not_told_to_openstack(play: Play) -> None:
+    known = snapshot()
+    played = play(known, gateways={os.geteuid()})
+    held = played.client.openstack()["capacity"]
+    wants = CacheRequest(ways=7)
+    tried = replace(known.vms[UUID].request, wants=wants, trial=Reason(Code.TRIAL, "tried"))
+    played.agent.snapshot = replace(
+        with_record(known, request=tried), requests=(replace(known.requests[0], wants=wants),)
+    )
+    assert played.client.openstack()["capacity"] == held
+    assert held is not None and held["held"] == 4

@@ -17,6 +17,7 @@ import pytest
 from tests.unit.cli.conftest import Run
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent, serving
+from vmqos.cli import lease
 from vmqos.cli.neighbours import confirm
 
 WEB, BATCH = examples.WEB, examples.BATCH
@@ -260,7 +261,7 @@ def test_ctrl_c_gives_the_trial_back_at_once(trials: TrialAgent, run: Run, monke
 def test_a_neighbour_that_does_not_have_again_what_it_had_is_told(
     trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confirm, "PATIENCE", 0.3)
+    monkeypatch.setattr(lease, "PATIENCE", 0.3)
     trials.puts_back = False
     ran = run("neighbours", "web-1", "--confirm", "--yes")
     assert (ran.status, ran.out) == (1, "")

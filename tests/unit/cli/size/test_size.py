@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vmqos size VM``, against an agent that is played; with a real one in tests/functional/telemetry."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+from tests.unit.local_api import examples
+from tests.unit.local_api.fake_agent import FakeAgent, serving
+from vmqos.cli import lease
+from vmqos.cli.size import stepping
+
+WEB, BATCH = examples.WEB, examples.BATCH
+BASE = 2
+
+
+class SizeAgent(FakeAgent):
+    """An agent that lets WEB have more ways than its two.
+
+    :ivar said: what was said of trials: method, UUID, and the query without the key.
+    :ivar refusals: how a question for a trial is answered instead, by its number.
+    :ivar missed: the share of its references that WEB misses, by ways.
+    :ivar work: its references in 1000 instructions, by ways.
+    :ivar is_counted: whether there is a PMU, and ``is_read`` whether there are samples.
+    :ivar ways: how many WEB has now.
+    :ivar puts_back: whether WEB has what it had once the trial is over.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[tuple[str, str, dict[str, str]]] = []
+        self.keys: set[str] = set()
+        self.refusals: dict[int, tuple[str, str]] = {}
+        self.missed = {2: 0.9, 3: 0.5, 4: 0.2, 5: 0.18}
+        self.work: dict[int, float] = {}
+        self.is_counted = self.is_read = self.has_traffic = self.puts_back = True
+        self.ways = BASE
+        self.answers["/v1/vms"] = lambda query: ("200 OK", json.dumps({"vms": self.vms()}).encode())
+        self.answers["/v1/neighbours/samples"] = lambda query: ("200 OK", json.dumps(self.samples(query)).encode())
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., object]) -> list[bytes]:
+        path = environ["PATH_INFO"]
+        if not path.startswith("/v1/trials/"):
+            return super().__call__(environ, start_response)
+        query = {name: values[-1] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
+        self.keys.add(query.pop("key"))
+        method, uuid = environ["REQUEST_METHOD"], path.removeprefix("/v1/trials/")
+        status, error = self.refusals.get(len(self.said), ("200 OK", ""))
+        self.said.append((method, uuid, query))
+        if error:
+            answer: dict[str, Any] = {"error": error}
+        elif method == "DELETE":
+            self.ways = BASE if self.puts_back else self.ways
+            answer = {"trial": None}
+        else:
+            self.ways = int(query.get("hw:cache_ways", self.ways))
+            running = {"limit": self.ways, "unit": "ways", "in_force": not query, "seconds_left": 800.0}
+            answer = {"trial": {"uuid": uuid, **running}}
+        content = json.dumps(answer).encode()
+        start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(content)))])
+        return [content]
+
+    @property
+    def steps(self) -> list[int]:
+        """The ways that were asked for, in this order."""
+        return [int(query["hw:cache_ways"]) for method, _, query in self.said if query]
+
+    def vms(self) -> list[Any]:
+        found = examples.vms()
+        found[0] |= {"masks": dict.fromkeys("01", f"{(1 << self.ways) - 1:x}")}
+        return found
+
+    def samples(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        """Some samples since a moment, so that nobody waits for them; the first is of the time before."""
+        since, told = float(query.get("since", ["0"])[0]), []
+        for number in range(12 if self.is_read else 0):
+            references = self.work.get(self.ways, 20.0) * 1e6
+            missed = self.missed[self.ways] if number else 1.0
+            counts = {
+                "cycles": 1e9 * (1 + missed), "instructions": 1e9, "references": references,
+                "misses": missed * references,
+            }  # fmt: skip
+            told.append(
+                {
+                    "time": since + number + 1,
+                    "occupancy": {"0": 1e6 * self.ways},
+                    "bandwidth": missed * 1e9 if self.has_traffic else None,
+                    "counts": counts if self.is_counted else None,
+                }
+            )
+        host = {"caches": {}, "vms": {}, "memory_seconds": 1e-7, "memory_cycles": 250.0}
+        return {"host": host, "samples": {WEB: told}}
+
+
+@pytest.fixture
+def sizes(socket: str) -> Iterator[SizeAgent]:
+    agent = SizeAgent()
+    with serving(agent, socket):
+        yield agent
+
+
+def test_a_vm_gets_one_way_after_the_other_and_the_curve_is_drawn_with_what_it_needs(
+    sizes: SizeAgent, run: Run
+) -> None:
+    ran = run("size", "web-1", "--yes")
+    assert (ran.status, ran.err) == (0, "".join(f"web-1 with {ways} ways ...\n" for ways in (2, 3, 4, 5)))
+    assert sizes.steps == [2, 3, 4, 5] and len(sizes.keys) == 1 and {uuid for _, uuid, _ in sizes.said} == {WEB}
+    assert sizes.said[-1] == ("DELETE", WEB, {}) and sizes.ways == BASE
+    needs, shares, _, titles, *bars, _, costs, gets, command, _ = ran.out.splitlines()
+    assert needs == "web-1 needs 4 ways."
+    assert shares == "With 4 ways it misses 20.0 % of its references, and 18.0 % with 5."
+    assert titles.split() == ["Ways", "Misses"]
+    assert [line.split()[0] for line in bars] == ["2", "3", "4", "5"]
+    lengths = [line.count("#") for line in bars]
+    assert lengths == sorted(lengths, reverse=True) and lengths[0] > 2 * lengths[2] > 0
+    assert bars[0].endswith("90.0 %, 1.61 x as long") and bars[2].endswith("20.0 %, 1.02 x as long <")
+    assert costs == "That costs 2 more ways on each L3 cache that it runs on, of 3 that are free now."
+    assert command == "  openstack flavor set --property hw:cache_ways=4 m1.cache"
+    assert gets == "It gets them once it is resized to a flavor with them:"
+
+
+def test_programs_get_an_object(sizes: SizeAgent, run: Run) -> None:
+    told = json.loads(run("size", "web-1", "--yes", "-f", "json").out)
+    curve = told.pop("curve")
+    assert told.pop("seconds") >= 0
+    assert told == {
+        "vm": WEB, "ways": 4, "at_least": False, "has": 2, "more": 2, "free": 3, "tried": 5, "ended": "",
+        "counted": True, "steady": True, "extra_spec": "hw:cache_ways=4",
+        "command": "openstack flavor set --property hw:cache_ways=4 m1.cache",
+    }  # fmt: skip
+    assert [one["ways"] for one in curve] == [2, 3, 4, 5]
+    assert [one["missed"] for one in curve] == pytest.approx([0.9, 0.5, 0.2, 0.18])
+    assert curve[0]["slower"] == pytest.approx(1.9 / 1.18) and curve[0]["traffic_part"] is None
+    assert (curve[3]["held"], curve[3]["traffic"]) == (5e6, pytest.approx(1.8e8))
+    assert run("size", "web-1", "--yes", "-f", "value", "-c", "ways", "-c", "curve").out.split("\n")[:2] == [
+        "4", "2=0.9000 3=0.5000 4=0.2000 5=0.1800",
+    ]  # fmt: skip
+
+
+def test_the_operator_may_say_how_far_to_go_and_is_told_that_it_may_need_more(sizes: SizeAgent, run: Run) -> None:
+    ran = run("size", "web-1", "--yes", "--most", "3")
+    assert sizes.steps == [2, 3] and ran.status == 0
+    assert ran.out.startswith(
+        "web-1 needs 3 ways at least.\nWith 3 ways it misses 50.0 % of its references.\n"
+        "The last way spared it more than 5 of 100, and no further one was tried.\n"
+    )
+    assert "That costs 1 more way on each L3 cache" in ran.out
+    run("size", "web-1", "--yes", "--most", "9")
+    assert sizes.steps == [2, 3, 2, 3, 4, 5], "there are no more free ways"
+
+
+def test_a_vm_that_gains_nothing_keeps_what_it_has_and_the_free_ways_are_told(sizes: SizeAgent, run: Run) -> None:
+    sizes.missed = dict.fromkeys(range(2, 6), 0.97)
+    ran = run("size", "web-1", "--yes")
+    assert ran.out.startswith("web-1 needs no more than the 2 ways that it has.\n")
+    assert "More would bring it little: 3 ways stay free for others. Whether fewer would do is not known" in ran.out
+    assert json.loads(run("size", "web-1", "--yes", "-f", "json").out)["more"] == 0
+
+
+def test_a_vm_that_misses_nothing_any_more_is_tried_with_no_further_way(sizes: SizeAgent, run: Run) -> None:
+    sizes.missed = {2: 0.5, 3: 0.001}
+    ran = run("size", "web-1", "--yes")
+    assert sizes.steps == [2, 3] and ran.out.startswith("web-1 needs 3 ways.\n")
+    assert "No more than 3 ways were tried: with 3 ways it misses next to nothing.\n" in ran.out
+
+
+def test_without_a_pmu_the_number_is_called_a_guess(sizes: SizeAgent, run: Run) -> None:
+    sizes.is_counted = False
+    ran = run("size", "web-1", "--yes")
+    assert ran.status == 5
+    assert ran.out.startswith("A guess: web-1 needs 4 ways.\nNothing counts its misses here (no PMU), so its traffic")
+    assert "With 4 ways it moves 22.2 % of its traffic with 2 ways, and 20.0 % with 5." in ran.out
+    told = json.loads(run("size", "web-1", "--yes", "-f", "json").out)
+    assert not told["counted"] and told["curve"][0] | {"held": 0, "traffic": 0} == {
+        "ways": 2, "missed": None, "traffic": 0, "traffic_part": 1.0, "slower": None, "held": 0,
+    }  # fmt: skip
+
+
+def test_a_vm_that_does_other_work_meanwhile_is_not_to_be_trusted(sizes: SizeAgent, run: Run) -> None:
+    sizes.work = {4: 40.0}
+    ran = run("size", "web-1", "--yes")
+    assert ran.status == 4 and "\nDo not trust this: the VM did other work meanwhile." in ran.out
+
+
+def test_where_nothing_is_counted_nothing_is_told(sizes: SizeAgent, run: Run) -> None:
+    sizes.is_counted = sizes.has_traffic = False
+    ran = run("size", "web-1", "--yes")
+    assert (ran.status, ran.out, sizes.ways) == (1, "", BASE)
+    assert "how many ways web-1 needs can't be told: traffic with 2 ways is nan" in ran.err
+
+
+def test_an_agent_that_reads_no_counter_any_more_is_not_waited_for_for_ever(
+    sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("LATE", 0), ("PATIENCE", 0.1), ("SPARE", 1000.0), ("FEWEST", 0.01)):
+        monkeypatch.setattr(stepping, name, value)
+    monkeypatch.setattr(stepping, "check", lambda room, interval: None)
+    sizes.is_read = False
+    ran = run("size", "web-1", "--yes")
+    assert (ran.status, ran.out, sizes.said[-1][0]) == (1, "", "DELETE")
+    assert "how many ways web-1 needs can't be told: the agent does not read its counters" in ran.err
+
+
+OVER = ("409 Conflict", "this trial is over: VM x would have less for it")
+REFUSED = ("409 Conflict", "nothing is tried on VM w: L3 cache 0 has no ways to give in one piece")
+
+
+@pytest.mark.parametrize("number", [6, 7, 8], ids=["the step", "until it is in force", "while it is watched"])
+def test_what_was_counted_before_a_step_could_not_be_had_is_told(number: int, sizes: SizeAgent, run: Run) -> None:
+    sizes.refusals = {number: OVER}
+    ran = run("size", "web-1", "--yes")
+    assert (ran.status, sizes.steps, sizes.ways) == (0, [2, 3, 4], BASE)
+    assert ran.out.startswith("web-1 needs 3 ways at least.\n")
+    assert "No more than 3 ways were tried: " in ran.out and "VM x would have less for it." in ran.out
+
+
+@pytest.mark.parametrize(("number", "refusal"), [(0, REFUSED), (3, REFUSED), (2, OVER), (5, OVER)])
+def test_what_the_agent_refuses_before_there_is_anything_to_compare_is_told_in_its_words(
+    number: int, refusal: tuple[str, str], sizes: SizeAgent, run: Run
+) -> None:
+    sizes.refusals = {number: refusal}
+    ran = run("size", "web-1", "--yes")
+    assert (ran.status, ran.out, sizes.ways) == (1, "", BASE) and refusal[1] in ran.err
+    assert sizes.said[-1][0] == "DELETE"
+
+
+def test_an_agent_that_knows_no_trials_is_told_to_be_older(sizes: SizeAgent, run: Run) -> None:
+    sizes.refusals = {0: ("405 Method Not Allowed", "this API only answers GET")}
+    ran = run("size", "web-1", "--yes")
+    assert ran.status == 1 and "no trial can be had here: the vmqos-agent that runs is of an earlier" in ran.err
+
+
+def test_ctrl_c_gives_the_ways_back_at_once(sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(samples: object) -> bool:
+        if sizes.ways == 4:
+            raise KeyboardInterrupt
+        return True
+
+    monkeypatch.setattr(stepping.law, "is_enough", interrupted)
+    ran = run("size", "web-1", "--yes")
+    assert ran.status == 130 and sizes.said[-1] == ("DELETE", WEB, {}) and sizes.ways == BASE
+
+
+def test_a_vm_that_does_not_have_again_what_it_had_is_told(
+    sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "PATIENCE", 0.3)
+    sizes.puts_back = False
+    ran = run("size", "web-1", "--yes")
+    assert (ran.status, ran.out) == (1, "")
+    assert "web-1 does not have yet what it had before the trial (its ways are 5)" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("nobody",), "no running VM has the UUID or name 'nobody'"),
+        (("plain", "--yes"), "plain can't be sized: its flavor promises it no ways of its own"),
+        (("batch", "--yes"), "batch can't be sized: its flavor promises it no ways of its own"),
+        (("huge", "--yes"), "huge can't be sized: its promise is pending now: needs 8 free ways on cache 0"),
+        (("web-1", "--yes", "--most", "2"), "--most 2 is not above the 2 ways that it has"),
+        (("web-1",), "nothing was changed: there is no terminal to ask on; say --yes"),
+    ],
+)
+def test_what_can_not_be_asked_is_refused_before_anything_is_done(
+    arguments: tuple[str, ...], text: str, sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    ran = run("size", *arguments)
+    assert (ran.status, ran.out, sizes.said) == (1, "", []) and text in ran.err
+
+
+def test_a_host_without_a_free_way_is_told_before_anything_is_done(sizes: SizeAgent, run: Run) -> None:
+    caches = examples.caches()
+    caches[1]["free_ways"] = 0
+    sizes.answers["/v1/caches"] = {"caches": caches}
+    ran = run("size", "web-1", "--yes")
+    assert (ran.status, sizes.said) == (1, []) and "no way is free on L3 cache 1 beside the 2 of web-1" in ran.err
+
+
+@pytest.mark.parametrize(("interval", "text"), [(0.0, "does not read the counters regularly"), (60.0, "every 60 s")])
+def test_too_few_samples_to_come_are_told_before_anything_is_done(
+    interval: float, text: str, sizes: SizeAgent, run: Run
+) -> None:
+    sizes.answers["/v1/neighbours"] = examples.neighbours(interval=interval)
+    ran = run("size", "web-1", "--yes")
+    assert (ran.status, sizes.said) == (1, []) and text in ran.err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("said", "status"), [("y\n", 0), ("yes\n", 0), ("n\n", 1), ("\n", 1), ("", 1)])
+def test_on_a_terminal_it_says_what_it_will_do_and_asks(
+    said: str, status: int, sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(said))
+    ran = run("size", "web-1")
+    assert ran.status == status and bool(sizes.said) == (status == 0)
+    question = f"web-1 ({WEB}) will have more than its 2 ways: up to 5, one way after the other, for 15 minutes at most"
+    assert ran.err.startswith(question) and "Continue? [y/N] " in ran.err
+    assert ("you did not say yes" in ran.err) == (status == 1)
