@@ -14,6 +14,9 @@ from vmqos.resctrl.exceptions import ResctrlError
 PATIENCE = 2.0
 """Seconds that one read may take: it takes milliseconds, or as long as another process keeps the lock on resctrl."""
 
+LAST_MOMENT = 0.1
+"""Seconds after that in which a read may still end: where the host stood still for longer, it does."""
+
 T = TypeVar("T")
 
 
@@ -45,9 +48,10 @@ class LiveReads:
     def read(self, how: Callable[[], T]) -> T:
         """What ``how`` returns, called by the thread.
 
-        A caller that comes while a read hangs waits only until that read has taken :data:`PATIENCE`, not longer.
+        A caller that comes while a read hangs waits only until that read has taken :data:`PATIENCE`, and for
+        :data:`LAST_MOMENT`.
 
-        :raises ReadTakesLong: if that read, or the one before it, takes longer than :data:`PATIENCE`.
+        :raises ReadTakesLong: if that read, or the one before it, takes longer.
         :raises Exception: what ``how`` raises.
         """
         wanted, condition = _Read(how), self._worker.condition
@@ -55,13 +59,17 @@ class LiveReads:
             asked = time.monotonic()
             self._waiting.append(wanted)
             condition.notify_all()
+            last: float | None = None
             while not wanted.ended:
-                began = asked if self._began is None else self._began
-                left = min(asked, began) + PATIENCE - time.monotonic()
+                began, now = asked if self._began is None else self._began, time.monotonic()
+                left = min(asked, began) + PATIENCE - now
+                if left <= 0:
+                    last = now + LAST_MOMENT if last is None else last
+                    left = last - now
                 if left <= 0 or self._worker.ends:
                     if wanted in self._waiting:
                         self._waiting.remove(wanted)
-                    raise ReadTakesLong(seconds=time.monotonic() - began)
+                    raise ReadTakesLong(seconds=now - began)
                 condition.wait(left)
         if wanted.error is not None:
             raise wanted.error

@@ -105,3 +105,11 @@ def test_without_a_thread_nothing_is_waited_for_in_vain(monkeypatch: pytest.Monk
     monkeypatch.setattr(live_reads, "PATIENCE", 0.1)
     with pytest.raises(ReadTakesLong):
         LiveReads().read(lambda: 1)
+
+
+def test_a_read_that_ends_as_soon_as_a_host_that_stood_still_goes_on_is_told(
+    impatient: LiveReads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_reads, "LAST_MOMENT", 60.0)
+    # As if everything had stood still from the beginning of the read, and for longer than it may take.
+    assert impatient.read(lambda: time.sleep(0.6) or "well") == "well"
