@@ -333,7 +333,7 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
         (
             f"the victim held {say.size(had)} and holds {say.size(has)}; the neighbour gained {say.size(gained)}",
             f"it fetched {say.bandwidth(before)} and now fetches {say.bandwidth(after)}, which costs about "
-            f"{say.percent(cost)} of a CPU's time in waiting (an estimate: there is no PMU here)",
+            f"{say.percent(cost)} of a CPU's time in waiting (an estimate: nothing counts misses of the L3 here)",
         ),
     )
 
@@ -365,7 +365,7 @@ def _bandwidth_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
         sides,
         (
             f"the victim got {say.bandwidth(before)} and now gets {say.bandwidth(after)} (that it asks for as much as "
-            "before can only be supposed: there is no PMU here)",
+            "before can only be supposed: nothing counts misses of the L3 here)",
             full,
         ),
     )

@@ -59,7 +59,7 @@ def use(host: Host, vm: str, series: Series) -> VmVerdict:
         return VmVerdict(vm, Use.UNKNOWN, 0.0, (has, "neither its misses nor its traffic are counted here"))
     else:
         found = _without_pmu(series, held, traffic / LINE * host.memory_seconds)
-        figures = f"it moves {say.bandwidth(traffic)}; there is no PMU here"
+        figures = f"it moves {say.bandwidth(traffic)}; nothing counts misses of the L3 here"
     kind, confidence, why, enough = found
     todo = ""
     if kind is Use.STARVES and room > 0:

@@ -5,8 +5,9 @@ A process is counted as ``perf stat -p`` does it: all threads that it has, each 
 included. Counting a VM's cgroup would take a descriptor for each of the host's CPUs, most of which count nothing; a VM
 has fewer threads than a host has CPUs.
 
-The kernel chooses the events of the caches: on Intel's processors they are the L3's, on AMD's those of a core's L2
-(``intel_perfmon_event_map``, ``amd_zen*_perfmon_event_map`` in arch/x86/events).
+The kernel chooses the events of the caches: on Intel's processors they are the L3's, on AMD's those of a core's L2, and
+on Arm's those of its L1 (``intel_perfmon_event_map``, ``amd_zen*_perfmon_event_map`` in arch/x86/events;
+``armv8_pmuv3_perf_map`` in drivers/perf/arm_pmuv3.c).
 """
 
 from __future__ import annotations
@@ -56,6 +57,23 @@ _WHY = {
 }
 
 ListTasks = Callable[[], Collection[int]]
+
+_OF_INTEL = re.compile(rb"^vendor_id\s*: GenuineIntel$", re.MULTILINE)
+
+_FIRST_CPU = 65536
+"""Bytes of ``cpuinfo`` that hold the first CPU, which has 1.5 KiB."""
+
+
+def are_of_the_l3(proc: str = "/proc") -> bool:
+    """Whether the events of the caches are those of the L3 here, and so say what more or less of it does to a VM.
+
+    :param proc: where procfs is mounted.
+    """
+    try:
+        with open(f"{proc}/cpuinfo", "rb") as file:
+            return bool(_OF_INTEL.search(file.read(_FIRST_CPU)))
+    except OSError:
+        return False
 
 
 STATUS = "/proc/self/status"

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.telemetry import fake_perf
 from tests.unit.telemetry.fake_perf import FakePerf
 from vmqos.telemetry.exceptions import HardwareEventsError, HardwareEventsRefused, NoFilesLeft, TasksKeepComing
-from vmqos.telemetry.hardware_events import CountedTasks, Counts, HardwareEvents, may_count, why_not
+from vmqos.telemetry.hardware_events import CountedTasks, Counts, HardwareEvents, are_of_the_l3, may_count, why_not
 from vmqos.telemetry.perf_event import Growth
 
 ME = os.getpid()
@@ -150,3 +150,21 @@ def test_counts_are_not_known_while_others_have_the_counters(perf: FakePerf) -> 
     events.read([ME])
     perf.says |= dict.fromkeys(perf.tasks, (10, 0, 0, 0, 0, 0))
     assert not events.read([ME])[ME].known
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "of_the_l3"),
+    [
+        ("processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Xeon\n", True),
+        ("processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: EPYC (not GenuineIntel)\n", False),
+        ("processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\n", False),
+        (None, False),
+    ],
+    ids=["Intel", "AMD", "Arm", "nothing"],
+)
+def test_the_events_of_the_caches_are_the_l3s_on_intel_alone(
+    cpuinfo: str | None, of_the_l3: bool, tmp_path: Path
+) -> None:
+    if cpuinfo is not None:
+        (tmp_path / "cpuinfo").write_text(cpuinfo)
+    assert are_of_the_l3(str(tmp_path)) is of_the_l3

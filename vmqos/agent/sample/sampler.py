@@ -73,6 +73,7 @@ class Telemetry:
     :param executed: what the VMs' tasks execute a second, which is remembered, too: a value for each of
         :data:`vmqos.telemetry.hardware_events.NAMES`, by UUID. ``None`` where it is not counted: then it takes no
         memory.
+    :param of_the_l3: whether references and misses among these are the L3's: by others neighbours can't be judged.
     :param take_turns: called between two sweeps, after a regular one, with whether a VM had no hardware counter.
     :ivar minutes: what is remembered of them.
     :ivar recent: what neighbours are judged by.
@@ -90,6 +91,7 @@ class Telemetry:
         minutes: int = 0,
         most_open: int | None = None,
         executed: Callable[[], Mapping[str, Sequence[float]]] | None = None,
+        of_the_l3: bool = True,
         take_turns: Callable[[bool], None] = lambda is_waiting: None,
     ) -> None:
         self.interval = interval
@@ -108,7 +110,7 @@ class Telemetry:
         self._has_packages = False
         self._history = History(int(history / interval) + 1 if interval > 0 and history > 0 else 0, series)
         self.minutes = MinuteHistory(minutes if interval > 0 else 0, series)
-        self.recent = RecentSamples(interval, counted=executed is not None)
+        self.recent = RecentSamples(interval, counted=executed is not None and of_the_l3)
         self._worker = Worker("telemetry")
         self._wanted = False
         self._began: float | None = None
@@ -144,6 +146,7 @@ class Telemetry:
             minutes=section.minutes,
             most_open=descriptors.raise_limit() // 2 if section.hardware_events else None,
             executed=hardware.rates if hardware is not None and is_counted else None,
+            of_the_l3=hardware_events.are_of_the_l3(),
             take_turns=take_turns,
         )
 

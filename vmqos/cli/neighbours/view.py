@@ -154,7 +154,7 @@ def _summary(found: contract.Neighbours, called: Mapping[str, str], vm: str | No
     yield Text(f"This is based on {_basis(found, vm is None)}.", style="dim")
     if not found["counted"]:
         yield Text(
-            "Without hardware events only what VMs hold of the cache and their traffic with memory is seen: less is "
+            "Without hardware events of the L3 only what VMs hold of it and their traffic with memory is seen: less is "
             "found, and how much slower a VM is can only be estimated.",
             style="dim",
         )

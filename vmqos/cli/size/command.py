@@ -30,7 +30,7 @@ class Size(Details):
     if this command is killed, the agent does it within seconds. It takes 15 minutes at most, and far less for a VM that
     does the same all the time.
 
-    What a VM would miss with fewer ways than it was promised is not known. Where nothing counts misses (no PMU), its
+    What a VM would miss with fewer ways than it was promised is not known. Where nothing counts misses of the L3, its
     traffic with memory stands for them, and the number is a guess. A VM that does other work from one minute to the
     next can't be sized; a line says so.
 

@@ -127,7 +127,7 @@ def _verdict(sized: Sized) -> Iterator[Text]:
     else:
         yield Text(f"A guess: {needs}", style="bold yellow")
         yield Text(
-            "Nothing counts its misses here (no PMU), so its traffic with memory stands for them. That says where the "
+            "Nothing counts its misses of the L3 here, so its traffic with memory stands for them. That says where the "
             "curve falls, and not how near to 0 it is."
         )
     if not found.is_steady:

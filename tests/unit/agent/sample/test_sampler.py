@@ -239,6 +239,21 @@ def test_regular_looks_are_remembered_by_the_minute(tree: Tree, monkeypatch: pyt
     assert past.vms[ONE].rows[past.series.index("llc_occupancy")] == 8192
 
 
+def test_neighbours_are_judged_by_misses_of_the_l3_alone(tree: Tree) -> None:
+    tree.vm(ONE, llc_occupancy=4096)
+    executed = {ONE: (4e9, 5e9, 7e6, 3e6)}
+    for of_the_l3 in (True, False):
+        telemetry = Telemetry(str(tree.root), 0.02, 600.0, executed=lambda: executed, of_the_l3=of_the_l3)
+        telemetry.start()
+        try:
+            eventually(lambda past=telemetry: bool(past.past(60.0).vms.get(ONE)))  # type: ignore[misc]
+            eventually(lambda recent=telemetry.recent: ONE in recent.since(0.0)[0].vms)  # type: ignore[misc]
+        finally:
+            telemetry.stop()
+        assert telemetry.past(60.0).vms[ONE]["cache_misses"][0] == 3_000_000
+        assert ("cache_misses" in telemetry.recent.since(0.0)[0].vms[ONE]) is of_the_l3
+
+
 def test_what_tasks_execute_is_remembered_beside_the_counters_and_of_vms_without_a_group_alone(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,7 +100,7 @@ def test_where_nobody_suffers_a_sentence_says_so_and_what_it_is_based_on(agent: 
 def test_without_hardware_events_it_says_that_it_sees_less(agent: FakeAgent, run: Run) -> None:
     agent.answers["/v1/neighbours"] = examples.neighbours(counted=False)
     told = run("neighbours").out
-    assert "of 4 VMs, without hardware events.\nWithout hardware events only what VMs hold" in told
+    assert "of 4 VMs, without hardware events.\nWithout hardware events of the L3 only what VMs hold" in told
     assert "  Its work takes about 2.0 times as long.\n" in told
 
 

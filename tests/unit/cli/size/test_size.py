@@ -176,7 +176,7 @@ def test_without_a_pmu_the_number_is_called_a_guess(sizes: SizeAgent, run: Run) 
     sizes.is_counted = False
     ran = run("size", "web-1", "--yes")
     assert ran.status == 5
-    assert ran.out.startswith("A guess: web-1 needs 4 ways.\nNothing counts its misses here (no PMU), so its traffic")
+    assert ran.out.startswith("A guess: web-1 needs 4 ways.\nNothing counts its misses of the L3 here, so its traffic")
     assert "With 4 ways it moves 22.2 % of its traffic with 2 ways, and 20.0 % with 5." in ran.out
     told = json.loads(run("size", "web-1", "--yes", "-f", "json").out)
     assert not told["counted"] and told["curve"][0] | {"held": 0, "traffic": 0} == {
