@@ -200,7 +200,7 @@ def _restart(host: Host, event: Event) -> None:
 
 
 def _reload(host: Host, event: Event) -> None:
-    """The operator changes the policy, which takes no VM's ways."""
+    """The operator changes the policy, which takes no VM's ways but those of I/O."""
     host.reload(POLICIES[event.a % len(POLICIES)])
 
 

@@ -37,11 +37,13 @@ from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.hypervisor.status_file import DomainStatus
 from vmqos.resctrl import mount
 
+GIVES_IO_WAYS = "use_shareable_ways = true"
+
 POLICIES = (
     "",
     "kernel_exclusive = false",
     "default_ways_min = 3",
-    "use_shareable_ways = true",
+    GIVES_IO_WAYS,
     "when_full = share",
     "shared_classes = ways2",
 )
@@ -173,6 +175,8 @@ class Host:
 
     def reload(self, policy: str) -> None:
         """The operator writes another policy, and has the agent read it."""
+        if self.policy == GIVES_IO_WAYS != policy:
+            self._touch_those_on_io_ways()
         self.policy = policy
         self.act(self.agent._read_configuration_again)
 
@@ -369,6 +373,14 @@ class Host:
             self.debt = max(self.debt, FULL_AUDIT)
         else:
             self.agent._on_change(uuid)
+
+    def _touch_those_on_io_ways(self) -> None:
+        """What these VMs have is not to be promised any more, and a mask may become smaller to leave such ways."""
+        l3, groups = self.troubled.machine.hardware.profile.l3, self.troubled.groups()
+        for vm in self.vms.values():
+            masks = groups[vm.group].masks if vm.group in groups else {}
+            if l3 is not None and any(mask & l3.shareable_bits for (level, _), mask in masks.items() if level == 3):
+                self.on_touch(vm)
 
     # What is round about.
 

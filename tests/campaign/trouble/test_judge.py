@@ -17,7 +17,7 @@ import pytest
 from tests.campaign.trouble import faults
 from tests.campaign.trouble import story as stories
 from tests.campaign.trouble.faults import FAULTS, Patch
-from tests.campaign.trouble.host import Host
+from tests.campaign.trouble.host import GIVES_IO_WAYS, Host
 from tests.campaign.trouble.judge import Judge
 from tests.campaign.trouble.killing import Killed, Killer
 from tests.campaign.trouble.story import Story, play, shortest
@@ -80,6 +80,29 @@ def test_a_task_comes_back_to_ways_that_another_program_took_if_the_vm_is_told_s
     assert host.troubled.group_of(vm.pid) == vm.group
     kinds = {violation.kind for violation in judge.violations}
     assert kinds == (set() if is_told else {Kind.OVERLAP, Kind.WORD})
+
+
+def test_a_vm_may_have_fewer_ways_for_a_while_if_the_operator_takes_those_of_io_back(host: Host) -> None:
+    judge = Judge(host)
+    host.reload(GIVES_IO_WAYS)
+    host.run(2)
+    first, second, third = (host.new_vm({"hw:cache_ways": ways}) for ways in ("3", "2", "1"))
+    for vm in (first, second, third):
+        host.list_vm(vm)
+        host.run(2)
+    host.end_vm(second)
+    host.run(2)
+    host.list_vm(fourth := host.new_vm({"hw:cache_ways": "4"}))
+    host.run(2)
+    left = first, third, fourth
+    assert [vm.in_force for vm in left] == [True, True, True]
+    assert host.troubled.groups()[fourth.group].masks[3, 0] & 0x600
+    host.reload("")
+    assert [vm.in_force for vm in left] == [True, True, False]
+    host.run(2)
+    assert [vm.in_force for vm in left] == [True, True, True]
+    assert not host.troubled.groups()[fourth.group].masks[3, 0] & 0x600
+    assert not judge.violations
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
