@@ -5,6 +5,7 @@ Values in, verdicts out: no file, no clock, no libvirt, no log. Each module begi
 follows of it, and what can't be known.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from vmqos.insight.model import (
@@ -22,7 +23,7 @@ from vmqos.insight.model import (
     VmVerdict,
 )
 from vmqos.insight.neighbours import pairs, pairs_among
-from vmqos.insight.series import align
+from vmqos.insight.series import Series, align, of_columns
 from vmqos.insight.suffering import present, sufferings
 from vmqos.insight.use import use
 from vmqos.insight.verdict_json import plain
@@ -36,11 +37,15 @@ __all__ = [
     "Insight",
     "PairVerdict",
     "Sample",
+    "Series",
     "Suffering",
     "Use",
     "Vm",
     "VmVerdict",
+    "align",
     "judge",
+    "judge_series",
+    "of_columns",
     "pairs",
     "plain",
 ]
@@ -51,7 +56,15 @@ def judge(host: Host, history: History) -> Insight:
 
     :param history: one or two minutes of samples, at about one a second; of VMs that ``host`` knows.
     """
-    times, series = align(history)
+    return judge_series(host, *align(history))
+
+
+def judge_series(host: Host, times: Sequence[float], series: Mapping[str, Series]) -> Insight:
+    """All verdicts on a history that is given as columns.
+
+    :param times: seconds since 1970, ascending.
+    :param series: of VMs that ``host`` knows: a value for each of the times (:func:`of_columns`).
+    """
     presents = {vm: present(of) for vm, of in series.items()}
     vms = {
         vm: replace(use(host, vm, of), sufferings=sufferings(host, vm, series, presents)) for vm, of in series.items()

@@ -64,6 +64,40 @@ def align(history: History) -> tuple[list[float], dict[str, Series]]:
     return times, {vm: series_of(times, samples) for vm, samples in history.items() if samples}
 
 
+def of_columns(
+    held: Mapping[int, Sequence[float]], bandwidth: Sequence[float], counts: Sequence[Sequence[float]] = ()
+) -> Series | None:
+    """One VM's columns, of what was read as columns; ``None`` where nothing was read.
+
+    What was not measured is NaN. Before the first value of any kind, the VM was not there.
+
+    :param counts: in the order of :class:`vmqos.insight.model.Counts`; empty where nothing is counted.
+    """
+    every = [*held.values(), bandwidth, *counts]
+    first = next((at for at, row in enumerate(zip(*every, strict=True)) if any(value == value for value in row)), None)
+    if first is None:
+        return None
+    before = [0.0] * first
+    unknown = [math.nan] * len(bandwidth)
+    cycles, references, misses = unknown, unknown, unknown
+    if counts:
+        clock, instructions, referred, missed = counts
+        # A NaN compares as false. Where no cycle was counted, the counter did not run.
+        ran = [count / of if of > 0 and count > 0 else math.nan for count, of in zip(clock, instructions, strict=True)]
+        cycles = [value if value > 0 else math.nan for value in ran]
+        references, misses = (
+            [count / of if value > 0 else math.nan for count, of, value in zip(column, instructions, ran, strict=True)]
+            for column in (referred, missed)
+        )
+    return Series(
+        {cache: [*before, *column[first:]] for cache, column in sorted(held.items())},
+        [*before, *bandwidth[first:]],
+        cycles,
+        references,
+        misses,
+    )
+
+
 def series_of(times: Sequence[float], samples: Sequence[Sample]) -> Series:
     """One VM's columns, with a value for each of the times."""
     at = {sample.time: sample for sample in samples}
@@ -102,7 +136,8 @@ def _for_an_instruction(row: Sample | None, name: str) -> float:
 
 def middle(values: Iterable[float]) -> float:
     """The median of the values that are known; NaN where none is."""
-    known = [value for value in values if not math.isnan(value)]
+    # Only a NaN differs from itself; this is asked of every value.
+    known = [value for value in values if value == value]
     return median(known) if known else math.nan
 
 

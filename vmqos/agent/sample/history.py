@@ -41,6 +41,18 @@ class Past:
     vms: Mapping[str, Mapping[str, list[float | None]]]
 
 
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What is remembered, as it was read.
+
+    :ivar times: seconds since 1970, the oldest first.
+    :ivar vms: by UUID, each series with one value, or NaN, for each time.
+    """
+
+    times: Sequence[float]
+    vms: Mapping[str, Mapping[str, Sequence[float]]]
+
+
 class History:
     """A ring of samples for each VM; a VM that is gone is forgotten at once.
 
@@ -87,7 +99,18 @@ class History:
                 ring[width * slot : width * (slot + 1)] = values + nothing
 
     def since(self, when: float, uuids: Collection[str] | None = None, names: Collection[str] | None = None) -> Past:
-        """What was read at ``when`` and later, of all VMs or these, in all series or these.
+        """What was read at ``when`` and later, of all VMs or these, in all series or these."""
+        found = self.columns(when, uuids, names)
+        vms = {
+            uuid: {name: _values(column, _DIGITS.get(name)) for name, column in of_vm.items()}
+            for uuid, of_vm in found.vms.items()
+        }
+        return Past(list(found.times), vms)
+
+    def columns(
+        self, when: float, uuids: Collection[str] | None = None, names: Collection[str] | None = None
+    ) -> Columns:
+        """The same as it was read.
 
         A second of CPU goes by for all of 200 VMs, so only copying is done while the next look has to wait.
         """
@@ -102,10 +125,10 @@ class History:
                 if uuids is None or uuid in uuids
             }
         vms = {
-            uuid: {name: _values(column, slots, _DIGITS.get(name)) for name, column in of_vm.items()}
+            uuid: {name: list(map(column.__getitem__, slots)) for name, column in of_vm.items()}
             for uuid, of_vm in columns.items()
         }
-        return Past(times, vms)
+        return Columns(times, vms)
 
     def _slots(self) -> Iterator[int]:
         """The slots that are in use, the oldest first."""
@@ -113,9 +136,8 @@ class History:
         return (number % self._capacity for number in range(first, self._count))
 
 
-def _values(column: Sequence[float], slots: Sequence[int], digits: int | None) -> list[float | None]:
-    numbers = [column[slot] for slot in slots]
-    return [None if math.isnan(number) else round(number, digits) for number in numbers]
+def _values(column: Sequence[float], digits: int | None) -> list[float | None]:
+    return [None if math.isnan(number) else round(number, digits) for number in column]
 
 
 def executed_of(rates: Sequence[float]) -> Sample:

@@ -7,12 +7,12 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import cast
 
 from vmqos import insight
 from vmqos.agent.neighbour_events import NeighbourEvents
-from vmqos.agent.sample.history import Past
+from vmqos.agent.sample.history import Columns, Past
 from vmqos.agent.sample.recent import BANDWIDTH, RecentSamples, held_on
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.vm_record import VmRecord
@@ -98,18 +98,16 @@ class Neighbours:
     def _judge(self) -> None:
         began, found = time.monotonic(), None
         try:
-            past, caches = self._recent.since(0.0)
+            read, caches = self._recent.columns()
             host = host_of(self._snapshot())
-            history = Samples(past, caches, host)
-            newest, samples, counted = past.times[-1] if past.times else None, 0, False
-            for of in history.values():
-                samples = max(samples, len(of))
-                # That this process may count them does not say that there is anything to count.
-                counted = counted or any(sample.counts is not None for sample in of)
-            judged = insight.judge(host, history)
-            found = _told(judged, newest, self._recent.interval, samples, counted)
+            series = series_of(read, caches, host)
+            judged = insight.judge_series(host, read.times, series)
+            newest, most = read.times[-1] if read.times else None, _most_samples(read, series)
+            # That this process may count them does not say that there is anything to count.
+            counted = any(value == value for uuid in series for value in read.vms[uuid].get(NAMES[0], ()))
+            found = _told(judged, newest, self._recent.interval, most, counted)
             if self._events is not None:
-                judged_from = past.times[CALM] if len(past.times) > CALM else math.inf
+                judged_from = read.times[CALM] if len(read.times) > CALM else math.inf
                 self._events.hear(judged.pairs, judged_from, counted)
         except Exception:
             # Whatever it is, nothing else of the agent depends on it.
@@ -138,6 +136,32 @@ def host_of(snapshot: Snapshot) -> insight.Host:
         fills = {cache: _fills(masks.get(cache), l3 is not None) for cache in runs_on if cache in caches}
         vms[uuid] = insight.Vm(_flavor(record), {cache: mask for cache, mask in fills.items() if mask})
     return insight.Host(caches, {uuid: vm for uuid, vm in vms.items() if vm.masks})
+
+
+def series_of(read: Columns, caches: tuple[int, ...], host: insight.Host) -> dict[str, insight.Series]:
+    """What was read of the VMs that are known, one after the other: as samples, those of 200 VMs take 20 MiB.
+
+    :param caches: those that it was read of.
+    """
+    found = {}
+    for uuid in host.vms:
+        if (columns := read.vms.get(uuid)) is not None:
+            held = {cache: columns[held_on(cache)] for cache in caches}
+            counts = [columns[name] for name in NAMES if name in columns]
+            if (series := insight.of_columns(held, columns[BANDWIDTH], counts)) is not None:
+                found[uuid] = series
+    return found
+
+
+def _most_samples(read: Columns, uuids: Iterable[str]) -> int:
+    """How many samples there are of the VM that has most."""
+    most = 0
+    for uuid in uuids:
+        rows = zip(*read.vms[uuid].values(), strict=True)
+        most = max(most, sum(any(value == value for value in row) for row in rows))
+        if most == len(read.times):
+            break
+    return most
 
 
 class Samples(Mapping[str, list[insight.Sample]]):

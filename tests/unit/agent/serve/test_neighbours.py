@@ -27,6 +27,7 @@ from vmqos.allocation import Allocation, PromiseState
 from vmqos.telemetry import Rates, Reading
 
 OTHER = "22222222-2222-4222-8222-222222222222"
+LATE = "33333333-3333-4333-8333-333333333333"
 MIB = 1 << 20
 
 
@@ -110,6 +111,34 @@ def test_a_thief_is_named_with_what_it_took(counted: bool) -> None:
     json.dumps(told)
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_columns_are_the_samples_in_another_form(counted: bool) -> None:
+    recent = filled(samples=4, counted=counted)
+    # Then one VM comes, of another nothing can be read, and the third one has no rate yet.
+    for wall, rates in ((1010.0, {}), (1012.0, {UUID: 7.0, OTHER: 8.0})):
+        vms = [reading((5 * MIB, 1, 1), uuid=uuid) for uuid in (UUID, OTHER, LATE)]
+        found = {
+            uuid: Rates(Reading(rates.get(uuid)), Reading(None), Reading(None), 2.0) for uuid in (UUID, OTHER, LATE)
+        }
+        now = replace(sweep(*vms, host=replace(HOST, caches={0: {}})), wall=wall)
+        recent.add(now, found, {UUID: (2e9, 1e9, 2e7, 1e6), OTHER: (0.0, 0.0, 0.0, 0.0)})
+    past, caches = recent.since(0.0)
+    host = insight.Host({0: insight.Cache(11 * MIB, 11)}, dict.fromkeys((UUID, OTHER, LATE), insight.Vm("", {0: 1})))
+    times, series = insight.align(neighbours.Samples(past, caches, host))
+    read, _ = recent.columns()
+    made = neighbours.series_of(read, caches, host)
+    assert (read.times, list(made)) == (times, list(series))
+    for uuid, of in series.items():
+        # Samples are told as whole numbers.
+        for column, told in zip(every_column(made[uuid]), every_column(of), strict=True):
+            assert column == pytest.approx(told, abs=1e-3, nan_ok=True)
+
+
+def every_column(series: insight.Series) -> list[list[float]]:
+    others = series.bandwidth, series.cycles, series.references, series.misses
+    return [list(column) for column in (*series.held.values(), *others)]
+
+
 def test_who_has_no_way_in_common_is_not_accused() -> None:
     assert Neighbours(two, filled()).verdicts()["pairs"] == []
 
@@ -136,13 +165,13 @@ def test_a_vm_whose_events_are_not_counted_has_none() -> None:
 def test_judging_takes_a_share_of_a_cpu_however_often_clients_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     judged = list[tuple[float, float]]()
 
-    def judge(host: insight.Host, history: insight.History) -> insight.Insight:
+    def judge(*judged_by: object) -> insight.Insight:
         began = time.monotonic()
         time.sleep(0.02)
         judged.append((began, time.monotonic()))
         return insight.Insight({}, [])
 
-    monkeypatch.setattr(neighbours.insight, "judge", judge)
+    monkeypatch.setattr(neighbours.insight, "judge_series", judge)
     asked = Neighbours(sharing, RecentSamples(0.0, counted=False))
     until = time.monotonic() + 60.0
     while len(judged) < 4 and time.monotonic() < until:
@@ -157,11 +186,11 @@ def test_a_client_does_not_wait_long_for_a_judgement_and_gets_the_last_one(monke
     asked, goes_on = Neighbours(sharing, filled()), threading.Event()
     first = asked.verdicts()
 
-    def judge(host: insight.Host, history: insight.History) -> insight.Insight:
+    def judge(*judged_by: object) -> insight.Insight:
         goes_on.wait(60)
         return insight.Insight({}, [])
 
-    monkeypatch.setattr(neighbours.insight, "judge", judge)
+    monkeypatch.setattr(neighbours.insight, "judge_series", judge)
     monkeypatch.setattr(neighbours, "PATIENCE", 0.05)
     asked._due = 0.0
     assert asked.verdicts() is first
@@ -176,10 +205,10 @@ def test_a_fault_while_judging_is_logged_and_leaves_the_last_verdict(
     asked = Neighbours(sharing, filled())
     first = asked.verdicts()
 
-    def judge(host: insight.Host, history: insight.History) -> insight.Insight:
+    def judge(*judged_by: object) -> insight.Insight:
         raise ZeroDivisionError("a level of 0")
 
-    monkeypatch.setattr(neighbours.insight, "judge", judge)
+    monkeypatch.setattr(neighbours.insight, "judge_series", judge)
     asked._due = 0.0
     assert asked.verdicts() is first
     assert "a level of 0" in caplog.text
