@@ -26,13 +26,13 @@ from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
 from vmqos.agent.trial import Trials
-from vmqos.agent.wakeup import Wakeup
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.conf.libvirt import DEFAULT_GROUP
 from vmqos.daemon import notify
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
+from vmqos.daemon.wakeup import Wakeup
 from vmqos.extra_specs import resources
 from vmqos.host.resctrl_access import Closer
 from vmqos.hypervisor.connection import Call, Connection

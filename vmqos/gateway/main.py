@@ -16,6 +16,7 @@ from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.daemon.notify import notify
 from vmqos.daemon.unix_server import SocketUnusable, UnixServer
+from vmqos.daemon.wakeup import Wakeup
 from vmqos.gateway.agent_away import AgentWatch
 from vmqos.gateway.metrics import Metrics
 from vmqos.gateway.openstack_sync import OpenStackSync
@@ -43,8 +44,8 @@ ENDS = (signal.SIGTERM, signal.SIGINT)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the gateway; the exit status is 0 after SIGTERM, 1 where something is wrong."""
     try:
-        with _held_back(ENDS):
-            _serve(_configuration(sys.argv[1:] if arguments is None else arguments))
+        with _ending() as ends:
+            _serve(_configuration(sys.argv[1:] if arguments is None else arguments), ends)
     except (ConfigurationError, SocketUnusable) as error:
         print(f"{PROGRAM}: {neutralise(str(error))}", file=sys.stderr)
         return 1
@@ -66,16 +67,23 @@ def _configuration(arguments: Sequence[str]) -> cfg.ConfigOpts:
 
 
 @contextmanager
-def _held_back(numbers: Sequence[signal.Signals]) -> Iterator[None]:
-    """Have these signals wait until they are asked for, in every thread that is started from now on."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+def _ending() -> Iterator[Wakeup]:
+    """What the signals that end this process set from now on.
+
+    ``signal.sigtimedwait`` would tell of a signal that nobody sent, where the process was stopped until its time was
+    over (``signal_sigtimedwait_impl`` in CPython's Modules/signalmodule.c).
+    """
+    ends = Wakeup()
+    before = {number: signal.signal(number, lambda *_: ends.set()) for number in ENDS}
     try:
-        yield
+        yield ends
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        ends.close()
 
 
-def _serve(conf: cfg.ConfigOpts) -> None:
+def _serve(conf: cfg.ConfigOpts, ends: Wakeup) -> None:
     """Answer until a signal says that this is the end."""
     agent = AgentClient(conf.gateway.agent_socket)
     openstack = OpenStackSync.of(conf, agent)
@@ -98,7 +106,7 @@ def _serve(conf: cfg.ConfigOpts) -> None:
             part.start()
         notify("READY=1")
         watch.look()
-        while signal.sigtimedwait(ENDS, LOOK_INTERVAL) is None:
+        while not ends.wait(LOOK_INTERVAL):
             watch.look()
         notify("STOPPING=1")
     LOG.info("stopped")

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,12 +58,12 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Gateway]]:
         systemd.settimeout(PATIENCE)
         started: list[Gateway] = []
 
-        def start(lines: str = "") -> Gateway:
+        def start(lines: str = "", program: Sequence[str] = ("-m", "vmqos.gateway.main")) -> Gateway:
             sockets = tmp_path / "agent.sock", tmp_path / "run" / "gateway.sock"
             text = f"[gateway]\nagent_socket = {sockets[0]}\nsocket = {sockets[1]}\n[http]\nport = 0\n{lines}\n"
             (tmp_path / "vmqos.conf").write_text(text, encoding="utf-8")
             process = subprocess.Popen(
-                [sys.executable, "-m", "vmqos.gateway.main", "--config-file", str(tmp_path / "vmqos.conf")],
+                [sys.executable, *program, "--config-file", str(tmp_path / "vmqos.conf")],
                 env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -87,6 +88,21 @@ def test_it_answers_without_an_agent_and_ends_well(start: Callable[[], Gateway],
     assert (status, gateway.told_systemd()) == (0, "STOPPING=1")
     assert said.count("the agent is away: vmqos-agent does not run") == 1
     assert not gateway.socket.exists()
+
+
+def test_it_goes_on_when_it_was_stopped_for_a_while(start: Callable[..., Gateway]) -> None:
+    looks_often = "import sys; from vmqos.gateway import main; main.LOOK_INTERVAL = 0.1; sys.exit(main.main())"
+    gateway = start(program=("-c", looks_often))
+    assert gateway.told_systemd() == "READY=1"
+    for _ in range(3):
+        gateway.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+        gateway.process.send_signal(signal.SIGCONT)
+        time.sleep(0.2)
+    assert not select.select([gateway.systemd], [], [], 0)[0], "it says that it stops"
+    with pytest.raises(AgentFailed, match="HTTP 503"):
+        AgentClient(str(gateway.socket)).health()
+    assert gateway.end()[0] == 0
 
 
 def test_it_answers_for_an_agent_that_comes_later(start: Callable[[], Gateway]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flag that the loop waits for."""
+"""The flag that a daemon's main thread waits for."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ class Wakeup:
         """End the wait under way, or the next one."""
         os.eventfd_write(self._flag, 1)
 
-    def wait(self, seconds: float) -> None:
-        """Wait until :meth:`set` was called since the last wait, or the time is over."""
-        if self._poll.poll(max(0.0, seconds) * 1000):
+    def wait(self, seconds: float) -> bool:
+        """Wait until :meth:`set` was called since the last wait, or the time is over; whether it was."""
+        is_set = bool(self._poll.poll(max(0.0, seconds) * 1000))
+        if is_set:
             os.eventfd_read(self._flag)
+        return is_set
 
     def close(self) -> None:
         """Give the descriptor back; no thread may call :meth:`set` any more."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from vmqos.agent.wakeup import Wakeup
+from vmqos.daemon.wakeup import Wakeup
 
 LONG = 30.0
 
@@ -25,7 +25,7 @@ def wakeup() -> Iterator[Wakeup]:
 
 def is_short(wakeup: Wakeup) -> bool:
     before = time.monotonic()
-    wakeup.wait(LONG)
+    assert wakeup.wait(LONG)
     return time.monotonic() - before < LONG / 3
 
 
@@ -34,7 +34,7 @@ def test_a_set_flag_ends_the_next_wait_and_only_that(wakeup: Wakeup) -> None:
     wakeup.set()
     assert is_short(wakeup)
     before = time.monotonic()
-    wakeup.wait(0.05)
+    assert not wakeup.wait(0.05)
     assert time.monotonic() - before >= 0.05
 
 
