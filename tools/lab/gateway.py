@@ -42,6 +42,11 @@ class Gateway:
         """PID of the running gateway."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was started, and ended although nobody had it end here."""
+        return self._process is not None and self._process.poll() is not None
+
     def start(self) -> None:
         """Start it, and wait until it answers; its agent need not.
 

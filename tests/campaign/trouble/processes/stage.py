@@ -33,6 +33,7 @@ from tools.lab.stalls import Stalls
 from tools.lab.versions import Exchangeable
 from tools.lab.vms import RunningVm
 from tools.lab.workspace import CHECKOUT, Workspace
+from vmqos.gateway.main import LOOK_INTERVAL
 
 MOST_VMS = 5
 WITHIN = 3.0
@@ -220,6 +221,14 @@ class Stage:
         self.agent.gateway.kill()
         self.agent.gateway.start()
 
+    def stop_gateway_for_a_while(self, luck: random.Random) -> None:
+        """For longer than it waits between two looks at the agent, or not."""
+        if (pid := self.agent.gateway.pid) is not None:
+            os.kill(pid, signal.SIGSTOP)
+            self.resize_vm(luck)
+            time.sleep(luck.uniform(0.0, 1.5 * LOOK_INTERVAL))
+            os.kill(pid, signal.SIGCONT)
+
     def kill_libvirtd(self, luck: random.Random) -> None:
         self.host.kill()
         if luck.random() < 0.5:
@@ -273,6 +282,8 @@ class Stage:
 
     def _wrong(self) -> list[Violation]:
         """What is not as it should be on a quiet host."""
+        if self.agent.gateway.has_ended:
+            return [Violation(Kind.UNSERVED, "the gateway has ended, and nobody had it end")]
         try:
             rows, groups = self.agent.get("/v1/vms")["vms"], self._groups()
         except (OSError, RuntimeError) as error:
@@ -317,6 +328,7 @@ EVENTS: tuple[Callable[[Stage, random.Random], None], ...] = (
     *(Stage.resize_vm, Stage.resize_vm, Stage.resize_vm),
     *(Stage.kill_agent, Stage.kill_agent_at_a_write, Stage.kill_agent_at_a_write, Stage.kill_agent_at_a_write),
     *(Stage.stop_agent_for_a_while, Stage.restart_agent, Stage.reload_agent, Stage.kill_gateway),
+    Stage.stop_gateway_for_a_while,
     *(Stage.exchange_agent, Stage.overflow_inotify),
     *(Stage.kill_libvirtd, Stage.fill_the_disk, Stage.fail_counters, Stage.hold_the_lock),
 )
