@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``/proc/cpuinfo`` says of the first CPU. A host's CPUs are alike in all that is asked here."""
+
+from __future__ import annotations
+
+_LONGEST = 65536
+"""Bytes that hold the first CPU, which has 1.5 KiB."""
+
+
+def first_cpu(proc: str = "/proc") -> bytes:
+    """The lines of the first CPU, without those of others.
+
+    :param proc: where procfs is mounted.
+    :raises OSError: if it can't be read.
+    """
+    with open(f"{proc}/cpuinfo", "rb") as file:
+        return file.read(_LONGEST).partition(b"\n\n")[0]
