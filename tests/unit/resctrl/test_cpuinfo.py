@@ -26,3 +26,19 @@ def test_no_more_is_read_than_a_cpu_has(tmp_path: Path) -> None:
 def test_where_proc_tells_nothing_the_caller_is_told_why(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         cpuinfo.first_cpu(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        (f"{ONE}\nvmx flags\t: ept\nflags\t\t: fpu cat_l3 \nbugs\t\t: mds\n\nflags: sse\n", {"fpu", "cat_l3"}),
+        (f"{ONE}\n\nflags\t: fpu\n", set()),
+        ("CPU implementer\t: 0x41\n", set()),
+        (None, set()),
+    ],
+    ids=["they are told", "another CPU's", "Arm", "nothing"],
+)
+def test_flags_are_words_of_the_first_cpu(tmp_path: Path, text: str | None, flags: set[str]) -> None:
+    if text is not None:
+        (tmp_path / "cpuinfo").write_text(text)
+    assert cpuinfo.flags(str(tmp_path)) == flags
