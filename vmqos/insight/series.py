@@ -59,40 +59,61 @@ class Rise:
 
 
 def align(history: History) -> tuple[list[float], dict[str, Series]]:
-    """The times, and the columns by VM; those without samples are left out."""
-    times = sorted({sample.time for samples in history.values() for sample in samples})
-    return times, {vm: series_of(times, samples) for vm, samples in history.items() if samples}
+    """The times, and the columns by VM; those without samples are left out.
+
+    The history is asked for each VM's samples once, and they are not kept: it may make them when it is asked.
+    """
+    found = {}
+    for vm, samples in history.items():
+        if samples:
+            own = sorted({sample.time for sample in samples})
+            found[vm] = samples[0].time, own, series_of(own, samples)
+    times = sorted({time for _, own, _ in found.values() for time in own})
+    return times, {vm: _spread(of, own, times, first) for vm, (first, own, of) in found.items()}
 
 
 def series_of(times: Sequence[float], samples: Sequence[Sample]) -> Series:
-    """One VM's columns, with a value for each of the times."""
+    """One VM's columns.
+
+    :param times: those of the samples.
+    """
     at = {sample.time: sample for sample in samples}
-    first = samples[0].time if samples else math.inf
-    rows = [at.get(time) for time in times]
+    rows = [at[time] for time in times]
     caches = sorted({cache for sample in samples for cache in sample.occupancy})
     return Series(
-        {
-            cache: [
-                math.nan
-                if row is None and time >= first
-                else 0.0
-                if row is None
-                else row.occupancy.get(cache, math.nan)
-                for time, row in zip(times, rows, strict=True)
-            ]
-            for cache in caches
-        },
-        [
-            (0.0 if time < first else math.nan) if row is None else math.nan if row.bandwidth is None else row.bandwidth
-            for time, row in zip(times, rows, strict=True)
-        ],
+        {cache: [row.occupancy.get(cache, math.nan) for row in rows] for cache in caches},
+        [math.nan if row.bandwidth is None else row.bandwidth for row in rows],
         *([_for_an_instruction(row, name) for row in rows] for name in ("cycles", "references", "misses")),
     )
 
 
-def _for_an_instruction(row: Sample | None, name: str) -> float:
+def _spread(series: Series, own: Sequence[float], times: Sequence[float], first: float) -> Series:
+    """Columns with a value for each of all VMs' times.
+
+    :param own: the times that the columns have.
+    :param first: when the VM came: it held and moved nothing before.
+    """
+    if len(own) == len(times):
+        return series
+    at = {time: number for number, time in enumerate(own)}
+    places = [at.get(time) for time in times]
+
+    def spread(values: Sequence[float], before: float) -> list[float]:
+        return [
+            values[place] if place is not None else math.nan if time >= first else before
+            for place, time in zip(places, times, strict=True)
+        ]
+
+    return Series(
+        {cache: spread(values, 0.0) for cache, values in series.held.items()},
+        spread(series.bandwidth, 0.0),
+        *(spread(values, math.nan) for values in (series.cycles, series.references, series.misses)),
+    )
+
+
+def _for_an_instruction(row: Sample, name: str) -> float:
     """How many there were for each instruction; NaN where that was not counted."""
-    counts = None if row is None else row.counts
+    counts = row.counts
     # No instruction takes no cycle: where none was counted, the counter did not run.
     if counts is None or counts.instructions <= 0 or not counts.cycles / counts.instructions > 0:
         return math.nan

@@ -101,16 +101,12 @@ class Neighbours:
             past, caches = self._recent.since(0.0)
             host = host_of(self._snapshot())
             history = Samples(past, caches, host)
-            newest, samples, counted = past.times[-1] if past.times else None, 0, False
-            for of in history.values():
-                samples = max(samples, len(of))
-                # That this process may count them does not say that there is anything to count.
-                counted = counted or any(sample.counts is not None for sample in of)
+            newest = past.times[-1] if past.times else None
             judged = insight.judge(host, history)
-            found = _told(judged, newest, self._recent.interval, samples, counted)
+            found = _told(judged, newest, self._recent.interval, history.most, history.has_counts)
             if self._events is not None:
                 judged_from = past.times[CALM] if len(past.times) > CALM else math.inf
-                self._events.hear(judged.pairs, judged_from, counted)
+                self._events.hear(judged.pairs, judged_from, history.has_counts)
         except Exception:
             # Whatever it is, nothing else of the agent depends on it.
             LOG.exception("neighbours can't be judged")
@@ -143,18 +139,26 @@ def host_of(snapshot: Snapshot) -> insight.Host:
 class Samples(Mapping[str, list[insight.Sample]]):
     """What was read of the VMs that are known. The samples of one VM at a time are made, when they are asked for.
 
-    All at once, those of 200 VMs take 20 MiB.
+    All at once, those of 200 VMs take 20 MiB. Whoever judges asks once for those of each VM, for that takes long.
 
     :param caches: those that it was read of.
+    :ivar most: how many a VM has at most, of those that were asked for.
+    :ivar has_counts: whether hardware events were counted in any of these. That this process may count them does not
+        say that there is anything to count.
     """
 
     def __init__(self, past: Past, caches: tuple[int, ...], host: insight.Host) -> None:
         self._past = past
         self._caches = caches
         self._vms = [uuid for uuid in host.vms if uuid in past.vms]
+        self.most = 0
+        self.has_counts = False
 
     def __getitem__(self, uuid: str) -> list[insight.Sample]:
-        return _series(self._past, uuid, self._caches)
+        found = _series(self._past, uuid, self._caches)
+        self.most = max(self.most, len(found))
+        self.has_counts = self.has_counts or any(sample.counts is not None for sample in found)
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._vms)

@@ -17,6 +17,7 @@ from tests.unit.telemetry.values import vm as reading
 from vmqos import insight
 from vmqos.agent.event_log import EventLog
 from vmqos.agent.neighbour_events import NeighbourEvents
+from vmqos.agent.sample.history import Past
 from vmqos.agent.sample.recent import RecentSamples
 from vmqos.agent.serve import neighbours
 from vmqos.agent.serve.api import Api
@@ -108,6 +109,21 @@ def test_a_thief_is_named_with_what_it_took(counted: bool) -> None:
     assert (told["time"], told["interval"], told["samples"], told["counted"]) == (1198.0, 2.0, 100, counted)
     assert {vm["uuid"] for vm in told["vms"]} == {UUID, OTHER}
     json.dumps(told)
+
+
+def test_a_judgement_makes_the_samples_of_each_vm_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, make = list[str](), neighbours._series
+
+    def series(past: Past, uuid: str, caches: tuple[int, ...]) -> list[insight.Sample]:
+        made.append(uuid)
+        return make(past, uuid, caches)
+
+    monkeypatch.setattr(neighbours, "_series", series)
+    asked = Neighbours(sharing, filled())
+    assert len(asked.verdicts()["pairs"]) == 1 and sorted(made) == [UUID, OTHER]
+    asked._due = 0.0
+    asked.verdicts()
+    assert sorted(made) == [UUID, UUID, OTHER, OTHER]
 
 
 def test_who_has_no_way_in_common_is_not_accused() -> None:
