@@ -22,6 +22,7 @@ from vmqos.insight.model import (
     VmVerdict,
 )
 from vmqos.insight.neighbours import pairs, pairs_among
+from vmqos.insight.sample_json import plain_host, plain_sample
 from vmqos.insight.series import align
 from vmqos.insight.suffering import present, sufferings
 from vmqos.insight.use import use
@@ -43,6 +44,8 @@ __all__ = [
     "judge",
     "pairs",
     "plain",
+    "plain_host",
+    "plain_sample",
 ]
 
 

@@ -60,24 +60,15 @@ class Neighbours:
         """
         past, caches = self._recent.since(math.nextafter(after, math.inf))
         host = host_of(self._snapshot())
-        return {
-            "host": {
-                "caches": {
-                    str(cache): {"size": found.size, "ways": found.ways, "bandwidth": found.bandwidth}
-                    for cache, found in host.caches.items()
-                },
-                "vms": {
-                    uuid: {
-                        "flavor": vm.flavor,
-                        "masks": {str(cache): f"{mask:x}" for cache, mask in vm.masks.items()},
-                    }
-                    for uuid, vm in host.vms.items()
-                },
-                "memory_seconds": host.memory_seconds,
-                "memory_cycles": host.memory_cycles,
+        told = {
+            "host": insight.plain_host(host),
+            "samples": {
+                uuid: [{"time": sample.time, **insight.plain_sample(sample)} for sample in of]
+                for uuid, of in Samples(past, caches, host).items()
+                if of
             },
-            "samples": {uuid: list(map(_sample, of)) for uuid, of in Samples(past, caches, host).items() if of},
         }
+        return cast(contract.NeighbourSamples, told)
 
     def verdicts(self) -> contract.Neighbours:
         """Who slows whom, as it was last judged; it is judged anew if there are newer samples, and time for it."""
@@ -187,23 +178,6 @@ def _told(
 ) -> contract.Neighbours:
     told = {"time": newest, "interval": interval, "samples": samples, "counted": counted, **insight.plain(found)}
     return cast(contract.Neighbours, told)
-
-
-def _sample(sample: insight.Sample) -> contract.NeighbourSample:
-    counts = sample.counts
-    return {
-        "time": sample.time,
-        "occupancy": {str(cache): value for cache, value in sample.occupancy.items()},
-        "bandwidth": sample.bandwidth,
-        "counts": None
-        if counts is None
-        else {
-            "cycles": counts.cycles,
-            "instructions": counts.instructions,
-            "references": counts.references,
-            "misses": counts.misses,
-        },
-    }
 
 
 def _fills(mask: CapacityBitmask | None, has_ways: bool) -> int:
