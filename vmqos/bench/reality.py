@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import re
+from vmqos.resctrl import cpuinfo
 
 _EMULATORS = ("QEMU",)
 _LONGEST = 1 << 16
-"""Characters of a file that are read. What ``cpuinfo`` says of the first CPU takes some thousand."""
+"""Characters of a file that are read."""
 
 
 def why_not(simulated: bool, proc: str = "/proc", dmi: str = "/sys/class/dmi/id") -> str:
@@ -22,8 +22,7 @@ def why_not(simulated: bool, proc: str = "/proc", dmi: str = "/sys/class/dmi/id"
     """
     if simulated:
         return "resctrl is simulated here, and its masks partition no cache"
-    flags = re.search(r"^flags\s*:(.*)$", _read(f"{proc}/cpuinfo"), re.MULTILINE)
-    if "hypervisor" in (flags[1].split() if flags else ()) or _read(f"{dmi}/sys_vendor").strip() in _EMULATORS:
+    if "hypervisor" in cpuinfo.flags(proc) or _read(f"{dmi}/sys_vendor").strip() in _EMULATORS:
         return (
             "this is a virtual or emulated machine, and what its masks do to a real cache, if anything, can't be known "
             "from inside"

@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from vmqos.group_names import Owner, owner_of, vm_of
 from vmqos.host.finding import read
-from vmqos.resctrl import exceptions, groups, info, monitoring, mount, pseudo_lock, tasks
+from vmqos.resctrl import cpuinfo, exceptions, groups, info, monitoring, mount, pseudo_lock, tasks
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
 from vmqos.resctrl.filesystem import Filesystem
@@ -44,7 +44,7 @@ def capabilities(filesystem: Filesystem, found: Capabilities, sysfs_cpu: str, pr
     :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
     """
     mounted = mount.find(filesystem.root, writable=False)
-    flags = None if mounted.simulated else _cpu_flags(proc)
+    flags = None if mounted.simulated else cpuinfo.flags(proc)
     told = offered(found)
     for name, cache in found.caches.items():
         told["caches"][name] |= _cache(filesystem, cache, sysfs_cpu, flags)
@@ -106,11 +106,6 @@ def offered(found: Capabilities) -> Json:
 
 def _masks(masks: Mapping[int, CapacityBitmask]) -> dict[str, str]:
     return {str(cache): str(mask) for cache, mask in sorted(masks.items())}
-
-
-def _cpu_flags(proc: str) -> frozenset[str]:
-    match = re.search(r"^flags\s*:(.*)$", read(proc, "cpuinfo"), re.MULTILINE)
-    return frozenset(match[1].split() if match else ())
 
 
 def _info(filesystem: Filesystem, resource: str, name: str) -> str | None:

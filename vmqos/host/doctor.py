@@ -15,6 +15,7 @@ from oslo_config import cfg
 from vmqos.conf import keystone, loader
 from vmqos.host import host_checks, resctrl_checks
 from vmqos.host.finding import Finding, Status, read
+from vmqos.resctrl import cpuinfo
 
 
 def examine(
@@ -34,13 +35,13 @@ def examine(
     """
     mounted, root = resctrl_checks.find_mount(conf.resctrl.path)
     simulated = root is not None and root.simulated
-    cpuinfo = read(proc, "cpuinfo")
+    flags = cpuinfo.flags(proc)
     return [
-        host_checks.cpu_flags(cpuinfo, simulated),
+        host_checks.cpu_flags(flags, simulated),
         host_checks.kernel_support(read(proc, "filesystems"), simulated),
         host_checks.kernel_command_line(read(proc, "cmdline")),
         mounted,
-        *(resctrl_checks.resctrl(conf, root, cpuinfo) if root else ()),
+        *(resctrl_checks.resctrl(conf, root, flags) if root else ()),
         *configuration(conf),
         *secrets(keystone.files_with_secrets(conf)),
         host_checks.libvirt_answers(conf.libvirt.uri),

@@ -9,6 +9,7 @@ import re
 import resource
 import shutil
 import threading
+from collections.abc import Collection
 
 from vmqos.host.finding import Finding, Status
 
@@ -32,9 +33,8 @@ _FLAGS = {
 }
 
 
-def cpu_flags(cpuinfo: str, simulated: bool) -> Finding:
+def cpu_flags(present: Collection[str], simulated: bool) -> Finding:
     """Whether the CPUs have Intel RDT or AMD PQoS, by the flags of ``/proc/cpuinfo``."""
-    present = flags(cpuinfo)
     seen = [f"{flag} ({meaning})" for flag, meaning in _FLAGS.items() if flag in present]
     if "cat_l3" in present:
         return Finding("CPU", Status.OK, f"has {', '.join(seen)}")
@@ -44,12 +44,6 @@ def cpu_flags(cpuinfo: str, simulated: bool) -> Finding:
     if "hypervisor" in present:
         detail += ". This is a virtual machine, and hypervisors do not pass RDT on"
     return Finding("CPU", Status.PROBLEM, detail, "vmqos simulate --list-profiles   # to try vmqos out on this host")
-
-
-def flags(cpuinfo: str) -> frozenset[str]:
-    """What the CPUs can do, in the kernel's words, from ``/proc/cpuinfo``."""
-    match = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
-    return frozenset(match[1].split()) if match else frozenset()
 
 
 def kernel_support(filesystems: str, simulated: bool) -> Finding:

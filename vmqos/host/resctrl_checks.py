@@ -6,13 +6,13 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from oslo_config import cfg
 
 from vmqos.allocation.caches import of_level
 from vmqos.group_names import BENCH_PREFIX, LOCK_PREFIX, Owner
-from vmqos.host import host_checks, mount_commands, resctrl_access, resctrl_state, reset
+from vmqos.host import mount_commands, resctrl_access, resctrl_state, reset
 from vmqos.host.finding import Finding, Status
 from vmqos.host.resctrl_state import LEFT_LOCKED, ResctrlState
 from vmqos.host.single_instance import is_running
@@ -58,10 +58,10 @@ def find_mount(path: str) -> tuple[Finding, mount.Mount | None]:
     return Finding(title, Status.OK, f"{kind} at {path}{options}, writable"), found
 
 
-def resctrl(conf: cfg.ConfigOpts, found: mount.Mount, cpuinfo: str) -> Iterator[Finding]:
+def resctrl(conf: cfg.ConfigOpts, found: mount.Mount, flags: Collection[str]) -> Iterator[Finding]:
     """All checks of a mounted resctrl, which is read once for them.
 
-    :param cpuinfo: what ``/proc/cpuinfo`` says.
+    :param flags: those of ``/proc/cpuinfo``.
     """
     simulated = found.simulated
     filesystem = Filesystem(conf.resctrl.path)
@@ -77,7 +77,7 @@ def resctrl(conf: cfg.ConfigOpts, found: mount.Mount, cpuinfo: str) -> Iterator[
         return
     yield Finding("Lock", Status.OK, "free")
     yield l3_allocation(view)
-    yield from mount_options(view, found, cpuinfo)
+    yield from mount_options(view, found, flags)
     if view.capabilities.l2 is not None:
         yield l2_allocation(view.capabilities.l2, view.capabilities.is_split(2))
     yield cache_ids(view, conf.resctrl.sysfs_cpu_path, simulated)
@@ -123,17 +123,17 @@ def access(path: str, group: str, user: str = POLLSTER) -> Finding:
     return Finding(title, Status.OK, f"{entering} can open {path} and lock it")
 
 
-def mount_options(view: ResctrlState, found: mount.Mount, cpuinfo: str) -> Iterator[Finding]:
+def mount_options(view: ResctrlState, found: mount.Mount, flags: Collection[str]) -> Iterator[Finding]:
     """What could be promised if resctrl were mounted with other options, and the commands that do it.
 
-    :param cpuinfo: what ``/proc/cpuinfo`` says: of code and data apart, the kernel tells nothing until it is on.
+    :param flags: those of ``/proc/cpuinfo``: of code and data apart, the kernel tells nothing until it is on.
     """
     options, capabilities = set(found.options), view.capabilities
     split = {option for option, level in (("cdp", 3), ("cdpl2", 2)) if capabilities.is_split(level)}
     options |= split
     events = capabilities.monitoring.events if capabilities.monitoring else ()
     bandwidth = capabilities.memory_bandwidth
-    if "cdp" not in split and (found.simulated or "cdp_l3" in host_checks.flags(cpuinfo)):
+    if "cdp" not in split and (found.simulated or "cdp_l3" in flags):
         detail = "off: VMs whose flavors have hw:cache_code_ways and hw:cache_data_ways are pending here"
         yield _switch("Code and data apart (cdp)", detail, view, found, options | {"cdp"})
     if bandwidth is None:

@@ -23,6 +23,7 @@ from vmqos.insight.model import (
     VmVerdict,
 )
 from vmqos.insight.neighbours import pairs, pairs_among
+from vmqos.insight.sample_json import plain_host, plain_sample
 from vmqos.insight.series import Series, align, of_columns
 from vmqos.insight.suffering import present, sufferings
 from vmqos.insight.use import use
@@ -48,6 +49,8 @@ __all__ = [
     "of_columns",
     "pairs",
     "plain",
+    "plain_host",
+    "plain_sample",
 ]
 
 

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from vmqos.resctrl import exceptions
+from vmqos.resctrl import cpuinfo, exceptions
 
 DEFAULT_PATH = "/sys/fs/resctrl"
 
@@ -23,8 +23,7 @@ _LONGEST_MOUNTS = 64 << 20
 """Bytes of the list of mounts: a namespace has at most 100 000 (``fs.mount-max``), of some hundred bytes each. Users
 make some of them (``fusermount3``), of names that they choose."""
 _LONGEST = 4 << 20
-"""Bytes of other files of /proc and of a simulator's: ``cpuinfo`` has 1.5 KiB for each of at most 8192 CPUs
-(``NR_CPUS``), of which the first is enough."""
+"""Bytes of other files of /proc and of a simulator's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +161,8 @@ def _mount_again(path: str, options: set[str] | frozenset[str], simulated: bool)
 
 def _why_not_supported(proc: str) -> str:
     """The likeliest cause: the processor, the boot parameter, or the kernel's configuration."""
-    flags = re.search(r"^flags\s*:(.*)$", _read(f"{proc}/cpuinfo"), re.MULTILINE)
-    words = flags[1].split() if flags else []
-    present = [flag for flag in _CPU_FLAGS if flag in words]
+    flags = cpuinfo.flags(proc)
+    present = [flag for flag in _CPU_FLAGS if flag in flags]
     parameter = next((word for word in _read(f"{proc}/cmdline").split() if word.startswith("rdt=")), "")
     if not present:
         return (

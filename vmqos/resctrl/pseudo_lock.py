@@ -12,7 +12,7 @@ import os
 import re
 import stat
 
-from vmqos.resctrl import groups, schemata
+from vmqos.resctrl import cpuinfo, groups, schemata
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -35,9 +35,6 @@ _PROCESSORS = {
 }
 """Models of Intel's family 6 whose prefetchers the kernel can switch off (``get_prefetch_disable_bits``)."""
 
-_FIRST_CPU = 65536
-"""Bytes of ``cpuinfo`` that hold the first CPU, which has 1.5 KiB."""
-
 _FIELD = re.compile(r"^(vendor_id|cpu family|model|model name)\s*: *(.*)$", re.MULTILINE)
 
 
@@ -47,8 +44,7 @@ def why_processor_cannot(proc: str = "/proc") -> str:
     :param proc: where procfs is mounted.
     """
     try:
-        with open(f"{proc}/cpuinfo", "rb") as file:
-            first, _, _ = file.read(_FIRST_CPU).decode(errors="replace").partition("\n\n")
+        first = cpuinfo.first_cpu(proc).decode(errors="replace")
     except OSError as error:
         first, unknown = "", f"unknown ({error.strerror})"
     else:

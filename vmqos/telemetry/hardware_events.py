@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from vmqos.resctrl import cpuinfo
 from vmqos.telemetry import descriptors
 from vmqos.telemetry.exceptions import (
     HardwareEventsError,
@@ -60,9 +61,6 @@ ListTasks = Callable[[], Collection[int]]
 
 _OF_INTEL = re.compile(rb"^vendor_id\s*: GenuineIntel$", re.MULTILINE)
 
-_FIRST_CPU = 65536
-"""Bytes of ``cpuinfo`` that hold the first CPU, which has 1.5 KiB."""
-
 
 def are_of_the_l3(proc: str = "/proc") -> bool:
     """Whether the events of the caches are those of the L3 here, and so say what more or less of it does to a VM.
@@ -70,8 +68,7 @@ def are_of_the_l3(proc: str = "/proc") -> bool:
     :param proc: where procfs is mounted.
     """
     try:
-        with open(f"{proc}/cpuinfo", "rb") as file:
-            return bool(_OF_INTEL.search(file.read(_FIRST_CPU)))
+        return bool(_OF_INTEL.search(cpuinfo.first_cpu(proc)))
     except OSError:
         return False
 

@@ -300,7 +300,7 @@ def test_what_other_mount_options_would_bring_is_told_with_the_command(
     bandwidths = {"MB": bandwidth} if bandwidth is not None else {}
     now = replace(now, capabilities=replace(now.capabilities, bandwidths=bandwidths, monitoring=monitoring))
     mounted = Mount("/mnt", frozenset(options), read_only=False, simulated=False)
-    found = {one.title: one.command for one in resctrl_checks.mount_options(now, mounted, f"flags\t: {flags}\n")}
+    found = {one.title: one.command for one in resctrl_checks.mount_options(now, mounted, flags.split())}
     assert found == {
         title: f"umount -l /mnt; {SERVICES}; timeout 60 sh -c '{AGAIN.format(wanted)}'"
         for title, wanted in expected.items()
@@ -310,11 +310,11 @@ def test_what_other_mount_options_would_bring_is_told_with_the_command(
 def test_while_a_region_is_locked_no_command_unmounts(tmp_path: Path) -> None:
     locked = view({"": 0x7FC, "vmqos.lock-a": 0x3})
     mounted = Mount("/mnt", frozenset(), read_only=False, simulated=False)
-    (found,) = resctrl_checks.mount_options(locked, mounted, "flags : cdp_l3\n")
+    (found,) = resctrl_checks.mount_options(locked, mounted, {"cdp_l3"})
     assert found.command == "vmqos lock list" and "remove all locked regions first" in found.detail
 
 
 def test_of_a_simulator_the_doctor_says_how_it_is_started() -> None:
     mounted = Mount("/mnt", frozenset(), read_only=False, simulated=True)
-    (found,) = resctrl_checks.mount_options(view({"": 0x7FF}), mounted, "")
+    (found,) = resctrl_checks.mount_options(view({"": 0x7FF}), mounted, ())
     assert found.command == "" and found.detail.endswith("start the simulator again with --mount-options cdp")

@@ -7,7 +7,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from vmqos import insight
@@ -60,24 +60,14 @@ class Neighbours:
         """
         past, caches = self._recent.since(math.nextafter(after, math.inf))
         host = host_of(self._snapshot())
-        return {
-            "host": {
-                "caches": {
-                    str(cache): {"size": found.size, "ways": found.ways, "bandwidth": found.bandwidth}
-                    for cache, found in host.caches.items()
-                },
-                "vms": {
-                    uuid: {
-                        "flavor": vm.flavor,
-                        "masks": {str(cache): f"{mask:x}" for cache, mask in vm.masks.items()},
-                    }
-                    for uuid, vm in host.vms.items()
-                },
-                "memory_seconds": host.memory_seconds,
-                "memory_cycles": host.memory_cycles,
+        told = {
+            "host": insight.plain_host(host),
+            "samples": {
+                uuid: [{"time": sample.time, **insight.plain_sample(sample)} for sample in of]
+                for uuid, of in samples_of(past, caches, host)
             },
-            "samples": {uuid: list(map(_sample, of)) for uuid, of in Samples(past, caches, host).items() if of},
         }
+        return cast(contract.NeighbourSamples, told)
 
     def verdicts(self) -> contract.Neighbours:
         """Who slows whom, as it was last judged; it is judged anew if there are newer samples, and time for it."""
@@ -164,36 +154,24 @@ def _most_samples(read: Columns, uuids: Iterable[str]) -> int:
     return most
 
 
-class Samples(Mapping[str, list[insight.Sample]]):
-    """What was read of the VMs that are known. The samples of one VM at a time are made, when they are asked for.
-
-    All at once, those of 200 VMs take 20 MiB.
+def samples_of(past: Past, caches: tuple[int, ...], host: insight.Host) -> Iterator[tuple[str, list[insight.Sample]]]:
+    """The samples of one VM after the other: of those that are known, and of which anything was read.
 
     :param caches: those that it was read of.
     """
-
-    def __init__(self, past: Past, caches: tuple[int, ...], host: insight.Host) -> None:
-        self._past = past
-        self._caches = caches
-        self._vms = [uuid for uuid in host.vms if uuid in past.vms]
-
-    def __getitem__(self, uuid: str) -> list[insight.Sample]:
-        return _series(self._past, uuid, self._caches)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._vms)
-
-    def __len__(self) -> int:
-        return len(self._vms)
+    for uuid in host.vms:
+        if (series := past.vms.get(uuid)) is not None and (found := _samples(past.times, series, caches)):
+            yield uuid, found
 
 
-def _series(past: Past, uuid: str, caches: tuple[int, ...]) -> list[insight.Sample]:
-    series = past.vms[uuid]
+def _samples(
+    times: Sequence[float], series: Mapping[str, Sequence[float | None]], caches: tuple[int, ...]
+) -> list[insight.Sample]:
     held = [(cache, series[held_on(cache)]) for cache in caches]
     bandwidth = series[BANDWIDTH]
     counted = [series[name] for name in NAMES if name in series]
     found = []
-    for at, when in enumerate(past.times):
+    for at, when in enumerate(times):
         occupancy = {cache: value for cache, values in held if (value := values[at]) is not None}
         counts = [value for values in counted if (value := values[at]) is not None]
         if occupancy or bandwidth[at] is not None or counts:
@@ -207,23 +185,6 @@ def _told(
 ) -> contract.Neighbours:
     told = {"time": newest, "interval": interval, "samples": samples, "counted": counted, **insight.plain(found)}
     return cast(contract.Neighbours, told)
-
-
-def _sample(sample: insight.Sample) -> contract.NeighbourSample:
-    counts = sample.counts
-    return {
-        "time": sample.time,
-        "occupancy": {str(cache): value for cache, value in sample.occupancy.items()},
-        "bandwidth": sample.bandwidth,
-        "counts": None
-        if counts is None
-        else {
-            "cycles": counts.cycles,
-            "instructions": counts.instructions,
-            "references": counts.references,
-            "misses": counts.misses,
-        },
-    }
 
 
 def _fills(mask: CapacityBitmask | None, has_ways: bool) -> int:

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, TextIO
 
-from rich.console import Console, Group, RenderableType
-from rich.markup import escape
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from vmqos.cli.neighbours.confirm import Parties, Tried
 from vmqos.cli.show import tables, units
+from vmqos.cli.show.progress_bar import PhaseBar
 from vmqos.cli.show.safe_text import display_name, neutralise
 from vmqos.cli.show.terminal import Terminal, wrapped
 from vmqos.insight.trial import PHASES, Verdict
@@ -34,44 +33,21 @@ _LABELS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 }
 
 
-class Progress:
+class Progress(PhaseBar):
     """Tells on standard error how far it is: in a terminal by a bar, elsewhere by a line for each phase.
 
     :param seconds: how long each phase takes.
     """
 
     def __init__(self, stream: TextIO, seconds: float, parties: Parties) -> None:
-        # Imported here: most calls of the command show no progress.
-        from rich.progress import Progress as Bar
-
-        self._stream = stream
+        super().__init__(stream, len(PHASES) * seconds)
         self._seconds = seconds
-        self._phase = ""
         name = display_name(parties.culprit)
         self._doing = dict(zip(PHASES, ("before the trial", f"{name} is limited", "after the trial"), strict=True))
-        hidden = not stream.isatty()
-        # A console that is quiet too: some versions of rich end a bar that was never shown with an empty line.
-        self._bar = Bar(console=Console(file=stream, quiet=hidden), transient=True, disable=hidden)
-        self._is_plain = hidden
-        self._task = self._bar.add_task("", total=len(PHASES) * seconds)
-
-    def __enter__(self) -> Progress:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
 
     def report(self, phase: str, passed: float) -> None:
         """Show the phase, and how many seconds of it have passed."""
-        if phase != self._phase and self._is_plain:
-            self._stream.write(f"{self._doing[phase]} ...\n")
-            self._stream.flush()
-        self._phase = phase
-        done = PHASES.index(phase) * self._seconds + min(passed, self._seconds)
-        self._bar.update(self._task, completed=done, description=escape(self._doing[phase]))
+        self.show(self._doing[phase], PHASES.index(phase) * self._seconds + min(passed, self._seconds))
 
 
 def question(parties: Parties, seconds: float) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
-from vmqos.insight import Cache, Counts, Host, Sample, Vm
+from vmqos.insight import Cache, Counts, Host, Sample, Vm, plain_host, plain_sample
 
 FORMAT = "vmqos-neighbours"
 VERSION = 1
@@ -147,40 +147,15 @@ def header_line(header: Header) -> bytes:
 
 def facts_line(facts: Facts) -> bytes:
     """A line of the host."""
-    host = facts.host
-    caches = {
-        str(number): {"size": cache.size, "ways": cache.ways, "bandwidth": cache.bandwidth}
-        for number, cache in host.caches.items()
-    }
-    vms: dict[str, dict[str, Any]] = {
-        key: {"flavor": vm.flavor, "masks": {str(cache): f"{mask:x}" for cache, mask in vm.masks.items()}}
-        for key, vm in host.vms.items()
-    }
+    told = plain_host(facts.host)
     for key, name in facts.names.items():
-        vms[key]["name"] = name
-    memory = {"memory_seconds": host.memory_seconds, "memory_cycles": host.memory_cycles}
-    return _line({"host": {"caches": caches, "vms": vms, **memory}})
+        told["vms"][key]["name"] = name
+    return _line({"host": told})
 
 
 def sweep_line(sweep: Sweep) -> bytes:
     """A line of samples."""
-    return _line({"time": sweep.time, "vms": {key: _told(sample) for key, sample in sweep.samples.items()}})
-
-
-def _told(sample: Sample) -> dict[str, Any]:
-    counts = sample.counts
-    return {
-        "occupancy": {str(cache): held for cache, held in sample.occupancy.items()},
-        "bandwidth": sample.bandwidth,
-        "counts": None
-        if counts is None
-        else {
-            "cycles": counts.cycles,
-            "instructions": counts.instructions,
-            "references": counts.references,
-            "misses": counts.misses,
-        },
-    }
+    return _line({"time": sweep.time, "vms": {key: plain_sample(sample) for key, sample in sweep.samples.items()}})
 
 
 def _line(value: object) -> bytes:

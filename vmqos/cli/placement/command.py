@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from vmqos.cli import exceptions, settings
 from vmqos.cli.help_text import Documented
 from vmqos.cli.output import Listing, is_for_machines
+from vmqos.cli.show import progress_bar
 from vmqos.cli.show.safe_text import neutralise
 from vmqos.cli.show.tables import Cell
 
@@ -47,9 +48,6 @@ class _Claims(Listing):
     def _cloud(self, parsed_args: argparse.Namespace) -> Iterator[State]:
         """The cloud, and a progress bar on standard error where that is a terminal."""
         # Imported here: they take a quarter of a second, and the other commands ask the agent.
-        from rich.console import Console
-        from rich.progress import Progress
-
         from vmqos.cli.flavor import api
         from vmqos.cli.placement.state import State
         from vmqos.openstack.consumers import Consumers
@@ -58,15 +56,11 @@ class _Claims(Listing):
         from vmqos.openstack.service import TIMEOUT, ConnectedService
 
         connection = api.connect(parsed_args.os_cloud)
-        stream = self.app.stderr
         with api.told():
             connection.session.timeout = connection.session.timeout or TIMEOUT
             consumers = Consumers(ConnectedService("placement", connection.placement))
             servers = Servers(ConnectedService("nova", connection.compute))
-        # A console that is quiet too: some versions of rich end a bar that was never shown with an empty line.
-        hidden = not stream.isatty()
-        console = Console(file=stream, quiet=hidden)
-        with Progress(console=console, transient=True, disable=hidden) as self._progress:
+        with progress_bar.for_terminals(self.app.stderr) as self._progress:
             try:
                 with api.told():
                     yield State(consumers, servers, self._track, parsed_args.filter_only)

@@ -6,14 +6,13 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, TextIO
 
-from rich.console import Console, Group, RenderableType
-from rich.markup import escape
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from vmqos.cli.show import units
+from vmqos.cli.show.progress_bar import PhaseBar
 from vmqos.cli.show.safe_text import display_name, neutralise
 from vmqos.cli.show.terminal import Terminal, wrapped
 from vmqos.cli.size.stepping import LONGEST, SPEC, Room, Sized
@@ -27,39 +26,16 @@ _WIDEST = 100
 _NO_FLAVOR = "FLAVOR"
 
 
-class Progress:
+class Progress(PhaseBar):
     """Tells on standard error how far it is: in a terminal by a bar, elsewhere by a line for each number of ways."""
 
     def __init__(self, stream: TextIO, room: Room) -> None:
-        # Imported here: most calls of the command show no progress.
-        from rich.progress import Progress as Bar
-
-        self._stream = stream
+        super().__init__(stream, room.most - room.base + 1)
         self._room = room
-        self._ways = 0
-        hidden = not stream.isatty()
-        # A console that is quiet too: some versions of rich end a bar that was never shown with an empty line.
-        self._bar = Bar(console=Console(file=stream, quiet=hidden), transient=True, disable=hidden)
-        self._is_plain = hidden
-        self._task = self._bar.add_task("", total=room.most - room.base + 1)
-
-    def __enter__(self) -> Progress:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
 
     def report(self, ways: int, part: float) -> None:
         """Show with how many ways the VM is watched, and which part of the longest time for that has passed."""
-        text = f"{display_name(self._room.vm)} with {_count(ways)}"
-        if ways != self._ways and self._is_plain:
-            self._stream.write(f"{text} ...\n")
-            self._stream.flush()
-        self._ways = ways
-        self._bar.update(self._task, completed=ways - self._room.base + part, description=escape(text))
+        self.show(f"{display_name(self._room.vm)} with {_count(ways)}", ways - self._room.base + part)
 
 
 def question(room: Room) -> str:

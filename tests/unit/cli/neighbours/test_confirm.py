@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from tests.unit.cli.conftest import Run
+from tests.unit.cli.streams import Terminal
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent, serving
 from vmqos.cli import lease
@@ -266,11 +267,6 @@ def test_a_neighbour_that_does_not_have_again_what_it_had_is_told(
     ran = run("neighbours", "web-1", "--confirm", "--yes")
     assert (ran.status, ran.out) == (1, "")
     assert "batch does not have yet what it had before the trial (its control group is vmqos.shared-ways2-" in ran.err
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(("said", "status"), [("y\n", 0), ("yes\n", 0), ("n\n", 1), ("\n", 1), ("", 1)])

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
 import stat
@@ -14,6 +13,7 @@ import pytest
 
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.neighbours import told
+from tests.unit.cli.streams import Terminal
 from tests.unit.insight.hosts import ALL, Did, history, host, step
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
@@ -247,19 +247,10 @@ def test_a_hostile_name_reaches_no_terminal(agent: FakeAgent, run: Run) -> None:
     assert "\x1b" not in ran.out + ran.err
 
 
-class Screen(io.StringIO):
-    """A terminal."""
-
-    encoding = "ascii"  # type: ignore[assignment]
-
-    def isatty(self) -> bool:
-        return True
-
-
 def test_in_a_terminal_a_bar_grows_and_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "70")
-    screen, series = Screen(), Series({}, has_names=False)
+    screen, series = Terminal(encoding="ascii"), Series({}, has_names=False)
     series.add(told.samples(HOST, HISTORY))  # type: ignore[arg-type]
     progress = Progress(screen, True, 60.0)
     for passed in (0.0, 20.0, 60.5):
@@ -273,6 +264,6 @@ def test_in_a_terminal_a_bar_grows_and_is_gone_at_the_end(monkeypatch: pytest.Mo
     ]
     assert last == ""
     monkeypatch.setenv("COLUMNS", "40")
-    screen = Screen()
+    screen = Terminal(encoding="ascii")
     Progress(screen, True, 60.0).show(1.0, series)
     assert len(screen.getvalue()) < 4 + 40, "a line that is wrapped could not be taken away"

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from tests.unit.cli.conftest import Run
+from tests.unit.cli.streams import Terminal
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent, serving
 from vmqos.cli import lease
@@ -293,11 +294,6 @@ def test_too_few_samples_to_come_are_told_before_anything_is_done(
     sizes.answers["/v1/neighbours"] = examples.neighbours(interval=interval)
     ran = run("size", "web-1", "--yes")
     assert (ran.status, sizes.said) == (1, []) and text in ran.err
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(("said", "status"), [("y\n", 0), ("yes\n", 0), ("n\n", 1), ("\n", 1), ("", 1)])

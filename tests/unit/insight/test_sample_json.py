@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+
+from vmqos.insight import Cache, Counts, Host, Sample, Vm, plain_host, plain_sample
+
+
+def test_a_host_is_told_with_masks_in_hexadecimal_digits() -> None:
+    host = Host({0: Cache(1 << 25, 16, 4e10), 1: Cache(1 << 25, 16)}, {"a": Vm("m1", {0: 0xFF0, 1: 0xF})}, 9e-8, 200.0)
+    told = plain_host(host)
+    assert json.loads(json.dumps(told)) == told == {
+        "caches": {
+            "0": {"size": 1 << 25, "ways": 16, "bandwidth": 4e10},
+            "1": {"size": 1 << 25, "ways": 16, "bandwidth": None},
+        },
+        "vms": {"a": {"flavor": "m1", "masks": {"0": "ff0", "1": "f"}}},
+        "memory_seconds": 9e-8,
+        "memory_cycles": 200.0,
+    }  # fmt: skip
+
+
+def test_what_was_not_measured_of_a_sample_is_null() -> None:
+    assert plain_sample(Sample(1.0, {0: 5.0, 3: 6.0}, 7.0, Counts(4, 3, 2, 1))) == {
+        "occupancy": {"0": 5.0, "3": 6.0},
+        "bandwidth": 7.0,
+        "counts": {"cycles": 4, "instructions": 3, "references": 2, "misses": 1},
+    }
+    assert plain_sample(Sample(1.0, {}, None)) == {"occupancy": {}, "bandwidth": None, "counts": None}

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far a command is, on standard error: by a bar that is gone at the end, where that is a terminal."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TextIO
+
+from rich.console import Console
+from rich.markup import escape
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+def for_terminals(stream: TextIO) -> Progress:
+    """A bar on a terminal, and nothing elsewhere."""
+    # Imported here: most calls of the command show no progress.
+    from rich.progress import Progress
+
+    hidden = not stream.isatty()
+    # A console that is quiet too: some versions of rich end a bar that was never shown with an empty line.
+    return Progress(console=Console(file=stream, quiet=hidden), transient=True, disable=hidden)
+
+
+class PhaseBar:
+    """A bar for what has several phases. Where there is no terminal, each phase is a line.
+
+    :param total: what is done at the end, in the unit of :meth:`show`.
+    """
+
+    def __init__(self, stream: TextIO, total: float) -> None:
+        self._stream = stream
+        self._phase = ""
+        self._bar = for_terminals(stream)
+        self._task = self._bar.add_task("", total=total)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def show(self, phase: str, done: float) -> None:
+        """Show the phase, for people, and how much is done."""
+        if phase != self._phase and self._bar.disable:
+            self._stream.write(f"{phase} ...\n")
+            self._stream.flush()
+        self._phase = phase
+        self._bar.update(self._task, completed=done, description=escape(phase))
