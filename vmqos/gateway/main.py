@@ -18,8 +18,8 @@ from vmqos.daemon.notify import notify
 from vmqos.daemon.unix_server import SocketUnusable, UnixServer
 from vmqos.daemon.wakeup import Wakeup
 from vmqos.gateway.agent_away import AgentWatch
-from vmqos.gateway.metrics import Metrics
-from vmqos.gateway.openstack_sync import OpenStackSync
+from vmqos.gateway.metrics.text import Metrics
+from vmqos.gateway.openstack.openstack_sync import OpenStackSync
 from vmqos.gateway.page import Site
 from vmqos.gateway.relay import Relay
 from vmqos.gateway.server import TcpServer

@@ -13,7 +13,7 @@ from typing import Any
 from vmqos.daemon.bounded_server import StartResponse
 from vmqos.gateway import agent_away
 from vmqos.gateway.health import OpenStackHealth, health
-from vmqos.gateway.metrics import Metrics
+from vmqos.gateway.metrics.text import Metrics
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import LocalApiError

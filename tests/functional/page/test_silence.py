@@ -16,7 +16,7 @@ from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost, serving
 from vmqos.daemon.bounded_server import BoundedServer
 from vmqos.daemon.unix_server import UnixServer
-from vmqos.gateway.metrics import Metrics
+from vmqos.gateway.metrics.text import Metrics
 from vmqos.gateway.page import Site
 from vmqos.gateway.relay import Relay
 from vmqos.local_api.client import AgentClient

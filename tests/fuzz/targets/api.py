@@ -36,8 +36,8 @@ from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.trial import Trials
 from vmqos.daemon import bounded_server
-from vmqos.gateway.metrics import Metrics
-from vmqos.gateway.notification import Position, due
+from vmqos.gateway.metrics.text import Metrics
+from vmqos.gateway.openstack.notification import Position, due
 from vmqos.gateway.page import Site
 from vmqos.gateway.relay import Relay
 from vmqos.hypervisor.model import Process, VirtualMachine

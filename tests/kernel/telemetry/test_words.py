@@ -17,8 +17,8 @@ from tests.functional.telemetry.scraped import Scrape
 from tests.kernel.limits import processor
 from tests.kernel.telemetry.conftest import BUSY, IDLE, SPIKE, Pair, numbers, until_more
 from tests.unit.gateway import answers
-from vmqos.gateway.agent_answers import Answers
-from vmqos.gateway.exposition import HostCollector
+from vmqos.gateway.metrics.agent_answers import Answers
+from vmqos.gateway.metrics.exposition import HostCollector
 from vmqos.local_api import contract
 from vmqos.resctrl.filesystem import Filesystem
 from vmqos.telemetry import EVENTS, Missing, Reading, Snapshot, Sweeper, rates

@@ -32,8 +32,8 @@ from vmqos.extra_specs.resources import (
     is_resource_class,
     provider_name,
 )
-from vmqos.gateway.capacity import Capacity
-from vmqos.gateway.placement import PlacementSync
+from vmqos.gateway.openstack.capacity import Capacity
+from vmqos.gateway.openstack.placement import PlacementSync
 from vmqos.openstack.placement import Placement as ResourceProviders
 from vmqos.openstack.service import Service
 from vmqos.openstack.withdrawal import withdraw

@@ -27,8 +27,8 @@ from vmqos.extra_specs.resources import (
     TRAITS,
     provider_name,
 )
-from vmqos.gateway.capacity import NOTHING, Capacity
-from vmqos.gateway.placement import Api
+from vmqos.gateway.openstack.capacity import NOTHING, Capacity
+from vmqos.gateway.openstack.placement import Api
 from vmqos.openstack import exceptions
 from vmqos.openstack.placement import Inventory, Placement
 from vmqos.openstack.provider_sync import Synced, Wanted, synchronize

@@ -30,7 +30,7 @@ from vmqos.extra_specs.resources import (
     SHARED_FULL,
     SHARED_ROOM,
 )
-from vmqos.gateway.capacity import MEMBERS
+from vmqos.gateway.openstack.capacity import MEMBERS
 
 EMPTY = {LLC_WAYS: 9, LLC_CLASSES: 5}
 """Cascade Lake: 11 ways less the floor's two, which are those of the devices; 8 CLOSIDs less the default group's, and

@@ -100,7 +100,7 @@ def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -
 
     from tests.unit.gateway.answers import EXECUTED, HARDWARE, IN_BYTES, NOTHING_EXECUTED, TOLD, telemetry
     from tests.unit.telemetry.values import HOST, snapshot, vm
-    from vmqos.gateway.exposition import HostCollector
+    from vmqos.gateway.metrics.exposition import HostCollector
     from vmqos.reason import Code
     from vmqos.simulator.hardware.profiles import ENERGY_EVENTS, EXECUTION_EVENTS
     from vmqos.telemetry import EVENTS, GroupReading, Missing, Reading

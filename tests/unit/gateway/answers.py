@@ -7,7 +7,7 @@ import json
 from typing import Any, cast
 
 from vmqos.agent.serve import counters
-from vmqos.gateway.agent_answers import Answers
+from vmqos.gateway.metrics.agent_answers import Answers
 from vmqos.local_api import contract
 from vmqos.telemetry import Snapshot, rates
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from vmqos.extra_specs.resources import L3_CAT, LLC_CLASSES, LLC_WAYS, MBM
-from vmqos.gateway.capacity import NOTHING, Capacity
+from vmqos.gateway.openstack.capacity import NOTHING, Capacity
 from vmqos.openstack import provider_yaml
 
 CAPACITY = Capacity(ways=9, longest=9, fewest=1, classes=15, traits=frozenset({MBM, L3_CAT}))

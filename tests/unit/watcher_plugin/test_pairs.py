@@ -9,7 +9,7 @@ from tools.lab.workspace import CHECKOUT
 from watcher_plugin import pairs
 from watcher_plugin.pairs import Info, Pair
 
-SCRAPE = CHECKOUT / "tests/unit/gateway/scrape.txt"
+SCRAPE = CHECKOUT / "tests/unit/gateway/metrics/scrape.txt"
 """A whole answer of the gateway, to which its own tests hold it."""
 QUESTIONS = {
     "lasting": pairs.lasting(least=1.1, period=120, granularity=30),

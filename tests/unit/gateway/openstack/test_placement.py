@@ -19,9 +19,9 @@ from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.daemon.backoff import Backoff
 from vmqos.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS
-from vmqos.gateway import placement
-from vmqos.gateway.capacity import NOTHING, Capacity
-from vmqos.gateway.placement import PlacementSync
+from vmqos.gateway.openstack import placement
+from vmqos.gateway.openstack.capacity import NOTHING, Capacity
+from vmqos.gateway.openstack.placement import PlacementSync
 from vmqos.openstack.exceptions import Unreachable
 
 HOST = Capacity(ways=9, longest=9, classes=15, traits=frozenset({L3_CAT, CMT}))

@@ -13,7 +13,7 @@ from vmqos.agent.serve import capacity
 from vmqos.allocation import Policy
 from vmqos.extra_specs import CacheRequest
 from vmqos.extra_specs.resources import LLC_CLASSES, LLC_OTHERS, LLC_WAYS
-from vmqos.gateway.capacity import MEMBERS, NOTHING, Capacity
+from vmqos.gateway.openstack.capacity import MEMBERS, NOTHING, Capacity
 from vmqos.openstack.placement import Inventory
 from vmqos.resctrl.capabilities import Capabilities
 

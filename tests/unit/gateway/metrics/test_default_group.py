@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmqos.gateway.default_group import DefaultGroupTraffic, Traffic
+from vmqos.gateway.metrics.default_group import DefaultGroupTraffic, Traffic
 
 
 def counts(total: float | None, local: float | None) -> dict[str, float | None]:

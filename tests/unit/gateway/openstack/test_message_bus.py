@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.gateway.message_bus with the real oslo.messaging; tests/openstack has a real broker."""
+"""Tests of vmqos.gateway.openstack.message_bus with the real oslo.messaging; tests/openstack has a real broker."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import oslo_messaging
 import pytest
 from oslo_config import cfg
 
-from tests.unit.gateway.test_placement import configured
+from tests.unit.gateway.openstack.test_placement import configured
 from vmqos.conf.exceptions import ConfigurationError
-from vmqos.gateway.message_bus import MessageBus, NotSent
-from vmqos.gateway.notification import Notification
+from vmqos.gateway.openstack.message_bus import MessageBus, NotSent
+from vmqos.gateway.openstack.notification import Notification
 
 EVENT = Notification("vmqos.vm.promise", "error", {"uuid": "u", "number": 3}, "an-id", 1793999000.25)
 

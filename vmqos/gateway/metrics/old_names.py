@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from vmqos.gateway.agent_answers import MBM_LOCAL, MBM_TOTAL, Answers, Remote
-from vmqos.gateway.default_group import Traffic
+from vmqos.gateway.metrics.agent_answers import MBM_LOCAL, MBM_TOTAL, Answers, Remote
+from vmqos.gateway.metrics.default_group import Traffic
 from vmqos.local_api import contract
 
 LABELS = ("name", "project", "flavor")

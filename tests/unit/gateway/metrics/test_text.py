@@ -32,8 +32,8 @@ from vmqos.agent.snapshot import Health, Snapshot
 from vmqos.agent.trial import Trials
 from vmqos.allocation import Allocation, PromiseState
 from vmqos.allocation.reasons import NO_CACHE
-from vmqos.gateway import metrics
-from vmqos.gateway.metrics import Metrics
+from vmqos.gateway.metrics import text
+from vmqos.gateway.metrics.text import Metrics
 from vmqos.hypervisor.connection import Call
 from vmqos.local_api import contract
 from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, LocalApiError, NotOurApi
@@ -305,7 +305,7 @@ def test_counters_are_too_old_after_three_times_the_age_at_which_the_agent_reads
 
 @pytest.mark.parametrize("interval", [0.0, 0.5, 2.0, 3.0, 60.0])
 def test_the_age_at_which_counters_are_read_anew_is_the_agents(interval: float) -> None:
-    assert metrics.fresh_for(interval) == Telemetry("/sys/fs/resctrl", interval, 0.0).fresh_for
+    assert text.fresh_for(interval) == Telemetry("/sys/fs/resctrl", interval, 0.0).fresh_for
 
 
 def test_scrapes_at_the_same_time_share_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +314,7 @@ def test_scrapes_at_the_same_time_share_one_text(monkeypatch: pytest.MonkeyPatch
     assert len({made.answer("") for _ in range(20)}) == 1
     assert agent.asked == 1
     assert made.answer("application/openmetrics-text; version=1.0.0")[1].endswith(b"# EOF\n"), "of the same format"
-    monkeypatch.setattr("vmqos.gateway.metrics.SHARED_FOR", 0.0)
+    monkeypatch.setattr("vmqos.gateway.metrics.text.SHARED_FOR", 0.0)
     made.answer("")
     assert agent.asked == 3
 

@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from tests.unit.agent.serve.test_vms import snapshot
+from tests.unit.gateway.openstack.test_flavors import SPECS, Nova
+from tests.unit.gateway.openstack.test_placement import CREDENTIALS, Notes, configured, eventually
 from tests.unit.gateway.played_agent import CAPACITY, PlayedAgent, wanted
-from tests.unit.gateway.test_flavors import SPECS, Nova
-from tests.unit.gateway.test_placement import CREDENTIALS, Notes, configured, eventually
 from vmqos.agent.observe.told_flavors import Found, ToldFlavors
 from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
@@ -28,11 +28,11 @@ from vmqos.conf.exceptions import ConfigurationError
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.unix_server import UnixServer
 from vmqos.extra_specs.resources import LLC_WAYS
-from vmqos.gateway import openstack_sync, placement
-from vmqos.gateway.capacity import NOTHING, Capacity
-from vmqos.gateway.flavors import FlavorLookup
-from vmqos.gateway.openstack_sync import OpenStackSync
-from vmqos.gateway.placement import PlacementSync
+from vmqos.gateway.openstack import openstack_sync, placement
+from vmqos.gateway.openstack.capacity import NOTHING, Capacity
+from vmqos.gateway.openstack.flavors import FlavorLookup
+from vmqos.gateway.openstack.openstack_sync import OpenStackSync
+from vmqos.gateway.openstack.placement import PlacementSync
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentNotRunning

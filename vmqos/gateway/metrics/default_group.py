@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vmqos.gateway.agent_answers import MBM_LOCAL, MBM_TOTAL
-from vmqos.gateway.rising import Key, RisingCounters
+from vmqos.gateway.metrics.agent_answers import MBM_LOCAL, MBM_TOTAL
+from vmqos.gateway.metrics.rising import Key, RisingCounters
 from vmqos.local_api import contract
 
 

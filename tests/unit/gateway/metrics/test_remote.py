@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.gateway.remote."""
+"""Tests of vmqos.gateway.metrics.remote."""
 
 from tests.unit.gateway.answers import telemetry
 from tests.unit.telemetry.values import snapshot, vm
-from vmqos.gateway.remote import RemoteCounters
+from vmqos.gateway.metrics.remote import RemoteCounters
 from vmqos.telemetry import Missing
 
 

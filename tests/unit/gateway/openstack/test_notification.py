@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from vmqos.gateway.notification import Notification, Position, due
+from vmqos.gateway.openstack.notification import Notification, Position, due
 from vmqos.local_api import contract
 
 KEPT: contract.Event = {

@@ -11,9 +11,9 @@ from prometheus_client import ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 
-from vmqos.gateway.agent_answers import Answers
-from vmqos.gateway.exposition import HostCollector
 from vmqos.gateway.health import OpenStackHealth, health
+from vmqos.gateway.metrics.agent_answers import Answers
+from vmqos.gateway.metrics.exposition import HostCollector
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentFailed, AgentRefused, NotOurApi

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.gateway.played_agent import PlayedAgent, wanted
 from vmqos.conf import loader
 from vmqos.daemon.backoff import Backoff
-from vmqos.gateway.flavors import FlavorLookup
+from vmqos.gateway.openstack.flavors import FlavorLookup
 from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, LocalApiError, NotOurApi
 from vmqos.openstack.exceptions import Refused, ServerUnknown, Unreachable
 

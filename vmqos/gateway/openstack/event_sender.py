@@ -21,8 +21,8 @@ from oslo_config import cfg
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
 from vmqos.daemon.worker import Worker
-from vmqos.gateway.message_bus import MessageBus, NotSent
-from vmqos.gateway.notification import Notification, Position, due
+from vmqos.gateway.openstack.message_bus import MessageBus, NotSent
+from vmqos.gateway.openstack.notification import Notification, Position, due
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentRefused, LocalApiError, NotOurApi
@@ -43,14 +43,14 @@ _KEY = "notifications"
 
 
 class Bus(Protocol):
-    """Where to send it; see :class:`vmqos.gateway.message_bus.MessageBus`."""
+    """Where to send it; see :class:`vmqos.gateway.openstack.message_bus.MessageBus`."""
 
     where: str
 
     def send(self, notification: Notification) -> None:
         """Send it.
 
-        :raises vmqos.gateway.message_bus.NotSent: if the broker has not confirmed it.
+        :raises vmqos.gateway.openstack.message_bus.NotSent: if the broker has not confirmed it.
         """
 
     def close(self) -> None:

@@ -9,11 +9,11 @@ from oslo_config import cfg
 
 from vmqos.daemon.log_once import LogOnce
 from vmqos.daemon.worker import Worker
-from vmqos.gateway import placement
-from vmqos.gateway.capacity import Capacity
-from vmqos.gateway.event_sender import EventSender
-from vmqos.gateway.flavors import FlavorLookup
-from vmqos.gateway.placement import PlacementSync
+from vmqos.gateway.openstack import placement
+from vmqos.gateway.openstack.capacity import Capacity
+from vmqos.gateway.openstack.event_sender import EventSender
+from vmqos.gateway.openstack.flavors import FlavorLookup
+from vmqos.gateway.openstack.placement import PlacementSync
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import LocalApiError

@@ -11,7 +11,7 @@ from typing import Any
 from oslo_config import cfg
 
 from vmqos.conf.exceptions import ConfigurationError
-from vmqos.gateway.notification import Notification
+from vmqos.gateway.openstack.notification import Notification
 
 LOG = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from vmqos.gateway.rising import RisingCounters
+from vmqos.gateway.metrics.rising import RisingCounters
 
 
 def test_a_counter_is_held_at_the_most_that_it_was() -> None:

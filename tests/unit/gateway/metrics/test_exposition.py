@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.gateway.exposition, read back by the library's own parser."""
+"""Tests of vmqos.gateway.metrics.exposition, read back by the library's own parser."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +24,8 @@ from tests.unit.gateway.answers import (
     telemetry,
 )
 from tests.unit.telemetry.values import HOST, snapshot, vm
-from vmqos.gateway import agent_answers, exposition
-from vmqos.gateway.exposition import HostCollector
+from vmqos.gateway.metrics import agent_answers, exposition
+from vmqos.gateway.metrics.exposition import HostCollector
 from vmqos.simulator.hardware.profiles import ENERGY_EVENTS, EXECUTION_EVENTS
 from vmqos.telemetry import EVENTS, GroupReading, Missing, Reading, model
 

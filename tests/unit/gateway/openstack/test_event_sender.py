@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.gateway.test_placement import configured, eventually
+from tests.unit.gateway.openstack.test_placement import configured, eventually
 from vmqos.agent.event_log import EventLog
 from vmqos.daemon.backoff import Backoff
-from vmqos.gateway import event_sender
-from vmqos.gateway.event_sender import EventSender, PositionFile
-from vmqos.gateway.message_bus import NotSent
-from vmqos.gateway.notification import LOST, Notification, Position
+from vmqos.gateway.openstack import event_sender
+from vmqos.gateway.openstack.event_sender import EventSender, PositionFile
+from vmqos.gateway.openstack.message_bus import NotSent
+from vmqos.gateway.openstack.notification import LOST, Notification, Position
 from vmqos.local_api.exceptions import AgentNotRunning, LocalApiError, NotOurApi
 
 

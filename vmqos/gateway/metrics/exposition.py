@@ -24,11 +24,11 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from vmqos.gateway import old_names
-from vmqos.gateway.agent_answers import LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL, Answers, Remote
-from vmqos.gateway.default_group import DefaultGroupTraffic, Traffic
-from vmqos.gateway.remote import RemoteCounters
-from vmqos.gateway.rising import Key, RisingCounters
+from vmqos.gateway.metrics import old_names
+from vmqos.gateway.metrics.agent_answers import LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL, Answers, Remote
+from vmqos.gateway.metrics.default_group import DefaultGroupTraffic, Traffic
+from vmqos.gateway.metrics.remote import RemoteCounters
+from vmqos.gateway.metrics.rising import Key, RisingCounters
 from vmqos.local_api import contract
 from vmqos.visible_text import neutralise
 
@@ -78,7 +78,7 @@ _LIMIT_SCALES = {"%": 0.01, "MB/s": 1e6}
 class _VmLabels:
     """The labels that say which VM a sample is about.
 
-    :param old_metrics: whether every metric has those of :mod:`vmqos.gateway.old_names`, too.
+    :param old_metrics: whether every metric has those of :mod:`vmqos.gateway.metrics.old_names`, too.
     """
 
     def __init__(self, old_metrics: bool) -> None:
@@ -94,7 +94,7 @@ class HostCollector(Collector):
     """One host's metrics.
 
     :param ask: the answers of the API as they are now.
-    :param old_metrics: whether the metrics of :mod:`vmqos.gateway.old_names` are told, too.
+    :param old_metrics: whether the metrics of :mod:`vmqos.gateway.metrics.old_names` are told, too.
     """
 
     def __init__(self, ask: Callable[[], Answers], old_metrics: bool = True) -> None:

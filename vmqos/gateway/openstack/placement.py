@@ -19,7 +19,7 @@ from vmqos.conf.exceptions import ConfigurationError
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.worker import Worker
 from vmqos.extra_specs import resources
-from vmqos.gateway.capacity import NOTHING, Capacity
+from vmqos.gateway.openstack.capacity import NOTHING, Capacity
 from vmqos.local_api import contract
 from vmqos.openstack import provider_yaml
 from vmqos.openstack.exceptions import CloudError, HostnameUnknown
