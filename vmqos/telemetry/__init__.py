@@ -11,7 +11,7 @@ libvirt, and no rights but to read the files::
 
 from vmqos.telemetry.bandwidth import Rates, rates
 from vmqos.telemetry.model import EVENTS, GroupReading, HostReading, Missing, Reading, Snapshot, VmReading
-from vmqos.telemetry.sweep import Sweeper
+from vmqos.telemetry.sweep.sweeper import Sweeper
 
 __all__ = [
     "EVENTS",

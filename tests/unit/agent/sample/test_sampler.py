@@ -208,7 +208,7 @@ def test_a_sweep_that_failed_does_not_make_the_one_before_it_younger(
     telemetry = make(0.0)
     last = telemetry.newest()
     (tree.root / "unmounted").touch()
-    monkeypatch.setattr("vmqos.telemetry.sweep._identity", lambda root: "another")
+    monkeypatch.setattr("vmqos.telemetry.sweep.sweeper._identity", lambda root: "another")
     with pytest.raises(exceptions.NotMounted):
         telemetry.newest()
     assert telemetry.swept_at == last.monotonic
@@ -401,7 +401,7 @@ def test_files_are_let_go_between_two_looks_that_are_far_apart(
     monkeypatch.setattr("vmqos.agent.sample.sampler.LET_GO_INTERVAL", 0.02)
     make(3600.0)
     eventually(lambda: bool(open_files(tree.root)))
-    monkeypatch.setattr("vmqos.telemetry.sweep._identity", lambda root: "another")
+    monkeypatch.setattr("vmqos.telemetry.sweep.sweeper._identity", lambda root: "another")
     eventually(lambda: not open_files(tree.root))
 
 

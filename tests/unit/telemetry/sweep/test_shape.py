@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.shape."""
+"""Tests of vmqos.telemetry.sweep.shape."""
 
 import pytest
 
 from vmqos.resctrl.monitoring import Counters, Missing, Reading, Source
-from vmqos.telemetry.shape import Shape
+from vmqos.telemetry.sweep.shape import Shape
 
 UNAVAILABLE = Missing.UNAVAILABLE
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.ways, on texts that real kernels wrote."""
+"""Tests of vmqos.telemetry.sweep.ways, on texts that real kernels wrote."""
 
 import pytest
 
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthUnit
-from vmqos.telemetry import ways
-from vmqos.telemetry.ways import Granted, Held
+from vmqos.telemetry.sweep import ways
+from vmqos.telemetry.sweep.ways import Granted, Held
 
 AMD = ("    MB:0=2048;1=2048\n    L3:0=0003;1=ffff\n", "    MB:0=2048;1=2048\n    L3:0=4194304;1=33554432\n")
 CDP = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.sweep, on plain files; tests/functional/telemetry has those on a resctrl."""
+"""Tests of vmqos.telemetry.sweep.sweeper, on plain files; tests/functional/telemetry has those on a resctrl."""
 
 import errno
 import fcntl
@@ -11,7 +11,8 @@ import pytest
 
 from tests.unit.telemetry.tree import ONE, THREE, TWO, Tree, open_files
 from vmqos.resctrl import exceptions
-from vmqos.telemetry import EVENTS, Missing, Reading, sweep
+from vmqos.telemetry import EVENTS, Missing, Reading, Sweeper
+from vmqos.telemetry.sweep.group_reader import GroupReader
 
 OCCUPANCY, TOTAL, LOCAL = EVENTS
 
@@ -161,7 +162,7 @@ def test_a_reader_that_may_not_read_a_group_says_so_for_that_group(tree, sweeper
 
 
 def test_the_lock_of_another_process_delays_a_sweep_and_does_not_prevent_it(tree, sweeper, monkeypatch):
-    monkeypatch.setattr(sweep, "LOCK_PATIENCE", 0.05)
+    monkeypatch.setattr("vmqos.telemetry.sweep.sweeper.LOCK_PATIENCE", 0.05)
     tree.vm(ONE)
     holder = os.open(tree.root, os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_EX)
@@ -172,7 +173,7 @@ def test_the_lock_of_another_process_delays_a_sweep_and_does_not_prevent_it(tree
 def test_the_lock_is_free_while_the_counters_are_read(tree, sweeper, monkeypatch):
     tree.vm(ONE)
     locked = []
-    real = sweep.GroupReader.read
+    real = GroupReader.read
 
     def read(reader, domain):
         descriptor = os.open(tree.root, os.O_RDONLY)
@@ -181,7 +182,7 @@ def test_the_lock_is_free_while_the_counters_are_read(tree, sweeper, monkeypatch
         locked.append(reader)
         return real(reader, domain)
 
-    monkeypatch.setattr(sweep.GroupReader, "read", read)
+    monkeypatch.setattr(GroupReader, "read", read)
     sweeper.sweep()
     assert len(locked) == 2 * 2
 
@@ -205,7 +206,7 @@ def test_a_machine_without_local_bandwidth_says_that_it_has_no_such_counter(tmp_
 
 def test_what_is_not_mounted_is_refused_with_what_mends_it(tmp_path):
     with pytest.raises(exceptions.MountError):
-        sweep.Sweeper(str(tmp_path)).sweep()
+        Sweeper(str(tmp_path)).sweep()
 
 
 def test_files_are_let_go_when_something_else_is_mounted_there(tree, make_sweeper, monkeypatch):
@@ -214,7 +215,7 @@ def test_files_are_let_go_when_something_else_is_mounted_there(tree, make_sweepe
     sweeper.sweep()
     sweeper.let_go_if_unmounted()
     assert open_files(tree.root)
-    monkeypatch.setattr(sweep, "_identity", lambda root: "another")
+    monkeypatch.setattr("vmqos.telemetry.sweep.sweeper._identity", lambda root: "another")
     sweeper.let_go_if_unmounted()
     assert open_files(tree.root) == []
 

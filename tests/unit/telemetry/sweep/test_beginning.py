@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.beginning."""
+"""Tests of vmqos.telemetry.sweep.beginning."""
 
 from vmqos.telemetry import Missing
-from vmqos.telemetry.beginning import Beginning
+from vmqos.telemetry.sweep.beginning import Beginning
 
 
 def test_what_was_counted_before_is_taken_away_and_all_else_stays():

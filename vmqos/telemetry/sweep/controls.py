@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.filesystem import Filesystem, join
-from vmqos.telemetry import ways
-from vmqos.telemetry.ways import Held
+from vmqos.telemetry.sweep import ways
+from vmqos.telemetry.sweep.ways import Held
 
 _SCHEMATA = "schemata"
 _SIZE = "size"

@@ -16,16 +16,17 @@ from vmqos.resctrl.capabilities import Capabilities
 from vmqos.resctrl.filesystem import Filesystem, join
 from vmqos.resctrl.monitoring import Value
 from vmqos.resctrl.mount import Mount
-from vmqos.telemetry import carried, descriptors, reading_cpus, ways
-from vmqos.telemetry.carried import Carried
-from vmqos.telemetry.controls import Controls
-from vmqos.telemetry.counts import Counts, read_all
-from vmqos.telemetry.group_reader import GroupReader
-from vmqos.telemetry.groups import Listing, Place, list_groups
-from vmqos.telemetry.lazy import LazyMapping
+from vmqos.telemetry import descriptors
 from vmqos.telemetry.model import GroupReading, HostReading, Missing, PolicyName, Snapshot, VmReading, without
-from vmqos.telemetry.shape import Parts, Shape
-from vmqos.telemetry.ways import Granted, Held
+from vmqos.telemetry.sweep import carried, reading_cpus, ways
+from vmqos.telemetry.sweep.carried import Carried
+from vmqos.telemetry.sweep.controls import Controls
+from vmqos.telemetry.sweep.counts import Counts, read_all
+from vmqos.telemetry.sweep.group_reader import GroupReader
+from vmqos.telemetry.sweep.groups import Listing, Place, list_groups
+from vmqos.telemetry.sweep.lazy import LazyMapping
+from vmqos.telemetry.sweep.shape import Parts, Shape
+from vmqos.telemetry.sweep.ways import Granted, Held
 
 LOCK_PATIENCE = 1.0
 """Seconds to wait for the lock on resctrl. A listing without it may miss a VM whose group is on the move."""

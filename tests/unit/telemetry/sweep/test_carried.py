@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.carried."""
+"""Tests of vmqos.telemetry.sweep.carried."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmqos.resctrl.monitoring import Missing, Value
-from vmqos.telemetry.carried import NOTHING, add, begin, carry, more
+from vmqos.telemetry.sweep.carried import NOTHING, add, begin, carry, more
 
 COUNTER = [0]
 

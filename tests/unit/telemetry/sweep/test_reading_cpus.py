@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.reading_cpus."""
+"""Tests of vmqos.telemetry.sweep.reading_cpus."""
 
 import os
 import threading
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from vmqos.telemetry import reading_cpus
+from vmqos.telemetry.sweep import reading_cpus
 
 
 @pytest.fixture

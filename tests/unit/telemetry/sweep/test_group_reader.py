@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.group_reader."""
+"""Tests of vmqos.telemetry.sweep.group_reader."""
 
 import errno
 import os
@@ -7,9 +7,9 @@ import os
 import pytest
 
 from tests.unit.telemetry.tree import ONE, open_files
-from vmqos.telemetry.group_reader import GroupReader
 from vmqos.telemetry.model import Missing
-from vmqos.telemetry.shape import Domain
+from vmqos.telemetry.sweep.group_reader import GroupReader
+from vmqos.telemetry.sweep.shape import Domain
 
 DOMAINS = (
     Domain(0, "mon_data", ("mon_L3_00/llc_occupancy", "mon_L3_01/llc_occupancy")),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.counts."""
+"""Tests of vmqos.telemetry.sweep.counts."""
 
 import os
 import time
@@ -10,9 +10,9 @@ from tests.unit.telemetry.tree import ONE, TWO
 from vmqos.resctrl import monitoring
 from vmqos.resctrl.filesystem import Filesystem
 from vmqos.telemetry import Missing
-from vmqos.telemetry.counts import read_all
-from vmqos.telemetry.group_reader import GroupReader
-from vmqos.telemetry.shape import Shape
+from vmqos.telemetry.sweep.counts import read_all
+from vmqos.telemetry.sweep.group_reader import GroupReader
+from vmqos.telemetry.sweep.shape import Shape
 
 
 @pytest.fixture

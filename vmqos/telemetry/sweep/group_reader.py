@@ -8,9 +8,9 @@ import os
 from collections.abc import Sequence
 
 from vmqos.resctrl.monitoring import Missing
-from vmqos.telemetry.beginning import Beginning
-from vmqos.telemetry.carried import NOTHING
-from vmqos.telemetry.shape import Domain
+from vmqos.telemetry.sweep.beginning import Beginning
+from vmqos.telemetry.sweep.carried import NOTHING
+from vmqos.telemetry.sweep.shape import Domain
 
 _ENOUGH = 64
 """Bytes: a counter is a number of up to 20 digits, or a word."""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.groups."""
+"""Tests of vmqos.telemetry.sweep.groups."""
 
 import pytest
 
 from tests.unit.telemetry.tree import ONE, THREE, TWO
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.filesystem import Filesystem
-from vmqos.telemetry.groups import Listing, Place, list_groups
+from vmqos.telemetry.sweep.groups import Listing, Place, list_groups
 
 NOTHING = Listing()
 

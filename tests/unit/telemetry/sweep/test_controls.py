@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.controls."""
+"""Tests of vmqos.telemetry.sweep.controls."""
 
 import pytest
 
 from tests.unit.telemetry.tree import open_files
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
-from vmqos.telemetry.controls import Controls
-from vmqos.telemetry.ways import Held
+from vmqos.telemetry.sweep.controls import Controls
+from vmqos.telemetry.sweep.ways import Held
 
 
 @pytest.fixture(params=[True, False], ids=["kept", "not-kept"])

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vmqos.resctrl.monitoring import Missing, Value, parse_all, whole_numbers
-from vmqos.telemetry.group_reader import GroupReader
-from vmqos.telemetry.reading_cpus import travelling
-from vmqos.telemetry.shape import Domain
+from vmqos.telemetry.sweep.group_reader import GroupReader
+from vmqos.telemetry.sweep.reading_cpus import travelling
+from vmqos.telemetry.sweep.shape import Domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ def read_all(
     All groups' counters of one cache are read first, then those of the next cache: so the thread that reads them moves
     to each cache's CPU once.
 
-    :param cpus: from which CPU each cache is best read (:func:`vmqos.telemetry.reading_cpus.by_cache`); from wherever
-        the calling thread is where that is not known.
+    :param cpus: from which CPU each cache is best read (:func:`vmqos.telemetry.sweep.reading_cpus.by_cache`); from
+        wherever the calling thread is where that is not known.
     :param give_way: called before each group's turn: it waits while something more urgent is to be done on resctrl.
     """
     raw: list[bytes | Missing] = []

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vmqos.telemetry.lazy."""
+"""Tests of vmqos.telemetry.sweep.lazy."""
 
 import pytest
 
-from vmqos.telemetry.lazy import LazyMapping
+from vmqos.telemetry.sweep.lazy import LazyMapping
 
 
 def test_nothing_is_made_until_somebody_looks_and_then_only_that_and_only_once():
