@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
-import socket
 import threading
-import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -17,20 +14,17 @@ import libvirt
 import pytest
 
 from tests.functional.agent.conftest import WaitForVm, wait_until_told
-from tests.functional.agent.test_cut_connection import HEADER
 from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, SHARED_3, all_in, group
 from tests.functional.agent.test_starts import moved, stopped, vcpus
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, WaitFor
 from tools.lab import vms
 from tools.lab.agent import Agent
+from tools.lab.libvirt_relay import REPLY, LibvirtRelay, Message
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
 from tools.lab.vms import RunningVm
 from tools.lab.workspace import Workspace
-
-REPLY = 1
-"""``VIR_NET_REPLY`` in libvirt's virnetprotocol.x."""
 
 
 @pytest.fixture(scope="module")
@@ -44,50 +38,22 @@ def other_host() -> Iterator[PrivateLibvirt]:
 
 
 class Gate:
-    """Stands between who migrates a VM and the libvirtd that gets it, and keeps back the word that this one is ready.
+    """Keeps back the word of the libvirtd that gets a VM that this one is ready, for a moment.
 
-    :param target: the socket of that libvirtd.
     :param pid_file: of the VM there. Who migrates asks one thing after the other, so the first answer that comes while
         this file is there is the one to the question that started the VM (``virDomainMigratePrepare3Params``).
     :param on_ready: called before this answer is passed on, and so before anything is asked of the sender.
     """
 
-    def __init__(self, path: Path, target: Path, pid_file: Path, on_ready: Callable[[], None]) -> None:
-        self.uri = f"qemu+unix:///system?socket={urllib.parse.quote(str(path))}"
-        self._target, self._pid_file, self._on_ready = target, pid_file, on_ready
-        path.unlink(missing_ok=True)
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
-        self._listener.listen()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+    def __init__(self, pid_file: Path, on_ready: Callable[[], None]) -> None:
+        self._pid_file, self._on_ready = pid_file, on_ready
+        self._is_ready = False
 
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(60)
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            client, _ = self._listener.accept()
-            with client, socket.socket(socket.AF_UNIX) as server:
-                server.connect(str(self._target))
-                self._pass_on(client, server)
-
-    def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
-        is_ready = False
-        while True:
-            ready, _, _ = select.select([client, server], [], [])
-            for source in ready:
-                message = source.recv(1 << 20)
-                if not message:
-                    return
-                is_answer = source is server and len(message) >= HEADER.size and HEADER.unpack_from(message)[4] == REPLY
-                if is_answer and not is_ready and self._pid_file.exists():
-                    is_ready = True
-                    self._on_ready()
-                (server if source is client else client).sendall(message)
+    def passes(self, message: Message) -> bool:
+        if message.is_answer and message.kind == REPLY and not self._is_ready and self._pid_file.exists():
+            self._is_ready = True
+            self._on_ready()
+        return True
 
 
 class Arrival:
@@ -103,9 +69,8 @@ class Arrival:
         self._leaving, self._here = vms.run(source, wanted), here
         self.vm = RunningVm(wanted.uuid, wanted.name, here)
         self._stopped, self._is_ready = contextlib.ExitStack(), threading.Event()
-        self._gate = Gate(
-            here.socket.with_name("gate-sock"), here.socket, here.run_dir / f"{wanted.name}.pid", self._stop_sender
-        )
+        gate = Gate(here.run_dir / f"{wanted.name}.pid", self._stop_sender)
+        self._relay = LibvirtRelay(here.socket.with_name("gate-sock"), here.socket, gate.passes)
         self._thread = threading.Thread(target=self._migrate)
         self._thread.start()
         try:
@@ -124,7 +89,7 @@ class Arrival:
 
     def _migrate(self) -> None:
         try:
-            with contextlib.closing(libvirt.open(self._gate.uri)) as there:
+            with contextlib.closing(libvirt.open(self._relay.uri)) as there:
                 parameters = {libvirt.VIR_MIGRATE_PARAM_URI: f"unix://{self._here.run_dir}/incoming.sock"}
                 self._leaving.domain.migrate3(there, parameters, libvirt.VIR_MIGRATE_LIVE)
         except libvirt.libvirtError as error:
@@ -140,7 +105,7 @@ class Arrival:
         """End the migration, if it has not ended, and the VM that is left where it came from."""
         self._stopped.close()
         self._thread.join(60)
-        self._gate.close()
+        self._relay.close()
         vms.remove(self._source.connection(), self.vm.uuid)
 
 
