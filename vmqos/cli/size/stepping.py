@@ -96,12 +96,17 @@ def find(agent: AgentClient, vm: contract.Vm, most: int | None) -> Room:
     base = max(counts.values())
     if most is not None and most <= base:
         raise exceptions.NotTogether(problem=f"--most {most} is not above the {base} ways that it has", command="size")
-    free = {str(cache["id"]): cache["free_ways"] for cache in agent.caches() if str(cache["id"]) in counts}
-    least = min(free, key=lambda cache: free[cache], default="")
-    if not free.get(least):
-        raise exceptions.NoFreeWays(cache=least or "-", ways=base, vm=name)
+    free = {cache: ways for cache, ways in free_ways(agent).items() if str(cache) in counts}
+    least = min(free, key=lambda cache: free[cache], default=None)
+    if least is None or not free[least]:
+        raise exceptions.NoFreeWays(cache="-" if least is None else least, ways=base, vm=name)
     reach = base + free[least]
     return Room(vm, base, reach if most is None else min(most, reach), free[least])
+
+
+def free_ways(agent: AgentClient) -> dict[int, int]:
+    """How many ways no VM has, by L3 cache."""
+    return {cache["id"]: cache["free_ways"] for cache in agent.caches() if cache["resource"] == "L3"}
 
 
 def check(room: Room, interval: float) -> None:

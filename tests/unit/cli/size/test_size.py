@@ -286,6 +286,12 @@ def test_a_host_without_a_free_way_is_told_before_anything_is_done(sizes: SizeAg
     assert (ran.status, sizes.said) == (1, []) and "no way is free on L3 cache 1 beside the 2 of web-1" in ran.err
 
 
+def test_free_ways_of_an_l2_are_none_of_the_l3(sizes: SizeAgent, run: Run) -> None:
+    l2 = [examples.cache(number, [], resource="L2", free_ways=0) for number in (0, 1)]
+    sizes.answers["/v1/caches"] = {"caches": examples.caches(), "l2_caches": l2}
+    assert run("size", "web-1", "--yes").status == 0
+
+
 @pytest.mark.parametrize(("interval", "text"), [(0.0, "does not read the counters regularly"), (60.0, "every 60 s")])
 def test_too_few_samples_to_come_are_told_before_anything_is_done(
     interval: float, text: str, sizes: SizeAgent, run: Run
