@@ -176,7 +176,7 @@ def test_without_a_pmu_the_number_is_called_a_guess(sizes: SizeAgent, run: Run) 
     sizes.is_counted = False
     ran = run("size", "web-1", "--yes")
     assert ran.status == 5
-    assert ran.out.startswith("A guess: web-1 needs 4 ways.\nNothing counts its misses of the L3 here, so its traffic")
+    assert ran.out.startswith("A guess: web-1 needs 4 ways.\nNothing counts misses of the L3 here, so the traffic")
     assert "With 4 ways it moves 22.2 % of its traffic with 2 ways, and 20.0 % with 5." in ran.out
     told = json.loads(run("size", "web-1", "--yes", "-f", "json").out)
     assert not told["counted"] and told["curve"][0] | {"held": 0, "traffic": 0} == {
@@ -316,3 +316,14 @@ def test_on_a_terminal_it_says_what_it_will_do_and_asks(
     question = f"web-1 ({WEB}) will have more than its 2 ways: up to 5, one way after the other, for 15 minutes at most"
     assert ran.err.startswith(question) and "Continue? [y/N] " in ran.err
     assert ("you did not say yes" in ran.err) == (status == 1)
+
+
+@pytest.mark.parametrize(("said", "status"), [("y\n", 0), ("\n", 1)])
+def test_before_vms_of_a_flavor_are_sized_it_names_them_and_asks_once(
+    said: str, status: int, sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(said))
+    ran = run("size", "--flavor", "m1.cache", "--vms", "1")
+    assert ran.status == status and bool(sizes.said) == (status == 0) and ran.err.count("Continue? [y/N] ") == 1
+    question = "VMs of flavor m1.cache will have more ways than they have, one VM after the other, for 15 min at most"
+    assert ran.err.startswith(f"{question} in all: web-1. The ways are taken from those that are free.")
