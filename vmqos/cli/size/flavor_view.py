@@ -97,7 +97,8 @@ def _verdict(sized: FlavorSized) -> Iterator[Text]:
     if found is None:
         yield Text(f"How many ways flavor {name} needs is not known: none of its VMs was sized.", style="bold yellow")
     else:
-        yield from view.needs(f"Flavor {name}", _base(sized), found, "each VM that was sized")
+        flavor = f"Flavor {name}" if found.is_counted else f"flavor {name}"
+        yield from view.needs(flavor, _base(sized), found, "each VM that was sized")
         whom = f"each of {found.vms} VMs; fewer would do for {found.fewer} of them" if found.vms > 1 else "one VM"
         yield Text(f"That is nearly as good as all that were tried, for {whom}.")
         if left_out := len(sized.sized) - found.vms:

@@ -278,7 +278,7 @@ def test_a_vm_that_does_other_work_meanwhile_does_not_count(flavors: FlavorAgent
 def test_without_a_pmu_the_number_is_called_a_guess(flavors: FlavorAgent, run: Run) -> None:
     flavors.is_counted = False
     ran = run("size", "--flavor", "m1.cache", "--yes")
-    assert ran.status == 5 and ran.out.startswith("A guess: Flavor m1.cache needs 4 ways.\nNothing counts misses")
+    assert ran.status == 5 and ran.out.startswith("A guess: flavor m1.cache needs 4 ways.\nNothing counts misses")
     assert "moves 100.0 % with 2, 55.6 % with 3, 22.2 % with 4, 20.0 % with 5" in ran.out
 
 
