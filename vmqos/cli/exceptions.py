@@ -104,6 +104,12 @@ class NothingToSize(CommandError):
     )
 
 
+class NoVmOfFlavor(CommandError):
+    """No VM of that flavor runs here."""
+
+    msg_fmt = "no VM of the flavor '{wanted}' runs here; the flavors that do are: {known}"
+
+
 class NoFreeWays(CommandError):
     """No further way can be tried."""
 

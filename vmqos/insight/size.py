@@ -82,6 +82,13 @@ class Size:
     is_counted: bool
     is_steady: bool
 
+    @property
+    def is_least(self) -> bool:
+        """Whether the VM may need more: the last way that it was tried with still spared it much, and could again."""
+        most = max(self.curve)
+        is_at_end = self.knee == most > min(self.curve)
+        return is_at_end and not (self.is_counted and self.curve[most] <= ENOUGH)
+
 
 def is_enough(samples: Sequence[Sample]) -> bool:
     """Whether a VM that got a way has been watched for long enough.

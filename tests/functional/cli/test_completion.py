@@ -17,6 +17,7 @@ import pytest
 from tests.functional.cli.glass import Glass, running
 from tests.functional.conftest import MakeVm, WaitFor
 from tools.lab.agent import Agent
+from tools.lab.vms import Flavor
 from tools.lab.workspace import CHECKOUT
 
 CANARY = "canary"
@@ -145,6 +146,19 @@ def test_a_hostile_name_becomes_one_word_and_nothing_is_executed(
 def test_other_words_are_completed_as_ever(complete: Complete) -> None:
     assert complete("vmqos vm sh") == ["vm", "show"]
     assert complete("vmqos vm list --wat") == ["vm", "list", "--watch"]
+
+
+def test_the_flavor_of_a_running_vm_is_completed(
+    complete: Complete, home: Path, agent: Agent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    hostile = f"gb'\"$(touch {CANARY})"
+    for name in ("c2.cache2", hostile):
+        make_vm(flavor=Flavor(name), display_name="c2.not-a-flavor")
+    wait_for(lambda: len(agent.get("/v1/vms")["vms"]) == 2, "the agent knowing the VMs")
+    assert complete("vmqos size --flavor c2") == ["size", "--flavor", "c2.cache2"]
+    assert complete("vmqos vm list --long --flavor c2") == ["vm", "list", "--long", "--flavor", "c2.cache2"]
+    assert complete("vmqos size --flavor gb") == ["size", "--flavor", hostile]
+    assert not (home / CANARY).exists()
 
 
 def test_it_is_silent_where_the_agent_is_away(complete: Complete, terminal: Glass, agent: Agent) -> None:

@@ -38,8 +38,8 @@ OFTEN = {"telemetry": {"interval": str(INTERVAL), "neighbours_interval": "0.5", 
 
 PATIENT_CLIENT = """
 import sys
-from vmqos.cli.neighbours import confirm
-confirm.ANSWER_TIME = confirm.PATIENCE = 60.0
+from vmqos.cli import lease
+lease.ANSWER_TIME = lease.PATIENCE = 60.0
 from vmqos.cli.main import main
 sys.exit(main())
 """

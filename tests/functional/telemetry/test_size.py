@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``vmqos size VM``: a VM is let have one more way after the other, on a simulator that plays what it does with each.
+"""``vmqos size``: a VM is let have one more way after the other, on a simulator that plays what it does with each.
 
 Whatever ends the command or the agent, and whoever needs the ways, they are free again some seconds later.
 """
@@ -19,11 +19,12 @@ import pytest
 from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tests.functional.telemetry.test_confirm import groups, settled, start
+from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
 from tests.functional.telemetry.test_neighbours import AT_REST, MIB, play
 from tests.functional.telemetry.test_neighbours import simulator as simulator
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
-from tools.lab.vms import RunningVm
+from tools.lab.vms import Flavor, RunningVm
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentRefused
 
@@ -209,3 +210,83 @@ def test_without_a_terminal_it_has_to_be_told_yes(agent: Agent, vm: RunningVm) -
     asked = vmqos(agent, "size", vm.uuid)
     assert asked.returncode == 1 and "nothing was changed: there is no terminal to ask on; say --yes" in asked.stderr
     assert agent.get("/v1/health")["trial"] is None
+
+
+FLAVOR = "c2.cache2"
+IDLE = {"2": AT_REST, "more": AT_REST}
+
+
+@pytest.fixture
+def of_flavor(
+    patient_agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor
+) -> tuple[RunningVm, RunningVm, RunningVm]:
+    """Three VMs of a flavor: one that gains by a third way, one that gains nothing, and one that can't be sized."""
+    shared = {**TWO, "hw:cache_policy": "shared"}
+    busy, idle, other = (
+        make_vm(flavor=Flavor(FLAVOR, specs), display_name=name)
+        for name, specs in (("db-1", TWO), ("web-1", TWO), ("old-1", shared))
+    )
+    play(simulator, {busy.uuid: FITS, idle.uuid: IDLE, other.uuid: AT_REST})
+    wait_for(lambda: settled(patient_agent, busy, idle, other), "all tasks being in place", SLOW)
+
+    def moves(vm: RunningVm) -> list[float]:
+        samples = patient_agent.get("/v1/neighbours/samples")["samples"].get(vm.uuid, [])
+        return [one["bandwidth"] or 0.0 for one in samples[-6:]]
+
+    wait_for(lambda: len(moves(busy)) == 6 and min(moves(busy)) > max(moves(idle)) > 0, "what they move", SLOW)
+    return busy, idle, other
+
+
+def test_the_vms_of_a_flavor_are_sized_one_after_the_other(
+    patient_agent: Agent,
+    simulator: Simulator,
+    of_flavor: tuple[RunningVm, RunningVm, RunningVm],
+    make_vm: MakeVm,
+    wait_for: WaitFor,
+) -> None:
+    agent, neighbour, (busy, idle, other) = patient_agent, make_vm(TWO), of_flavor
+    wait_for(lambda: settled(agent, neighbour), "all tasks being in place", SLOW)
+    before, layout, seen = free_ways(agent), groups(simulator), list[Any]()
+    running = start(agent, "size", "--flavor", FLAVOR, "--most", "4", "--yes", "-f", "json", is_patient=True)
+    while running.poll() is None:
+        seen.append({one["uuid"]: one for one in agent.get("/v1/vms")["vms"]})
+        time.sleep(INTERVAL / 3)
+    out, err = running.communicate()
+    assert running.returncode == 5, (out, err)
+    found = json.loads(out)
+    assert (found["flavor"], found["ways"], found["has"], found["fewer_do"], found["ended"]) == (FLAVOR, 3, 2, 1, "")
+    assert [(one["vm"], one["ways"]) for one in found["vms"]] == [(busy.uuid, 3), (idle.uuid, 2)]
+    assert found["not_sized"] == [{"vm": other.uuid, "reason": "its flavor promises it no ways of its own"}]
+    assert found["running"] == 3 and found["command"].endswith(f"hw:cache_ways=3 {FLAVOR}")
+    # Of the two with two ways each, and of the one that shares its ways, on each cache.
+    assert set(found["cost"].values()) == {1 + 1 + 3} and set(found["free"].values()) == before
+    begins = [line for line in err.splitlines() if line.endswith("is next.")]
+    assert begins[0] == "2 of the flavor's VMs left, 30 min at most; db-1 is next."
+    assert begins[1].startswith("1 of the flavor's VMs left, about ") and begins[1].endswith("; web-1 is next.")
+    for vms in seen:
+        assert sum(ways_of(vms[one.uuid]) != {2} for one in (busy, idle)) <= 1, "one VM has more ways at a time"
+        assert min(ways_of(vms[busy.uuid]) | ways_of(vms[idle.uuid])) >= 2 and ways_of(vms[neighbour.uuid]) == {2}
+    for vm in (busy, idle):
+        assert any(max(ways_of(vms[vm.uuid])) > 2 for vms in seen)
+    wait_for(lambda: free_ways(agent) == before, "the ways being free again", SLOW)
+    wait_for(lambda: groups(simulator) == layout, "each mask lying where it lay", SLOW)
+
+
+def test_ctrl_c_between_the_vms_of_a_flavor_prints_what_was_found_until_then(
+    patient_agent: Agent,
+    simulator: Simulator,
+    of_flavor: tuple[RunningVm, RunningVm, RunningVm],
+    wait_for: WaitFor,
+) -> None:
+    agent, (busy, idle, _) = patient_agent, of_flavor
+    before, layout = free_ways(agent), groups(simulator)
+    play(simulator, {busy.uuid: FITS, idle.uuid: NEVER_ENOUGH})
+    running = start(agent, "size", "--flavor", FLAVOR, "--most", "4", "--yes", "-f", "json", is_patient=True)
+    wait_for(lambda: max(in_resctrl(simulator, idle)) > 2 or running.poll() is not None, "the second VM's turn", SLOW)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=SLOW)
+    assert running.returncode == 130, (out, err)
+    found = json.loads(out)
+    assert (found["ways"], [one["vm"] for one in found["vms"]], found["ended"]) == (3, [busy.uuid], "Ctrl-C")
+    wait_for(lambda: in_resctrl(simulator, idle) == {2} and free_ways(agent) == before, "the ways being free", SLOW)
+    wait_for(lambda: groups(simulator) == layout, "each mask lying where it lay", SLOW)

@@ -136,3 +136,18 @@ def test_the_knee_is_the_fewest_ways_that_are_nearly_as_good_as_all(curve: Mappi
 def test_a_figure_that_is_no_number_is_refused_by_its_name(wrong: Point, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         size([at(2, 0.9), wrong, at(4, 0.1)])
+
+
+@pytest.mark.parametrize(
+    ("points", "is_least"),
+    [
+        ([at(2, 0.9), at(3, 0.5), at(4, 0.2)], True),
+        ([at(2, 0.9), at(3, 0.2), at(4, 0.18)], False),
+        ([at(2, 0.9), at(3, ENOUGH)], False),
+        ([at(2, 0.9)], False),
+        ([at(2, math.nan, traffic=9e6), at(3, math.nan, traffic=1e5)], True),
+    ],
+    ids=["the last way spared it much", "it spared it little", "nothing is left", "none was tried", "a guess"],
+)
+def test_a_vm_may_need_more_if_the_last_way_still_spared_it_much(points: list[Point], is_least: bool) -> None:
+    assert size(points).is_least is is_least

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``vmqos complete`` prints for bash behind cliff's own function: the completion of VMs.
+"""What ``vmqos complete`` prints for bash behind cliff's own function: the completion of VMs and their flavors.
 
 Names of VMs are their users' choice. ``vmqos vm names --bash`` writes each as bash has to have it; nothing here
 evaluates or splits what it prints.
@@ -35,12 +35,12 @@ _{function}_with_vms()
     esac
   fi
   case "$kind" in
-    names|uuids)
+    names|uuids|flavors)
       COMPREPLY=()
       while IFS= read -r word; do
         COMPREPLY+=("$word")
       done < <(
-        if [[ $kind == uuids ]]; then set -- --uuids; else set --; fi
+        if [[ $kind == names ]]; then set --; else set -- "--$kind"; fi
         command {name} vm names "$@" "--bash=$cur" </dev/null 2>/dev/null
       )
       ;;
@@ -61,7 +61,8 @@ def vm_function(name: str, vms: Mapping[str, Places]) -> str:
     beginnings = dict.fromkeys(" ".join(words[:count]) for words in parts for count in range(1, len(words) + 1))
     values = []
     for command, places in vms.items():
-        for kind, options in (("names", places.named), ("uuids", places.uuids), ("value", places.others)):
+        kinds = {"names": places.named, "uuids": places.uuids, "flavors": places.flavors, "value": places.others}
+        for kind, options in kinds.items():
             if options:
                 patterns = _patterns(f"{command} {option}" for option in options)
                 values.append(f"    {patterns}) kind={kind} ;;")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where in a command line a VM is to be named: found in the commands' own parsers."""
+"""Where in a command line a VM, or the flavor of one, is to be named: found in the commands' own parsers."""
 
 from __future__ import annotations
 
@@ -13,25 +13,30 @@ NAME = "VM"
 UUID = "UUID"
 """The metavar of an argument that takes a VM's UUID alone."""
 
+FLAVOR = "FLAVOR"
+"""The metavar of an option that takes the flavor of a running VM; as an argument it is any flavor of the cloud."""
+
 
 @dataclass(frozen=True, slots=True)
 class Places:
     """The places of one command.
 
     :ivar is_argument: whether it takes VMs that are no option's values.
-    :ivar named: the options that take what a VM is called by, and ``uuids`` those that take its UUID.
+    :ivar named: the options that take what a VM is called by, ``uuids`` those that take its UUID, and ``flavors`` those
+        that take its flavor.
     :ivar others: the options that take another value.
     """
 
     is_argument: bool
     named: tuple[str, ...]
     uuids: tuple[str, ...]
+    flavors: tuple[str, ...]
     others: tuple[str, ...]
 
     @property
     def any(self) -> bool:
-        """Whether there is any place for a VM."""
-        return self.is_argument or bool(self.named or self.uuids)
+        """Whether there is any place for a VM, or for its flavor."""
+        return self.is_argument or bool(self.named or self.uuids or self.flavors)
 
 
 def of_parser(parser: argparse.ArgumentParser) -> Places:
@@ -43,5 +48,6 @@ def of_parser(parser: argparse.ArgumentParser) -> Places:
         is_argument=any(action.metavar == NAME for action in actions if not action.option_strings),
         named=tuple(name for metavar, names in valued if metavar == NAME for name in names),
         uuids=tuple(name for metavar, names in valued if metavar == UUID for name in names),
-        others=tuple(name for metavar, names in valued if metavar not in (NAME, UUID) for name in names),
+        flavors=tuple(name for metavar, names in valued if metavar == FLAVOR for name in names),
+        others=tuple(name for metavar, names in valued if metavar not in (NAME, UUID, FLAVOR) for name in names),
     )

@@ -42,10 +42,11 @@ _TAIL = """\
 
 _VM_FUNCTION = """\
 _{function}_with_vms() {{
-  local -A argument named uuids others
+  local -A argument named uuids flavors others
   argument=({argument})
   named=({named})
   uuids=({uuids})
+  flavors=({flavors})
   others=({others})
 
   local command word kind=
@@ -59,6 +60,8 @@ _{function}_with_vms() {{
     kind=names
   elif [[ " $uuids[$command] " == *" $before "* ]]; then
     kind=uuids
+  elif [[ " $flavors[$command] " == *" $before "* ]]; then
+    kind=flavors
   elif (( ${{+argument[$command]}} )) && [[ $argument[$command] == yes && $PREFIX != -* ]] &&
       [[ " $others[$command] " != *" $before "* ]]; then
     kind=names
@@ -68,12 +71,9 @@ _{function}_with_vms() {{
     _{function}_words "$@"
     return
   fi
-  local -a found
-  if [[ $kind == uuids ]]; then
-    found=("${{(@f)$(command {name} vm names --uuids </dev/null 2>/dev/null)}}")
-  else
-    found=("${{(@f)$(command {name} vm names </dev/null 2>/dev/null)}}")
-  fi
+  local -a found option
+  [[ $kind == names ]] || option=("--$kind")
+  found=("${{(@f)$(command {name} vm names $option </dev/null 2>/dev/null)}}")
   # The line editor quotes what it writes into the command line.
   compadd -- "${{(@)found:#}}"
 }}
@@ -117,6 +117,7 @@ def vm_function(name: str, vms: Mapping[str, Places]) -> str:
         argument=_table({command: "yes" if places.is_argument else "no" for command, places in vms.items()}),
         named=_table({command: " ".join(places.named) for command, places in vms.items()}),
         uuids=_table({command: " ".join(places.uuids) for command, places in vms.items()}),
+        flavors=_table({command: " ".join(places.flavors) for command, places in vms.items()}),
         others=_table({command: " ".join(places.others) for command, places in vms.items()}),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from statistics import median
 
 from vmqos.cli import exceptions
 from vmqos.insight import Counts, Sample
@@ -32,6 +33,16 @@ def samples(agent: AgentClient, since: float | None = None) -> contract.Neighbou
     """
     with _too_old():
         return agent.neighbour_samples(since)
+
+
+def traffic(told: contract.NeighbourSamples, uuid: str, samples: int) -> float | None:
+    """What a VM has moved from and to memory last, in bytes a second; ``None`` where that is not known.
+
+    :param samples: of how many samples this is the middle.
+    """
+    last = [one["bandwidth"] for one in told["samples"].get(uuid, [])[-samples:]]
+    known = [bandwidth for bandwidth in last if bandwidth is not None]
+    return median(known) if known else None
 
 
 def plain(sample: contract.NeighbourSample) -> Sample:

@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 
 from vmqos.cli import exceptions
 from vmqos.cli.lease import ANSWER_TIME, PATIENCE, PAUSE, lease
@@ -197,6 +196,5 @@ def _phase(client: AgentClient, parties: Parties, began: float, end: float) -> P
 
 def _part_of_traffic(agent: AgentClient, uuid: str) -> int:
     """What the culprit is limited to where limits are in MB/s, by what it moved last."""
-    told = [one["bandwidth"] for one in ask.samples(agent)["samples"].get(uuid, [])[-2 * FEWEST :]]
-    known = [bandwidth for bandwidth in told if bandwidth is not None]
-    return max(LEAST_MBPS, round(PART * median(known) / 1e6)) if known else LEAST_MBPS
+    moved = ask.traffic(ask.samples(agent), uuid, 2 * FEWEST)
+    return LEAST_MBPS if moved is None else max(LEAST_MBPS, round(PART * moved / 1e6))

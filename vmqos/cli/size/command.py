@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,8 +13,10 @@ from vmqos.cli.neighbours import ask
 from vmqos.cli.option_values import whole_number
 from vmqos.cli.output import Details, is_for_machines, terminal_of
 from vmqos.cli.show import terminal, vm_view
-from vmqos.cli.size import stepping, view
+from vmqos.cli.size import flavor, flavor_view, stepping, view
 from vmqos.cli.size.stepping import Room, Sized
+from vmqos.local_api import contract
+from vmqos.local_api.client import AgentClient
 
 
 class Size(Details):
@@ -34,10 +37,17 @@ class Size(Details):
     traffic with memory stands for them, and the number is a guess. A VM that does other work from one minute to the
     next can't be sized; a line says so.
 
+    With --flavor, running VMs of a flavor are sized one after the other: at most --vms, spread evenly between the one
+    that moves most from and to memory now, which comes first, and the one that moves least. The flavor needs as many
+    ways as its VM in most need. For how many VMs fewer would do is printed too, what each of them needs, the command
+    that changes the flavor, and how many ways that would cost or free on this host. A VM that can't be sized is listed
+    with the reason, and the others go on. A VM that did other work meanwhile does not count while another does. Ctrl-C
+    prints what was found until then.
+
     This asks first, unless --yes is given, and is for root.
 
     The exit status is 0 if the misses were counted, 4 if the VM did other work meanwhile, 5 if the number is a guess,
-    and 1 if nothing could be tried.
+    1 if nothing could be tried, or with --flavor if it ended early, and 130 after Ctrl-C.
 
     For example::
 
@@ -45,30 +55,52 @@ class Size(Details):
         vmqos size web-1 --most 6
         vmqos size web-1 --yes -f json
         vmqos size web-1 --yes -f value -c ways
+        vmqos size --flavor c2.cache2 --vms 6
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add which VM, and how far to go."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "vm", metavar="VM", help="its UUID, a beginning of the UUID that no other VM has, or its name"
+            "vm", metavar="VM", nargs="?", help="its UUID, a beginning of the UUID that no other VM has, or its name"
+        )
+        parser.add_argument(
+            "--flavor",
+            metavar="FLAVOR",
+            help="size running VMs of this flavor instead, one after the other, and say how many ways the flavor needs",
+        )
+        parser.add_argument(
+            "--vms",
+            metavar="N",
+            type=whole_number(1),
+            help=f"with --flavor, try no more than so many VMs; {flavor.VMS} unless given",
         )
         parser.add_argument(
             "--most",
             metavar="N",
             type=whole_number(1),
-            help="let it have no more than so many ways; all that are free, unless given",
+            help="let a VM have no more than so many ways; all that are free, unless given",
         )
         parser.add_argument("--yes", action="store_true", help="do not ask")
         return parser
 
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Size a VM, or VMs of a flavor."""
+        if not parsed_args.vm and not parsed_args.flavor:
+            raise exceptions.MissingArgument(what="name a VM, or a flavor with --flavor", command="size")
+        problem = "--vms belongs to --flavor" if parsed_args.vms and not parsed_args.flavor else ""
+        if parsed_args.vm and parsed_args.flavor:
+            problem = "a VM is sized, or those of a --flavor"
+        if problem:
+            raise exceptions.NotTogether(problem=problem, command="size")
+        return super().run(parsed_args)
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Try it out."""
-        self._sized = sized = self._try(parsed_args)
-        self.exit_status = view.status(sized)
-        found = view.fields(sized)
-        if not is_for_machines(parsed_args):
-            found["curve"] = " ".join(f"{ways}={part:.4f}" for ways, part in sized.found.curve.items())
+        agent = settings.agent(self.app.options)
+        interval = ask.verdicts(agent)["interval"]
+        size = self._size_flavor if parsed_args.flavor else self._size_vm
+        found = size(agent, interval, parsed_args)
         return tuple(found), tuple(found.values())
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]) -> int:
@@ -76,24 +108,53 @@ class Size(Details):
         if parsed_args.formatter != "table" or parsed_args.columns:
             return super().produce_output(parsed_args, column_names, data)
         screen = terminal_of(self)
-        terminal.show(view.draw(self._sized, screen), self.app.stdout, screen)
+        terminal.show(self._draw(screen), self.app.stdout, screen)
         return 0
 
-    def _try(self, parsed_args: argparse.Namespace) -> Sized:
-        agent = settings.agent(self.app.options)
-        interval = ask.verdicts(agent)["interval"]
-        room = stepping.find(agent, vm_view.find(agent.vms(), parsed_args.vm), parsed_args.most)
+    def _size_vm(self, agent: AgentClient, interval: float, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        room = self._room(agent, interval, parsed_args, vm_view.find(agent.vms(), parsed_args.vm))
+        self._ask(view.question(room), parsed_args)
+        sized = self._size(agent, interval, room)
+        self.exit_status, self._draw = view.status(sized.found), functools.partial(view.draw, sized)
+        found = view.fields(sized)
+        return found if is_for_machines(parsed_args) else view.flat(found)
+
+    def _size_flavor(self, agent: AgentClient, interval: float, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        def size_one(room: Room) -> Sized:
+            # The trials before took their time, so that the VM and the free ways are looked at again.
+            now = vm_view.find(agent.vms(), room.vm["uuid"])
+            return self._size(agent, interval, room_of(now))
+
+        def tell(*what: Any) -> None:
+            self.app.stderr.write(flavor_view.progress(*what))
+            self.app.stderr.flush()
+
+        room_of = functools.partial(self._room, agent, interval, parsed_args)
+        vms = flavor.running(agent.vms(), parsed_args.flavor)
+        chosen = flavor.select(agent, vms, room_of, parsed_args.vms or flavor.VMS)
+        if chosen.rooms:
+            self._ask(flavor_view.question(chosen), parsed_args)
+        sized = flavor.run(chosen, size_one, tell)
+        self.exit_status, self._draw = flavor_view.status(sized), functools.partial(flavor_view.draw, sized)
+        found = flavor_view.fields(sized)
+        return found if is_for_machines(parsed_args) else flavor_view.flat(found)
+
+    def _room(self, agent: AgentClient, interval: float, parsed_args: argparse.Namespace, vm: contract.Vm) -> Room:
+        room = stepping.find(agent, vm, parsed_args.most)
         stepping.check(room, interval)
-        if not parsed_args.yes:
-            self._ask(room)
+        return room
+
+    def _size(self, agent: AgentClient, interval: float, room: Room) -> Sized:
         with view.Progress(self.app.stderr, room) as progress:
             return stepping.run(agent, room, interval, progress.report)
 
-    def _ask(self, room: Room) -> None:
+    def _ask(self, question: str, parsed_args: argparse.Namespace) -> None:
+        if parsed_args.yes:
+            return
         if not self.app.stdin.isatty():
             raise exceptions.NotConfirmed(reason="there is no terminal to ask on; say --yes")
         # What is printed may be for a program.
-        self.app.stderr.write(f"{view.question(room)}Continue? [y/N] ")
+        self.app.stderr.write(f"{question}Continue? [y/N] ")
         self.app.stderr.flush()
         if self.app.stdin.readline().strip().lower() not in ("y", "yes"):
             raise exceptions.NotConfirmed(reason="you did not say yes")

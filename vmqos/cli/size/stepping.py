@@ -22,7 +22,7 @@ from vmqos.insight.model import Sample
 from vmqos.insight.size import Point, Size
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentRefused
+from vmqos.local_api.exceptions import AgentRefused, LocalApiError
 
 LONGEST = 900.0
 """Seconds after which the agent ends a trial of ways."""
@@ -73,12 +73,6 @@ class Sized:
         """The most ways that the VM was tried with."""
         return self.points[-1].ways
 
-    @property
-    def is_least(self) -> bool:
-        """Whether the VM may need more: the last way that it was tried with still spared it much, and could again."""
-        is_at_end = self.found.knee == self.tried > self.room.base
-        return is_at_end and not (self.found.is_counted and self.found.curve[self.tried] <= law.ENOUGH)
-
 
 def find(agent: AgentClient, vm: contract.Vm, most: int | None) -> Room:
     """From how many to how many ways a VM can be tried.
@@ -96,12 +90,17 @@ def find(agent: AgentClient, vm: contract.Vm, most: int | None) -> Room:
     base = max(counts.values())
     if most is not None and most <= base:
         raise exceptions.NotTogether(problem=f"--most {most} is not above the {base} ways that it has", command="size")
-    free = {str(cache["id"]): cache["free_ways"] for cache in agent.caches() if str(cache["id"]) in counts}
-    least = min(free, key=lambda cache: free[cache], default="")
-    if not free.get(least):
-        raise exceptions.NoFreeWays(cache=least or "-", ways=base, vm=name)
+    free = {cache: ways for cache, ways in free_ways(agent).items() if str(cache) in counts}
+    least = min(free, key=lambda cache: free[cache], default=None)
+    if least is None or not free[least]:
+        raise exceptions.NoFreeWays(cache="-" if least is None else least, ways=base, vm=name)
     reach = base + free[least]
     return Room(vm, base, reach if most is None else min(most, reach), free[least])
+
+
+def free_ways(agent: AgentClient) -> dict[int, int]:
+    """How many ways no VM has, by L3 cache."""
+    return {cache["id"]: cache["free_ways"] for cache in agent.caches() if cache["resource"] == "L3"}
 
 
 def check(room: Room, interval: float) -> None:
@@ -139,7 +138,7 @@ def run(agent: AgentClient, room: Room, interval: float, report: Report) -> Size
                 if len(points) < 2:
                     raise
                 # What was counted so far is right, and with fewer ways than were to be tried.
-                ended = str(error.values.get("problem") or error.values.get("text") or error)
+                ended = why(error)
                 break
             points.append(law.point(ways, samples))
             if ways < room.most and points[-1].missed <= law.SURE:
@@ -150,6 +149,11 @@ def run(agent: AgentClient, room: Room, interval: float, report: Report) -> Size
     except ValueError as error:
         raise exceptions.NotCounted(vm=display_name(room.vm), problem=error) from error
     return Sized(room, found, tuple(points), ended, time.monotonic() - began)
+
+
+def why(error: exceptions.CommandError | LocalApiError) -> str:
+    """Why something could not be tried, without what the operator should do."""
+    return str(error.values.get("problem") or error.values.get("text") or error)
 
 
 def _watched(held: Lease, room: Room, interval: float, budget: float, report: Callable[[float], None]) -> list[Sample]:

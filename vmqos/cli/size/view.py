@@ -16,10 +16,13 @@ from vmqos.cli.show.progress_bar import PhaseBar
 from vmqos.cli.show.safe_text import display_name, neutralise
 from vmqos.cli.show.terminal import Terminal, wrapped
 from vmqos.cli.size.stepping import LONGEST, SPEC, Room, Sized
-from vmqos.insight.size import ENOUGH, Point
+from vmqos.insight.flavor_size import FlavorSize
+from vmqos.insight.size import ENOUGH, Point, Size
 
 KNOWN, CHANGED, GUESSED = 0, 4, 5
 """The exit statuses: the misses were counted; the VM did other work meanwhile; its traffic had to do for its misses."""
+
+FEWER = "Whether fewer would do is not known: no VM is tried with less than its flavor promises."
 
 _LEAST_BAR = 10
 _WIDEST = 100
@@ -48,11 +51,11 @@ def question(room: Room) -> str:
     )
 
 
-def status(sized: Sized) -> int:
+def status(found: Size | FlavorSize) -> int:
     """The exit status."""
-    if not sized.found.is_counted:
+    if not found.is_counted:
         return GUESSED
-    return KNOWN if sized.found.is_steady else CHANGED
+    return KNOWN if found.is_steady else CHANGED
 
 
 def fields(sized: Sized) -> dict[str, Any]:
@@ -61,7 +64,7 @@ def fields(sized: Sized) -> dict[str, Any]:
     return {
         "vm": room.vm["uuid"],
         "ways": found.knee,
-        "at_least": sized.is_least,
+        "at_least": found.is_least,
         "has": room.base,
         "more": found.knee - room.base,
         "free": room.free,
@@ -70,7 +73,7 @@ def fields(sized: Sized) -> dict[str, Any]:
         "counted": found.is_counted,
         "steady": found.is_steady,
         "extra_spec": SPEC.format(ways=found.knee),
-        "command": _command(sized),
+        "command": command(room.vm["flavor"], found.knee),
         "seconds": sized.seconds,
         "curve": [
             {
@@ -86,37 +89,51 @@ def fields(sized: Sized) -> dict[str, Any]:
     }
 
 
+def flat(told: dict[str, Any]) -> dict[str, Any]:
+    """The fields for formats that have no nested values."""
+    parts = {one["ways"]: one["missed"] if told["counted"] else one["traffic_part"] for one in told["curve"]}
+    return told | {"curve": " ".join(f"{ways}={part:.4f}" for ways, part in parts.items())}
+
+
 def draw(sized: Sized, screen: Terminal) -> RenderableType:
     """How many ways it needs, the curve, and what to do."""
     return Group(*wrapped(_verdict(sized), screen, 0), Text(), *_curve(sized, screen), Text(), *_advice(sized, screen))
 
 
-def _verdict(sized: Sized) -> Iterator[Text]:
-    found, room, name = sized.found, sized.room, display_name(sized.room.vm)
-    of_what = "of its references" if found.is_counted else f"of its traffic with {_count(room.base)}"
-    if found.knee == room.base:
-        needs = f"{name} needs no more than the {_count(room.base)} that it has."
+def needs(name: str, base: int, found: Size | FlavorSize, who: str) -> Iterator[Text]:
+    """How many ways a VM or a flavor needs, and how far that is to be trusted.
+
+    :param base: how many it has.
+    :param who: whose work changed, if it did.
+    """
+    if found.knee == base:
+        told = f"{name} needs no more than the {_count(base)} that it has."
     else:
-        needs = f"{name} needs {_count(found.knee)}{' at least' if sized.is_least else ''}."
+        told = f"{name} needs {_count(found.knee)}{' at least' if found.is_least else ''}."
     if found.is_counted:
-        yield Text(needs, style="bold")
+        yield Text(told, style="bold")
     else:
-        yield Text(f"A guess: {needs}", style="bold yellow")
+        yield Text(f"A guess: {told}", style="bold yellow")
         yield Text(
-            "Nothing counts its misses of the L3 here, so its traffic with memory stands for them. That says where the "
+            "Nothing counts misses of the L3 here, so the traffic with memory stands for them. That says where the "
             "curve falls, and not how near to 0 it is."
         )
     if not found.is_steady:
         yield Text(
-            "Do not trust this: the VM did other work meanwhile. Its references to the cache for each instruction "
-            "changed. Try again while it does the same all the time.",
+            f"Do not trust this: {who} did other work meanwhile. References to the cache for each instruction "
+            "changed. Try again while the work stays the same all the time.",
             style="bold yellow",
         )
+
+
+def _verdict(sized: Sized) -> Iterator[Text]:
+    found, room = sized.found, sized.room
+    of_what = "of its references" if found.is_counted else f"of its traffic with {_count(room.base)}"
+    yield from needs(display_name(room.vm), room.base, found, "the VM")
     parts = {ways: f"{100 * found.curve[ways]:.1f} %" for ways in (found.knee, sized.tried)}
     beside = f", and {parts[sized.tried]} with {sized.tried}" if sized.tried != found.knee else ""
-    measure = "misses" if found.is_counted else "moves"
-    yield Text(f"With {_count(found.knee)} it {measure} {parts[found.knee]} {of_what}{beside}.")
-    if sized.is_least:
+    yield Text(f"With {_count(found.knee)} it {does(found)} {parts[found.knee]} {of_what}{beside}.")
+    if found.is_least:
         yield Text(f"The last way spared it more than {100 * ENOUGH:g} of 100, and no further one was tried.")
     if sized.ended:
         yield Text(f"No more than {_count(sized.tried)} were tried: {neutralise(sized.ended)}.")
@@ -168,19 +185,27 @@ def _advice(sized: Sized, screen: Terminal) -> Iterator[Text]:
     else:
         stay = "1 way stays" if room.free == 1 else f"{room.free} ways stay"
         lines = [
-            f"More would bring it little: {stay} free for others. Whether fewer would do is not known: no VM is tried "
-            "with less than its flavor promises.",
+            f"More would bring it little: {stay} free for others. {FEWER}",
             "The extra spec that it needs, and has:",
         ]
     yield from wrapped(map(Text, lines), screen, 0)
-    # A command is to be copied, so it is not broken between two lines.
-    yield Text(f"  {_command(sized)}", style="green", no_wrap=True, overflow="ignore")
+    yield to_copy(command(room.vm["flavor"], found.knee))
     yield Text(f"After {units.duration(sized.seconds)}, it has its {_count(room.base)} again.", style="dim")
 
 
-def _command(sized: Sized) -> str:
-    flavor = shlex.quote(neutralise(sized.room.vm["flavor"]) or _NO_FLAVOR)
-    return f"openstack flavor set --property {SPEC.format(ways=sized.found.knee)} {flavor}"
+def does(found: Size) -> str:
+    """What the curve of a VM is about."""
+    return "misses" if found.is_counted else "moves"
+
+
+def command(flavor: str, ways: int) -> str:
+    """What gives a flavor so many ways."""
+    return f"openstack flavor set --property {SPEC.format(ways=ways)} {shlex.quote(neutralise(flavor) or _NO_FLAVOR)}"
+
+
+def to_copy(text: str) -> Text:
+    """A line with a command; it is to be copied, so it is not broken between two lines."""
+    return Text(f"  {text}", style="green", no_wrap=True, overflow="ignore")
 
 
 def _count(ways: int) -> str:

@@ -96,7 +96,7 @@ class VmList(Watched[Look]):
             "--flavor",
             action="append",
             default=[],
-            metavar="NAME",
+            metavar="FLAVOR",
             help="only the VMs of this flavor, may be repeated; a flavor is called as the column Flavor has it",
         )
         parser.add_argument(
@@ -186,20 +186,24 @@ class VmShow(Details):
 class VmNames(Documented):
     """Print what running VMs can be called by, for the completion of shells.
 
-    That is their names and UUIDs, one a line. A name that several VMs have, that begins with a hyphen, or that has a
-    character that is not plainly seen, is left out: its VM's UUID is there. Nothing is printed, and it is no error,
-    where no agent answers within a second, or where the user may not ask it.
+    That is their names and UUIDs, one a line; with --flavors it is the names of their flavors instead. A name that
+    several VMs have, that begins with a hyphen, or that has a character that is not plainly seen, is left out: its VM's
+    UUID is there. Nothing is printed, and it is no error, where no agent answers within a second, or where the user may
+    not ask it.
 
     For example::
 
         vmqos vm names
         vmqos vm names --uuids
+        vmqos vm names --flavors
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add which names, and how they are written."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--uuids", action="store_true", help="only the UUIDs")
+        kind = parser.add_mutually_exclusive_group()
+        for name, told in ((names.UUIDS, "only the UUIDs"), (names.FLAVORS, "the flavors of the VMs instead")):
+            kind.add_argument(f"--{name}", action="store_const", dest="kind", const=name, default="", help=told)
         parser.add_argument(
             "--bash",
             metavar="WORD",
@@ -209,7 +213,7 @@ class VmNames(Documented):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Ask the agent, and keep silent where it does not answer."""
-        for name in names.ask(self.app.options, uuids_only=parsed_args.uuids):
+        for name in names.ask(self.app.options, parsed_args.kind):
             shown = name if parsed_args.bash is None else names.for_bash(name, parsed_args.bash)
             if shown is not None:
                 self.app.stdout.write(f"{shown}\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What VMs can be called by, for the completion of shells.
+"""What VMs can be called by, and their flavors, for the completion of shells.
 
 The user who starts a VM chooses its name, and an operator presses a key to have it written into a command line. So
 nothing of a name may be more to a shell than a character.
@@ -20,6 +20,8 @@ from vmqos.local_api.exceptions import LocalApiError
 TIMEOUT = 1.0
 """Seconds that a key press may wait for the agent."""
 
+UUIDS, FLAVORS = "uuids", "flavors"
+
 LONGEST_NAME = 255
 """Characters: Nova has no longer names."""
 
@@ -30,10 +32,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9_%+,./-]|[^\x00-\x7f]")
 """Characters that mean nothing to a shell. A slash or a dot is no pattern."""
 
 
-def ask(options: argparse.Namespace, *, uuids_only: bool = False) -> list[str]:
+def ask(options: argparse.Namespace, kind: str = "") -> list[str]:
     """The names and UUIDs of the running VMs; empty where they can't be had, for whatever reason.
 
     :param options: the application's.
+    :param kind: :data:`UUIDS` for these alone, :data:`FLAVORS` for the names of the VMs' flavors instead.
     """
     # Imported here: only this command goes on without a configuration.
     from vmqos.conf.exceptions import ConfigurationError
@@ -42,8 +45,10 @@ def ask(options: argparse.Namespace, *, uuids_only: bool = False) -> list[str]:
         vms = AgentClient(settings.socket_path(options), timeout=TIMEOUT).vms()
     except (LocalApiError, ConfigurationError, OSError):
         return []
+    if kind == FLAVORS:
+        return sorted({vm["flavor"] for vm in vms if is_safe(vm["flavor"])})
     found = [vm["uuid"] for vm in vms if _UUID.fullmatch(vm["uuid"])]
-    return found if uuids_only else [*sorted(_names(vms)), *sorted(found)]
+    return found if kind == UUIDS else [*sorted(_names(vms)), *sorted(found)]
 
 
 def _names(vms: Iterable[contract.Vm]) -> Iterator[str]:

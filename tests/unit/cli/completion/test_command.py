@@ -16,11 +16,12 @@ def test_the_places_of_vms_are_those_that_the_parser_has() -> None:
     parser.add_argument("vms", metavar="VM", nargs="*")
     parser.add_argument("--neighbor-vm", "-n", metavar="VM")
     parser.add_argument("--vm", metavar="UUID")
+    parser.add_argument("--flavor", metavar="FLAVOR")
     parser.add_argument("-d", "--delay", metavar="SECONDS")
     parser.add_argument("--once", action="store_true")
     found = places.of_parser(parser)
     assert (found.is_argument, found.named, found.uuids) == (True, ("--neighbor-vm", "-n"), ("--vm",))
-    assert found.others == ("-d", "--delay")
+    assert (found.flavors, found.others) == (("--flavor",), ("-d", "--delay"))
     assert not places.of_parser(argparse.ArgumentParser()).any
 
 
@@ -31,6 +32,24 @@ def test_every_command_that_takes_a_vm_completes_it(run: Run) -> None:
         assert "vm names" in made
     assert run("complete").out.rstrip().endswith("complete -F _vmqos_with_vms vmqos")
     assert "vm names" not in run("complete", "--shell", "none").out
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["vmqos size --flavor ", "vmqos size web-1 --flavor ", "vmqos vm list --flavor ", "vmqos vm list --long --flavor "],
+)
+def test_bash_asks_for_the_flavors_of_the_vms_where_one_is_to_be_named(typed: str, run: Run, tmp_path: Path) -> None:
+    # bash-completion's own function is not here to be had: it tells the words that were typed.
+    script = f"""
+        _get_comp_words_by_ref() {{ words=({typed} ''); cword=$((${{#words[@]}} - 1)); prev=${{words[cword-1]}}; }}
+        vmqos() {{ echo "$*"; }}
+        command() {{ "$@"; }}
+        {run("complete").out}
+        _vmqos_with_vms
+        printf '%s\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("vm names --flavors --bash=\n", "")
 
 
 def test_another_name_of_the_program_is_completed_too(run: Run) -> None:

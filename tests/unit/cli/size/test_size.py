@@ -177,7 +177,7 @@ def test_without_a_pmu_the_number_is_called_a_guess(sizes: SizeAgent, run: Run) 
     sizes.is_counted = False
     ran = run("size", "web-1", "--yes")
     assert ran.status == 5
-    assert ran.out.startswith("A guess: web-1 needs 4 ways.\nNothing counts its misses of the L3 here, so its traffic")
+    assert ran.out.startswith("A guess: web-1 needs 4 ways.\nNothing counts misses of the L3 here, so the traffic")
     assert "With 4 ways it moves 22.2 % of its traffic with 2 ways, and 20.0 % with 5." in ran.out
     told = json.loads(run("size", "web-1", "--yes", "-f", "json").out)
     assert not told["counted"] and told["curve"][0] | {"held": 0, "traffic": 0} == {
@@ -287,6 +287,12 @@ def test_a_host_without_a_free_way_is_told_before_anything_is_done(sizes: SizeAg
     assert (ran.status, sizes.said) == (1, []) and "no way is free on L3 cache 1 beside the 2 of web-1" in ran.err
 
 
+def test_free_ways_of_an_l2_are_none_of_the_l3(sizes: SizeAgent, run: Run) -> None:
+    l2 = [examples.cache(number, [], resource="L2", free_ways=0) for number in (0, 1)]
+    sizes.answers["/v1/caches"] = {"caches": examples.caches(), "l2_caches": l2}
+    assert run("size", "web-1", "--yes").status == 0
+
+
 @pytest.mark.parametrize(("interval", "text"), [(0.0, "does not read the counters regularly"), (60.0, "every 60 s")])
 def test_too_few_samples_to_come_are_told_before_anything_is_done(
     interval: float, text: str, sizes: SizeAgent, run: Run
@@ -306,3 +312,14 @@ def test_on_a_terminal_it_says_what_it_will_do_and_asks(
     question = f"web-1 ({WEB}) will have more than its 2 ways: up to 5, one way after the other, for 15 minutes at most"
     assert ran.err.startswith(question) and "Continue? [y/N] " in ran.err
     assert ("you did not say yes" in ran.err) == (status == 1)
+
+
+@pytest.mark.parametrize(("said", "status"), [("y\n", 0), ("\n", 1)])
+def test_before_vms_of_a_flavor_are_sized_it_names_them_and_asks_once(
+    said: str, status: int, sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(said))
+    ran = run("size", "--flavor", "m1.cache", "--vms", "1")
+    assert ran.status == status and bool(sizes.said) == (status == 0) and ran.err.count("Continue? [y/N] ") == 1
+    question = "VMs of flavor m1.cache will have more ways than they have, one VM after the other, for 15 min at most"
+    assert ran.err.startswith(f"{question} in all: web-1. The ways are taken from those that are free.")

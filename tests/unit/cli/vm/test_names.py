@@ -82,6 +82,16 @@ def test_names_come_first_and_then_the_uuids(agent: FakeAgent, run: Run) -> None
     assert run("vm", "names", "--bash=--x").out == ""
 
 
+def test_each_flavor_is_offered_once_if_it_can_be_seen_as_it_is(agent: FakeAgent, run: Run) -> None:
+    flavors = ["m1.cache", "c2 odd", "m1.cache", "", "\x1b[2J"]
+    agent.answers["/v1/vms"] = {
+        "vms": [examples.vm(examples.WEB[:-1] + str(number), "web", flavor=name) for number, name in enumerate(flavors)]
+    }
+    assert run("vm", "names", "--flavors").out == "c2 odd\nm1.cache\n"
+    assert run("vm", "names", "--flavors", "--bash=c2").out == "c2\\ odd\n"
+    assert run("vm", "names", "--flavors", "--uuids").status == 2
+
+
 def test_every_name_that_is_offered_names_one_vm(agent: FakeAgent, run: Run) -> None:
     # One VM is called in Nova as another is in libvirt.
     agent.answers["/v1/vms"] = vms("instance-1", "db")
