@@ -150,7 +150,7 @@ def run(agent: AgentClient, room: Room, interval: float, report: Report) -> Size
     except ValueError as error:
         raise exceptions.NotCounted(vm=display_name(room.vm), problem=error) from error
     sized = Sized(room, found, tuple(points), ended, time.monotonic() - began)
-    tell(agent, room.vm, found, at_least=sized.is_least)
+    tell(agent, room.vm, found)
     return sized
 
 

@@ -16,23 +16,22 @@ from vmqos.local_api.exceptions import LocalApiError
 LOG = logging.getLogger(__name__)
 
 
-def tell(agent: AgentClient, vm: contract.Vm, found: Size, *, at_least: bool) -> None:
+def tell(agent: AgentClient, vm: contract.Vm, found: Size) -> None:
     """Have the agent remember the curve of a VM; a warning says so where it does not.
 
     :param vm: as the agent told it before its ways were tried.
-    :param at_least: whether the VM may need more.
     """
     try:
-        replace(agent, timeout=ANSWER_TIME).tell_size(vm["uuid"], vm["pid"], _told(found, at_least))
+        replace(agent, timeout=ANSWER_TIME).tell_size(vm["uuid"], vm["pid"], _told(found))
     except LocalApiError as error:
         name = display_name(vm)
         LOG.warning("the agent does not remember the curve of %s, so its page can't show it: %s", name, error)
 
 
-def _told(found: Size, at_least: bool) -> contract.FoundSize:
+def _told(found: Size) -> contract.FoundSize:
     return {
         "ways": found.knee,
-        "at_least": at_least,
+        "at_least": found.is_least,
         "counted": found.is_counted,
         "steady": found.is_steady,
         "curve": [
