@@ -111,6 +111,9 @@ TABLE = (
             "key=",
             "hw:mem_bandwidth_percent=",
             "hw:cache_ways=",
+            "/v1/sizes/",
+            "curve=2:0.9:1.61,3:",
+            "at_least=true&",
         ),
     ),
     Target(

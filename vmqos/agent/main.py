@@ -22,6 +22,7 @@ from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.serve.neighbours import Neighbours
+from vmqos.agent.serve.sizes import Sizes
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.daemon import journal
@@ -89,14 +90,15 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
     events = NeighbourEvents(agent.events, lambda: agent.snapshot.vms) if watched else None
     neighbours = Neighbours(lambda: agent.snapshot, telemetry.recent, events)
     watch = NeighbourWatch(neighbours.verdicts, watched, agent.give_way_to_starts)
+    sizes = Sizes(lambda: agent.snapshot)
     keeper = MinutesKeeper(telemetry.minutes, conf.telemetry.minutes_file)
     owner = _owner_of_gateway_socket(conf)
+    own = {0, os.geteuid()}
     servers = (
-        _open_socket(
-            conf,
-            Api(agent, telemetry, live, hardware=hardware, neighbours=neighbours, triers={0, os.geteuid()}),
+        _open_socket(conf, Api(agent, telemetry, live, frozenset(), hardware, neighbours, own, sizes)),
+        _open_gateway_socket(
+            conf, owner, Api(agent, telemetry, live, {*own, owner}, hardware, neighbours, sizes=sizes)
         ),
-        _open_gateway_socket(conf, owner, Api(agent, telemetry, live, {0, os.geteuid(), owner}, hardware, neighbours)),
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())

@@ -146,6 +146,21 @@ class AgentClient:
         """Give a trial back; it is refused where the trial is over."""
         return self._trial("DELETE", uuid, [("key", key)])
 
+    def sizes(self) -> list[contract.VmSize]:
+        """How many ways VMs need, as it was found last; an agent before this one refuses the question."""
+        return cast(list[contract.VmSize], self._one("/v1/sizes", contract.Sizes)["sizes"])
+
+    def tell_size(self, uuid: str, pid: int, size: contract.FoundSize) -> None:
+        """Have the agent remember how many ways a VM needs, to be looked at; for root alone.
+
+        :param pid: the VM's process, of which it was found.
+        """
+        truths = {"at_least": size["at_least"], "counted": size["counted"], "steady": size["steady"]}
+        parameters = [("pid", str(pid)), ("ways", str(size["ways"]))]
+        parameters += [(name, "true" if value else "false") for name, value in truths.items()]
+        parameters += [("curve", ",".join(map(_point, size["curve"])))]
+        self._one(f"/v1/sizes/{uuid}", contract.Taken, parameters, "PUT")
+
     def openstack(self) -> contract.OpenStack:
         """What OpenStack is to be told of this host, and what it is to be asked; for the gateway's socket alone."""
         return cast(contract.OpenStack, self._one("/v1/openstack", contract.OpenStack))
@@ -264,6 +279,12 @@ class AgentClient:
             if isinstance(cause, OSError) and cause.errno in _ABSENT:
                 return exceptions.AgentNotRunning(self.program, socket=self.socket)
         return exceptions.SocketUnusable(self.program, socket=self.socket, problem=str(error))
+
+
+def _point(point: contract.SizePoint) -> str:
+    part = point["missed"] if point["missed"] is not None else point["traffic_part"]
+    numbers = (number for number in (part, point["slower"]) if number is not None)
+    return ":".join([str(point["ways"]), *(f"{number:.4f}" for number in numbers)])
 
 
 def _is_deeper(value: object, most: int) -> bool:

@@ -527,6 +527,47 @@ class Taken(TypedDict):
     uuid: str
 
 
+class SizePoint(TypedDict):
+    """What a VM did with so many ways.
+
+    ``missed`` is the share of its references that missed. Where nothing counts these, it is ``None``, and
+    ``traffic_part`` is its traffic with memory, as a share of that with the fewest ways. Its work took ``slower`` times
+    as long as with all ways that were tried; ``None`` where that is not known.
+    """
+
+    ways: int
+    missed: float | None
+    traffic_part: float | None
+    slower: float | None
+
+
+class FoundSize(TypedDict):
+    """How many ways a VM needs, and the curve that says so, which begins with those that it had.
+
+    ``at_least``: it may need more. Without ``counted`` the number is a guess: nothing counts misses. Without ``steady``
+    it is not to be trusted: the VM did other work meanwhile.
+    """
+
+    ways: int
+    at_least: bool
+    counted: bool
+    steady: bool
+    curve: list[SizePoint]
+
+
+class VmSize(FoundSize):
+    """What was found of the VM ``uuid`` last, and when (seconds since 1970)."""
+
+    uuid: str
+    found_at: float
+
+
+class Sizes(TypedDict):
+    """What is remembered of the VMs that run, one at most of each."""
+
+    sizes: list[VmSize]
+
+
 class NeighbourSuffering(TypedDict):
     """How a VM is slower than it could be, by the factor ``slower``.
 

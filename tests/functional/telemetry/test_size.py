@@ -122,6 +122,9 @@ def test_a_vm_gets_one_way_after_the_other_and_has_what_it_had_at_the_end(
     assert (found["counted"], found["extra_spec"]) == (False, "hw:cache_ways=3")
     assert [(one["ways"], one["traffic_part"]) for one in found["curve"]] == [(2, 1.0), (3, 0.0), (4, 0.0)]
     assert found["curve"][0]["traffic"] > 0
+    (remembered,) = agent.get("/v1/sizes")["sizes"]
+    assert (remembered["uuid"], remembered["ways"], remembered["counted"]) == (vm.uuid, 3, False)
+    assert [(one["ways"], one["traffic_part"]) for one in remembered["curve"]] == [(2, 1.0), (3, 0.0), (4, 0.0)]
     for ours, theirs in seen:
         assert min(ways_of(ours)) >= 2 and ours["state"] == "kept"
         assert ways_of(theirs) == {2} and theirs["state"] == "kept"

@@ -34,6 +34,7 @@ from vmqos.agent.sample.history import History
 from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
+from vmqos.agent.serve.sizes import Sizes
 from vmqos.agent.trial import Trials
 from vmqos.daemon import bounded_server
 from vmqos.gateway.metrics import Metrics
@@ -76,13 +77,15 @@ class _Agent(FakeAgent):
         self.events.add(changes.between(changes.Seen(), changes.Seen(self.snapshot.vms, {"libvirt": "gone"})))
         # No input waits for an event.
         self.events.close()
+        self.sizes = Sizes(lambda: self.snapshot)
 
     def forget(self) -> None:
         """Want the flavor again that an input may have told: an input must not depend on the one before it.
 
-        Nor on a trial that it may have begun.
+        Nor on a trial that it may have begun, or a curve that it may have told.
         """
         self.trials = Trials(lambda: None)
+        self.sizes._known = {}
         self.flavors.look_up([])
         self.flavors.look_up([VirtualMachine(_UUID, "instance-2", 8, Process(7, 100), None, False, None)])
 
@@ -116,7 +119,7 @@ def _host() -> tuple[_Agent, Application]:
     known, reads = _Agent(), LiveReads()
     reads.start()
     users = {os.geteuid()}
-    return known, Api(known, _Counters(), reads, users, triers=users)  # type: ignore[arg-type]
+    return known, Api(known, _Counters(), reads, users, triers=users, sizes=known.sizes)  # type: ignore[arg-type]
 
 
 def _agent() -> Application:
@@ -211,6 +214,7 @@ def answer(data: bytes) -> bool:
         client.health,
         client.telemetry,
         client.hardware_events,
+        client.sizes,
         lambda: client.plan(["hw:cache_ways=2"]),
         client.openstack,
         lambda: _notifications(client),

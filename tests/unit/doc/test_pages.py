@@ -71,6 +71,8 @@ def test_the_api_reference_explains_every_field_that_the_commands_rely_on() -> N
         contract.HardwareEvents,
         contract.VmHardwareEvents,
         contract.Measured,
+        contract.VmSize,
+        contract.SizePoint,
     ):
         assert kind.__required_keys__ <= explained, kind.__name__
 

@@ -89,6 +89,7 @@ def test_the_metrics_are_answered_in_the_format_that_the_client_asks_for(path: s
         ("/v1/plan", "spec=%26spec%3D1%23%0A&empty=", {"spec": ["&spec=1#\n"], "empty": [""]}),
         ("/v1/vms/11111111-1111-4111-8111-111111111111", "", {}),
         ("/v1/openstacks", "", {}),
+        ("/v1/sizes", "", {}),
         ("/v1/nothing/OF/this-kind", "", {}),
     ],
 )
@@ -163,7 +164,7 @@ def test_the_longest_question_is_answered(filler: str, agent: Agent, socket: str
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT"])
-@pytest.mark.parametrize("path", ["/metrics", "/v1/vms", "/v1/health", "/v1/flavors/u", "/nowhere"])
+@pytest.mark.parametrize("path", ["/metrics", "/v1/vms", "/v1/health", "/v1/flavors/u", "/v1/sizes/u", "/nowhere"])
 def test_no_client_can_change_anything(method: str, path: str, agent: Agent, socket: str) -> None:
     assert ask(socket, path, method)[0] == "405 Method Not Allowed"
     assert agent.asked == []

@@ -247,6 +247,21 @@ def events() -> dict[str, Any]:
     return {"epoch": "e1", "first": 4, "last": 6, "events": found}
 
 
+def found_size(**changes: Any) -> Any:
+    """A VM with two ways that needs four."""
+    curve = {2: (0.9, 1.6102), 3: (0.5, 1.2712), 4: (0.2, 1.0169), 5: (0.18, 1.0)}
+    return {
+        "ways": 4,
+        "at_least": False,
+        "counted": True,
+        "steady": True,
+        "curve": [
+            {"ways": ways, "missed": missed, "traffic_part": None, "slower": slower}
+            for ways, (missed, slower) in curve.items()
+        ],
+    } | changes
+
+
 def neighbours(**changes: Any) -> dict[str, Any]:
     """What is judged of four VMs: BATCH slows WEB, HUGE is slow of itself, DB lacks cache."""
     return {

@@ -35,6 +35,26 @@ def test_extra_specs_of_a_plan_arrive_unharmed(agent: FakeAgent, socket: str) ->
     assert agent.queries[-1] == {"spec": specs}
 
 
+def test_what_was_found_of_a_vm_is_told_in_few_digits(agent: FakeAgent, socket: str) -> None:
+    agent.answers[f"/v1/sizes/{examples.WEB}"] = {"uuid": examples.WEB}
+    size = examples.found_size(at_least=True)
+    size["curve"][1] |= {"missed": None, "traffic_part": 1 / 3, "slower": None}
+    AgentClient(socket).tell_size(examples.WEB, 4321, size)
+    assert agent.queries[-1] == {
+        "pid": ["4321"], "ways": ["4"], "at_least": ["true"], "counted": ["true"], "steady": ["true"],
+        "curve": ["2:0.9000:1.6102,3:0.3333,4:0.2000:1.0169,5:0.1800:1.0000"],
+    }  # fmt: skip
+
+
+def test_what_was_found_of_vms_arrives_as_the_agent_sent_it(agent: FakeAgent, socket: str) -> None:
+    told = [{"uuid": examples.WEB, "found_at": 1794000000.5, **examples.found_size()}]
+    agent.answers["/v1/sizes"] = {"sizes": told}
+    assert AgentClient(socket).sizes() == told
+    agent.answers["/v1/sizes"] = {"sizes": [{"uuid": examples.WEB}]}
+    with pytest.raises(exceptions.NotOurApi):
+        AgentClient(socket).sizes()
+
+
 def test_fields_of_a_later_agent_are_kept(agent: FakeAgent, socket: str) -> None:
     agent.answers["/v1/health"] = examples.health() | {"mood": "sunny"}
     assert AgentClient(socket).health()["mood"] == "sunny"  # type: ignore[typeddict-item]

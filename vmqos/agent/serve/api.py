@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The local HTTP API: JSON over Unix sockets. It changes nothing, but for two things.
+"""The local HTTP API: JSON over Unix sockets. It changes nothing, but for three things.
 
-The gateway alone may tell a flavor, on its own socket; root alone may have something tried on a VM for some time.
+The gateway alone may tell a flavor, on its own socket. Root alone may have something tried on a VM for some time, and
+tell what came of it, which is remembered to be looked at.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import caches, capacity, counters, hardware_report, health_report, trials, vms
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.serve.neighbours import Neighbours
+from vmqos.agent.serve.sizes import BadSize, Sizes
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.trial import TrialRefused, untried
 from vmqos.allocation import Policy, Request
@@ -37,6 +39,7 @@ from vmqos.visible_text import neutralise
 
 FLAVORS = "/v1/flavors/"
 TRIALS = "/v1/trials/"
+SIZES = "/v1/sizes"
 
 LONGEST_KEY = 64
 """Characters of a client's name for a trial."""
@@ -86,7 +89,9 @@ class Api:
         wants; none on the socket that is open to others.
     :param hardware: what the VMs' tasks execute.
     :param neighbours: who slows whom.
-    :param triers: UIDs of the users who may have something tried on a VM; none on the gateway's socket.
+    :param triers: UIDs of the users who may have something tried on a VM, and tell how many ways it needs; none on the
+        gateway's socket.
+    :param sizes: how many ways VMs need.
     """
 
     def __init__(
@@ -98,12 +103,14 @@ class Api:
         hardware: HardwareCounts | None = None,
         neighbours: Neighbours | None = None,
         triers: Collection[int] = frozenset(),
+        sizes: Sizes | None = None,
     ) -> None:
         self._agent = agent
         self._telemetry = telemetry
         self._live = live
         self._gateways = frozenset(map(bounded_server.user, gateways))
         self._triers = frozenset(map(bounded_server.user, triers))
+        self._sizes = sizes
         self._waits = threading.BoundedSemaphore(WAITERS)
         self._known_capacity: tuple[tuple[ResctrlState, Policy, Sequence[Request]], contract.Capacity] | None = None
         self._routes: dict[str, Callable[[dict[str, list[str]]], Any]] = {
@@ -122,6 +129,8 @@ class Api:
         if neighbours is not None:
             self._routes["/v1/neighbours"] = lambda query: neighbours.verdicts()
             self._routes["/v1/neighbours/samples"] = lambda query: neighbours.samples(_number("since", query, "0"))
+        if sizes is not None:
+            self._routes[SIZES] = lambda query: sizes.told()
         if gateways:
             self._routes["/v1/openstack"] = lambda query: self._openstack()
 
@@ -148,6 +157,8 @@ class Api:
                 return self._take_flavor(path.removeprefix(FLAVORS), environ.get("QUERY_STRING", ""))
         if self._triers and path.startswith(TRIALS):
             return self._trial(environ, path.removeprefix(TRIALS))
+        if self._triers and environ["REQUEST_METHOD"] == "PUT" and path.startswith(f"{SIZES}/"):
+            return self._take_size(environ, path.removeprefix(f"{SIZES}/"))
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             raise _Answer("405 Method Not Allowed", "here, this API only answers GET: nothing can be changed")
         route = self._routes.get(path)
@@ -234,6 +245,19 @@ class Api:
         except TrialRefused as refusal:
             raise _Answer("409 Conflict", str(refusal)) from refusal
         return {"trial": trials.told(running)}
+
+    def _take_size(self, environ: dict[str, Any], uuid: str) -> contract.Taken:
+        if (client := environ["REMOTE_ADDR"]) not in self._triers:
+            raise _Answer("403 Forbidden", f"only root may tell how many ways a VM needs, and {client} is not root")
+        if self._sizes is None:
+            raise _Answer("404 Not Found", "how many ways VMs need is not remembered here")
+        try:
+            self._sizes.take(uuid, parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True))
+        except BadSize as error:
+            raise _Answer("400 Bad Request", str(error)) from error
+        except LookupError as error:
+            raise _Answer("404 Not Found", str(error)) from error
+        return {"uuid": uuid}
 
     def _capabilities(self, query: dict[str, list[str]]) -> Any:
         resctrl = self._agent.snapshot.resctrl

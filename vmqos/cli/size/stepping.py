@@ -17,6 +17,7 @@ from vmqos.cli.lease import ANSWER_TIME, PATIENCE, PAUSE, Lease, lease
 from vmqos.cli.neighbours import ask
 from vmqos.cli.show import units
 from vmqos.cli.show.safe_text import display_name
+from vmqos.cli.size.tell import tell
 from vmqos.insight import size as law
 from vmqos.insight.model import Sample
 from vmqos.insight.size import Point, Size
@@ -149,7 +150,9 @@ def run(agent: AgentClient, room: Room, interval: float, report: Report) -> Size
         found = law.size(points)
     except ValueError as error:
         raise exceptions.NotCounted(vm=display_name(room.vm), problem=error) from error
-    return Sized(room, found, tuple(points), ended, time.monotonic() - began)
+    sized = Sized(room, found, tuple(points), ended, time.monotonic() - began)
+    tell(agent, room.vm, found, at_least=sized.is_least)
+    return sized
 
 
 def _watched(held: Lease, room: Room, interval: float, budget: float, report: Callable[[float], None]) -> list[Sample]:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import shlex
+import sys
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, TextIO
@@ -45,12 +47,21 @@ class Progress:
 
     def __enter__(self) -> Progress:
         self._bar.start()
+        # rich has put a stream of its own in the place of standard error: what is logged there goes above the bar.
+        self._log_to(self._stream, sys.stderr)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._log_to(sys.stderr, self._stream)
         self._bar.stop()
+
+    @staticmethod
+    def _log_to(before: TextIO, now: TextIO) -> None:
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, logging.StreamHandler) and handler.stream is before:
+                handler.setStream(now)
 
     def report(self, ways: int, part: float) -> None:
         """Show with how many ways the VM is watched, and which part of the longest time for that has passed."""

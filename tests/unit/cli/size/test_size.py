@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import io
 import json
+import logging
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +18,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent, serving
 from vmqos.cli import lease
-from vmqos.cli.size import stepping
+from vmqos.cli.size import stepping, view
 
 WEB, BATCH = examples.WEB, examples.BATCH
 BASE = 2
@@ -31,6 +33,7 @@ class SizeAgent(FakeAgent):
     :ivar work: its references in 1000 instructions, by ways.
     :ivar is_counted: whether there is a PMU, and ``is_read`` whether there are samples.
     :ivar ways: how many WEB has now.
+    :ivar told: what it was told to remember: each time the UUID and the query, if it ``remembers`` anything.
     :ivar puts_back: whether WEB has what it had once the trial is over.
     """
 
@@ -39,6 +42,8 @@ class SizeAgent(FakeAgent):
         self.said: list[tuple[str, str, dict[str, str]]] = []
         self.keys: set[str] = set()
         self.refusals: dict[int, tuple[str, str]] = {}
+        self.told: list[tuple[str, dict[str, str]]] = []
+        self.remembers = True
         self.missed = {2: 0.9, 3: 0.5, 4: 0.2, 5: 0.18}
         self.work: dict[int, float] = {}
         self.is_counted = self.is_read = self.has_traffic = self.puts_back = True
@@ -48,9 +53,13 @@ class SizeAgent(FakeAgent):
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., object]) -> list[bytes]:
         path = environ["PATH_INFO"]
+        query = {name: values[-1] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
+        if path.startswith("/v1/sizes/") and self.remembers:
+            uuid = path.removeprefix("/v1/sizes/")
+            self.told.append((uuid, query))
+            self.answers[path] = {"uuid": uuid}
         if not path.startswith("/v1/trials/"):
             return super().__call__(environ, start_response)
-        query = {name: values[-1] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
         self.keys.add(query.pop("key"))
         method, uuid = environ["REQUEST_METHOD"], path.removeprefix("/v1/trials/")
         status, error = self.refusals.get(len(self.said), ("200 OK", ""))
@@ -127,6 +136,33 @@ def test_a_vm_gets_one_way_after_the_other_and_the_curve_is_drawn_with_what_it_n
     assert gets == "It gets them once it is resized to a flavor with them:"
 
 
+CURVE = "2:0.9000:1.6102,3:0.5000:1.2712,4:0.2000:1.0169,5:0.1800:1.0000"
+
+
+def test_the_agent_is_told_the_curve_to_remember_it(sizes: SizeAgent, run: Run) -> None:
+    assert run("size", "web-1", "--yes").status == 0
+    sure = {"pid": "4321", "ways": "4", "at_least": "false", "counted": "true", "steady": "true", "curve": CURVE}
+    assert sizes.told == [(WEB, sure)]
+    run("size", "web-1", "--yes", "--most", "3")
+    part = CURVE.partition(",4:")[0].replace("1.6102", "1.2667").replace("1.2712", "1.0000")
+    assert sizes.told[1:] == [(WEB, sure | {"ways": "3", "at_least": "true", "curve": part})]
+    sizes.work = {4: 40.0}
+    run("size", "web-1", "--yes")
+    assert sizes.told[2:] == [(WEB, sure | {"steady": "false"})]
+    sizes.is_counted = False
+    run("size", "web-1", "--yes")
+    guess = {"counted": "false", "curve": "2:1.0000,3:0.5556,4:0.2222,5:0.2000"}
+    assert sizes.told[3:] == [(WEB, sure | guess)]
+
+
+def test_an_agent_that_does_not_remember_it_is_a_warning_and_no_fault(sizes: SizeAgent, run: Run) -> None:
+    sizes.remembers = False
+    ran = run("size", "web-1", "--yes", "-f", "json")
+    assert (ran.status, json.loads(ran.out)["ways"], sizes.ways) == (0, 4, BASE)
+    warning = f"the agent does not remember the curve of web-1, so its page can't show it: there is no /v1/sizes/{WEB}"
+    assert ran.err.splitlines()[4:] == [f"vmqos: {warning} here"]
+
+
 def test_programs_get_an_object(sizes: SizeAgent, run: Run) -> None:
     told = json.loads(run("size", "web-1", "--yes", "-f", "json").out)
     curve = told.pop("curve")
@@ -193,7 +229,7 @@ def test_a_vm_that_does_other_work_meanwhile_is_not_to_be_trusted(sizes: SizeAge
 def test_where_nothing_is_counted_nothing_is_told(sizes: SizeAgent, run: Run) -> None:
     sizes.is_counted = sizes.has_traffic = False
     ran = run("size", "web-1", "--yes")
-    assert (ran.status, ran.out, sizes.ways) == (1, "", BASE)
+    assert (ran.status, ran.out, sizes.ways, sizes.told) == (1, "", BASE, [])
     assert "how many ways web-1 needs can't be told: traffic with 2 ways is nan" in ran.err
 
 
@@ -310,3 +346,16 @@ def test_on_a_terminal_it_says_what_it_will_do_and_asks(
     question = f"web-1 ({WEB}) will have more than its 2 ways: up to 5, one way after the other, for 15 minutes at most"
     assert ran.err.startswith(question) and "Continue? [y/N] " in ran.err
     assert ("you did not say yes" in ran.err) == (status == 1)
+
+
+def test_a_warning_has_a_line_of_its_own_above_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    logs = logging.StreamHandler(stream)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logs])
+    with view.Progress(stream, stepping.Room(examples.vms()[0], BASE, 5, 3)) as progress:
+        progress.report(BASE, 0.5)
+        logging.getLogger("vmqos").warning("it is late")
+    assert re.search(r"(\x1b\[2K|\n)it is late\n", stream.getvalue()), stream.getvalue()
+    assert logs.stream is stream
