@@ -47,6 +47,7 @@ class PlayedHost:
     :ivar unserved: why a VM is not served yet, by UUID.
     :ivar events: what changed, the oldest first; ``None`` for an agent that does not tell.
     :ivar neighbours: who slows whom; ``None`` for an agent that does not judge.
+    :ivar sizes: what was found of how many ways VMs need; ``None`` for an agent that does not remember it.
     :ivar epoch: which run of the agent that is.
     :ivar unavailable: why the agent counts no hardware events; empty where it does.
     :ivar uncounted: why it does not count those of a VM, by UUID.
@@ -75,6 +76,7 @@ class PlayedHost:
     unserved: dict[str, str] = field(default_factory=dict)
     events: list[dict[str, Any]] | None = field(default_factory=list)
     neighbours: dict[str, Any] | None = field(default_factory=lambda: dict(QUIET))
+    sizes: list[dict[str, Any]] | None = field(default_factory=list)
     epoch: str = "first"
     unavailable: str = "the agent lacks CAP_PERFMON"
     uncounted: dict[str, str] = field(default_factory=dict)
@@ -119,6 +121,23 @@ class PlayedHost:
         } | changes
         self.vms.append(vm)
         return vm
+
+    def size(self, vm: dict[str, Any], curve: dict[int, float], ways: int, ago: float = 0.0, **changes: Any) -> None:
+        """``vmqos size`` found how many ways a VM needs, so many seconds ago.
+
+        :param curve: what it missed, or moved, by ways.
+        """
+        assert self.sizes is not None
+        size = {"uuid": vm["uuid"], "found_at": time.time() - ago, "ways": ways, "at_least": False}
+        size |= {"counted": True, "steady": True} | changes
+        parts = ("missed", "traffic_part") if size["counted"] else ("traffic_part", "missed")
+        least = min(curve.values())
+        size["curve"] = [
+            dict(zip(parts, (part, None), strict=True))
+            | {"ways": number, "slower": (1 + part) / (1 + least) if size["counted"] else None}
+            for number, part in curve.items()
+        ]
+        self.sizes.append(size | changes)
 
     def remove(self, vm: dict[str, Any]) -> None:
         """The VM ends."""
@@ -187,6 +206,8 @@ class PlayedHost:
             return self._hardware_events()
         if path == "/v1/neighbours" and self.neighbours is not None:
             return self.neighbours
+        if path == "/v1/sizes" and self.sizes is not None:
+            return {"sizes": self.sizes}
         if path == "/v1/events" and self.events is not None:
             known = int(query["after"][0]) if query.get("epoch", [self.epoch]) == [self.epoch] else 0
             news = [event for event in self.events if event["number"] > known]

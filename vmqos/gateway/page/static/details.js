@@ -4,6 +4,7 @@
 import { asked } from "./attention.js";
 import { happened } from "./changelist.js";
 import { Chart } from "./chart.js";
+import { Curve } from "./curve.js";
 import { MINUTE } from "./day.js";
 import { keyed, make, setAttribute, setText } from "./dom.js";
 import { EXECUTED } from "./executed.js";
@@ -140,20 +141,23 @@ export class Details {
       return button;
     });
     const choice = make("div", { class: "choice", role: "group", "aria-label": "Time of the charts" }, ...this.choices);
-    this.element = make("div", { class: "detail" }, choice, this.charts, this.fields);
+    this.curve = new Curve();
+    this.element = make("div", { class: "detail" }, choice, this.charts, this.curve.element, this.fields);
   }
 
   /**
    * @param events what happened to the VM, the oldest first (events.js).
    * @param charts the time that the charts show; `day` has the minutes of the VMs that show them (day.js).
+   * @param sizes how many ways VMs need (sizes.js).
    */
-  update({ vm, reading, history, day, charts, counted, executed, now, events }) {
+  update({ vm, reading, history, day, charts, counted, executed, sizes, now, events }) {
     setAttribute(this.charts, "aria-busy", history.isComing(vm.uuid) ? "true" : null);
     const told = events.map((event) => ({ time: event.time, text: happened(event) }));
     const drawn = (names) => ({ ...dataOf(charts, vm.uuid, history, day, names), now: history.latest, events: told });
     this.occupancy.draw({ ...drawn(["llc_occupancy"]), limit: reading?.allocated_bytes ?? null });
     this.bandwidth.draw({ ...drawn(BANDWIDTHS), limit: null });
     FURTHER.forEach((_, index) => this.#drawFurther(index, drawn));
+    this.curve.update(sizes.of(vm.uuid), now);
     for (const button of this.choices) setAttribute(button, "aria-pressed", String(button.dataset.charts === charts));
     const last = told.slice(-MOST_CHANGES).reverse().map(({ time, text }) => `${clock(time)} ${text}`).join("; ");
     const fields = fieldsOf(vm, reading, counted, executed.of(vm.uuid), now);

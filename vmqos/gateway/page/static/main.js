@@ -17,6 +17,7 @@ import { Numbers } from "./marks.js";
 import { toldApart } from "./names.js";
 import { changes, tell } from "./news.js";
 import { Ranking } from "./ranking.js";
+import { Sizes } from "./sizes.js";
 import { Slowed } from "./slowed.js";
 import { VmTable } from "./vmtable.js";
 import { WayMap, markGroups } from "./waymap.js";
@@ -40,10 +41,11 @@ const numbers = new Numbers();
 const history = new History();
 const day = new Day();
 const executed = new Executed();
+const sizes = new Sizes();
 const parts = { none: part("no-vms"), away: part("away"), number: part("vms-count"), find: part("find") };
 const showAddress = (step) => {
   address.show({ ...table.view, ...map.view }, { step });
-  askForCharts();
+  askForDetails();
 };
 const table = new VmTable(part("vms"), parts, numbers, showAddress);
 const open = (uuid) => table.open(uuid);
@@ -52,7 +54,7 @@ const map = new WayMap(mapParts, numbers, open, () => showAddress(true));
 const address = new Address((view) => {
   map.view = view;
   table.view = view;
-  askForCharts();
+  askForDetails();
 });
 const ranking = new Ranking(part("moved"), part("ranking"), open);
 part("by-bandwidth").addEventListener("click", () => table.sortBy("total"));
@@ -84,7 +86,7 @@ async function look() {
     show(part("freshness"), true);
     hearAgain();
     render(answers);
-    askForCharts();
+    askForDetails();
   } catch (error) {
     if (!(error instanceof Silent)) throw error;
     fallSilent(error);
@@ -98,11 +100,12 @@ function pause() {
   return part("silence").hidden ? Math.max(PAUSE, history.interval * 1000) : PATIENT_PAUSE;
 }
 
-/** Ask for what the charts of unfolded VMs show, and draw it when it comes: nothing waits for it. */
-function askForCharts() {
+/** Ask for what unfolded VMs show alone, and draw it when it comes: nothing waits for it. */
+function askForDetails() {
   history.complete(() => [...table.unfolded], () => table.redraw());
   day.keep(table.unfolded);
   day.ask(() => table.daily, () => history.latest, () => table.redraw());
+  sizes.ask([...table.unfolded], Date.now() / 1000, () => table.redraw());
 }
 
 /** Keep the sample; ask for the history of all rows where samples were missed: at the start, and after a pause. */
@@ -138,7 +141,7 @@ function render(answers) {
   host.update(part("host"), { health, vms, caches, capabilities, telemetry });
   if (!before) map.view = address.view;
   map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null, { readings, host: telemetry?.host });
-  table.update({ vms, readings, history, day, health, now, counted: telemetry?.host, executed, events: events.known });
+  table.update({ vms, readings, history, day, health, now, counted: telemetry?.host, executed, sizes, events: events.known });
   if (!before) table.view = address.view;
   setText(part("counters"), told(telemetry, answers.telemetry.error));
   show(part("counters"), vms.length > 0 || !telemetry);
