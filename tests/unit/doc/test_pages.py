@@ -73,7 +73,6 @@ def test_the_api_reference_explains_every_field_that_the_commands_rely_on() -> N
         contract.Measured,
         contract.VmSize,
         contract.SizePoint,
-        contract.Sizes,
     ):
         assert kind.__required_keys__ <= explained, kind.__name__
 

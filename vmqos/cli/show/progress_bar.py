@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
@@ -37,11 +39,14 @@ class PhaseBar:
 
     def __enter__(self) -> Self:
         self._bar.start()
+        # rich has put a stream of its own in the place of standard error: what is logged there goes above the bar.
+        _log_to(self._stream, sys.stderr)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        _log_to(sys.stderr, self._stream)
         self._bar.stop()
 
     def show(self, phase: str, done: float) -> None:
@@ -51,3 +56,10 @@ class PhaseBar:
             self._stream.flush()
         self._phase = phase
         self._bar.update(self._task, completed=done, description=escape(phase))
+
+
+def _log_to(before: TextIO, now: TextIO) -> None:
+    """Have the log written to another stream, as far as it was written to this one."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.stream is before:
+            handler.setStream(now)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import io
 import json
+import logging
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +19,7 @@ from tests.unit.cli.streams import Terminal
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent, serving
 from vmqos.cli import lease
-from vmqos.cli.size import stepping
+from vmqos.cli.size import stepping, view
 
 WEB, BATCH = examples.WEB, examples.BATCH
 BASE = 2
@@ -357,3 +359,16 @@ def test_before_vms_of_a_flavor_are_sized_it_names_them_and_asks_once(
     assert ran.status == status and bool(sizes.said) == (status == 0) and ran.err.count("Continue? [y/N] ") == 1
     question = "VMs of flavor m1.cache will have more ways than they have, one VM after the other, for 15 min at most"
     assert ran.err.startswith(f"{question} in all: web-1. The ways are taken from those that are free.")
+
+
+def test_a_warning_has_a_line_of_its_own_above_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    logs = logging.StreamHandler(stream)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logs])
+    with view.Progress(stream, stepping.Room(examples.vms()[0], BASE, 5, 3)) as progress:
+        progress.report(BASE, 0.5)
+        logging.getLogger("vmqos").warning("it is late")
+    assert re.search(r"(\x1b\[2K|\n)it is late\n", stream.getvalue()), stream.getvalue()
+    assert logs.stream is stream
