@@ -3,7 +3,8 @@
 
 The ROM walks through memory in one way for ever (:mod:`tests.worth.loads`). So of a drawn mix
 
-- sizes grow as the cache does, and a store of keys becomes random reads of the part that it often uses;
+- sizes grow as the cache does, and a store of keys becomes random reads of the part that it often uses. A culprit that
+  has but one line on its way takes little of what lies idle; so VMs want :data:`FULLER` times as much of the cache;
 - nothing is written, and a VM waits for each line before it asks for the next one. A drawn culprit has several on their
   way at once; so the others take as much more time for each of theirs, and do :data:`MORE_WORK` times as much with it;
 - a VM that has phases works in the first one, and is stopped in the others;
@@ -33,6 +34,7 @@ ONSET = 12
 FASTER = 3
 """A drawn second is a third of one: of phases, and of what is left to the latest onset."""
 MORE_WORK = 5
+FULLER = 1.5
 OFTEN_USED = 3
 """A third of a store of keys is what it often uses."""
 EVERY = 1 << 15
@@ -77,7 +79,9 @@ def carried(mix: Mix) -> Mix | None:
         vms.append(replace(vm, phases=phases, mask=vm.mask if vm.mask in own else shared, shift=vm.shift // FASTER))
     if planted is not None:
         onset = ONSET + (planted.onset - mixes.ONSET[0]) // FASTER
-        planted = Planted(planted.vm, onset, planted.meant, _work(planted.work, 1), planted.strain, planted.rest)
+        planted = Planted(
+            planted.vm, onset, planted.meant, _work(planted.work, is_culprit=True), planted.strain, planted.rest
+        )
     return Mix(mix.seed, vms, planted, SECONDS, GUEST)
 
 
@@ -120,9 +124,10 @@ def _phases(vm: MixVm) -> list[Phase]:
     return [Phase(max(1, works.seconds), _work(works.work)), Phase(max(one.seconds for one in rest), IDLE)]
 
 
-def _work(work: Work, times: int = MORE_WORK) -> Work:
+def _work(work: Work, *, is_culprit: bool = False) -> Work:
     load = work.load
-    size, order = load.size * (GUEST.size // SERVER.size), load.order
+    fuller, times = (1.0, 1) if is_culprit else (FULLER, MORE_WORK)
+    size, order = round(load.size * fuller / LINE) * LINE * (GUEST.size // SERVER.size), load.order
     if order is Order.ZIPF:
         size, order = max(LINE, size // OFTEN_USED // LINE * LINE), Order.RANDOM
     least = AN_ACCESS[WALKS[order]]

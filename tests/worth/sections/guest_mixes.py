@@ -84,10 +84,11 @@ def section(found: Mapping[str, Mix]) -> Section:
         "Only culprits of the cache: the channel to memory of the emulated machine counts in real time, and how fast "
         "the emulation is beside that, is chance. VMs get their cycles in turns of 4 000 000. Within a turn one may "
         "run before another; a culprit then brings in a seventh of the cache at once, and takes more than it would "
-        "natively. A VM does one thing, and waits for each line before it asks for the next; it has phases only in "
-        "that it stops. The host's own work fills two ways of a group of its own: on an emulated CPU it takes "
-        f"{host:.0%} of a VM's second. A mix is quiet by the native library's word. The emulation makes no "
-        "two runs the same.",
+        "natively. A VM does one thing, and waits for each line before it asks for the next; so that a culprit "
+        "takes enough all the same, VMs want half as much of the cache again as in the section before, and do five "
+        "times as much with each line. They have phases only in that they stop. The host's own work fills two ways of "
+        f"a group of its own: on an emulated CPU it takes {host:.0%} of a VM's second. A mix is quiet by the native "
+        "library's word. The emulation makes no two runs the same.",
     )
 
 
