@@ -18,7 +18,7 @@ from tests.worth.rounds import mean_of
 from tests.worth.section import Bars, Section, digest
 from tests.worth.sections import guest_mixes as guest_mixes_section
 from tests.worth.sections import mixes as mixes_section
-from tests.worth.sections.guest_mixes import NO_PMU, PMU, PMU_OF_THE_L3
+from tests.worth.sections.guest_mixes import NO_PMU, PMU_OF_THE_L3
 from tests.worth.sections.mixes import BY_NEED, CAPPED, EVENLY, SHARED
 
 
@@ -118,7 +118,7 @@ def guest_mix(slower: float, natively: float, cause: str | None) -> dict[str, An
     accused = {"culprit": 0, "victim": 1, "cause": cause, "verdict": "right" if cause == "cache" else "false"}
     named = 1 if cause == "cache" else None
     said = {"named": named, "accusations": [accused] if cause else []}
-    one = {"said": dict.fromkeys((NO_PMU, PMU, PMU_OF_THE_L3), said), "lost": [[0, 0, 0], [16384, 0, 0]], "host": 0.5}
+    one = {"said": dict.fromkeys((NO_PMU, PMU_OF_THE_L3), said), "lost": [[0, 0, 0], [16384, 0, 0]], "host": 0.5}
     return {
         "guest": {**one, "done": {"1": [slower, ["cache"]]}},
         "native": {**one, "done": {"1": [natively, ["cache"]]}, "culprit": 0, "vms": 2},
@@ -137,7 +137,7 @@ def test_of_a_guests_mix_it_is_told_who_was_named_and_what_was_false(
     cause: str | None, named: bool, true: bool, row: str
 ) -> None:
     made = guest_mixes_section.section({"planted 100004": guest_mix(1.5, 1.4, cause)})
-    assert [claim.holds for claim in made.claims] == [named] * 3 + [true] * 2 + [True]
+    assert [claim.holds for claim in made.claims] == [named] * 2 + [true] * 2 + [True]
     (of_it,) = made.tables[1].rows
     assert of_it[2:6] == ("1.50", "1.40", "cache", "1.0 MiB") and of_it[6] == row
 

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 
 import pytest
 
 from tests.worth.experiments import guest_mixes
 from tests.worth.neighbours import carried, in_guest
+from tests.worth.neighbours.hardware import LINE
 from tests.worth.neighbours.in_guest import Both
 from tests.worth.neighbours.mixes import Mix
 from tests.worth.node import node
@@ -20,6 +20,8 @@ pytestmark = [
     pytest.mark.long,
 ]
 
+UNIT = 4096
+"""Bytes of one unit of a counter (``upscale`` of the machine)."""
 BEFORE, BEHIND = 5, 5
 """Seconds of the mix, on either side of the onset: enough to see what is counted, and not for a judgement."""
 
@@ -39,13 +41,8 @@ def found() -> Found:
     planted = drawn.planted
     assert planted is not None, key
     mix = replace(drawn, planted=replace(planted, onset=BEFORE), seconds=BEFORE + BEHIND)
-    cpus = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {in_guest.HOST_CPU})
-    try:
-        with node() as made, in_guest.host_apart(), in_guest.started(made, mix) as vms:
-            return Found(vms.mix, vms.both())
-    finally:
-        os.sched_setaffinity(0, cpus)
+    with node() as made, in_guest.host_apart(), in_guest.started(made, mix) as vms:
+        return Found(vms.mix, vms.both())
 
 
 def seconds_at_work(mix: Mix, vm: int) -> list[int]:
@@ -57,9 +54,10 @@ def test_each_vm_has_the_cycles_of_its_seconds(found: Found) -> None:
     for vm, counted in enumerate(found.run.model.vms):
         at_work = seconds_at_work(found.mix, vm)
         assert at_work, vm
-        spent = sum(counted[second].cycles for second in at_work) / hz
-        # What it got too much in its last turns is not taken back any more.
-        assert len(at_work) - 0.1 <= spent <= len(at_work) + 2, (vm, spent)
+        for number, second in enumerate(at_work, 1):
+            spent = sum(counted[earlier].cycles for earlier in at_work[:number]) / hz
+            # What it got too much in a turn is taken off the next one.
+            assert spent == pytest.approx(number, abs=0.1), (vm, second)
 
 
 def test_a_vm_that_rests_does_next_to_nothing(found: Found) -> None:
@@ -70,11 +68,23 @@ def test_a_vm_that_rests_does_next_to_nothing(found: Found) -> None:
 
 
 def test_the_agent_reads_what_the_model_counted(found: Found) -> None:
+    """While it reads, lines of VMs are lost to the host's, and VMs' own kernel work takes some; no others."""
+    for vm, readings in enumerate(found.run.readings):
+        first = readings[0]
+        for second, now in enumerate(readings):
+            came = LINE * (now.after.llc_misses - now.before.llc_misses)
+            least, most = now.after.occupancy - came - UNIT, now.before.occupancy + came
+            assert least < now.seen.occupancy <= most, (vm, second, now)
+            moved = now.seen.total_bytes - first.seen.total_bytes
+            least = now.before.total_bytes - first.after.total_bytes - UNIT
+            most = now.after.total_bytes - first.before.total_bytes + UNIT
+            assert least < moved < most, (vm, second, now)
+
+
+def test_the_agent_counts_the_cycles_that_the_model_counted(found: Found) -> None:
     for model, seen in zip(found.run.model.vms, found.run.seen.vms, strict=True):
-        cycles, moved = sum(one.cycles for one in model), sum(one.total_bytes for one in model)
-        assert sum(one.cycles for one in seen) == pytest.approx(cycles, rel=0.15)
-        assert sum(one.total_bytes for one in seen) == pytest.approx(moved, rel=0.1, abs=1 << 20)
-        assert seen[-1].occupancy == pytest.approx(model[-1].occupancy, rel=0.2, abs=1 << 18)
+        # The agent's are those of the VM's threads, and not of interrupts that come in between.
+        assert sum(one.cycles for one in seen) == pytest.approx(sum(one.cycles for one in model), rel=0.15)
 
 
 def test_the_culprit_begins_at_its_onset_and_takes_lines_of_the_others(found: Found) -> None:

@@ -7,13 +7,12 @@ The native library runs the same mixes afterwards, outside (:mod:`tests.worth.ne
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from tests.worth.neighbours import beside, campaign, carried
-from tests.worth.neighbours.in_guest import HOST_CPU, host_apart, outcome, started
+from tests.worth.neighbours.in_guest import host_apart, outcome, started
 from tests.worth.neighbours.mixes import Mix
 from tests.worth.node import Node
 
@@ -37,7 +36,6 @@ def run(node: Node) -> dict[str, Any]:
     """What came of each mix so far, by key; it is printed after each, so that a run that is cut short leaves it."""
     until = time.monotonic() + SECONDS
     found = beside.kept()
-    os.sched_setaffinity(0, {HOST_CPU})
     with host_apart():
         for key, mix in wanted():
             if key in found or time.monotonic() > until:

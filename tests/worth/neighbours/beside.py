@@ -78,7 +78,7 @@ def natively(key: str, of_guest: Found) -> Found:
         "culprit": mix.planted.vm if mix.planted is not None else None,
         "quiet": mix.planted is None and truth.is_quiet(mix),
         "done": {str(vm): [round(one.slower, 3), sorted(one.causes)] for vm, one in done.items()},
-        "said": {name: told(judge(mix, whole, harm, SIGHTS[name])) for name in ("pmu", "no pmu")},
+        "said": {name: told(judge(mix, whole, harm, SIGHTS[name])) for name in SIGHTS},
     }
 
 

@@ -4,14 +4,19 @@
 *Time.*  The seconds of an emulated machine are not those of its caches: how many cycles of a CPU pass in one is for the
 other load of the machine below to say, and for each CPU another number. So a second of a mix is a number of cycles
 that each VM has for itself: instructions, and what its lines from the L3 and from memory take, as the performance
-counters of the machine have it (``tests/kernel/plugin/pmu.h``). A VM that has had its cycles is stopped (SIGSTOP) until
-all have had theirs. They come to them in :data:`TURNS` turns a second; so no VM is ahead of another one by more than a
-turn, and what it got too much is taken off its next turn. Simulators of many CPUs do the same (lax synchronisation:
-Miller and others, "Graphite", HPCA 2010). The machine may be as slow as it likes, and another one beside it: VMs do the
-same work beside each other.
+counters of the machine have it (``tests/kernel/plugin/pmu.h``). A VM that has had its cycles stands still until all
+have had theirs: the emulated CPU goes on with the kernel only (``CONTROL_CYCLES``). A process that stops VMs does not
+do: on a busy machine a VM has had the cycles of three seconds before it comes to that, and then gets none for the next
+two. They come to their cycles in :data:`TURNS` turns a second; so no VM is ahead of another one by more than a turn,
+and what it got too much is taken off its next turn. Simulators of many CPUs do the same (lax synchronisation: Miller
+and others, "Graphite", HPCA 2010). The machine may be as slow as it likes, and another one beside it: VMs do the same
+work beside each other. At a second's end they are stopped (SIGSTOP), and so are those that rest.
 
 *What insight sees.*  When all stand still at a second's end, the agent is asked for its counters, which it reads anew
 from the kernel's files and from perf. Its readings are divided by a second of the mix, and not by the clock's.
+
+*What the model counted* by then is read behind the agent's reading, and in front of it, too: until the agent has
+looked, the host goes on, and its lines push out those of VMs that stand still. The slower the machine, the more.
 
 *What the host does*, it does on a CPU of its own, and this CPU fills two ways only. On an emulated CPU what the
 host does for each second of a mix is a good part of a VM's second; on a server it is hardly anything.
@@ -20,11 +25,13 @@ host does for each second of a mix is a good part of a VM's second; on a server 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +45,14 @@ from tests.worth.neighbours.mixes import Mix
 from tests.worth.node import RESCTRL, Node, Worker
 from vmqos.telemetry.hardware_events import NAMES
 
-TURNS = 15
+TURNS = 30
 """In which a second is dealt out."""
-GLANCE = 0.0002
+GLANCE = 0.002
 """Seconds from one look at the VMs' cycles to the next."""
-OLD = 1.05
+OLD = 1.0
 """Seconds for which the agent tells its last look again."""
+SOON = 0.02
+"""Seconds until the agent is asked again that told its last look."""
 PATIENCE = 240.0
 SAMPLE = 3
 CPUS = (1, 2, 3)
@@ -55,7 +64,20 @@ ANY_CPU = 0
 MSR = Path("/dev/cpu/0/msr")
 WITHIN = 30
 """Seconds behind the onset that are looked at."""
-PMU_OF_THE_L3 = "pmu of the L3"
+NO_PMU, PMU_OF_THE_L3 = "no pmu", "pmu of the L3"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One VM at a second's end, or in front of the first one: all that was counted so far.
+
+    :ivar before: what the model had counted when the agent was asked, and ``after`` when it had answered.
+    :ivar seen: what the agent read; what it could not read is 0.
+    """
+
+    before: Counters
+    seen: Counters
+    after: Counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +85,41 @@ class Both:
     """One run of a mix.
 
     :ivar model: what the model of the caches counted: the truth.
-    :ivar seen: what the agent read; what it could not read is 0.
+    :ivar seen: what the agent read.
+    :ivar readings: what both were made of, by VM: one in front of the first second, and one behind each.
     :ivar accesses: that each VM reported.
     :ivar host: cycles that the host's own group took for each second of the mix.
     """
 
     model: Run
     seen: Run
+    readings: Sequence[Sequence[Reading]]
     accesses: Sequence[int]
     host: float
 
 
 @contextlib.contextmanager
 def host_apart() -> Iterator[None]:
-    """What runs on the host's CPU fills two ways only: an administrator's group, which the agent leaves alone."""
+    """All that runs by now runs on the host's CPU, and what runs there fills two ways only.
+
+    These are of an administrator's group, which the agent leaves alone.
+    """
     HOST_GROUP.mkdir()
+    moved: dict[int, set[int]] = {}
     try:
         (HOST_GROUP / "schemata").write_text(f"L3:0={HOST_WAYS:x}\n")
         (HOST_GROUP / "cpus_list").write_text(f"{HOST_CPU}\n")
+        for task in (int(path.name) for path in Path("/proc").glob("[0-9]*/task/[0-9]*")):
+            # Some threads of the kernel belong to their CPU (EINVAL), and some tasks have ended.
+            with contextlib.suppress(OSError):
+                before = os.sched_getaffinity(task)
+                os.sched_setaffinity(task, {HOST_CPU})
+                moved[task] = before
         yield
     finally:
+        for task, before in moved.items():
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(task, before)
         HOST_GROUP.rmdir()
 
 
@@ -116,35 +153,44 @@ class Vms:
 
     def _run(self, absent: frozenset[int], planted: bool) -> Both:
         everybody = range(len(self.workers))
-        model: list[list[Counters]] = [[] for _ in everybody]
-        seen: list[list[Counters]] = [[] for _ in everybody]
         hz = self.mix.hardware.hz
-        with switch.on(sample=SAMPLE, l2size=self.mix.hardware.l2_bytes, evictions=1), _cycles() as cycles:
+        with switch.on(sample=SAMPLE, l2size=self.mix.hardware.l2_bytes, evictions=1), _meter(self.rmids) as meter:
             lost = self._evicted()
-            before = self._model(), self._agents(time.time())
+            readings = [[reading] for reading in self._read()]
             # What each VM has still to get, less what it got too much.
-            goals = [float(cycles(rmid)) for rmid in self.rmids]
-            progress, host = [worker.progress() for worker in self.workers], cycles(switch.rmid_of(HOST_GROUP))
+            goals = [float(meter.cycles(rmid)) for rmid in self.rmids]
+            progress = [worker.progress() for worker in self.workers]
+            host = switch.rmid_of(HOST_GROUP)
+            of_host = meter.cycles(host)
             for second in range(self.mix.seconds):
                 at_work = [
                     vm
                     for vm in everybody
                     if vm not in absent and self.mix.work(vm, second, planted).load.order is not Order.IDLE
                 ]
-                for _ in range(TURNS):
+                for turn in range(TURNS):
                     for vm in at_work:
                         goals[vm] += hz / TURNS
-                    _spend([(self.pids[vm], self.rmids[vm], goals[vm]) for vm in at_work], cycles)
-                now = self._model(), self._agents(time.time())
-                for vm in everybody:
-                    model[vm].append(now[0][vm] - before[0][vm])
-                    seen[vm].append(now[1][vm] - before[1][vm])
-                before = now
+                        meter.allow(self.rmids[vm], math.ceil(goals[vm]))
+                        if turn == 0:
+                            _signal(self.pids[vm], signal.SIGCONT)
+                    meter.wait({self.rmids[vm]: goals[vm] for vm in at_work})
+                for vm in at_work:
+                    _signal(self.pids[vm], signal.SIGSTOP)
+                for of, reading in zip(readings, self._read(), strict=True):
+                    of.append(reading)
             evicted = {pair: lines - lost.get(pair, 0) for pair, lines in self._evicted().items()}
-            host = (cycles(switch.rmid_of(HOST_GROUP)) - host) / self.mix.seconds
+            of_host = meter.cycles(host) - of_host
             accesses = [worker.progress() - before for worker, before in zip(self.workers, progress, strict=True)]
+        model = [_by_second([reading.after for reading in of]) for of in readings]
+        seen = [_by_second([reading.seen for reading in of]) for of in readings]
         run = Run(model, {pair: lines for pair, lines in evicted.items() if lines})
-        return Both(run, Run(seen, {}), accesses, host)
+        return Both(run, Run(seen, {}), readings, accesses, of_host / self.mix.seconds)
+
+    def _read(self) -> list[Reading]:
+        before = self._model()
+        seen = self._agents(time.time())
+        return [Reading(*of) for of in zip(before, seen, self._model(), strict=True)]
 
     def _model(self) -> list[Counters]:
         return [of_model(switch.counts(ANY_CPU, rmid), self.mix) for rmid in self.rmids]
@@ -170,9 +216,16 @@ class Vms:
                 times = counters["taken_at"], events["taken_at"]
                 if all(at is not None and at >= after for at in times):
                     return [of_agent(counters, events, worker.uuid) for worker in self.workers]
+                # To ask is work, too: it is done once more only.
+                oldest = min(at or 0.0 for at in times)
+                time.sleep(min(OLD, max(0.0, oldest + OLD - time.time())))
             if time.monotonic() > deadline:
                 raise TimeoutError("the agent did not read its counters")
-            time.sleep(OLD / 4)
+            time.sleep(SOON)
+
+
+def _by_second(counted: Sequence[Counters]) -> list[Counters]:
+    return [now - then for then, now in pairwise(counted)]
 
 
 @contextlib.contextmanager
@@ -232,49 +285,60 @@ def _mask(node: Node, worker: Worker) -> int:
     return int(line.partition("0=")[2].partition(";")[0], 16)
 
 
-@contextlib.contextmanager
-def _cycles() -> Iterator[Any]:
-    """What tells how many cycles a CPU spent under an RMID, since boot."""
-    descriptor = os.open(MSR, os.O_RDONLY)
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """The cycles that CPUs spend under an RMID, since boot.
 
-    def cycles(rmid: int) -> int:
-        def number(which: int) -> int:
-            return int.from_bytes(os.pread(descriptor, 8, switch.COUNTS + counts.NUMBERS * rmid + which), "little")
-
-        l3, memory = (sum(number(4 * kind + served) for kind in range(3)) for served in (1, 2))
-        return number(3) + GUEST.l3_cycles * l3 + GUEST.memory_cycles * memory
-
-    try:
-        yield cycles
-    finally:
-        os.close(descriptor)
-
-
-def _spend(wanted: Collection[tuple[int, int, float]], cycles: Any) -> None:
-    """Let VMs run until each has spent its cycles.
-
-    :param wanted: of each its PID, its RMID, and what its cycles are to be.
+    :ivar descriptor: of a CPU's registers.
     """
-    running = [one for one in wanted if cycles(one[1]) < one[2]]
-    for pid, _, _ in running:
-        _signal(pid, signal.SIGCONT)
-    deadline = time.monotonic() + PATIENCE
-    while running:
-        time.sleep(GLANCE)
-        for one in list(running):
-            if cycles(one[1]) >= one[2]:
-                _signal(one[0], signal.SIGSTOP)
-                running.remove(one)
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {PATIENCE:.0f} s: {running}")
+
+    descriptor: int
+
+    def cycles(self, rmid: int) -> int:
+        """How many they were so far."""
+        l3, memory = (sum(self._number(rmid, 4 * kind + served) for kind in range(3)) for served in (1, 2))
+        return self._number(rmid, 3) + GUEST.l3_cycles * l3 + GUEST.memory_cycles * memory
+
+    def allow(self, rmid: int, cycles: int) -> None:
+        """Have programs stand still once they were so many; 0: have them go on."""
+        os.pwrite(self.descriptor, cycles.to_bytes(8, "little"), switch.MOST_CYCLES + rmid)
+
+    def wait(self, goals: Mapping[int, float]) -> None:
+        """Wait until each has had its cycles.
+
+        :param goals: by RMID.
+        """
+        running = dict(goals)
+        deadline = time.monotonic() + PATIENCE
+        while running := {rmid: goal for rmid, goal in running.items() if self.cycles(rmid) < goal}:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {PATIENCE:.0f} s: {running}")
+            time.sleep(GLANCE)
+
+    def _number(self, rmid: int, which: int) -> int:
+        return int.from_bytes(os.pread(self.descriptor, 8, switch.COUNTS + counts.NUMBERS * rmid + which), "little")
+
+
+@contextlib.contextmanager
+def _meter(rmids: Collection[int]) -> Iterator[Meter]:
+    """A meter; at the end these RMIDs may have any number of cycles."""
+    descriptor = os.open(MSR, os.O_RDWR)
+    meter = Meter(descriptor)
+    try:
+        yield meter
+    finally:
+        for rmid in rmids:
+            meter.allow(rmid, 0)
+        os.close(descriptor)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
     os.kill(pid, number)
 
 
-SIGHTS = {"pmu": Sight(True, False), "no pmu": Sight(False, False), PMU_OF_THE_L3: Sight(True, False)}
-"""The agent of today does not know what memory can give."""
+SIGHTS = {NO_PMU: Sight(False, False), PMU_OF_THE_L3: Sight(True, False)}
+"""The agent of today does not know what memory can give. On AMD's processors it judges without a PMU, for misses of the
+L2 are not those of the L3; with a PMU is what it would do where perf counts the L3's."""
 
 
 def outcome(vms: Vms) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from tests.kernel.cachemodel import counts, switch
 from tests.kernel.cachemodel.counts import Counts, Served
 from tests.worth.experiments import guest_mixes
 from tests.worth.native import Order
@@ -88,53 +88,56 @@ def test_a_vms_cycles_are_those_of_the_machines_performance_counters() -> None:
 
 
 def test_what_the_agent_could_not_read_is_0() -> None:
-    counters = {"vms": {"u": {"caches": {"0": {"llc_occupancy": 5}}, "totals": {"mbm_total_bytes": None}}}}
+    read_of = {"vms": {"u": {"caches": {"0": {"llc_occupancy": 5}}, "totals": {"mbm_total_bytes": None}}}}
     events = {"vms": {"u": {"counts": {"cycles": 9, "instructions": 3, "cache_references": None, "cache_misses": 1}}}}
-    read = in_guest.of_agent(counters, events, "u")
+    read = in_guest.of_agent(read_of, events, "u")
     assert (read.occupancy, read.total_bytes, read.cycles, read.instructions) == (5, 0, 9, 3)
     assert (read.llc_references, read.llc_misses) == (0, 1)
-    assert in_guest.of_agent(counters, {"vms": {}}, "u").cycles == 0
+    assert in_guest.of_agent(read_of, {"vms": {}}, "u").cycles == 0
 
 
-@pytest.fixture
-def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Two stopped processes."""
-    started = [subprocess.Popen(["sh", "-c", "kill -STOP $$; exec sleep 60"]) for _ in range(2)]
-    try:
-        while any(state(one.pid) != "T" for one in started):
-            pass
-        yield started
-    finally:
-        for one in started:
-            one.kill()
-            one.wait()
+@dataclass
+class Registers:
+    """A CPU's registers, as the plugin has them. An RMID executes whenever it is looked at, unless it stands still.
+
+    :ivar pace: instructions for each look, by RMID.
+    :ivar looks: after each look, the instructions of all.
+    """
+
+    pace: list[int]
+    executed: list[int] = field(default_factory=lambda: [0, 0, 0])
+    most: dict[int, int] = field(default_factory=dict)
+    looks: list[tuple[int, ...]] = field(default_factory=list)
+
+    def read(self, _descriptor: int, _size: int, register: int) -> bytes:
+        rmid, which = divmod(register - switch.COUNTS, counts.NUMBERS)
+        if which != 3:
+            return bytes(8)
+        most = self.most.get(rmid, 0)
+        if not most or self.executed[rmid] < most:
+            self.executed[rmid] += self.pace[rmid]
+        self.looks.append(tuple(self.executed))
+        return self.executed[rmid].to_bytes(8, "little")
+
+    def write(self, _descriptor: int, value: bytes, register: int) -> None:
+        self.most[register - switch.MOST_CYCLES] = int.from_bytes(value, "little")
 
 
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def test_who_has_had_its_cycles_stands_still_until_the_others_have_had_theirs(
-    sleepers: list[subprocess.Popen[bytes]],
-) -> None:
-    spent = {0: 0, 1: 0, 2: 50}
-    order: list[tuple[int, str]] = []
-
-    def cycles(which: int) -> int:
-        if which < 2 and state(sleepers[which].pid) != "T":
-            spent[which] += 10 * (which + 1)
-        order.append((which, "".join(state(one.pid) for one in sleepers)))
-        return spent[which]
-
-    in_guest._spend([(one.pid, which, 100.0) for which, one in enumerate(sleepers)], cycles)
-    while any(state(one.pid) != "T" for one in sleepers):
-        pass
-    # The faster one stood still while the other one went on.
-    assert any(states[1] == "T" and states[0] != "T" for _, states in order)
-    assert spent[0] == 100 and 100 <= spent[1] <= 120
-    # Who has had more than its part before is not woken.
-    in_guest._spend([(sleepers[1].pid, 1, float(spent[1]))], cycles)
-    assert state(sleepers[1].pid) == "T"
+def test_who_has_had_its_cycles_stands_still_until_the_others_have_had_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    registers = Registers([0, 10, 30])
+    monkeypatch.setattr("os.pread", registers.read)
+    monkeypatch.setattr("os.pwrite", registers.write)
+    meter = in_guest.Meter(0)
+    for goal in (100, 200):
+        for rmid in (1, 2):
+            meter.allow(rmid, goal)
+        meter.wait({1: goal, 2: goal})
+        assert goal <= registers.executed[1] <= goal + 10 and goal <= registers.executed[2] <= goal + 30
+        # The faster one stood still while the other one went on.
+        assert any(slow < goal <= fast for _, slow, fast in registers.looks)
+    meter.allow(2, 0)
+    assert meter.cycles(2) > 230
+    assert registers.executed[1] <= 210
 
 
 def test_what_a_guest_found_is_kept_and_forgotten_when_a_law_has_changed(

@@ -12,14 +12,13 @@ from tests.worth.section import SAME, Bars, Claim, Section, Table
 HARMED = 1.10
 """``tests.worth.neighbours.truth.HARMED``."""
 IN_TIME = 30
-PMU, NO_PMU, PMU_OF_THE_L3 = "pmu", "no pmu", "pmu of the L3"
+MIXES = 40
+"""``tests.worth.experiments.guest_mixes.MIXES``."""
+NO_PMU, PMU_OF_THE_L3 = "no pmu", "pmu of the L3"
 TITLES = {
-    NO_PMU: "no PMU",
-    PMU: "the agent's perf events (AMD's: references and misses are those of the L2)",
-    PMU_OF_THE_L3: "the same with the L3's references and misses, from the model",
+    NO_PMU: "what the agent has on this AMD: what VMs hold and move",
+    PMU_OF_THE_L3: "perf's cycles and instructions, too, and references and misses of the L3, from the model",
 }
-NATIVELY = {NO_PMU: NO_PMU, PMU: PMU, PMU_OF_THE_L3: PMU}
-"""What the native library is shown: its PMU counts the L3."""
 
 Mix = Mapping[str, Mapping[str, Any]]
 
@@ -35,8 +34,9 @@ def section(found: Mapping[str, Mix]) -> Section:
         "Who slows whom: mixes in a guest",
         "The section before, whose mixes run on the model of the caches as a library, without a kernel, VMs or an "
         "agent.",
-        f"{len(planted)} mixes of the same generator in which a VM begins to fill the cache, and {len(quiet)} in which "
-        f"none does, by seeds from 100 000 on, of 2 to 4 VMs: as far as a guest can carry them. They are real VMs "
+        f"{len(found)} of {MIXES} mixes of the same generator were run so far, by seeds from 100 000 on, of 2 to 4 "
+        f"VMs, as far as a guest can carry them: {len(planted)} in which a VM begins to fill the cache, and "
+        f"{len(quiet)} in which none does. They are real VMs "
         "under KVM on the emulated machine, with an L3 of 4 MiB; what insight sees is what the agent reads of the "
         "kernel's files and of perf. The truth is the model's counts of each VM, of a run with the culprit and one "
         "without, by the rules of the section before. Then the native library runs the same mix, with the ways that "
@@ -63,7 +63,6 @@ def section(found: Mapping[str, Mix]) -> Section:
                 _named(harmful, sight, share, title)
                 for sight, share, title in (
                     (NO_PMU, 0.8, "Without a PMU"),
-                    (PMU, 0.95, "With perf's events of this AMD"),
                     (PMU_OF_THE_L3, 0.95, "With the L3's events"),
                 )
             ),
@@ -73,7 +72,7 @@ def section(found: Mapping[str, Mix]) -> Section:
                     "mixes have one).",
                     not _false(found.values(), sight),
                 )
-                for sight, title in ((NO_PMU, "Without a PMU"), (PMU, "With perf's events of this AMD"))
+                for sight, title in ((NO_PMU, "Without a PMU"), (PMU_OF_THE_L3, "With the L3's events"))
             ),
             Claim(
                 "A VM beside a culprit is as much slower in the guest as natively: half of them differ by less than "
@@ -82,13 +81,14 @@ def section(found: Mapping[str, Mix]) -> Section:
             ),
         ],
         "Only culprits of the cache: the channel to memory of the emulated machine counts in real time, and how fast "
-        "the emulation is beside that, is chance. VMs get their cycles in turns of 4 000 000. Within a turn one may "
-        "run before another; a culprit then brings in a seventh of the cache at once, and takes more than it would "
-        "natively. A VM does one thing, and waits for each line before it asks for the next; so that a culprit "
-        "takes enough all the same, VMs want half as much of the cache again as in the section before, and do five "
-        "times as much with each line. They have phases only in that they stop. The host's own work fills two ways of "
-        f"a group of its own: on an emulated CPU it takes {host:.0%} of a VM's second. A mix is quiet by the native "
-        "library's word. The emulation makes no two runs the same.",
+        "the emulation is beside that, is chance. VMs get their cycles in turns of 2 000 000. Within a turn one may "
+        "run before another; a culprit then brings in a twelfth of the cache at once, and takes more than it would "
+        "natively. perf of an AMD counts misses of the L2, by which the agent does not judge. A VM does one thing, and "
+        "waits for each line before it asks for the next; so that a culprit takes enough all the same, VMs want half "
+        "as much of the cache again as in the section before, and do five times as much with each line. They have "
+        "phases only in that they stop. The host's own work fills two ways of a group of its own: on an emulated CPU "
+        f"it takes {host:.0%} of a VM's second. A mix is quiet by the native library's word. The emulation makes no "
+        "two runs the same.",
     )
 
 
@@ -134,12 +134,12 @@ def _verdicts(planted: Mapping[str, Mix], quiet: Mapping[str, Mix]) -> Table:
     rows = []
     for sight, title in TITLES.items():
         cells = [title]
-        for where, of in (("guest", sight), ("native", NATIVELY[sight])):
+        for where in ("guest", "native"):
             harmful = [one for one in planted.values() if harmed(one[where])]
             cells += [
-                _of(sum(_is_named(one[where]["said"][of]) for one in harmful), len(harmful)),
-                _of(_false(planted.values(), of, where), len(planted)),
-                _of(sum(bool(one[where]["said"][of]["accusations"]) for one in quiet.values()), len(quiet)),
+                _of(sum(_is_named(one[where]["said"][sight]) for one in harmful), len(harmful)),
+                _of(_false(planted.values(), sight, where), len(planted)),
+                _of(sum(bool(one[where]["said"][sight]["accusations"]) for one in quiet.values()), len(quiet)),
             ]
         rows.append(cells)
     header = ["insight has"]
@@ -162,13 +162,11 @@ def _of_each(planted: Mapping[str, Mix]) -> Table:
                 f"{_most(one, 'native')[0]:.2f}",
                 " or ".join(of_guest["done"][vm][1]),
                 f"{lost * 64 / (1 << 20):.1f} MiB",
-                *(_said(of_guest["said"][sight]) for sight in TITLES),
-                _said(one["native"]["said"][NO_PMU]),
-                _said(one["native"]["said"][PMU]),
+                *(_said(one[where]["said"][sight]) for where in ("guest", "native") for sight in TITLES),
             )
         )
     header = ("Seed", "Culprit", "Victim, in the guest", "natively", "Cause", "Lost to the culprit")
-    sights = ("Guest, no PMU", "perf of AMD", "with the L3's events", "Natively, no PMU", "with a PMU")
+    sights = ("Guest, no PMU", "with the L3's events", "Natively, no PMU", "with the L3's events")
     return Table((*header, *sights), rows)
 
 
