@@ -163,14 +163,11 @@ class Vms:
             host = switch.rmid_of(HOST_GROUP)
             of_host = meter.cycles(host)
             for second in range(self.mix.seconds):
-                at_work = [
-                    vm
-                    for vm in everybody
-                    if vm not in absent and self.mix.work(vm, second, planted).load.order is not Order.IDLE
-                ]
+                works = {vm: self.mix.work(vm, second, planted) for vm in everybody if vm not in absent}
+                at_work = [vm for vm, work in works.items() if work.load.order is not Order.IDLE]
                 for turn in range(TURNS):
                     for vm in at_work:
-                        goals[vm] += hz / TURNS
+                        goals[vm] += works[vm].busy * hz / TURNS
                         meter.allow(self.rmids[vm], math.ceil(goals[vm]))
                         if turn == 0:
                             _signal(self.pids[vm], signal.SIGCONT)

@@ -54,8 +54,11 @@ def test_the_rom_does_what_a_vm_of_the_mix_does(drawn: list[tuple[str, Mix]]) ->
             assert carried.AN_ACCESS[told.walk] + carried.A_TURN * told.work == load.instructions
             assert load.order in (Order.RANDOM, Order.SHUFFLED, Order.SEQUENTIAL, Order.ENDLESS)
             assert told.size == (load.size if load.order is not Order.ENDLESS else carried.STREAM * GUEST.size)
-            doing = {mix.work(which, second).load for second in range(mix.seconds)}
-            assert doing <= {load, carried.IDLE.load}, vm
+            doing = {(work.load, work.busy) for work in (mix.work(which, second) for second in range(mix.seconds))}
+            if mix.planted is None or mix.planted.vm != which:
+                assert doing <= {(load, 1.0), (load, carried.PACE)}, vm
+            else:
+                assert doing == {(load, 1.0), (carried.IDLE.load, 1.0)}, vm
 
 
 def test_sizes_grow_as_the_cache_does() -> None:

@@ -86,9 +86,9 @@ def section(found: Mapping[str, Mix]) -> Section:
         "natively. perf of an AMD counts misses of the L2, by which the agent does not judge. A VM does one thing, and "
         "waits for each line before it asks for the next; so that a culprit takes enough all the same, VMs want half "
         "as much of the cache again as in the section before, and do five times as much with each line. They have "
-        "phases only in that they stop. The host's own work fills two ways of a group of its own: on an emulated CPU "
-        f"it takes {host:.0%} of a VM's second. A mix is quiet by the native library's word. The emulation makes no "
-        "two runs the same.",
+        "phases only in that they slow down. The host's own work fills two ways of a group of its own: on an emulated "
+        f"CPU it takes {host:.0%} of a VM's second. A mix is quiet by the native library's word. The emulation makes "
+        "no two runs the same.",
     )
 
 
