@@ -56,7 +56,7 @@ def test_each_vm_has_the_cycles_of_its_seconds(found: Found) -> None:
         assert at_work, vm
         for number, second in enumerate(at_work, 1):
             spent = sum(counted[earlier].cycles for earlier in at_work[:number]) / hz
-            due = sum(found.mix.work(vm, earlier).busy for earlier in at_work[:number])
+            due = sum(carried.cycles(found.mix.work(vm, earlier)) for earlier in at_work[:number])
             # What it got too much in a turn is taken off the next one.
             assert spent == pytest.approx(due, abs=0.1), (vm, second)
 

@@ -3,10 +3,9 @@
 
 The ROM walks through memory in one way for ever (:mod:`tests.worth.loads`). So of a drawn mix
 
-- sizes grow as the cache does, and a store of keys becomes random reads of the part that it often uses. A culprit that
-  has but one line on its way takes little of what lies idle; so VMs want :data:`FULLER` times as much of the cache;
+- sizes grow as the cache does, and a store of keys becomes random reads of the part that it often uses;
 - nothing is written, and a VM waits for each line before it asks for the next one. A drawn culprit has several on their
-  way at once; so the others take as much more time for each of theirs, and do :data:`MORE_WORK` times as much with it;
+  way at once; so it gets as many more cycles for each second (:func:`cycles`). Others have one on its way;
 - a VM that has phases works in the first one, and goes on with a part of its pace in the others: :data:`PACE`. One that
   rests when the culprit begins, as in half of these mixes one would, could not be judged by any law;
 - the culprit is stopped until its onset;
@@ -34,8 +33,6 @@ ONSET = 12
 """When a planted culprit begins, at the earliest."""
 FASTER = 3
 """A drawn second is a third of one: of phases, and of what is left to the latest onset."""
-MORE_WORK = 5
-FULLER = 1.5
 OFTEN_USED = 3
 """A third of a store of keys is what it often uses."""
 PACE = 0.4
@@ -100,6 +97,17 @@ def rom_load(load: Load) -> loads.Load:
     return loads.Load(walk, size, every=EVERY, work=(load.instructions - AN_ACCESS[walk]) // A_TURN)
 
 
+def cycles(work: Work) -> float:
+    """How many seconds' cycles a VM gets for each second that it works so.
+
+    One that would have several lines on their way at once waits for each by itself, and gets the time back.
+    """
+    load = work.load
+    return (
+        work.busy * (load.instructions + GUEST.memory_cycles) / (load.instructions + GUEST.memory_cycles / load.overlap)
+    )
+
+
 def load_of(mix: Mix, vm: int) -> Load:
     """What a VM does while it works: it does one thing only."""
     if mix.planted is not None and mix.planted.vm == vm:
@@ -130,10 +138,11 @@ def _phases(vm: MixVm) -> list[Phase]:
 
 def _work(work: Work, *, is_culprit: bool = False) -> Work:
     load = work.load
-    fuller, times = (1.0, 1) if is_culprit else (FULLER, MORE_WORK)
-    size, order = round(load.size * fuller / LINE) * LINE * (GUEST.size // SERVER.size), load.order
+    size, order = load.size // LINE * LINE * (GUEST.size // SERVER.size), load.order
     if order is Order.ZIPF:
         size, order = max(LINE, size // OFTEN_USED // LINE * LINE), Order.RANDOM
     least = AN_ACCESS[WALKS[order]]
-    turns = max(0, times * load.instructions - least) // A_TURN
-    return Work(Load(order, LINE if order is Order.ENDLESS else size, instructions=least + A_TURN * turns))
+    turns = max(0, load.instructions - least) // A_TURN
+    overlap = load.overlap if is_culprit else 1
+    of_it = LINE if order is Order.ENDLESS else size
+    return Work(Load(order, of_it, instructions=least + A_TURN * turns, overlap=overlap))

@@ -167,7 +167,7 @@ class Vms:
                 at_work = [vm for vm, work in works.items() if work.load.order is not Order.IDLE]
                 for turn in range(TURNS):
                     for vm in at_work:
-                        goals[vm] += works[vm].busy * hz / TURNS
+                        goals[vm] += carried.cycles(works[vm]) * hz / TURNS
                         meter.allow(self.rmids[vm], math.ceil(goals[vm]))
                         if turn == 0:
                             _signal(self.pids[vm], signal.SIGCONT)

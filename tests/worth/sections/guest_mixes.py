@@ -82,13 +82,12 @@ def section(found: Mapping[str, Mix]) -> Section:
         ],
         "Only culprits of the cache: the channel to memory of the emulated machine counts in real time, and how fast "
         "the emulation is beside that, is chance. VMs get their cycles in turns of 2 000 000. Within a turn one may "
-        "run before another; a culprit then brings in a twelfth of the cache at once, and takes more than it would "
-        "natively. perf of an AMD counts misses of the L2, by which the agent does not judge. A VM does one thing, and "
-        "waits for each line before it asks for the next; so that a culprit takes enough all the same, VMs want half "
-        "as much of the cache again as in the section before, and do five times as much with each line. They have "
-        "phases only in that they slow down. The host's own work fills two ways of a group of its own: on an emulated "
-        f"CPU it takes {host:.0%} of a VM's second. A mix is quiet by the native library's word. The emulation makes "
-        "no two runs the same.",
+        "run before another, and takes more than it would natively. perf of an AMD counts misses of the L2, by which "
+        "the agent does not judge. A VM does one thing, and waits for each line before it asks for the next; a culprit "
+        "that natively has several on their way gets as many more cycles for each second. VMs have phases only in that "
+        "they slow down. The host's own work fills two ways of a group of its own: on an emulated CPU it takes "
+        f"{host:.0%} of a VM's second. A mix is quiet by the native library's word. The emulation makes no two runs "
+        "the same.",
     )
 
 
