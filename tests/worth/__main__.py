@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,19 @@ from tests.kernel.lab.errors import GuestDied, LabError
 from tests.kernel.lab.job import CHECKOUT, Job
 from tests.worth import page, sections
 from tests.worth.display import Display
+from tests.worth.neighbours import beside
 
 GUESTS = (
     ("milan-shared", ("four_cases", "compression", "capped_batch", "halves", "jitter", "mixes")),
     ("milan-shared", ("bench",)),
     ("broadwell", ("pseudo_locked",)),
+    ("milan-shared", ("guest_mixes",)),
 )
 """Machines, and which experiments are made in one guest: a compute node takes as long to start as two of them."""
 NATIVE = ("neighbours", "size")
 """Experiments that need no guest, and no rights."""
+COMPLETED: Mapping[str, Callable[[Any], Any]] = {"guest_mixes": beside.complete}
+"""What is made outside of what some experiments found in a guest."""
 KERNEL = "6.12"
 NO_TICKS = "nohz_full=1-3"
 """For the kernel's command line: no timer's interrupt where one VM has a CPU for itself. 250 a second are nothing to a
@@ -84,7 +88,7 @@ def _measure_all(names: Collection[str], results: dict[str, Any]) -> list[str]:
     for machine, chosen in guests:
         with display.guest(machine):
             found = _measure(machine, chosen, display)
-        results.update(found)
+        results.update({name: COMPLETED[name](of) if name in COMPLETED else of for name, of in found.items()})
         _keep(results)
         failed += [name for name in chosen if name not in found]
     for name in NATIVE:
@@ -102,7 +106,9 @@ def _measure(machine: str, names: Sequence[str], display: Display) -> dict[str, 
     path = Path()
     try:
         with guest.kept_of_the_dead() as path:
-            job = Job(f"exec python3 -m tests.worth.inside {' '.join(names)}")
+            # What earlier runs left, for those that go on with it.
+            left = {str(beside.KEPT.relative_to(CHECKOUT)): beside.KEPT.read_bytes()} if beside.KEPT.exists() else {}
+            job = Job(f"exec python3 -m tests.worth.inside {' '.join(names)}", left)
             with guest.Guest(machines.machine(machine), KERNEL, job, path, append=NO_TICKS) as running:
                 deadline = time.monotonic() + TIMEOUT
                 while running.running:

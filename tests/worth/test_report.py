@@ -16,7 +16,9 @@ from tests.worth.__main__ import GUESTS, NATIVE, PAGE, PLOTS, RESULTS, found_in
 from tests.worth.experiments import mixes
 from tests.worth.rounds import mean_of
 from tests.worth.section import Bars, Section, digest
+from tests.worth.sections import guest_mixes as guest_mixes_section
 from tests.worth.sections import mixes as mixes_section
+from tests.worth.sections.guest_mixes import NO_PMU, PMU_OF_THE_L3
 from tests.worth.sections.mixes import BY_NEED, CAPPED, EVENLY, SHARED
 
 
@@ -109,6 +111,42 @@ def test_a_mix_is_hurt_where_its_throughput_is_more_than_five_per_cent_less() ->
     assert list(held.values()) == [True, False, True, True, True], held
     assert "1 of 1" in mixes_section.section(found).claims[0].text
     assert "0 of 1" in mixes_section.section(found).claims[1].text
+
+
+def guest_mix(slower: float, natively: float, cause: str | None) -> dict[str, Any]:
+    """A mix whose VM 0 slows VM 1, and which is accused of that, at once, with a cause or not at all."""
+    accused = {"culprit": 0, "victim": 1, "cause": cause, "verdict": "right" if cause == "cache" else "false"}
+    named = 1 if cause == "cache" else None
+    said = {"named": named, "accusations": [accused] if cause else []}
+    one = {"said": dict.fromkeys((NO_PMU, PMU_OF_THE_L3), said), "lost": [[0, 0, 0], [16384, 0, 0]], "host": 0.5}
+    return {
+        "guest": {**one, "done": {"1": [slower, ["cache"]]}},
+        "native": {**one, "done": {"1": [natively, ["cache"]]}, "culprit": 0, "vms": 2},
+    }
+
+
+@pytest.mark.parametrize(
+    ("cause", "named", "true", "row"),
+    [
+        ("cache", True, True, "named after 1 s"),
+        ("bandwidth", False, False, "false: 0 slows 1 by bandwidth"),
+        (None, False, True, "nothing"),
+    ],
+)
+def test_of_a_guests_mix_it_is_told_who_was_named_and_what_was_false(
+    cause: str | None, named: bool, true: bool, row: str
+) -> None:
+    made = guest_mixes_section.section({"planted 100004": guest_mix(1.5, 1.4, cause)})
+    assert [claim.holds for claim in made.claims] == [named] * 2 + [true] * 2 + [True]
+    (of_it,) = made.tables[1].rows
+    assert of_it[2:6] == ("1.50", "1.40", "cache", "1.0 MiB") and of_it[6] == row
+
+
+def test_a_culprit_that_harms_nobody_in_the_guest_need_not_be_named() -> None:
+    found = {"planted 1": guest_mix(1.05, 1.5, None)}
+    made = guest_mixes_section.section(found)
+    assert made.claims[0].holds and "0 of 0" in made.claims[0].text
+    assert not made.claims[-1].holds and "30%" in made.claims[-1].text
 
 
 def four_cases(protected: float) -> dict[str, Any]:

@@ -32,6 +32,8 @@ COUNTS = 0x52450000
 WAYS = 0x52460000
 DISTANCES = 0x52470000
 EVICTIONS = 0x52500000
+MOST_CYCLES = 0x52441000
+"""And so on: one of each RMID (``tests/kernel/plugin/control.h``)."""
 PATIENCE = 60.0
 """Seconds in which all CPUs come to a stand for a turn; it takes milliseconds."""
 
@@ -119,6 +121,17 @@ def curve(cpu: int, rmid: int, ways: int) -> Curve:
     :param ways: how many the L3 has.
     """
     return Curve.of([msr.read(cpu, DISTANCES + 64 * rmid + distance) for distance in range(MAX_WAYS + 1)], ways)
+
+
+def stand_still_after(cpu: int, rmid: int, cycles: int) -> None:
+    """Have programs that run under an RMID on CPUs of this domain stand still once it has had so many cycles.
+
+    All but still: they go on by some accesses each millisecond. The kernel goes on as ever, so it can stop them. Cycles
+    are those of the performance counters (``tests/kernel/plugin/pmu.h``), since boot.
+
+    :param cycles: 0: they never stand still.
+    """
+    msr.write(cpu, MOST_CYCLES + rmid, cycles)
 
 
 def rmid_of(group: Path) -> int:

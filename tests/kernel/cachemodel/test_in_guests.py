@@ -25,6 +25,9 @@ everywhere = pytest.mark.guest(machines=("cascade-lake", "sapphire-rapids", "mil
 UNIT = 65536
 """Bytes of one unit of a counter in these machines."""
 
+L3_CYCLES, MEMORY_CYCLES = 80, 360
+"""What a line takes (``tests/kernel/plugin/pmu.h``)."""
+
 MIB = 1 << 20
 L2 = 64 << 10
 """A small L2, so that the L3 sees nearly all of what a walker does."""
@@ -234,6 +237,36 @@ def test_a_cpu_stands_still_for_lines_from_memory(root: Path, program: Path) -> 
             assert lines >= 90_000, counts
             assert counts.waited_ns == pytest.approx(lines * cost, rel=0.05, abs=1_000_000), counts
     assert seconds[30_000] > 0.95 * 90_000 * 30e-6, seconds
+
+
+@pytest.mark.long
+@pytest.mark.guest(machines="cascade-lake", kernels="6.12")
+@pytest.mark.usefixtures("on_first_cpu")
+def test_a_program_stands_still_once_it_has_had_its_cycles(root: Path, program: Path) -> None:
+    group = make(root / "a")
+    rmid = switch.rmid_of(group)
+
+    def cycles() -> int:
+        counts = switch.counts(0, rmid)
+        lines = counts.data + counts.fetch
+        return counts.instructions + L3_CYCLES * lines.l3 + MEMORY_CYCLES * lines.memory
+
+    with walkers.walker(program, 48 * MIB, 1, group) as walker, switch.on(l2size=L2):
+        lines, most = 400_000, cycles() + 20_000_000
+        switch.stand_still_after(0, rmid, most)
+        walker.begin(f"stream {lines}")
+        eventually(lambda: _at_least(cycles(), most), AssertionError)
+        time.sleep(1)
+        stood = cycles() - most
+        switch.stand_still_after(0, rmid, 0)
+        walker.finish()
+        went_on = cycles() - most
+    assert stood < 10_000_000, stood
+    assert went_on > 0.9 * MEMORY_CYCLES * lines - 20_000_000, went_on
+
+
+def _at_least(found: int, wanted: int) -> None:
+    assert found >= wanted, (found, wanted)
 
 
 @pytest.mark.long

@@ -9,6 +9,11 @@ bool control_ours(uint32_t msr)
            (msr >= CONTROL_CACHE && msr <= CONTROL_LAST);
 }
 
+bool control_of_cycles(const struct options *o, uint32_t msr)
+{
+    return msr >= CONTROL_CYCLES && msr < CONTROL_CYCLES + (uint32_t)o->rmids;
+}
+
 const char *control_option(uint32_t msr)
 {
     static const char *const names[] = { "sample",    "l2size",   "l3_ns",    "memory_ns",

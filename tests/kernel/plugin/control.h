@@ -30,6 +30,8 @@ enum {
     CONTROL_CURVES,
     CONTROL_CHANNEL,
     CONTROL_LAST = CONTROL_CHANNEL,
+    /* One of each RMID: value: cycles in the CPU's domain since boot, behind which its programs stand still; 0: never */
+    CONTROL_CYCLES = 0x52441000,
 };
 
 #define MARKED (1ull << 63) /* no association has it: CLOSIDs are small */
@@ -41,6 +43,9 @@ enum {
 enum turn { TURN_OFF, TURN_ON, TURN_EMPTY, TURN_REPORT, TURNS };
 
 bool control_ours(uint32_t msr);
+
+/* Whether it is one of the registers from CONTROL_CYCLES on. */
+bool control_of_cycles(const struct options *o, uint32_t msr);
 
 /* The option that is behind a register, NULL for the other registers. */
 const char *control_option(uint32_t msr);

@@ -31,6 +31,7 @@ struct counter {
     uint64_t total, local;
     double occupancy;
     uint64_t taken; /* of the modelled traffic: what is in total */
+    uint64_t most_cycles; /* behind which its programs stand still; 0: never */
     enum fault fault;
 };
 

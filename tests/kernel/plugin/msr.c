@@ -30,7 +30,8 @@ bool msr_ours(const struct options *o, uint32_t msr)
         return o->abmc;
     if (in(msr, AMD_QOS_EVT_CFG_0, 2))
         return o->bmec;
-    return in(msr, IA32_QM_EVTSEL, 3) || pmu_ours(o, msr) || control_ours(msr) || window_ours(o, msr);
+    return in(msr, IA32_QM_EVTSEL, 3) || pmu_ours(o, msr) || control_ours(msr) || control_of_cycles(o, msr) ||
+           window_ours(o, msr);
 }
 
 /*
@@ -66,6 +67,8 @@ static uint64_t *place(struct machine *m, unsigned cpu, uint32_t msr)
         return &d->smba[msr - AMD_SMBA_BW_BASE];
     if (in(msr, AMD_QOS_EVT_CFG_0, 2))
         return &d->event_cfg[msr - AMD_QOS_EVT_CFG_0];
+    if (control_of_cycles(&m->options, msr))
+        return &d->counters[msr - CONTROL_CYCLES].most_cycles;
     return NULL;
 }
 

@@ -206,7 +206,7 @@ static void write_msr(unsigned cpu, uint32_t msr, uint64_t value)
         qemu_plugin_reset(plugin, turn, NULL);
     }
     msr_write(&machine, cpu, msr, value);
-    if (msr != IA32_PQR_ASSOC && msr != IA32_QM_EVTSEL && !pmu_ours(&options, msr))
+    if (msr != IA32_PQR_ASSOC && msr != IA32_QM_EVTSEL && !pmu_ours(&options, msr) && !control_of_cycles(&options, msr))
         log_line(now_ns() / 1e9, cpu, msr, value);
     pthread_mutex_unlock(&lock);
 }

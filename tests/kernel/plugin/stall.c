@@ -43,3 +43,18 @@ uint64_t stall_limit(const struct machine *m, unsigned cpu)
         return 0;
     return (uint64_t)o->bandwidth / 100 * (value < 100 ? 100 - value : 1);
 }
+
+bool stall_is_spent(const struct machine *m, const struct hierarchy *h, unsigned cpu)
+{
+    unsigned domain = machine_domain_of(m, cpu), rmid = machine_rmid(&m->cpus[cpu]);
+    uint64_t most = __atomic_load_n(&m->domains[domain].counters[rmid].most_cycles, __ATOMIC_RELAXED), cycles;
+    struct tally tally;
+
+    if (!most)
+        return false;
+    tally = hierarchy_tally(h, domain, rmid);
+    cycles = tally.instructions;
+    for (unsigned kind = 0; kind < KINDS; kind++)
+        cycles += L3_CYCLES * tally.served[kind][FROM_L3] + MEMORY_CYCLES * tally.served[kind][FROM_MEMORY];
+    return cycles >= most;
+}

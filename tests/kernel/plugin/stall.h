@@ -8,11 +8,18 @@
 #ifndef RDT_STALL_H
 #define RDT_STALL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "machine.h"
 
 #define STALL_GRAIN_NS 200000ull
+
+/*
+ * Who has had all his cycles is all but still: he sleeps so long for each line that his L2 lacks. The kernel does not,
+ * so that it can take him off the CPU.
+ */
+#define STALL_SPENT_NS 1000000ull
 
 /* Time that a CPU owes: less than 0 if it slept too long. */
 struct debt {
@@ -40,5 +47,12 @@ uint64_t pace_take(struct pace *p, uint64_t now_ns, uint64_t bytes, uint64_t rat
  * Bandwidth Enforcement).
  */
 uint64_t stall_limit(const struct machine *m, unsigned cpu);
+
+/*
+ * Whether the RMID that a CPU runs under has had all cycles that it may have (CONTROL_CYCLES). They are those of the
+ * performance counters, of all CPUs of the domain. Instructions count once they were charged: when the CPU goes on with
+ * another RMID, and when an RMID's counts are read.
+ */
+bool stall_is_spent(const struct machine *m, const struct hierarchy *h, unsigned cpu);
 
 #endif

@@ -148,6 +148,8 @@ static void stand_still(unsigned cpu, unsigned rmid, struct outcome outcome, enu
         debt_slept(debt, sleep_for(cpu, rmid, ns));
     if (served == FROM_MEMORY && (limit = stall_limit(machine, cpu)) && (ns = pace(cpu, LINE * weight, limit)))
         sleep_for(cpu, rmid, ns);
+    if (ring == USER && stall_is_spent(machine, &hierarchy, cpu))
+        sleep_for(cpu, rmid, STALL_SPENT_NS);
 }
 
 static void access_line(unsigned cpu, uint64_t number, enum kind kind, enum ring ring)

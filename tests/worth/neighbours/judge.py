@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from tests.worth.native import Counters
 from tests.worth.neighbours import truth
-from tests.worth.neighbours.machine import CHANNEL, HZ, MEMORY_CYCLES, Run
-from tests.worth.neighbours.mixes import SIZE, WAYS, Mix
+from tests.worth.neighbours.machine import Run, Runner, run
+from tests.worth.neighbours.mixes import Mix
 from tests.worth.neighbours.truth import Harm
 from vmqos.insight import Cache, Cause, Counts, History, Host, PairVerdict, Sample, Vm, pairs
 
@@ -84,11 +84,12 @@ class Outcome:
 
 def host(mix: Mix, sight: Sight) -> Host:
     """What an agent would know of the host."""
+    hardware = mix.hardware
     return Host(
-        {0: Cache(SIZE, WAYS, CHANNEL if sight.limit else None)},
+        {0: Cache(hardware.size, hardware.ways, hardware.channel if sight.limit else None)},
         {str(which): Vm(vm.flavor, {0: vm.mask}) for which, vm in enumerate(mix.vms)},
-        memory_seconds=MEMORY_CYCLES / HZ,
-        memory_cycles=MEMORY_CYCLES,
+        memory_seconds=hardware.memory_cycles / hardware.hz,
+        memory_cycles=hardware.memory_cycles,
     )
 
 
@@ -106,27 +107,34 @@ def history(run: Run, now: int, sight: Sight) -> History:
     }
 
 
-def judge(mix: Mix, whole: Run, harm: dict[int, Harm], sight: Sight) -> Outcome:
+def judge(
+    mix: Mix, whole: Run, harm: dict[int, Harm], sight: Sight, *, seen: Run | None = None, runner: Runner = run
+) -> Outcome:
     """Ask insight after each second.
 
+    :param whole: what the VMs did.
     :param harm: what the planted culprit does, by victim.
+    :param seen: what insight is shown; what the VMs did where ``None``.
+    :param runner: runs the mix again where an accusation has to be held against a run without the accused.
     """
     known = host(mix, sight)
     first: dict[tuple[int, int, Cause], tuple[int, PairVerdict]] = {}
     for now in range(FIRST, mix.seconds + 1):
-        for pair in pairs(known, history(whole, now, sight)):
+        for pair in pairs(known, history(seen or whole, now, sight)):
             first.setdefault((int(pair.culprit), int(pair.victim), pair.cause), (now, pair))
-    found = [_judged(mix, whole, harm, now, pair) for now, pair in first.values()]
+    found = [_judged(mix, whole, harm, now, pair, runner) for now, pair in first.values()]
     onset = mix.planted.onset if mix.planted is not None else 0
     return Outcome(min((one.second - onset for one in found if one.verdict == "right"), default=None), found)
 
 
-def _judged(mix: Mix, whole: Run, harm: dict[int, Harm], now: int, pair: PairVerdict) -> Accusation:
+def _judged(
+    mix: Mix, whole: Run, harm: dict[int, Harm], now: int, pair: PairVerdict, runner: Runner = run
+) -> Accusation:
     culprit, victim, cause = int(pair.culprit), int(pair.victim), CAUSES[pair.cause]
     planted = mix.planted
     if planted is not None and planted.vm == culprit and now > planted.onset and victim in harm:
         verdict = "right" if cause in harm[victim].causes else "false"
     else:
-        done = truth.harm_by(mix, whole, culprit, victim, max(truth.WARM, int(pair.since) - 2), now)
+        done = truth.harm_by(mix, whole, culprit, victim, max(truth.WARM, int(pair.since) - 2), now, runner)
         verdict = "true" if done is not None and cause in done.causes else "false"
     return Accusation(culprit, victim, cause, now, verdict, pair.slower, pair.evidence)

@@ -1,26 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mix of VMs run on the lab's model of the caches, without a guest (:mod:`tests.worth.native`), second by second.
-
-Time and sizes are scaled, so that a mix of 85 seconds takes less than one. The cache is a 64th of a large server's, a
-second is a 2 500th of one. Beside each other that is the harder case: what a cache holds is replaced 40 times more
-slowly than in hardware, so effects take longer to be seen.
-"""
+"""A mix of VMs run on the lab's model of the caches, without a guest (:mod:`tests.worth.native`), second by second."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Protocol
 
 from tests.worth.native import Counters, Load, Machine, Order, Task
-from tests.worth.neighbours.mixes import SIZE, WAYS, Mix
+from tests.worth.neighbours.mixes import Mix
 
-HZ = 1e6
-"""Cycles of a second of a mix."""
-L3_CYCLES, MEMORY_CYCLES = 50, 225
-BYTES_PER_CYCLE = 4.0
-"""Of the memory channel: what 3 to 6 of a mix's streaming VMs can fill, as on a server."""
-CHANNEL = BYTES_PER_CYCLE * HZ
-"""The same in bytes a second."""
 IDLE = Load(Order.IDLE)
 
 
@@ -36,6 +25,14 @@ class Run:
     evicted: dict[tuple[int, int], int]
 
 
+class Runner(Protocol):
+    """What runs a mix, as :func:`run` does."""
+
+    def __call__(self, mix: Mix, absent: Collection[int] = (), planted: bool = True) -> Run:
+        """See :func:`run`."""
+        ...
+
+
 def run(mix: Mix, absent: Collection[int] = (), planted: bool = True) -> Run:
     """Run a mix from an empty cache on.
 
@@ -44,20 +41,20 @@ def run(mix: Mix, absent: Collection[int] = (), planted: bool = True) -> Run:
     :param absent: VMs that do nothing.
     :param planted: whether the culprit does what it was planted for; else it goes on as before.
     """
-    number = len(mix.vms)
+    number, hardware = len(mix.vms), mix.hardware
     found: list[list[Counters]] = [[] for _ in mix.vms]
     with Machine(
         cpus=number,
-        l3_bytes=SIZE,
-        l3_ways=WAYS,
-        l2_bytes=4096,
-        l2_ways=1,
+        l3_bytes=hardware.size,
+        l3_ways=hardware.ways,
+        l2_bytes=hardware.l2_bytes,
+        l2_ways=hardware.l2_ways,
         rmids=number,
         evictions=True,
-        hz=HZ,
-        bytes_per_cycle=BYTES_PER_CYCLE,
-        l3_cycles=L3_CYCLES,
-        memory_cycles=MEMORY_CYCLES,
+        hz=hardware.hz,
+        bytes_per_cycle=hardware.bytes_per_cycle,
+        l3_cycles=hardware.l3_cycles,
+        memory_cycles=hardware.memory_cycles,
     ) as machine:
         tasks: list[Task] = []
         for which, vm in enumerate(mix.vms):

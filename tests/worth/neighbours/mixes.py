@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tests.worth.native import Load, Order
+from tests.worth.neighbours.hardware import LINE, SERVER, Hardware
 
 SECONDS = 85
 """How long a mix lasts."""
 ONSET = (30, 45)
 """When a planted culprit begins, at the earliest and at the latest."""
-SIZE, WAYS, LINE = 512 << 10, 16, 64
-"""The cache."""
+SIZE, WAYS = SERVER.size, SERVER.ways
 ALL_WAYS = (1 << WAYS) - 1
 
 
@@ -109,6 +109,7 @@ class Mix:
     vms: Sequence[MixVm]
     planted: Planted | None = None
     seconds: int = SECONDS
+    hardware: Hardware = SERVER
 
     def work(self, vm: int, second: int, planted: bool = True) -> Work:
         """What a VM does in a second; ``planted``: whether the culprit does what it was planted for."""

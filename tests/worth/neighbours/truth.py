@@ -15,11 +15,11 @@ whole time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tests.worth.neighbours.machine import BYTES_PER_CYCLE, L3_CYCLES, MEMORY_CYCLES, Run, run
-from tests.worth.neighbours.mixes import LINE, Mix
+from tests.worth.neighbours.machine import Run, Runner, run
+from tests.worth.neighbours.mixes import Mix
 
 HARMED = 1.10
 CLEAR = 2 / 3
@@ -27,8 +27,6 @@ WINDOW = 5
 """Seconds for which a harm has to last: insight needs four samples, and says of these that they are slower."""
 WARM = 5
 """Seconds in which an empty cache fills: they are not looked at."""
-MISS_CYCLES = MEMORY_CYCLES + LINE / BYTES_PER_CYCLE - L3_CYCLES
-"""What a miss costs more than a hit, while no other line is on the channel."""
 CACHE, BANDWIDTH = "cache", "bandwidth"
 
 
@@ -54,7 +52,7 @@ def harm(mix: Mix, with_it: Run, without: Run, vm: int, seconds: Iterable[int]) 
         cycles += here.cycles
         expected += here.instructions * there.cycles / there.instructions
         more = here.llc_misses - here.instructions * there.llc_misses / there.instructions
-        in_the_cache += more * MISS_CYCLES / mix.work(vm, second).load.overlap
+        in_the_cache += more * mix.hardware.miss_cycles / mix.work(vm, second).load.overlap
     factor = cycles / expected if expected else 1.0
     return Harm(factor, causes(in_the_cache / (cycles - expected) if cycles > expected else 0.0))
 
@@ -66,19 +64,29 @@ def causes(part: float) -> frozenset[str]:
     return frozenset({BANDWIDTH}) if part <= 1 - CLEAR else frozenset({CACHE, BANDWIDTH})
 
 
-def harm_done(mix: Mix, within: int) -> dict[int, Harm]:
+def harm_done(mix: Mix, within: int, runner: Runner = run) -> dict[int, Harm]:
     """By victim, what the planted culprit does in the ``within`` seconds after its onset; only of those harmed."""
+    return harmed(done_by_planted(mix, runner(mix), runner(mix, planted=False), within))
+
+
+def done_by_planted(mix: Mix, with_it: Run, without: Run, within: int) -> dict[int, Harm]:
+    """By VM, what the planted culprit does to it in the ``within`` seconds after its onset, be it ever so little."""
     assert mix.planted is not None
     culprit, onset = mix.planted.vm, mix.planted.onset
     seconds = [second for second in range(onset + 1, min(onset + within, mix.seconds)) if mix.planted.at_it(second)]
-    both = run(mix), run(mix, planted=False)
-    done = {vm: harm(mix, *both, vm, seconds) for vm in range(len(mix.vms)) if vm != culprit}
+    return {vm: harm(mix, with_it, without, vm, seconds) for vm in range(len(mix.vms)) if vm != culprit}
+
+
+def harmed(done: Mapping[int, Harm]) -> dict[int, Harm]:
+    """Only those that are harmed."""
     return {vm: one for vm, one in done.items() if one.slower > HARMED}
 
 
-def harm_by(mix: Mix, whole: Run, culprit: int, victim: int, first: int, last: int) -> Harm | None:
+def harm_by(
+    mix: Mix, whole: Run, culprit: int, victim: int, first: int, last: int, runner: Runner = run
+) -> Harm | None:
     """What any VM does to another one in the worst :data:`WINDOW` seconds of some; ``None`` if it does not harm it."""
-    done = worst(mix, whole, run(mix, absent=(culprit,)), victim, first, last)
+    done = worst(mix, whole, runner(mix, absent=(culprit,)), victim, first, last)
     return done if done.slower > HARMED else None
 
 

@@ -12,6 +12,7 @@ from tests.worth.sections import (
     capped_batch,
     compression,
     four_cases,
+    guest_mixes,
     halves,
     jitter,
     mixes,
@@ -30,6 +31,7 @@ ALL: Mapping[str, Callable[[Any], Section]] = {
     "pseudo_locked": pseudo_locked.section,
     "mixes": mixes.section,
     "neighbours": neighbours.section,
+    "guest_mixes": guest_mixes.section,
     "size": size.section,
 }
 """By experiment, in the order of the report."""

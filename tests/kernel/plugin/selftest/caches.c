@@ -165,6 +165,36 @@ TEST(the_counts_of_each_rmid_are_in_a_window)
     hierarchy_free(&h);
 }
 
+TEST(an_rmid_may_have_so_many_cycles_of_its_domain)
+{
+    struct hierarchy h;
+    struct access a = { .cpu = 1, .domain = 0, .rmid = 5, .kind = LOAD, .number = 7, .l2_mask = 1, .l3_mask = 1 };
+    struct geometry g;
+
+    boot("sample=0");
+    g = machine_geometry(&m.options);
+    CHECK(hierarchy_make(&h, 4, 2, m.options.rmids) && hierarchy_caches(&h, &g));
+    associate(0, 5, CLASS);
+    associate(2, 5, CLASS);
+    hierarchy_access(&h, &a); /* from memory, on another CPU of the domain */
+    hierarchy_executed(&h, 0, 5, 100);
+    CHECK(!stall_is_spent(&m, &h, 0));
+    CHECK(msr_ours(&m.options, CONTROL_CYCLES + 5));
+    CHECK(!msr_ours(&m.options, CONTROL_CYCLES + m.options.rmids));
+    msr_write(&m, 0, CONTROL_CYCLES + 5, 101 + MEMORY_CYCLES);
+    CHECK(msr_read(&m, 1, CONTROL_CYCLES + 5) == 101 + MEMORY_CYCLES);
+    CHECK(!stall_is_spent(&m, &h, 0));
+    hierarchy_executed(&h, 0, 5, 1);
+    CHECK(stall_is_spent(&m, &h, 0));
+    CHECK(!stall_is_spent(&m, &h, 2)); /* of another domain */
+    associate(0, 6, CLASS);
+    CHECK(!stall_is_spent(&m, &h, 0));
+    associate(0, 5, CLASS);
+    msr_write(&m, 0, CONTROL_CYCLES + 5, 0);
+    CHECK(!stall_is_spent(&m, &h, 0));
+    hierarchy_free(&h);
+}
+
 TEST(emptying_all_caches_is_recognised)
 {
     CHECK(decode((const uint8_t[]){ 0x0f, 0x09 }, 2) == WBINVD);
