@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What insight says of a mix, second by second, and whether it is true.
+"""What insight, or another law, says of a mix, second by second, and whether it is true.
 
 Insight sees what an agent would: the samples of the last minute, one a second, and the masks. It is asked anew after
 each second. An accusation is a culprit, a victim and a cause; what counts is the moment at which it is made first.
@@ -12,11 +12,11 @@ each second. An accusation is a culprit, a victim and a cause; what counts is th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.worth.native import Counters
-from tests.worth.neighbours import truth
+from tests.worth.neighbours import truth, watcher
 from tests.worth.neighbours.machine import Run, Runner, run
 from tests.worth.neighbours.mixes import Mix
 from tests.worth.neighbours.truth import Harm
@@ -29,9 +29,13 @@ FIRST = 12
 CAUSES = {Cause.CACHE: truth.CACHE, Cause.BANDWIDTH: truth.BANDWIDTH}
 
 
+Law = Callable[[Host, History], Sequence[PairVerdict]]
+"""Who slows whom, by what was seen."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What insight is let see.
+    """What is let see, and by which law it is judged: insight's, unless another is given.
 
     :ivar pmu: whether there are hardware events.
     :ivar limit: whether it is told what memory can give.
@@ -39,13 +43,17 @@ class Sight:
 
     pmu: bool
     limit: bool
+    law: Law = pairs
 
+
+WATCHER = "the old strategy of Watcher"
 
 SIGHTS = {
     "pmu": Sight(True, True),
     "no pmu": Sight(False, True),
     "pmu, limit unknown": Sight(True, False),
     "no pmu, limit unknown": Sight(False, False),
+    WATCHER: Sight(False, False, watcher.pairs),
 }
 
 
@@ -120,7 +128,7 @@ def judge(
     known = host(mix, sight)
     first: dict[tuple[int, int, Cause], tuple[int, PairVerdict]] = {}
     for now in range(FIRST, mix.seconds + 1):
-        for pair in pairs(known, history(seen or whole, now, sight)):
+        for pair in sight.law(known, history(seen or whole, now, sight)):
             first.setdefault((int(pair.culprit), int(pair.victim), pair.cause), (now, pair))
     found = [_judged(mix, whole, harm, now, pair, runner) for now, pair in first.values()]
     onset = mix.planted.onset if mix.planted is not None else 0

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.worth.native import Load, Order
-from tests.worth.neighbours import campaign, judge, mixes, table, truth
+from tests.worth.neighbours import campaign, judge, mixes, table, truth, watcher
 from tests.worth.neighbours.machine import run
 from tests.worth.neighbours.mixes import ALL_WAYS, SIZE, Mix, MixVm, Phase, Planted, Work
-from vmqos.insight import pairs
+from vmqos.insight import Host, Sample, pairs
 
 FEW = 8
 """Mixes of each kind: seconds, and enough that a law that is broken shows."""
@@ -117,3 +117,23 @@ def test_what_is_kept_is_forgotten_when_a_law_has_changed(tmp_path: Any, monkeyp
     assert campaign.chosen(found, {"planted": 1}, 2) == {}
     monkeypatch.setattr(campaign, "digest", lambda: "another")
     assert campaign.kept(keep) == {}
+
+
+def held(*values: float) -> list[Sample]:
+    return [Sample(float(second), {0: value}, None) for second, value in enumerate(values)]
+
+
+def test_watchers_strategy_takes_who_lost_most_for_the_victim_and_who_gained_most_for_the_culprit() -> None:
+    early, late = [1e6] * watcher.PERIOD, watcher.PERIOD
+    history = {
+        "steady": held(*early, *[1e6] * late),
+        "loses": held(*early, *[0.6e6] * late),
+        "loses most": held(*early, *[0.3e6] * late),
+        "gains": held(*early, *[1.4e6] * late),
+        "gains most": held(*early, *[1.8e6] * late),
+    }
+    (pair,) = watcher.pairs(Host({}, {}), history)
+    assert (pair.culprit, pair.victim, pair.since) == ("gains most", "loses most", 10.0)
+    assert pair.taken == pytest.approx(7e5)
+    assert not watcher.pairs(Host({}, {}), {name: history[name] for name in ("steady", "gains most")})
+    assert not watcher.pairs(Host({}, {}), {name: of[:-1] for name, of in history.items()})

@@ -10,11 +10,13 @@ from tests.worth.section import Bars, Claim, Curves, Section, Table
 
 IN_TIME = 30
 PMU, NO_PMU = "pmu", "no pmu"
+WATCHER = "the old strategy of Watcher"
 TITLES = {
     PMU: "with a PMU",
     NO_PMU: "without",
     "pmu, limit unknown": "with a PMU, memory's limit unknown",
     "no pmu, limit unknown": "without, memory's limit unknown",
+    WATCHER: "no insight: the old strategy of Watcher, mended",
 }
 
 
@@ -26,7 +28,9 @@ def section(found: Mapping[str, Any]) -> Section:
     return Section(
         "Who slows whom",
         "CPI2 (EuroSys 2013) finds VMs that take more cycles for an instruction than usual, and whose neighbour's work "
-        "goes with that; Google lets it throttle the culprit. It needs a PMU.",
+        "goes with that; Google lets it throttle the culprit. It needs a PMU. Watcher, OpenStack's optimizer, had a "
+        "strategy *noisy_neighbor*: a VM that holds 35 % less of the L3 than in the period before suffers, and one "
+        "that holds 35 % more is noisy. It is deprecated, and got no value at all.",
         f"{first['planted']} mixes of 2 to 12 VMs in which one begins to do harm, and {first['quiet']} in which no "
         "VM harms another, drawn by seeds that no law was tuned to. They need no guest: generated accesses go "
         "through the same model of the caches, with a memory channel that VMs share. Times and sizes are scaled: "
@@ -37,7 +41,9 @@ def section(found: Mapping[str, Any]) -> Section:
         "that at an idle memory, and memory bandwidth if they would cost less than a third; in between, both "
         "answers are taken. A culprit is *named* if within 30 s of its onset it is accused with a VM that it "
         "harms and with the cause. An accusation that the model does not confirm is *false*; the model has to "
-        "confirm each by a run without the accused, over five seconds.",
+        "confirm each by a run without the accused, over five seconds. Watcher's strategy is mended for that: its "
+        "periods are ten seconds instead of a hundred, and of the VMs on either side it takes the one that lost or "
+        "gained most.",
         [
             Table(
                 (

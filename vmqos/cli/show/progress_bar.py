@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    import rich.progress
 
 
-def for_terminals(stream: TextIO) -> Progress:
+def for_terminals(stream: TextIO) -> rich.progress.Progress:
     """A bar on a terminal, and nothing elsewhere."""
     # Imported here: most calls of the command show no progress.
     from rich.progress import Progress
