@@ -7,7 +7,7 @@ import re
 
 _LONGEST = 65536
 """Bytes that hold the first CPU, which has 1.5 KiB."""
-_FLAGS = re.compile(rb"^flags\s*:(.*)$", re.MULTILINE)
+_FLAGS = re.compile(r"^flags\s*:(.*)$", re.MULTILINE)
 
 
 def first_cpu(proc: str = "/proc") -> bytes:
@@ -26,7 +26,7 @@ def flags(proc: str = "/proc") -> frozenset[str]:
     :param proc: where procfs is mounted.
     """
     try:
-        found = _FLAGS.search(first_cpu(proc))
+        found = _FLAGS.search(first_cpu(proc).decode(errors="replace"))
     except OSError:
         return frozenset()
-    return frozenset(found[1].decode(errors="replace").split()) if found else frozenset()
+    return frozenset(found[1].split()) if found else frozenset()
