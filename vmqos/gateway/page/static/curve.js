@@ -48,7 +48,7 @@ export function wordsOf(size, now) {
 export class Curve {
   constructor() {
     this.title = make("span");
-    this.factors = make("span", { class: "scale" });
+    this.factors = make("span", { class: "factors" });
     const caption = make("figcaption", {}, this.title, this.factors);
     this.bars = make("ol");
     this.words = make("div");
