@@ -18,6 +18,7 @@ TITLES = {
     "no pmu, limit unknown": "without, memory's limit unknown",
     WATCHER: "no insight: the old strategy of Watcher, mended",
 }
+DRAWN = {PMU: "with a PMU", NO_PMU: "without", WATCHER: "Watcher's old strategy"}
 
 
 def section(found: Mapping[str, Any]) -> Section:
@@ -25,6 +26,7 @@ def section(found: Mapping[str, Any]) -> Section:
     sights = found["sights"]
     first = sights[PMU]
     shown = {sight: sights[sight] for sight in TITLES if sight in sights}
+    drawn = {title: shown[sight] for sight, title in DRAWN.items() if sight in shown}
     return Section(
         "Who slows whom",
         "CPI2 (EuroSys 2013) finds VMs that take more cycles for an instruction than usual, and whose neighbour's work "
@@ -74,11 +76,11 @@ def section(found: Mapping[str, Any]) -> Section:
                 "per cent",
                 ["the cache", "memory bandwidth"],
                 {
-                    TITLES[sight]: [
+                    title: [
                         100 * one[f"named {meant}"] / max(1, one[f"planted {meant}"])
                         for meant in ("cache", "bandwidth")
                     ]
-                    for sight, one in shown.items()
+                    for title, one in drawn.items()
                 },
                 axis="what the culprit takes",
             ),
@@ -86,7 +88,7 @@ def section(found: Mapping[str, Any]) -> Section:
                 "neighbours-seconds",
                 "How soon those were named that were named",
                 "seconds from the onset",
-                {TITLES[sight]: one["seconds"] for sight, one in shown.items() if one["seconds"]},
+                {title: one["seconds"] for title, one in drawn.items() if one["seconds"]},
             ),
         ],
         [
