@@ -110,7 +110,7 @@ class History:
     def columns(
         self, when: float, uuids: Collection[str] | None = None, names: Collection[str] | None = None
     ) -> Columns:
-        """The same as it was read.
+        """What :meth:`since` tells, as columns of the numbers that were read: not rounded, and NaN where there is none.
 
         A second of CPU goes by for all of 200 VMs, so only copying is done while the next look has to wait.
         """

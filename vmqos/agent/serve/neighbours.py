@@ -129,7 +129,7 @@ def host_of(snapshot: Snapshot) -> insight.Host:
 
 
 def series_of(read: Columns, caches: tuple[int, ...], host: insight.Host) -> dict[str, insight.Series]:
-    """What was read of the VMs that are known, one after the other: as samples, those of 200 VMs take 20 MiB.
+    """The columns of the VMs that are known. Samples are not made of them: those of 200 VMs take 20 MiB.
 
     :param caches: those that it was read of.
     """
