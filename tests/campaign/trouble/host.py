@@ -160,8 +160,7 @@ class Host:
         """Start an agent, which knows nothing."""
         self.resctrl = AgentsResctrl(self.troubled)
         self.agent = Agent(self._conf(), self._conf)
-        agent = self.agent
-        for backoff in (agent.backoff, agent._retry, agent._breath, agent._running_vms._backoff):
+        for backoff in self._backoffs():
             _follow(backoff, self.clock)
 
     def restart(self) -> None:
@@ -219,6 +218,19 @@ class Host:
         self.clock.leap(seconds)
         if seconds >= FULL_AUDIT:
             self.agent._next_full = 0.0
+
+    def waiting(self) -> str:
+        """What the agent tries again later, and when; for people."""
+        failures = [
+            f"{key} in {backoff.seconds_until(failure):.2f} s of {failure.delay:.2f} ({failure.reason.text})"
+            for backoff in self._backoffs()
+            for key, failure in backoff._failures.items()
+        ]
+        return f"it tries again: {'; '.join(failures) or 'nothing'}"
+
+    def _backoffs(self) -> tuple[Backoff, ...]:
+        agent = self.agent
+        return agent.backoff, agent._retry, agent._breath, agent._running_vms._backoff
 
     def let_looks_end(self) -> None:
         """Wait until no look at a VM, nor libvirt's list, is under way: their threads need a CPU of a busy machine.

@@ -8,7 +8,7 @@ import random
 import tempfile
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.campaign.trouble.events import EVENTS, Event
@@ -141,8 +141,9 @@ def be_quiet(host: Host, judge: Judge, outcome: Outcome) -> None:
     host.calm()
     debt, host.debt = host.debt, 0.0
     host.let_pass(debt)
-    took, left = 0.0, list[Violation]()
+    took, left, rounds = 0.0, list[Violation](), 0
     while took <= QUIET:
+        rounds += 1
         began = time.thread_time()
         host.run()
         took += time.thread_time() - began
@@ -156,7 +157,8 @@ def be_quiet(host: Host, judge: Judge, outcome: Outcome) -> None:
         host.let_looks_end()
     outcome.quiets += 1
     outcome.longest = max(outcome.longest, took)
-    judge.violations += left
+    told = f"the agent after {rounds} passes and {took:.2f} s: {host.waiting()}"
+    judge.violations += [replace(one, text=f"{one.text}; {told}") for one in left]
 
 
 def shortest(story: Story, seconds: float = 120.0) -> Story:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ import pytest
 from tests.campaign.trouble import faults
 from tests.campaign.trouble import story as stories
 from tests.campaign.trouble.faults import FAULTS, Patch
-from tests.campaign.trouble.host import GIVES_IO_WAYS, Host
+from tests.campaign.trouble.host import GIVES_IO_WAYS, Host, Trouble
 from tests.campaign.trouble.judge import Judge
 from tests.campaign.trouble.killing import Killed, Killer
 from tests.campaign.trouble.story import Story, play, shortest
@@ -138,6 +139,17 @@ def test_a_look_that_the_machine_has_no_cpu_for_does_not_count(host: Host, monke
     stories.be_quiet(host, judge, outcome)
     host.let_looks_end()
     assert not judge.violations and outcome.longest < 1.0
+
+
+def test_of_a_vm_that_is_not_served_is_told_what_the_agent_waits_for(host: Host, monkeypatch: Patch) -> None:
+    judge, outcome = Judge(host), stories.Outcome()
+    host.run(2)
+    host.trouble = Trouble(error=errno.EIO)
+    monkeypatch.setattr(host, "calm", lambda: None)
+    host.list_vm(host.new_vm(OWN))
+    stories.be_quiet(host, judge, outcome)
+    unserved = [violation.text for violation in judge.violations if violation.kind is Kind.UNSERVED]
+    assert any(re.search(r"it tries again: .* in 0\.\d\d s of 0\.\d\d \(.*EIO", text) for text in unserved)
 
 
 def test_a_story_that_breaks_off_names_the_command_that_plays_it_again(monkeypatch: Patch) -> None:
