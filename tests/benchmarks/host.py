@@ -1,21 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host to measure the agent on: a private libvirtd with VMs that stand by, on the simulator."""
+"""A host to measure the agent on: a private libvirtd with VMs that stand by, on the simulator.
+
+The agent has the priority that its unit gives it. What the simulator does is the kernel's part of the agent's calls,
+so it has the same one.
+"""
 
 from __future__ import annotations
 
+import configparser
 import contextlib
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools.lab import vms
 from tools.lab.agent import Agent, Options
 from tools.lab.private_libvirt import PrivateLibvirt
-from tools.lab.program import Launch, launch
+from tools.lab.program import Launch, Program, launch
 from tools.lab.simulator import Simulator
-from tools.lab.workspace import Workspace
+from tools.lab.workspace import CHECKOUT, Workspace
 
+UNIT = CHECKOUT / "etc/systemd/vmqos-agent.service"
 EXCLUSIVE = 8
 """How many of the VMs that stand by have a way for themselves; the others ask for nothing."""
 
@@ -53,6 +60,8 @@ def host(
         simulator = Simulator(workspace, profile, module=module)
         simulator.start()
         leaving.callback(simulator.stop)
+        for task in os.listdir(f"/proc/{simulator.pid}/task"):
+            os.setpriority(os.PRIO_PROCESS, int(task), niceness())
         agent = Agent(
             workspace,
             resctrl=simulator.root,
@@ -60,10 +69,25 @@ def host(
             uri=daemon.uri,
             run_dir=daemon.run_dir,
             options=options,
-            launch=launch,
+            launch=functools.partial(_launch, launch),
         )
         leaving.callback(agent.end)
         yield Host(daemon, simulator, agent)
+
+
+def niceness() -> int:
+    """``Nice=`` of the agent's unit."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None, delimiters="=")
+    unit.read(UNIT)
+    return unit.getint("Service", "Nice")
+
+
+def _launch(start: Launch, module: str, arguments: Sequence[str], log: Path) -> Program:
+    """Start a program; the agent has its priority before it has more threads than one."""
+    program = start(module, arguments, log)
+    if module == "vmqos.agent.main":
+        os.setpriority(os.PRIO_PROCESS, program.pid, niceness())
+    return program
 
 
 def standing(number: int, vcpus: int = 1) -> vms.Vm:
