@@ -136,7 +136,10 @@ def found_in(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for line in _lines(path):
         if line.startswith("{"):
-            found |= json.loads(line)
+            try:
+                found |= json.loads(line)
+            except ValueError as error:
+                print(f"the guest printed a line of {len(line)} characters that is no JSON: {error}", file=sys.stderr)
     return found
 
 

@@ -35,8 +35,18 @@ def main() -> int:
                 traceback.print_exc()
                 failed = True
             else:
-                print(json.dumps({name: found}), flush=True)
+                tell({name: found})
     return int(failed)
+
+
+def tell(found: dict[str, Any]) -> None:
+    """Print a line of JSON, however long it is.
+
+    A virtual serial port takes 32 KiB at a time (``port_fops_write`` in the kernel's virtio_console), and ``print``
+    without a buffer (PYTHONUNBUFFERED) does not write the rest (https://github.com/python/cpython/issues/85393).
+    """
+    with open(sys.stdout.fileno(), "wb", closefd=False) as output:
+        output.write(json.dumps(found).encode() + b"\n")
 
 
 def _run(name: str, made: Node | None) -> Any:

@@ -70,6 +70,14 @@ def test_what_was_found_before_a_guest_died_is_kept(tmp_path: Path) -> None:
     assert found_in(tmp_path) == {"a": [1], "b": {"x": 2}}
 
 
+def test_a_line_that_the_guest_did_not_end_is_told_and_costs_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "stdout").write_text('{"a": [1]}\n{"b": [2, \n{"c": 3}\n')
+    assert found_in(tmp_path) == {"a": [1], "c": 3}
+    assert "a line of 10 characters that is no JSON" in capsys.readouterr().err
+
+
 def test_what_is_made_some_times_over_is_the_mean_of_all_that_was_found() -> None:
     rounds = iter({"one": {"misses": number, "slower": [0.0, number]}} for number in (1.0, 2.0, 6.0))
     assert mean_of(lambda: next(rounds)) == {"one": {"misses": 3.0, "slower": [0.0, 3.0]}}

@@ -6,11 +6,11 @@ The native library runs the same mixes afterwards, outside (:mod:`tests.worth.ne
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from typing import Any
 
+from tests.worth.inside import tell
 from tests.worth.neighbours import beside, campaign, carried
 from tests.worth.neighbours.in_guest import host_apart, outcome, started
 from tests.worth.neighbours.mixes import Mix
@@ -43,5 +43,5 @@ def run(node: Node) -> dict[str, Any]:
             print(f"mix {len(found) + 1} of {MIXES}: {key}", flush=True)
             with started(node, mix) as vms:
                 found[key] = outcome(vms)
-            print(json.dumps({"guest_mixes": found}), flush=True)
+            tell({"guest_mixes": found})
     return found
