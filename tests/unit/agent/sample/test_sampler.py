@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.eventually import eventually
 from tests.unit.telemetry.tree import ONE, Tree, open_files
 from vmqos.agent.sample.hardware_counts import HardwareCounts
 from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
@@ -77,13 +78,6 @@ def make(tree: Tree) -> Iterator[Make]:
     yield make
     for telemetry in made:
         telemetry.stop()
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @dataclass

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.gateway.openstack.test_placement import configured, eventually
+from tests.unit.eventually import eventually
+from tests.unit.gateway.openstack.test_placement import configured
 from vmqos.agent.event_log import EventLog
 from vmqos.daemon.backoff import Backoff
 from vmqos.gateway.openstack import event_sender

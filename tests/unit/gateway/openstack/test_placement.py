@@ -15,6 +15,7 @@ import pytest
 import yaml
 from oslo_config import cfg
 
+from tests.unit.eventually import eventually
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.daemon.backoff import Backoff
@@ -51,13 +52,6 @@ class Notes:
         if self.failure is not None:
             raise self.failure
         return len(self.told) < 2 or self.told[-2] != found
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @pytest.fixture(autouse=True)
