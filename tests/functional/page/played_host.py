@@ -139,6 +139,10 @@ class PlayedHost:
         ]
         self.sizes.append(size | changes)
 
+    def named(self, name: str) -> dict[str, Any]:
+        """The VM that has this name."""
+        return next(vm for vm in self.vms if vm["instance_name"] == name)
+
     def remove(self, vm: dict[str, Any]) -> None:
         """The VM ends."""
         self.vms.remove(vm)
