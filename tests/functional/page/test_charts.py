@@ -14,7 +14,8 @@ from selenium.webdriver import ActionChains, Keys
 from tests.functional.page.browser import Browser
 from tests.functional.page.conftest import NAMES, NextLook, OpenPage, Pause, details
 from tests.functional.page.filled import few
-from tests.functional.page.played_host import MIB, PlayedHost
+from tests.functional.page.played_counters import MIB
+from tests.functional.page.played_host import PlayedHost
 
 BURST = 40_000 * MIB
 

@@ -16,7 +16,8 @@ from tests.functional.conftest import WaitFor
 from tests.functional.page.browser import PHONE, Browser
 from tests.functional.page.conftest import NextLook, OpenPage, Pause, heard, unfold
 from tests.functional.page.filled import few
-from tests.functional.page.played_host import MIB, PlayedHost
+from tests.functional.page.played_counters import MIB
+from tests.functional.page.played_host import PlayedHost
 
 BAND = "return [...document.querySelectorAll('.band')].map((one) => one.getAttribute('d'))"
 
