@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from vmqos import insight
-from vmqos.agent.neighbour_events import NeighbourEvents
+from vmqos.agent.remember.neighbour_events import NeighbourEvents
 from vmqos.agent.sample.history import Columns
 from vmqos.agent.sample.recent import BANDWIDTH, RecentSamples, held_on
 from vmqos.agent.snapshot import Snapshot

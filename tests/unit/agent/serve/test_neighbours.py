@@ -15,8 +15,8 @@ from tests.unit.telemetry.values import HOST
 from tests.unit.telemetry.values import snapshot as sweep
 from tests.unit.telemetry.values import vm as reading
 from vmqos import insight
-from vmqos.agent.event_log import EventLog
-from vmqos.agent.neighbour_events import NeighbourEvents
+from vmqos.agent.remember.event_log import EventLog
+from vmqos.agent.remember.neighbour_events import NeighbourEvents
 from vmqos.agent.sample.recent import RecentSamples
 from vmqos.agent.serve import neighbours
 from vmqos.agent.serve.api import Api
