@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.campaign.hostile.stage import AUDIT, Stage
 from tests.campaign.hostile.usage import Usage
-from tools.lab import vms
+from tools.lab import processes, vms
 from tools.lab.vms import RunningVm
 
 LOG = logging.getLogger(__name__)
@@ -284,11 +284,7 @@ class Witness:
         return self._stage.stalls.took(began)
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        until = time.monotonic() + GIVE_UP
-        while not condition():
-            if time.monotonic() > until:
-                raise TimeoutError(f"{what}: not within {GIVE_UP:.0f} s")
-            time.sleep(POLL)
+        processes.wait_until(condition, what, GIVE_UP, POLL)
 
 
 class Watch:
