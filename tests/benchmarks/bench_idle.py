@@ -17,8 +17,8 @@ import libvirt
 
 from tests.benchmarks.bench_start import wait_until_settled
 from tests.benchmarks.figures import Figure
-from tests.benchmarks.host import cpu_seconds, host, standing
-from tools.lab import vms
+from tests.benchmarks.host import host, standing
+from tools.lab import processes, vms
 
 VMS = 50
 BEFORE = 15.0
@@ -45,7 +45,7 @@ def run() -> Iterator[Figure]:
 
 
 def _measure(pid: int, name: str) -> Iterator[Figure]:
-    begun, used, passes = time.monotonic(), cpu_seconds(pid), 0
+    begun, used, passes = time.monotonic(), processes.cpu_seconds(pid), 0
     last, rested_since = _switches(pid), begun
     while time.monotonic() < begun + DURATION:
         time.sleep(REST / 4)
@@ -54,7 +54,7 @@ def _measure(pid: int, name: str) -> Iterator[Figure]:
             last, rested_since = now, time.monotonic()
     took = time.monotonic() - begun
     yield Figure(f"{name}: wake-ups", passes / took, "/s", 2.0, f"of any thread, over {took:.0f} s")
-    used = (cpu_seconds(pid) - used) / took
+    used = (processes.cpu_seconds(pid) - used) / took
     yield Figure(f"{name}: CPU time", used * 1000, "ms/s", None, "system calls included")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import libvirt
 
 from tests.benchmarks.figures import Figure
-from tests.benchmarks.host import cpu_seconds, host, standing
+from tests.benchmarks.host import host, standing
 from tests.functional.telemetry.scraped import scrape
 from tools.lab import processes, vms
 from tools.lab.agent import Agent
@@ -40,12 +40,12 @@ def run() -> Iterator[Figure]:
         agents, gateways = agent.pid, _gateway(agent)
         assert agents is not None
         scrape(agent.metrics)
-        before = cpu_seconds(gateways)
+        before = processes.cpu_seconds(gateways)
         for _ in range(SCRAPES):
             # One text serves all who scrape within a second.
             time.sleep(PAUSE)
             scrape(agent.metrics)
-        scrapes = (cpu_seconds(gateways) - before) / SCRAPES
+        scrapes = (processes.cpu_seconds(gateways) - before) / SCRAPES
         answers = _answers(agent, agents)
         memory = {
             name: (_resident(pid, "VmRSS"), _resident(pid, "VmHWM"))
@@ -63,11 +63,11 @@ def run() -> Iterator[Figure]:
 
 def _answers(agent: Agent, pid: int) -> float:
     """Seconds of CPU time that the agent takes for what one scrape asks it."""
-    before = cpu_seconds(pid)
+    before = processes.cpu_seconds(pid)
     for _ in range(ROUNDS):
         for path in ("/v1/telemetry?newest=1", "/v1/health", "/v1/vms", "/v1/caches"):
             agent.get(path)
-    return (cpu_seconds(pid) - before) / ROUNDS
+    return (processes.cpu_seconds(pid) - before) / ROUNDS
 
 
 def _gateway(agent: Agent) -> int:

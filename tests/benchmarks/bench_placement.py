@@ -7,12 +7,10 @@ busy machine does not change as it does the clock's.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from oslo_config import cfg
@@ -22,6 +20,7 @@ from tests.openstack.placement.compute_node import ComputeNode
 from tests.openstack.servers import settings
 from tests.openstack.servers.mariadb import MariaDb
 from tests.openstack.servers.placement import Placement as Server
+from tools.lab.processes import cpu_seconds
 from tools.lab.workspace import Workspace
 from vmqos.conf import loader
 from vmqos.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS, MBA, MBM, TRAITS, provider_name
@@ -40,8 +39,6 @@ LOOKS = 5
 
 GROWTH = 1.2
 """How many times as much an agent may cost in the largest cloud as in the smallest; the rest is noise."""
-
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Counted(Service):
@@ -126,11 +123,11 @@ def _measure(
 ) -> Figure:
     """The cost of one action of these agents, in a cloud of that size."""
     requests = sum(agent.service.requests for agent in agents)
-    used, began = _cpu_seconds(server.pid), time.monotonic()
+    used, began = cpu_seconds(server.pid), time.monotonic()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(action, agents))
     wall = time.monotonic() - began
-    used = _cpu_seconds(server.pid) - used
+    used = cpu_seconds(server.pid) - used
     requests = sum(agent.service.requests for agent in agents) - requests
     each = used / len(agents) * 1e3
     smallest = first.setdefault(name, each)
@@ -139,8 +136,3 @@ def _measure(
         f"{requests / wall:.0f} a second on the clock; {each / smallest:.2f} times the cost with {SIZES[0]}"
     )
     return Figure(f"of {size} agents, each {name}", each, "ms", GROWTH * smallest if size > SIZES[0] else None, detail)
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS

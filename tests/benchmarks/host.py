@@ -94,9 +94,3 @@ def standing(number: int, vcpus: int = 1) -> vms.Vm:
     """One of the VMs that stand by."""
     specs = {"hw:cache_ways": "1"} if number < EXCLUSIVE else {}
     return vms.Vm(f"bench-{number}", vms.Flavor("standing", specs), vcpus=vcpus)
-
-
-def cpu_seconds(pid: int) -> float:
-    """Seconds of CPU time that the process has used, in the kernel and out of it."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tests.benchmarks.figures import Cost, Sample
 from tests.benchmarks.instructions import Counter
 from tests.benchmarks.programs import compiled
+from tools.lab import processes
 from vmqos.resctrl.filesystem import Filesystem
 
 LONGEST_WRITE = 4095
@@ -178,7 +179,7 @@ class Pqos:
             said.append(line)
             if line.startswith("TIME"):
                 counted = self._counter.read() if self._counter else 0
-                marks.append((time.perf_counter() * 1e3, _cpu(process.pid), counted))
+                marks.append((time.perf_counter() * 1e3, 1e3 * processes.cpu_seconds(process.pid), counted))
         # The first round pays for the start.
         rounds = len(marks) - 2
         if process.wait() or rounds < 1:
@@ -189,13 +190,6 @@ class Pqos:
     def start(self) -> Sample:
         """The least that it can be asked for: what the machine can do."""
         return self.run("--display")
-
-
-def _cpu(pid: int) -> float:
-    """The milliseconds of CPU time that a process has taken."""
-    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * 1e3 / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager

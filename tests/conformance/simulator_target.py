@@ -7,11 +7,11 @@ import ctypes
 import errno
 import os
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.functional.replay.processes import ROOT, machine_server
+from tools.lab.processes import wait_until
 from vmqos.simulator.hardware.profiles import Profile
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -37,7 +37,7 @@ class SimulatorTarget:
         self.let_limbo_pass()
         _, failed = self._server.call("mount", self.root, options)
         if failed is None:
-            _wait(lambda: os.path.ismount(self.root), f"the simulator at {self.root}")
+            wait_until(lambda: os.path.ismount(self.root), f"the simulator at {self.root}", _PATIENCE, 0.001)
             self._mounted = True
         return failed
 
@@ -46,7 +46,7 @@ class SimulatorTarget:
         if _LIBC.umount2(self.root.encode(), 0):
             return errno.errorcode[ctypes.get_errno()]
         self._mounted = False
-        _wait(lambda: not self._server.do("is_mounted"), "the simulator's umount")
+        wait_until(lambda: not self._server.do("is_mounted"), "the simulator's umount", _PATIENCE, 0.001)
         return None
 
     def registers(self, wanted: Sequence[tuple[int, int]]) -> list[int | str]:
@@ -64,11 +64,3 @@ class SimulatorTarget:
             _LIBC.umount2(self.root.encode(), 2)
         self._server.end()
         os.rmdir(self.root)
-
-
-def _wait(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {_PATIENCE} s for {what}")
-        time.sleep(0.001)

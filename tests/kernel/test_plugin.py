@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually
+from tests.functional.resctrl_client.mounted import retry
 from tests.kernel import limbo
 from tests.kernel.inside import msr
 from tests.kernel.lab import recipes
@@ -144,7 +144,7 @@ def test_counters_say_what_they_are_told_to(root: Path) -> None:
 
 def _make(group: Path) -> None:
     """Make a group, once an RMID is free: those of an earlier test may be in limbo for a second or two (EBUSY)."""
-    eventually(group.mkdir, OSError)
+    retry(group.mkdir, OSError)
 
 
 @contextmanager

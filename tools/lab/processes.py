@@ -22,6 +22,12 @@ def start_time(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def cpu_seconds(pid: int) -> float:
+    """Seconds of CPU time that the process has used, in the kernel and out of it (fields 14 and 15 of proc(5))."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def end(pid: int, belongs: Callable[[int], bool], *, polite_for: float = 0.0) -> None:
     """End a process if it is the one that is meant.
 
@@ -59,7 +65,9 @@ def all_pids() -> Iterator[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout: float, poll_interval: float = POLL_INTERVAL) -> None:
+def wait_until(
+    condition: Callable[[], object], what: str, timeout: float, poll_interval: float = POLL_INTERVAL
+) -> None:
     """Wait for ``condition``.
 
     :param poll_interval: seconds from one look to the next.

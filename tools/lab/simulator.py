@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 from tools.lab import mounts, processes
 from tools.lab.workspace import CHECKOUT, Workspace
@@ -87,6 +89,33 @@ class Simulator:
             subprocess.run(["umount", "--lazy", str(self.root)], stderr=subprocess.DEVNULL, check=False)
         self._workspace.forget_process(self._process.pid)
         self._process = None
+
+    @contextlib.contextmanager
+    def replaced(self, module: str, *arguments: object, pipes: bool = False) -> Iterator[subprocess.Popen[str]]:
+        """Another program plays the machine, at the same mount point, as long as the block runs.
+
+        :param arguments: its arguments, which tell it the mount point.
+        :param pipes: whether the caller writes to its standard input, and reads its standard output.
+        :raises RuntimeError: if it ends before it has mounted the machine.
+        :raises TimeoutError: after :data:`START_TIMEOUT`.
+        """
+        self.stop()
+        command = [sys.executable, "-m", module, *map(str, arguments)]
+        pipe = subprocess.PIPE if pipes else None
+        process = subprocess.Popen(command, cwd=CHECKOUT, start_new_session=True, stdin=pipe, stdout=pipe, text=True)
+        self._workspace.record_process(process.pid)
+
+        def is_mounted() -> bool:
+            if process.poll() is not None:
+                raise RuntimeError(f"{module} ended with status {process.returncode}")
+            return os.path.ismount(self.root)
+
+        processes.wait_until(is_mounted, f"{module} mounting {self.root}", START_TIMEOUT)
+        try:
+            yield process
+        finally:
+            mounts.end(self.root, process)
+            self._workspace.forget_process(process.pid)
 
     def changes(self) -> list[str]:
         """Every change that any process has made so far, one JSON object each."""

@@ -11,7 +11,7 @@ from vmqos.agent.act.control_groups import created
 from vmqos.agent.act.monitoring_groups import YET_TO_BE_MADE
 from vmqos.agent.act.move_tasks import TaskPlacement
 from vmqos.agent.observe.flavor_request import FlavorRequest
-from vmqos.agent.promise_time import PromiseTime
+from vmqos.agent.remember.promise_time import PromiseTime
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Group, Layout, Plan, PromiseState, caches
 from vmqos.daemon.backoff import Backoff, Failure

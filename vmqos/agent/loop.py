@@ -12,18 +12,18 @@ from dataclasses import replace
 from oslo_config import cfg
 
 from vmqos import allocation
-from vmqos.agent import changes
 from vmqos.agent.act.mbm_counters import assign_counters
-from vmqos.agent.announce import announce
 from vmqos.agent.early_start import EarlyStart
-from vmqos.agent.event_log import EventLog
 from vmqos.agent.observe.owed import Claim, Owed
 from vmqos.agent.observe.process_ends import ProcessEnds
 from vmqos.agent.observe.running_vms import WAITING, RunningVms, VmList
 from vmqos.agent.observe.starting_vms import StartWatch
 from vmqos.agent.observe.told_flavors import ToldFlavors
-from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.reconcile import Change, Reconciler
+from vmqos.agent.remember import changes
+from vmqos.agent.remember.announce import announce
+from vmqos.agent.remember.event_log import EventLog
+from vmqos.agent.remember.pass_times import PassTimes
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
 from vmqos.agent.trial import Trials
 from vmqos.conf import keystone

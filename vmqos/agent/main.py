@@ -15,7 +15,7 @@ from oslo_log import log
 
 from vmqos.agent.act.mbm_counters import CounterTurns, counted_groups
 from vmqos.agent.loop import Agent
-from vmqos.agent.neighbour_events import NeighbourEvents, NeighbourWatch
+from vmqos.agent.remember.neighbour_events import NeighbourEvents, NeighbourWatch
 from vmqos.agent.sample.hardware_counts import HardwareCounts
 from vmqos.agent.sample.keep_minutes import MinutesKeeper
 from vmqos.agent.sample.sampler import Telemetry

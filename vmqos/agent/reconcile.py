@@ -293,21 +293,9 @@ class Reconciler:
             look_at |= strays
         self._unseen = unseen
         self.snapshot = replace(self.snapshot, policy=policy)
-        records = self._records(vms, self._requested.trial)
-        planned = self._plan(now, records, starting)
-        self.given_up = None
-        if why := self._why_given_up(now, records, planned):
-            assert self._requested.trial is not None
-            self.given_up = self._requested.trial, why
-            records = self._records(vms, None)
-            planned = self._plan(now, records, starting)
+        records, planned = self._plan_with_trial(now, vms, starting)
         acted = self._act(now, records, planned, look_at, share)
-        if not (acted.is_complete or _has_tried_ways(records)):
-            # Where masks lie is no promise: what the kernel refuses is not tried again for that.
-            self._before_trial = {}
-        again = self._judge(planned, acted)
-        self._requested = replace(self._requested, born=frozenset())
-        return again
+        return self._judge(planned, acted)
 
     def _changed_in_tasks_alone(self, vms: Mapping[str, ObservedVm], look_at: Set[str]) -> dict[str, VmRecord] | None:
         """The records of the VMs whose tasks may have changed, if all the planner knows of them is as it was.
@@ -457,10 +445,23 @@ class Reconciler:
                 LOG.error("tasks of process %d can't be moved back to the default group: %s", pid, error)
         return False
 
-    def _why_given_up(self, now: ResctrlState, records: Mapping[str, VmRecord], planned: Planned) -> str:
-        """Why ways that are tried on a VM can't be had, or are needed by another VM; empty where neither is so."""
+    def _plan_with_trial(
+        self, now: ResctrlState, vms: Mapping[str, ObservedVm], starting: Mapping[str, Request]
+    ) -> tuple[dict[str, VmRecord], Planned]:
+        """The VMs' records and the plan for them, with what is tried on one of them unless its ways are needed."""
         tried = self._requested.trial
-        if tried is None or tried.uuid not in records or trial.promised_beside(records[tried.uuid].request) is None:
+        records = self._records(vms, tried)
+        planned = self._plan(now, records, starting)
+        self.given_up = None
+        if tried is not None and (why := self._why_given_up(tried, now, records, planned)):
+            self.given_up = tried, why
+            records = self._records(vms, None)
+            planned = self._plan(now, records, starting)
+        return records, planned
+
+    def _why_given_up(self, tried: Trial, now: ResctrlState, records: Mapping[str, VmRecord], planned: Planned) -> str:
+        """Why ways that are tried on a VM can't be had, or are needed by another VM; empty where neither is so."""
+        if tried.uuid not in records or trial.promised_beside(records[tried.uuid].request) is None:
             return ""
         given = planned.plan.allocations.get(tried.uuid)
         if given is None or given.state is not PromiseState.KEPT:
@@ -551,6 +552,9 @@ class Reconciler:
         self._note_successes(plan, in_force, records)
         records = self._move_tasks(now, records, planned, in_force, look_at, share)
         is_complete = failure is None and self._groups.retire(plan, in_force)
+        if not (is_complete or _has_tried_ways(records)):
+            # Where masks lie is no promise: what the kernel refuses is not tried again for that.
+            self._before_trial = {}
         return Acted(records, in_force, is_complete, is_rest_possible)
 
     def _move_tasks(
@@ -618,6 +622,7 @@ class Reconciler:
         counted = judge.as_counted(acted.records, now)
         records = judge.judge_all(counted, borne_out, self.snapshot.vms, self._backoff)
         self.snapshot = replace(self.snapshot, resctrl=now, vms=records, requests=planned.requests)
+        self._requested = replace(self._requested, born=frozenset())
         waiting = any(given.state is not PromiseState.KEPT for given in borne_out.values())
         has_freed = acted.is_complete and bool(planned.plan.retire)
         return is_meddled or acted.is_rest_possible or self._unfinished or (has_freed and waiting)

@@ -10,7 +10,7 @@ from vmqos.agent.act.outside_time import OutsideTime
 from vmqos.agent.observe.cache_vcpus import CacheVcpus
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.agent.promise_time import PromiseTime
+from vmqos.agent.remember.promise_time import PromiseTime
 from vmqos.allocation import Allocation, PromiseState
 from vmqos.daemon.backoff import Failure
 

@@ -111,7 +111,11 @@ def read(filesystem: Filesystem, before: ResctrlState | None = None) -> ResctrlS
         before = None
     raw = groups.read_raw(filesystem)
     links = tuple(_links(filesystem, name) for name in raw)
-    same_devices = before is not None and _have_same_ways(filesystem, before.capabilities)
+    # Devices may have been confined to other ways, where they can be at all.
+    same_devices = before is not None and all(
+        cache.io_alloc is None or cache.io_alloc == info.read_io_alloc(filesystem, name)
+        for name, cache in before.capabilities.caches.items()
+    )
     is_released = before is not None and LEFT_LOCKED in before.modes and _is_released(filesystem, before)
     if before is not None and raw == before.raw and same_devices and not is_released:
         if links == before.links:
@@ -230,14 +234,6 @@ def _monitoring_groups(
         with contextlib.suppress(exceptions.Vanished):
             found[name] = tuple(groups.list_monitoring_groups(filesystem, name))
     return found
-
-
-def _have_same_ways(filesystem: Filesystem, capabilities: Capabilities) -> bool:
-    """Whether devices are confined to the same ways as they were, where they can be at all."""
-    return all(
-        cache.io_alloc is None or cache.io_alloc == info.read_io_alloc(filesystem, name)
-        for name, cache in capabilities.caches.items()
-    )
 
 
 def _same_caches(before: Layout, now: Layout) -> bool:

@@ -62,6 +62,7 @@ def read(domain: ElementTree.Element) -> DomainDescription:
     number = domain.get("id")
     if number is not None and not re.fullmatch(r"-?[0-9]{1,10}", number, re.ASCII):
         raise exceptions.UnreadableDescription(error=f"its id is {number[:20]!r}")
+    labels = [_DAC_LABEL.fullmatch(label.findtext("label", "")) for label in domain.findall("seclabel[@model='dac']")]
     return DomainDescription(
         uuid=_required(domain, "uuid").lower(),
         name=_required(domain, "name"),
@@ -69,7 +70,7 @@ def read(domain: ElementTree.Element) -> DomainDescription:
         has_cachetune=any(domain.find(f"cputune/{name}") is not None for name in ("cachetune", "memorytune")),
         metadata=metadata,
         metadata_error=metadata_error,
-        uid=_uid(domain),
+        uid=int(labels[0][1]) if len(labels) == 1 and labels[0] else None,
     )
 
 
@@ -96,11 +97,6 @@ def read_pinning(domain: ElementTree.Element) -> Pinning:
     pinned = {pin.get("vcpu"): pin.get("cpuset", "") for pin in domain.findall("cputune/vcpupin")}
     others = usual if emulator is None else emulator.get("cpuset", "")
     return Pinning(tuple(pinned.get(str(number), usual) for number in range(count)), others)
-
-
-def _uid(domain: ElementTree.Element) -> int | None:
-    labels = [_DAC_LABEL.fullmatch(label.findtext("label", "")) for label in domain.findall("seclabel[@model='dac']")]
-    return int(labels[0][1]) if len(labels) == 1 and labels[0] else None
 
 
 def _required(domain: ElementTree.Element, name: str) -> str:

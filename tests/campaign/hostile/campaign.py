@@ -115,7 +115,7 @@ class Campaign:
         """Hold all of these inputs in force while the witness resizes, starts and stops VMs."""
         began = time.monotonic()
         trial = _Trial()
-        gauges = self.witness.gauges()
+        gauges = self.witness.usage.gauges()
         threads = sum(one.threads for one in inputs)
         rounds = 0
         looks_on = not any(one.stops_service for one in inputs)
@@ -141,7 +141,7 @@ class Campaign:
         if dead := self._dead():
             trial.sights.append(Sight(f"{dead} has ended"))
         else:
-            trial.sights.extend(self.witness.excesses(gauges, rounds, len(inputs), threads))
+            trial.sights.extend(map(Sight, self.witness.usage.excesses(gauges, rounds, len(inputs), threads)))
         names = ", ".join(one.name for one in inputs)
         LOG.info("tried %s in %.1f s", names, time.monotonic() - began)
         if watch is not None:
@@ -151,7 +151,7 @@ class Campaign:
             LOG.info("harm: %s", [*trial.harmed.items(), *trial.sights])
             self._recover()
             return trial
-        if threads and self.witness.memory_is_lost():
+        if threads and self.witness.usage.memory_is_lost():
             # These threads were allowed to take it, and an interpreter gives back little: the next input is not blamed.
             self._recover()
         if watch is not None:
@@ -204,7 +204,7 @@ class Campaign:
 
     def _recover(self) -> None:
         """See to it that the next input finds the witness's VMs served."""
-        if not self._dead() and not self.witness.memory_is_lost():
+        if not self._dead() and not self.witness.usage.memory_is_lost():
             until = time.monotonic() + RECOVERY
             while time.monotonic() < until:
                 with contextlib.suppress(Exception):

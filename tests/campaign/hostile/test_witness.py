@@ -18,7 +18,8 @@ from tests.campaign.hostile.campaign import Campaign
 from tests.campaign.hostile.families import neighbours
 from tests.campaign.hostile.inputs import Attacker, Family, Hold, Input, Outcome, Result
 from tests.campaign.hostile.stage import Stage
-from tests.campaign.hostile.witness import GIVE_UP, MEMORY_MARGIN, POLL, WITHIN, group_of
+from tests.campaign.hostile.usage import MEMORY_MARGIN
+from tests.campaign.hostile.witness import GIVE_UP, POLL, WITHIN, group_of
 
 STOPPED = 3.0
 """Seconds for which a process is stopped."""
@@ -184,12 +185,12 @@ def test_an_agent_that_is_late_is_noticed_where_the_simulators_own_work_is_allow
 
 @pytest.mark.parametrize("program", ["the agent", "the gateway"])
 def test_memory_beyond_the_margin_is_noticed(planted: Plant, campaign: Campaign, program: str) -> None:
-    calm = campaign.witness.calm
-    before = calm.memory
-    calm.memory = before | {program: before[program] - 2 * MEMORY_MARGIN}
+    usage = campaign.witness.usage
+    before = usage.memory
+    usage.memory = before | {program: before[program] - 2 * MEMORY_MARGIN}
     try:
         outcome = planted(nothing)
     finally:
-        calm.memory = before
+        usage.memory = before
     assert outcome.result is Result.HARMED
     assert f"{program} took" in outcome.evidence and "more memory" in outcome.evidence

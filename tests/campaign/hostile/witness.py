@@ -10,15 +10,15 @@ import contextlib
 import errno
 import itertools
 import logging
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.campaign.hostile.stage import AUDIT, Stage
-from tools.lab import vms
+from tests.campaign.hostile.usage import Usage
+from tools.lab import processes, vms
 from tools.lab.vms import RunningVm
 
 LOG = logging.getLogger(__name__)
@@ -36,18 +36,6 @@ HEALTH = ("health on the socket", "health on the port")
 
 POLL = 0.03
 CALM_ROUNDS = 5
-
-MEMORY_MARGIN = 32 << 20
-"""Bytes that the agent's memory may grow by, at any moment. Three VMs that are started with 3 MiB of metadata, with
-5 000 extra specs and with deep elements took 30 MiB together: their descriptions are parsed at the same time."""
-MEMORY_PER_THREAD = 1024
-"""Bytes that it may take for each thread of an attacker's VM: it compares several sets of their ids. A VM may have
-16 384 threads (``MOST_THREADS`` of :mod:`vmqos.hypervisor.processes`), so this is bounded, too."""
-WRITTEN_PER_INPUT = 4 << 20
-"""Bytes that the agent may write, wherever to."""
-LOG_PER_INPUT = 2048
-LOG_PER_SECOND = 512
-"""Bytes that the agent's log may grow by, beside what it says of the witness's own VMs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +71,16 @@ class Calm:
 
     :ivar seconds: the longest time of each operation, by its name.
     :ivar simulated: the longest time that the simulator worked during each operation, by its name, in seconds.
-    :ivar log: bytes that the logs grow by in one round of the witness.
-    :ivar memory: bytes: the most that the agent and the gateway ever had, by the program.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
     simulated: dict[str, float] = field(default_factory=dict)
-    log: float = 0.0
-    memory: dict[str, int] = field(default_factory=dict)
 
 
 class Witness:
     """Innocent VMs on the stage, and what happens to them.
 
+    :ivar usage: what the agent and the gateway use meanwhile.
     :ivar resizes_since: the moment from which the time of the resize that is under way counts; ``None`` without one.
     """
 
@@ -111,17 +96,15 @@ class Witness:
         self.plain = self._start({})
         self.resized, self._ways = self._start({"hw:cache_ways": "2"}), 2
         self.calm = Calm()
+        self.usage = Usage(stage)
 
     def calibrate(self) -> None:
         """See how long everything takes while all is calm."""
         for vm, ways in ((self.steady, 2), (self.resized, 2)):
             self._until(lambda vm=vm, ways=ways: self._is_served(vm, ways), f"{vm.name} being served")  # type: ignore[misc]
         self._stage.fetch("/metrics")
-        self._reset_peaks()
-        size = self._log_size()
-        self.calm.seconds = self._longest(CALM_ROUNDS)
-        self.calm.log = (self._log_size() - size) / CALM_ROUNDS
-        self.calm.memory = {program: peak_memory(pid) for program, pid in self._stage.pids.items()}
+        with self.usage.calm(CALM_ROUNDS):
+            self.calm.seconds = self._longest(CALM_ROUNDS)
 
     def _longest(self, rounds: int) -> dict[str, float]:
         """The longest time of each operation."""
@@ -256,37 +239,6 @@ class Witness:
         finally:
             watch.end()
 
-    def gauges(self) -> Gauges:
-        """What the agent and the gateway have used so far; their peaks of memory are counted from now on."""
-        self._reset_peaks()
-        written = {program: _written(pid) for program, pid in self._stage.pids.items()}
-        return Gauges(self._log_sizes(), written, time.monotonic())
-
-    def excesses(self, since: Gauges, rounds: int, inputs: int, threads: int) -> list[Sight]:
-        """What the agent and the gateway used too much of.
-
-        :param rounds: how often the witness has resized a VM since then.
-        :param inputs: how many were tried.
-        :param threads: how many threads VMs have for them.
-        """
-        seen = list[Sight]()
-        for program, pid in self._stage.pids.items():
-            memory = peak_memory(pid) - self.calm.memory[program]
-            LOG.info("%s took up to %.1f MiB more memory than when all is calm", program, memory / (1 << 20))
-            if memory > MEMORY_MARGIN + threads * MEMORY_PER_THREAD:
-                seen.append(Sight(f"{program} took {memory >> 20} MiB more memory than when all is calm"))
-        grown = self._log_size() - sum(since.logs)
-        seconds = time.monotonic() - since.at
-        allowed = self.calm.log * (rounds + 1) + LOG_PER_INPUT * inputs + LOG_PER_SECOND * seconds
-        if grown > allowed:
-            seen.append(Sight(f"the logs grew by {grown} bytes in {seconds:.0f} s, {allowed:.0f} are allowed"))
-        for program, pid in self._stage.pids.items():
-            written = _written(pid) - since.written[program] - grown
-            if written > WRITTEN_PER_INPUT * inputs:
-                seen.append(Sight(f"{program} wrote {written >> 20} MiB"))
-        seen.extend(self._raw_characters(since.logs))
-        return seen
-
     def simulated(self) -> float:
         """Seconds that the simulator has worked so far, or would have if it had got a CPU (``/proc/PID/schedstat``)."""
         total = 0
@@ -295,24 +247,6 @@ class Witness:
                 working, waiting, _ = (thread / "schedstat").read_text().split()
                 total += int(working) + int(waiting)
         return total / 1e9
-
-    def memory_is_lost(self) -> bool:
-        """Whether a program keeps memory that it took during an attack, so that the next input would be blamed."""
-        self._reset_peaks()
-        kept = {program: peak_memory(pid) for program, pid in self._stage.pids.items()}
-        return any(size > self.calm.memory[program] + MEMORY_MARGIN // 2 for program, size in kept.items())
-
-    def _reset_peaks(self) -> None:
-        for pid in self._stage.pids.values():
-            _reset_peak(pid)
-
-    def _raw_characters(self, offsets: Sequence[int]) -> Iterator[Sight]:
-        """A log is read on a terminal: no control character but the line's end."""
-        text = b"".join(log.read_bytes()[offset:] for log, offset in zip(self._stage.logs, offsets, strict=True))
-        raw = sorted(set(text) & ({*range(32), 127} - {ord("\n")}))
-        if raw:
-            line = next(line for line in text.split(b"\n") if set(line) & set(raw))
-            yield Sight(f"the log has control characters: {line[:200]!r}")
 
     def _start(self, extra_specs: dict[str, str]) -> RunningVm:
         vm = vms.Vm(f"innocent-{next(self._numbers)}", vms.Flavor("innocent", extra_specs))
@@ -350,31 +284,7 @@ class Witness:
         return self._stage.stalls.took(began)
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        until = time.monotonic() + GIVE_UP
-        while not condition():
-            if time.monotonic() > until:
-                raise TimeoutError(f"{what}: not within {GIVE_UP:.0f} s")
-            time.sleep(POLL)
-
-    def _log_size(self) -> int:
-        return sum(self._log_sizes())
-
-    def _log_sizes(self) -> tuple[int, ...]:
-        return tuple(log.stat().st_size for log in self._stage.logs)
-
-
-@dataclass(frozen=True, slots=True)
-class Gauges:
-    """What the agent and the gateway had used at a moment.
-
-    :ivar logs: bytes of the log of each.
-    :ivar written: bytes that each had written, wherever to.
-    :ivar at: the moment.
-    """
-
-    logs: tuple[int, ...]
-    written: dict[str, int]
-    at: float
+        processes.wait_until(condition, what, GIVE_UP, POLL)
 
 
 class Watch:
@@ -464,23 +374,3 @@ def group_may_go() -> Iterator[None]:
 def group_of(vm: RunningVm) -> str:
     """The control group of an exclusive VM."""
     return f"vmqos.{vm.uuid}"
-
-
-def peak_memory(pid: int) -> int:
-    """Bytes: the most that the process had in memory since its peak was reset (proc(5), ``VmHWM``)."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) << 10
-
-
-def _reset_peak(pid: int) -> None:
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
-def _written(pid: int) -> int:
-    """Bytes that the process has given to write(2) and its kin."""
-    return int(Path(f"/proc/{pid}/io").read_text().partition("wchar:")[2].split()[0])
-
-
-def descriptors(pid: int) -> int:
-    """How many files the process has open."""
-    return len(os.listdir(f"/proc/{pid}/fd"))

@@ -10,20 +10,15 @@ Each line on standard input is carried out and then repeated on standard output:
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tools.lab import mounts
 from tools.lab.simulator import Simulator
-from tools.lab.workspace import CHECKOUT, Workspace
 from vmqos.simulator import record
 from vmqos.simulator import sysfs as sysfs_files
 from vmqos.simulator.hardware.profiles import PROFILES, Profile
@@ -36,19 +31,9 @@ Steer = Callable[[str], None]
 
 
 @contextmanager
-def steered(simulator: Simulator, workspace: Workspace, profile: str) -> Iterator[Steer]:
+def steered(simulator: Simulator, profile: str) -> Iterator[Steer]:
     """Replaces the simulator by one that can be steered, as long as the block runs."""
-    simulator.stop()
-    command = [sys.executable, "-m", "tests.functional.agent.steered_simulator", profile]
-    command += map(str, (simulator.root, simulator.sysfs, simulator.log))
-    machine = subprocess.Popen(
-        command, cwd=CHECKOUT, start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert machine.stdin is not None and machine.stdout is not None
-    workspace.record_process(machine.pid)
-    while not os.path.ismount(simulator.root):
-        assert machine.poll() is None, "the simulator ended"
-        time.sleep(0.02)
+    module, files = "tests.functional.agent.steered_simulator", (simulator.root, simulator.sysfs, simulator.log)
 
     def steer(text: str) -> None:
         assert machine.stdin is not None and machine.stdout is not None
@@ -56,10 +41,9 @@ def steered(simulator: Simulator, workspace: Workspace, profile: str) -> Iterato
         machine.stdin.flush()
         assert machine.stdout.readline() == f"{text}\n"
 
-    yield steer
-    mounts.end(simulator.root, machine)
+    with simulator.replaced(module, profile, *files, pipes=True) as machine:
+        yield steer
     machine.communicate()
-    workspace.forget_process(machine.pid)
 
 
 class Steering:

@@ -13,7 +13,6 @@ from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
-from tools.lab.workspace import Workspace
 
 NEVER = {"agent": {"full_audit_interval": 3600.0}}
 
@@ -22,9 +21,9 @@ AT_ONCE = 60.0
 
 
 @pytest.fixture
-def switch(workspace: Workspace, simulator: Simulator) -> Iterator[Steer]:
+def switch(simulator: Simulator) -> Iterator[Steer]:
     """Switches a CPU of the machine, by such as ``offline 1``."""
-    with steered(simulator, workspace, "cascade-lake") as steer:
+    with steered(simulator, "cascade-lake") as steer:
         yield steer
 
 

@@ -12,7 +12,6 @@ from tests.functional.agent.test_lifecycle import EXCLUSIVE_4, group
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tools.lab.simulator import Simulator
-from tools.lab.workspace import Workspace
 
 pytestmark = pytest.mark.feature("lock", machine="broadwell")
 
@@ -22,8 +21,8 @@ TOO_MANY = {"hw:cache_ways": "13"}
 
 
 @pytest.fixture
-def steer(workspace: Workspace, simulator: Simulator) -> Iterator[Steer]:
-    with steered(simulator, workspace, "broadwell") as steer:
+def steer(simulator: Simulator) -> Iterator[Steer]:
+    with steered(simulator, "broadwell") as steer:
         yield steer
 
 

@@ -11,7 +11,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.resctrl import Resctrl
 from tools.lab.simulator import Simulator
-from tools.lab.workspace import CHECKOUT, Workspace
+from tools.lab.workspace import Workspace
 
 SEEDS = range(20261121, 20261126)
 KILLS = 10
@@ -276,18 +275,10 @@ class KillingSimulator:
 @pytest.fixture
 def killer(workspace: Workspace, simulator: Simulator) -> Iterator[Killer]:
     """Replaces the simulator by one that kills its client."""
-    simulator.stop()
     file = workspace.path / f"{simulator.root.name}.countdown"
-    arguments = [str(simulator.root), str(simulator.sysfs), str(simulator.log), str(file)]
-    command = [sys.executable, "-m", "tests.functional.agent.killing_simulator", *arguments]
-    process = subprocess.Popen(command, cwd=CHECKOUT, start_new_session=True)
-    workspace.record_process(process.pid)
-    while not os.path.ismount(simulator.root):
-        assert process.poll() is None, "the simulator ended"
-        time.sleep(0.02)
-    yield KillingSimulator(file)
-    mounts.end(simulator.root, process)
-    workspace.forget_process(process.pid)
+    files = (simulator.root, simulator.sysfs, simulator.log, file)
+    with simulator.replaced("tests.functional.agent.killing_simulator", *files):
+        yield KillingSimulator(file)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -272,11 +272,11 @@ def test_what_was_never_finished_is_removed_and_the_default_group_gets_its_ways_
 
 
 @pytest.fixture
-def held(simulator: Simulator, workspace: Workspace) -> Iterator[Any]:
+def held(simulator: Simulator) -> Iterator[Any]:
     # Guests have no FUSE, and use another test of this module.
     from tests.functional.agent.steered_simulator import steered
 
-    with steered(simulator, workspace, "broadwell") as steer:
+    with steered(simulator, "broadwell") as steer:
         yield steer
 
 

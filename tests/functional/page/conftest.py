@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import pytest
+from selenium.webdriver.remote.webelement import WebElement
 
 from tests.functional.conftest import WaitFor
 from tests.functional.page.browser import Browser, running
@@ -109,6 +110,23 @@ def pause(browser: Browser, host: PlayedHost, wait_for: WaitFor) -> Pause:
 def heard(browser: Browser) -> bool:
     """Whether the page shows what an agent said."""
     return bool(browser.run("return !document.getElementById('freshness').hidden"))
+
+
+def unfold(browser: Browser, text: str) -> WebElement:
+    """Unfold the row of the VM that has this name, or fold it; the name."""
+    name = next(one for one in browser.all(NAMES) if one.text == text)
+    name.click()
+    return name
+
+
+def details(browser: Browser) -> dict[str, str]:
+    """What unfolded rows tell."""
+    return dict(zip(browser.texts(".detail dt"), browser.texts(".detail dd"), strict=True))
+
+
+def charts(browser: Browser) -> list[str]:
+    """What each chart tells in words."""
+    return [str(one.get_attribute("aria-label")).split(" over the last ")[0] for one in browser.all(".chart")]
 
 
 def is_quiet(browser: Browser, host: PlayedHost) -> bool:

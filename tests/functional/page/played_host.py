@@ -5,29 +5,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
+from tests.functional.page.played_counters import FIRST_PID, WAY, PlayedCounters
 from vmqos.agent.serve.api import KNOWN_SERIES
 from vmqos.daemon.bounded_server import BoundedServer
 from vmqos.gateway.page import Site
-
-WAY = 1_572_864
-FIRST_PID = 4000
-MIB = 1 << 20
-
 
 QUIET = {"time": 1794000000.0, "interval": 1.0, "samples": 90, "counted": False, "vms": [], "pairs": []}
 """No VM slows another."""
 
 
 @dataclass
-class PlayedHost:
+class PlayedHost(PlayedCounters):
     """A machine with L3 caches of 11 ways, each VM on all of them.
 
     :ivar l2_caches: how many L2 caches of 8 ways can be partitioned.
@@ -36,12 +31,7 @@ class PlayedHost:
     :ivar locks: pseudo-locked ways of each L3, by the name of their group.
     :ivar broken: paths that are answered by an error, with its status and text.
     :ivar asked: the paths that were asked for.
-    :ivar missing: why events of a VM have no number, by UUID and event.
     :ivar measured: the last bandwidth of a VM that waits for hardware counters, by UUID.
-    :ivar remembers: seconds of history.
-    :ivar minutes: how many minutes of the day it remembers; ``None`` for an agent that knows no minutes.
-    :ivar away: minutes in which the agent did not run, by how many minutes ago they were.
-    :ivar minutes_asked: for each question about minutes, the seconds and the VMs.
     :ivar ages: seconds since the last look at the VMs, the last pass and the last look at the counters.
     :ivar stale: which of these ages are too great, as the agent judges.
     :ivar unserved: why a VM is not served yet, by UUID.
@@ -49,9 +39,6 @@ class PlayedHost:
     :ivar neighbours: who slows whom; ``None`` for an agent that does not judge.
     :ivar sizes: what was found of how many ways VMs need; ``None`` for an agent that does not remember it.
     :ivar epoch: which run of the agent that is.
-    :ivar unavailable: why the agent counts no hardware events; empty where it does.
-    :ivar uncounted: why it does not count those of a VM, by UUID.
-    :ivar packages: whether the processor's packages count for VMs.
     :ivar counter_share: the share of their time for which VMs have the processor's counters.
     :ivar held: bytes that a VM holds of each cache, by UUID and cache, where that is not an even share.
     """
@@ -62,15 +49,9 @@ class PlayedHost:
     cdp: bool = False
     bandwidth_unit: str | None = None
     locks: dict[str, int] = field(default_factory=dict)
-    vms: list[dict[str, Any]] = field(default_factory=list)
     broken: dict[str, tuple[str, str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
-    missing: dict[str, dict[str, str]] = field(default_factory=dict)
     measured: dict[str, dict[str, Any]] = field(default_factory=dict)
-    remembers: int = 600
-    minutes: int | None = 1440
-    away: range = range(0)
-    minutes_asked: list[tuple[float, list[str]]] = field(default_factory=list)
     ages: dict[str, float | None] = field(default_factory=lambda: {"vms": 0.3, "pass": 0.3, "counters": 0.8})
     stale: list[str] = field(default_factory=list)
     unserved: dict[str, str] = field(default_factory=dict)
@@ -78,9 +59,6 @@ class PlayedHost:
     neighbours: dict[str, Any] | None = field(default_factory=lambda: dict(QUIET))
     sizes: list[dict[str, Any]] | None = field(default_factory=list)
     epoch: str = "first"
-    unavailable: str = "the agent lacks CAP_PERFMON"
-    uncounted: dict[str, str] = field(default_factory=dict)
-    packages: bool = False
     counter_share: float = 1.0
     held: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -138,6 +116,10 @@ class PlayedHost:
             for number, part in curve.items()
         ]
         self.sizes.append(size | changes)
+
+    def named(self, name: str) -> dict[str, Any]:
+        """The VM that has this name."""
+        return next(vm for vm in self.vms if vm["instance_name"] == name)
 
     def remove(self, vm: dict[str, Any]) -> None:
         """The VM ends."""
@@ -330,55 +312,6 @@ class PlayedHost:
         )
         return {str(cache): {"llc_occupancy": WAY + held} for cache in range(self.caches)}
 
-    def _allocated(self, vm: dict[str, Any]) -> int | None:
-        return sum(int(mask, 16).bit_count() for mask in vm["masks"].values()) * WAY or None
-
-    def _played(self, vm: dict[str, Any], when: float) -> tuple[int, float, float]:
-        """Occupancy in bytes, total and local bandwidth: another wave for each VM."""
-        number = vm["pid"] - FIRST_PID
-        phase = when / (40 + 11 * (number % 7)) + number
-        share = 0.55 + 0.4 * math.sin(phase) + 0.05 * math.sin(7 * phase)
-        total = (0.2 + share) * 300 * MIB * (1 + number % 5) / (1 + number % 3)
-        return int(share * (self._allocated(vm) or 4 * MIB)), total, total * (0.6 + 0.3 * math.sin(phase / 3))
-
-    def _executed(self, vm: dict[str, Any], when: float) -> dict[str, float]:
-        """Events a second: a VM that holds less of the cache misses more, and does less in each cycle."""
-        held = self._played(vm, when)[0] / (self._allocated(vm) or 4 * MIB)
-        instructions = 4e9 * (0.3 + held / 2)
-        return {
-            "cycles": 4e9,
-            "instructions": instructions,
-            "cache_references": 5e7,
-            "cache_misses": 4e7 * (1.2 - held),
-        }
-
-    def _in_packages(self, vm: dict[str, Any], when: float) -> dict[str, float | None]:
-        """What packages count a second: a VM that holds less of the cache waits more for memory."""
-        held = self._played(vm, when)[0] / (self._allocated(vm) or 4 * MIB)
-        return {
-            "core_energy": 1.5 + held,
-            "unhalted_core_cycles": 4e9,
-            "uops_retired": 4e9 * (0.5 + held),
-            "stalls_llc_hit": 4e9 * 0.05,
-            "stalls_llc_miss": 4e9 * 0.3 * (1.2 - held),
-        }
-
-    def _series_of_packages(self, vm: dict[str, Any], times: list[float]) -> dict[str, list[float | None]]:
-        if not self.packages:
-            return {}
-        counted = [self._in_packages(vm, when) for when in times]
-        found: dict[str, list[float | None]] = {"core_watts": [one["core_energy"] for one in counted]}
-        for name, event in {
-            "uops_per_cycle": "uops_retired",
-            "llc_hit_stalls": "stalls_llc_hit",
-            "llc_miss_stalls": "stalls_llc_miss",
-        }.items():
-            found[name] = [
-                (one[event] or 0) / one["unhalted_core_cycles"] if one["unhalted_core_cycles"] else None
-                for one in counted
-            ]
-        return found
-
     def _hardware_events(self) -> Any:
         now = time.time()
         told = {} if self.unavailable else {vm["uuid"]: self._counts(vm, now) for vm in self.vms}
@@ -396,81 +329,6 @@ class PlayedHost:
             "reason": reason,
             "reason_code": "refused" if reason else "",
         }
-
-    def _executed_series(self, vm: dict[str, Any], times: list[float]) -> dict[str, list[float]]:
-        if self.unavailable or vm["uuid"] in self.uncounted:
-            return {}
-        executed = [self._executed(vm, when) for when in times]
-        return {
-            "instructions_per_cycle": [one["instructions"] / one["cycles"] for one in executed],
-            "instructions": [one["instructions"] for one in executed],
-            "cache_misses": [one["cache_misses"] for one in executed],
-        }
-
-    def _history(self, seconds: int, uuids: Collection[str] | None, wanted: Collection[str]) -> Any:
-        now = int(time.time())
-        times = [float(when) for when in range(now - seconds + 1, now + 1)]
-        vms = {}
-        for vm in (vm for vm in self.vms if uuids is None or vm["uuid"] in uuids):
-            played = [self._played(vm, when) for when in times]
-            missing = self.missing.get(vm["uuid"], {})
-            series = {
-                "llc_occupancy": [one[0] for one in played],
-                "total": [one[1] for one in played],
-                "local": [one[2] for one in played],
-                "remote": [one[1] - one[2] for one in played],
-            }
-            names = {"llc_occupancy": ["llc_occupancy"], "mbm_total_bytes": ["total", "local", "remote"]}
-            for name in (name for event in missing for name in names.get(event, [])):
-                series[name] = [None] * len(times)
-            if not series.keys() >= set(wanted):
-                series |= self._executed_series(vm, times) | self._series_of_packages(vm, times)
-            vms[vm["uuid"]] = {name: values for name, values in series.items() if name in wanted}
-        return {"interval": 1.0, "times": times, "vms": vms}
-
-    def _minutes(self, seconds: float, uuids: list[str]) -> Any:
-        self.minutes_asked.append((seconds, uuids))
-        now = time.time()
-        running = int(now) // 60
-        times = [
-            60 * (running - ago)
-            for ago in range(self.minutes or 0, 0, -1)
-            if 60 * (running - ago) >= now - seconds and ago not in self.away
-        ]
-        vms = {}
-        for vm in (vm for vm in self.vms if vm["uuid"] in uuids):
-            missing = self.missing.get(vm["uuid"], {})
-            names = {"llc_occupancy": "llc_occupancy"} | dict.fromkeys(("total", "local", "remote"), "mbm_total_bytes")
-            vms[vm["uuid"]] = {
-                name: self._statistics(vm, name, times) if event not in missing else _nothing(len(times))
-                for name, event in names.items()
-            }
-            begins = [float(begin) for begin in times]
-            further = {**self._executed_series(vm, begins), **self._series_of_packages(vm, begins)}
-            for name, values in further.items():
-                vms[vm["uuid"]][name] = {
-                    "least": [None if value is None else 0.9 * value for value in values],
-                    "mean": list(values),
-                    "greatest": [None if value is None else 1.1 * value for value in values],
-                }
-        return {"resolution": 60, "times": times, "vms": vms}
-
-    def _statistics(self, vm: dict[str, Any], name: str, times: list[int]) -> dict[str, list[float]]:
-        found: dict[str, list[float]] = {"least": [], "mean": [], "greatest": []}
-        for begin in times:
-            looks = [self._played(vm, begin + second) for second in range(0, 60, 10)]
-            values = [
-                {"llc_occupancy": held, "total": total, "local": local, "remote": total - local}[name]
-                for held, total, local in looks
-            ]
-            found["least"].append(min(values))
-            found["mean"].append(sum(values) / len(values))
-            found["greatest"].append(max(values))
-        return found
-
-
-def _nothing(length: int) -> dict[str, list[float | None]]:
-    return {name: [None] * length for name in ("least", "mean", "greatest")}
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tests.functional.conftest import WaitFor
 from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, heard
+from tests.functional.page.conftest import NAMES, NextLook, OpenPage, heard, unfold
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost
 
@@ -21,10 +21,6 @@ def unfolded(browser: Browser) -> list[str]:
     return [one.text for one in browser.all(f"{NAMES}[aria-expanded=true]")]
 
 
-def name(browser: Browser, text: str) -> None:
-    next(one for one in browser.all(NAMES) if one.text == text).click()
-
-
 def test_a_link_opens_the_view_of_the_one_who_sent_it(host: PlayedHost, open_page: OpenPage, wait_for: WaitFor) -> None:
     few(host)
     for number in range(30):
@@ -34,8 +30,8 @@ def test_a_link_opens_the_view_of_the_one_who_sent_it(host: PlayedHost, open_pag
     browser.one("th[data-sort=name]").click()
     browser.one("th[data-sort=name]").click()
     browser.one("#find").send_keys("small WORKER")
-    name(browser, "worker-03")
-    (vm,) = [vm for vm in host.vms if vm["instance_name"] == "worker-03"]
+    unfold(browser, "worker-03")
+    vm = host.named("worker-03")
     assert fields(browser) == [
         ("find", "small WORKER"), ("sort", "name"), ("order", "descending"), ("vm", vm["uuid"]),
     ]  # fmt: skip
@@ -59,7 +55,7 @@ def test_the_back_button_undoes_a_step_and_the_forward_button_does_it_again(
     few(host)
     browser = open_page()
     browser.one("#find").send_keys("web")
-    name(browser, "web-1")
+    unfold(browser, "web-1")
     browser.all(".key .link")[0].click()
     assert unfolded(browser) == ["web-1"]
     browser.one("th[data-sort=ways]").click()
@@ -80,7 +76,7 @@ def test_the_back_button_undoes_a_step_and_the_forward_button_does_it_again(
 def test_what_is_filtered_out_comes_back_as_it_was(host: PlayedHost, open_page: OpenPage) -> None:
     few(host)
     browser = open_page()
-    name(browser, "web-1")
+    unfold(browser, "web-1")
     browser.one("#find").send_keys("mail")
     assert browser.texts(NAMES) == ["mail-1"]
     browser.one("#find").clear()
@@ -106,8 +102,8 @@ def test_a_vm_of_a_link_that_does_not_run_here_is_told(
     assert "vm" not in dict(fields(browser))
 
     browser = open_page()
-    name(browser, "mail-1")
-    (mail,) = [vm for vm in host.vms if vm["instance_name"] == "mail-1"]
+    unfold(browser, "mail-1")
+    mail = host.named("mail-1")
     host.remove(mail)
     next_look()
     assert browser.one("#away").text.startswith(f"VM {mail['uuid']} does not run on this host")

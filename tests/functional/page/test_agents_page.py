@@ -10,7 +10,7 @@ import pytest
 
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES
+from tests.functional.page.conftest import NAMES, unfold
 from tools.lab.agent import Agent
 
 
@@ -50,8 +50,7 @@ def test_a_browser_sees_the_vms_of_a_host_live(
     assert "are asked for" in browser.one("#attention").text
     assert browser.run("return window.pwned") is None
 
-    (name,) = [one for one in browser.all(NAMES) if one.text == "web-1"]
-    name.click()
+    unfold(browser, "web-1")
     details = browser.one(".details:not([hidden])").text
     assert web.uuid in details and "2 ways, exclusive" in details
     wait_for(

@@ -12,9 +12,10 @@ import pytest
 from selenium.webdriver import ActionChains, Keys
 
 from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, Pause
+from tests.functional.page.conftest import NAMES, NextLook, OpenPage, Pause, details
 from tests.functional.page.filled import few
-from tests.functional.page.played_host import MIB, PlayedHost
+from tests.functional.page.played_counters import MIB
+from tests.functional.page.played_host import PlayedHost
 
 BURST = 40_000 * MIB
 
@@ -174,7 +175,6 @@ def test_what_happened_to_a_vm_is_marked_at_its_time(host: PlayedHost, open_page
     assert browser.all(".told")[0].text.endswith(
         "\N{BULLET} kept \N{RIGHTWARDS ARROW} degraded: 1 of 9 tasks is elsewhere"
     )
-    fields = dict(zip(browser.texts(".detail dt"), browser.texts(".detail dd"), strict=True))
-    changes = fields["Last changes, UTC"].split("; ")
+    changes = details(browser)["Last changes, UTC"].split("; ")
     assert len(changes) == 2 and changes[0].endswith("kept \N{RIGHTWARDS ARROW} degraded: 1 of 9 tasks is elsewhere")
     assert changes[1].endswith("degraded \N{RIGHTWARDS ARROW} kept")

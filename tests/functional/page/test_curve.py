@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any
 
 import pytest
 
 from tests.functional.conftest import WaitFor
 from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage
+from tests.functional.page.conftest import NAMES, NextLook, OpenPage, unfold
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost
 from tests.functional.page.test_hostile import HOSTILE
@@ -21,14 +20,6 @@ PATH = "/v1/sizes"
 FALLS = {2: 0.9, 3: 0.5, 4: 0.2, 5: 0.18}
 CURVE = "#vms .curve"
 SIGN = "\N{BLACK LEFT-POINTING TRIANGLE}"
-
-
-def vm(host: PlayedHost, name: str) -> dict[str, Any]:
-    return next(vm for vm in host.vms if vm["instance_name"] == name)
-
-
-def unfold(browser: Browser, text: str) -> None:
-    next(one for one in browser.all(NAMES) if one.text == text).click()
 
 
 def is_shown(browser: Browser) -> bool:
@@ -59,7 +50,7 @@ def test_a_vm_that_was_sized_has_bars_the_knee_and_the_commands_words(
     host: PlayedHost, open_page: OpenPage, wait_for: WaitFor
 ) -> None:
     few(host)
-    host.size(vm(host, "web-1"), FALLS, 4, ago=3700.0)
+    host.size(host.named("web-1"), FALLS, 4, ago=3700.0)
     browser = open_page()
     unfold(browser, "web-1")
     wait_for(lambda: is_shown(browser), "the curve")
@@ -113,7 +104,7 @@ def test_what_is_not_sure_is_told_as_the_command_told_it(
     wait_for: WaitFor,
 ) -> None:
     few(host)
-    host.size(vm(host, "web-1"), curve, ways, **changes)
+    host.size(host.named("web-1"), curve, ways, **changes)
     browser = open_page()
     unfold(browser, "web-1")
     wait_for(lambda: is_shown(browser), "the curve")
@@ -126,7 +117,7 @@ def test_a_vm_that_was_not_sized_has_none(
     host: PlayedHost, open_page: OpenPage, wait_for: WaitFor, next_look: NextLook
 ) -> None:
     few(host)
-    host.size(vm(host, "web-1"), FALLS, 4)
+    host.size(host.named("web-1"), FALLS, 4)
     browser = open_page()
     unfold(browser, "database")
     wait_for(lambda: PATH in host.asked, "the question")
@@ -165,7 +156,7 @@ def test_the_agent_is_asked_when_a_vm_is_unfolded_and_then_once_a_minute_at_most
     next_look()
     next_look()
     assert host.asked.count(PATH) <= 1 + (time.time() - began) // 60
-    host.size(vm(host, "database"), FALLS, 4)
+    host.size(host.named("database"), FALLS, 4)
     unfold(browser, "database")
     wait_for(lambda: is_shown(browser), "the curve that was found meanwhile")
 
@@ -174,7 +165,7 @@ def test_a_curve_that_the_agent_forgot_is_shown_no_more(
     host: PlayedHost, open_page: OpenPage, wait_for: WaitFor
 ) -> None:
     few(host)
-    host.size(vm(host, "web-1"), FALLS, 4)
+    host.size(host.named("web-1"), FALLS, 4)
     browser = open_page()
     unfold(browser, "web-1")
     wait_for(lambda: is_shown(browser), "the curve")
@@ -210,7 +201,7 @@ def test_it_has_room_on_screens_of_every_width(
 ) -> None:
     few(host)
     curve = {ways: 1 / ways for ways in range(1, 21)}
-    host.size(vm(host, "web-1"), curve, 13, steady=False, at_least=True)
+    host.size(host.named("web-1"), curve, 13, steady=False, at_least=True)
     browser = open_page("light", (width, 900))
     unfold(browser, "web-1")
     wait_for(lambda: is_shown(browser), "the curve")

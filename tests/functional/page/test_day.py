@@ -14,15 +14,12 @@ from selenium.webdriver import ActionChains, Keys
 
 from tests.functional.conftest import WaitFor
 from tests.functional.page.browser import PHONE, Browser
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, Pause, heard
+from tests.functional.page.conftest import NextLook, OpenPage, Pause, heard, unfold
 from tests.functional.page.filled import few
-from tests.functional.page.played_host import MIB, PlayedHost
+from tests.functional.page.played_counters import MIB
+from tests.functional.page.played_host import PlayedHost
 
 BAND = "return [...document.querySelectorAll('.band')].map((one) => one.getAttribute('d'))"
-
-
-def unfold(browser: Browser, text: str) -> None:
-    next(one for one in browser.all(NAMES) if one.text == text).click()
 
 
 def show_day(browser: Browser, wait_for: WaitFor) -> None:

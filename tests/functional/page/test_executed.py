@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage
+from tests.functional.page.conftest import NAMES, NextLook, OpenPage, charts, details, unfold
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost
 from vmqos.agent.observe.running_vms import ObservedVm
@@ -36,22 +35,10 @@ def counted(host: PlayedHost) -> PlayedHost:
     return host
 
 
-def unfold(browser: Browser, text: str) -> None:
-    next(one for one in browser.all(NAMES) if one.text == text).click()
-
-
-def fields(browser: Browser) -> dict[str, str]:
-    return dict(zip(browser.texts(".detail dt"), browser.texts(".detail dd"), strict=True))
-
-
-def charts(browser: Browser) -> list[str]:
-    return [str(one.get_attribute("aria-label")).split(" over the last ")[0] for one in browser.all(".chart")]
-
-
 def test_a_vm_that_is_counted_has_its_figures_and_their_charts(counted: PlayedHost, open_page: OpenPage) -> None:
     browser = open_page()
     unfold(browser, "database")
-    found = fields(browser)
+    found = details(browser)
     assert re.fullmatch(r"0\.\d\d", found["Instructions per cycle now"])
     assert re.fullmatch(r"[\d.]+ G/s", found["Instructions now"])
     assert re.fullmatch(r"[\d.]+ M/s", found["Cache misses now"])
@@ -73,7 +60,7 @@ def test_the_last_figures_are_in_the_charts_too(
     monkeypatch.setattr(counted, "_executed", lambda vm, when: now)
     next_look()
     assert [one.split(": ")[1] for one in browser.texts(".told")[2:]] == ["2.00", "8 G/s", "5 G/s"]
-    assert "2.00" in fields(browser)["Instructions per cycle now"]
+    assert "2.00" in details(browser)["Instructions per cycle now"]
 
 
 def test_the_day_has_them_with_their_least_and_greatest(
@@ -99,7 +86,7 @@ def test_where_nothing_is_counted_the_agents_reason_is_told_and_no_chart_is_draw
     began = time.time()
     browser = open_page("light", (1920, 900))
     unfold(browser, "database")
-    assert fields(browser)["Hardware counts"] == "none: the agent lacks CAP_PERFMON: a drop-in gives it\\u{202e}"
+    assert details(browser)["Hardware counts"] == "none: the agent lacks CAP_PERFMON: a drop-in gives it\\u{202e}"
     assert charts(browser) == ["Cache occupancy, all caches together", "Memory bandwidth"]
     browser.all("[data-charts=day]")[0].click()
     wait_for(lambda: browser.all(".band")[0].get_attribute("d"), "the day being drawn")
@@ -115,7 +102,7 @@ def test_a_vm_that_alone_is_not_counted_has_its_own_reason(counted: PlayedHost, 
     counted.uncounted[counted.vms[0]["uuid"]] = "it has more than 1024 tasks"
     browser = open_page("light", (1920, 900))
     unfold(browser, "database")
-    assert fields(browser)["Hardware counts"] == "none: it has more than 1024 tasks"
+    assert details(browser)["Hardware counts"] == "none: it has more than 1024 tasks"
     assert len(browser.all(".chart")) == 2
     cells = browser.all("#vms tbody[data-level=kept] .counted")
     assert {cell.get_attribute("title") for cell in cells if cell.text == "\N{EN DASH}"} == {
@@ -132,7 +119,7 @@ def test_a_vm_that_is_no_more_counted_keeps_its_past_and_has_a_reason(
     unfold(browser, "database")
     counted.uncounted[counted.vms[0]["uuid"]] = "no more files may be open"
     next_look()
-    assert fields(browser)["Hardware counts"] == "none: no more files may be open"
+    assert details(browser)["Hardware counts"] == "none: no more files may be open"
     assert len(browser.all(".chart")) == 5
     assert browser.texts(".told")[2].endswith("no value")
 
@@ -142,7 +129,7 @@ def test_figures_that_are_estimates_are_told_as_such(counted: PlayedHost, open_p
     browser = open_page()
     unfold(browser, "database")
     expected = "estimates: the VM had the processor's counters for 62 % of its time"
-    assert fields(browser)["Hardware counts"] == expected
+    assert details(browser)["Hardware counts"] == expected
 
 
 def test_a_large_screen_has_them_in_the_list_which_sorts_by_them(
@@ -174,7 +161,7 @@ def test_an_agent_that_does_not_know_the_question_is_told(host: PlayedHost, open
     host.broken[PATH] = ("404 Not Found", "there is nothing here")
     browser = open_page()
     unfold(browser, "database")
-    assert fields(browser)["Hardware counts"] == "none: the agent does not tell: there is nothing here"
+    assert details(browser)["Hardware counts"] == "none: the agent does not tell: there is nothing here"
     assert all("404" in complaint for complaint in browser.errors())
 
 
@@ -243,7 +230,7 @@ def test_what_the_agent_counts_of_a_real_process_and_remembers_of_it_is_what_the
     host.add("busy", 2, uuid=uuid)
     browser = open_page()
     unfold(browser, "busy")
-    found = fields(browser)
+    found = details(browser)
     assert float(found["Instructions per cycle now"]) == pytest.approx(per_cycle, abs=0.006)
     assert re.fullmatch(r"[\d.]+ [MG]/s", found["Instructions now"])
     assert re.fullmatch(r"[\d.]+( k)?/s", found["Cache misses now"])

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage
+from tests.functional.page.conftest import NAMES, NextLook, OpenPage, unfold
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost
 
@@ -66,8 +66,7 @@ def test_a_name_unfolds_everything_about_the_vm_and_folds_it_again(host: PlayedH
     few(host)
     vm = host.vms[1]
     browser = open_page()
-    (name,) = [one for one in browser.all(NAMES) if one.text == "web-1"]
-    name.click()
+    name = unfold(browser, "web-1")
     assert name.get_attribute("aria-expanded") == "true"
     details = browser.one(".details:not([hidden])")
     assert details.get_attribute("id") == name.get_attribute("aria-controls")
@@ -107,8 +106,7 @@ def test_a_look_changes_numbers_and_nothing_else(
     for number in range(16):
         host.add(f"worker-{number:02}")
     browser = open_page()
-    (name,) = [one for one in browser.all(NAMES) if one.text == "worker-07"]
-    name.click()
+    name = unfold(browser, "worker-07")
     browser.run("scrollTo(0, 900)")
     before = browser.run(SEEN)
     bandwidth = browser.texts("#vms tbody tr:first-child td:nth-of-type(4)")
@@ -130,14 +128,13 @@ def test_a_look_changes_numbers_and_nothing_else(
 def test_focus_stays_while_vms_come_and_go(host: PlayedHost, open_page: OpenPage, next_look: NextLook) -> None:
     few(host)
     browser = open_page()
-    (name,) = [one for one in browser.all(NAMES) if one.text == "mail-1"]
-    name.click()
+    name = unfold(browser, "mail-1")
     host.remove(host.vms[0])
     host.add("aaa-first", 1)
     next_look()
     assert browser.driver.switch_to.active_element == name
     assert set(browser.texts(NAMES)) == {"web-1", "batch-1", "mail-1", "aaa-first"}
-    host.remove(next(vm for vm in host.vms if vm["instance_name"] == "mail-1"))
+    host.remove(host.named("mail-1"))
     next_look()
     assert browser.driver.switch_to.active_element.get_attribute("id") == "vms-title"
 

@@ -9,7 +9,8 @@ from tests.functional.conftest import WaitFor
 from tests.functional.page.browser import Browser
 from tests.functional.page.conftest import NextLook, OpenPage, heard
 from tests.functional.page.filled import few, rich
-from tests.functional.page.played_host import WAY, PlayedHost
+from tests.functional.page.played_counters import WAY
+from tests.functional.page.played_host import PlayedHost
 from vmqos.cli.show import map_rows
 
 

@@ -8,8 +8,7 @@ import re
 import pytest
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage
+from tests.functional.page.conftest import NAMES, NextLook, OpenPage, charts, details, unfold
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost
 
@@ -26,22 +25,10 @@ def counting(host: PlayedHost) -> PlayedHost:
     return host
 
 
-def unfold(browser: Browser, text: str) -> None:
-    next(one for one in browser.all(NAMES) if one.text == text).click()
-
-
-def fields(browser: Browser) -> dict[str, str]:
-    return dict(zip(browser.texts(".detail dt"), browser.texts(".detail dd"), strict=True))
-
-
-def charts(browser: Browser) -> list[str]:
-    return [str(one.get_attribute("aria-label")).split(" over the last ")[0] for one in browser.all(".chart")]
-
-
 def test_what_packages_count_has_figures_and_charts(counting: PlayedHost, open_page: OpenPage) -> None:
     browser = open_page()
     unfold(browser, "database")
-    found = fields(browser)
+    found = details(browser)
     assert re.fullmatch(r"[12](\.\d)? W", found["Power of the cores now"])
     assert re.fullmatch(r"[01]\.\d\d", found["Micro-operations per cycle now"])
     assert re.fullmatch(r"[\d.]+ % on L3 misses, 5 % on L3 hits", found["Cycles stalled on loads now"])
@@ -66,7 +53,7 @@ def test_the_last_figures_are_in_the_charts_too_and_a_vm_that_does_not_run_has_n
     now |= {"core_energy": 0.0, "unhalted_core_cycles": 0.0}
     next_look()
     assert [one.split(": ")[1] for one in browser.texts(".told")[2:4]] == ["0 W", "no value"]
-    assert "Cycles stalled on loads now" not in fields(browser)
+    assert "Cycles stalled on loads now" not in details(browser)
 
 
 def test_the_day_has_them_beside_what_tasks_execute(
@@ -121,4 +108,4 @@ def test_where_packages_count_nothing_nothing_is_said_of_them(host: PlayedHost, 
     unfold(browser, "database")
     assert charts(browser) == OF_CACHES
     assert not browser.one("th[data-sort=power]").is_displayed()
-    assert not {title for title in fields(browser) if "Power" in title or "stalled" in title or "Micro" in title}
+    assert not {title for title in details(browser) if "Power" in title or "stalled" in title or "Micro" in title}

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.functional.page.conftest import NAMES, OpenPage
-from tests.functional.page.played_host import MIB, PlayedHost
+from tests.functional.page.played_counters import MIB
+from tests.functional.page.played_host import PlayedHost
 
 
 @pytest.fixture

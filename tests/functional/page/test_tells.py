@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, OpenPage, Pause
+from tests.functional.page.conftest import NAMES, OpenPage, Pause, details, unfold
 from tests.functional.page.filled import few, rich
 from tests.functional.page.played_host import PlayedHost
 
@@ -85,8 +84,8 @@ def test_a_line_tells_what_a_vm_has_beside_l3_ways(host: PlayedHost, open_page: 
     assert cells["radio"][0][1:] == ["L2: 3"] and cells["half"][1] == "at most 50 %"
     assert cells["late"] == [[NONE, "L2: 0 of 8"], ""] and cells["mail-1"] == [[NONE], ""]
     assert "asks for 8 L2 ways, for vCPUs 3 alone" in browser.one("#attention").text
-    next(one for one in browser.all(NAMES) if one.text == "database").click()
-    fields = dict(zip(browser.texts(".detail dt"), browser.texts(".detail dd"), strict=True))
+    unfold(browser, "database")
+    fields = details(browser)
     assert fields["Asks for"] == "2 ways for code and 4 for data, exclusive, at most 55 % of memory bandwidth"
     assert (fields["Masks for code"], fields["Masks for data"]) == ("0-1: 3", "0-1: 3c")
     assert fields["Memory bandwidth"] == "at most 60 %"
@@ -115,7 +114,7 @@ def test_the_last_bandwidth_of_a_vm_that_waits_for_counters_has_its_age_beside_i
     bandwidth, local = browser.texts("#vms tbody tr:first-child td")[3:5]
     assert bandwidth.split("\n") == ["unassigned", "1.5 MiB/s 23 s ago"] and local == NONE
     browser.one(NAMES).click()
-    fields = dict(zip(browser.texts(".detail dt"), browser.texts(".detail dd"), strict=True))
+    fields = details(browser)
     assert fields["Bandwidth before"] == "1.5 MiB/s 23 s ago"
     assert "Bandwidth now" not in fields
 
@@ -141,11 +140,6 @@ def test_sparklines_span_ten_minutes(host: PlayedHost, open_page: OpenPage) -> N
     assert all(110 < width <= 120 for width in boxes)
 
 
-def fields(browser: Browser) -> dict[str, str]:
-    """What is told of the VM that is unfolded, by its title."""
-    return dict(zip(browser.texts(".detail dt"), browser.texts(".detail dd"), strict=True))
-
-
 def test_one_full_cache_is_told_as_full_whatever_is_on_the_other(host: PlayedHost, open_page: OpenPage) -> None:
     uneven = host.add("uneven", 4)
     host.held[uneven["uuid"]] = {"0": 6_186_598, "1": 0}
@@ -160,7 +154,7 @@ def test_one_full_cache_is_told_as_full_whatever_is_on_the_other(host: PlayedHos
     )
     assert bars == [[pytest.approx(0.983, abs=0.01), 0], []]
     browser.all(NAMES)[0].click()
-    assert fields(browser)["Occupancy by cache"] == "0: 5.9 MiB of 6 MiB (98 %), 1: 0 B of 6 MiB (0 %)"
+    assert details(browser)["Occupancy by cache"] == "0: 5.9 MiB of 6 MiB (98 %), 1: 0 B of 6 MiB (0 %)"
     assert "Occupancies are sums over all caches" in browser.one("#counters").text
 
 

@@ -57,13 +57,13 @@ def simulated(simulator: Simulator) -> Iterator[Filesystem]:
         simulator.start()
         yield Filesystem(str(simulator.root))
         # For a moment it is busy, too, while any process of the machine walks over it, such as one that lists mounts.
-        eventually(lambda: subprocess.run(["umount", str(simulator.root)], check=True), subprocess.CalledProcessError)
+        retry(lambda: subprocess.run(["umount", str(simulator.root)], check=True), subprocess.CalledProcessError)
     finally:
         simulator.stop()
 
 
-def eventually(action: Callable[[], T], *errors: type[Exception]) -> T:
-    """What the action returns once it no longer raises one of these errors."""
+def retry(action: Callable[[], T], *errors: type[Exception]) -> T:
+    """Carry out the action until it no longer raises one of these errors; what it returns then."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

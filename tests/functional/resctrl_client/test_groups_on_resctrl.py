@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually
+from tests.functional.resctrl_client.mounted import retry
 from vmqos.resctrl import exceptions, groups, info, tasks
 from vmqos.resctrl.bitmask import CapacityBitmask
 
@@ -19,12 +19,12 @@ def both(bits):
 def create(fs, *names):
     """Make control groups, waiting for RMIDs that an earlier test has left in limbo."""
     for name in names:
-        eventually(lambda name=name: groups.create(fs, name), LIMBO)
+        retry(lambda name=name: groups.create(fs, name), LIMBO)
 
 
 def create_monitoring(fs, control, *names):
     for name in names:
-        eventually(lambda name=name: groups.create_monitoring_group(fs, control, name), LIMBO)
+        retry(lambda name=name: groups.create_monitoring_group(fs, control, name), LIMBO)
 
 
 def masks(fs):
@@ -159,7 +159,7 @@ def test_the_last_rmid_is_told_and_a_freed_one_rests_in_limbo(fs):
     with pytest.raises(exceptions.NoRmidLeft) as caught:
         while True:
             name = f"m{len(made)}"
-            eventually(lambda name=name: groups.create_monitoring_group(fs, "", name), LIMBO)
+            retry(lambda name=name: groups.create_monitoring_group(fs, "", name), LIMBO)
             made.append(name)
     assert (caught.value.errno_name, caught.value.last_cmd_status) == ("ENOSPC", "Out of RMIDs")
     assert groups.list_monitoring_groups(fs, "") == sorted(made)

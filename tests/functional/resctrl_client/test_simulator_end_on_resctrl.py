@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually
+from tests.functional.resctrl_client.mounted import retry
 from vmqos.resctrl import exceptions, groups, info, mount
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -33,7 +33,7 @@ def test_a_killed_simulator_is_told_with_the_command(simulator):
     for helper in helpers_of(simulator.pid):
         os.kill(helper, signal.SIGKILL)
     os.kill(simulator.pid, signal.SIGKILL)
-    eventually(lambda: expect_dead(lambda: mount.find(fs.root)), pytest.fail.Exception)
+    retry(lambda: expect_dead(lambda: mount.find(fs.root)), pytest.fail.Exception)
     for use in (
         lambda: mount.find(fs.root),
         lambda: info.read_capabilities(fs),

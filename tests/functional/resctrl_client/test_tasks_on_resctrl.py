@@ -5,19 +5,19 @@ import os
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import dead_tid, eventually, impossible_tids, sleepers
+from tests.functional.resctrl_client.mounted import dead_tid, impossible_tids, retry, sleepers
 from vmqos.resctrl import exceptions, groups, tasks
 
 
 @pytest.fixture
 def group(fs):
-    eventually(lambda: groups.create(fs, "vmqos.g"), exceptions.RmidsInLimbo)
+    retry(lambda: groups.create(fs, "vmqos.g"), exceptions.RmidsInLimbo)
     return "vmqos.g"
 
 
 @pytest.fixture
 def monitoring(fs, group):
-    eventually(lambda: groups.create_monitoring_group(fs, group, "vmqos.m"), exceptions.RmidsInLimbo)
+    retry(lambda: groups.create_monitoring_group(fs, group, "vmqos.m"), exceptions.RmidsInLimbo)
     return groups.monitoring_directory(group, "vmqos.m")
 
 

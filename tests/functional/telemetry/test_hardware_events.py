@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional.conftest import WaitFor
+from tools.lab.processes import cpu_seconds
 from vmqos.telemetry import hardware_events
 from vmqos.telemetry.exceptions import TasksKeepComing, TooManyTasks
 from vmqos.telemetry.hardware_events import HARDWARE, CountedTasks, HardwareEvents
@@ -74,13 +75,13 @@ def test_a_process_is_counted_with_all_its_threads_and_an_idle_one_is_not(
     wait_for(sleeps.exists, "the idle one having started")
     busy = run(BUSY)
     wait_for(lambda: threads(busy) == 4, "the threads of the busy one")
-    began = _cpu_seconds(busy)
+    began = cpu_seconds(busy)
     first = events.read([busy, idle])
     assert not first[busy].known and not first[idle].known
-    ran = _cpu_seconds(busy)
-    wait_for(lambda: _cpu_seconds(busy) > ran + 0.5, "it having run for a while")
+    ran = cpu_seconds(busy)
+    wait_for(lambda: cpu_seconds(busy) > ran + 0.5, "it having run for a while")
     second = events.read([busy, idle])
-    took = _cpu_seconds(busy) - began
+    took = cpu_seconds(busy) - began
     assert second[busy].known and second[idle].known
     assert 0.4e9 < second[busy].cycles < (took + 0.5) * 1e9
     assert second[idle].cycles < second[busy].cycles / 20
@@ -118,7 +119,7 @@ def test_threads_that_come_and_go_between_two_reads_are_counted_with_the_one_tha
         pipes = descriptors() - before
         # The start of Python takes CPU time, too.
         assert process.stdout.readline() == "ready\n"
-        began = _cpu_seconds(process.pid)
+        began = cpu_seconds(process.pid)
         events.read([process.pid])
         assert descriptors() == before + pipes + 4
         process.stdin.write("\n")
@@ -126,7 +127,7 @@ def test_threads_that_come_and_go_between_two_reads_are_counted_with_the_one_tha
         assert process.stdout.readline() == "done\n"
         found = events.read([process.pid])[process.pid]
         # /proc tells hundredths of a second.
-        assert found.known and 0.3 <= found.cycles / 1e9 < _cpu_seconds(process.pid) - began + 0.05
+        assert found.known and 0.3 <= found.cycles / 1e9 < cpu_seconds(process.pid) - began + 0.05
         assert descriptors() == before + pipes + 4
         assert events.read([process.pid])[process.pid].cycles < 0.1e9
         assert events.read([]) == {}
@@ -140,15 +141,15 @@ def test_each_thread_that_a_process_has_already_is_counted_once(
     busy = run(BUSY)
     wait_for(lambda: threads(busy) == 4, "the threads of the busy one")
     before = descriptors()
-    began = _cpu_seconds(busy)
+    began = cpu_seconds(busy)
     events.read([busy])
-    opened = _cpu_seconds(busy)
+    opened = cpu_seconds(busy)
     assert descriptors() == before + 16
-    wait_for(lambda: _cpu_seconds(busy) > opened + 0.5, "it having run for a while")
-    ran = _cpu_seconds(busy)
+    wait_for(lambda: cpu_seconds(busy) > opened + 0.5, "it having run for a while")
+    ran = cpu_seconds(busy)
     counted = events.read([busy])[busy].cycles / 1e9
     # /proc tells hundredths of a second of each thread.
-    assert ran - opened - 0.05 < counted < _cpu_seconds(busy) - began + 0.05
+    assert ran - opened - 0.05 < counted < cpu_seconds(busy) - began + 0.05
 
 
 def test_a_process_that_is_gone_is_left_out(events: HardwareEvents) -> None:
@@ -194,8 +195,8 @@ def test_hardware_events_are_there_or_it_is_said_why(run: Run, wait_for: WaitFor
             assert counting.unavailable in known or counting.unavailable.startswith("not permitted: ")
             assert counting.read([busy]) == {}
             return
-        ran = _cpu_seconds(busy)
-        wait_for(lambda: _cpu_seconds(busy) > ran + 0.3, "it having run for a while")
+        ran = cpu_seconds(busy)
+        wait_for(lambda: cpu_seconds(busy) > ran + 0.3, "it having run for a while")
         found = counting.read([busy])[busy]
         assert 0.01 < found.instructions / found.cycles < 20
     finally:
@@ -213,8 +214,3 @@ print(events.unavailable)
 """
     done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, check=False)
     assert (done.stdout, done.stderr) == ("too many open files: raise the limit (ulimit -n)\n", "")
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -27,9 +27,9 @@ from tests.unit.agent.serve.test_api import Counters
 from tests.unit.agent.serve.test_health_report import FakeAgent
 from tests.unit.agent.serve.test_vms import GROUP
 from tests.unit.gateway.answers import NOTIFICATIONS, NOVA, PLACEMENT
-from vmqos.agent import changes
-from vmqos.agent.event_log import EventLog
 from vmqos.agent.observe.told_flavors import ToldFlavors
+from vmqos.agent.remember import changes
+from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.sample.history import History
 from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.agent.serve.api import Api

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually
+from tests.functional.resctrl_client.mounted import retry
 from tests.kernel import limbo
 from tests.kernel.cachemodel import switch, walkers
 from tests.kernel.cachemodel.counts import LINE, Served
@@ -60,7 +60,7 @@ def on_first_cpu() -> Iterator[None]:
 
 def make(group: Path, schemata: str = "") -> Path:
     """A group; RMIDs of earlier tests may be in limbo for a while."""
-    eventually(group.mkdir, OSError)
+    retry(group.mkdir, OSError)
     if schemata:
         (group / "schemata").write_text(f"{schemata}\n")
     return group
@@ -255,7 +255,7 @@ def test_a_program_stands_still_once_it_has_had_its_cycles(root: Path, program: 
         lines, most = 400_000, cycles() + 20_000_000
         switch.stand_still_after(0, rmid, most)
         walker.begin(f"stream {lines}")
-        eventually(lambda: _at_least(cycles(), most), AssertionError)
+        retry(lambda: _at_least(cycles(), most), AssertionError)
         time.sleep(1)
         stood = cycles() - most
         switch.stand_still_after(0, rmid, 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually
+from tests.functional.resctrl_client.mounted import retry
 from tests.kernel.cachemodel import switch
 from tests.kernel.cachemodel.counts import LINE, Counts
 from tests.kernel.pytest_guest import MountResctrl
@@ -29,7 +29,7 @@ BOOT_PATIENCE = 200.0
 @pytest.mark.parametrize("accelerator", ["kvm", "tcg"])
 def test_a_vms_loads_count_for_its_group(mount_resctrl: MountResctrl, tmp_path: Path, accelerator: str) -> None:
     group = mount_resctrl("debug") / "vm"
-    eventually(group.mkdir, OSError)
+    retry(group.mkdir, OSError)
     rmid = switch.rmid_of(group)
     subprocess.run(["modprobe", "kvm_amd"], check=True)
     with _vm(_payload(tmp_path), accelerator, group) as process, switch.on(l2size=64 << 10):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tests.functional.resctrl_client.mounted import eventually
+from tests.functional.resctrl_client.mounted import retry
 from vmqos.resctrl import exceptions, groups
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -16,7 +16,7 @@ def create(fs: Filesystem, *names: str) -> None:
     :raises vmqos.resctrl.exceptions.RmidsInLimbo: if none is free after half a minute.
     """
     for name in names:
-        eventually(partial(groups.create, fs, name), exceptions.RmidsInLimbo)
+        retry(partial(groups.create, fs, name), exceptions.RmidsInLimbo)
 
 
 def create_monitoring_group(fs: Filesystem, parent: str, name: str) -> None:
@@ -25,4 +25,4 @@ def create_monitoring_group(fs: Filesystem, parent: str, name: str) -> None:
     :param parent: its control group; empty for the default group.
     :raises vmqos.resctrl.exceptions.RmidsInLimbo: if none is free after half a minute.
     """
-    eventually(partial(groups.create_monitoring_group, fs, parent, name), exceptions.RmidsInLimbo)
+    retry(partial(groups.create_monitoring_group, fs, parent, name), exceptions.RmidsInLimbo)

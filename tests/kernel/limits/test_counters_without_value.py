@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually
+from tests.functional.resctrl_client.mounted import retry
 from tests.kernel.limits import patiently, processor
 from tests.kernel.limits.conftest import hardware_ids
 from vmqos.resctrl import exceptions, groups, info, tasks
@@ -42,7 +42,7 @@ def watched(fs: Filesystem, spinner: subprocess.Popen[bytes]) -> str:
     """A monitoring group whose task is busy on the first CPU."""
     patiently.create_monitoring_group(fs, "", "watched")
     tasks.move(fs, "mon_groups/watched", {spinner.pid})
-    eventually(lambda: some_traffic(fs, "mon_groups/watched"), AssertionError)
+    retry(lambda: some_traffic(fs, "mon_groups/watched"), AssertionError)
     return "mon_groups/watched"
 
 
@@ -89,7 +89,7 @@ def test_a_group_that_is_made_meanwhile_has_words_at_first_and_counts_from_the_s
         assert all(text.isdecimal() for text in read(fs, "mon_groups/fresh", cache=1).values())
     assert all(int(text) < JUMP for text in read(fs, "mon_groups/fresh").values())
     tasks.move(fs, "mon_groups/fresh", {spinner.pid})
-    eventually(lambda: some_traffic(fs, "mon_groups/fresh"), AssertionError)
+    retry(lambda: some_traffic(fs, "mon_groups/fresh"), AssertionError)
     assert all(int(text) < JUMP for text in read(fs, "mon_groups/fresh").values())
 
 

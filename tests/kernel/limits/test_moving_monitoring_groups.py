@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually, sleepers
+from tests.functional.resctrl_client.mounted import retry, sleepers
 from tests.kernel.limits import patiently, processor
 from tests.kernel.limits.conftest import hardware_ids
 from vmqos.resctrl import exceptions, groups, tasks
@@ -40,15 +40,15 @@ def test_the_rmid_and_the_counts_are_kept_and_the_closid_is_the_new_groups(
     fs: Filesystem, spinner: subprocess.Popen[bytes]
 ) -> None:
     enter(fs, spinner.pid)
-    eventually(lambda: positive(counted(fs, SOURCE)), AssertionError)
+    retry(lambda: positive(counted(fs, SOURCE)), AssertionError)
     before, rmid = counted(fs, SOURCE), hardware_ids(fs, SOURCE)[1]
-    eventually(lambda: runs_as(*hardware_ids(fs, SOURCE)), AssertionError)
+    retry(lambda: runs_as(*hardware_ids(fs, SOURCE)), AssertionError)
     groups.move_monitoring_group(fs, "vm", "one", "two")
     after = counted(fs, TARGET)
     assert all(after[event] >= before[event] for event in COUNTERS), (before, after)
     assert hardware_ids(fs, TARGET) == (hardware_ids(fs, "two")[0], rmid)
-    eventually(lambda: runs_as(*hardware_ids(fs, TARGET)), AssertionError)
-    eventually(lambda: more(counted(fs, TARGET), after), AssertionError)
+    retry(lambda: runs_as(*hardware_ids(fs, TARGET)), AssertionError)
+    retry(lambda: more(counted(fs, TARGET), after), AssertionError)
 
 
 def positive(counts: dict[str, int]) -> None:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually
+from tests.functional.resctrl_client.mounted import retry
 from tests.kernel.inside import msr
 from tests.kernel.limbo import THRESHOLD
 from tests.kernel.limits import patiently
@@ -99,7 +99,7 @@ def test_a_higher_threshold_lets_an_rmid_go_with_its_lines_still_there(
         msr.set_occupancy(cpu, rmid, 5 * threshold)
         groups.create_monitoring_group(fs, "", "next")
 
-    eventually(create_with_lines_there, exceptions.RmidsInLimbo)
+    retry(create_with_lines_there, exceptions.RmidsInLimbo)
     occupancy = int(fs.read("mon_groups/next/mon_data", f"mon_L3_{last_cache:02}", "llc_occupancy"))
     assert hardware_ids(fs, "mon_groups/next")[1] == rmid
     assert occupancy > 0, "the new group begins with the old one's lines"

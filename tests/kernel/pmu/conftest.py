@@ -12,7 +12,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually
+from tests.functional.resctrl_client.mounted import retry
 from tests.kernel import limbo
 from tests.kernel.cachemodel import switch, walkers
 from tests.kernel.cachemodel.walkers import Walker
@@ -57,7 +57,7 @@ def group(mount_resctrl: MountResctrl) -> Iterator[Path]:
     root = mount_resctrl("debug")
     with limbo.that_ends(Filesystem(str(root))):
         made = root / "a"
-        eventually(made.mkdir, OSError)
+        retry(made.mkdir, OSError)
         try:
             yield made
         finally:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually, sleepers
+from tests.functional.resctrl_client.mounted import retry, sleepers
 from tests.kernel.limits.conftest import caches, fs, hardware_ids, last_cache, spinner
 from vmqos.resctrl import exceptions, groups, tasks
 from vmqos.resctrl.filesystem import Filesystem
@@ -31,7 +31,7 @@ def name_of(uuid: str) -> str:
 def make_group(fs: Filesystem, uuid: str, control: str = "") -> str:
     """Make a VM's monitoring group, once an RMID is free; its directory below the root."""
     name = name_of(uuid)
-    eventually(lambda: groups.create_monitoring_group(fs, control, name), exceptions.RmidsInLimbo)
+    retry(lambda: groups.create_monitoring_group(fs, control, name), exceptions.RmidsInLimbo)
     return groups.monitoring_directory(control, name)
 
 
@@ -80,7 +80,7 @@ def until_more(sweeper: Sweeper, before: Snapshot, uuid: str = BUSY) -> Snapshot
         assert then is not None and now is not None and now > then, (then, now)
         return found
 
-    return eventually(look, AssertionError)
+    return retry(look, AssertionError)
 
 
 def numbers(vm: VmReading, cache: int | None = None) -> Mapping[str, int | float | None]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.functional.resctrl_client.mounted import eventually
+from tests.functional.resctrl_client.mounted import retry
 from tests.kernel.inside import msr
 from tests.kernel.limits import processor
 from tests.kernel.limits.test_counters_without_value import rmids
@@ -69,7 +69,7 @@ def test_traffic_and_occupancy_grow_of_the_vm_that_works_on_its_cache_and_of_no_
 def test_a_move_to_another_class_keeps_the_generation_and_a_group_made_anew_does_not(
     fs: Filesystem, pair: Pair, sweeper: Sweeper
 ) -> None:
-    eventually(lambda: groups.create(fs, CLASS), exceptions.RmidsInLimbo)
+    retry(lambda: groups.create(fs, CLASS), exceptions.RmidsInLimbo)
     seen = [sweeper.sweep()]
     seen.append(until_more(sweeper, seen[-1]))
     groups.move_monitoring_group(fs, name_of(BUSY), "", CLASS)
@@ -90,7 +90,7 @@ def test_a_move_to_another_class_keeps_the_generation_and_a_group_made_anew_does
     seen.append(until_more(sweeper, anew))
 
     # An exclusive VM has a control group, and its tasks in it, before its monitoring group goes.
-    eventually(lambda: groups.create(fs, name_of(BUSY)), exceptions.RmidsInLimbo)
+    retry(lambda: groups.create(fs, name_of(BUSY)), exceptions.RmidsInLimbo)
     tasks.move(fs, name_of(BUSY), {pair.worker})
     seen.append(own := sweeper.sweep())
     assert (own.vms[BUSY].group, own.vms[BUSY].policy) == (name_of(BUSY), "exclusive")

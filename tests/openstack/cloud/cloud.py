@@ -129,7 +129,7 @@ class Cloud:
 
         :raises TimeoutError: saying what did not happen.
         """
-        processes.wait_until(lambda: bool(condition()), what, timeout, 0.5)
+        processes.wait_until(condition, what, timeout, 0.5)
 
     def wait_for_status(self, server: Any, status: str) -> Any:
         """Wait until nothing is under way for a server and it has that status; the result is what Nova says of it then.

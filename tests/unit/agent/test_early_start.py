@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.agent.host import CLASS, OWN, SHARED, THREADS, Host
+from tests.unit.eventually import eventually
 from vmqos.agent import reconcile
 from vmqos.agent.early_start import FORK, EarlyStart
 from vmqos.agent.observe.starting_vms import StartingVm
@@ -422,8 +423,8 @@ def test_a_pass_that_comes_before_the_vcpus_have_names_takes_nothing_away(make_s
     assert tasks.read_tasks(host.resctrl, start.group) == {start.process.pid}
     threads = start.make_threads("CPU 0/KVM", "CPU 1/KVM", "worker")
     # They give themselves their names a moment after they are made.
-    while not {"CPU 0/KVM", "CPU 1/KVM", "worker"} <= {processes.identify(tid).comm for tid in threads}:
-        pass
+    names = {"CPU 0/KVM", "CPU 1/KVM", "worker"}
+    eventually(lambda: names <= {processes.identify(tid).comm for tid in threads})
     (vcpu,) = (tid for tid in threads if processes.identify(tid).comm == "CPU 0/KVM")
     host.settle()
     assert host.mask(start.group) == ways

@@ -20,6 +20,7 @@ import pytest
 from oslo_config import cfg
 
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
+from tests.unit.eventually import eventually
 from tools.lab.stalls import Stalls
 from vmqos import allocation
 from vmqos.agent import loop, trial
@@ -165,12 +166,10 @@ def host(
     agent._running_vms.close()
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = LONG) -> float:
+def time_until(condition: Callable[[], bool]) -> float:
     """Wait until the condition is true; the seconds it took, while this machine had a CPU for it."""
     began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds
-        time.sleep(0.005)
+    eventually(condition)
     return STALLS.took(began)
 
 
@@ -357,13 +356,13 @@ def test_a_full_look_that_libvirt_refused_is_made_once_it_answers(host: Host) ->
 def test_a_failed_pass_is_tried_again_soon_and_not_at_the_next_audit(host: Host) -> None:
     first = host.libvirt.boot(TWO)
     with host.running():
-        wait_for(lambda: host.state(first) is PromiseState.KEPT)
+        eventually(lambda: host.state(first) is PromiseState.KEPT)
         with host.locked():
             second = host.libvirt.boot(THREE)
             host.agent._on_change(second)
-            wait_for(lambda: "lock" in host.agent.health.unserved.get(second, ""))
-        assert wait_for(lambda: host.ways(second) == 3) < SOON
-        wait_for(lambda: not host.agent.health.unserved)
+            eventually(lambda: "lock" in host.agent.health.unserved.get(second, ""))
+        assert time_until(lambda: host.ways(second) == 3) < SOON
+        eventually(lambda: not host.agent.health.unserved)
 
 
 @pytest.mark.parametrize("lock_timeout", [0.1, 0.3])
@@ -471,19 +470,19 @@ def test_a_vm_whose_flavor_can_not_be_read_for_a_fault_of_ours_keeps_what_it_has
 def test_vms_that_start_or_change_are_served_while_libvirt_does_not_list_them(host: Host) -> None:
     known = host.libvirt.boot(TWO)
     with host.running():
-        wait_for(lambda: host.ways(known) == 2)
+        eventually(lambda: host.ways(known) == 2)
         # It locks each VM for the list, and keeps a VM locked that it starts or ends.
         host.libvirt.listing = threading.Event()
         host.agent._on_change(None)
         for ways, specs in ((3, THREE), (4, FOUR), (2, TWO)):
             host.libvirt.resize(known, specs)
             host.agent._on_change(known)
-            assert wait_for(lambda ways=ways: host.ways(known) == ways) < SOON  # type: ignore[misc]
+            assert time_until(lambda ways=ways: host.ways(known) == ways) < SOON  # type: ignore[misc]
         new = host.libvirt.boot(THREE)
         host.agent._on_change(new)
-        assert wait_for(lambda: host.ways(new) == 3) < SOON
+        assert time_until(lambda: host.ways(new) == 3) < SOON
         host.libvirt.listing.set()
-        wait_for(lambda: not host.agent.health.unserved and host.ways(new) == 3)
+        eventually(lambda: not host.agent.health.unserved and host.ways(new) == 3)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -491,7 +490,7 @@ def test_vms_that_start_or_change_are_served_while_libvirt_does_not_list_them(ho
 def test_a_vm_whose_look_hangs_keeps_no_other_vm_waiting_for_a_second(host: Host, others: int) -> None:
     known = host.libvirt.boot(TWO)
     with host.running():
-        wait_for(lambda: host.ways(known) == 2)
+        eventually(lambda: host.ways(known) == 2)
         hung = [known, *(host.libvirt.boot({}) for _ in range(others))]
         for uuid in hung:
             host.libvirt.hung[uuid] = threading.Event()
@@ -500,17 +499,17 @@ def test_a_vm_whose_look_hangs_keeps_no_other_vm_waiting_for_a_second(host: Host
         for _ in range(3):
             good = host.libvirt.boot({"hw:cache_ways": "1"})
             host.agent._on_change(good)
-            served.append(wait_for(lambda good=good: host.state(good) is PromiseState.KEPT))  # type: ignore[misc]
+            served.append(time_until(lambda good=good: host.state(good) is PromiseState.KEPT))  # type: ignore[misc]
         assert max(served) < SOON
         assert host.ways(known) == 2, "what it has is kept"
-        wait_for(lambda: host.agent.health.unserved.keys() == set(hung))
-        wait_for(lambda: set(host.agent.health.unserved.values()) == {running_vms.SLOW})
+        eventually(lambda: host.agent.health.unserved.keys() == set(hung))
+        eventually(lambda: set(host.agent.health.unserved.values()) == {running_vms.SLOW})
         assert len([thread for thread in threading.enumerate() if thread.name == "look"]) <= len(hung) + 2
         host.libvirt.resize(known, FOUR)
         for event in host.libvirt.hung.values():
             event.set()
         # Nothing but the end of the looks wakes the loop now.
-        wait_for(lambda: host.ways(known) == 4 and not host.agent.health.unserved)
+        eventually(lambda: host.ways(known) == 4 and not host.agent.health.unserved)
 
 
 def test_looks_that_take_long_come_after_the_others(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -551,12 +550,12 @@ def test_a_round_of_many_slow_looks_ends_in_time_and_the_rest_follows_at_once(
     monkeypatch.setattr(host.libvirt, "describe", slowly)
     vms = [host.libvirt.boot({}) for _ in range(8)]
     with host.running():
-        wait_for(lambda: bool(told))
+        eventually(lambda: bool(told))
         assert told[0][0] < len(vms) and told[0][1]
         good = host.libvirt.boot(TWO)
         host.agent._on_change(good)
-        assert wait_for(lambda: host.ways(good) == 2) < SOON
-        wait_for(lambda: host.agent.snapshot.vms.keys() == {*vms, good} and not host.agent.health.unserved)
+        assert time_until(lambda: host.ways(good) == 2) < SOON
+        eventually(lambda: host.agent.snapshot.vms.keys() == {*vms, good} and not host.agent.health.unserved)
 
 
 def test_the_only_pass_looks_at_all_vms_however_long_that_takes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -599,13 +598,13 @@ def test_systemd_is_told_how_many_vms_are_not_served(host: Host) -> None:
 def test_a_vm_is_served_once_the_gateway_has_told_its_flavor_and_keeps_what_it_has_before(host: Host) -> None:
     vm = host.libvirt.boot(None)
     with host.running():
-        wait_for(lambda: host.state(vm) is PromiseState.PENDING)
+        eventually(lambda: host.state(vm) is PromiseState.PENDING)
         (wanted,) = host.agent.flavors.wanted()
         host.agent.flavors.tell(vm, wanted["process"], Found(None, "Nova is away"))
-        wait_for(lambda: "Nova is away" in host.agent.snapshot.vms[vm].allocation.reason.text)
+        eventually(lambda: "Nova is away" in host.agent.snapshot.vms[vm].allocation.reason.text)
         assert host.ways(vm) == 0
         host.agent.flavors.tell(vm, wanted["process"], Found(TWO))
-        wait_for(lambda: host.ways(vm) == 2)
+        eventually(lambda: host.ways(vm) == 2)
         assert host.agent.flavors.wanted() == []
 
 
@@ -761,7 +760,7 @@ def test_a_trial_of_which_nobody_hears_any_more_lapses_by_itself(
     before = layout_of(host)
     # No audit, and no event: the trial's own end makes the pass.
     with host.running():
-        wait_for(lambda: not host.agent.reconciler.is_unfinished and host.agent.health.passes > 3)
+        eventually(lambda: not host.agent.reconciler.is_unfinished and host.agent.health.passes > 3)
         try_a_limit(host, vm)
 
         def is_in_force() -> bool:
@@ -773,8 +772,8 @@ def test_a_trial_of_which_nobody_hears_any_more_lapses_by_itself(
                     try_a_limit(host, vm)
             return seen(lambda: limits_on(host, vm)) == {"20"}
 
-        wait_for(is_in_force)
-        wait_for(lambda: seen(lambda: layout_of(host)) == before)
+        eventually(is_in_force)
+        eventually(lambda: seen(lambda: layout_of(host)) == before)
     assert host.agent.trials.running is None
 
 
@@ -782,9 +781,9 @@ def test_a_trial_is_given_up_by_an_agent_that_ends(host: Host) -> None:
     vm = settled_with(host, {})
     before = layout_of(host)
     with host.running():
-        wait_for(lambda: host.agent.health.passes > 3)
+        eventually(lambda: host.agent.health.passes > 3)
         try_a_limit(host, vm)
-        wait_for(lambda: seen(lambda: limits_on(host, vm)) == {"20"})
+        eventually(lambda: seen(lambda: limits_on(host, vm)) == {"20"})
     assert layout_of(host) == before
 
 
@@ -934,10 +933,10 @@ def test_ways_of_which_nobody_hears_any_more_are_free_again_by_themselves(
     vm, _, _ = fit(host)
     before = layout_of(host)
     with host.running():
-        wait_for(lambda: not host.agent.reconciler.is_unfinished and host.agent.health.passes > 3)
+        eventually(lambda: not host.agent.reconciler.is_unfinished and host.agent.health.passes > 3)
         try_ways(host, vm, 3)
-        wait_for(lambda: host.agent.trials.running is None)
-        wait_for(lambda: seen(lambda: layout_of(host)) == before)
+        eventually(lambda: host.agent.trials.running is None)
+        eventually(lambda: seen(lambda: layout_of(host)) == before)
     assert "nobody asked for it" in host.agent.trials._over[1]
 
 
@@ -946,9 +945,9 @@ def test_ways_are_given_back_by_an_agent_that_ends(host: Host) -> None:
     vm, _, _ = fit(host)
     before = layout_of(host)
     with host.running():
-        wait_for(lambda: host.agent.health.passes > 3)
+        eventually(lambda: host.agent.health.passes > 3)
         try_ways(host, vm, 4)
-        wait_for(lambda: seen(lambda: counts_of(host, vm)) == {4})
+        eventually(lambda: seen(lambda: counts_of(host, vm)) == {4})
     assert layout_of(host) == before
 
 

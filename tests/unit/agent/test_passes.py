@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.unit.agent.host import CLASS, OWN, SHARED, Host, MakeHost
+from tests.unit.eventually import eventually
 from vmqos import allocation
 from vmqos.agent.act import lock_share, monitoring_groups, outside_time
 from vmqos.agent.act.lock_share import LockShare
@@ -554,8 +555,7 @@ def test_a_vcpu_that_is_born_later_gets_its_ways_although_the_lock_was_taken_by_
     host.settle()
     before = host.threads(vm)
     host.add_thread(vm, "CPU 1/KVM")
-    while not host.threads(vm) - before or 1 not in vcpus_of(host, vm):
-        time.sleep(0.01)
+    eventually(lambda: host.threads(vm) - before and 1 in vcpus_of(host, vm))
 
     def lose() -> None:
         raise TimeoutError("another process has the lock")

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.eventually import eventually
 from vmqos.daemon import bounded_server
 from vmqos.daemon.bounded_server import PLACES, SHARE, BoundedServer
 
@@ -100,13 +101,6 @@ def ask(connect: Connect, path: str = "/fast") -> tuple[int, bytes]:
     connection = connect()
     connection.sendall(REQUEST.replace(b"/fast", path.encode()))
     return answer(connection)
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def is_closed(connection: socket.socket) -> bool:

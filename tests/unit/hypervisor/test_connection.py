@@ -6,11 +6,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.unit.eventually import eventually
 from vmqos.hypervisor import connection as module
 from vmqos.hypervisor import exceptions
 from vmqos.hypervisor.connection import Connection
@@ -97,16 +98,9 @@ class HangingLibvirt:
         return sum(client.is_called for client in list(self.opened))
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
 def assert_all_are_closed_soon(libvirt: HangingLibvirt) -> None:
     """Who opens a connection closes it, and may be late: its end does not wait for that."""
-    wait_until(lambda: not any(client.is_open for client in libvirt.opened))
+    eventually(lambda: not any(client.is_open for client in libvirt.opened))
 
 
 class Client:
@@ -166,14 +160,14 @@ def test_a_vm_is_described_however_many_descriptions_of_others_hang(monkeypatch:
     monkeypatch.setattr(module.domain_xml, "parse", lambda xml: None)
     connection = Connection("test:///", lambda uuid: None)
     connection.start(wait=True)
-    wait_until(lambda: len(libvirt.opened) > module.SPARES)
+    eventually(lambda: len(libvirt.opened) > module.SPARES)
     asked = [
         threading.Thread(target=connection.describe, args=(f"hangs-{number}",), daemon=True)
         for number in range(3 * module.SPARES)
     ]
     for thread in asked:
         thread.start()
-    wait_until(lambda: libvirt.calls_under_way == 3 * module.SPARES)
+    eventually(lambda: libvirt.calls_under_way == 3 * module.SPARES)
     answered = threading.Thread(target=connection.describe, args=("answers",), daemon=True)
     answered.start()
     answered.join(60)
@@ -200,7 +194,7 @@ def test_where_libvirt_answers_nothing_there_is_an_end_to_connections(monkeypatc
     ]
     for thread in asked:
         thread.start()
-    wait_until(lambda: libvirt.calls_under_way == module.MOST)
+    eventually(lambda: libvirt.calls_under_way == module.MOST)
     time.sleep(0.2)
     assert len(libvirt.opened) == module.MOST
     libvirt.answers.set()
@@ -259,7 +253,7 @@ def test_a_try_that_libvirt_never_answers_is_followed_by_another(
         time.sleep(1.0)
         assert len(tries) == module.MOST_TRIES, "a daemon that hangs is not asked without end"
         may_open.set()
-    wait_until(lambda: connection.is_connected)
+    eventually(lambda: connection.is_connected)
     may_open.set()
     connection.close()
     assert libvirt.opened

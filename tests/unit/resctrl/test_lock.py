@@ -9,11 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.unit.eventually import eventually
 from vmqos.resctrl import exceptions, lock
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -47,13 +48,6 @@ def held_elsewhere(root: Path, operation: str, hold: float = 1000.0, gap: float 
             holder.kill()
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LONG
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def waiters() -> int:
     return sum(thread.name == "resctrl-lock" for thread in threading.enumerate())
 
@@ -66,7 +60,7 @@ def descriptors_of(root: Path) -> int:
 @pytest.fixture(autouse=True)
 def nobody_waits() -> None:
     """A thread of a test before this one may be late with its end."""
-    wait_until(lambda: waiters() == 0)
+    eventually(lambda: waiters() == 0)
 
 
 @pytest.fixture
@@ -124,7 +118,7 @@ def test_a_reader_does_not_wait_for_ever_for_a_writer_whom_others_keep_out(fs: F
 
         writer = threading.Thread(target=write)
         writer.start()
-        wait_until(lambda: waiters() == 1)
+        eventually(lambda: waiters() == 1)
         with fs.lock(exclusive=False, timeout=6.0):
             assert not failed.is_set()
         writer.join()
@@ -146,7 +140,7 @@ def test_waiting_in_vain_again_and_again_adds_no_thread_and_leaves_nothing(fs: F
             with pytest.raises(exceptions.LockTimeout), fs.lock(exclusive, timeout=0.02):
                 pass
             assert waiters() <= 2, "one for each kind"
-    wait_until(lambda: waiters() == 0)
+    eventually(lambda: waiters() == 0)
     assert descriptors_of(root) == 0
     with held_elsewhere(root, EXCLUSIVE):
         pass
@@ -185,7 +179,7 @@ def test_a_wait_for_a_root_that_was_unmounted_since_does_not_count_for_the_new_o
             assert waiters() == 2
         with fs.lock(exclusive=True, timeout=LONG):
             pass
-    wait_until(lambda: waiters() == 0)
+    eventually(lambda: waiters() == 0)
 
 
 NAMES = {

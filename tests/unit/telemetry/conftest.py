@@ -9,8 +9,14 @@ from vmqos.telemetry import Sweeper
 
 
 @pytest.fixture
-def tree(tmp_path):
-    return Tree(tmp_path)
+def packages():
+    """Ids of the packages that count energy and cycles."""
+    return ()
+
+
+@pytest.fixture
+def tree(tmp_path, packages):
+    return Tree(tmp_path, packages=packages)
 
 
 @pytest.fixture

@@ -93,19 +93,18 @@ class LostVms:
         }
         self._resctrl, self._known = resctrl, names
         self.found = Lost(found, {name: inside for name, inside in left.items() if inside})
-        self._tell()
-        if not others:
-            # Otherwise a process in a class may be one of theirs.
-            self._tell_of_classes()
+        self._tell(found, {} if others else self.found.classes)
         return self.found
 
-    def _tell(self) -> None:
-        for uuid, process in self.found.vms.items():
+    def _tell(self, vms: Mapping[str, Process], classes: Mapping[str, frozenset[Process]]) -> None:
+        """Log what is kept, once.
+
+        :param classes: those of which no process can be of a VM that libvirt lists and that could not be looked at yet.
+        """
+        for uuid, process in vms.items():
             text = "libvirt does not list VM %s any more, and its process %d lives: its groups stay until it has ended"
             self._once.log(logging.WARNING, uuid, text, uuid, process.pid)
-
-    def _tell_of_classes(self) -> None:
-        for name, inside in self.found.classes.items():
+        for name, inside in classes.items():
             pids = ", ".join(str(process.pid) for process in sorted(inside, key=lambda one: one.pid))
             text = "VMs in %s that libvirt does not list any more live (process %s): it stays until they have ended"
             self._once.log(logging.WARNING, name, text, name, pids)

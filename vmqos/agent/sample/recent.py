@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 
-from vmqos.agent.sample.history import Columns, History, Past, Sample
+from vmqos.agent.sample.history import Columns, History, Sample
 from vmqos.telemetry import Rates, Snapshot, VmReading
 from vmqos.telemetry.hardware_events import NAMES
 from vmqos.telemetry.model import LLC_OCCUPANCY
@@ -57,17 +57,11 @@ class RecentSamples:
             },
         )
 
-    def columns(self) -> tuple[Columns, tuple[int, ...]]:
-        """All that was read, as it was read, and of which caches (:func:`held_on`)."""
-        with self._lock:
-            history, caches = self._history, self._caches
-        return (Columns([], {}) if history is None else history.columns(0.0)), caches
-
-    def since(self, when: float) -> tuple[Past, tuple[int, ...]]:
+    def columns(self, when: float = 0.0) -> tuple[Columns, tuple[int, ...]]:
         """What was read at ``when`` (seconds since 1970) and later, and of which caches (:func:`held_on`)."""
         with self._lock:
             history, caches = self._history, self._caches
-        return (Past([], {}) if history is None else history.since(when)), caches
+        return (Columns([], {}) if history is None else history.columns(when)), caches
 
 
 def held_on(cache: int) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from vmqos import insight
-from vmqos.agent.neighbour_events import NeighbourEvents
-from vmqos.agent.sample.history import Columns, Past
+from vmqos.agent.remember.neighbour_events import NeighbourEvents
+from vmqos.agent.sample.history import Columns
 from vmqos.agent.sample.recent import BANDWIDTH, RecentSamples, held_on
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.vm_record import VmRecord
@@ -58,13 +58,13 @@ class Neighbours:
 
         :param after: seconds since 1970: only newer samples.
         """
-        past, caches = self._recent.since(math.nextafter(after, math.inf))
+        read, caches = self._recent.columns(math.nextafter(after, math.inf))
         host = host_of(self._snapshot())
         told = {
             "host": insight.plain_host(host),
             "samples": {
                 uuid: [{"time": sample.time, **insight.plain_sample(sample)} for sample in of]
-                for uuid, of in samples_of(past, caches, host)
+                for uuid, of in samples_of(read, caches, host)
             },
         }
         return cast(contract.NeighbourSamples, told)
@@ -154,29 +154,30 @@ def _most_samples(read: Columns, uuids: Iterable[str]) -> int:
     return most
 
 
-def samples_of(past: Past, caches: tuple[int, ...], host: insight.Host) -> Iterator[tuple[str, list[insight.Sample]]]:
+def samples_of(
+    read: Columns, caches: tuple[int, ...], host: insight.Host
+) -> Iterator[tuple[str, list[insight.Sample]]]:
     """The samples of one VM after the other: of those that are known, and of which anything was read.
 
     :param caches: those that it was read of.
     """
     for uuid in host.vms:
-        if (series := past.vms.get(uuid)) is not None and (found := _samples(past.times, series, caches)):
+        if (columns := read.vms.get(uuid)) is not None and (found := _samples(read.times, columns, caches)):
             yield uuid, found
 
 
 def _samples(
-    times: Sequence[float], series: Mapping[str, Sequence[float | None]], caches: tuple[int, ...]
+    times: Sequence[float], columns: Mapping[str, Sequence[float]], caches: tuple[int, ...]
 ) -> list[insight.Sample]:
-    held = [(cache, series[held_on(cache)]) for cache in caches]
-    bandwidth = series[BANDWIDTH]
-    counted = [series[name] for name in NAMES if name in series]
+    """The numbers are whole, which is shorter in JSON: a fraction of a byte means nothing."""
+    held = {cache: held_on(cache) for cache in caches}
     found = []
     for at, when in enumerate(times):
-        occupancy = {cache: value for cache, values in held if (value := values[at]) is not None}
-        counts = [value for values in counted if (value := values[at]) is not None]
-        if occupancy or bandwidth[at] is not None or counts:
-            whole = insight.Counts(*counts) if len(counts) == len(NAMES) else None
-            found.append(insight.Sample(when, occupancy, bandwidth[at], whole))
+        now = {name: round(value) for name, column in columns.items() if (value := column[at]) == value}
+        if now:
+            occupancy = {cache: now[name] for cache, name in held.items() if name in now}
+            counts = insight.Counts(*(now[name] for name in NAMES)) if now.keys() >= set(NAMES) else None
+            found.append(insight.Sample(when, occupancy, now.get(BANDWIDTH), counts))
     return found
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from vmqos import extra_specs
 from vmqos.cli.flavor import request_groups
+from vmqos.cli.show import units
 from vmqos.extra_specs import L2_WAYS, CacheRequest, InvalidExtraSpecs, SpecError, cpu_spec, resources
 
 _PINNED = (
@@ -96,8 +97,8 @@ def problems(specs: Mapping[str, str], *, placement: bool, vcpus: int) -> list[s
     wanted, asked = resources.requested(parsed.request), resources.asked(specs)
     is_shared = parsed.request is not None and resources.shared_resource(parsed.request) is not None
     if wanted != asked and (asked or (placement and not is_shared)):
-        promise = _told(wanted) if parsed.request else "nothing: there is no promise"
-        found.append(f"asks Placement for {_told(asked)}; the promise takes {promise}")
+        promise = units.amounts(wanted) if parsed.request else "nothing: there is no promise"
+        found.append(f"asks Placement for {units.amounts(asked)}; the promise takes {promise}")
     return found
 
 
@@ -133,7 +134,3 @@ def _masked(mask: str, vcpus: int) -> frozenset[int]:
         return cpu_spec.parse(f"0-{vcpus - 1},{mask}" if mask.strip().startswith("^") else mask)
     except ValueError:
         return frozenset()
-
-
-def _told(amounts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={amount}" for name, amount in sorted(amounts.items(), reverse=True)) or "nothing"

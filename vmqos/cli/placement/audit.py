@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vmqos import extra_specs
+from vmqos.cli.show import units
 from vmqos.extra_specs import resources
 from vmqos.openstack.consumers import Held
 from vmqos.openstack.placement import Inventory
@@ -183,7 +184,8 @@ def judge_server(server: Server, held: Held, hosts: Hosts, *, filter_only: bool 
         if on_right or moves is None:
             yield _lacking(server, host, due, on_right, held, mend)
     elif any(amount > wanted.get(name, 0) for name, amount in on_right.items()):
-        detail = f"holds {shown(on_right)} of {host.name_of(right)}, and its promise takes {shown(wanted)}"
+        holds, takes = units.amounts(on_right), units.amounts(wanted)
+        detail = f"holds {holds} of {host.name_of(right)}, and its promise takes {takes}"
         yield _finding(Problem.TOO_MUCH, host.hostname, server, detail, mend)
 
 
@@ -200,7 +202,7 @@ def judge_stranger(
     if not claim:
         return
     where = ", ".join(sorted({_hostname(provider, hosts) for provider in claim}))
-    what = ", ".join(f"{shown(amounts)} of {_provider_name(provider, hosts)}" for provider, amounts in claim.items())
+    what = _of_providers(claim, hosts)
     rest = any(name for amounts in held.values() for name in amounts if not resources.is_resource_class(name))
     more = "; what it holds of Nova's own classes is for 'nova-manage placement audit --delete'" if rest else ""
     if migration is None:
@@ -243,11 +245,6 @@ def judge_host(host: Host, used: Mapping[str, Amounts]) -> Iterator[Finding]:
             "and nova-compute reads a file that an agent wrote; remove the file and restart nova-compute"
         )
         yield Finding(Problem.TWICE, host.hostname, "", "", detail)
-
-
-def shown(amounts: Amounts) -> str:
-    """Amounts for people."""
-    return ", ".join(f"{name}={amount}" for name, amount in sorted(amounts.items(), reverse=True)) or "nothing"
 
 
 def after(held: Held, mend: Mend) -> dict[str, dict[str, int]]:
@@ -306,10 +303,7 @@ def _elsewhere(
     reason: str,
     hosts: Hosts,
 ) -> Finding:
-    what = ", ".join(
-        f"{shown(amounts)} of {_provider_name(provider, hosts)}" for provider, amounts in elsewhere.items()
-    )
-    detail = f"holds {what}, and is on {host.hostname}"
+    detail = f"holds {_of_providers(elsewhere, hosts)}, and is on {host.hostname}"
     if host.provider:
         detail += f", where {host.name_of(host.provider)} is the provider"
     detail += f"; {reason}" if reason else ""
@@ -318,7 +312,7 @@ def _elsewhere(
 
 def _lacking(server: Server, host: Host, wanted: Amounts, on_right: Amounts, held: Held, mend: Mend | None) -> Finding:
     problem = Problem.TOO_LITTLE if on_right else Problem.MISSING
-    detail = f"was promised what takes {shown(wanted)}, and holds {shown(on_right)}"
+    detail = f"was promised what takes {units.amounts(wanted)}, and holds {units.amounts(on_right)}"
     if not host.provider:
         detail += f": {host.hostname} has no provider of cache, for no agent tells Placement what it has"
     elif not held:
@@ -333,7 +327,7 @@ def _without_a_host(server: Server, held: Held, claim: Held, hosts: Hosts) -> It
     if not claim:
         return
     names = ", ".join(sorted({_hostname(provider, hosts) for provider in claim}))
-    what = ", ".join(f"{shown(amounts)} of {_provider_name(provider, hosts)}" for provider, amounts in claim.items())
+    what = _of_providers(claim, hosts)
     rest = any(not resources.is_resource_class(name) for amounts in held.values() for name in amounts)
     yield _finding(Problem.MISPLACED, names, server, f"is on no host, and holds {what}", None if rest else Mend({}))
 
@@ -347,6 +341,7 @@ def _hostname(provider: str, hosts: Hosts) -> str:
     return host.hostname if host else f"the host of provider {provider}"
 
 
-def _provider_name(provider: str, hosts: Hosts) -> str:
-    host = hosts.by_provider.get(provider)
-    return host.name_of(provider) if host else provider
+def _of_providers(claim: Held, hosts: Hosts) -> str:
+    """What is claimed of which provider."""
+    names = {uuid: host.name_of(uuid) for uuid, host in hosts.by_provider.items() if uuid in claim}
+    return ", ".join(f"{units.amounts(amounts)} of {names.get(uuid, uuid)}" for uuid, amounts in claim.items())

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from oslo_config import cfg
 
 from vmqos.cli.exceptions import CommandError
+from vmqos.cli.show import units
 from vmqos.conf import keystone
 from vmqos.extra_specs import resources
 from vmqos.openstack import provider_yaml
@@ -106,16 +107,14 @@ def _ask_libvirt(uri: str, found: list[str], errors: list[str]) -> None:
 
 
 def _outcome(done: Withdrawn, dry_run: bool) -> Outcome:
-    still = _amounts(done.used)
-    kept = f" Servers here still hold {still}." if still else ""
+    kept = f" Servers here still hold {units.amounts(done.used)}." if done.used else ""
     if not done.changed:
         return Outcome(f"Placement gives nothing more of {done.provider} already.{kept}")
-    what = _amounts(done.reserved)
-    step = f"have Placement reserve {what} of {done.provider}" if what else f"take the traits from {done.provider}"
+    if done.reserved:
+        what = units.amounts(done.reserved)
+        step = f"have Placement reserve {what} of {done.provider}"
+    else:
+        what, step = "its traits", f"take the traits from {done.provider}"
     if dry_run:
         return Outcome(f"Would {step}.{kept}", step)
-    return Outcome(f"Placement gives nothing more of {done.provider}: {what or 'its traits'} went.{kept}", step)
-
-
-def _amounts(amounts: dict[str, int]) -> str:
-    return ", ".join(f"{name}={amount}" for name, amount in sorted(amounts.items(), reverse=True))
+    return Outcome(f"Placement gives nothing more of {done.provider}: {what} went.{kept}", step)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes, seconds and masks as people read them.
+"""Bytes, seconds, masks and amounts of resources as people read them.
 
 A capacity bitmask is a plain ``int`` here, bit 0 being way 0: the agent has checked it.
 """
@@ -63,6 +63,11 @@ def masks_by_cache(masks: Mapping[str, str]) -> str:
 def bandwidth_by_cache(limits: Mapping[str, int], unit: str | None) -> str:
     """Limits of memory bandwidth: ``60 %`` where all caches have the same, ``0:60 % 1:80 %`` where not."""
     return by_cache({cache: f"{limit} {unit}" for cache, limit in limits.items()})
+
+
+def amounts(resources: Mapping[str, int]) -> str:
+    """How much of each of Placement's resource classes: ``CUSTOM_LLC_WAYS=2, CUSTOM_LLC_CLASSES=1``, or ``nothing``."""
+    return ", ".join(f"{name}={amount}" for name, amount in sorted(resources.items(), reverse=True)) or "nothing"
 
 
 def way_list(mask: int) -> str:

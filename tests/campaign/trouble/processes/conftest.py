@@ -50,7 +50,7 @@ def stage(
     tmp_path: Path,
 ) -> Iterator[Stage]:
     """An agent with its gateway on a simulator with the judge in it."""
-    with judging(simulator, workspace, tmp_path), Stalls() as stalls:
+    with judging(simulator, tmp_path), Stalls() as stalls:
         agent = make_agent({"gateway": {}, "agent": {"audit_interval": 1.0, "retry_delay_max": 0.5}})
         assert isinstance(pace.launch, Exchangeable)
         stage = Stage(workspace, libvirt_host, agent, pace.launch, Tree(simulator.root), simulator, tmp_path, stalls)

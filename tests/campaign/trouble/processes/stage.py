@@ -32,7 +32,7 @@ from tools.lab.simulator import Simulator
 from tools.lab.stalls import Stalls
 from tools.lab.versions import Exchangeable
 from tools.lab.vms import RunningVm
-from tools.lab.workspace import CHECKOUT, Workspace
+from tools.lab.workspace import Workspace
 from vmqos.gateway.main import LOOK_INTERVAL
 
 MOST_VMS = 5
@@ -348,21 +348,9 @@ def load() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def judging(simulator: Simulator, workspace: Workspace, folder: Path) -> Iterator[None]:
+def judging(simulator: Simulator, folder: Path) -> Iterator[None]:
     """Replaces the simulator by one with the judge in it, as long as the block runs."""
-    simulator.stop()
     (folder / TRUTH).write_text("[]")
     module = "tests.campaign.trouble.processes.judging_simulator"
-    arguments = map(str, (simulator.root, simulator.sysfs, simulator.log, folder))
-    command = [sys.executable, "-m", module, simulator.profile, *arguments]
-    process = subprocess.Popen(command, cwd=CHECKOUT, start_new_session=True)
-    workspace.record_process(process.pid)
-    while not os.path.ismount(simulator.root):
-        if process.poll() is not None:
-            raise RuntimeError("the simulator ended")
-        time.sleep(POLL)
-    try:
+    with simulator.replaced(module, simulator.profile, simulator.root, simulator.sysfs, simulator.log, folder):
         yield
-    finally:
-        mounts.end(simulator.root, process)
-        workspace.forget_process(process.pid)

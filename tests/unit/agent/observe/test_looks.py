@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.unit.eventually import eventually
 from vmqos.agent.observe.looks import Looks
 
 DEADLINE = 1.0
@@ -59,13 +60,6 @@ def new_threads() -> Callable[[], int]:
     return lambda: len(set(threading.enumerate()) - before)
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LONG
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_looks_are_made_in_order_by_one_thread(
     looks: Looks[str], slow: Slow, late: threading.Event, new_threads: Callable[[], int]
 ) -> None:
@@ -110,9 +104,9 @@ def test_each_look_that_hangs_costs_one_thread_until_it_ends(
         assert new_threads() == len(slow.hanging) + 1
     for event in slow.hanging.values():
         event.set()
-    wait_for(lambda: new_threads() == 1)
+    eventually(lambda: new_threads() == 1)
     looks.close()
-    wait_for(lambda: new_threads() == 0)
+    eventually(lambda: new_threads() == 0)
 
 
 def test_many_looks_that_hang_delay_the_others_little_longer_than_one(looks: Looks[str], slow: Slow) -> None:

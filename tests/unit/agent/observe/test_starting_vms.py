@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.eventually import eventually
 from tests.unit.hypervisor.test_status_file import status
 from vmqos.agent.observe.starting_vms import StartingVm, StartWatch
 from vmqos.daemon.directory_watch import DirectoryWatch, EventsLost, FileEvent
@@ -136,8 +137,7 @@ def test_only_a_fault_of_the_agents_own_is_logged_with_a_traceback(
 ) -> None:
     watched.fails = error
     watched.write("a")
-    while not caplog.records:
-        pass
+    eventually(lambda: caplog.records)
     (record,) = caplog.records
     assert (record.levelname, bool(record.exc_info)) == (level, level == "ERROR")
     assert str(error) in record.getMessage()

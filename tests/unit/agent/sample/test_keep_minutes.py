@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.agent.sample.test_history import sample
 from tests.unit.agent.sample.test_minutes import remembered, value
-from tests.unit.agent.sample.test_sampler import eventually
+from tests.unit.eventually import eventually
 from vmqos.agent.sample import minutes_file
 from vmqos.agent.sample.keep_minutes import MinutesKeeper
 from vmqos.agent.sample.minutes import MinuteHistory

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from tests.unit.telemetry.values import HOST, snapshot, vm
@@ -23,9 +24,9 @@ def moved(total: float | None) -> Rates:
 def test_each_cache_and_each_count_is_remembered_for_itself() -> None:
     recent = RecentSamples(2.0, counted=True)
     recent.add(at(100.0, vm((4096, 1, 1), (64, 1, 1))), {"u": moved(7e6)}, {"u": COUNTS})
-    past, caches = recent.since(0.0)
-    assert (past.times, caches) == ([100.0], (0, 1))
-    assert past.vms["u"] == {
+    read, caches = recent.columns()
+    assert (read.times, caches) == ([100.0], (0, 1))
+    assert read.vms["u"] == {
         BANDWIDTH: [7e6],
         "cycles": [2e9],
         "instructions": [3e9],
@@ -36,17 +37,17 @@ def test_each_cache_and_each_count_is_remembered_for_itself() -> None:
     }
 
 
-def test_what_was_not_read_is_none_and_never_a_number() -> None:
+def test_what_was_not_read_is_no_number() -> None:
     recent = RecentSamples(2.0, counted=True)
     recent.add(at(100.0, vm((Missing.UNAVAILABLE, 1, 1))), {"u": moved(None)}, {})
-    past, _ = recent.since(0.0)
-    assert all(values == [None] for values in past.vms["u"].values())
+    read, _ = recent.columns()
+    assert all(math.isnan(value) for (value,) in read.vms["u"].values())
 
 
 def test_without_hardware_events_they_take_no_memory() -> None:
     recent = RecentSamples(2.0, counted=False)
     recent.add(at(100.0, vm((4096, 1, 1))), {"u": moved(1.0)}, {"u": COUNTS})
-    assert set(recent.since(0.0)[0].vms["u"]) == {BANDWIDTH, held_on(0), held_on(1)}
+    assert set(recent.columns()[0].vms["u"]) == {BANDWIDTH, held_on(0), held_on(1)}
 
 
 def test_a_vm_that_has_ended_is_forgotten_and_so_are_old_samples() -> None:
@@ -54,21 +55,21 @@ def test_a_vm_that_has_ended_is_forgotten_and_so_are_old_samples() -> None:
     for second in range(MOST + 5):
         gone = (vm((1, 1, 1), uuid="gone"),) if second == 0 else ()
         recent.add(at(float(second), vm((second, 1, 1)), *gone), {"u": moved(1.0), "gone": moved(1.0)}, {})
-    past, _ = recent.since(0.0)
-    assert past.times == [float(second) for second in range(5, MOST + 5)]
-    assert set(past.vms) == {"u"}
-    assert recent.since(120.5)[0].times == [121.0, 122.0, 123.0, 124.0]
+    read, _ = recent.columns()
+    assert read.times == [float(second) for second in range(5, MOST + 5)]
+    assert set(read.vms) == {"u"}
+    assert recent.columns(120.5)[0].times == [121.0, 122.0, 123.0, 124.0]
 
 
 def test_all_begins_anew_when_a_cache_goes_offline() -> None:
     recent = RecentSamples(2.0, counted=False)
     recent.add(at(1.0, vm((1, 1, 1), (1, 1, 1))), {"u": moved(1.0)}, {})
     recent.add(at(3.0, vm((1, 1, 1)), host=replace(HOST, caches={0: {}})), {"u": moved(1.0)}, {})
-    past, caches = recent.since(0.0)
-    assert (past.times, caches) == ([3.0], (0,))
+    read, caches = recent.columns()
+    assert (read.times, caches) == ([3.0], (0,))
 
 
 def test_without_regular_sweeps_nothing_is_remembered() -> None:
     recent = RecentSamples(0.0, counted=True)
     recent.add(at(1.0, vm((1, 1, 1))), {"u": moved(1.0)}, {"u": COUNTS})
-    assert recent.since(0.0)[0].vms == {}
+    assert recent.columns()[0].vms == {}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.eventually import eventually
 from tests.unit.telemetry.tree import ONE, Tree, open_files
 from vmqos.agent.sample.hardware_counts import HardwareCounts
 from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
@@ -77,13 +78,6 @@ def make(tree: Tree) -> Iterator[Make]:
     yield make
     for telemetry in made:
         telemetry.stop()
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @dataclass
@@ -247,11 +241,11 @@ def test_neighbours_are_judged_by_misses_of_the_l3_alone(tree: Tree) -> None:
         telemetry.start()
         try:
             eventually(lambda past=telemetry: bool(past.past(60.0).vms.get(ONE)))  # type: ignore[misc]
-            eventually(lambda recent=telemetry.recent: ONE in recent.since(0.0)[0].vms)  # type: ignore[misc]
+            eventually(lambda recent=telemetry.recent: ONE in recent.columns()[0].vms)  # type: ignore[misc]
         finally:
             telemetry.stop()
         assert telemetry.past(60.0).vms[ONE]["cache_misses"][0] == 3_000_000
-        assert ("cache_misses" in telemetry.recent.since(0.0)[0].vms[ONE]) is of_the_l3
+        assert ("cache_misses" in telemetry.recent.columns()[0].vms[ONE]) is of_the_l3
 
 
 def test_what_tasks_execute_is_remembered_beside_the_counters_and_of_vms_without_a_group_alone(

@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.unit.telemetry.values import snapshot, vm
-from vmqos.agent.changes import Seen, between
-from vmqos.agent.event_log import EventLog
+from vmqos.agent.remember.changes import Seen, between
+from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.sample.history import EXECUTED, SERIES, History
 from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.agent.serve.api import MOST_NAMED, WAITERS, Api

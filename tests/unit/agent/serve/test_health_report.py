@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.agent.serve.test_vms import snapshot, with_record
-from vmqos.agent.pass_times import PassTimes
+from vmqos.agent.remember.pass_times import PassTimes
 from vmqos.agent.serve import health_report
 from vmqos.agent.snapshot import Health, Snapshot
 from vmqos.agent.trial import Trials

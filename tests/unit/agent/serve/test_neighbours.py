@@ -15,8 +15,8 @@ from tests.unit.telemetry.values import HOST
 from tests.unit.telemetry.values import snapshot as sweep
 from tests.unit.telemetry.values import vm as reading
 from vmqos import insight
-from vmqos.agent.event_log import EventLog
-from vmqos.agent.neighbour_events import NeighbourEvents
+from vmqos.agent.remember.event_log import EventLog
+from vmqos.agent.remember.neighbour_events import NeighbourEvents
 from vmqos.agent.sample.recent import RecentSamples
 from vmqos.agent.serve import neighbours
 from vmqos.agent.serve.api import Api
@@ -122,10 +122,9 @@ def test_columns_are_the_samples_in_another_form(counted: bool) -> None:
         }
         now = replace(sweep(*vms, host=replace(HOST, caches={0: {}})), wall=wall)
         recent.add(now, found, {UUID: (2e9, 1e9, 2e7, 1e6), OTHER: (0.0, 0.0, 0.0, 0.0)})
-    past, caches = recent.since(0.0)
+    read, caches = recent.columns()
     host = insight.Host({0: insight.Cache(11 * MIB, 11)}, dict.fromkeys((UUID, OTHER, LATE), insight.Vm("", {0: 1})))
-    times, series = insight.align(dict(neighbours.samples_of(past, caches, host)))
-    read, _ = recent.columns()
+    times, series = insight.align(dict(neighbours.samples_of(read, caches, host)))
     made = neighbours.series_of(read, caches, host)
     assert (read.times, list(made)) == (times, list(series))
     for uuid, of in series.items():

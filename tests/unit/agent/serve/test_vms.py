@@ -11,7 +11,7 @@ from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
 from vmqos.agent.observe.cache_vcpus import CacheVcpus
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.agent.promise_time import PromiseTime
+from vmqos.agent.remember.promise_time import PromiseTime
 from vmqos.agent.serve import vms
 from vmqos.agent.snapshot import CacheTopology, Snapshot
 from vmqos.agent.vm_record import VmRecord

@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.unit.cli.conftest import Run
+from tests.unit.cli.streams import Stream
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
 from vmqos.cli.neighbours import view
@@ -194,30 +195,12 @@ def test_lines_fit_the_terminal_but_for_commands_which_are_to_be_copied_whole(wi
     screen = Terminal(False, width)
     found: Any = examples.neighbours()
     found["pairs"][0]["advice"] = command = f"vmqos flavor set {'m' * 90} --cache-ways 2 --policy shared"
-    drawn = Drawing()
-    terminal.show(view.draw(found, {examples.WEB: "web-1"}, None, screen), drawn, screen)  # type: ignore[arg-type]
-    lines = "".join(drawn.written).splitlines()
+    drawn = Stream(encoding="ascii", is_terminal=False)
+    terminal.show(view.draw(found, {examples.WEB: "web-1"}, None, screen), drawn, screen)
+    lines = drawn.getvalue().splitlines()
     assert f"    {command}" in lines
     assert max(cell_len(line) for line in lines if "vmqos flavor set" not in line) <= width
     assert any(line.startswith("    ") for line in lines if "all that rose" in line), "under its own text"
-
-
-class Drawing:
-    """Takes what is written."""
-
-    encoding = "ascii"
-
-    def __init__(self) -> None:
-        self.written: list[str] = []
-
-    def write(self, text: str) -> None:
-        self.written.append(text)
-
-    def flush(self) -> None:
-        pass
-
-    def isatty(self) -> bool:
-        return False
 
 
 def test_without_a_terminal_each_answer_is_printed_below_the_last(

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.streams import Terminal
+from tests.unit.cli.streams import Stream
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent, serving
 from vmqos.cli import lease
@@ -273,7 +273,7 @@ def test_a_neighbour_that_does_not_have_again_what_it_had_is_told(
 def test_on_a_terminal_it_says_what_it_will_do_and_asks(
     said: str, status: int, trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal(said))
+    monkeypatch.setattr(sys, "stdin", Stream(said))
     ran = run("neighbours", "web-1", "--confirm")
     assert ran.status == status and bool(trials.said) == (status == 0)
     question = f"For 10 s, the memory bandwidth of batch ({BATCH}) will be limited to 20 %. web-1 is measured"

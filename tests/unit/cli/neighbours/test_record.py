@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.neighbours import told
-from tests.unit.cli.streams import Terminal
+from tests.unit.cli.streams import Stream
 from tests.unit.insight.hosts import ALL, Did, history, host, step
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
@@ -250,7 +250,7 @@ def test_a_hostile_name_reaches_no_terminal(agent: FakeAgent, run: Run) -> None:
 def test_in_a_terminal_a_bar_grows_and_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "70")
-    screen, series = Terminal(encoding="ascii"), Series({}, has_names=False)
+    screen, series = Stream(encoding="ascii"), Series({}, has_names=False)
     series.add(told.samples(HOST, HISTORY))  # type: ignore[arg-type]
     progress = Progress(screen, True, 60.0)
     for passed in (0.0, 20.0, 60.5):
@@ -264,6 +264,6 @@ def test_in_a_terminal_a_bar_grows_and_is_gone_at_the_end(monkeypatch: pytest.Mo
     ]
     assert last == ""
     monkeypatch.setenv("COLUMNS", "40")
-    screen = Terminal(encoding="ascii")
+    screen = Stream(encoding="ascii")
     Progress(screen, True, 60.0).show(1.0, series)
     assert len(screen.getvalue()) < 4 + 40, "a line that is wrapped could not be taken away"

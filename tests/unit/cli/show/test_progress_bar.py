@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from tests.unit.cli.streams import Terminal
+from tests.unit.cli.streams import Stream
 from vmqos.cli.show.progress_bar import PhaseBar, for_terminals
 
 STEPS = (("first", 0.0), ("first", 1.0), ("[red]second", 1.5), ("[red]second", 2.0))
@@ -22,7 +22,7 @@ def test_without_a_terminal_each_phase_is_a_line() -> None:
 def test_in_a_terminal_each_phase_is_shown_as_it_is_called_and_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    stream = Terminal()
+    stream = Stream()
     with PhaseBar(stream, 2.0) as bar:
         for phase, done in STEPS:
             bar.show(phase, done)

@@ -6,39 +6,24 @@ import io
 import pytest
 from rich.text import Text
 
+from tests.unit.cli.streams import Stream
 from vmqos.cli.show import terminal
 from vmqos.cli.show.terminal import Terminal
-
-
-class Stream(io.StringIO):
-    """A stream that says of itself what a test wants."""
-
-    def __init__(self, screen: bool, encoding: str = "utf-8") -> None:
-        super().__init__()
-        self._screen = screen
-        self._encoding = encoding
-
-    def isatty(self) -> bool:
-        return self._screen
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._encoding
 
 
 @pytest.mark.parametrize(
     ("stream", "environment", "no_color", "fancy"),
     [
-        (Stream(True), {"TERM": "xterm"}, False, True),
-        (Stream(True), {}, False, True),
-        (Stream(True), {"TERM": "dumb"}, False, False),
-        (Stream(True), {"TERM": "xterm", "NO_COLOR": "1"}, False, False),
-        (Stream(True), {"TERM": "xterm", "NO_COLOR": ""}, False, True),
-        (Stream(True), {"TERM": "xterm"}, True, False),
-        (Stream(True, "ANSI_X3.4-1968"), {"TERM": "xterm"}, False, False),
-        (Stream(False), {"TERM": "xterm"}, False, False),
-        (Stream(False), {"FORCE_COLOR": "1"}, False, True),
-        (Stream(False), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, False),
+        (Stream(), {"TERM": "xterm"}, False, True),
+        (Stream(), {}, False, True),
+        (Stream(), {"TERM": "dumb"}, False, False),
+        (Stream(), {"TERM": "xterm", "NO_COLOR": "1"}, False, False),
+        (Stream(), {"TERM": "xterm", "NO_COLOR": ""}, False, True),
+        (Stream(), {"TERM": "xterm"}, True, False),
+        (Stream(encoding="ANSI_X3.4-1968"), {"TERM": "xterm"}, False, False),
+        (Stream(is_terminal=False), {"TERM": "xterm"}, False, False),
+        (Stream(is_terminal=False), {"FORCE_COLOR": "1"}, False, True),
+        (Stream(is_terminal=False), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, False),
     ],
 )
 def test_only_a_willing_and_able_terminal_gets_colours(
@@ -48,8 +33,8 @@ def test_only_a_willing_and_able_terminal_gets_colours(
 
 
 def test_a_pipe_has_no_width_to_keep_to() -> None:
-    assert not terminal.of_stream(Stream(False), {}).bounded
-    assert terminal.of_stream(Stream(True), {}).bounded
+    assert not terminal.of_stream(Stream(is_terminal=False), {}).bounded
+    assert terminal.of_stream(Stream(), {}).bounded
 
 
 @pytest.mark.parametrize(("fancy", "escapes"), [(True, True), (False, False)])

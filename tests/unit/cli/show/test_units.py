@@ -44,6 +44,13 @@ def test_masks_read_as_ways_by_cache(masks: dict[str, str], ways: str, schemata:
     assert units.masks_by_cache(masks) == schemata
 
 
+@pytest.mark.parametrize(
+    ("amounts", "text"), [({}, "nothing"), ({"A": 1}, "A=1"), ({"CLASSES": 1, "WAYS": 2}, "WAYS=2, CLASSES=1")]
+)
+def test_amounts_of_resources_read_as_a_list(amounts: dict[str, int], text: str) -> None:
+    assert units.amounts(amounts) == text
+
+
 def test_runs_of_ways_are_drawn_together() -> None:
     assert units.way_list(0xE13) == "11-9 4 1-0"
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.streams import Terminal
+from tests.unit.cli.streams import Stream
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent, serving
 from vmqos.cli import lease
@@ -342,7 +342,7 @@ def test_too_few_samples_to_come_are_told_before_anything_is_done(
 def test_on_a_terminal_it_says_what_it_will_do_and_asks(
     said: str, status: int, sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal(said))
+    monkeypatch.setattr(sys, "stdin", Stream(said))
     ran = run("size", "web-1")
     assert ran.status == status and bool(sizes.said) == (status == 0)
     question = f"web-1 ({WEB}) will have more than its 2 ways: up to 5, one way after the other, for 15 minutes at most"
@@ -354,7 +354,7 @@ def test_on_a_terminal_it_says_what_it_will_do_and_asks(
 def test_before_vms_of_a_flavor_are_sized_it_names_them_and_asks_once(
     said: str, status: int, sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal(said))
+    monkeypatch.setattr(sys, "stdin", Stream(said))
     ran = run("size", "--flavor", "m1.cache", "--vms", "1")
     assert ran.status == status and bool(sizes.said) == (status == 0) and ran.err.count("Continue? [y/N] ") == 1
     question = "VMs of flavor m1.cache will have more ways than they have, one VM after the other, for 15 min at most"
@@ -362,7 +362,7 @@ def test_before_vms_of_a_flavor_are_sized_it_names_them_and_asks_once(
 
 
 def test_a_warning_has_a_line_of_its_own_above_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Terminal()
+    stream = Stream()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm-256color")
     logs = logging.StreamHandler(stream)

@@ -25,7 +25,7 @@ from tests.unit.gateway.answers import (
 )
 from tests.unit.telemetry.values import snapshot as counted
 from tests.unit.telemetry.values import vm
-from vmqos.agent.pass_times import PassTimes
+from vmqos.agent.remember.pass_times import PassTimes
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import caches, health_report, vms
 from vmqos.agent.snapshot import Health, Snapshot

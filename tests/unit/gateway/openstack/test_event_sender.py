@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.gateway.openstack.test_placement import configured, eventually
-from vmqos.agent.event_log import EventLog
+from tests.unit.eventually import eventually
+from tests.unit.gateway.openstack.test_placement import configured
+from vmqos.agent.remember.event_log import EventLog
 from vmqos.daemon.backoff import Backoff
 from vmqos.gateway.openstack import event_sender
 from vmqos.gateway.openstack.event_sender import EventSender, PositionFile
@@ -175,7 +176,7 @@ def test_another_run_of_the_agent_is_told_with_what_was_not_sent_of_the_one_befo
 def test_events_that_fall_out_of_the_agent_s_log_meanwhile_are_counted(
     agent: Agent, bus: Bus, start: Callable[[], EventSender], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vmqos.agent.event_log.MOST", 3)
+    monkeypatch.setattr("vmqos.agent.remember.event_log.MOST", 3)
     agent.log = EventLog()
     agent.happen("a")
     sender = start()

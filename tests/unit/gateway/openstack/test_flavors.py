@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.eventually import eventually
 from tests.unit.gateway.played_agent import PlayedAgent, wanted
 from vmqos.conf import loader
 from vmqos.daemon.backoff import Backoff
@@ -44,13 +45,6 @@ class Nova:
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @pytest.fixture

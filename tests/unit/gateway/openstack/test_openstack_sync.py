@@ -17,8 +17,9 @@ import pytest
 import yaml
 
 from tests.unit.agent.serve.test_vms import snapshot
+from tests.unit.eventually import eventually
 from tests.unit.gateway.openstack.test_flavors import SPECS, Nova
-from tests.unit.gateway.openstack.test_placement import CREDENTIALS, Notes, configured, eventually
+from tests.unit.gateway.openstack.test_placement import CREDENTIALS, Notes, configured
 from tests.unit.gateway.played_agent import CAPACITY, PlayedAgent, wanted
 from vmqos.agent.observe.told_flavors import Found, ToldFlavors
 from vmqos.agent.serve.api import Api

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from oslo_config import cfg
 
+from tests.unit.eventually import eventually
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.daemon.backoff import Backoff
@@ -27,6 +28,8 @@ from vmqos.openstack.exceptions import Unreachable
 HOST = Capacity(ways=9, longest=9, classes=15, traits=frozenset({L3_CAT, CMT}))
 LESS = replace(HOST, ways=6, longest=6)
 NAME = "node-1"
+
+Make = Callable[..., PlacementSync]
 
 CREDENTIALS = "auth_type = password\nauth_url = http://127.0.0.1:1/v3\nusername = vmqos\npassword = x\n"
 
@@ -53,13 +56,6 @@ class Notes:
         return len(self.told) < 2 or self.told[-2] != found
 
 
-def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 @pytest.fixture(autouse=True)
 def settles_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "SETTLES", 0.01)
@@ -71,7 +67,7 @@ def notes() -> Notes:
 
 
 @pytest.fixture
-def make(notes: Notes) -> Iterator[Callable[..., PlacementSync]]:
+def make(notes: Notes) -> Iterator[Make]:
     made: list[PlacementSync] = []
 
     def start(check_interval: float = 3600.0) -> PlacementSync:
@@ -86,6 +82,15 @@ def make(notes: Notes) -> Iterator[Callable[..., PlacementSync]]:
         sync.stop()
 
 
+@pytest.fixture
+def sync(make: Make) -> PlacementSync:
+    """It has told of :data:`HOST`."""
+    sync = make()
+    sync.offer(HOST, NAME)
+    eventually(lambda: sync.health["told_at"])
+    return sync
+
+
 def configured(tmp_path: Path, text: str) -> cfg.ConfigOpts:
     (tmp_path / "vmqos.conf").write_text(text)
     return loader.load(["--config-file", str(tmp_path / "vmqos.conf")])
@@ -97,10 +102,7 @@ def made_of(conf: cfg.ConfigOpts) -> PlacementSync:
     return sync
 
 
-def test_what_the_agent_says_first_is_told(make: Callable[..., PlacementSync], notes: Notes) -> None:
-    sync = make()
-    sync.offer(HOST, NAME)
-    eventually(lambda: sync.health["told_at"])
+def test_what_the_agent_says_first_is_told(sync: PlacementSync, notes: Notes) -> None:
     assert (notes.told, notes.hostnames) == ([HOST], [NAME])
     assert sync.health == {
         "where": "somewhere",
@@ -113,10 +115,7 @@ def test_what_the_agent_says_first_is_told(make: Callable[..., PlacementSync], n
     }
 
 
-def test_only_a_change_is_told(make: Callable[..., PlacementSync], notes: Notes) -> None:
-    sync = make()
-    sync.offer(HOST, NAME)
-    eventually(lambda: sync.health["told_at"])
+def test_only_a_change_is_told(sync: PlacementSync, notes: Notes) -> None:
     for _ in range(3):
         # Every answer makes values anew.
         sync.offer(replace(HOST), NAME)
@@ -128,11 +127,8 @@ def test_only_a_change_is_told(make: Callable[..., PlacementSync], notes: Notes)
 
 
 def test_a_change_that_is_undone_before_it_settled_is_not_told(
-    make: Callable[..., PlacementSync], notes: Notes, monkeypatch: pytest.MonkeyPatch
+    sync: PlacementSync, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sync = make()
-    sync.offer(HOST, NAME)
-    eventually(lambda: sync.health["told_at"])
     monkeypatch.setattr(placement, "SETTLES", 2.0)
     sync.offer(LESS, NAME)
     time.sleep(0.05)
@@ -152,7 +148,7 @@ def test_what_vms_hold_is_told_only_where_it_is_not_asked_for(notes: Notes) -> N
         assert notes.told[-1].held == expected
 
 
-def test_what_was_told_is_looked_at_again_from_time_to_time(make: Callable[..., PlacementSync], notes: Notes) -> None:
+def test_what_was_told_is_looked_at_again_from_time_to_time(make: Make, notes: Notes) -> None:
     sync = make(check_interval=0.02)
     sync.offer(HOST, NAME)
     eventually(lambda: len(notes.told) > 3)
@@ -160,7 +156,7 @@ def test_what_was_told_is_looked_at_again_from_time_to_time(make: Callable[..., 
     assert sync.health["changes"] == 1
 
 
-def test_before_the_agent_knows_its_host_nothing_is_told(make: Callable[..., PlacementSync], notes: Notes) -> None:
+def test_before_the_agent_knows_its_host_nothing_is_told(make: Make, notes: Notes) -> None:
     sync = make(check_interval=0.02)
     time.sleep(0.1)
     sync.offer(None, None)
@@ -170,12 +166,9 @@ def test_before_the_agent_knows_its_host_nothing_is_told(make: Callable[..., Pla
 
 
 def test_a_resctrl_that_is_gone_for_long_leaves_nothing_to_promise(
-    make: Callable[..., PlacementSync], notes: Notes, monkeypatch: pytest.MonkeyPatch
+    sync: PlacementSync, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placement, "WITHOUT_RESCTRL", 0.3)
-    sync = make()
-    sync.offer(HOST, NAME)
-    eventually(lambda: sync.health["told_at"])
     lost = time.monotonic()
     sync.offer(None, NAME)
     eventually(lambda: notes.told[-1] == NOTHING)
@@ -188,7 +181,7 @@ def test_a_resctrl_that_is_gone_for_long_leaves_nothing_to_promise(
 
 
 def test_while_the_agent_is_away_nothing_is_told_whatever_is_due(
-    make: Callable[..., PlacementSync], notes: Notes, monkeypatch: pytest.MonkeyPatch
+    make: Make, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placement, "WITHOUT_RESCTRL", 1.5)
     sync = make(check_interval=0.02)
@@ -207,12 +200,7 @@ def test_while_the_agent_is_away_nothing_is_told_whatever_is_due(
     assert notes.times[told] - back >= 1.5
 
 
-def test_when_the_agent_is_back_what_was_told_is_looked_at_at_once(
-    make: Callable[..., PlacementSync], notes: Notes
-) -> None:
-    sync = make()
-    sync.offer(HOST, NAME)
-    eventually(lambda: sync.health["told_at"])
+def test_when_the_agent_is_back_what_was_told_is_looked_at_at_once(sync: PlacementSync, notes: Notes) -> None:
     sync.agent_is_away()
     sync.offer(HOST, NAME)
     eventually(lambda: len(notes.told) == 2)
@@ -221,7 +209,7 @@ def test_when_the_agent_is_back_what_was_told_is_looked_at_at_once(
 
 
 def test_an_agent_that_goes_and_comes_back_while_placement_is_told_has_it_looked_at_once_more(
-    make: Callable[..., PlacementSync], notes: Notes
+    make: Make, notes: Notes
 ) -> None:
     sync = make()
     notes.gate.clear()
@@ -234,7 +222,7 @@ def test_an_agent_that_goes_and_comes_back_while_placement_is_told_has_it_looked
 
 
 def test_what_could_not_be_told_is_told_later_and_complained_of_once(
-    make: Callable[..., PlacementSync], notes: Notes, caplog: pytest.LogCaptureFixture
+    make: Make, notes: Notes, caplog: pytest.LogCaptureFixture
 ) -> None:
     notes.failure = Unreachable("placement", "refused")
     sync = make()
@@ -252,7 +240,7 @@ def test_what_could_not_be_told_is_told_later_and_complained_of_once(
 
 
 def test_an_error_that_nobody_thought_of_does_not_end_it(
-    make: Callable[..., PlacementSync], notes: Notes, caplog: pytest.LogCaptureFixture
+    make: Make, notes: Notes, caplog: pytest.LogCaptureFixture
 ) -> None:
     notes.failure = KeyError("resource_providers")
     sync = make()
@@ -264,9 +252,7 @@ def test_an_error_that_nobody_thought_of_does_not_end_it(
     eventually(lambda: sync.health["told_at"])
 
 
-def test_it_never_keeps_its_caller_waiting_and_the_last_word_counts(
-    make: Callable[..., PlacementSync], notes: Notes
-) -> None:
+def test_it_never_keeps_its_caller_waiting_and_the_last_word_counts(make: Make, notes: Notes) -> None:
     sync = make()
     notes.gate.clear()
     sync.offer(HOST, NAME)

@@ -220,26 +220,30 @@ def test_files_are_let_go_when_something_else_is_mounted_there(tree, make_sweepe
     assert open_files(tree.root) == []
 
 
+def remove_while_it_is_read(monkeypatch, group, then):
+    """A group is removed when it is read for the first time, and then something else happens."""
+    real, old = os.pread, group.with_name("old")
+
+    def pread(descriptor, *others):
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if path.startswith(f"{group}/") and not old.exists():
+            # Kept for a moment, so that its inode's number is not given to the next one.
+            group.rename(old)
+            then()
+        elif not path.startswith(f"{old}/"):
+            return real(descriptor, *others)
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr(os, "pread", pread)
+
+
 @pytest.mark.parametrize("made_anew", [True, False])
 def test_a_group_that_goes_while_it_is_read_is_read_as_what_is_there_then(tree, make_sweeper, monkeypatch, made_anew):
     group = tree.vm(ONE, llc_occupancy=4096)
     tree.vm(TWO, llc_occupancy=4096)
     sweeper = make_sweeper(tree)
     first = sweeper.sweep().vms[ONE]
-    real, old = os.pread, tree.root / "old"
-
-    def pread(descriptor, *others):
-        path = os.readlink(f"/proc/self/fd/{descriptor}")
-        if ONE in path and not old.exists():
-            # Kept for a moment, so that its inode's number is not given to the next one.
-            group.rename(old)
-            if made_anew:
-                tree.vm(ONE, llc_occupancy=1)
-        elif not path.startswith(f"{old}/"):
-            return real(descriptor, *others)
-        raise OSError(errno.ENODEV, "No such device")
-
-    monkeypatch.setattr(os, "pread", pread)
+    remove_while_it_is_read(monkeypatch, group, lambda: made_anew and tree.vm(ONE, llc_occupancy=1))
     found = sweeper.sweep().vms
     assert found[TWO].totals[OCCUPANCY] == Reading(2 * 4096)
     if made_anew:
@@ -282,19 +286,7 @@ def test_a_vms_second_group_that_goes_while_it_is_read_leaves_no_sum(tree, make_
     rest, _ = tree.vm(ONE, llc_occupancy=1), tree.control(f"vmqos.{ONE}", "600")
     sweeper = make_sweeper(tree)
     first = sweeper.sweep().vms[ONE]
-    real, old = os.pread, tree.root / "old"
-
-    def pread(descriptor, *others):
-        path = os.readlink(f"/proc/self/fd/{descriptor}")
-        if path.startswith(f"{rest}/") and not old.exists():
-            rest.rename(old)
-            if made_anew:
-                tree.vm(ONE, llc_occupancy=5)
-        elif not path.startswith(f"{old}/"):
-            return real(descriptor, *others)
-        raise OSError(errno.ENODEV, "No such device")
-
-    monkeypatch.setattr(os, "pread", pread)
+    remove_while_it_is_read(monkeypatch, rest, lambda: made_anew and tree.vm(ONE, llc_occupancy=5))
     found = sweeper.sweep().vms[ONE]
     if made_anew:
         assert found.totals[OCCUPANCY] == Reading(10)
@@ -306,16 +298,11 @@ def test_a_vms_second_group_that_goes_while_it_is_read_leaves_no_sum(tree, make_
 CYCLES, ENERGY = "unhalted_core_cycles", "core_energy"
 
 
-@pytest.fixture
-def counting_packages(tmp_path_factory):
-    return Tree(tmp_path_factory.mktemp("aet"), packages=(0, 1))
+COUNTING_PACKAGES = pytest.mark.parametrize("packages", [(0, 1)])
 
 
-@pytest.mark.parametrize("keep_open", [True, False])
-def test_what_an_earlier_group_with_the_rmid_had_counted_in_packages_is_no_vms(
-    counting_packages, make_sweeper, keep_open
-):
-    tree, sweeper = counting_packages, make_sweeper(counting_packages, keep_open=keep_open)
+@COUNTING_PACKAGES
+def test_what_an_earlier_group_with_the_rmid_had_counted_in_packages_is_no_vms(tree, sweeper):
     group = tree.vm(ONE)
     tree.set_package(group, CYCLES, 10**12, 0)
     tree.set_package(group, ENERGY, "1000.250000", 0)
@@ -332,8 +319,8 @@ def test_what_an_earlier_group_with_the_rmid_had_counted_in_packages_is_no_vms(
     assert (after.generation, after.since) == (before.generation, before.since)
 
 
-def test_a_vms_next_group_begins_at_0_again_and_the_hosts_is_as_the_kernel_tells_it(counting_packages, make_sweeper):
-    tree, sweeper = counting_packages, make_sweeper(counting_packages)
+@COUNTING_PACKAGES
+def test_a_vms_next_group_begins_at_0_again_and_the_hosts_is_as_the_kernel_tells_it(tree, sweeper):
     group = tree.vm(ONE)
     tree.set_package(tree.root, CYCLES, 10**15)
     for counted in (100, 300):
@@ -347,8 +334,8 @@ def test_a_vms_next_group_begins_at_0_again_and_the_hosts_is_as_the_kernel_tells
     assert sweeper.sweep().vms[ONE].totals[CYCLES] == Reading(0)
 
 
-def test_a_counter_of_a_package_that_fails_at_first_begins_with_its_first_number(counting_packages, make_sweeper):
-    tree, sweeper = counting_packages, make_sweeper(counting_packages)
+@COUNTING_PACKAGES
+def test_a_counter_of_a_package_that_fails_at_first_begins_with_its_first_number(tree, sweeper):
     group = tree.vm(ONE)
     found = []
     for text in ("Error", 700, 900, 800):
@@ -357,8 +344,8 @@ def test_a_counter_of_a_package_that_fails_at_first_begins_with_its_first_number
     assert found == [Reading.none(Missing.ERROR), Reading(0), Reading(200), Reading(100)]
 
 
-def test_a_vm_in_two_control_groups_is_the_sum_of_what_both_counted_since(counting_packages, make_sweeper):
-    tree, sweeper = counting_packages, make_sweeper(counting_packages)
+@COUNTING_PACKAGES
+def test_a_vm_in_two_control_groups_is_the_sum_of_what_both_counted_since(tree, sweeper):
     rest, own = tree.vm(ONE), tree.control(f"vmqos.{ONE}", "600")
     for more in (0, 30):
         tree.set_package(rest, CYCLES, 1000 + more, 0)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.agent.serve.test_vms import GROUP, UUID, snapshot
-from vmqos.agent.changes import LONGEST_TEXT, Change, Seen, between
+from vmqos.agent.remember.changes import LONGEST_TEXT, Change, Seen, between
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, PromiseState
 from vmqos.reason import NO_REASON, Code, Reason

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.unit.agent.serve.test_vms import UUID, snapshot
-from vmqos.agent.changes import LONGEST_TEXT
-from vmqos.agent.event_log import EventLog
-from vmqos.agent.neighbour_events import GONE_FOR, MOST, SURE, NeighbourEvents, NeighbourWatch
+from vmqos.agent.remember.changes import LONGEST_TEXT
+from vmqos.agent.remember.event_log import EventLog
+from vmqos.agent.remember.neighbour_events import GONE_FOR, MOST, SURE, NeighbourEvents, NeighbourWatch
 from vmqos.agent.vm_record import VmRecord
 from vmqos.insight import Cause, PairVerdict
 
@@ -37,7 +37,7 @@ class Told:
         self.now = 0.0
         self.judged_from = BEGAN - 60.0
         self.events = NeighbourEvents(self.log, lambda: self.vms)
-        monkeypatch.setattr("vmqos.agent.neighbour_events.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("vmqos.agent.remember.neighbour_events.time.monotonic", lambda: self.now)
 
     def hear(self, *pairs: PairVerdict, after: float = 10.0, counted: bool = True) -> None:
         self.now += after

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from vmqos.agent.changes import LONGEST_TEXT, Change
-from vmqos.agent.event_log import EventLog
+from vmqos.agent.remember.changes import LONGEST_TEXT, Change
+from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.vm_record import VmRecord
 from vmqos.daemon import journal
 from vmqos.daemon.worker import Worker

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.unit.agent.remember.test_changes import standing
 from tests.unit.agent.serve.test_vms import UUID
-from tests.unit.agent.test_changes import standing
-from vmqos.agent.announce import announce
-from vmqos.agent.changes import Seen, between
-from vmqos.agent.event_log import EventLog
+from vmqos.agent.remember.announce import announce
+from vmqos.agent.remember.changes import Seen, between
+from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import PromiseState
 from vmqos.reason import Code, Reason

@@ -7,9 +7,9 @@ from unittest.mock import patch
 
 import pytest
 
-from vmqos.agent import event_log
-from vmqos.agent.changes import Change
-from vmqos.agent.event_log import EventLog
+from vmqos.agent.remember import event_log
+from vmqos.agent.remember.changes import Change
+from vmqos.agent.remember.event_log import EventLog
 
 
 def change(name: str) -> Change:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmqos.agent.promise_time import PromiseTime
+from vmqos.agent.remember.promise_time import PromiseTime
 from vmqos.allocation import PromiseState
 
 KEPT, PENDING, DEGRADED, NONE = PromiseState.KEPT, PromiseState.PENDING, PromiseState.DEGRADED, PromiseState.NONE

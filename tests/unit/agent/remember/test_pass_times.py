@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from vmqos.agent.pass_times import BOUNDS, PassTimes
+from vmqos.agent.remember.pass_times import BOUNDS, PassTimes
 
 
 def test_each_bucket_counts_all_up_to_its_bound() -> None:

@@ -9,7 +9,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable
 
-from vmqos.agent.changes import Change
+from vmqos.agent.remember.changes import Change
 from vmqos.local_api import contract
 
 MOST = 2000
