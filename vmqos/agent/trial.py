@@ -295,8 +295,8 @@ class Trials:
     def note(self, snapshot: Snapshot, given_up: tuple[Trial, str] | None = None) -> None:
         """Note what a pass has made of the trial, and end it where it may not go on.
 
-        A promise goes before a trial: where a VM lacks a CLOSID that did not lack one before, a limit ends. Ways take
-        no CLOSID.
+        A promise goes before a trial: where a VM lacks a CLOSID that did not lack one before, a limit ends. Ways that
+        take one, because the VM has no group of its own, are given up by the pass itself (:func:`what_others_lose`).
 
         :param given_up: the trial that the pass did not carry out, and why; ``None`` where there is none.
         """

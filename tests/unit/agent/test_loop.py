@@ -1172,3 +1172,42 @@ def test_a_vm_that_is_promised_nothing_is_not_tried_unless_its_client_says_that_
         try_ways(host, vm, 3)
     host.settle()
     assert layout_of(host) == before and host.agent.trials.running is None
+
+
+@NO_OWN
+@pytest.mark.usefixtures("long_lease")
+def test_the_last_closid_goes_to_a_vm_that_is_promised_ways_though_one_without_tries_them(
+    host: Host, specs: dict[str, str], least: int
+) -> None:
+    vm = settled_with(host, specs)
+    where = host.agent.snapshot.vms[vm].allocation.group
+    fill(host, leave=1)
+    try_ways(host, vm, least, may_fill_fewer=True)
+    host.settle()
+    assert counts_of(host, vm) == {least} and host.agent.snapshot.vms[vm].allocation.group == f"vmqos.{vm}"
+    newcomer = host.libvirt.boot({"hw:cache_ways": "1"})
+    host.agent._on_change(newcomer)
+    host.settle()
+    assert host.state(newcomer) is PromiseState.KEPT
+    assert host.agent.snapshot.vms[vm].allocation.group == where
+    with pytest.raises(TrialRefused, match=f"VM {newcomer} would have less for it"):
+        host.agent.trials.renew("key")
+
+
+@NO_OWN
+@pytest.mark.usefixtures("long_lease")
+def test_ways_for_a_vm_without_its_own_are_refused_where_no_closid_is_free(
+    host: Host, specs: dict[str, str], least: int
+) -> None:
+    vm = settled_with(host, specs)
+    for percent in range(10, 100, 10):
+        resctrl = host.agent.snapshot.resctrl
+        assert resctrl is not None
+        if len(resctrl.layout.groups) < resctrl.capabilities.num_closids:
+            host.libvirt.boot({"hw:mem_bandwidth_percent": str(percent)})
+            host.settle()
+    before = layout_of(host)
+    with pytest.raises(TrialRefused, match=r"no class of service \(CLOSID\) is left"):
+        try_ways(host, vm, least, may_fill_fewer=True)
+    host.settle()
+    assert layout_of(host) == before and host.agent.trials.running is None
