@@ -13,6 +13,7 @@ so.
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -91,6 +92,7 @@ class Sized:
     :ivar points: what the VM did with each number of ways, the fewest first.
     :ivar ended: why no further ways were tried; empty where all were.
     :ivar seconds: how long it took.
+    :ivar held_before: bytes that a VM without ways of its own held; NaN of any other, or where nothing counts them.
     """
 
     room: Room
@@ -98,6 +100,7 @@ class Sized:
     points: tuple[Point, ...]
     ended: str
     seconds: float
+    held_before: float = math.nan
 
     @property
     def tried(self) -> int:
@@ -203,6 +206,7 @@ def run(agent: AgentClient, room: Room, interval: float, report: Report) -> Size
     :raises vmqos.cli.exceptions.NotPutBack: if the VM does not have again what it had.
     """
     began, points, ended = time.monotonic(), list[Point](), ""
+    before = math.nan if room.base else _held(agent, room.vm["uuid"])
     with lease(agent, room.vm, _has, _told) as held:
         for ways in range(room.first, room.most + 1):
             try:
@@ -217,14 +221,16 @@ def run(agent: AgentClient, room: Room, interval: float, report: Report) -> Size
                 ended = why(error)
                 break
             points.append(law.point(ways, samples))
-            if ways < room.most and points[-1].missed <= law.SURE:
+            # What a VM misses at first that has left ways behind may be too little.
+            is_known = bool(room.base) or len(points) > 1
+            if ways < room.most and is_known and points[-1].missed <= law.SURE:
                 ended = f"with {ways} ways it misses next to nothing"
                 break
     try:
         found = law.size(points)
     except ValueError as error:
         raise exceptions.NotCounted(vm=display_name(room.vm), problem=error) from error
-    sized = Sized(room, found, tuple(points), ended, time.monotonic() - began)
+    sized = Sized(room, found, tuple(points), ended, time.monotonic() - began, before)
     tell(agent, room.vm, found)
     return sized
 
@@ -256,6 +262,12 @@ def _watched(
         if passed >= budget + max(PATIENCE, LATE * interval):
             raise exceptions.NotCounted(vm=display_name(room.vm), problem="the agent does not read its counters")
         time.sleep(PAUSE)
+
+
+def _held(agent: AgentClient, uuid: str) -> float:
+    """Bytes that a VM holds now; NaN where nothing counts them."""
+    last = ask.samples(agent)["samples"].get(uuid, [])[-1:]
+    return sum(last[0]["occupancy"].values()) if last and last[0]["occupancy"] else math.nan
 
 
 def _ways(vm: contract.Vm) -> dict[str, int]:

@@ -24,9 +24,7 @@ KNOWN, CHANGED, GUESSED = 0, 4, 5
 """The exit statuses: the misses were counted; the VM did other work meanwhile; its traffic had to do for its misses."""
 
 FEWER = "Whether fewer would do is not known: no VM is tried with less than its flavor promises."
-LEFT_BEHIND = (
-    "What it had brought into other ways before it still finds there until other VMs take these, so it may need more."
-)
+LEFT_BEHIND = "What it left in other ways it still finds there until other VMs take these, so it may need more."
 """Of a VM that had no ways of its own."""
 
 EXCLUSIVE = "hw:cache_policy=exclusive"
@@ -109,6 +107,7 @@ def fields(sized: Sized) -> dict[str, Any]:
         "extra_spec": " ".join(specs(found.knee, room.vm)),
         "command": command(room.vm, found.knee),
         "seconds": sized.seconds,
+        "held_before": _known(sized.held_before),
         "curve": [
             {
                 "ways": one.ways,
@@ -173,7 +172,15 @@ def _verdict(sized: Sized) -> Iterator[Text]:
     if sized.ended:
         yield Text(f"No more than {count(sized.tried)} were tried: {neutralise(sized.ended)}.")
     if not room.base:
-        yield Text(LEFT_BEHIND)
+        yield Text(f"{_held(sized)}{LEFT_BEHIND}")
+
+
+def _held(sized: Sized) -> str:
+    """What a VM held before, beside what it holds in the ways that it needs; empty where that is not known."""
+    now = next(one.held for one in sized.points if one.ways == sized.found.knee)
+    if not (math.isfinite(now) and math.isfinite(sized.held_before)):
+        return ""
+    return f"It held {units.size(sized.held_before)} before, and {units.size(now)} with {count(sized.found.knee)}. "
 
 
 def _curve(sized: Sized, screen: Terminal) -> list[Text]:

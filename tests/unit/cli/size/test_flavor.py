@@ -334,7 +334,7 @@ def test_vms_of_a_flavor_without_ways_are_sized_if_the_operator_says_with_how_ma
     assert ran.status == 0 and flavors.tried == [DB, WEB, BATCH] and set(flavors.steps) == {1, 2, 3}
     assert {query.get("may_fill_fewer") for _, _, query in flavors.said if query} == {"true"}
     assert ran.out.startswith("Flavor m1.cache needs 3 ways at least.\n")
-    assert "\nOf each: what it had brought into other ways before" in ran.out
+    assert "\nOf each: what it left in other ways it still finds there" in ran.out
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in ran.out.splitlines() if line.startswith("|")]
     assert [row[:3] for row in rows[1:]] == [
         ["db-1", "-", "2"],

@@ -173,7 +173,7 @@ def test_an_agent_that_does_not_remember_it_is_a_warning_and_no_fault(sizes: Siz
 def test_programs_get_an_object(sizes: SizeAgent, run: Run) -> None:
     told = json.loads(run("size", "web-1", "--yes", "-f", "json").out)
     curve = told.pop("curve")
-    assert told.pop("seconds") >= 0
+    assert told.pop("seconds") >= 0 and told.pop("held_before") is None
     assert told == {
         "vm": WEB, "ways": 4, "at_least": False, "has": 2, "first": 2, "more": 2, "free": 3, "tried": 5, "ended": "",
         "counted": True, "steady": True, "extra_spec": "hw:cache_ways=4",
@@ -432,7 +432,8 @@ def test_a_vm_without_ways_begins_with_as_many_as_the_operator_says(others: Size
     assert ran.out.startswith(
         "plain needs 4 ways.\nWith 4 ways it misses 20.0 % of its references, and 18.0 % with 5.\n"
     )
-    assert f"\n{view.LEFT_BEHIND.split('until')[0]}" in ran.out
+    held = " ".join(ran.out.split())
+    assert f"It held 1.9 MiB before, and 3.8 MiB with 4 ways. {view.LEFT_BEHIND}" in held
     assert "\nThat costs 4 ways on each L3 cache that it runs on, of 5 that are free now.\n" in ran.out
     assert "\n  openstack flavor set --property hw:cache_ways=4 m1.cache\n" in ran.out
     assert ran.out.splitlines()[-1].endswith(", it fills all that no VM has alone again.")
@@ -446,7 +447,7 @@ def test_a_vm_in_a_class_begins_with_as_many_ways_for_itself_as_its_class_has(ot
     ran = run("size", "batch", "--yes")
     assert ran.status == 0 and others.steps == [2, 3, 4, 5] and others.said[-1] == ("DELETE", BATCH, {})
     assert not any("may_fill_fewer" in query for _, _, query in others.said)
-    assert ran.out.startswith("batch needs 4 ways.\n") and view.LEFT_BEHIND.split("until")[0] in ran.out
+    assert ran.out.startswith("batch needs 4 ways.\n") and view.LEFT_BEHIND in " ".join(ran.out.split())
     assert "\nThat costs 4 ways on each L3 cache that it runs on, of 5 that are free now.\n" in ran.out
     command = "openstack flavor set --property hw:cache_ways=4 --property hw:cache_policy=exclusive m1.cache"
     assert f"\n  {command}\n" in ran.out, "with its own policy, four ways would be shared again"
@@ -468,6 +469,7 @@ def test_programs_get_what_the_ways_cost_a_flavor_that_has_none(
     told = json.loads(run("size", *arguments, "--yes", "-f", "json").out)
     assert (told["vm"], told["ways"], told["has"], told["first"], told["more"]) == (uuid, 4, 0, first, 4)
     assert (told["free"], told["extra_spec"], told["curve"][0]["ways"]) == (5, spec, first)
+    assert told["held_before"] == 2e6
     assert told["command"].endswith(" m1.cache") and all(one in told["command"] for one in spec.split())
     assert others.told[-1][0] == uuid and others.told[-1][1]["curve"].startswith(f"{first}:")
 
@@ -488,13 +490,21 @@ def test_a_vm_that_had_no_ways_may_do_with_fewer_than_it_began_with(others: Size
     assert "not known" not in run("size", "plain", "--from", "1", "--yes").out
 
 
+def test_what_a_vm_misses_first_that_left_ways_behind_ends_nothing(others: SizeAgent, run: Run) -> None:
+    others.uuid, others.missed = PLAIN, {1: 0.0, 2: 0.0, 3: 0.0}
+    ran = run("size", "plain", "--from", "1", "--yes")
+    assert others.steps == [1, 2] and "with 2 ways it misses next to nothing" in ran.out
+    assert ran.out.startswith("plain needs no more than the 1 way that it began with.\n")
+
+
 def test_a_vm_is_not_watched_while_it_finds_what_it_left_behind(
     others: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[float]()
 
     def samples(query: dict[str, list[str]]) -> tuple[str, bytes]:
-        asked.append(float(query["since"][0]) - time.time())
+        if "since" in query:
+            asked.append(float(query["since"][0]) - time.time())
         return "200 OK", json.dumps(others.samples(query)).encode()
 
     others.answers["/v1/neighbours/samples"] = samples
