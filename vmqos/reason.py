@@ -79,7 +79,7 @@ class Code(enum.StrEnum):
     PARTS_OVERLAP = "parts-overlap"
     """Code and data share ways, for the mask is too small for both."""
     TRIAL = "trial"
-    """A trial limits the VM's memory bandwidth, or gives it more ways, for some time; its promise is kept."""
+    """A trial limits the VM's memory bandwidth, or gives it more ways or some of its own; its promise is kept."""
     ROUNDED_UP = "rounded-up"
     """The VM gets more than it asks for, because the hardware knows steps."""
     OTHER = "other"

@@ -196,7 +196,8 @@ def of_failed(
     if group is None or control not in (group.name, None):
         # A VM in a class stays in it; a VM that has nothing waits. A group that was only just made gives its VM nothing
         # yet: the kernel's first mask, which may be the whole cache, is no grant.
-        return wants if control is not None and owner_of(control) is Owner.CLASS else None
+        stays = record.request.asked if record.request.trial else wants
+        return stays if control is not None and owner_of(control) is Owner.CLASS else None
     there = reach & group.masks.keys()
     of_l3 = caches.among(3, there) if wants.l3_ways else frozenset[int]()
     of_l2 = caches.among(2, there) if wants.l2_ways is not None else frozenset[int]()

@@ -461,7 +461,7 @@ class Reconciler:
 
     def _why_given_up(self, tried: Trial, now: ResctrlState, records: Mapping[str, VmRecord], planned: Planned) -> str:
         """Why ways that are tried on a VM can't be had, or are needed by another VM; empty where neither is so."""
-        if tried.uuid not in records or trial.promised_beside(records[tried.uuid].request) is None:
+        if tried.uuid not in records or not trial.tries_ways(records[tried.uuid].request):
             return ""
         given = planned.plan.allocations.get(tried.uuid)
         if given is None or given.state is not PromiseState.KEPT:
@@ -646,8 +646,8 @@ class Reconciler:
 
 
 def _has_tried_ways(records: Mapping[str, VmRecord]) -> bool:
-    """Whether a VM may have more ways than it is promised, because they are tried."""
-    return any(trial.promised_beside(record.request) is not None for record in records.values())
+    """Whether a VM may have other ways than it is promised, because they are tried."""
+    return any(trial.tries_ways(record.request) for record in records.values())
 
 
 def _moves_others(plan: Plan, vms: Mapping[str, VmRecord], fresh: Container[str]) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from vmqos.agent import keep_current
+from vmqos.agent import keep_current, trial
 from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
@@ -58,12 +59,15 @@ def of_the_planner(
         if wants is None or record.request.hands_off or (record.vcpus is not None and not record.vcpus.present):
             continue
         reach = _reach(resctrl, record, wants, topology)
+        whole = Request(record.uuid, wants, reach, record.observed.vm.process.start_time)
+        if (place := trial.kept_place(record.request, whole)) is not None:
+            requests.append(place)
         if backoff.waits(record.uuid):
             kept = keep_current.of_failed(resctrl, record, wants, reach)
             if kept is None:
                 continue
             wants = kept
-        requests.append(Request(record.uuid, wants, reach, record.observed.vm.process.start_time))
+        requests.append(replace(whole, wants=wants))
     return requests
 
 

@@ -11,6 +11,11 @@ started anew knows of none, and its first pass gives each VM what its flavor ask
 A trial adds a limit, or ways, to what the flavor asks for (:func:`applied`), and takes nothing away: not a way, and no
 bandwidth that a flavor names. So the planner and the other steps of a pass treat it as any request. Ways come of those
 that are free: a pass that finds that another VM would have less for them gives none (:func:`what_others_lose`).
+
+The ways that are tried are always the VM's own. A VM that shares those of its class leaves it meanwhile, and has as
+many as the class at least; its place in the class is kept for it (:func:`kept_place`), so that it can go back at any
+moment. A VM that is promised no ways fills all that no VM has alone. It may fill fewer during a trial, and so be
+slower: no promise is broken, but its client has to say that it may (:attr:`Trial.may_fill_fewer`).
 """
 
 from __future__ import annotations
@@ -43,6 +48,9 @@ LONGEST_OF_WAYS = 900.0
 WAYS = "ways"
 """The unit of a trial of ways."""
 
+_PLACE = "place of "
+"""What the name of a request begins with that keeps a VM's class; no UUID begins so."""
+
 WITHOUT_CLOSID = (Code.NO_CLOSID, Code.WAITS_FOR_CLOSID)
 
 
@@ -55,7 +63,8 @@ class Trial:
     :ivar percent: the limit in per cent, or ``mbps`` in MB/s: one of the two, in the host's unit; ``None`` of ways.
     :ivar limit: what that comes to, in ``unit``, for people; of ways how many these are.
     :ivar waiting: UUIDs of the VMs that had no CLOSID before the trial began.
-    :ivar ways: how many L3 ways it has, if its flavor does not promise more; ``None`` of a limit.
+    :ivar ways: how many L3 ways it has for itself, if its flavor does not promise more; ``None`` of a limit.
+    :ivar may_fill_fewer: whether a VM that is promised no ways may have fewer to fill meanwhile than it fills now.
     """
 
     key: str
@@ -67,6 +76,7 @@ class Trial:
     unit: str
     waiting: frozenset[str] = frozenset()
     ways: int | None = None
+    may_fill_fewer: bool = False
 
     @property
     def longest(self) -> float:
@@ -97,19 +107,23 @@ class Trial:
 
 def applied(request: FlavorRequest, vm: VirtualMachine, trial: Trial | None) -> FlavorRequest:
     """What a VM's flavor asks for, with what the trial adds where the trial is about this run of the VM; pure."""
-    if trial is None or (vm.uuid, vm.process) != (trial.uuid, trial.process) or why_not(request, trial.ways):
+    if trial is None or (vm.uuid, vm.process) != (trial.uuid, trial.process):
+        return request
+    if why_not(request, trial.ways, may_fill_fewer=trial.may_fill_fewer):
         return request
     if trial.ways is not None:
         wants = request.wants or CacheRequest()
-        return replace(request, wants=replace(wants, ways=max(wants.ways or 0, trial.ways)), trial=trial.reason)
+        own = replace(wants, ways=max(wants.ways or 0, trial.ways), policy=CachePolicy.EXCLUSIVE)
+        return replace(request, wants=own, trial=trial.reason)
     wants = replace(request.wants or CacheRequest(), bandwidth_percent=trial.percent, bandwidth_mbps=trial.mbps)
     return replace(request, wants=wants, trial=trial.reason)
 
 
-def why_not(request: FlavorRequest, ways: int | None = None) -> str:
+def why_not(request: FlavorRequest, ways: int | None = None, *, may_fill_fewer: bool = False) -> str:
     """Why nothing may be tried on a VM whose flavor asks for this; empty where something may be added to it; pure.
 
     :param ways: how many ways it is to have; ``None`` where it is to be limited.
+    :param may_fill_fewer: whether a VM that is promised no ways may have fewer to fill than it fills now.
     """
     asked = request.asked or CacheRequest()
     if request.hands_off:
@@ -117,7 +131,7 @@ def why_not(request: FlavorRequest, ways: int | None = None) -> str:
     if request.unknown or request.problem:
         return f"it is not known what its flavor promises: {(request.unknown or request.problem).text}"
     if ways is not None:
-        return _why_no_ways(asked)
+        return _why_no_ways(asked, may_fill_fewer=may_fill_fewer)
     if asked.bandwidth_percent is not None or asked.bandwidth_mbps is not None:
         told = f"{asked.bandwidth_percent} %" if asked.bandwidth_percent is not None else f"{asked.bandwidth_mbps} MB/s"
         return f"its flavor gives it {told} of memory bandwidth, and a trial never takes a VM below its promise"
@@ -126,18 +140,16 @@ def why_not(request: FlavorRequest, ways: int | None = None) -> str:
     return ""
 
 
-def _why_no_ways(asked: CacheRequest) -> str:
+def _why_no_ways(asked: CacheRequest, *, may_fill_fewer: bool) -> str:
     if asked.code_ways is not None or asked.data_ways is not None:
         return "its flavor has ways for code and for data apart, and a trial knows ways for both alone"
-    if asked.ways is None:
-        return (
-            "its flavor promises it no ways (hw:cache_ways), so it fills all that no VM has alone: ways of its own "
-            "would take the others from it"
-        )
-    if asked.policy is CachePolicy.SHARED:
-        return "it shares its ways with the others of its class (hw:cache_policy=shared), and they would have more, too"
     if asked.vcpus is not None:
         return "its flavor has ways for some of its vCPUs (hw:cache_vcpus), and only these would have more"
+    if asked.ways is None and not may_fill_fewer:
+        return (
+            "its flavor promises it no ways (hw:cache_ways), so it fills all that no VM has alone: with ways of its "
+            "own, it may have fewer to fill, and be slower; the request does not say that it may (may_fill_fewer=true)"
+        )
     return ""
 
 
@@ -149,17 +161,35 @@ def untried(snapshot: Snapshot, requests: Sequence[Request] | None = None) -> tu
     found = []
     for one in snapshot.requests if requests is None else requests:
         record = snapshot.vms.get(one.uuid)
-        promise = promised_beside(record.request) if record is not None else None
-        found.append(one if promise is None else replace(one, wants=promise))
+        if record is None or not tries_ways(record.request):
+            if not one.uuid.startswith(_PLACE):
+                found.append(one)
+        elif record.request.asked is not None:
+            found.append(replace(one, wants=record.request.asked))
     return tuple(found)
 
 
-def promised_beside(request: FlavorRequest) -> CacheRequest | None:
-    """What a VM is promised that may have more ways than that, because they are tried; ``None`` of any other; pure."""
-    wants, asked = request.wants, request.asked
-    if not request.trial or wants is None or asked is None or wants.ways == asked.ways:
+def tries_ways(request: FlavorRequest) -> bool:
+    """Whether a VM may have other ways than those that it is promised, because they are tried; pure."""
+    wants, asked = request.wants, request.asked or CacheRequest()
+    return bool(request.trial) and wants is not None and (wants.ways, wants.policy) != (asked.ways, asked.policy)
+
+
+def kept_place(request: FlavorRequest, tried: Request) -> Request | None:
+    """What keeps the class of a VM as it is while ways of its own are tried on the VM; ``None`` of any other VM; pure.
+
+    The class keeps its CLOSID, and the pool as many ways as the class may fill. So a VM that comes meanwhile can't take
+    what this one needs to be back in its class.
+
+    :param tried: what the planner is asked for this VM.
+    """
+    asked = request.asked
+    if asked is None or not tries_ways(request):
         return None
-    return asked
+    is_limit_alone = not asked.l3_ways and asked.l2_ways is None and asked.bandwidth_percent is not None
+    if asked.policy is not CachePolicy.SHARED and not is_limit_alone:
+        return None
+    return replace(tried, uuid=_PLACE + tried.uuid, wants=asked)
 
 
 def what_others_lose(found: Plan, without: Plan, uuid: str) -> str:
@@ -265,8 +295,8 @@ class Trials:
     def note(self, snapshot: Snapshot, given_up: tuple[Trial, str] | None = None) -> None:
         """Note what a pass has made of the trial, and end it where it may not go on.
 
-        A promise goes before a trial: where a VM lacks a CLOSID that did not lack one before, a limit ends. Ways take
-        no CLOSID.
+        A promise goes before a trial: where a VM lacks a CLOSID that did not lack one before, a limit ends. Ways that
+        take one, because the VM has no group of its own, are given up by the pass itself (:func:`what_others_lose`).
 
         :param given_up: the trial that the pass did not carry out, and why; ``None`` where there is none.
         """

@@ -96,12 +96,9 @@ class NotPutBack(CommandError):
 
 
 class NothingToSize(CommandError):
-    """The VM has no ways of its own."""
+    """The VM can't be let have ways of its own, one after the other."""
 
-    msg_fmt = (
-        "{vm} can't be sized: {problem}; what is counted begins with what a VM has for itself (hw:cache_ways, without "
-        "hw:cache_policy=shared)"
-    )
+    msg_fmt = "{vm} can't be sized: {problem}"
 
 
 class NoVmOfFlavor(CommandError):
@@ -116,6 +113,15 @@ class NoFreeWays(CommandError):
     msg_fmt = (
         "no way is free on L3 cache {cache} beside the {ways} of {vm}, so there is nothing to try; 'vmqos cache show' "
         "says who has the others"
+    )
+
+
+class TooFewFreeWays(CommandError):
+    """No two numbers of ways can be tried on a VM that has none of its own."""
+
+    msg_fmt = (
+        "{free} ways in one piece are free on L3 cache {cache}, and more than the {ways} with which {vm} begins are "
+        "needed to compare; 'vmqos cache show' says who has the others"
     )
 
 

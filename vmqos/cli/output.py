@@ -8,6 +8,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from cliff.command import Command
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
@@ -33,6 +34,22 @@ def is_for_machines(parsed_args: argparse.Namespace) -> bool:
 def terminal_of(command: Lister | ShowOne) -> Terminal:
     """The abilities of the application's standard output."""
     return terminals.of_stream(command.app.stdout, os.environ, command.app.options.no_color)
+
+
+def confirm_first(command: Command, question: str) -> None:
+    """Say what will be done, and ask whether to go on.
+
+    :param question: sentences, with a line break at the end.
+    :raises vmqos.cli.exceptions.NotConfirmed: if the operator says no, or can't be asked.
+    """
+    app = command.app
+    if not app.stdin.isatty():
+        raise exceptions.NotConfirmed(reason="there is no terminal to ask on; say --yes")
+    # What is printed may be for a program.
+    app.stderr.write(f"{question}Continue? [y/N] ")
+    app.stderr.flush()
+    if app.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise exceptions.NotConfirmed(reason="you did not say yes")
 
 
 class Told(Documented):

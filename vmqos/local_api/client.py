@@ -127,16 +127,21 @@ class AgentClient:
         found = self._one("/v1/neighbours/samples", contract.NeighbourSamples, parameters)
         return cast(contract.NeighbourSamples, found)
 
-    def begin_trial(self, uuid: str, key: str, limit: str) -> contract.RunningTrial:
+    def begin_trial(self, uuid: str, key: str, limit: str, *, may_fill_fewer: bool = False) -> contract.RunningTrial:
         """Have something tried on a VM for as long as :meth:`renew_trial` follows every second; for root alone.
 
-        Its memory bandwidth is limited, or it has more ways; for still more of these, it is begun again.
+        Its memory bandwidth is limited, or it has more ways, or ways of its own; for still more of these, it is begun
+        again.
 
         :param key: a name for the trial that no other one has.
         :param limit: as an extra spec, such as ``hw:mem_bandwidth_percent=20`` or ``hw:cache_ways=5``.
+        :param may_fill_fewer: whether a VM that is promised no ways may have fewer to fill than it fills now.
         """
         name, _, value = limit.partition("=")
-        return self._trial("PUT", uuid, [("key", key), (name, value)])
+        parameters = [("key", key), (name, value)]
+        if may_fill_fewer:
+            parameters.append((contract.MAY_FILL_FEWER, "true"))
+        return self._trial("PUT", uuid, parameters)
 
     def renew_trial(self, uuid: str, key: str) -> contract.RunningTrial:
         """Ask for a trial again, and how it stands; it is refused where the trial is over."""

@@ -12,6 +12,13 @@ from typing import Literal, NotRequired, TypedDict
 HEALTH = "/v1/health"
 """Answered however many other requests wait."""
 
+MAY_FILL_FEWER = "may_fill_fewer"
+"""What a client says ``true`` to in a request for ways for a VM that is promised none.
+
+Such a VM fills all ways that no VM has alone. With ways of its own it may have fewer to fill, and be slower meanwhile,
+so it is refused without this. It does nothing to a VM that is promised ways: that one never has fewer.
+"""
+
 State = Literal["kept", "pending", "degraded", "none"]
 
 
@@ -429,9 +436,10 @@ class Durations(TypedDict):
 
 
 class Trial(TypedDict):
-    """A trial: for some time the VM ``uuid`` is limited to ``limit``, in ``unit``, or has ``limit`` ways.
+    """A trial: for some time the VM ``uuid`` is limited to ``limit``, in ``unit``, or has ``limit`` ways for itself.
 
-    The unit is ``%`` or ``MB/s`` of memory bandwidth, or ``ways``, which are no fewer than its flavor promises.
+    The unit is ``%`` or ``MB/s`` of memory bandwidth, or ``ways``, which are no fewer than its flavor promises, for
+    itself or in a class. A VM that is promised none has some only if the client says :data:`MAY_FILL_FEWER`.
     ``in_force``: whether all of its tasks are limited by now, or have the ways. It lasts ``seconds_left`` more seconds
     at most.
     """
@@ -542,7 +550,9 @@ class SizePoint(TypedDict):
 
 
 class FoundSize(TypedDict):
-    """How many ways a VM needs, and the curve that says so, which begins with those that it had.
+    """How many ways a VM needs, and the curve that says so, which begins with those that it was tried with first.
+
+    These are the ways that it had, unless it had none of its own.
 
     ``at_least``: it may need more. Without ``counted`` the number is a guess: nothing counts misses. Without ``steady``
     it is not to be trusted: the VM did other work meanwhile.

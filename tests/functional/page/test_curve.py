@@ -78,8 +78,13 @@ def test_a_vm_that_was_sized_has_bars_the_knee_and_the_commands_words(
             {"at_least": True},
             ["It needs 3 ways at least.", f"{SIGN} at least", "The last way spared it much"],
         ),
-        ({2: 0.97, 3: 0.97}, 2, {}, ["It needs no more than the 2 ways that it had.", "and 97.0 % with 3."]),
-        ({1: 0.02}, 1, {}, ["no more than the 1 way that it had.", "With 1 way it misses 2.0 % of its references.\n"]),
+        ({2: 0.97, 3: 0.97}, 2, {}, ["It needs no more than the 2 ways that it began with.", "and 97.0 % with 3."]),
+        (
+            {1: 0.02},
+            1,
+            {},
+            ["no more than the 1 way that it began with.", "With 1 way it misses 2.0 % of its references.\n"],
+        ),
         ({2: 0.4, 3: 0.0}, 3, {"steady": False}, ["Do not trust this: the VM did other work meanwhile."]),
         (
             {2: 1.0, 3: 0.2},

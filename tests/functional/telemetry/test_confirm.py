@@ -40,10 +40,12 @@ PATIENT_CLIENT = """
 import sys
 from vmqos.cli import lease
 lease.ANSWER_TIME = lease.PATIENCE = 60.0
+from vmqos.cli.size import stepping
+stepping.LEAVING = 2.0
 from vmqos.cli.main import main
 sys.exit(main())
 """
-"""The command, for trials that no busy machine is to end before their time."""
+"""The command, for trials that no busy machine is to end before their time, of VMs that leave little behind."""
 
 
 @pytest.fixture

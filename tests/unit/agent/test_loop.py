@@ -872,8 +872,8 @@ def long_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "LEASE", 600.0)
 
 
-def try_ways(host: Host, vm: str, ways: int) -> None:
-    trials.begin(host.agent, "key", vm, CacheRequest(ways=ways))
+def try_ways(host: Host, vm: str, ways: int, *, may_fill_fewer: bool = False) -> None:
+    trials.begin(host.agent, "key", vm, CacheRequest(ways=ways), may_fill_fewer=may_fill_fewer)
 
 
 def fit(host: Host, beside: int = 2) -> tuple[str, str, int]:
@@ -1035,3 +1035,178 @@ def test_ways_whose_trial_ended_while_passes_failed_are_free_again_with_the_next
     assert counts_of(host, vm) == {5}
     host.settle()
     assert counts_of(host, vm) == counts_of(host, other) == {2} and free_on(host) == free
+
+
+NO_OWN = pytest.mark.parametrize(
+    ("specs", "least"), [({}, 1), (CAP, 2), ({"hw:mem_bandwidth_percent": "50"}, 1)], ids=["none", "class", "limit"]
+)
+"""VMs without ways of their own, and the fewest with which a trial begins."""
+
+
+def beside_one_alike(host: Host, specs: dict[str, str]) -> tuple[str, str, str]:
+    """A VM without ways of its own, one with the same flavor, and one with two ways."""
+    vm, alike, other = host.libvirt.boot(specs), host.libvirt.boot(specs), host.libvirt.boot(TWO)
+    host.settle()
+    return vm, alike, other
+
+
+@NO_OWN
+@pytest.mark.usefixtures("long_lease")
+def test_a_vm_without_ways_of_its_own_has_some_for_a_while_and_is_where_it_was_when_the_trial_is_over(
+    host: Host, specs: dict[str, str], least: int
+) -> None:
+    vm, alike, other = beside_one_alike(host, specs)
+    before, told, free = layout_of(host), host.agent.snapshot.vms[vm], free_on(host)
+    of_alike, bandwidth = host.agent.snapshot.vms[alike].allocation, limits_on(host, vm)
+    newest = host.agent.events.after(0)["last"]
+    for ways in range(least, free + 1):
+        try_ways(host, vm, ways, may_fill_fewer=True)
+        host.settle()
+        found = host.agent.trials.state()
+        assert found is not None and found[1], "it is in force"
+        assert counts_of(host, vm) == {ways} and counts_of(host, other) == {2}
+        assert host.state(vm) is told.allocation.state and limits_on(host, vm) == bandwidth
+        own = set(values_on(host, vm, "L3"))
+        for one in (alike, other):
+            assert all(not int(mask, 16) & int(mine, 16) for mask in values_on(host, one, "L3") for mine in own)
+            assert host.state(one) is (of_alike.state if one == alike else PromiseState.KEPT)
+        if specs is CAP:
+            assert counts_of(host, alike) == {2}
+    with pytest.raises(TrialRefused, match="ways"):
+        try_ways(host, vm, free + 1, may_fill_fewer=True)
+    host.agent.trials.end("key")
+    host.settle()
+    assert layout_of(host) == before and free_on(host) == free
+    after = host.agent.snapshot.vms[vm]
+    assert (after.allocation, after.outside) == (told.allocation, told.outside)
+    events = [one for one in host.agent.events.after(newest)["events"] if one["uuid"] == vm]
+    state = told.allocation.state.value
+    assert [(one["state"], one["reason_code"]) for one in events] == [(state, "trial"), (state, "")]
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_a_vm_in_a_class_never_has_fewer_ways_than_its_class(host: Host) -> None:
+    vm, alike, _ = beside_one_alike(host, CAP)
+    try_ways(host, vm, 1, may_fill_fewer=True)
+    host.settle()
+    assert counts_of(host, vm) == {2} == counts_of(host, alike)
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_the_class_of_a_vm_that_is_alone_in_it_is_kept_for_it(host: Host) -> None:
+    vm, other = host.libvirt.boot(CAP), host.libvirt.boot(TWO)
+    host.settle()
+    before, classes = layout_of(host), {"vmqos.shared-ways2"}
+    try_ways(host, vm, 3)
+    host.settle()
+    assert counts_of(host, vm) == {3} and classes <= layout_of(host).keys()
+    # It takes all that is free beside what the class may fill.
+    newcomer = host.libvirt.boot({"hw:cache_ways": str(free_on(host))})
+    host.agent._on_change(newcomer)
+    host.settle()
+    assert host.state(newcomer) is PromiseState.KEPT and counts_of(host, vm) == {3}
+    host.agent.trials.end("key")
+    host.settle()
+    assert host.state(vm) is host.state(newcomer) is host.state(other) is PromiseState.KEPT
+    assert counts_of(host, vm) == {2} and layout_of(host).keys() == {*before, f"vmqos.{newcomer}"}
+
+
+@NO_OWN
+@pytest.mark.usefixtures("long_lease")
+def test_an_agent_that_is_started_anew_puts_a_vm_without_ways_of_its_own_where_it_was(
+    host: Host, specs: dict[str, str], least: int
+) -> None:
+    vm, _, _ = beside_one_alike(host, specs)
+    before = layout_of(host)
+    try_ways(host, vm, least + 1, may_fill_fewer=True)
+    host.settle()
+    assert counts_of(host, vm) == {least + 1}
+    killed, host.agent = host.agent, Agent(loader.load(["--config-file", str(host.conf)]))
+    host.settle()
+    assert layout_of(host).keys() == before.keys()
+    assert {name: there for name, (_, _, there) in layout_of(host).items()} == {
+        name: there for name, (_, _, there) in before.items()
+    }
+    host.agent._running_vms.close()
+    host.agent = killed
+
+
+@NO_OWN
+def test_a_vm_without_ways_of_its_own_is_where_it_was_when_nobody_asks_for_its_trial(
+    host: Host, specs: dict[str, str], least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "LEASE", 0.5)
+    vm, _, _ = beside_one_alike(host, specs)
+    before = layout_of(host)
+    with host.running():
+        eventually(lambda: not host.agent.reconciler.is_unfinished and host.agent.health.passes > 3)
+        try_ways(host, vm, least + 1, may_fill_fewer=True)
+        eventually(lambda: host.agent.trials.running is None)
+        eventually(lambda: seen(lambda: layout_of(host)) == before)
+
+
+@NO_OWN
+@pytest.mark.usefixtures("long_lease")
+def test_a_newcomer_has_at_once_what_it_is_promised_though_a_vm_without_ways_of_its_own_tries_them(
+    host: Host, specs: dict[str, str], least: int
+) -> None:
+    vm, _, _ = beside_one_alike(host, specs)
+    where, free = host.agent.snapshot.vms[vm].allocation.group, free_on(host)
+    try_ways(host, vm, free, may_fill_fewer=True)
+    host.settle()
+    newcomer = host.libvirt.boot({"hw:cache_ways": str(free)})
+    host.agent._on_change(newcomer)
+    host.settle()
+    assert host.state(newcomer) is PromiseState.KEPT and counts_of(host, newcomer) == {free}
+    assert host.agent.snapshot.vms[vm].allocation.group == where
+    with pytest.raises(TrialRefused, match=f"VM {newcomer} would have less for it"):
+        host.agent.trials.renew("key")
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_a_vm_that_is_promised_nothing_is_not_tried_unless_its_client_says_that_it_may_fill_fewer(host: Host) -> None:
+    vm, _, _ = beside_one_alike(host, {})
+    before = layout_of(host)
+    with pytest.raises(TrialRefused, match=r"it may have fewer to fill, and be slower; .* \(may_fill_fewer=true\)"):
+        try_ways(host, vm, 3)
+    host.settle()
+    assert layout_of(host) == before and host.agent.trials.running is None
+
+
+@NO_OWN
+@pytest.mark.usefixtures("long_lease")
+def test_the_last_closid_goes_to_a_vm_that_is_promised_ways_though_one_without_tries_them(
+    host: Host, specs: dict[str, str], least: int
+) -> None:
+    vm = settled_with(host, specs)
+    where = host.agent.snapshot.vms[vm].allocation.group
+    fill(host, leave=1)
+    try_ways(host, vm, least, may_fill_fewer=True)
+    host.settle()
+    assert counts_of(host, vm) == {least} and host.agent.snapshot.vms[vm].allocation.group == f"vmqos.{vm}"
+    newcomer = host.libvirt.boot({"hw:cache_ways": "1"})
+    host.agent._on_change(newcomer)
+    host.settle()
+    assert host.state(newcomer) is PromiseState.KEPT
+    assert host.agent.snapshot.vms[vm].allocation.group == where
+    with pytest.raises(TrialRefused, match=f"VM {newcomer} would have less for it"):
+        host.agent.trials.renew("key")
+
+
+@NO_OWN
+@pytest.mark.usefixtures("long_lease")
+def test_ways_for_a_vm_without_its_own_are_refused_where_no_closid_is_free(
+    host: Host, specs: dict[str, str], least: int
+) -> None:
+    vm = settled_with(host, specs)
+    for percent in range(10, 100, 10):
+        resctrl = host.agent.snapshot.resctrl
+        assert resctrl is not None
+        if len(resctrl.layout.groups) < resctrl.capabilities.num_closids:
+            host.libvirt.boot({"hw:mem_bandwidth_percent": str(percent)})
+            host.settle()
+    before = layout_of(host)
+    with pytest.raises(TrialRefused, match=r"no class of service \(CLOSID\) is left"):
+        try_ways(host, vm, least, may_fill_fewer=True)
+    host.settle()
+    assert layout_of(host) == before and host.agent.trials.running is None

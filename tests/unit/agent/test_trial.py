@@ -205,23 +205,75 @@ def test_a_vm_has_the_ways_that_are_tried_and_never_fewer_than_it_was_promised(a
     assert (found.wants, found.asked) == (replace(asked, ways=ways), asked)
     assert found.trial == Reason(Code.TRIAL, "a trial lets it have 6 ways, for 15 minutes at most (vmqos size)")
     assert not found.is_trial_alone
-    assert trial.promised_beside(found) == (asked if ways == 6 else None)
+    assert trial.tries_ways(found) is (ways == 6) and trial.kept_place(found, ASKED) is None
+
+
+ASKED = Request(UUID, CacheRequest(ways=6), frozenset({0}), 5)
+FEWER = replace(MORE, may_fill_fewer=True)
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("asked", "ways"),
     [
-        (None, "promises it no ways"),
-        (CacheRequest(bandwidth_percent=50), "promises it no ways"),
-        (CacheRequest(ways=2, policy=CachePolicy.SHARED), "hw:cache_policy=shared"),
-        (CacheRequest(code_ways=1, data_ways=2), "ways for code and for data apart"),
-        (CacheRequest(ways=2, vcpus=frozenset({0})), "hw:cache_vcpus"),
+        (CacheRequest(ways=2, policy=CachePolicy.SHARED), 6),
+        (CacheRequest(ways=6, policy=CachePolicy.SHARED), 6),
+        (CacheRequest(ways=8, policy=CachePolicy.SHARED, bandwidth_percent=50), 8),
     ],
 )
-def test_a_vm_without_ways_of_its_own_alone_gets_none_to_try(asked: CacheRequest | None, why: str) -> None:
+def test_a_vm_in_a_class_has_at_least_as_many_ways_for_itself_and_its_place_is_kept(
+    asked: CacheRequest, ways: int
+) -> None:
+    found = trial.applied(FlavorRequest(wants=asked, asked=asked), VM, MORE)
+    assert (found.wants, found.asked) == (replace(asked, ways=ways, policy=CachePolicy.EXCLUSIVE), asked)
+    assert trial.tries_ways(found) and not found.is_trial_alone
+    place = trial.kept_place(found, ASKED)
+    assert place is not None and (place.wants, place.caches, place.arrival) == (asked, ASKED.caches, ASKED.arrival)
+    assert place.uuid not in (UUID, "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "wants", "has_place"),
+    [
+        (None, CacheRequest(ways=6), False),
+        (CacheRequest(bandwidth_percent=50), CacheRequest(ways=6, bandwidth_percent=50), True),
+        (CacheRequest(bandwidth_mbps=4000), CacheRequest(ways=6, bandwidth_mbps=4000), False),
+        (CacheRequest(l2_ways=2), CacheRequest(ways=6, l2_ways=2), False),
+        (CacheRequest(l2_ways=2, policy=CachePolicy.SHARED), CacheRequest(ways=6, l2_ways=2), True),
+    ],
+)
+def test_a_vm_without_ways_has_some_only_if_its_client_says_that_it_may_fill_fewer(
+    asked: CacheRequest | None, wants: CacheRequest, has_place: bool
+) -> None:
     request = FlavorRequest(wants=asked, asked=asked)
-    assert why in trial.why_not(request, 6)
+    assert "promises it no ways" in trial.why_not(request, 6)
     assert trial.applied(request, VM, MORE) is request
+    assert not trial.why_not(request, 6, may_fill_fewer=True)
+    found = trial.applied(request, VM, FEWER)
+    assert (found.wants, found.asked, found.is_trial_alone) == (wants, asked, asked is None)
+    assert trial.tries_ways(found) and (trial.kept_place(found, ASKED) is not None) is has_place
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (FlavorRequest(asked=CacheRequest(code_ways=1, data_ways=2)), "ways for code and for data apart"),
+        (FlavorRequest(asked=CacheRequest(ways=2, vcpus=frozenset({0}))), "hw:cache_vcpus"),
+        (FlavorRequest(asked=CacheRequest(vcpus=frozenset({0}), l2_ways=1)), "hw:cache_vcpus"),
+        (FlavorRequest(hands_off=True, remark=CACHETUNE), "cachetune"),
+        (FlavorRequest(unknown=NO_EXTRA_SPECS), "not known what its flavor promises"),
+        (FlavorRequest(problem=Reason(Code.BAD_FLAVOR, "hw:cache_ways='x'")), "hw:cache_ways='x'"),
+    ],
+)
+def test_a_vm_whose_ways_are_not_all_of_its_tasks_alone_gets_none_to_try(request_: FlavorRequest, why: str) -> None:
+    for one in (MORE, FEWER):
+        assert why in trial.why_not(request_, 6, may_fill_fewer=one.may_fill_fewer)
+        assert trial.applied(request_, VM, one) is request_
+
+
+def test_a_limit_tries_no_ways_and_keeps_no_place() -> None:
+    for asked in (None, OWN, CacheRequest(ways=2, policy=CachePolicy.SHARED)):
+        found = trial.applied(FlavorRequest(wants=asked, asked=asked), VM, TRIAL)
+        assert found.trial and not trial.tries_ways(found) and trial.kept_place(found, ASKED) is None
 
 
 def test_a_trial_of_ways_goes_up_step_by_step_and_its_time_is_that_of_all_steps(trials: Trials, clock: Clock) -> None:
@@ -301,6 +353,18 @@ def test_what_is_only_tried_is_not_told_as_promised() -> None:
     assert trial.untried(known, requests) == (Request(UUID, OWN, frozenset({0}), 5), other)
     assert trial.untried(replace(known, requests=requests)) == trial.untried(known, requests)
     assert trial.untried(with_record(known, request=FlavorRequest(OWN, OWN)), requests) == requests
+
+
+def test_what_is_only_tried_on_a_vm_without_ways_of_its_own_is_not_told_either() -> None:
+    known, shared = with_ways(6), CacheRequest(ways=2, policy=CachePolicy.SHARED)
+    other = Request("other", CacheRequest(ways=3), frozenset({0}), 9)
+    tried = trial.applied(FlavorRequest(), VM, FEWER)
+    assert trial.untried(with_record(known, request=tried), (ASKED, other)) == (other,)
+    tried = trial.applied(FlavorRequest(shared, shared), VM, MORE)
+    place = trial.kept_place(tried, ASKED)
+    assert place is not None
+    found = trial.untried(with_record(known, request=tried), (place, ASKED, other))
+    assert found == (replace(ASKED, wants=shared), other)
 
 
 def test_what_another_vm_would_have_less_is_told() -> None:

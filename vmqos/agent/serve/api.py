@@ -237,7 +237,7 @@ class Api:
             if method == "DELETE":
                 running.end(key)
             elif wants := _tried(query):
-                trials.begin(self._agent, key, uuid, wants)
+                trials.begin(self._agent, key, uuid, wants, may_fill_fewer=_may_fill_fewer(query, wants))
             else:
                 running.renew(key)
         except KeyError as error:
@@ -363,6 +363,17 @@ def _tried(query: dict[str, list[str]]) -> CacheRequest | None:
     if not key.takes(text):
         raise _Answer("400 Bad Request", f"{key.name}={text[:20]!r} can't be: {key.allowed}")
     return CacheRequest(**{key.field: key.read(text)})  # type: ignore[arg-type]
+
+
+def _may_fill_fewer(query: dict[str, list[str]], wants: CacheRequest) -> bool:
+    """Whether the client says that a VM without ways may have fewer to fill than it fills now."""
+    name = contract.MAY_FILL_FEWER
+    text = query.get(name, ["false"])[-1]
+    if text not in ("true", "false"):
+        raise _Answer("400 Bad Request", f"{name}={text[:20]!r} can't be: true or false is allowed")
+    if name in query and wants.ways is None:
+        raise _Answer("400 Bad Request", f"{name} belongs to {extra_specs.WAYS.name}")
+    return text == "true"
 
 
 def _number(name: str, query: dict[str, list[str]], otherwise: str) -> float:

@@ -26,13 +26,14 @@ NO_BANDWIDTH = (
 )
 
 
-def begin(agent: Agent, key: str, uuid: str, wants: CacheRequest) -> None:
-    """Begin a trial, if it takes nothing from any VM but bandwidth that was not promised to this one.
+def begin(agent: Agent, key: str, uuid: str, wants: CacheRequest, *, may_fill_fewer: bool = False) -> None:
+    """Begin a trial, if it takes nothing from any VM that was promised to it.
 
     A trial of ways that runs goes on with more of them, if its own client asks for that.
 
     :param key: the client's name for it.
     :param wants: what is tried: ``ways``, or the limit, ``bandwidth_percent`` or ``bandwidth_mbps``.
+    :param may_fill_fewer: whether a VM that is promised no ways may have fewer to fill than it fills now.
     :raises KeyError: if no VM of that UUID runs here.
     :raises vmqos.agent.trial.TrialRefused: if it may not begin.
     """
@@ -43,24 +44,18 @@ def begin(agent: Agent, key: str, uuid: str, wants: CacheRequest) -> None:
     if agent.flavors.is_on and request.lacks_specs(record.observed):
         # A restarted agent would not know at once what the VM had before.
         raise TrialRefused(_refused(record, "its flavor is known from Nova's API alone; hard-reboot it first"))
-    agent.trials.begin(planned(snapshot, resctrl, record, key, wants))
-
-
-def planned(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, key: str, wants: CacheRequest) -> Trial:
-    """The trial, if the planner can give what is tried and no VM has less for it; pure.
-
-    :raises vmqos.agent.trial.TrialRefused: if not.
-    """
-    if why := _why_not(record, wants.ways):
+    if why := _why_not(record, wants.ways, may_fill_fewer=may_fill_fewer):
         raise TrialRefused(_refused(record, why))
-    made = _limit(snapshot, resctrl, record, key, wants) if wants.ways is None else _ways(record, key, wants.ways)
+    if wants.ways is None:
+        made = _limit(snapshot, resctrl, record, key, wants)
+    else:
+        process = record.observed.vm.process
+        made = Trial(
+            key, uuid, process, None, None, wants.ways, trial.WAYS, ways=wants.ways, may_fill_fewer=may_fill_fewer
+        )
     if why := _what_it_costs(snapshot, resctrl, record, made):
         raise TrialRefused(_refused(record, why))
-    return made
-
-
-def _ways(record: VmRecord, key: str, ways: int) -> Trial:
-    return Trial(key, record.uuid, record.observed.vm.process, None, None, ways, trial.WAYS, ways=ways)
+    agent.trials.begin(made)
 
 
 def _limit(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, key: str, wants: CacheRequest) -> Trial:
@@ -86,8 +81,8 @@ def _limit(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, key: str
     )
 
 
-def _why_not(record: VmRecord, ways: int | None) -> str:
-    if why := trial.why_not(record.request, ways):
+def _why_not(record: VmRecord, ways: int | None, *, may_fill_fewer: bool) -> str:
+    if why := trial.why_not(record.request, ways, may_fill_fewer=may_fill_fewer):
         return why
     given = record.allocation
     if given.state not in (PromiseState.KEPT, PromiseState.NONE):
@@ -98,9 +93,9 @@ def _why_not(record: VmRecord, ways: int | None) -> str:
 def _what_it_costs(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, made: Trial) -> str:
     """Why the trial can't be had, or which other VM would have less for it; empty where it costs nothing."""
     tried = replace(record, request=trial.applied(record.request, record.observed.vm, made))
-    (wanted,) = request.of_the_planner(resctrl, [tried], snapshot.topology, Backoff(1.0, 1.0))
-    others = [one for one in snapshot.requests if one.uuid != record.uuid]
-    found = _plan(snapshot, resctrl, [*others, wanted])
+    wanted = request.of_the_planner(resctrl, [tried], snapshot.topology, Backoff(1.0, 1.0))
+    theirs = {record.uuid, *(one.uuid for one in wanted)}
+    found = _plan(snapshot, resctrl, [*(one for one in snapshot.requests if one.uuid not in theirs), *wanted])
     given = found.allocations[record.uuid]
     if given.state is not PromiseState.KEPT or (made.ways is None and not given.throttles):
         return given.reason.text

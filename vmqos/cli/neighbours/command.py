@@ -11,10 +11,10 @@ from typing import Any
 
 from vmqos.cli import exceptions, settings
 from vmqos.cli.neighbours import ask, confirm, confirm_view, view
-from vmqos.cli.neighbours.confirm import Parties, Tried
+from vmqos.cli.neighbours.confirm import Tried
 from vmqos.cli.neighbours.output import Told, Verdicts
 from vmqos.cli.option_values import seconds, whole_number
-from vmqos.cli.output import is_for_machines, terminal_of
+from vmqos.cli.output import confirm_first, is_for_machines, terminal_of
 from vmqos.cli.show import freshness, terminal, vm_view
 from vmqos.cli.show.freshness import Freshness
 from vmqos.cli.show.safe_text import distinct_names
@@ -162,18 +162,9 @@ class Neighbours(Watched[Look], Verdicts):
         parties = confirm.find(agent, victim, culprit, vms, parsed_args.limit)
         each = confirm.length(parsed_args.seconds or confirm.SECONDS, interval)
         if not parsed_args.yes:
-            self._ask(parties, each)
+            confirm_first(self, confirm_view.question(parties, each))
         with confirm_view.Progress(self.app.stderr, each + interval, parties) as progress:
             return confirm.run(agent, parties, each, interval, progress.report)
-
-    def _ask(self, parties: Parties, each: float) -> None:
-        if not self.app.stdin.isatty():
-            raise exceptions.NotConfirmed(reason="there is no terminal to ask on; say --yes")
-        # What is printed may be for a program.
-        self.app.stderr.write(f"{confirm_view.question(parties, each)}Continue? [y/N] ")
-        self.app.stderr.flush()
-        if self.app.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise exceptions.NotConfirmed(reason="you did not say yes")
 
     def look(self, parsed_args: argparse.Namespace) -> Look:
         """Ask the agent."""

@@ -12,6 +12,7 @@ from rich.text import Text
 from vmqos.cli.show import units
 from vmqos.cli.show.safe_text import neutralise
 from vmqos.cli.show.terminal import Terminal, wrapped
+from vmqos.insight import say
 from vmqos.insight.neighbours import FEWEST
 from vmqos.local_api import contract
 
@@ -172,7 +173,7 @@ def _pair(pair: contract.NeighbourPair, called: Mapping[str, str], found: contra
     about = "" if found["counted"] else "about "
     takes = "takes" if pair["until"] is None else "took"
     yield Text(f"  Its work {takes} {about}{pair['slower']:.1f} times as long.")
-    yield Text(f"  {_time(pair, found['time'])}. Confidence: {_percent(pair['confidence'])}.")
+    yield Text(f"  {_time(pair, found['time'])}. Confidence: {say.percent(pair['confidence'])}.")
     yield from _evidence(pair["evidence"])
     culprit = _name(pair["culprit"], called)
     yield from _advice(f"What ends it, once {culprit} is resized to that flavor:", pair["advice"])
@@ -195,12 +196,12 @@ def _suffering(vm: contract.NeighbourVm, called: Mapping[str, str], is_victim: b
         else:
             unknown = "" if is_victim else "; whether a neighbour does it is not known"
             yield Text(f"  The cause is {_cause(suffering['cause'])}{unknown}.")
-        yield Text(f"  Confidence: {_percent(suffering['confidence'])}.")
+        yield Text(f"  Confidence: {say.percent(suffering['confidence'])}.")
         yield from _evidence(suffering["evidence"])
 
 
 def _use(vm: contract.NeighbourVm, title: str) -> Iterator[Text]:
-    yield Text(f"  {title} (confidence {_percent(vm['confidence'])})")
+    yield Text(f"  {title} (confidence {say.percent(vm['confidence'])})")
     for line in _evidence(vm["evidence"]):
         yield Text("  ").append_text(line)
     yield from _advice("  What helps, once the VM is resized to that flavor:", vm["advice"])
@@ -236,10 +237,6 @@ def _name(uuid: str, called: Mapping[str, str]) -> str:
 
 def _cause(cause: str) -> str:
     return _CAUSES.get(cause, neutralise(cause))
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.0f} %"
 
 
 def clock(moment: float | None, now: float | None = None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from vmqos.cli import exceptions, settings
 from vmqos.cli.neighbours import ask
 from vmqos.cli.option_values import whole_number
-from vmqos.cli.output import Details, is_for_machines, terminal_of
+from vmqos.cli.output import Details, confirm_first, is_for_machines, terminal_of
 from vmqos.cli.show import terminal, vm_view
 from vmqos.cli.size import flavor, flavor_view, stepping, view
 from vmqos.cli.size.stepping import Room, Sized
@@ -27,13 +27,18 @@ class Size(Details):
     what it misses, the fewest ways that are nearly as good as all that were tried, and the extra spec for that are
     printed. Ways that spare a VM less than 5 of 100 references are not worth their price.
 
+    A VM that shares the ways of its class (hw:cache_policy=shared) leaves the class meanwhile, and begins with as many
+    ways for itself as the class has. A VM that is promised no ways begins with as many as --from says. It may fill more
+    now, so it may be slower meanwhile; without --from it is refused. The other VMs without ways have as many fewer to
+    fill as are tried.
+
     No VM gets less than its flavor promises: not this one, which goes up only, nor any other. If another VM needs the
     ways, it has them at once, and what was counted until then is what is said. Masks of other VMs may be moved
     meanwhile, as for any VM that comes. However this ends, the ways are given back: Ctrl-C gives them back at once, and
     if this command is killed, the agent does it within seconds. It takes 15 minutes at most, and far less for a VM that
     does the same all the time.
 
-    What a VM would miss with fewer ways than it was promised is not known. Where nothing counts misses of the L3, its
+    What a VM would miss with fewer ways than it began with is not known. Where nothing counts misses of the L3, its
     traffic with memory stands for them, and the number is a guess. A VM that does other work from one minute to the
     next can't be sized; a line says so.
 
@@ -53,9 +58,11 @@ class Size(Details):
 
         vmqos size web-1
         vmqos size web-1 --most 6
+        vmqos size batch-1 --from 1
         vmqos size web-1 --yes -f json
         vmqos size web-1 --yes -f value -c ways
         vmqos size --flavor c2.cache2 --vms 6
+        vmqos size --flavor m1.small --from 2
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -74,6 +81,14 @@ class Size(Details):
             metavar="N",
             type=whole_number(1),
             help=f"with --flavor, try no more than so many VMs; {flavor.VMS} unless given",
+        )
+        parser.add_argument(
+            "--from",
+            dest="first",
+            metavar="N",
+            type=whole_number(1),
+            help="begin with so many ways; those that it is promised, unless given, and never fewer. A VM that is "
+            "promised none needs this: it may fill more now, and so be slower meanwhile",
         )
         parser.add_argument(
             "--most",
@@ -113,7 +128,8 @@ class Size(Details):
 
     def _size_vm(self, agent: AgentClient, interval: float, parsed_args: argparse.Namespace) -> dict[str, Any]:
         room = self._room(agent, interval, parsed_args, vm_view.find(agent.vms(), parsed_args.vm))
-        self._ask(view.question(room), parsed_args)
+        if not parsed_args.yes:
+            confirm_first(self, view.question(room))
         sized = self._size(agent, interval, room)
         self.exit_status, self._draw = view.status(sized.found), functools.partial(view.draw, sized)
         found = view.fields(sized)
@@ -132,29 +148,18 @@ class Size(Details):
         room_of = functools.partial(self._room, agent, interval, parsed_args)
         vms = flavor.running(agent.vms(), parsed_args.flavor)
         chosen = flavor.select(agent, vms, room_of, parsed_args.vms or flavor.VMS)
-        if chosen.rooms:
-            self._ask(flavor_view.question(chosen), parsed_args)
+        if chosen.rooms and not parsed_args.yes:
+            confirm_first(self, flavor_view.question(chosen))
         sized = flavor.run(chosen, size_one, tell)
         self.exit_status, self._draw = flavor_view.status(sized), functools.partial(flavor_view.draw, sized)
         found = flavor_view.fields(sized)
         return found if is_for_machines(parsed_args) else flavor_view.flat(found)
 
     def _room(self, agent: AgentClient, interval: float, parsed_args: argparse.Namespace, vm: contract.Vm) -> Room:
-        room = stepping.find(agent, vm, parsed_args.most)
+        room = stepping.find(agent, vm, parsed_args.first, parsed_args.most)
         stepping.check(room, interval)
         return room
 
     def _size(self, agent: AgentClient, interval: float, room: Room) -> Sized:
         with view.Progress(self.app.stderr, room) as progress:
             return stepping.run(agent, room, interval, progress.report)
-
-    def _ask(self, question: str, parsed_args: argparse.Namespace) -> None:
-        if parsed_args.yes:
-            return
-        if not self.app.stdin.isatty():
-            raise exceptions.NotConfirmed(reason="there is no terminal to ask on; say --yes")
-        # What is printed may be for a program.
-        self.app.stderr.write(f"{question}Continue? [y/N] ")
-        self.app.stderr.flush()
-        if self.app.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise exceptions.NotConfirmed(reason="you did not say yes")

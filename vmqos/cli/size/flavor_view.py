@@ -14,7 +14,8 @@ from vmqos.cli.show.safe_text import display_name, distinct_names, neutralise
 from vmqos.cli.show.terminal import Terminal, wrapped
 from vmqos.cli.size import view
 from vmqos.cli.size.flavor import INTERRUPTED, Chosen, FlavorSized
-from vmqos.cli.size.stepping import LONGEST, SPEC, Room, Sized
+from vmqos.cli.size.stepping import LONGEST, Room, Sized, is_in_class
+from vmqos.local_api import contract
 
 TITLES = ("VM", "Has", "Needs", "Curve, or why there is none")
 
@@ -24,13 +25,19 @@ FAILED, SIGINT = 1, 130
 
 def question(chosen: Chosen) -> str:
     """What will be done, in sentences."""
-    names = distinct_names(chosen.vms)
-    whole = units.duration(LONGEST * len(chosen.rooms))
+    names, rooms = distinct_names(chosen.vms), chosen.rooms
+    whole = units.duration(LONGEST * len(rooms))
+    if all(room.base for room in rooms):
+        will = "have more ways than they have"
+    else:
+        first = min(room.first for room in rooms)
+        will = f"{'leave their class and ' if any(room.is_in_class for room in rooms) else ''}have ways for themselves"
+        will = f"{will}, {first} and more"
     return (
-        f"VMs of flavor {neutralise(chosen.flavor)} will have more ways than they have, one VM after the other, for "
-        f"{whole} at most in all: {', '.join(names[room.vm['uuid']] for room in chosen.rooms)}. The ways are taken "
-        "from those that are free. No VM gets less than its flavor promises, and the ways are given back, however this "
-        "command ends.\n"
+        f"VMs of flavor {neutralise(chosen.flavor)} will {will}, one VM after the other, for "
+        f"{whole} at most in all: {', '.join(names[room.vm['uuid']] for room in rooms)}. The ways are taken "
+        f"from those that are free. {view.meanwhile(rooms)}No VM gets less than its flavor promises, and the ways are "
+        "given back, however this command ends.\n"
     )
 
 
@@ -59,6 +66,7 @@ def fields(sized: FlavorSized) -> dict[str, Any]:
         "ways": found and found.knee,
         "at_least": found and found.is_least,
         "has": found and _base(sized),
+        "first": found and max(one.room.first for one in sized.sized),
         "more": found and found.knee - _base(sized),
         "fewer_do": found and found.fewer,
         "running": len(chosen.vms),
@@ -67,8 +75,8 @@ def fields(sized: FlavorSized) -> dict[str, Any]:
         "ended": sized.ended,
         "counted": found and found.is_counted,
         "steady": found and found.is_steady,
-        "extra_spec": found and SPEC.format(ways=found.knee),
-        "command": found and view.command(chosen.flavor, found.knee),
+        "extra_spec": found and " ".join(view.specs(found.knee, chosen.vms[0])),
+        "command": found and view.command(chosen.vms[0], found.knee),
         "seconds": sized.seconds,
         "vms": [view.fields(one) for one in sized.sized],
         "not_sized": [{"vm": uuid, "reason": reason} for uuid, reason in sized.refused.items()],
@@ -98,11 +106,14 @@ def _verdict(sized: FlavorSized) -> Iterator[Text]:
         yield Text(f"How many ways flavor {name} needs is not known: none of its VMs was sized.", style="bold yellow")
     else:
         flavor = f"Flavor {name}" if found.is_counted else f"flavor {name}"
-        yield from view.needs(flavor, _base(sized), found, "each VM that was sized")
+        rooms = [one.room for one in sized.sized]
+        yield from view.needs(flavor, rooms, found, "each VM that was sized")
         whom = f"each of {found.vms} VMs; fewer would do for {found.fewer} of them" if found.vms > 1 else "one VM"
         yield Text(f"That is nearly as good as all that were tried, for {whom}.")
         if left_out := len(sized.sized) - found.vms:
             yield Text(f"VMs that did other work meanwhile, and don't count: {left_out}.")
+        if not all(room.base for room in rooms):
+            yield Text(f"Of each: {view.LEFT_BEHIND[0].lower()}{view.LEFT_BEHIND[1:]}")
     if left := len(chosen.vms) - len(sized.sized) - len(sized.refused):
         why = f"Not sized, for it ended early ({neutralise(sized.ended)})" if sized.ended else "Not tried, for --vms"
         yield Text(f"{why}: {left} of its {len(chosen.vms)} VMs here.", style="bold yellow" if sized.ended else "")
@@ -111,10 +122,16 @@ def _verdict(sized: FlavorSized) -> Iterator[Text]:
 def _rows(sized: FlavorSized) -> Iterator[tuple[Any, ...]]:
     names = distinct_names(sized.chosen.vms)
     for one in sized.sized:
-        yield names[one.room.vm["uuid"]], one.room.base, _needs(one), _curve(one)
-    promised = {vm["uuid"]: vm["ways_requested"] for vm in sized.chosen.vms}
+        yield names[one.room.vm["uuid"]], one.room.base or _promised(one.room.vm), _needs(one), _curve(one)
+    promised = {vm["uuid"]: _promised(vm) for vm in sized.chosen.vms}
     for uuid, reason in sized.refused.items():
-        yield names[uuid], promised[uuid] or "-", "-", reason
+        yield names[uuid], promised[uuid], "-", reason
+
+
+def _promised(vm: contract.Vm) -> int | str:
+    if not vm["ways_requested"]:
+        return "-"
+    return f"{vm['ways_requested']} shared" if is_in_class(vm) else vm["ways_requested"]
 
 
 def _needs(one: Sized) -> str:
@@ -134,12 +151,13 @@ def _advice(sized: FlavorSized, screen: Terminal) -> Iterator[Text]:
             parts = [_change(cache, more, chosen.free.get(cache, 0)) for cache, more in sized.cost.items() if more]
             lines = [
                 f"For all {len(chosen.vms)} VMs of the flavor here, that {'; '.join(parts)}.",
+                *view.fewer(found.knee, [one.room for one in sized.sized]),
                 "They get them once they are resized to a flavor with them:",
             ]
         else:
             lines = [f"More would bring them little. {view.FEWER}", "The extra spec that it needs, and has:"]
         yield from wrapped(map(Text, lines), screen, 0)
-        yield view.to_copy(view.command(chosen.flavor, found.knee))
+        yield view.to_copy(view.command(chosen.vms[0], found.knee))
     if not sized.ended:
         yield Text(f"After {units.duration(sized.seconds)}, all have the ways again that they had.", style="dim")
 

@@ -3,14 +3,21 @@
 
 It begins with what the VM was promised and goes up only, for the reasons that :mod:`vmqos.insight.size` has. Whatever
 ends this process, the ways are free again some seconds later (:mod:`vmqos.cli.lease`).
+
+A VM in a class begins with as many ways for itself as the class has. A VM that is promised no ways begins with as many
+as the operator says. Both leave ways behind that they filled, and find there what they brought in until other VMs have
+taken it: so they are not watched for :data:`LEAVING` seconds, and the first numbers may look better than they are even
+so.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from vmqos.cli import exceptions
 from vmqos.cli.lease import ANSWER_TIME, PATIENCE, PAUSE, Lease, lease
@@ -33,7 +40,14 @@ FEWEST = law.FEWEST + 2
 """Samples that a step takes at least: the first tells of the time before it, too."""
 LATE = 3
 """Samples that may be missing before the agent is taken not to count any more."""
+LEAVING = 45.0
+"""Seconds for which a VM that leaves ways behind is not watched, so that other VMs take these."""
 SPEC = "hw:cache_ways={ways}"
+
+NO_WAYS = (
+    "its flavor promises it no ways (hw:cache_ways), so it fills all that no VM has alone; with ways of its own it may "
+    "have fewer to fill, and be slower for some minutes. If it may be, say with how many to begin, such as --from 1"
+)
 
 Report = Callable[[int, float], None]
 """Is told with how many ways the VM is watched, and which part of the time that this takes at most has passed."""
@@ -43,15 +57,32 @@ Report = Callable[[int, float], None]
 class Room:
     """What can be tried.
 
-    :ivar base: how many ways the VM has for itself, on each L3 that it runs on.
+    :ivar base: how many ways the VM has for itself, on each L3 that it runs on; 0 where it has none.
+    :ivar first: how many it is tried with first.
     :ivar most: how many it is tried with at most.
     :ivar free: how many more it could have.
     """
 
     vm: contract.Vm
     base: int
+    first: int
     most: int
     free: int
+
+    @property
+    def is_in_class(self) -> bool:
+        """Whether it shares ways with others."""
+        return is_in_class(self.vm)
+
+    @property
+    def may_fill_fewer(self) -> bool:
+        """Whether it has no ways, and so may have fewer to fill than it fills now."""
+        return not (self.base or self.is_in_class)
+
+    @property
+    def leaving(self) -> float:
+        """Seconds until the ways that it leaves behind are taken by others."""
+        return 0.0 if self.base else LEAVING
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +92,7 @@ class Sized:
     :ivar points: what the VM did with each number of ways, the fewest first.
     :ivar ended: why no further ways were tried; empty where all were.
     :ivar seconds: how long it took.
+    :ivar held_before: bytes that a VM without ways of its own held; NaN of any other, or where nothing counts them.
     """
 
     room: Room
@@ -68,6 +100,7 @@ class Sized:
     points: tuple[Point, ...]
     ended: str
     seconds: float
+    held_before: float = math.nan
 
     @property
     def tried(self) -> int:
@@ -75,28 +108,72 @@ class Sized:
         return self.points[-1].ways
 
 
-def find(agent: AgentClient, vm: contract.Vm, most: int | None) -> Room:
+def find(agent: AgentClient, vm: contract.Vm, first: int | None, most: int | None) -> Room:
     """From how many to how many ways a VM can be tried.
 
+    :param first: with how many to begin, as the operator said; ``None``: with those that it is promised.
     :param most: how many at most, as the operator said; ``None``: all that are free.
-    :raises vmqos.cli.exceptions.NothingToSize: if it has no ways of its own, or its promise is not kept.
+    :raises vmqos.cli.exceptions.NothingToSize: if it can't be let have ways of its own, or its promise is not kept; or
+        if it is promised none, and the operator did not say with how many to begin.
     :raises vmqos.cli.exceptions.NoFreeWays: if there are no others.
+    :raises vmqos.cli.exceptions.TooFewFreeWays: if there are too few for a VM that has none of its own.
     """
     name = display_name(vm)
-    if vm["policy"] != "exclusive" or not vm["ways_requested"]:
-        raise exceptions.NothingToSize(vm=name, problem="its flavor promises it no ways of its own")
-    if vm["state"] != "kept" or not vm["masks"]:
-        raise exceptions.NothingToSize(vm=name, problem=f"its promise is {vm['state']} now: {vm['reason']}")
-    counts = _ways(vm)
-    base = max(counts.values())
-    if most is not None and most <= base:
-        raise exceptions.NotTogether(problem=f"--most {most} is not above the {base} ways that it has", command="size")
-    free = {cache: ways for cache, ways in free_ways(agent).items() if str(cache) in counts}
+    if problem := _why_not(vm):
+        raise exceptions.NothingToSize(vm=name, problem=problem)
+    promised = max(_ways(vm).values()) if vm["ways_requested"] else 0
+    if first is None:
+        if not promised:
+            raise exceptions.NothingToSize(vm=name, problem=NO_WAYS)
+        first = promised
+    if first < promised:
+        raise exceptions.NotTogether(
+            problem=f"--from {first} is below the {promised} ways that {name} is promised", command="size"
+        )
+    if most is not None and most <= first:
+        told = "that it has" if first == promised else "with which it begins"
+        raise exceptions.NotTogether(problem=f"--most {most} is not above the {first} ways {told}", command="size")
+    if not promised or is_in_class(vm):
+        base, free = 0, _free(agent, vm["caches"], "largest_free_run")
+    else:
+        base, free = promised, _free(agent, map(int, vm["masks"]), "free_ways")
     least = min(free, key=lambda cache: free[cache], default=None)
-    if least is None or not free[least]:
-        raise exceptions.NoFreeWays(cache="-" if least is None else least, ways=base, vm=name)
-    reach = base + free[least]
-    return Room(vm, base, reach if most is None else min(most, reach), free[least])
+    reach = base + free[least] if least is not None else 0
+    if least is None or reach <= first:
+        cache = "-" if least is None else least
+        if base:
+            raise exceptions.NoFreeWays(cache=cache, ways=first, vm=name)
+        raise exceptions.TooFewFreeWays(cache=cache, free=reach, ways=first, vm=name)
+    return Room(vm, base, first, reach if most is None else min(most, reach), free[least])
+
+
+def is_in_class(vm: contract.Vm) -> bool:
+    """Whether a VM shares ways with others."""
+    return vm["policy"] == "shared" and bool(vm["ways_requested"])
+
+
+def _why_not(vm: contract.Vm) -> str:
+    """Why a VM can't be let have ways of its own, whatever the operator says; empty where it can."""
+    if vm.get("reason_code") == "cachetune":
+        return vm["reason"]
+    if vm.get("code_ways_requested") or vm.get("data_ways_requested"):
+        return "its flavor has ways for code and for data apart, and only ways for both are tried"
+    if vm.get("vcpus_requested"):
+        return "its flavor has ways for some of its vCPUs (hw:cache_vcpus), and only these would have more"
+    if vm["state"] not in ("kept", "none") or (vm["ways_requested"] and not vm["masks"]):
+        return f"its promise is {vm['state']} now: {vm['reason']}"
+    return ""
+
+
+def _free(agent: AgentClient, caches: Iterable[int], field: Literal["free_ways", "largest_free_run"]) -> dict[int, int]:
+    """How many ways no VM has, by L3 cache of a VM.
+
+    :param field: whether they are all, for a VM that has its own beside them, or those in one piece, for a VM without.
+    """
+    wanted = set(caches)
+    found = {one["id"]: one[field] for one in agent.caches() if one["resource"] == "L3"}
+    # Where nothing says which caches it may run on, it gets ways on each.
+    return {cache: ways for cache, ways in found.items() if not wanted or cache in wanted}
 
 
 def free_ways(agent: AgentClient) -> dict[int, int]:
@@ -113,7 +190,7 @@ def check(room: Room, interval: float) -> None:
     """
     if not interval:
         raise exceptions.NothingSampled()
-    if FEWEST * interval * (room.most - room.base + 1) > LONGEST - SPARE:
+    if FEWEST * interval * (room.most - room.first + 1) > LONGEST - SPARE - room.leaving:
         raise exceptions.TooSeldom(interval=interval, longest=LONGEST)
 
 
@@ -129,12 +206,14 @@ def run(agent: AgentClient, room: Room, interval: float, report: Report) -> Size
     :raises vmqos.cli.exceptions.NotPutBack: if the VM does not have again what it had.
     """
     began, points, ended = time.monotonic(), list[Point](), ""
-    with lease(agent, room.vm, _ways, _told) as held:
-        for ways in range(room.base, room.most + 1):
+    before = math.nan if room.base else _held(agent, room.vm["uuid"])
+    with lease(agent, room.vm, _has, _told) as held:
+        for ways in range(room.first, room.most + 1):
             try:
-                left = held.begin(SPEC.format(ways=ways))["seconds_left"]
-                budget = max(FEWEST * interval, (left - SPARE) / (room.most - ways + 1))
-                samples = _watched(held, room, interval, budget, functools.partial(report, ways))
+                left = held.begin(SPEC.format(ways=ways), may_fill_fewer=room.may_fill_fewer)["seconds_left"]
+                wait = room.leaving if ways == room.first else 0.0
+                budget = max(FEWEST * interval, (left - SPARE - wait) / (room.most - ways + 1))
+                samples = _watched(held, room, interval, (wait, budget), functools.partial(report, ways))
             except (AgentRefused, exceptions.TrialLost) as error:
                 if len(points) < 2:
                     raise
@@ -142,14 +221,16 @@ def run(agent: AgentClient, room: Room, interval: float, report: Report) -> Size
                 ended = why(error)
                 break
             points.append(law.point(ways, samples))
-            if ways < room.most and points[-1].missed <= law.SURE:
+            # What a VM misses at first that has left ways behind may be too little.
+            is_known = bool(room.base) or len(points) > 1
+            if ways < room.most and is_known and points[-1].missed <= law.SURE:
                 ended = f"with {ways} ways it misses next to nothing"
                 break
     try:
         found = law.size(points)
     except ValueError as error:
         raise exceptions.NotCounted(vm=display_name(room.vm), problem=error) from error
-    sized = Sized(room, found, tuple(points), ended, time.monotonic() - began)
+    sized = Sized(room, found, tuple(points), ended, time.monotonic() - began, before)
     tell(agent, room.vm, found)
     return sized
 
@@ -159,20 +240,23 @@ def why(error: exceptions.CommandError | LocalApiError) -> str:
     return str(error.values.get("problem") or error.values.get("text") or error)
 
 
-def _watched(held: Lease, room: Room, interval: float, budget: float, report: Callable[[float], None]) -> list[Sample]:
-    """The samples of a VM since now, once they are enough, or have taken long enough.
+def _watched(
+    held: Lease, room: Room, interval: float, times: tuple[float, float], report: Callable[[float], None]
+) -> list[Sample]:
+    """The samples of a VM, once they are enough, or have taken long enough.
 
-    :param budget: seconds that they may take.
+    :param times: in how many seconds they begin, and how many seconds they may take then.
     :param report: is told the part of this time that has passed.
     :raises vmqos.cli.exceptions.NotCounted: if there are none.
     """
-    client, uuid, began = replace(held.client, timeout=ANSWER_TIME), room.vm["uuid"], time.time()
+    wait, budget = times
+    client, uuid, began = replace(held.client, timeout=ANSWER_TIME), room.vm["uuid"], time.time() + wait
     while True:
         held.renew()
         # A sample tells of the time since the one before, so the first does not count.
         found = [one for one in ask.samples(client, began)["samples"].get(uuid, []) if one["time"] > began][1:]
         samples, passed = list(map(ask.plain, found)), time.time() - began
-        report(min(1.0, passed / budget))
+        report(min(1.0, (wait + passed) / (wait + budget)))
         if law.is_enough(samples) or (samples and passed >= budget):
             return samples
         if passed >= budget + max(PATIENCE, LATE * interval):
@@ -180,9 +264,20 @@ def _watched(held: Lease, room: Room, interval: float, budget: float, report: Ca
         time.sleep(PAUSE)
 
 
+def _held(agent: AgentClient, uuid: str) -> float:
+    """Bytes that a VM holds now; NaN where nothing counts them."""
+    last = ask.samples(agent)["samples"].get(uuid, [])[-1:]
+    return sum(last[0]["occupancy"].values()) if last and last[0]["occupancy"] else math.nan
+
+
 def _ways(vm: contract.Vm) -> dict[str, int]:
     """How many ways the VM has, by cache."""
     return {cache: units.parse_mask(mask).bit_count() for cache, mask in vm["masks"].items()}
+
+
+def _has(vm: contract.Vm) -> tuple[str, dict[str, int]]:
+    """What the VM is to have again at the end: it is in this control group, and has so many ways, by cache."""
+    return vm["group"], _ways(vm)
 
 
 def _told(vm: contract.Vm) -> str:

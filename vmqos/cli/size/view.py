@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
 from rich.console import Group, RenderableType
@@ -15,14 +15,19 @@ from vmqos.cli.show import units
 from vmqos.cli.show.progress_bar import PhaseBar
 from vmqos.cli.show.safe_text import display_name, neutralise
 from vmqos.cli.show.terminal import Terminal, wrapped
-from vmqos.cli.size.stepping import LONGEST, SPEC, Room, Sized
+from vmqos.cli.size.stepping import LONGEST, SPEC, Room, Sized, is_in_class
 from vmqos.insight.flavor_size import FlavorSize
 from vmqos.insight.size import ENOUGH, Point, Size
+from vmqos.local_api import contract
 
 KNOWN, CHANGED, GUESSED = 0, 4, 5
 """The exit statuses: the misses were counted; the VM did other work meanwhile; its traffic had to do for its misses."""
 
 FEWER = "Whether fewer would do is not known: no VM is tried with less than its flavor promises."
+LEFT_BEHIND = "What it left in other ways it still finds there until other VMs take these, so it may need more."
+"""Of a VM that had no ways of its own."""
+
+EXCLUSIVE = "hw:cache_policy=exclusive"
 
 _LEAST_BAR = 10
 _WIDEST = 100
@@ -33,22 +38,48 @@ class Progress(PhaseBar):
     """Tells on standard error how far it is: in a terminal by a bar, elsewhere by a line for each number of ways."""
 
     def __init__(self, stream: TextIO, room: Room) -> None:
-        super().__init__(stream, room.most - room.base + 1)
+        super().__init__(stream, room.most - room.first + 1)
         self._room = room
 
     def report(self, ways: int, part: float) -> None:
         """Show with how many ways the VM is watched, and which part of the longest time for that has passed."""
-        self.show(f"{display_name(self._room.vm)} with {_count(ways)}", ways - self._room.base + part)
+        self.show(f"{display_name(self._room.vm)} with {count(ways)}", ways - self._room.first + part)
 
 
 def question(room: Room) -> str:
     """What will be done, in sentences."""
-    name, last = display_name(room.vm), f"{room.most}, one way after the other"
+    if room.base:
+        will = f"will have more than its {count(room.base)}: up to {room.most}"
+    elif room.is_in_class:
+        will = f"will leave its class and have {count(room.first)} for itself, and up to {room.most}"
+    else:
+        will = f"will have {count(room.first)} for itself, and up to {room.most}"
     return (
-        f"{name} ({neutralise(room.vm['uuid'])}) will have more than its {_count(room.base)}: up to {last}, for "
-        f"{LONGEST / 60:g} minutes at most in all. They are taken from those that are free. No VM gets less than its "
-        "flavor promises, and the ways are given back, however this command ends.\n"
+        f"{display_name(room.vm)} ({neutralise(room.vm['uuid'])}) {will}, one way after the other, for "
+        f"{LONGEST / 60:g} minutes at most in all. They are taken from those that are free. {meanwhile([room])}No VM "
+        "gets less than its flavor promises, and the ways are given back, however this command ends.\n"
     )
+
+
+def meanwhile(rooms: Sequence[Room]) -> str:
+    """Which VMs may be slower while these are tried, one after the other, in sentences; empty where none may."""
+    if not (without := [room for room in rooms if not room.base]):
+        return ""
+    found = []
+    if fewer := [room for room in without if room.may_fill_fewer]:
+        who = "It" if len(rooms) == 1 else "A VM that is promised no ways"
+        found.append(
+            f"{who} may fill more than {_range([room.first for room in fewer])} now, so it may be slower then."
+        )
+    if any(room.is_in_class for room in without):
+        found.append("The other VMs of its class keep theirs.")
+    ways = [number for room in without for number in (room.first, room.most)]
+    found.append(f"The other VMs without ways of their own have {_range(ways)} fewer to fill meanwhile.")
+    return "".join(f"{sentence} " for sentence in found)
+
+
+def _range(ways: Sequence[int]) -> str:
+    return count(ways[0]) if len({*ways}) == 1 else f"{min(ways)} to {count(max(ways))}"
 
 
 def status(found: Size | FlavorSize) -> int:
@@ -66,15 +97,17 @@ def fields(sized: Sized) -> dict[str, Any]:
         "ways": found.knee,
         "at_least": found.is_least,
         "has": room.base,
+        "first": room.first,
         "more": found.knee - room.base,
         "free": room.free,
         "tried": sized.tried,
         "ended": sized.ended,
         "counted": found.is_counted,
         "steady": found.is_steady,
-        "extra_spec": SPEC.format(ways=found.knee),
-        "command": command(room.vm["flavor"], found.knee),
+        "extra_spec": " ".join(specs(found.knee, room.vm)),
+        "command": command(room.vm, found.knee),
         "seconds": sized.seconds,
+        "held_before": _known(sized.held_before),
         "curve": [
             {
                 "ways": one.ways,
@@ -100,16 +133,17 @@ def draw(sized: Sized, screen: Terminal) -> RenderableType:
     return Group(*wrapped(_verdict(sized), screen, 0), Text(), *_curve(sized, screen), Text(), *_advice(sized, screen))
 
 
-def needs(name: str, base: int, found: Size | FlavorSize, who: str) -> Iterator[Text]:
+def needs(name: str, rooms: Sequence[Room], found: Size | FlavorSize, who: str) -> Iterator[Text]:
     """How many ways a VM or a flavor needs, and how far that is to be trusted.
 
-    :param base: how many it has.
+    :param rooms: what was tried, on at least one VM.
     :param who: whose work changed, if it did.
     """
-    if found.knee == base:
-        told = f"{name} needs no more than the {_count(base)} that it has."
+    base, first = (max(getattr(room, field) for room in rooms) for field in ("base", "first"))
+    if found.knee == first:
+        told = f"{name} needs no more than the {count(first)} that it {'has' if first == base else 'began with'}."
     else:
-        told = f"{name} needs {_count(found.knee)}{' at least' if found.is_least else ''}."
+        told = f"{name} needs {count(found.knee)}{' at least' if found.is_least else ''}."
     if found.is_counted:
         yield Text(told, style="bold")
     else:
@@ -128,15 +162,25 @@ def needs(name: str, base: int, found: Size | FlavorSize, who: str) -> Iterator[
 
 def _verdict(sized: Sized) -> Iterator[Text]:
     found, room = sized.found, sized.room
-    of_what = "of its references" if found.is_counted else f"of its traffic with {_count(room.base)}"
-    yield from needs(display_name(room.vm), room.base, found, "the VM")
+    of_what = "of its references" if found.is_counted else f"of its traffic with {count(room.first)}"
+    yield from needs(display_name(room.vm), [room], found, "the VM")
     parts = {ways: f"{100 * found.curve[ways]:.1f} %" for ways in (found.knee, sized.tried)}
     beside = f", and {parts[sized.tried]} with {sized.tried}" if sized.tried != found.knee else ""
-    yield Text(f"With {_count(found.knee)} it {does(found)} {parts[found.knee]} {of_what}{beside}.")
+    yield Text(f"With {count(found.knee)} it {does(found)} {parts[found.knee]} {of_what}{beside}.")
     if found.is_least:
         yield Text(f"The last way spared it more than {100 * ENOUGH:g} of 100, and no further one was tried.")
     if sized.ended:
-        yield Text(f"No more than {_count(sized.tried)} were tried: {neutralise(sized.ended)}.")
+        yield Text(f"No more than {count(sized.tried)} were tried: {neutralise(sized.ended)}.")
+    if not room.base:
+        yield Text(f"{_held(sized)}{LEFT_BEHIND}")
+
+
+def _held(sized: Sized) -> str:
+    """What a VM held before, beside what it holds in the ways that it needs; empty where that is not known."""
+    now = next(one.held for one in sized.points if one.ways == sized.found.knee)
+    if not (math.isfinite(now) and math.isfinite(sized.held_before)):
+        return ""
+    return f"It held {units.size(sized.held_before)} before, and {units.size(now)} with {count(sized.found.knee)}. "
 
 
 def _curve(sized: Sized, screen: Terminal) -> list[Text]:
@@ -177,9 +221,11 @@ def _advice(sized: Sized, screen: Terminal) -> Iterator[Text]:
     found, room = sized.found, sized.room
     more = found.knee - room.base
     if more:
-        caches = "each L3 cache that it runs on" if len(room.vm["masks"]) > 1 else "its L3 cache"
+        caches = "each L3 cache that it runs on" if len(room.vm["masks"] or room.vm["caches"]) > 1 else "its L3 cache"
+        what = f"{more} {'more ' if room.base else ''}{'way' if more == 1 else 'ways'}"
         lines = [
-            f"That costs {more} more {'way' if more == 1 else 'ways'} on {caches}, of {room.free} that are free now.",
+            f"That costs {what} on {caches}, of {room.free} that are free now.",
+            *fewer(found.knee, [room]),
             "It gets them once it is resized to a flavor with them:",
         ]
     else:
@@ -189,8 +235,22 @@ def _advice(sized: Sized, screen: Terminal) -> Iterator[Text]:
             "The extra spec that it needs, and has:",
         ]
     yield from wrapped(map(Text, lines), screen, 0)
-    yield to_copy(command(room.vm["flavor"], found.knee))
-    yield Text(f"After {units.duration(sized.seconds)}, it has its {_count(room.base)} again.", style="dim")
+    yield to_copy(command(room.vm, found.knee))
+    yield Text(f"After {units.duration(sized.seconds)}, it {_again(room)} again.", style="dim")
+
+
+def _again(room: Room) -> str:
+    if room.base:
+        return f"has its {count(room.base)}"
+    return "is in its class" if room.is_in_class else "fills all that no VM has alone"
+
+
+def fewer(knee: int, rooms: Sequence[Room]) -> list[str]:
+    """A sentence where VMs may do with fewer ways than they began with, and were not promised those; else none."""
+    first = max(room.first for room in rooms)
+    if knee > first or first <= max(1, *(room.base for room in rooms)):
+        return []
+    return [f"Whether fewer would do is not known: none was tried with fewer than {first}."]
 
 
 def does(found: Size) -> str:
@@ -198,9 +258,15 @@ def does(found: Size) -> str:
     return "misses" if found.is_counted else "moves"
 
 
-def command(flavor: str, ways: int) -> str:
-    """What gives a flavor so many ways."""
-    return f"openstack flavor set --property {SPEC.format(ways=ways)} {shlex.quote(neutralise(flavor) or _NO_FLAVOR)}"
+def specs(ways: int, vm: contract.Vm) -> list[str]:
+    """The extra specs that promise a VM so many ways for itself, beside those that its flavor has."""
+    return [SPEC.format(ways=ways), *([EXCLUSIVE] if is_in_class(vm) else [])]
+
+
+def command(vm: contract.Vm, ways: int) -> str:
+    """What gives the flavor of a VM so many ways."""
+    properties = " ".join(f"--property {spec}" for spec in specs(ways, vm))
+    return f"openstack flavor set {properties} {shlex.quote(neutralise(vm['flavor']) or _NO_FLAVOR)}"
 
 
 def to_copy(text: str) -> Text:
@@ -208,7 +274,8 @@ def to_copy(text: str) -> Text:
     return Text(f"  {text}", style="green", no_wrap=True, overflow="ignore")
 
 
-def _count(ways: int) -> str:
+def count(ways: int) -> str:
+    """So many ways."""
     return f"{ways} {'way' if ways == 1 else 'ways'}"
 
 

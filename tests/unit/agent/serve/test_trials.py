@@ -123,6 +123,8 @@ def test_the_gateways_socket_takes_no_trial(play: Play) -> None:
         (f"key=k&{LIMIT}&hw:cache_ways=5", 400, "name one of these alone"),
         ("key=k&hw:cache_ways=0", 400, "an integer from 1 up is allowed"),
         ("key=k&hw:cache_ways=five", 400, "an integer from 1 up is allowed"),
+        ("key=k&hw:cache_ways=5&may_fill_fewer=yes", 400, "may_fill_fewer='yes' can't be: true or false is allowed"),
+        (f"key=k&{LIMIT}&may_fill_fewer=true", 400, "may_fill_fewer belongs to hw:cache_ways"),
         ("key=k&hw:cache_ways=12", 409, "L3 cache 0 has 9 ways to give in one piece and 12 are asked for"),
         ("key=k&hw:mem_bandwidth_percent=100", 409, "no limit on this host"),
         ("key=k&hw:mem_bandwidth_percent=95", 409, "no limit on this host"),
@@ -282,20 +284,32 @@ def test_ways_are_tried_from_those_that_are_free_alone(play: Play) -> None:
     assert running is not None and running.ways == 5, "the step before goes on"
 
 
-@pytest.mark.parametrize(
-    ("asked", "text"),
-    [
-        (None, "its flavor promises it no ways"),
-        (CacheRequest(ways=4, policy=CachePolicy.SHARED), "it shares its ways with the others of its class"),
-    ],
-)
-def test_a_vm_without_ways_of_its_own_is_refused_with_the_reason(
-    asked: CacheRequest | None, text: str, play: Play
-) -> None:
-    played = play(with_record(snapshot(), request=FlavorRequest(asked, asked)))
-    with pytest.raises(AgentRefused, match=f"nothing is tried on VM {UUID}: {text}"):
-        played.client.begin_trial(UUID, "key", "hw:cache_ways=5")
+def test_a_vm_without_ways_is_tried_with_some_only_if_the_request_says_that_it_may_fill_fewer(play: Play) -> None:
+    played = play(with_a_plain_vm(snapshot()))
+    for said in ("", "&may_fill_fewer=false"):
+        answer = played.send("PUT", f"/v1/trials/{OTHER}?key=key&hw:cache_ways=3{said}")
+        assert answer.status_code == 409 and played.trials.running is None
+        assert f"nothing is tried on VM {OTHER}: its flavor promises it no ways" in answer.json()["error"]
+    assert played.client.begin_trial(OTHER, "key", "hw:cache_ways=3", may_fill_fewer=True)["trial"] is not None
+    # Each step has to say so: a client that does not know what it asks for gets no further.
+    with pytest.raises(AgentRefused, match="its flavor promises it no ways"):
+        played.client.begin_trial(OTHER, "key", "hw:cache_ways=4")
+    running = played.trials.running
+    assert running is not None and (running.uuid, running.ways, running.may_fill_fewer) == (OTHER, 3, True)
+
+
+def test_a_vm_without_ways_leaves_the_others_the_floor(play: Play) -> None:
+    played = play(with_a_plain_vm(snapshot()))
+    with pytest.raises(AgentRefused, match=rf"nothing is tried on VM {OTHER}: .* ways to give in one piece"):
+        played.client.begin_trial(OTHER, "key", "hw:cache_ways=7", may_fill_fewer=True)
     assert played.trials.running is None
+
+
+def test_a_vm_in_a_class_is_tried_with_ways_of_its_own_without_a_further_word(play: Play) -> None:
+    known, shared = with_a_plain_vm(snapshot()), CacheRequest(ways=2, policy=CachePolicy.SHARED)
+    member = replace(known.vms[OTHER], request=FlavorRequest(shared, shared))
+    played = play(replace(known, vms={**known.vms, OTHER: member}))
+    assert played.client.begin_trial(OTHER, "key", "hw:cache_ways=1")["trial"] is not None
 
 
 def test_ways_that_are_only_tried_are_not_told_to_openstack(play: Play) -> None:

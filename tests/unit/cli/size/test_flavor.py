@@ -14,6 +14,7 @@ import pytest
 
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.size.test_size import BASE, REFUSED, SizeAgent
+from tests.unit.cli.streams import Terminal
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import serving
 from vmqos.cli import lease
@@ -125,7 +126,8 @@ def test_programs_get_an_object_with_that_of_each_vm(flavors: FlavorAgent, run: 
     vms = told.pop("vms")
     assert told.pop("seconds") >= 0
     assert told == {
-        "flavor": "m1.cache", "ways": 4, "at_least": False, "has": 2, "more": 2, "fewer_do": 2, "running": 3,
+        "flavor": "m1.cache", "ways": 4, "at_least": False, "has": 2, "first": 2, "more": 2, "fewer_do": 2,
+        "running": 3,
         "cost": {"0": 6, "1": 4}, "free": {"0": 3, "1": 3}, "ended": "", "counted": True, "steady": True,
         "extra_spec": "hw:cache_ways=4", "command": COMMAND, "not_sized": [],
     }  # fmt: skip
@@ -202,7 +204,7 @@ def test_so_many_vms_are_tried_as_the_operator_says_from_the_busiest_to_the_idle
     ],
 )
 def test_the_vms_that_are_tried_lie_evenly_between_both_ends(there: int, count: int, chosen: list[int]) -> None:
-    rooms = [Room(examples.vm(str(number), ""), 2, 5, 3) for number in range(there)]
+    rooms = [Room(examples.vm(str(number), ""), 2, 2, 5, 3) for number in range(there)]
     assert [int(room.vm["uuid"]) for room in spread(rooms, count)] == chosen
 
 
@@ -305,3 +307,87 @@ def test_what_can_not_be_asked_is_refused_before_anything_is_done(
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     ran = run("size", *arguments)
     assert (ran.status, ran.out, flavors.said) == (1, "", []) and text in ran.err
+
+
+# Flavors without ways of their own.
+
+
+def without_ways(flavors: FlavorAgent, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """Have the VMs of the flavor be without ways of their own."""
+    monkeypatch.setattr(stepping, "LEAVING", 0.0)
+    flavors.running = [vm | changes for vm in flavors.running[:3]]
+    for uuid, missed in flavors.curves.items():
+        flavors.curves[uuid] = {1: 0.95, **missed}
+
+
+PROMISED_NOTHING = {"policy": None, "ways_requested": None, "masks": {}, "state": "none"}
+IN_A_CLASS = {"policy": "shared", "group": "vmqos.shared-ways2"}
+
+
+def test_vms_of_a_flavor_without_ways_are_sized_if_the_operator_says_with_how_many_to_begin(
+    flavors: FlavorAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_ways(flavors, monkeypatch, **PROMISED_NOTHING)
+    ran = run("size", "--flavor", "m1.cache", "--yes")
+    assert (ran.status, flavors.said) == (1, []) and ran.out.count("If it may be, say with how many to begin") == 3
+    ran = run("size", "--flavor", "m1.cache", "--yes", "--from", "1")
+    assert ran.status == 0 and flavors.tried == [DB, WEB, BATCH] and set(flavors.steps) == {1, 2, 3}
+    assert {query.get("may_fill_fewer") for _, _, query in flavors.said if query} == {"true"}
+    assert ran.out.startswith("Flavor m1.cache needs 3 ways at least.\n")
+    assert "\nOf each: what it left in other ways it still finds there" in ran.out
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in ran.out.splitlines() if line.startswith("|")]
+    assert [row[:3] for row in rows[1:]] == [
+        ["db-1", "-", "2"],
+        ["web-1", "-", "3 at least"],
+        ["batch", "-", "3 at least"],
+    ]
+    costs = "costs 9 more on L3 cache 0, where 3 are free now; costs 6 more on L3 cache 1, where 3 are free now."
+    assert costs in ran.out and f"\n  {COMMAND.replace('=4', '=3')}\n" in ran.out
+    told = size(run, "--from", "2")
+    assert (told["has"], told["first"], told["more"], told["ways"]) == (0, 2, 3, 3)
+    assert (told["extra_spec"], told["cost"]) == ("hw:cache_ways=3", {"0": 9, "1": 6})
+
+
+def test_vms_of_a_flavor_with_a_class_leave_it_without_a_further_word(
+    flavors: FlavorAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_ways(flavors, monkeypatch, **IN_A_CLASS)
+    ran = run("size", "--flavor", "m1.cache", "--yes")
+    assert ran.status == 0 and flavors.tried == [DB, WEB, BATCH] and set(flavors.steps) == {2, 3}
+    assert not any("may_fill_fewer" in query for _, _, query in flavors.said)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in ran.out.splitlines() if line.startswith("|")]
+    assert [row[:2] for row in rows[1:]] == [["db-1", "2 shared"], ["web-1", "2 shared"], ["batch", "2 shared"]]
+    assert "costs 9 more on L3 cache 0" in ran.out, "what is shared is no VM's own"
+    command = "openstack flavor set --property hw:cache_ways=3 --property hw:cache_policy=exclusive m1.cache"
+    assert f"\n  {command}\n" in ran.out
+    assert size(run)["extra_spec"] == "hw:cache_ways=3 hw:cache_policy=exclusive"
+
+
+@pytest.mark.parametrize(
+    ("changes", "will", "meanwhile"),
+    [
+        (
+            PROMISED_NOTHING,
+            "VMs of flavor m1.cache will have ways for themselves, 2 and more, one VM after the other, for 45 min",
+            "A VM that is promised no ways may fill more than 2 ways now, so it may be slower then. The other VMs "
+            "without ways of their own have 2 to 3 ways fewer to fill meanwhile. No VM gets less",
+        ),
+        (
+            IN_A_CLASS,
+            "VMs of flavor m1.cache will leave their class and have ways for themselves, 2 and more, one VM after",
+            "The other VMs of its class keep theirs. The other VMs without ways of their own have 2 to 3 ways fewer",
+        ),
+    ],
+)
+def test_before_vms_of_a_flavor_without_ways_of_its_own_are_sized_it_is_told_who_may_be_slower(
+    changes: dict[str, Any],
+    will: str,
+    meanwhile: str,
+    flavors: FlavorAgent,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    without_ways(flavors, monkeypatch, **changes)
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    ran = run("size", "--flavor", "m1.cache", "--from", "2")
+    assert (ran.status, flavors.said) == (1, []) and ran.err.startswith(will) and meanwhile in ran.err

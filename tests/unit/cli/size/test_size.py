@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs
@@ -21,13 +22,14 @@ from tests.unit.local_api.fake_agent import FakeAgent, serving
 from vmqos.cli import lease
 from vmqos.cli.size import stepping, view
 
-WEB, BATCH = examples.WEB, examples.BATCH
+WEB, BATCH, PLAIN = examples.WEB, examples.BATCH, examples.PLAIN
 BASE = 2
 
 
 class SizeAgent(FakeAgent):
     """An agent that lets WEB have more ways than its two.
 
+    :ivar uuid: the VM that it lets have ways instead of WEB.
     :ivar said: what was said of trials: method, UUID, and the query without the key.
     :ivar refusals: how a question for a trial is answered instead, by its number.
     :ivar missed: the share of its references that WEB misses, by ways.
@@ -40,6 +42,7 @@ class SizeAgent(FakeAgent):
 
     def __init__(self) -> None:
         super().__init__()
+        self.uuid = WEB
         self.said: list[tuple[str, str, dict[str, str]]] = []
         self.keys: set[str] = set()
         self.refusals: dict[int, tuple[str, str]] = {}
@@ -85,7 +88,10 @@ class SizeAgent(FakeAgent):
 
     def vms(self) -> list[Any]:
         found = examples.vms()
-        found[0] |= {"masks": dict.fromkeys("01", f"{(1 << self.ways) - 1:x}")}
+        is_on_trial = bool(self.said) and (self.said[-1][0] != "DELETE" or not self.puts_back)
+        if self.uuid == WEB or is_on_trial:
+            one = next(vm for vm in found if vm["uuid"] == self.uuid)
+            one |= {"masks": dict.fromkeys("01", f"{(1 << self.ways) - 1:x}"), "group": f"vmqos.{self.uuid}"}
         return found
 
     def samples(self, query: dict[str, list[str]]) -> dict[str, Any]:
@@ -107,7 +113,7 @@ class SizeAgent(FakeAgent):
                 }
             )
         host = {"caches": {}, "vms": {}, "memory_seconds": 1e-7, "memory_cycles": 250.0}
-        return {"host": host, "samples": {WEB: told}}
+        return {"host": host, "samples": {self.uuid: told}}
 
 
 @pytest.fixture
@@ -167,9 +173,9 @@ def test_an_agent_that_does_not_remember_it_is_a_warning_and_no_fault(sizes: Siz
 def test_programs_get_an_object(sizes: SizeAgent, run: Run) -> None:
     told = json.loads(run("size", "web-1", "--yes", "-f", "json").out)
     curve = told.pop("curve")
-    assert told.pop("seconds") >= 0
+    assert told.pop("seconds") >= 0 and told.pop("held_before") is None
     assert told == {
-        "vm": WEB, "ways": 4, "at_least": False, "has": 2, "more": 2, "free": 3, "tried": 5, "ended": "",
+        "vm": WEB, "ways": 4, "at_least": False, "has": 2, "first": 2, "more": 2, "free": 3, "tried": 5, "ended": "",
         "counted": True, "steady": True, "extra_spec": "hw:cache_ways=4",
         "command": "openstack flavor set --property hw:cache_ways=4 m1.cache",
     }  # fmt: skip
@@ -300,8 +306,19 @@ def test_a_vm_that_does_not_have_again_what_it_had_is_told(
     ("arguments", "text"),
     [
         (("nobody",), "no running VM has the UUID or name 'nobody'"),
-        (("plain", "--yes"), "plain can't be sized: its flavor promises it no ways of its own"),
-        (("batch", "--yes"), "batch can't be sized: its flavor promises it no ways of its own"),
+        (
+            ("plain", "--yes"),
+            "plain can't be sized: its flavor promises it no ways (hw:cache_ways), so it fills all that",
+        ),
+        (("plain", "--yes"), "If it may be, say with how many to begin, such as --from 1"),
+        (("batch", "--yes", "--from", "1"), "--from 1 is below the 2 ways that batch is promised"),
+        (("web-1", "--yes", "--from", "1"), "--from 1 is below the 2 ways that web-1 is promised"),
+        (("plain", "--yes", "--from", "0"), "argument --from"),
+        (("plain", "--yes", "--from", "2", "--most", "2"), "--most 2 is not above the 2 ways with which it begins"),
+        (
+            ("plain", "--yes", "--from", "3"),
+            "3 ways in one piece are free on L3 cache 0, and more than the 3 with which",
+        ),
         (("huge", "--yes"), "huge can't be sized: its promise is pending now: needs 8 free ways on cache 0"),
         (("web-1", "--yes", "--most", "2"), "--most 2 is not above the 2 ways that it has"),
         (("web-1",), "nothing was changed: there is no terminal to ask on; say --yes"),
@@ -312,7 +329,26 @@ def test_what_can_not_be_asked_is_refused_before_anything_is_done(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     ran = run("size", *arguments)
-    assert (ran.status, ran.out, sizes.said) == (1, "", []) and text in ran.err
+    assert (ran.status, ran.out, sizes.said) == (2 if text.startswith("argument") else 1, "", []) and text in ran.err
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"reason_code": "cachetune", "reason": "libvirt placed this VM"}, "libvirt placed this VM"),
+        ({"code_ways_requested": 1, "data_ways_requested": 1}, "its flavor has ways for code and for data apart"),
+        ({"vcpus_requested": "0-1"}, "its flavor has ways for some of its vCPUs (hw:cache_vcpus)"),
+        ({"state": "degraded", "reason": "it has too few"}, "its promise is degraded now: it has too few"),
+    ],
+)
+@pytest.mark.parametrize("name", ["web-1", "batch", "plain"])
+def test_a_vm_whose_ways_are_not_all_of_its_tasks_alone_is_refused_with_the_reason(
+    name: str, changes: dict[str, Any], text: str, sizes: SizeAgent, run: Run
+) -> None:
+    there = [vm | changes if vm["instance_name"] == name else vm for vm in examples.vms()]
+    sizes.answers["/v1/vms"] = {"vms": there}
+    ran = run("size", name, "--from", "2", "--yes")
+    assert (ran.status, ran.out, sizes.said) == (1, "", []) and f"{name} can't be sized: {text}" in ran.err
 
 
 def test_a_host_without_a_free_way_is_told_before_anything_is_done(sizes: SizeAgent, run: Run) -> None:
@@ -367,8 +403,163 @@ def test_a_warning_has_a_line_of_its_own_above_the_progress(monkeypatch: pytest.
     monkeypatch.setenv("TERM", "xterm-256color")
     logs = logging.StreamHandler(stream)
     monkeypatch.setattr(logging.getLogger(), "handlers", [logs])
-    with view.Progress(stream, stepping.Room(examples.vms()[0], BASE, 5, 3)) as progress:
+    with view.Progress(stream, stepping.Room(examples.vms()[0], BASE, BASE, 5, 3)) as progress:
         progress.report(BASE, 0.5)
         logging.getLogger("vmqos").warning("it is late")
     assert re.search(r"(\x1b\[2K|\n)it is late\n", stream.getvalue()), stream.getvalue()
     assert logs.stream is stream
+
+
+# VMs without ways of their own.
+
+
+@pytest.fixture
+def others(sizes: SizeAgent, monkeypatch: pytest.MonkeyPatch) -> SizeAgent:
+    """An agent on a host with five free ways in one piece, and VMs that leave nothing behind."""
+    monkeypatch.setattr(stepping, "LEAVING", 0.0)
+    caches = [one | {"free_ways": 6, "largest_free_run": 5} for one in examples.caches()]
+    sizes.answers["/v1/caches"] = {"caches": caches}
+    sizes.missed |= {1: 0.95, 6: 0.18, 7: 0.18, 8: 0.18}
+    return sizes
+
+
+def test_a_vm_without_ways_begins_with_as_many_as_the_operator_says(others: SizeAgent, run: Run) -> None:
+    others.uuid = PLAIN
+    ran = run("size", "plain", "--from", "1", "--yes")
+    assert (ran.status, ran.err) == (0, "".join(f"plain with {count} ...\n" for count in WAYS))
+    assert others.steps == [1, 2, 3, 4, 5] and others.said[-1] == ("DELETE", PLAIN, {})
+    assert {query.get("may_fill_fewer") for _, _, query in others.said if query} == {"true"}
+    assert ran.out.startswith(
+        "plain needs 4 ways.\nWith 4 ways it misses 20.0 % of its references, and 18.0 % with 5.\n"
+    )
+    held = " ".join(ran.out.split())
+    assert f"It held 1.9 MiB before, and 3.8 MiB with 4 ways. {view.LEFT_BEHIND}" in held
+    assert "\nThat costs 4 ways on each L3 cache that it runs on, of 5 that are free now.\n" in ran.out
+    assert "\n  openstack flavor set --property hw:cache_ways=4 m1.cache\n" in ran.out
+    assert ran.out.splitlines()[-1].endswith(", it fills all that no VM has alone again.")
+
+
+WAYS = ["1 way", "2 ways", "3 ways", "4 ways", "5 ways"]
+
+
+def test_a_vm_in_a_class_begins_with_as_many_ways_for_itself_as_its_class_has(others: SizeAgent, run: Run) -> None:
+    others.uuid = BATCH
+    ran = run("size", "batch", "--yes")
+    assert ran.status == 0 and others.steps == [2, 3, 4, 5] and others.said[-1] == ("DELETE", BATCH, {})
+    assert not any("may_fill_fewer" in query for _, _, query in others.said)
+    assert ran.out.startswith("batch needs 4 ways.\n") and view.LEFT_BEHIND in " ".join(ran.out.split())
+    assert "\nThat costs 4 ways on each L3 cache that it runs on, of 5 that are free now.\n" in ran.out
+    command = "openstack flavor set --property hw:cache_ways=4 --property hw:cache_policy=exclusive m1.cache"
+    assert f"\n  {command}\n" in ran.out, "with its own policy, four ways would be shared again"
+    assert ran.out.splitlines()[-1].endswith(", it is in its class again.")
+
+
+@pytest.mark.parametrize(
+    ("uuid", "arguments", "first", "spec"),
+    [
+        (PLAIN, ("plain", "--from", "3"), 3, "hw:cache_ways=4"),
+        (BATCH, ("batch",), 2, "hw:cache_ways=4 hw:cache_policy=exclusive"),
+        (BATCH, ("batch", "--from", "3"), 3, "hw:cache_ways=4 hw:cache_policy=exclusive"),
+    ],
+)
+def test_programs_get_what_the_ways_cost_a_flavor_that_has_none(
+    uuid: str, arguments: tuple[str, ...], first: int, spec: str, others: SizeAgent, run: Run
+) -> None:
+    others.uuid = uuid
+    told = json.loads(run("size", *arguments, "--yes", "-f", "json").out)
+    assert (told["vm"], told["ways"], told["has"], told["first"], told["more"]) == (uuid, 4, 0, first, 4)
+    assert (told["free"], told["extra_spec"], told["curve"][0]["ways"]) == (5, spec, first)
+    assert told["held_before"] == 2e6
+    assert told["command"].endswith(" m1.cache") and all(one in told["command"] for one in spec.split())
+    assert others.told[-1][0] == uuid and others.told[-1][1]["curve"].startswith(f"{first}:")
+
+
+def test_it_may_begin_with_more_than_a_vm_is_promised(others: SizeAgent, run: Run) -> None:
+    ran = run("size", "web-1", "--from", "4", "--yes")
+    assert others.steps == [4, 5, 6, 7, 8] and not any("may_fill_fewer" in query for _, _, query in others.said)
+    assert ran.out.startswith("web-1 needs no more than the 4 ways that it began with.\n")
+    assert "\nThat costs 2 more ways on each L3 cache that it runs on, of 6 that are free now.\n" in ran.out
+    assert "\nWhether fewer would do is not known: none was tried with fewer than 4.\n" in ran.out
+
+
+def test_a_vm_that_had_no_ways_may_do_with_fewer_than_it_began_with(others: SizeAgent, run: Run) -> None:
+    others.uuid, others.missed = PLAIN, dict.fromkeys(range(1, 6), 0.3)
+    ran = run("size", "plain", "--from", "2", "--yes")
+    assert ran.out.startswith("plain needs no more than the 2 ways that it began with.\n")
+    assert "\nWhether fewer would do is not known: none was tried with fewer than 2.\n" in ran.out
+    assert "not known" not in run("size", "plain", "--from", "1", "--yes").out
+
+
+def test_what_a_vm_misses_first_that_left_ways_behind_ends_nothing(others: SizeAgent, run: Run) -> None:
+    others.uuid, others.missed = PLAIN, {1: 0.0, 2: 0.0, 3: 0.0}
+    ran = run("size", "plain", "--from", "1", "--yes")
+    assert others.steps == [1, 2] and "with 2 ways it misses next to nothing" in ran.out
+    assert ran.out.startswith("plain needs no more than the 1 way that it began with.\n")
+
+
+def test_a_vm_is_not_watched_while_it_finds_what_it_left_behind(
+    others: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[float]()
+
+    def samples(query: dict[str, list[str]]) -> tuple[str, bytes]:
+        if "since" in query:
+            asked.append(float(query["since"][0]) - time.time())
+        return "200 OK", json.dumps(others.samples(query)).encode()
+
+    others.answers["/v1/neighbours/samples"] = samples
+    monkeypatch.setattr(stepping, "LEAVING", 20.0)
+    for uuid, name, first in ((PLAIN, "plain", 19.0), (BATCH, "batch", 19.0), (WEB, "web-1", -1.0)):
+        others.uuid = uuid
+        asked.clear()
+        assert run("size", name, "--from", "2", "--yes").status == 0
+        assert first < asked[0] <= first + 1.1 and max(asked[1:]) <= 0
+
+
+@pytest.mark.parametrize(
+    ("uuid", "arguments", "will", "meanwhile"),
+    [
+        (
+            PLAIN,
+            ("plain", "--from", "2"),
+            "will have 2 ways for itself, and up to 5, one way after the other, for 15 minutes at most in all.",
+            "It may fill more than 2 ways now, so it may be slower then. "
+            "The other VMs without ways of their own have 2 to 5 ways fewer to fill meanwhile. ",
+        ),
+        (
+            BATCH,
+            ("batch",),
+            "will leave its class and have 2 ways for itself, and up to 5, one way after the other, for 15 minutes",
+            "The other VMs of its class keep theirs. "
+            "The other VMs without ways of their own have 2 to 5 ways fewer to fill meanwhile. ",
+        ),
+    ],
+)
+@pytest.mark.parametrize(("said", "status"), [("y\n", 0), ("\n", 1)])
+def test_before_a_vm_without_ways_of_its_own_is_tried_it_is_told_who_may_be_slower(
+    uuid: str,
+    arguments: tuple[str, ...],
+    will: str,
+    meanwhile: str,
+    said: str,
+    status: int,
+    others: SizeAgent,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    others.uuid = uuid
+    monkeypatch.setattr(sys, "stdin", Stream(said))
+    ran = run("size", *arguments)
+    assert ran.status == status and bool(others.said) == (status == 0)
+    assert ran.err.startswith(f"{arguments[0]} ({uuid}) {will}")
+    assert f"{meanwhile}No VM gets less than its flavor promises, and" in ran.err
+
+
+def test_a_vm_that_is_not_in_its_class_again_is_told(
+    others: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "PATIENCE", 0.3)
+    others.uuid, others.puts_back, others.missed = BATCH, False, dict.fromkeys(range(6), 0.001)
+    ran = run("size", "batch", "--yes")
+    # It has as many ways as before, and for itself.
+    assert (ran.status, ran.out) == (1, "") and "batch does not have yet what it had before the trial" in ran.err

@@ -31,7 +31,7 @@ function factorsOf({ curve }) {
 export function wordsOf(size, now) {
   const { curve, ways: knee, at_least: atLeast, counted, steady, found_at: found } = size;
   const [first, last] = [curve[0], curve.at(-1)];
-  const needs = knee === first.ways ? `no more than the ${ways(knee)} that it had` : `${ways(knee)}${atLeast ? " at least" : ""}`;
+  const needs = knee === first.ways ? `no more than the ${ways(knee)} that it began with` : `${ways(knee)}${atLeast ? " at least" : ""}`;
   const part = (number) => share(partOf(curve.find((point) => point.ways === number) ?? last));
   const beside = last.ways === knee ? "" : `, and ${part(last.ways)} with ${visible(last.ways)}`;
   const of = counted ? `misses ${part(knee)} of its references` : `moves ${part(knee)} of its traffic with ${ways(first.ways)}`;
