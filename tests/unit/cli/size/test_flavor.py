@@ -14,7 +14,7 @@ import pytest
 
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.size.test_size import BASE, REFUSED, SizeAgent
-from tests.unit.cli.streams import Terminal
+from tests.unit.cli.streams import Stream
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import serving
 from vmqos.cli import lease
@@ -388,6 +388,6 @@ def test_before_vms_of_a_flavor_without_ways_of_its_own_are_sized_it_is_told_who
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     without_ways(flavors, monkeypatch, **changes)
-    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    monkeypatch.setattr(sys, "stdin", Stream("n\n"))
     ran = run("size", "--flavor", "m1.cache", "--from", "2")
     assert (ran.status, flavors.said) == (1, []) and ran.err.startswith(will) and meanwhile in ran.err
