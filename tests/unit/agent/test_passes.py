@@ -476,18 +476,18 @@ def test_the_lock_is_not_held_long_for_a_crowd(host: Host) -> None:
     held: list[float] = []
 
     def began(path: str) -> None:
-        held[-1] = max(held[-1], time.process_time() - start)
+        held[-1] = max(held[-1], time.thread_time() - start)
 
     host.resctrl.before = began
     host.boot(OWN, threads=3000)
     again = True
     while again:
         held.append(0.0)
-        start = time.process_time()
+        start = time.thread_time()
         again = host.run()
     assert len(held) > 1
     # The aim is a tenth of a second; the simulator in this process takes its time for one read, too. Seconds of CPU
-    # are counted: how long the process waits for one says nothing of the agent.
+    # of this thread are counted: how long it waits for one, and what other tests have left running, say nothing of it.
     assert max(held) < 1.0
 
 
