@@ -15,6 +15,11 @@ from vmqos.conf import keystone, notifications
 from vmqos.conf.exceptions import ConfigurationError, NotReadable
 from vmqos.conf.opts import SECTIONS
 
+NO_SUCH_NAME = "names another option after a $, and there is none of that name; a plain $ is written $$"
+"""What is wrong where oslo.config can't put the value of another option in the place of a name."""
+NO_SUBSTITUTE = (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError)
+"""The errors that say this. Their texts have the name, which may be a piece of a password."""
+
 _NOTATIONS = {"reserved_ways": "a hexadecimal mask, such as c00", "socket_mode": "octal permissions, such as 660"}
 _MAY_BE_EMPTY = frozenset({"minutes_file", "readers_group"})
 """Texts that mean something where they are empty: their help says what."""
@@ -93,8 +98,8 @@ def _explain(conf: cfg.ConfigOpts) -> str:
                 if _is_good(option, getattr(conf[group], option.dest)):
                     continue
                 allowed = _allowed(option)
-            except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError):
-                allowed = "it names another option after a $, and there is none of that name; a plain $ is written $$"
+            except NO_SUBSTITUTE:
+                allowed = f"it {NO_SUCH_NAME}"
             except (cfg.ConfigFileValueError, ValueError) as error:
                 allowed, found = _allowed(option), _FILE.search(str(error))
                 file = found[1] if found else ""
