@@ -138,8 +138,8 @@ def _allowed(option: cfg.Opt) -> str:
     kind = option.type
     if getattr(kind, "regex", None) is not None:
         return f"{_NOTATIONS[option.name]}, is allowed"
-    if getattr(kind, "choices", None):
-        return f"one of {', '.join(kind.choices)} is allowed"
+    if choices := getattr(kind, "choices", None):
+        return f"one of {', '.join(choices)} is allowed"
     if isinstance(kind, types.Boolean):
         return "true or false is allowed"
     if isinstance(kind, types.Number):

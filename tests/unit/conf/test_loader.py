@@ -22,7 +22,10 @@ def write(tmp_path: Path, text: str) -> list[str]:
         ("[allocation]\ndefault_ways_min = 0\n", ["vmqos.conf", "[allocation] default_ways_min", "1 to 32"]),
         ("[allocation]\ndefault_ways_min = two\n", ["vmqos.conf", "[allocation] default_ways_min", "two", "1 to 32"]),
         ("[allocation]\nreserved_ways = xyz\n", ["vmqos.conf", "[allocation] reserved_ways", "xyz", "hexadecimal"]),
-        ("[allocation]\nkernel_exclusive = si\n", ["vmqos.conf", "[allocation] kernel_exclusive = si", "true or false"]),
+        (
+            "[allocation]\nkernel_exclusive = si\n",
+            ["vmqos.conf", "[allocation] kernel_exclusive = si", "true or false"],
+        ),
         ("[allocation]\ndefault_ways_min = 0\n", ["default_ways_min = 0: a whole number from 1 to 32 is allowed"]),
         ("[http]\nport = 70000\n", ["vmqos.conf", "[http] port = 70000: a whole number from 0 to 65535 is allowed"]),
         ("[agent]\naudit_interval = nan\n", ["vmqos.conf", "audit_interval = nan: a number from 0.1 up is allowed"]),
