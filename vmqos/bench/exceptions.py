@@ -86,6 +86,12 @@ class NoSuchVm(BenchError):
     msg_fmt = "no running VM has the UUID or name '{wanted}'"
 
 
+class AmbiguousVm(BenchError):
+    """Several running VMs have that name."""
+
+    msg_fmt = "several VMs are called '{wanted}'; give the UUID of one: {matches}"
+
+
 class VmHasWays(BenchError):
     """Who has a promise must not lose it for an experiment."""
 

@@ -19,6 +19,7 @@ def find(uri: str, run_dir: str, wanted: str) -> VirtualMachine:
     :param run_dir: where libvirt keeps the VMs' PID files.
     :raises vmqos.bench.exceptions.NoLibvirt: if libvirt can't be asked.
     :raises vmqos.bench.exceptions.NoSuchVm: if there is none.
+    :raises vmqos.bench.exceptions.AmbiguousVm: if several have that name.
     """
     try:
         from vmqos.hypervisor.connection import Connection
@@ -27,15 +28,19 @@ def find(uri: str, run_dir: str, wanted: str) -> VirtualMachine:
     connection = Connection(uri, lambda _: None, run_dir)
     connection.start(wait=True)
     try:
-        for uuid in sorted(connection.list_running()):
-            vm = connection.describe(uuid)
-            if vm is not None and wanted in (vm.uuid, vm.name, vm.metadata.instance_name if vm.metadata else ""):
-                return vm
+        running = [vm for uuid in sorted(connection.list_running()) if (vm := connection.describe(uuid)) is not None]
     except hypervisor_exceptions.HypervisorError as error:
         raise exceptions.NoLibvirt(uri=uri, wanted=wanted, problem=error) from error
     finally:
         connection.close()
-    raise exceptions.NoSuchVm(wanted=wanted)
+    found = [vm for vm in running if vm.uuid == wanted.lower()] or [
+        vm for vm in running if wanted in (vm.name, vm.metadata.instance_name if vm.metadata else "")
+    ]
+    if not found:
+        raise exceptions.NoSuchVm(wanted=wanted)
+    if len(found) > 1:
+        raise exceptions.AmbiguousVm(wanted=wanted, matches=", ".join(vm.uuid for vm in found))
+    return found[0]
 
 
 def tasks_of(vm: VirtualMachine) -> frozenset[int]:

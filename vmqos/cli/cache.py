@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vmqos.cli import exceptions, settings
-from vmqos.cli.output import Listing, as_rows, terminal_of
+from vmqos.cli.output import Listing, as_rows, is_for_machines, terminal_of
 from vmqos.cli.show import map_rows, terminal, units, way_map
 from vmqos.local_api import contract
 
@@ -30,7 +31,7 @@ class CacheShow(Listing):
     line for each. The limits of memory bandwidth are those in force. No task fills pseudo-locked ways.
 
     In a terminal the map is coloured. With -f json or yaml the data of the agent's API is printed instead; with -f
-    csv or value, or with -c, a table of it.
+    csv or value, or with -c, a table of it, with the groups of a cache as JSON.
 
     The exit status is 3 if what is printed is old: the agent answers, and does not look any more.
 
@@ -59,7 +60,11 @@ class CacheShow(Listing):
         self._caches = _chosen(agent.caches(), parsed_args.cache_id)
         self._vms = agent.vms() if _wants_map(parsed_args) else []
         self.warn_if_old(agent, ("pass",))
-        return as_rows(self._caches)
+        titles, rows = as_rows(self._caches)
+        if is_for_machines(parsed_args):
+            return titles, rows
+        # In a text there is no place for values in values, but as JSON.
+        return titles, [tuple(json.dumps(cell) if isinstance(cell, list) else cell for cell in row) for row in rows]
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]

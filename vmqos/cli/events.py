@@ -14,6 +14,7 @@ from vmqos.cli import settings
 from vmqos.cli.option_values import whole_number
 from vmqos.cli.output import Listing, as_rows, is_for_machines
 from vmqos.cli.show.safe_text import neutralise
+from vmqos.cli.show.tables import Cell
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentFailed, AgentHungUp, AgentNotRunning, AgentTimeout
@@ -34,6 +35,8 @@ class Events(Listing):
     no more; or the host: resctrl, libvirt, or the agent's passes fail or work again. Is and Was are the states after
     and before it; Was is empty for a VM that was not there. Times are UTC.
 
+    A VM is named by its name, its UUID or a beginning of the UUID, and while it runs by its libvirt name, too.
+
     The agent remembers the last 2000 events. They end with the agent, and the next one numbers its own from 1. --since
     goes on from a number that is known.
 
@@ -49,6 +52,8 @@ class Events(Listing):
         vmqos events --follow 4f2c
         vmqos events --since 118 -f json
     """
+
+    optional = ("UUID", "Was", "Number")
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add what to choose by."""
@@ -75,11 +80,14 @@ class Events(Listing):
         self._found = self._agent.events(since - 1 if since else 0)
         if since:
             self._warn_of(since)
-        self._vms = (*parsed_args.vms, *filter(None, parsed_args.vms_too))
+        self._vms = self._named((*parsed_args.vms, *filter(None, parsed_args.vms_too)))
         found = [event for event in self._found["events"] if _is_of(event, self._vms)]
         if is_for_machines(parsed_args):
             return as_rows(found)
-        return TITLES, [_row(event) for event in found]
+        if not found and parsed_args.formatter == "table" and not parsed_args.follow:
+            chosen = bool(since or self._vms)
+            self.app.stdout.write(f"{'No such event.' if chosen else 'Nothing changed since the agent started.'}\n")
+        return TITLES, [_cells(event) for event in found]
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
@@ -93,6 +101,19 @@ class Events(Listing):
                 self.app.stdout.write(line + "\n")
                 self.app.stdout.flush()
         return 0
+
+    def _named(self, wanted: Sequence[str]) -> tuple[str, ...]:
+        """What VMs are called in events, which know no libvirt names; says of which VM nothing is known."""
+        if not wanted:
+            return ()
+        running = self._agent.vms()
+        for vm in filter(None, wanted):
+            if not any(_is_of(event, (vm,)) for event in self._found["events"]) and not any(
+                vm in (known["name"], known["instance_name"]) or known["uuid"].startswith(vm.lower())
+                for known in running
+            ):
+                self.app.LOG.warning(f"no VM that runs or is named in an event here has the UUID or name '{vm}'")
+        return (*wanted, *(known["uuid"] for known in running if known["name"] in wanted))
 
     def _warn_of(self, since: int) -> None:
         """Say if the agent does not know the number from which the list is to begin."""
@@ -133,6 +154,12 @@ def _is_of(event: contract.Event, vms: Collection[str]) -> bool:
     """Whether it is of one of these VMs, or all events are wanted."""
     uuid, name = (event["uuid"], event["name"]) if event["kind"] != "host" else ("", "")
     return not vms or any(vm and (uuid.startswith(vm.lower()) or name == vm) for vm in vms)
+
+
+def _cells(event: contract.Event) -> tuple[str | Cell, ...]:
+    """What a table shows, where the date, which is mostly today's, and most of the UUID give way to the reason."""
+    number, moment, what, uuid, *others = _row(event)
+    return number, Cell(moment, short=moment.partition("-")[2]), what, Cell(uuid, short=uuid[:8]), *others
 
 
 def _row(event: contract.Event) -> tuple[str, ...]:

@@ -47,7 +47,11 @@ class NoCulprit(CommandError):
     )
 
 
-class NotTogether(CommandError):
+class UsageError(CommandError):
+    """The command line is wrong in a way that argparse does not see; the exit status says so."""
+
+
+class NotTogether(UsageError):
     """Options that contradict each other, or the command's arguments."""
 
     msg_fmt = "{problem}; see 'vmqos help {command}'"
@@ -149,7 +153,7 @@ class NoSuchCache(CommandError):
     msg_fmt = "there is no {level} cache to partition with the id '{wanted}'; there are: {known}"
 
 
-class NoSuchColumn(CommandError):
+class NoSuchColumn(UsageError):
     """-c names a column that the command does not print."""
 
     msg_fmt = "there is no column '{wanted}' with this format; there are: {known}"
@@ -170,13 +174,13 @@ class NotConfirmed(CommandError):
     msg_fmt = "nothing was changed: {reason}"
 
 
-class MissingArgument(CommandError):
+class MissingArgument(UsageError):
     """An argument that this way of calling the command needs."""
 
     msg_fmt = "{what}; see 'vmqos help {command}'"
 
 
-class NoSuchProfile(CommandError):
+class NoSuchProfile(UsageError):
     """No simulated machine has that name."""
 
     msg_fmt = "there is no simulated machine '{wanted}'; there are: {known}"
@@ -185,7 +189,10 @@ class NoSuchProfile(CommandError):
 class NoSuchMountOption(CommandError):
     """The simulated machine can't be mounted like this."""
 
-    msg_fmt = "the machine '{profile}' can't be mounted with '{options}': it lacks what one of these asks for"
+    msg_fmt = (
+        "the machine '{profile}' can't be mounted with '{options}': there are cdp, cdpl2, mba_MBps and debug, joined "
+        "by commas, and it takes those whose hardware it has"
+    )
 
 
 class NoFuse(CommandError):

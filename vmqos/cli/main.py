@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 from cliff.app import App
 from cliff.commandmanager import CommandManager
 
+from vmqos.cli import exceptions
 from vmqos.cli.completion.command import Complete
 from vmqos.version import version as vmqos_version
-from vmqos.visible_text import make_visible
+from vmqos.visible_text import make_visible, neutralise
 
 NAMESPACE = "vmqos.cli"
 """The entry point group of the commands; an underscore in a name stands for a blank."""
@@ -23,8 +25,8 @@ USAGE_STATUS = 2
 
 _DESCRIPTION = """\
 Cache and memory-bandwidth QoS for the VMs of this host: which VM owns which ways of the L3 caches, and why.
-The commands ask vmqos-agent over its local socket; bench, doctor, capabilities, reset, lock and simulate work without
-it, and flavor and placement ask the cloud."""
+The commands ask vmqos-agent over its local socket; bench, capabilities, doctor, lock, replay, reset, simulate and top
+work without it, and flavor and placement ask the cloud."""
 
 
 class VmqosApp(App):
@@ -36,6 +38,7 @@ class VmqosApp(App):
 
     def __init__(self, **streams: Any) -> None:
         super().__init__(_DESCRIPTION, vmqos_version(), CommandManager(NAMESPACE), deferred_help=True, **streams)
+        self._failure: BaseException | None = None
         # In the place of cliff's own.
         self.command_manager.add_command("complete", Complete)
 
@@ -71,9 +74,16 @@ class VmqosApp(App):
 
     def configure_logging(self) -> None:
         """Log to standard error, without the chatter of the libraries."""
-        super().configure_logging()
+        try:
+            super().configure_logging()
+        except OSError as error:
+            path, self.options.log_file = self.options.log_file, None
+            # So that there is a log to say it in.
+            super().configure_logging()
+            raise exceptions.UnusableFile(path=neutralise(path), problem=error.strerror) from error
         if self.options.verbose_level < 2:
-            for library in ("httpx", "httpcore", "stevedore", "mfusepy", "fuse"):
+            # What the agent writes into its log of libvirt is no answer to a command, either.
+            for library in ("httpx", "httpcore", "stevedore", "mfusepy", "fuse", "vmqos.hypervisor"):
                 logging.getLogger(library).setLevel(logging.WARNING)
         make_visible(logging.getLogger())
 
@@ -88,12 +98,22 @@ class VmqosApp(App):
 
         :returns: the exit status: 0, 1 for a failure, 2 for wrong usage.
         """
-        try:
-            self.command_manager.find_command(argv)
-        except ValueError:
-            self.LOG.error(self._unknown(argv))
-            return USAGE_STATUS
-        return super().run_subcommand(argv) or 0
+        helped = argv[1:] if argv[0] == "help" and not any(word.startswith("-") for word in argv) else []
+        for words in filter(None, (argv, helped)):
+            try:
+                self.command_manager.find_command(words)
+            except ValueError:
+                if words is helped and any(name.startswith(helped[0]) for name, _ in self.command_manager):
+                    continue  # 'vmqos help vm' lists those.
+                self.LOG.error(self._unknown(words))
+                return USAGE_STATUS
+        self._failure = None
+        status = super().run_subcommand(argv) or 0
+        return USAGE_STATUS if isinstance(self._failure, exceptions.UsageError) else status
+
+    def clean_up(self, cmd: Any, result: int, err: BaseException | None) -> None:
+        """Keep in mind how the command ended."""
+        self._failure = err
 
     def _unknown(self, argv: Sequence[str]) -> str:
         words = " ".join(argv[: next((i for i, word in enumerate(argv) if word.startswith("-")), len(argv))])
@@ -111,6 +131,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     :returns: the exit status: 0, 1 for a failure, 2 for wrong usage, 3 if what was printed is old, 130 and 141 for an
         interrupt and a closed pipe.
     """
+    # Where the caller has closed them, there are none, and what a command does must not fail for it.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A name that the locale can't write must not end the listing.
         if hasattr(stream, "reconfigure"):

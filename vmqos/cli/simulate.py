@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import os
 
@@ -35,7 +36,8 @@ class Simulate(Documented):
             "--mount-options",
             metavar="OPTIONS",
             default="",
-            help="as for the kernel's own, joined by commas: cdp, cdpl2, mba_MBps; what the machine lacks is refused",
+            help="as for the kernel's own, joined by commas: cdp, cdpl2, mba_MBps, debug; what the machine lacks is "
+            "refused",
         )
         parser.add_argument(
             "--sysfs",
@@ -73,11 +75,18 @@ class Simulate(Documented):
         sysfs = os.path.abspath(parsed_args.sysfs) if parsed_args.sysfs else None
         made = not os.path.isdir(mountpoint)
         os.makedirs(mountpoint, exist_ok=True)
-        self.app.stdout.write(how_to_use(parsed_args.profile, mountpoint, sysfs))
-        self.app.stdout.flush()
+
+        def announce() -> None:
+            # Nobody may be there to read it: that ends no mount.
+            with contextlib.suppress(OSError):
+                self.app.stdout.write(how_to_use(parsed_args.profile, mountpoint, sysfs))
+                self.app.stdout.flush()
+
         try:
-            serve(mountpoint, parsed_args.profile, parsed_args.mount_options, sysfs, parsed_args.log)
+            serve(mountpoint, parsed_args.profile, parsed_args.mount_options, sysfs, parsed_args.log, announce=announce)
         except OSError as error:
+            if error.errno == errno.EIO:
+                raise exceptions.NoFuse(problem=f"{error.strerror}: {error.filename}") from error
             if error.errno == errno.EINVAL and parsed_args.mount_options:
                 raise exceptions.NoSuchMountOption(
                     profile=parsed_args.profile, options=parsed_args.mount_options

@@ -9,13 +9,20 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 from vmqos.conf import keystone, notifications
 from vmqos.conf.exceptions import ConfigurationError, NotReadable
 from vmqos.conf.opts import SECTIONS
 
+NO_SUCH_NAME = "names another option after a $, and there is none of that name; a plain $ is written $$"
+"""What is wrong where oslo.config can't put the value of another option in the place of a name."""
+NO_SUBSTITUTE = (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError)
+"""The errors that say this. Their texts have the name, which may be a piece of a password."""
+
 _NOTATIONS = {"reserved_ways": "a hexadecimal mask, such as c00", "socket_mode": "octal permissions, such as 660"}
+_MAY_BE_EMPTY = frozenset({"minutes_file", "readers_group"})
+"""Texts that mean something where they are empty: their help says what."""
 _FILE = re.compile(r"LocationInfo\(.*?detail='(.*?)'\)")
 """Where oslo.config says in its error's text that the value came from; the error itself does not carry it."""
 
@@ -82,29 +89,67 @@ def _register(conf: cfg.ConfigOpts) -> None:
 
 
 def _explain(conf: cfg.ConfigOpts) -> str:
-    """The first bad value as a sentence; empty if all are good."""
+    """The first bad value as a sentence: where it stands, what it is, and what is allowed; empty if all are good."""
     for section in SECTIONS:
+        group = section.GROUP.name
         for option in section.OPTIONS:
+            file = ""
             try:
-                value = getattr(conf[section.GROUP.name], option.dest)
-                if isinstance(value, float) and not math.isfinite(value):
-                    raise ValueError(f"{value} is no length of time")
-            except (cfg.ConfigFileValueError, cfg.TemplateSubstitutionError, ValueError) as error:
-                reason = str(error).rpartition("is not valid: ")[2] or str(error)
-                file = _FILE.search(str(error))
-                where = f"{file[1]}: " if file else ""
-                return f"{where}[{section.GROUP.name}] {option.name}: {reason}{_allowed(option)}"
+                if _is_good(option, getattr(conf[group], option.dest)):
+                    continue
+                allowed = _allowed(option)
+            except NO_SUBSTITUTE:
+                allowed = f"it {NO_SUCH_NAME}"
+            except (cfg.ConfigFileValueError, ValueError) as error:
+                allowed, found = _allowed(option), _FILE.search(str(error))
+                file = found[1] if found else ""
+            where, value = _written(conf, group, option, file)
+            return f"{f'{where}: ' if where else ''}[{group}] {option.name}{value}: {allowed}"
     return ""
 
 
+def _is_good(option: cfg.Opt, value: object) -> bool:
+    """Whether a value is one to go on with, which oslo.config takes for one of its type."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if option.default is None or option.name in _MAY_BE_EMPTY:
+        return True
+    # oslo.config reads nothing at all as "no number"; and of texts, none means something that is empty.
+    return value is not None and value != ""
+
+
+def _written(conf: cfg.ConfigOpts, group: str, option: cfg.Opt, file: str) -> tuple[str, str]:
+    """The file that has an option, and its value there as a sentence goes on with it; each empty where it is not known.
+
+    :param file: the file, where it is known already.
+    """
+    for path in [file] if file else reversed(conf.config_file or []):
+        sections: dict[str, dict[str, list[str]]] = {}
+        try:
+            cfg.ConfigParser(path, sections).parse()
+        except (OSError, cfg.ParseError):
+            continue
+        if values := sections.get(group, {}).get(option.name):
+            return path, "" if option.secret else f" = {values[-1]}" if values[-1] else " is empty"
+    return file, ""
+
+
 def _allowed(option: cfg.Opt) -> str:
-    pattern = getattr(option.type, "regex", None)
-    if pattern is not None:
-        return f" (allowed: {_NOTATIONS[option.name]})"
-    low, high = getattr(option.type, "min", None), getattr(option.type, "max", None)
-    if low is None and high is None:
-        return ""
-    return f" (allowed: {low if low is not None else '...'} to {high if high is not None else '...'})"
+    kind = option.type
+    if getattr(kind, "regex", None) is not None:
+        return f"{_NOTATIONS[option.name]}, is allowed"
+    if choices := getattr(kind, "choices", None):
+        return f"one of {', '.join(choices)} is allowed"
+    if isinstance(kind, types.Boolean):
+        return "true or false is allowed"
+    if isinstance(kind, types.Number):
+        number = "a whole number" if isinstance(kind, types.Integer) else "a number"
+        if kind.min is None and kind.max is None:
+            return f"{number} is allowed"
+        if kind.max is None:
+            return f"{number} from {kind.min:g} up is allowed"
+        return f"{number} from {kind.min:g} to {kind.max:g} is allowed"
+    return f"name one, or remove the line: {option.sample_default or option.default} is taken then"
 
 
 def unknown_options(conf: cfg.ConfigOpts, of_keystoneauth: bool = True) -> Iterator[str]:

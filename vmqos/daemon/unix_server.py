@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import grp
 import os
+import socket
 
 from vmqos.daemon.bounded_server import Application, BoundedServer
 
@@ -20,7 +21,7 @@ class SocketUnusable(Exception):
 class UnixServer:
     """Serves an application on a Unix socket from a thread of its own, between :meth:`start` and :meth:`stop`.
 
-    A socket that an earlier process left behind is replaced.
+    A socket that an earlier process left behind is replaced; one that a process answers on is left to that process.
 
     :param option: the option that names the path, for the error: ``[api] socket``.
     :param path: the socket's; its directory is made where it is missing.
@@ -45,11 +46,15 @@ class UnixServer:
         self._path = path
         try:
             os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
+            if os.path.isdir(path):
+                raise SocketUnusable(option, path, "it is a directory")
+            if _is_taken(path):
+                raise SocketUnusable(option, path, "another process answers there")
             self._server = BoundedServer(application, option, at_once=at_once, unix_socket=path, unix_socket_perms=mode)
             if group or owner is not None:
                 os.chown(path, -1 if owner is None else owner, grp.getgrnam(group).gr_gid if group else -1)
         except KeyError as error:
-            raise SocketUnusable(option, path, f"socket_group: {error.args[0]}") from error
+            raise SocketUnusable(option, path, f"socket_group: there is no group {group!r} on this host") from error
         except OSError as error:
             raise SocketUnusable(option, path, error.strerror or str(error)) from error
 
@@ -62,3 +67,16 @@ class UnixServer:
         self._server.stop()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
+
+
+def _is_taken(path: str) -> bool:
+    """Whether a process listens on a socket that is there. Of one whose queue is full, that is not sure, but likely."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except BlockingIOError:
+            return True
+    return True

@@ -24,4 +24,4 @@ class DirectoryUnusable(HostError):
     """A directory of the agent's own can't be made or written."""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"can't use the directory {path}: {reason}; the agent runs as root")
+        super().__init__(f"can't use the directory {path}: {reason}; only root may, such as with sudo")

@@ -454,6 +454,8 @@ class Connection:
             try:
                 self._open_spare(client)
             except exceptions.HypervisorUnreachable as error:
+                if self._lost.is_set() or self._closing.is_set():
+                    return  # The connection was given up meanwhile, and this one with it.
                 LOG.info("libvirt takes no further connection now: %s", error)
                 return
             finally:

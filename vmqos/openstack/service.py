@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from oslo_config import cfg
 
-from vmqos.conf import keystone
+from vmqos.conf import keystone, loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.openstack import exceptions
 from vmqos.version import version
@@ -132,6 +132,8 @@ class Service:
         if self._adapter is None:
             try:
                 self._adapter = self._connect()
+            except loader.NO_SUBSTITUTE as error:
+                raise exceptions.NotLoggedIn(self.section, f"one of the values {loader.NO_SUCH_NAME}") from error
             except (ConfigurationError, cfg.Error, ValueError) as error:
                 raise exceptions.NotLoggedIn(self.section, str(error)) from error
         return self._adapter

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -27,6 +27,7 @@ def serve(
     sysfs: str | None = None,
     log: str | None = None,
     observer: Observer | None = None,
+    announce: Callable[[], None] | None = None,
 ) -> None:
     """Mount a simulated machine of this host's CPUs and serve it; returns when it is unmounted.
 
@@ -38,6 +39,7 @@ def serve(
     :param sysfs: where to write the caches' CPUs (see :func:`vmqos.simulator.sysfs.write`).
     :param log: a file that gets one JSON line for each operation that could change something.
     :param observer: called for the same operations.
+    :param announce: called once the mount works.
     :raises KeyError: if there is no profile of that name.
     :raises OSError: ``EINVAL`` if the machine cannot give a mount option, ``EIO`` if FUSE cannot mount, others if
         a file cannot be written.
@@ -52,10 +54,15 @@ def serve(
         observers = [observer] if observer is not None else []
         if log is not None:
             observers.append(record.to_file(stack.enter_context(open(log, "a", encoding="utf-8"))))
-        mount(machine, mountpoint, _all(observers))
+        mount(machine, mountpoint, _all(observers), announce)
 
 
-def mount(machine: Machine, mountpoint: str, observer: Observer | None = None) -> None:
+def mount(
+    machine: Machine,
+    mountpoint: str,
+    observer: Observer | None = None,
+    announce: Callable[[], None] | None = None,
+) -> None:
     """Serve a machine that is mounted at ``mountpoint`` until FUSE ends, then unmount the machine too.
 
     :raises OSError: ``EIO`` if FUSE cannot mount.
@@ -69,9 +76,14 @@ def mount(machine: Machine, mountpoint: str, observer: Observer | None = None) -
     def ready() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
+    def begun() -> None:
+        ready()
+        if announce is not None:
+            announce()
+
     source = "+".join(["resctrl", *filter(None, options.split(","))])
     try:
-        run(ResctrlFilesystem(machine, observer, ready), mountpoint, source)
+        run(ResctrlFilesystem(machine, observer, begun), mountpoint, source)
     finally:
         machine.unmount()
         ready()

@@ -105,7 +105,7 @@ def test_wrong_options_are_refused(run: Run, arguments: tuple[str, ...], words: 
 
 def test_a_vm_needs_a_command(run: Run) -> None:
     ran = run("bench", "noisy-neighbor", "--vm", "web-1")
-    assert ran.status == 1
+    assert ran.status == 2
     assert "measured by a --command" in ran.err
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import csv
+import io
 import json
 
 import pytest
@@ -78,3 +80,11 @@ def test_a_host_without_allocation_says_so(agent: FakeAgent, run: Run) -> None:
     assert ran.status == 0
     assert "no cache that can be partitioned" in ran.out
     assert json.loads(run("cache", "show", "-f", "json").out) == []
+
+
+def test_values_in_values_are_json_where_a_table_has_no_place_for_them(agent: FakeAgent, run: Run) -> None:
+    wanted = [cache["groups"] for cache in examples.caches()]
+    lines = run("cache", "show", "-f", "value", "-c", "groups").out.splitlines()
+    assert [json.loads(line) for line in lines] == wanted
+    rows = list(csv.DictReader(io.StringIO(run("cache", "show", "-f", "csv").out)))
+    assert [json.loads(row["groups"]) for row in rows] == wanted

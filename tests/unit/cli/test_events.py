@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import io
 import json
 from itertools import islice
 from typing import Any
@@ -12,6 +13,8 @@ from tests.unit.cli.conftest import Run
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
 from vmqos.cli import events
+from vmqos.cli.show import tables, terminal
+from vmqos.cli.show.terminal import Terminal
 from vmqos.local_api.exceptions import AgentHungUp, AgentNotRunning
 
 
@@ -99,4 +102,36 @@ def test_following_waits_for_an_agent_that_is_away_and_says_what_was_lost() -> N
         and "ended while it was asked" in said[0]
         and said[0].endswith("waiting for it")
         and said[1].startswith("6 events are lost")
+    )
+
+
+def test_a_vm_of_which_nothing_is_known_is_told_and_one_that_runs_is_not(agent: FakeAgent, run: Run) -> None:
+    told = "vmqos: no VM that runs or is named in an event here has the UUID or name 'nobody'\n"
+    ran = run("events", "nobody", "web-1", "-f", "json")
+    assert (ran.status, ran.err, len(json.loads(ran.out))) == (0, told, 2)
+    assert (run("events", "nobody").out, run("events", "nobody").err) == ("No such event.\n", told)
+    assert (run("events", "db-1").out, run("events", "db-1").err) == ("No such event.\n", "")
+
+
+def test_a_vm_may_be_named_by_its_libvirt_name_which_events_do_not_have(agent: FakeAgent, run: Run) -> None:
+    by_name = run("events", "web-1", "-f", "json")
+    assert run("events", f"instance-{examples.WEB[:8]}", "-f", "json") == by_name and by_name.err == ""
+
+
+def test_people_are_told_that_nothing_changed(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/events"] = examples.events() | {"events": []}
+    assert run("events").out == "Nothing changed since the agent started.\n"
+    assert run("events", "-f", "value").out == ""
+
+
+def test_a_narrow_terminal_shows_times_and_leaves_room_for_reasons() -> None:
+    found = [event | {"reason": "word " * 20} for event in examples.events()["events"]]
+    stream = io.StringIO()
+    screen = Terminal(width=60)
+    rows = [events._cells(event) for event in found]
+    terminal.show(tables.draw(events.TITLES, rows, screen, 60, events.Events.optional), stream, screen)
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines)) <= 60
+    assert (
+        "| 01-01 00:16:44 |" in stream.getvalue() and lines[-1] == "No room for: Number, UUID, Was (-c chooses columns)"
     )

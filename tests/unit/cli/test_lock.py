@@ -44,7 +44,7 @@ def test_what_is_wrong_on_the_command_line_is_told_with_what_is_right(
 
 def test_what_is_for_a_vm_alone_needs_one(run: Run) -> None:
     ran = run("lock", "create", "x", "--cache", "L2:1", "--size", "4K", "--next-start")
-    assert (ran.status, ran.out) == (1, "")
+    assert (ran.status, ran.out) == (2, "")
     assert "name one with --vm; see 'vmqos help lock create'" in ran.err
 
 

@@ -177,3 +177,59 @@ def test_a_reader_that_leaves_early_is_no_error(agent: FakeAgent) -> None:
     os.close(writing)
     assert ended.returncode in (0, 141)
     assert b"Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["vm list", "top", "cache show", "vm list -f json", "vm show web-1"])
+def test_each_way_of_printing_says_by_its_status_that_the_pipe_was_closed(agent: FakeAgent, command: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    code = "import sys; from vmqos.cli.main import main; sys.exit(main())"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *command.split()], stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("command", "status"), [("vm list", 0), ("vm list -f json", 0), ("vm show nobody", 1)])
+def test_a_command_does_its_work_though_nobody_hears_of_it(
+    agent: FakeAgent, closed: str, command: str, status: int
+) -> None:
+    code = "import sys; from vmqos.cli.main import main; sys.exit(main())"
+    line = f'exec "$0" -c "$1" {command} {closed}'
+    ended = subprocess.run(["sh", "-c", line, sys.executable, code], capture_output=True, check=False)
+    assert ended.returncode == status
+    assert b"NoneType" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "vm list -c nothing",
+        "neighbours --confirm",
+        "neighbours --culprit web-1",
+        "simulate",
+        "simulate /tmp/x --profile zx81",
+        "bench noisy-neighbor --vm web-1",
+        "help nothing",
+        "help nothing at all",
+    ],
+)
+def test_wrong_usage_has_its_own_status_whoever_finds_it(agent: FakeAgent, run: Run, command: str) -> None:
+    ran = run(*command.split())
+    assert (ran.status, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+
+
+@pytest.mark.parametrize("words", ["vm", "vm list", "lock"])
+def test_help_takes_the_beginning_of_a_command(run: Run, words: str) -> None:
+    assert run("help", *words.split()).status == 0
+
+
+def test_a_log_file_that_can_not_be_written_is_named(agent: FakeAgent, run: Run) -> None:
+    ran = run("--log-file", "/no/such/folder/log", "vm", "list")
+    assert (ran.status, ran.out, ran.err) == (
+        1,
+        "",
+        "vmqos: can't use /no/such/folder/log: No such file or directory\n",
+    )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def test_profiles_are_listed_with_what_they_are(run: Run) -> None:
 )
 def test_what_is_missing_is_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
     ran = run("simulate", *arguments)
-    assert (ran.status, ran.out) == (1, "")
+    assert (ran.status, ran.out) == (2, "")
     assert message in ran.err
     assert len(ran.err.splitlines()) == 1
 
@@ -36,3 +37,22 @@ def test_the_configuration_to_write_is_told(tmp_path: Path) -> None:
     told = simulate.how_to_use("minimal", "/mnt/rdt", "/mnt/cpu")
     assert "    [resctrl]\n    path = /mnt/rdt\n    sysfs_cpu_path = /mnt/cpu\n" in told
     assert "Give --sysfs DIR as well" in simulate.how_to_use("minimal", "/mnt/rdt", None)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.EINVAL, "Invalid argument"), "there are cdp, cdpl2, mba_MBps and debug"),
+        (OSError(errno.EIO, "FUSE could not be mounted", "/mnt"), "FUSE could not be mounted: /mnt): it needs root"),
+    ],
+)
+def test_nothing_is_announced_that_does_not_come(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, told: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("vmqos.simulator.service.serve", fail)
+    ran = run("simulate", str(tmp_path / "new"), "--profile", "minimal", "--mount-options", "cdp")
+    assert (ran.status, ran.out, len(ran.err.splitlines())) == (1, "", 1)
+    assert told in ran.err and not (tmp_path / "new").exists()

@@ -22,7 +22,19 @@ def write(tmp_path: Path, text: str) -> list[str]:
         ("[allocation]\ndefault_ways_min = 0\n", ["vmqos.conf", "[allocation] default_ways_min", "1 to 32"]),
         ("[allocation]\ndefault_ways_min = two\n", ["vmqos.conf", "[allocation] default_ways_min", "two", "1 to 32"]),
         ("[allocation]\nreserved_ways = xyz\n", ["vmqos.conf", "[allocation] reserved_ways", "xyz", "hexadecimal"]),
-        ("[allocation]\nkernel_exclusive = si\n", ["vmqos.conf", "[allocation] kernel_exclusive", "si"]),
+        (
+            "[allocation]\nkernel_exclusive = si\n",
+            ["vmqos.conf", "[allocation] kernel_exclusive = si", "true or false"],
+        ),
+        ("[allocation]\ndefault_ways_min = 0\n", ["default_ways_min = 0: a whole number from 1 to 32 is allowed"]),
+        ("[http]\nport = 70000\n", ["vmqos.conf", "[http] port = 70000: a whole number from 0 to 65535 is allowed"]),
+        ("[agent]\naudit_interval = nan\n", ["vmqos.conf", "audit_interval = nan: a number from 0.1 up is allowed"]),
+        ("[agent]\nretry_delay_min =\n", ["vmqos.conf", "[agent] retry_delay_min is empty: a number from 0.1 up"]),
+        ("[telemetry]\nminutes =\n", ["vmqos.conf", "[telemetry] minutes is empty: a whole number from 0 to 1440"]),
+        ("[api]\nsocket =\n", ["vmqos.conf", "[api] socket is empty", "remove the line: /run/vmqos/agent.sock"]),
+        ("[libvirt]\nuri =\n", ["vmqos.conf", "[libvirt] uri is empty", "remove the line: qemu:///system"]),
+        ("[libvirt]\nuri = $home/x\n", ["vmqos.conf", "[libvirt] uri = $home/x", "a plain $ is written $$"]),
+        ("[resctrl]\npath = ${no.such}\n", ["vmqos.conf", "[resctrl] path = ${no.such}", "a plain $ is written $$"]),
         ("[api]\nsocket_mode = 999\n", ["vmqos.conf", "[api] socket_mode", "999", "octal"]),
         ("[agent]\naudit_interval = 0\n", ["vmqos.conf", "[agent] audit_interval", "0.1"]),
         ("[agent]\nretry_delay_max = 0.5\n", ["retry_delay_max", "retry_delay_min"]),
@@ -61,3 +73,14 @@ def test_a_typing_error_is_told_with_what_was_probably_meant(tmp_path: Path) -> 
 def test_a_time_without_end_is_refused(tmp_path: Path, value: str) -> None:
     with pytest.raises(ConfigurationError, match="audit_interval"):
         loader.load(write(tmp_path, f"[agent]\naudit_interval = {value}\n"))
+
+
+def test_texts_that_mean_something_when_empty_may_be(tmp_path: Path) -> None:
+    conf = loader.load(write(tmp_path, "[telemetry]\nminutes_file =\n[resctrl]\nreaders_group =\n"))
+    assert (conf.telemetry.minutes_file, conf.resctrl.readers_group) == ("", "")
+
+
+def test_a_secret_is_not_printed_with_what_is_wrong_about_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"vmqos\.conf: \[notifications\] transport_url: ") as raised:
+        loader.load(write(tmp_path, "[notifications]\ntransport_url = rabbit://nova:pa$word@control/\n"))
+    assert "word" not in str(raised.value)

@@ -119,6 +119,13 @@ def test_a_section_that_makes_no_sense_is_named(tmp_path: Path, text: str, told:
     assert "[placement]" in str(raised.value) and told in str(raised.value)
 
 
+def test_a_password_with_a_plain_dollar_is_explained_and_not_told(tmp_path: Path) -> None:
+    text = "auth_type = password\nauth_url = http://127.0.0.1:1/\nusername = nova\npassword = pa$word\n"
+    with pytest.raises(exceptions.NotLoggedIn, match=r"a plain \$ is written \$\$") as raised:
+        service(tmp_path, text).ask("GET", "/", "1.26")
+    assert "word" not in str(raised.value)
+
+
 def test_nobody_there_is_unreachable(tmp_path: Path) -> None:
     away = service(tmp_path, "auth_type = admin_token\ntoken = x\nendpoint = http://127.0.0.1:1\n")
     with pytest.raises(exceptions.Unreachable, match=r"Placement can't be reached: .*127\.0\.0\.1"):

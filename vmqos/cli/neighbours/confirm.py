@@ -118,7 +118,7 @@ def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, r
 
     :param seconds: how long each phase takes.
     :param interval: seconds between two samples.
-    :raises vmqos.cli.exceptions.TrialLost: if the trial ends before its time.
+    :raises vmqos.cli.exceptions.TrialLost: if the trial, or the victim, ends before its time.
     :raises vmqos.cli.exceptions.NotPutBack: if the culprit does not have again what it had.
     """
     client = replace(agent, timeout=ANSWER_TIME)
@@ -126,6 +126,7 @@ def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, r
     whole = seconds + interval
     began = max(time.time() - whole, parties.since + interval)
     before = _measure(client, parties, began, whole, lambda passed: report("before", passed))
+    _check_runs(client, parties.victim, "nothing was tried")
     with trial(client, parties) as (limit, renew):
 
         def go_on(passed: float) -> None:
@@ -134,7 +135,18 @@ def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, r
 
         during = _measure(client, parties, time.time(), whole, go_on)
     after = _measure(client, parties, time.time(), whole, lambda passed: report("after", passed))
+    _check_runs(client, parties.victim, f"{display_name(parties.culprit)} has what it had before again")
     return Tried(parties, judge(before, during, after, parties.cause), limit, seconds)
+
+
+def _check_runs(client: AgentClient, vm: contract.Vm, state: str) -> None:
+    """Say so if a VM has ended: its samples are gone then, and too few of them would be a riddle.
+
+    :param state: what the operator has to know then.
+    :raises vmqos.cli.exceptions.TrialLost: if it has ended.
+    """
+    if all(one["uuid"] != vm["uuid"] for one in client.vms()):
+        raise exceptions.TrialLost(problem=f"{display_name(vm)} has ended", state=state)
 
 
 def _measure(client: AgentClient, parties: Parties, began: float, whole: float, each: Callable[[float], None]) -> Phase:

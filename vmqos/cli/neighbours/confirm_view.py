@@ -11,10 +11,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from vmqos.cli.neighbours.confirm import Parties, Tried
-from vmqos.cli.show import tables, units
+from vmqos.cli.show import tables
 from vmqos.cli.show.progress_bar import PhaseBar
 from vmqos.cli.show.safe_text import display_name, neutralise
 from vmqos.cli.show.terminal import Terminal, wrapped
+from vmqos.insight import say
 from vmqos.insight.trial import PHASES, Verdict
 
 TITLES = ("Figure", "Before", "During", "After")
@@ -27,9 +28,9 @@ _STYLES = {Verdict.CONFIRMED: "bold yellow", Verdict.NOT_CONFIRMED: "bold", Verd
 _LABELS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "cycles_per_instruction": ("Cycles for an instruction", lambda value: f"{value:.2f}"),
     "misses_per_instruction": ("Misses in 1 000 instructions", lambda value: f"{1000 * value:.2f}"),
-    "traffic": ("Traffic with memory", lambda value: f"{units.size(value)}/s"),
-    "held": ("Held of the cache", units.size),
-    "traffic_of_culprit": ("Traffic of {culprit}", lambda value: f"{units.size(value)}/s"),
+    "traffic": ("Traffic with memory", say.bandwidth),
+    "held": ("Held of the cache", say.size),
+    "traffic_of_culprit": ("Traffic of {culprit}", say.bandwidth),
 }
 
 

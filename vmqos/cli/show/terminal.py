@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -79,7 +81,7 @@ def show(content: RenderableType, stream: TextIO, terminal: Terminal, width: int
 
     :param width: columns to draw it in, where they are not :attr:`Terminal.room`.
     """
-    console = Console(
+    console = _Console(
         file=stream,
         width=width or terminal.room,
         force_terminal=terminal.fancy,
@@ -89,3 +91,11 @@ def show(content: RenderableType, stream: TextIO, terminal: Terminal, width: int
         emoji=False,
     )
     console.print(content, crop=False)
+
+
+class _Console(Console):
+    """Leaves it to the application that a pipe was closed, as where something else is written to it."""
+
+    def on_broken_pipe(self) -> None:
+        """Say so; rich itself would end the process, with the status 1."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import get_args
 
+from vmqos.cli.show.safe_text import neutralise
 from vmqos.local_api import contract
 
 STATES: tuple[str, ...] = get_args(contract.State)
@@ -18,3 +19,19 @@ def choose(vms: Iterable[contract.Vm], states: Collection[str], flavors: Collect
     :param flavors: whole names as the agent tells them; any flavor if empty.
     """
     return [vm for vm in vms if (not states or vm["state"] in states) and (not flavors or vm["flavor"] in flavors)]
+
+
+def none_of(vms: Collection[contract.Vm], states: Collection[str], flavors: Collection[str]) -> str:
+    """A sentence for people where :func:`choose` finds none: for whom the list is empty."""
+    known = {vm["flavor"] for vm in vms}
+    if not vms:
+        return "No VM runs here."
+    if flavors and known.isdisjoint(flavors):
+        running = ", ".join(sorted(map(neutralise, known)))
+        return f"No VM of the flavor {_either(flavors)} runs here; the flavors that do are: {running}."
+    of = f" of the flavor {_either(flavors)}" if flavors else ""
+    return f"No running VM{of} is in the state {_either(states)}."
+
+
+def _either(words: Collection[str]) -> str:
+    return " or ".join(f"'{neutralise(word)}'" for word in words)

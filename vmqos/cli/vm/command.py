@@ -110,7 +110,16 @@ class VmList(Watched[Look]):
         vms = agent.vms()
         return Look(time.time(), vm_view.by_urgency(vms), freshness.ask(agent, self.parts))
 
-    def cells(self, look: Look, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Look, and tell people why a list is empty, which they would not see at all."""
+        look = self.look(parsed_args)
+        self.warn(look.freshness, self.parts)
+        titles, rows = self.cells(look, parsed_args)
+        if not rows and parsed_args.formatter == "table":
+            self.app.stdout.write(f"{choice.none_of(look.vms, parsed_args.state, parsed_args.flavor)}\n")
+        return titles, rows
+
+    def cells(self, look: Look, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Titles and rows of what the operator wants to see of a look."""
         vms = choice.choose(look.vms, parsed_args.state, parsed_args.flavor)
         if is_for_machines(parsed_args):

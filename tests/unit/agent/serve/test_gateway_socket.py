@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,5 +113,22 @@ def test_a_socket_that_can_not_be_made_names_its_option(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SocketUnusable, match=r"can't answer on \[gateway\] agent_socket = "):
         UnixServer(lambda environ, start: [], "[gateway] agent_socket", str(tmp_path / "file" / "s"), mode="600")
-    with pytest.raises(SocketUnusable, match="socket_group"):
+    with pytest.raises(SocketUnusable, match="it is a directory"):
+        UnixServer(lambda environ, start: [], "[api] socket", str(tmp_path), mode="600")
+    with pytest.raises(SocketUnusable, match="socket_group: there is no group 'no-such-group' on this host"):
         UnixServer(lambda environ, start: [], "[api] socket", str(tmp_path / "s"), mode="660", group="no-such-group")
+
+
+def test_a_socket_that_another_process_answers_on_is_left_to_it(played: Played) -> None:
+    with pytest.raises(SocketUnusable, match="another process answers there"):
+        UnixServer(lambda environ, start: [], "[gateway] agent_socket", str(played.path), mode="600")
+    assert played.client.openstack()["flavors_wanted"]
+
+
+def test_a_socket_that_a_dead_process_left_behind_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+        left.listen()
+    UnixServer(lambda environ, start: [], "[gateway] agent_socket", str(path), mode="600").stop()
+    assert not path.exists()

@@ -55,7 +55,7 @@ def test_a_cloud_that_is_not_described_is_one_line_on_stderr(run: Run, command: 
 
 def test_setting_nothing_is_refused_before_the_cloud_is_asked(run: Run) -> None:
     ran = run("flavor", "set", "c2")
-    assert (ran.status, ran.out) == (1, "")
+    assert (ran.status, ran.out) == (2, "")
     assert "--cache-ways" in ran.err
     assert "see 'vmqos help flavor set'" in ran.err
 

@@ -122,7 +122,7 @@ def test_programs_get_the_agents_own_object_and_can_choose_its_fields(agent: Fak
         "counted": True,
     }
     ran = run("neighbours", "-f", "json", "-c", "nothing")
-    assert (ran.status, ran.out) == (1, "")
+    assert (ran.status, ran.out) == (2, "")
     assert "there is no column 'nothing' with this format; there are: time, interval," in ran.err
     of_db = json.loads(run("neighbours", "db-1", "-f", "json").out)
     assert ([vm["uuid"] for vm in of_db["vms"]], of_db["pairs"]) == ([examples.DB], [])

@@ -121,7 +121,7 @@ def test_the_neighbour_is_held_back_meanwhile_and_the_verdict_is_said_with_its_f
     assert limit == "batch was limited to 20 % of memory bandwidth for 10 s, and has what it had before again."
     assert [cell.strip() for cell in table[1].split("|")[1:-1]] == ["Figure", "Before", "During", "After"]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table if "|" in line][1:]
-    assert ["Traffic of batch", "3.7 GiB/s", "762.9 MiB/s", "3.7 GiB/s"] in rows
+    assert ["Traffic of batch", "4000 MB/s", "800 MB/s", "4000 MB/s"] in rows
     assert ["Cycles for an instruction", "2.00", "1.00", "2.00"] in rows
 
 
@@ -200,7 +200,8 @@ def test_what_can_not_be_asked_is_refused_before_anything_is_done(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     ran = run("neighbours", *arguments)
-    assert (ran.status, ran.out, trials.said) == (1, "", []) and text in ran.err
+    status = 2 if "see 'vmqos help neighbours'" in ran.err else 1
+    assert (ran.status, ran.out, trials.said) == (status, "", []) and text in ran.err
 
 
 def test_a_host_that_can_not_limit_bandwidth_is_told_so(trials: TrialAgent, run: Run) -> None:
@@ -246,6 +247,26 @@ def test_a_trial_that_ends_before_its_time_says_nothing_of_the_neighbour(trials:
     ran = run("neighbours", "web-1", "--confirm", "--yes")
     assert (ran.status, ran.out) == (1, "") and trials.said[-1] == BACK
     assert "the trial ended before its time, and nothing can be said: this trial is over: VM x" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("ended_at", "said", "state"),
+    [("before", [], "nothing was tried"), ("after", [BEGIN, AGAIN, AGAIN, BACK], "batch has what it had before again")],
+)
+def test_a_victim_that_ends_meanwhile_is_told(
+    trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch, ended_at: str, said: list[Any], state: str
+) -> None:
+    running = trials.vms
+
+    def end(until: float, each: Callable[[float], None], began: float) -> None:
+        each(until - began)
+        if ended_at == "before" or trials.is_limited:
+            monkeypatch.setattr(trials, "vms", lambda: [vm for vm in running() if vm["uuid"] != WEB])
+
+    monkeypatch.setattr(confirm, "wait", end)
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert (ran.status, ran.out) == (1, "") and trials.said == said
+    assert f"nothing can be said: web-1 has ended; {state}\n" in ran.err
 
 
 def test_ctrl_c_gives_the_trial_back_at_once(trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -311,16 +311,25 @@ def test_a_vm_that_does_not_have_again_what_it_had_is_told(
             "plain can't be sized: its flavor promises it no ways (hw:cache_ways), so it fills all that",
         ),
         (("plain", "--yes"), "If it may be, say with how many to begin, such as --from 1"),
-        (("batch", "--yes", "--from", "1"), "--from 1 is below the 2 ways that batch is promised"),
-        (("web-1", "--yes", "--from", "1"), "--from 1 is below the 2 ways that web-1 is promised"),
+        (
+            ("batch", "--yes", "--from", "1"),
+            "--from 1 is below the 2 ways that batch is promised; see 'vmqos help size'",
+        ),
+        (
+            ("web-1", "--yes", "--from", "1"),
+            "--from 1 is below the 2 ways that web-1 is promised; see 'vmqos help size'",
+        ),
         (("plain", "--yes", "--from", "0"), "argument --from"),
-        (("plain", "--yes", "--from", "2", "--most", "2"), "--most 2 is not above the 2 ways with which it begins"),
+        (
+            ("plain", "--yes", "--from", "2", "--most", "2"),
+            "--most 2 is not above the 2 ways with which it begins; see 'vmqos help size'",
+        ),
         (
             ("plain", "--yes", "--from", "3"),
             "3 ways in one piece are free on L3 cache 0, and more than the 3 with which",
         ),
         (("huge", "--yes"), "huge can't be sized: its promise is pending now: needs 8 free ways on cache 0"),
-        (("web-1", "--yes", "--most", "2"), "--most 2 is not above the 2 ways that it has"),
+        (("web-1", "--yes", "--most", "2"), "--most 2 is not above the 2 ways that it has; see 'vmqos help size'"),
         (("web-1",), "nothing was changed: there is no terminal to ask on; say --yes"),
     ],
 )
@@ -329,7 +338,8 @@ def test_what_can_not_be_asked_is_refused_before_anything_is_done(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     ran = run("size", *arguments)
-    assert (ran.status, ran.out, sizes.said) == (2 if text.startswith("argument") else 1, "", []) and text in ran.err
+    status = 2 if text.startswith("argument") or "see 'vmqos help size'" in text else 1
+    assert (ran.status, ran.out, sizes.said) == (status, "", []) and text in ran.err
 
 
 @pytest.mark.parametrize(

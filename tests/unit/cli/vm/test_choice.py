@@ -62,3 +62,24 @@ def test_a_name_tells_a_vm_from_those_that_are_not_listed_too(agent: FakeAgent, 
     for vm in agent.answers["/v1/vms"]["vms"]:
         vm["instance_name"] = "web"
     assert run("vm", "list", "-f", "value", "-c", "VM", "--state", "pending").out == "web (9b3ddc11)\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--flavor", "m1"), "No VM of the flavor 'm1' runs here; the flavors that do are: m1.cache."),
+        (("--flavor", "m1.cache", "--state", "degraded"), "No running VM of the flavor 'm1.cache' is in the state "),
+        (("--state", "degraded"), "No running VM is in the state 'degraded'."),
+    ],
+)
+def test_people_are_told_for_whom_a_list_is_empty(
+    agent: FakeAgent, run: Run, words: tuple[str, ...], sentence: str
+) -> None:
+    ran = run("vm", "list", *words)
+    assert (ran.status, ran.err) == (0, "") and ran.out.startswith(sentence) and ran.out.count("\n") == 1
+    assert run("vm", "list", *words, "-f", "value").out == ""
+
+
+def test_people_are_told_that_no_vm_runs(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/vms"] = {"vms": []}
+    assert run("vm", "list").out == "No VM runs here.\n"

@@ -112,7 +112,7 @@ def test_a_name_means_the_same_with_every_format(agent: FakeAgent, run: Run) -> 
         assert run("vm", "show", examples.WEB, "-f", "value", "-c", column).out == f"{fields[key]}\n"
     for command in (("vm", "list"), ("vm", "show", examples.WEB)):
         ran = run(*command, "-f", "value", "-c", "Name", "-c", "State")
-        assert (ran.status, ran.out) == (1, "")
+        assert (ran.status, ran.out) == (2, "")
         assert "there is no column 'Name' with this format; there are: UUID, " in ran.err
 
 
