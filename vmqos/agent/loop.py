@@ -24,6 +24,7 @@ from vmqos.agent.observe.starting_vms import StartWatch
 from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.pass_times import PassTimes
 from vmqos.agent.reconcile import Change, Reconciler
+from vmqos.agent.revision import Revision
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
 from vmqos.agent.trial import Trials
 from vmqos.conf import keystone
@@ -117,6 +118,7 @@ class Agent:
         self.health = Health()
         self.pass_times = PassTimes()
         self.events = EventLog()
+        self.revision = Revision(self.events.epoch)
         self._seen = changes.Seen()
         self.backoff = Backoff(conf.agent.retry_delay_min, conf.agent.retry_delay_max)
         self.filesystem = Filesystem(conf.resctrl.path)

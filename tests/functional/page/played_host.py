@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import time
@@ -49,6 +50,7 @@ class PlayedHost:
     :ivar neighbours: who slows whom; ``None`` for an agent that does not judge.
     :ivar sizes: what was found of how many ways VMs need; ``None`` for an agent that does not remember it.
     :ivar epoch: which run of the agent that is.
+    :ivar names_revisions: whether its health says that something has changed.
     :ivar unavailable: why the agent counts no hardware events; empty where it does.
     :ivar uncounted: why it does not count those of a VM, by UUID.
     :ivar packages: whether the processor's packages count for VMs.
@@ -78,6 +80,7 @@ class PlayedHost:
     neighbours: dict[str, Any] | None = field(default_factory=lambda: dict(QUIET))
     sizes: list[dict[str, Any]] | None = field(default_factory=list)
     epoch: str = "first"
+    names_revisions: bool = True
     unavailable: str = "the agent lacks CAP_PERFMON"
     uncounted: dict[str, str] = field(default_factory=dict)
     packages: bool = False
@@ -236,7 +239,15 @@ class PlayedHost:
             "last_pass_ms": 4.2,
             "last_error": None,
             "vms": {state: states.count(state) for state in ("kept", "pending", "degraded", "none")},
-        }
+        } | self._names()
+
+    def _names(self) -> dict[str, str]:
+        """What names the state of the VMs and the last event; nothing for an agent that does not tell."""
+        if not self.names_revisions:
+            return {}
+        state = [self._answer(path, {}) for path in ("/v1/vms", "/v1/caches", "/v1/capabilities")]
+        known = hashlib.sha256(json.dumps(state).encode()).hexdigest()
+        return {"revision": f"{self.epoch}.{known}", "last_event": f"{self.epoch}.{len(self.events or ())}"}
 
     def _cache(self, cache: int) -> Any:
         locked = sum(self.locks.values())
