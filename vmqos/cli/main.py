@@ -73,7 +73,7 @@ class VmqosApp(App):
         """Log to standard error, without the chatter of the libraries."""
         super().configure_logging()
         if self.options.verbose_level < 2:
-            for library in ("httpx", "httpcore", "stevedore", "mfusepy", "fuse"):
+            for library in ("stevedore", "mfusepy", "fuse"):
                 logging.getLogger(library).setLevel(logging.WARNING)
         make_visible(logging.getLogger())
 
