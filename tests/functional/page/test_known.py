@@ -27,9 +27,7 @@ def test_what_has_not_changed_is_not_asked_for_again(
     assert host.asked.count("/v1/telemetry") >= 4
 
 
-def test_what_has_changed_is_shown_at_the_next_look(
-    host: PlayedHost, open_page: OpenPage, next_look: NextLook
-) -> None:
+def test_what_has_changed_is_shown_at_the_next_look(host: PlayedHost, open_page: OpenPage, next_look: NextLook) -> None:
     few(host)
     browser = open_page()
     host.add("late-1")

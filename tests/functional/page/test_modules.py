@@ -42,12 +42,16 @@ CASES: list[tuple[str, str, Any]] = [
             const asked = (health, now) => Object.keys(known.question(health, now)).length;
             const seen = [asked({ revision: 'a' }, 0)];
             known.hear(told, { revision: 'a' }, 0);
-            seen.push(asked({ revision: 'a' }, 60), asked({ revision: 'a' }, 61), asked({ revision: 'b' }, 1), asked({}, 1));
+            seen.push(asked({ revision: 'a' }, 60), asked({ revision: 'a' }, 61));
+            seen.push(asked({ revision: 'b' }, 1), asked({}, 1));
             known.hear({}, { revision: 'b' }, 1);
             seen.push(asked({ revision: 'b' }, 1), asked(undefined, 1), known.answers(2).vms.value.vms[0].retry_in);
             known.hear({ ...told, caches: { error: 'gone' } }, { revision: 'b' }, 2);
             return [...seen, asked({ revision: 'b' }, 2)];
-        })(new it.Known(), { vms: { value: { vms: [{ retry_in: 9 }] } }, caches: { value: {} }, capabilities: { value: {} } })""",
+        })(
+            new it.Known(),
+            { vms: { value: { vms: [{ retry_in: 9 }] } }, caches: { value: {} }, capabilities: { value: {} } },
+        )""",
         [3, 0, 3, 3, 3, 3, 3, 7, 3],
     ),
     (

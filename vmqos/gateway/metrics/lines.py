@@ -40,7 +40,7 @@ def text(metrics: Iterable[Metric], *, openmetrics: bool) -> bytes:
             labels = sample.labels
             # The labels of a metric are few, and mostly of a handful of values each.
             told = ",".join([f'{label}="{shown(labels[label])}"' for label in sorted(labels)])
-            value = floatToGoString(sample.value)
+            value = floatToGoString(sample.value)  # type: ignore[no-untyped-call]
             lines.append(f"{sample.name}{{{told}}} {value}\n" if told else f"{sample.name} {value}\n")
     if openmetrics:
         lines.append("# EOF\n")

@@ -44,7 +44,9 @@ def both(metrics: Iterable[Metric]) -> None:
 
 
 @given(TEXTS, st.lists(st.tuples(TEXTS, TEXTS, NUMBERS), max_size=4))
-def test_any_values_are_written_as_the_library_writes_them(help_text: str, samples: list[tuple[str, str, float]]) -> None:
+def test_any_values_are_written_as_the_library_writes_them(
+    help_text: str, samples: list[tuple[str, str, float]]
+) -> None:
     labels = ("uuid", "cache")
     gauge, counter = GaugeMetricFamily("a_bytes", help_text, labels=labels), CounterMetricFamily("c", "", labels=labels)
     for one, other, value in samples:
