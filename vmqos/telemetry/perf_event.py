@@ -65,17 +65,17 @@ class TaskCounters:
     :raises OSError: if the kernel does not count it.
     """
 
+    __slots__ = ("_before", "_descriptors", "_leader", "_nothing", "_raw", "_told")
+
     def __init__(self, tid: int, events: Sequence[Event]) -> None:
         self._descriptors: list[int] = []
         try:
             for event in events:
                 self._descriptors.append(_open(event, tid, self._descriptors[0] if self._descriptors else -1))
-            told = _told(len(events))
-            self._leader, self._size = self._descriptors[0], told.size
-            self._unpack = told.unpack
-            self._nothing = _nothing(len(events))
-            self._raw = os.read(self._leader, self._size)
-            self._before = self._unpack(self._raw)
+            self._leader = self._descriptors[0]
+            self._told, self._nothing = _told(len(events)), _nothing(len(events))
+            # As bytes: the numbers of thousands of tasks would take megabytes.
+            self._raw = self._before = os.read(self._leader, self._told.size)
         except OSError:
             self.close()
             raise
@@ -91,18 +91,17 @@ class TaskCounters:
         :raises OSError: if the kernel does not tell. ``ECHILD``: a thread was started while the group was opened, and
             has not inherited all of it (``__perf_read_group_add`` in kernel/events/core.c, since Linux 6.6).
         """
-        return self._grown_to(os.read(self._leader, self._size))
+        return self._grown_to(os.read(self._leader, self._told.size))
 
     def _grown_to(self, raw: bytes) -> Growth:
         if raw == self._raw:
             return self._nothing
-        before = self._before
-        self._raw, now = raw, self._unpack(raw)
+        self._raw, before, now = raw, self._told.unpack(self._before), self._told.unpack(raw)
         # How many events there are, nanoseconds enabled and running, and each count.
         enabled, running = now[1] - before[1], now[2] - before[2]
         if running <= 0:
             return Growth(enabled, 0, (0,) * (len(now) - 3))
-        self._before = now
+        self._before = raw
         grown = (count - then for count, then in zip(now[3:], before[3:], strict=True))
         if running < enabled:
             return Growth(enabled, running, tuple(count * enabled // running for count in grown))
@@ -116,7 +115,7 @@ def grown_of(tasks: Iterable[TaskCounters]) -> Iterator[Growth]:
     """
     read = os.read
     for task in tasks:
-        raw = read(task._leader, task._size)
+        raw = read(task._leader, task._told.size)
         if raw != task._raw:
             yield task._grown_to(raw)
 
