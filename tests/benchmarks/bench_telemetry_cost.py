@@ -49,8 +49,9 @@ NEIGHBOURS_INTERVAL = 10.0
 SCRAPE_INTERVAL = 15.0
 ACCEPT = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
 """What Prometheus asks for."""
-QUESTIONS = ("health", "vms", "caches", "capabilities", "telemetry", "telemetry/hardware-events")
-"""What the page asks at each look, below ``/v1/``."""
+STAYING = ("vms", "caches", "capabilities")
+"""What the page asks below ``/v1/`` when the agent's health names another revision, and every minute (``known.js``)."""
+STAYS = 60.0
 PACE = 0.95
 """The share of the sweeps that were due, without which nothing is told."""
 WITHOUT = {"telemetry": {"interval": 0.0, "hardware_events": False, "neighbours_interval": 0.0}}
@@ -179,24 +180,32 @@ def _alone(agent: Agent) -> Used:
 
 
 class _Reader:
-    """A page that somebody looks at: the same questions, over one connection."""
+    """A page that somebody looks at: the same questions in the same order (``main.js``), over one connection."""
 
     def __init__(self, gateway: Path) -> None:
         self._connection = UnixConnection(gateway, 30.0)
-        self._neighbours_due = 0.0
+        self._neighbours_due = self._heard = 0.0
+        self._revision = self._last_event = self._epoch = ""
         self._event = 0
         self.count = 0
         _ask(self._connection, "/v1/telemetry/history?seconds=600")
 
     def __call__(self) -> float:
         """One look; seconds until the next one."""
-        for question in QUESTIONS:
-            _ask(self._connection, f"/v1/{question}")
-        if time.monotonic() >= self._neighbours_due:
+        now = time.monotonic()
+        health = json.loads(_ask(self._connection, "/v1/health"))
+        if health["revision"] != self._revision or now - self._heard > STAYS:
+            for question in STAYING:
+                _ask(self._connection, f"/v1/{question}")
+            self._revision, self._heard = health["revision"], now
+        if health["last_event"] != self._last_event:
+            told = json.loads(_ask(self._connection, f"/v1/events?after={self._event}&epoch={self._epoch}"))
+            self._epoch, self._event, self._last_event = told["epoch"], told["last"], health["last_event"]
+        _ask(self._connection, "/v1/telemetry/hardware-events")
+        if now >= self._neighbours_due:
             _ask(self._connection, "/v1/neighbours")
-            self._neighbours_due = time.monotonic() + NEIGHBOURS_INTERVAL
-        events = json.loads(_ask(self._connection, f"/v1/events?after={self._event}"))
-        self._event = max([self._event, *(event["number"] for event in events["events"])])
+            self._neighbours_due = now + NEIGHBOURS_INTERVAL
+        _ask(self._connection, "/v1/telemetry")
         self.count += 1
         return LOOK_INTERVAL
 

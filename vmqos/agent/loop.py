@@ -24,6 +24,7 @@ from vmqos.agent.remember import changes
 from vmqos.agent.remember.announce import announce
 from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.remember.pass_times import PassTimes
+from vmqos.agent.remember.revision import Revision
 from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
 from vmqos.agent.trial import Trials
 from vmqos.conf import keystone
@@ -117,6 +118,7 @@ class Agent:
         self.health = Health()
         self.pass_times = PassTimes()
         self.events = EventLog()
+        self.revision = Revision(self.events.epoch)
         self._seen = changes.Seen()
         self.backoff = Backoff(conf.agent.retry_delay_min, conf.agent.retry_delay_max)
         self.filesystem = Filesystem(conf.resctrl.path)

@@ -83,7 +83,7 @@ class VmqosApp(App):
             raise exceptions.UnusableFile(path=neutralise(path), problem=error.strerror) from error
         if self.options.verbose_level < 2:
             # What the agent writes into its log of libvirt is no answer to a command, either.
-            for library in ("httpx", "httpcore", "stevedore", "mfusepy", "fuse", "vmqos.hypervisor"):
+            for library in ("stevedore", "mfusepy", "fuse", "vmqos.hypervisor"):
                 logging.getLogger(library).setLevel(logging.WARNING)
         make_visible(logging.getLogger())
 

@@ -172,7 +172,10 @@ def unknown_options(conf: cfg.ConfigOpts, of_keystoneauth: bool = True) -> Itera
             if section in keystone.SECTIONS and not of_keystoneauth:
                 continue
             try:
-                names = known[section] | (keystone.names(options) if section in keystone.SECTIONS else set())
+                names = known[section]
+                if section in keystone.SECTIONS and not options.keys() <= names:
+                    # keystoneauth takes 8 MiB, and is not needed where none of its options is there.
+                    names = names | keystone.names(options)
             except ConfigurationError as error:
                 yield f"{path}: {error}"
                 continue

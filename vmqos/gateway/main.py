@@ -59,8 +59,6 @@ def _configuration(arguments: Sequence[str]) -> cfg.ConfigOpts:
     loader.load(arguments, conf, version(), PROGRAM)
     log.setup(conf, "vmqos")
     make_visible(logging.getLogger())
-    # At INFO it writes a line for each question to the agent.
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     for warning in loader.unknown_options(conf):
         LOG.warning("%s", warning)
     return conf
@@ -85,7 +83,7 @@ def _ending() -> Iterator[Wakeup]:
 
 def _serve(conf: cfg.ConfigOpts, ends: Wakeup) -> None:
     """Answer until a signal says that this is the end."""
-    agent = AgentClient(conf.gateway.agent_socket)
+    agent = AgentClient(conf.gateway.agent_socket, keeps_connections=True)
     openstack = OpenStackSync.of(conf, agent)
     metrics = Metrics(agent, openstack, conf.gateway.old_metrics)
     application = Site(Relay(agent, openstack, metrics), conf.api.host_names)

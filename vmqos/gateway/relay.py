@@ -29,7 +29,7 @@ another one by the time the agent reads it. The agent has two resources for the 
 
 LONGEST_QUESTION = 10_000
 """Characters of the path and the query that the agent is asked: they are quoted anew, which can make them some times as
-long, and httpx takes 65536."""
+long, and the agent takes 32 KiB of headers."""
 
 
 @dataclass(frozen=True, slots=True)

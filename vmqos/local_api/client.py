@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import grp
+import http.client
 import json
 import os
+import socket as sockets
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote, urlencode
 
-import httpx
 import msgspec
 
 from vmqos.local_api import contract, exceptions
@@ -33,15 +35,38 @@ BUSY_PAUSE = 0.01
 """Seconds until a full queue of connections is tried again. A connect with a time limit is refused at once there, with
 ``EAGAIN`` (``unix_stream_connect`` in net/unix/af_unix.c): Python has the socket not block."""
 
-_HUNG_UP = ("Server disconnected", "peer closed connection")
-"""How httpcore and h11 begin to say that a connection ended before the answer did; what else they refuse is no HTTP."""
+MOST_KEPT = 4
+"""Connections that a client keeps, if it keeps any."""
+
+_CHUNK = 1 << 16
 
 _ABSENT = {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR, errno.ENOTSOCK}
 
 
+class _Connection(http.client.HTTPConnection):
+    """HTTP over a Unix socket.
+
+    :param path: the socket's.
+    :param timeout: seconds that each step may take.
+    """
+
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("vmqos-agent", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect.
+
+        :raises OSError: if that fails.
+        """
+        self.sock = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
 @dataclass(frozen=True, slots=True)
 class AgentClient:
-    """The agent's API, one method a resource; every method opens a connection of its own.
+    """The agent's API, one method a resource; every method may be called from any thread.
 
     Every method raises:
 
@@ -56,11 +81,14 @@ class AgentClient:
     :param socket: the path of the agent's Unix socket, or of the gateway's, which answers the same questions.
     :param timeout: seconds to wait for an answer.
     :param program: which program answers there, for the errors.
+    :param keeps_connections: whether a connection is kept for later questions; else each question has its own.
     """
 
     socket: str
     timeout: float = TIMEOUT
     program: str = "vmqos-agent"
+    keeps_connections: bool = False
+    _kept: list[_Connection] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def vms(self) -> list[contract.Vm]:
         """Every running VM, in the agent's order."""
@@ -216,39 +244,71 @@ class AgentClient:
 
     def _send(self, method: str, path: str, parameters: tuple[tuple[str, str], ...]) -> tuple[int, bytes]:
         """The status and the body of the agent's answer."""
-        deadline = time.monotonic() + self.timeout
-        while True:
-            try:
-                return self._ask(method, path, parameters)
-            except httpx.TimeoutException as error:
-                raise exceptions.AgentTimeout(self.program, socket=self.socket, seconds=self.timeout) from error
-            except httpx.ConnectError as error:
-                if not any(isinstance(cause, BlockingIOError) for cause in _causes(error)):
-                    raise self._why_no_connection(error) from error
-                if time.monotonic() + BUSY_PAUSE > deadline:
-                    raise exceptions.AgentTimeout(self.program, socket=self.socket, seconds=self.timeout) from error
-            except httpx.HTTPError as error:
-                if isinstance(error, httpx.NetworkError) or str(error).startswith(_HUNG_UP):
-                    raise exceptions.AgentHungUp(self.program, socket=self.socket) from error
-                raise exceptions.NotOurApi(
-                    self.program, socket=self.socket, problem=str(error) or type(error).__name__
-                ) from error
-            # Others fill the agent's queue of connections at this moment.
-            time.sleep(BUSY_PAUSE)
+        try:
+            return self._ask(method, path, parameters)
+        except TimeoutError as error:
+            raise exceptions.AgentTimeout(self.program, socket=self.socket, seconds=self.timeout) from error
+        except (OSError, http.client.IncompleteRead) as error:
+            raise exceptions.AgentHungUp(self.program, socket=self.socket) from error
+        except http.client.HTTPException as error:
+            problem = str(error) or type(error).__name__
+            raise exceptions.NotOurApi(self.program, socket=self.socket, problem=problem) from error
 
     def _ask(self, method: str, path: str, parameters: tuple[tuple[str, str], ...]) -> tuple[int, bytes]:
-        # There is no TLS on a Unix socket; verify=False spares the time of loading every authority's certificate.
-        transport = httpx.HTTPTransport(uds=self.socket, verify=False)
-        with (
-            httpx.Client(transport=transport, base_url="http://vmqos-agent", timeout=self.timeout) as http,
-            http.stream(method, path, params=parameters, headers={"Accept-Encoding": "identity"}) as answer,
-        ):
-            return answer.status_code, self._body(path, answer)
+        question = quote(path, errors="replace")
+        if parameters:
+            question += "?" + urlencode(parameters, errors="replace")
+        if method == "GET" and (kept := self._kept_one()) is not None:
+            # The agent ends a connection that was idle for some seconds, and all of them when it ends itself.
+            with contextlib.suppress(ConnectionError):
+                return self._over(kept, method, path, question)
+        return self._over(self._connected(), method, path, question)
 
-    def _body(self, path: str, answer: httpx.Response) -> bytes:
+    def _kept_one(self) -> _Connection | None:
+        try:
+            return self._kept.pop()
+        except IndexError:
+            return None
+
+    def _connected(self) -> _Connection:
+        deadline = time.monotonic() + self.timeout
+        while True:
+            connection = _Connection(self.socket, self.timeout)
+            try:
+                connection.connect()
+                return connection
+            except BlockingIOError:
+                connection.close()
+                if time.monotonic() + BUSY_PAUSE > deadline:
+                    raise TimeoutError from None
+                # Others fill the agent's queue of connections at this moment.
+                time.sleep(BUSY_PAUSE)
+            except TimeoutError:
+                connection.close()
+                raise
+            except OSError as error:
+                connection.close()
+                raise self._why_no_connection(error) from error
+
+    def _over(self, connection: _Connection, method: str, path: str, question: str) -> tuple[int, bytes]:
+        is_kept = False
+        try:
+            connection.request(method, question)
+            answer = connection.getresponse()
+            with answer:
+                body = self._body(path, answer)
+            is_kept = self.keeps_connections and not answer.will_close and len(self._kept) < MOST_KEPT
+            if is_kept:
+                self._kept.append(connection)
+            return answer.status, body
+        finally:
+            if not is_kept:
+                connection.close()
+
+    def _body(self, path: str, answer: http.client.HTTPResponse) -> bytes:
         """The answer's body, bounded in size and time: another program may listen there and send without end."""
         chunks, count, deadline = [], 0, time.monotonic() + 2 * self.timeout
-        for chunk in answer.iter_raw():
+        while chunk := answer.read1(_CHUNK):
             chunks.append(chunk)
             count += len(chunk)
             if count > LONGEST_ANSWER:
@@ -256,6 +316,8 @@ class AgentClient:
                 raise exceptions.NotOurApi(self.program, socket=self.socket, problem=problem)
             if time.monotonic() > deadline:
                 raise exceptions.AgentTimeout(self.program, socket=self.socket, seconds=2 * self.timeout)
+        if answer.length:
+            raise http.client.IncompleteRead(b"", answer.length)
         return b"".join(chunks)
 
     def _decode(self, path: str, status: int, body: bytes) -> dict[str, Any]:
@@ -276,13 +338,11 @@ class AgentClient:
             raise exceptions.AgentRefused(self.program, text=neutralise(text), status=status)
         raise exceptions.AgentFailed(self.program, text=neutralise(text), status=status)
 
-    def _why_no_connection(self, error: httpx.ConnectError) -> exceptions.LocalApiError:
-        # httpx keeps no errno of its own: the OSError is at the far end of the chain of causes.
-        for cause in _causes(error):
-            if isinstance(cause, PermissionError):
-                return exceptions.SocketForbidden(self.program, socket=self.socket, **_access(self.socket))
-            if isinstance(cause, OSError) and cause.errno in _ABSENT:
-                return exceptions.AgentNotRunning(self.program, socket=self.socket)
+    def _why_no_connection(self, error: OSError) -> exceptions.LocalApiError:
+        if isinstance(error, PermissionError):
+            return exceptions.SocketForbidden(self.program, socket=self.socket, **_access(self.socket))
+        if error.errno in _ABSENT:
+            return exceptions.AgentNotRunning(self.program, socket=self.socket)
         return exceptions.SocketUnusable(self.program, socket=self.socket, problem=str(error))
 
 
@@ -306,13 +366,6 @@ def _is_deeper(value: object, most: int) -> bool:
         if not level:
             return False
     return True
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__
 
 
 def _access(path: str) -> dict[str, str]:

@@ -463,8 +463,9 @@ class Health(TypedDict):
     ``ages`` are seconds since the last complete look at the VMs (``vms``), the last pass that ended well (``pass``) and
     the last look at the counters (``counters``), ``None`` before the first; ``stale`` names those that are too great.
     ``unserved`` has the reason why a VM that libvirt lists is not served, by UUID. ``trial`` is what is tried on a VM
-    now, ``None`` where nothing is. ``placement``, ``nova`` and
-    ``notifications`` are the gateway's: only its answer has them.
+    now, ``None`` where nothing is. ``revision`` is another one where ``/v1/vms``, ``/v1/caches`` and
+    ``/v1/capabilities`` tell something else than ages and times to wait, and ``last_event`` where there is an event
+    more. ``placement``, ``nova`` and ``notifications`` are the gateway's: only its answer has them.
     """
 
     status: Literal["starting", "ok", "degraded", "failing"]
@@ -487,6 +488,8 @@ class Health(TypedDict):
     pass_seconds: NotRequired[Durations]
     last_error: str | None
     vms: dict[str, int]
+    revision: NotRequired[str]
+    last_event: NotRequired[str]
 
 
 class Capacity(TypedDict):

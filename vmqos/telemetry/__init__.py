@@ -9,13 +9,14 @@ libvirt, and no rights but to read the files::
             print(vm.uuid, vm.totals["llc_occupancy"])
 """
 
-from vmqos.telemetry.bandwidth import Rates, rates
+from vmqos.telemetry.bandwidth import Growth, Rates, growth, rate, rates
 from vmqos.telemetry.model import EVENTS, GroupReading, HostReading, Missing, Reading, Snapshot, VmReading
 from vmqos.telemetry.sweep.sweeper import Sweeper
 
 __all__ = [
     "EVENTS",
     "GroupReading",
+    "Growth",
     "HostReading",
     "Missing",
     "Rates",
@@ -23,5 +24,7 @@ __all__ = [
     "Snapshot",
     "Sweeper",
     "VmReading",
+    "growth",
+    "rate",
     "rates",
 ]

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import sub, truediv
 
-from vmqos.telemetry.model import MBM_LOCAL, MBM_TOTAL, Missing, Reading, Snapshot, VmReading
+from vmqos.telemetry.model import MBM_LOCAL, MBM_TOTAL, Columns, Missing, Reading, Snapshot, VmReading
 
 UNSEEN = 5.0
 """Seconds between two sweeps up to which no VM can have lost its hardware counters and got others unseen: the turns
@@ -54,6 +56,35 @@ def _without_traffic(found: Rates) -> Rates:
         for reading in (found.total, found.local, found.remote)
     )
     return replace(found, total=total, local=local, remote=remote)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What :func:`rates` tells of all VMs, each of which has numbers, as columns in the order of ``uuids``."""
+
+    uuids: Sequence[str]
+    total: Sequence[float]
+    local: Sequence[float]
+    remote: Sequence[float]
+
+
+def growth(before: Columns | None, after: Columns | None) -> Growth | None:
+    """The bandwidth of every VM of ``after``; pure. ``None`` where :func:`rates` has to look at each VM."""
+    if before is None or after is None or before.groups is not after.groups or not after.caches:
+        return None
+    totals, locals_ = [], []
+    for cache, (_, total, local, moments) in after.caches.items():
+        _, total_before, local_before, moments_before = before.caches[cache]
+        seconds = list(map(sub, moments, moments_before))
+        if min(seconds, default=1.0) <= 0:
+            return None
+        grown = [list(map(truediv, map(sub, *of), seconds)) for of in ((total, total_before), (local, local_before))]
+        if min(map(partial(min, default=0.0), grown)) < 0:
+            return None
+        totals.append(grown[0])
+        locals_.append(grown[1])
+    total, local = (list(map(sum, zip(*of, strict=True))) for of in (totals, locals_))
+    return Growth(after.uuids, total, local, [max(0.0, one) for one in map(sub, total, local)])
 
 
 def rate(before: VmReading | None, after: VmReading) -> Rates:

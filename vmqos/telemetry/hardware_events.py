@@ -28,7 +28,7 @@ from vmqos.telemetry.exceptions import (
     TasksKeepComing,
     TooManyTasks,
 )
-from vmqos.telemetry.perf_event import Event, Growth, TaskCounters
+from vmqos.telemetry.perf_event import Event, Growth, TaskCounters, grown_of
 
 NAMES = ("cycles", "instructions", "cache_references", "cache_misses")
 """What is counted, in the kernel's words (``enum perf_hw_id``)."""
@@ -157,8 +157,7 @@ class CountedTasks:
         enabled = running = 0
         counts = [0] * len(self._events)
         try:
-            for task in self._tasks.values():
-                found = task.grown()
+            for found in grown_of(self._tasks.values()):
                 if found.enabled:
                     enabled += found.enabled
                     running += found.running

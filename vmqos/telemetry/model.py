@@ -12,6 +12,7 @@ from vmqos.resctrl.monitoring import Missing, Reading, Value
 
 __all__ = [
     "EVENTS",
+    "Columns",
     "GroupReading",
     "HostReading",
     "Missing",
@@ -157,6 +158,21 @@ class HostReading:
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """The counters of all VMs, one beside the other: as the readings have them, at a small part of the cost.
+
+    :ivar uuids: the VMs, in the order of the columns.
+    :ivar groups: the very same object as in an earlier sweep if the VMs' groups are the same.
+    :ivar caches: the bytes held, those moved to and from any memory and those of the same socket, by cache id; and when
+        they were read, in monotonic seconds. A column each.
+    """
+
+    uuids: Sequence[str]
+    groups: object
+    caches: Mapping[int, tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[float]]]
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One sweep.
 
@@ -165,6 +181,8 @@ class Snapshot:
     :ivar vms: every VM that has a group, by UUID.
     :ivar host: the default group, and what is left.
     :ivar sweep_seconds: how long it took.
+    :ivar columns: ``None`` unless each VM has one group, whose files are kept open, and every counter of every group
+        was a whole number; nor where packages count.
     """
 
     monotonic: float
@@ -172,3 +190,4 @@ class Snapshot:
     vms: Mapping[str, VmReading]
     host: HostReading
     sweep_seconds: float
+    columns: Columns | None = field(default=None, repr=False, compare=False)

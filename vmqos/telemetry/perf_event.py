@@ -9,7 +9,7 @@ import functools
 import os
 import platform
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 Event = tuple[int, int]
@@ -23,8 +23,6 @@ _INHERIT = 1 << 1
 _INHERIT_THREAD = 1 << 35
 """Threads alone inherit, and no other process that the task begins: since Linux 5.13."""
 _CLOSE_ON_EXEC = 8
-_MOST = 512
-"""Bytes: more than a group says."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -50,6 +48,12 @@ def _nothing(events: int) -> Growth:
     return Growth(0, 0, (0,) * events)
 
 
+@functools.cache
+def _told(events: int) -> struct.Struct:
+    """What a group says: how many events there are, nanoseconds enabled and running, and each count."""
+    return struct.Struct(f"{3 + events}Q")
+
+
 class TaskCounters:
     """Counts a task from now on, and every thread that it starts from now on, and those that these start.
 
@@ -61,15 +65,17 @@ class TaskCounters:
     :raises OSError: if the kernel does not count it.
     """
 
+    __slots__ = ("_before", "_descriptors", "_leader", "_nothing", "_raw", "_told")
+
     def __init__(self, tid: int, events: Sequence[Event]) -> None:
         self._descriptors: list[int] = []
         try:
             for event in events:
                 self._descriptors.append(_open(event, tid, self._descriptors[0] if self._descriptors else -1))
-            self._unpack = struct.Struct(f"{3 + len(events)}Q").unpack
-            self._nothing = _nothing(len(events))
-            self._raw = os.read(self._descriptors[0], _MOST)
-            self._before = self._unpack(self._raw)
+            self._leader = self._descriptors[0]
+            self._told, self._nothing = _told(len(events)), _nothing(len(events))
+            # As bytes: the numbers of thousands of tasks would take megabytes.
+            self._raw = self._before = os.read(self._leader, self._told.size)
         except OSError:
             self.close()
             raise
@@ -85,21 +91,33 @@ class TaskCounters:
         :raises OSError: if the kernel does not tell. ``ECHILD``: a thread was started while the group was opened, and
             has not inherited all of it (``__perf_read_group_add`` in kernel/events/core.c, since Linux 6.6).
         """
-        raw = os.read(self._descriptors[0], _MOST)
+        return self._grown_to(os.read(self._leader, self._told.size))
+
+    def _grown_to(self, raw: bytes) -> Growth:
         if raw == self._raw:
-            # Most tasks of a VM sleep, and a look reads thousands.
             return self._nothing
-        before = self._before
-        self._raw, now = raw, self._unpack(raw)
+        self._raw, before, now = raw, self._told.unpack(self._before), self._told.unpack(raw)
         # How many events there are, nanoseconds enabled and running, and each count.
         enabled, running = now[1] - before[1], now[2] - before[2]
         if running <= 0:
             return Growth(enabled, 0, (0,) * (len(now) - 3))
-        self._before = now
+        self._before = raw
         grown = (count - then for count, then in zip(now[3:], before[3:], strict=True))
         if running < enabled:
             return Growth(enabled, running, tuple(count * enabled // running for count in grown))
         return Growth(enabled, running, tuple(grown))
+
+
+def grown_of(tasks: Iterable[TaskCounters]) -> Iterator[Growth]:
+    """What was counted of each task since the last call, without those that slept: most do, and there are thousands.
+
+    :raises OSError: see :meth:`TaskCounters.grown`.
+    """
+    read = os.read
+    for task in tasks:
+        raw = read(task._leader, task._told.size)
+        if raw != task._raw:
+            yield task._grown_to(raw)
 
 
 def _open(event: Event, tid: int, leader: int) -> int:

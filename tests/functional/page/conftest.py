@@ -136,4 +136,4 @@ def is_quiet(browser: Browser, host: PlayedHost) -> bool:
     asked = host.asked[:]
     # A look begins with the one question and ends with the other, unless the page gives it up.
     look = asked[len(asked) - asked[::-1].index("/v1/health") :]
-    return len(asked) == known and ("/v1/events" in look or browser.one("#silence").is_displayed())
+    return len(asked) == known and ("/v1/telemetry" in look or browser.one("#silence").is_displayed())

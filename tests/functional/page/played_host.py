@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import time
 import uuid
@@ -39,6 +40,7 @@ class PlayedHost(PlayedCounters):
     :ivar neighbours: who slows whom; ``None`` for an agent that does not judge.
     :ivar sizes: what was found of how many ways VMs need; ``None`` for an agent that does not remember it.
     :ivar epoch: which run of the agent that is.
+    :ivar names_revisions: whether its health says that something has changed.
     :ivar counter_share: the share of their time for which VMs have the processor's counters.
     :ivar held: bytes that a VM holds of each cache, by UUID and cache, where that is not an even share.
     """
@@ -59,6 +61,7 @@ class PlayedHost(PlayedCounters):
     neighbours: dict[str, Any] | None = field(default_factory=lambda: dict(QUIET))
     sizes: list[dict[str, Any]] | None = field(default_factory=list)
     epoch: str = "first"
+    names_revisions: bool = True
     counter_share: float = 1.0
     held: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -218,7 +221,15 @@ class PlayedHost(PlayedCounters):
             "last_pass_ms": 4.2,
             "last_error": None,
             "vms": {state: states.count(state) for state in ("kept", "pending", "degraded", "none")},
-        }
+        } | self._names()
+
+    def _names(self) -> dict[str, str]:
+        """What names the state of the VMs and the last event; nothing for an agent that does not tell."""
+        if not self.names_revisions:
+            return {}
+        state = [self._answer(path, {}) for path in ("/v1/vms", "/v1/caches", "/v1/capabilities")]
+        known = hashlib.sha256(json.dumps(state).encode()).hexdigest()
+        return {"revision": f"{self.epoch}.{known}", "last_event": f"{self.epoch}.{len(self.events or ())}"}
 
     def _cache(self, cache: int) -> Any:
         locked = sum(self.locks.values())

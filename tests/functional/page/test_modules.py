@@ -32,6 +32,29 @@ CASES: list[tuple[str, str, Any]] = [
     ),
     ("format.js", "[0, 0.456, 12].map(it.ratio)", ["0.00", "0.46", "12.00"]),
     (
+        "known.js",
+        "it.waited([{ retry_in: 5 }, { retry_in: 1 }, { retry_in: null }, {}], 2)",
+        [{"retry_in": 3}, {"retry_in": 0}, {"retry_in": None}, {}],
+    ),
+    (
+        "known.js",
+        """((known, told) => {
+            const asked = (health, now) => Object.keys(known.question(health, now)).length;
+            const seen = [asked({ revision: 'a' }, 0)];
+            known.hear(told, { revision: 'a' }, 0);
+            seen.push(asked({ revision: 'a' }, 60), asked({ revision: 'a' }, 61));
+            seen.push(asked({ revision: 'b' }, 1), asked({}, 1));
+            known.hear({}, { revision: 'b' }, 1);
+            seen.push(asked({ revision: 'b' }, 1), asked(undefined, 1), known.answers(2).vms.value.vms[0].retry_in);
+            known.hear({ ...told, caches: { error: 'gone' } }, { revision: 'b' }, 2);
+            return [...seen, asked({ revision: 'b' }, 2)];
+        })(
+            new it.Known(),
+            { vms: { value: { vms: [{ retry_in: 9 }] } }, caches: { value: {} }, capabilities: { value: {} } },
+        )""",
+        [3, 0, 3, 3, 3, 3, 3, 7, 3],
+    ),
+    (
         "format.js",
         "[0, 0.049, 0.0994, 0.0996, 0.256, 1].map(it.portion)",
         ["0 %", "4.9 %", "9.9 %", "10 %", "26 %", "100 %"],

@@ -139,7 +139,7 @@ class _Client(AgentClient):
             httpx.Client(transport=transport, base_url="http://vmqos-agent", timeout=self.timeout) as http,
             http.stream(method, path, params=parameters, headers={"Accept-Encoding": "identity"}) as answer,
         ):
-            return answer.status_code, self._body(path, answer)
+            return answer.status_code, answer.read()
 
 
 @functools.cache

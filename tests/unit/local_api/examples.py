@@ -151,6 +151,8 @@ def health() -> Any:
         "last_pass_ms": 1.2,
         "last_error": None,
         "vms": {"kept": 3, "pending": 1, "degraded": 0, "none": 1},
+        "revision": "5f1c.17",
+        "last_event": "5f1c.4",
     }
 
 

@@ -264,3 +264,113 @@ def somebody() -> Iterator[None]:
         yield
     finally:
         os.seteuid(before)
+
+
+class Listening:
+    """Answers the questions of some connections with what health is, and counts the connections.
+
+    :ivar many: how many questions of one connection are answered, until it is closed.
+    """
+
+    def __init__(self, socket: str, many: int, closes: bool = False) -> None:
+        self.many = many
+        self.accepted = 0
+        self._more = b"Connection: close\r\n" if closes else b""
+        self._listening = sockets.socket(sockets.AF_UNIX)
+        self._listening.bind(socket)
+        self._listening.listen()
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self) -> Listening:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._listening.shutdown(sockets.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        body = json.dumps(examples.health()).encode()
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listening.accept()
+                self.accepted += 1
+                with connection:
+                    connection.settimeout(5)
+                    for _ in range(self.many):
+                        if not connection.recv(65536):
+                            break
+                        head = b"HTTP/1.1 200 OK\r\n%sContent-Length: %d\r\n\r\n" % (self._more, len(body))
+                        connection.sendall(head + body)
+
+
+@pytest.mark.parametrize(
+    ("keeps", "many", "closes", "accepted"),
+    [(False, 9, False, 4), (True, 9, False, 1), (True, 2, False, 2), (True, 1, False, 4), (True, 1, True, 4)],
+)
+def test_a_connection_is_kept_as_long_as_the_agent_keeps_it(
+    socket: str, keeps: bool, many: int, closes: bool, accepted: int
+) -> None:
+    with Listening(socket, many, closes) as listening:
+        client = AgentClient(socket, keeps_connections=keeps)
+        for _ in range(4):
+            assert client.health() == examples.health()
+        assert listening.accepted == accepted
+        for kept in client._kept:
+            kept.close()
+
+
+def test_what_changes_something_has_a_connection_of_its_own(agent: FakeAgent, socket: str) -> None:
+    client = AgentClient(socket, keeps_connections=True)
+    client.health()
+    (kept,) = client._kept
+    agent.answers[f"/v1/flavors/{examples.WEB}"] = {"uuid": examples.WEB}
+    client.tell_flavor({"uuid": examples.WEB, "process": "1", "flavor": "gold", "project": "p"}, {})  # type: ignore[typeddict-item, typeddict-unknown-key]
+    assert client._kept[0] is kept
+    for one in client._kept:
+        one.close()
+
+
+def test_as_many_connections_are_kept_as_the_client_is_to_keep(agent: FakeAgent, socket: str) -> None:
+    client = AgentClient(socket, keeps_connections=True)
+    together = threading.Barrier(clients.MOST_KEPT + 3)
+
+    def ask() -> None:
+        together.wait()
+        client.vms()
+
+    threads = [threading.Thread(target=ask) for _ in range(together.parties)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 1 <= len(client._kept) <= clients.MOST_KEPT
+    for one in client._kept:
+        one.close()
+
+
+@pytest.mark.parametrize("said", [b"hello\r\n\r\n", b"HTTP/1.1 ok\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200])
+def test_what_is_no_http_is_no_api_of_ours(socket: str, said: bytes) -> None:
+    with sockets.socket(sockets.AF_UNIX) as listening:
+        listening.bind(socket)
+        listening.listen()
+
+        def speak() -> None:
+            connection, _ = listening.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(4096)
+                connection.sendall(said)
+                connection.recv(4096)
+
+        thread = threading.Thread(target=speak)
+        thread.start()
+        with pytest.raises(exceptions.NotOurApi):
+            AgentClient(socket).health()
+        thread.join()
+
+
+def test_any_text_of_a_user_can_be_asked_for(agent: FakeAgent, socket: str) -> None:
+    for name in ("web 1", "a/b?c=d#e", "\u00fc%41", "\udcff", "x\r\ny"):
+        with pytest.raises(exceptions.AgentRefused, match="there is no"):
+            AgentClient(socket).vm(name)

@@ -29,6 +29,11 @@ class EventLog:
         self._last = 0
         self._is_closed = False
 
+    @property
+    def last(self) -> str:
+        """Names the last event among those of all runs of the agent."""
+        return f"{self.epoch}.{self._last}"
+
     def add(self, changes: Iterable[Change]) -> list[contract.Event]:
         """Remember what changed, and wake those who wait for it; the events that became of it."""
         now, added = time.time(), list[contract.Event]()

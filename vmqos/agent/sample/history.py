@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import math
+import struct
 import threading
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-from vmqos.telemetry.hardware_events import NAMES
 
 SERIES = ("llc_occupancy", "total", "local", "remote")
 """Bytes, and bytes a second: what resctrl counts."""
@@ -90,13 +89,17 @@ class History:
             self._times[slot] = when
             for gone in self._vms.keys() - samples.keys():
                 del self._vms[gone]
+            pack, at = struct.Struct(f"{width}d").pack_into, 8 * width * slot
             for uuid, sample in samples.items():
                 ring = self._vms.get(uuid)
                 if ring is None:
                     ring = self._vms[uuid] = array("d", [math.nan]) * (width * self._capacity)
-                values = array("d", [math.nan if value is None else value for value in sample])
-                nothing = array("d", [math.nan]) * (width - len(values))
-                ring[width * slot : width * (slot + 1)] = values + nothing
+                try:
+                    pack(ring, at, *sample)
+                except struct.error:
+                    # There is no value of some series.
+                    values = [math.nan if value is None else value for value in sample]
+                    pack(ring, at, *values, *[math.nan] * (width - len(values)))
 
     def since(self, when: float, uuids: Collection[str] | None = None, names: Collection[str] | None = None) -> Past:
         """What was read at ``when`` and later, of all VMs or these, in all series or these."""
@@ -145,7 +148,5 @@ def executed_of(rates: Sequence[float]) -> Sample:
 
     :param rates: what a VM's tasks do a second, by :data:`vmqos.telemetry.hardware_events.NAMES`.
     """
-    by_name = dict(zip(NAMES, rates, strict=True))
-    cycles, instructions = by_name["cycles"], by_name["instructions"]
-    values = {**by_name, "instructions_per_cycle": instructions / cycles if cycles else None}
-    return tuple(values[name] for name in EXECUTED)
+    cycles, instructions, _, misses = rates
+    return instructions / cycles if cycles else None, instructions, misses

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from vmqos.agent.sample.history import Columns, History, Sample
-from vmqos.telemetry import Rates, Snapshot, VmReading
+from vmqos.telemetry import Growth, Rates, Snapshot, VmReading
 from vmqos.telemetry.hardware_events import NAMES
 from vmqos.telemetry.model import LLC_OCCUPANCY
 
@@ -34,11 +34,18 @@ class RecentSamples:
         self._history: History | None = None
         self._caches: tuple[int, ...] = ()
 
-    def add(self, now: Snapshot, found: Mapping[str, Rates], counts: Mapping[str, Sequence[float]]) -> None:
+    def add(
+        self,
+        now: Snapshot,
+        found: Mapping[str, Rates],
+        counts: Mapping[str, Sequence[float]],
+        grown: Growth | None = None,
+    ) -> None:
         """Remember one sweep.
 
         :param found: the bandwidths since the sweep before, by UUID.
         :param counts: what the VMs' tasks did a second, by UUID and :data:`vmqos.telemetry.hardware_events.NAMES`.
+        :param grown: what ``found`` tells, as columns, where the sweep has such.
         """
         if not self.interval:
             return
@@ -49,13 +56,17 @@ class RecentSamples:
             with self._lock:
                 self._history, self._caches = History(MOST, series), caches
         missing = (None,) * len(NAMES) if self.counted else ()
-        self._history.add(
-            now.wall,
-            {
-                uuid: (found[uuid].total.value, *(counts.get(uuid, missing) if self.counted else ()), *_on(vm, caches))
-                for uuid, vm in now.vms.items()
-            },
-        )
+        bandwidth: Iterable[float | None]
+        held: Iterable[Sample]
+        if grown is not None and now.columns is not None:
+            uuids, bandwidth = grown.uuids, grown.total
+            held = zip(*(now.columns.caches[cache][0] for cache in caches), strict=True)
+        else:
+            uuids, bandwidth = list(now.vms), (found[uuid].total.value for uuid in now.vms)
+            held = (_on(vm, caches) for vm in now.vms.values())
+        executed = [counts.get(uuid, missing) if self.counted else missing for uuid in uuids]
+        samples = zip(uuids, bandwidth, executed, held, strict=True)
+        self._history.add(now.wall, {uuid: (moved, *done, *bytes_held) for uuid, moved, done, bytes_held in samples})
 
     def columns(self, when: float = 0.0) -> tuple[Columns, tuple[int, ...]]:
         """What was read at ``when`` (seconds since 1970) and later, and of which caches (:func:`held_on`)."""

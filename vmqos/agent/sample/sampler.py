@@ -23,9 +23,21 @@ from vmqos.agent.sample.recent import RecentSamples
 from vmqos.daemon.worker import Worker
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.resctrl.package_events import CORE_ENERGY, CYCLES, STALLS_LLC_HIT, STALLS_LLC_MISS, UOPS_RETIRED
-from vmqos.telemetry import Missing, Rates, Snapshot, Sweeper, VmReading, descriptors, hardware_events, rates
+from vmqos.telemetry import (
+    Missing,
+    Rates,
+    Snapshot,
+    Sweeper,
+    VmReading,
+    descriptors,
+    growth,
+    hardware_events,
+    rate,
+    rates,
+)
 from vmqos.telemetry.exceptions import SweepFailed, SweepTakesLong
 from vmqos.telemetry.model import LLC_OCCUPANCY
+from vmqos.telemetry.sweep.lazy import LazyMapping
 
 LOG = logging.getLogger(__name__)
 
@@ -120,6 +132,7 @@ class Telemetry:
         self._sampled: tuple[Snapshot, Mapping[str, Rates]] | None = None
         self._measured: Mapping[str, Measured] = {}
         self._take_turns = take_turns
+        self._is_waiting = False
         self._error: ResctrlError | None = None
 
     @classmethod
@@ -301,7 +314,7 @@ class Telemetry:
         if sampled is None:
             return
         try:
-            self._take_turns(any(found.total.missing is Missing.UNASSIGNED for found in sampled[1].values()))
+            self._take_turns(self._is_waiting)
         except Exception:
             # Whichever VMs have the counters, they are read on.
             LOG.exception("VMs could not take turns to have hardware counters")
@@ -312,21 +325,35 @@ class Telemetry:
             return {}
         before, rates_before = self._sampled
         kept = {}
-        for uuid, rate in found.items():
-            if rate.total.value is not None:
+        for uuid, of_vm in found.items():
+            if of_vm.total.value is not None:
                 continue
             last = self._measured.get(uuid)
-            if last is None and rate.total.missing is Missing.UNASSIGNED and uuid in rates_before:
+            if last is None and of_vm.total.missing is Missing.UNASSIGNED and uuid in rates_before:
                 last = Measured(before.monotonic, before.vms[uuid].generation, rates_before[uuid])
             if last is not None and last.rates.total.value is not None and last.generation == now.vms[uuid].generation:
                 kept[uuid] = last
         return kept
 
     def _remember(self, now: Snapshot) -> Mapping[str, Rates]:
-        # VMs take turns between two sweeps, so that none passes unseen.
-        found = rates(now if self._sampled is None else self._sampled[0], now, math.inf)
-        self._measured = self._still_measured(now, found)
-        samples: dict[str, Sample] = {uuid: _remembered(vm, found[uuid]) for uuid, vm in now.vms.items()}
+        before = now if self._sampled is None else self._sampled[0]
+        grown = growth(before.columns, now.columns)
+        found: Mapping[str, Rates]
+        samples: dict[str, Sample]
+        if grown is not None and now.columns is not None:
+            # Each VM has numbers: what of it is shown is made when a client asks.
+            found = LazyMapping(now.vms, lambda uuid, vm: rate(before.vms.get(uuid), vm))
+            self._measured, self._is_waiting = {}, False
+            held = map(sum, zip(*(of_cache[0] for of_cache in now.columns.caches.values()), strict=True))
+            samples = dict(
+                zip(grown.uuids, zip(held, grown.total, grown.local, grown.remote, strict=True), strict=True)
+            )
+        else:
+            # VMs take turns between two sweeps, so that none passes unseen.
+            found = rates(before, now, math.inf)
+            self._measured = self._still_measured(now, found)
+            self._is_waiting = any(one.total.missing is Missing.UNASSIGNED for one in found.values())
+            samples = {uuid: _remembered(vm, found[uuid]) for uuid, vm in now.vms.items()}
         counts: Mapping[str, Sequence[float]] = {}
         if self._executed is not None:
             counts = self._executed()
@@ -335,7 +362,7 @@ class Telemetry:
             unread, uncounted = (None,) * len(SERIES), (None,) * len(EXECUTED)
             uuids = samples.keys() | executed.keys()
             samples = {uuid: samples.get(uuid, unread) + executed.get(uuid, uncounted) for uuid in uuids}
-        self.recent.add(now, found, counts)
+        self.recent.add(now, found, counts, grown)
         if not self._has_packages and not {CORE_ENERGY, CYCLES}.isdisjoint(now.host.events):
             # Whether they count is known only once resctrl was read, and no memory is taken where they do not.
             self._has_packages = True

@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, cast
 from urllib.parse import parse_qs
 
+import msgspec
+
 from vmqos import extra_specs
 from vmqos.agent.loop import Agent
 from vmqos.agent.observe.told_flavors import Found
@@ -143,7 +145,7 @@ class Api:
             status, body = answer.status, {"error": str(answer)}
         except ResctrlError as error:
             status, body = "503 Service Unavailable", {"error": str(error)}
-        content = json.dumps(body).encode()
+        content = _encoded(body)
         start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(content)))])
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [content]
 
@@ -336,6 +338,15 @@ class Api:
             text = f"more than {LONGEST_OF_ALL:g} seconds are told of {MOST_NAMED} VMs at most: name them with vm=UUID"
             raise _Answer("400 Bad Request", text)
         return counters.minutes(self._telemetry.minutes.copy(time.time() - seconds, uuids))
+
+
+def _encoded(body: object) -> bytes:
+    """JSON. What 200 VMs answer takes json a millisecond, ten times as long as msgspec."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        # A foreign group may have a name that is no UTF-8, which json writes as it is (RFC 8259, section 8.2).
+        return json.dumps(body).encode()
 
 
 def _series(query: dict[str, list[str]]) -> frozenset[str] | None:

@@ -75,6 +75,8 @@ def health(agent: Agent, telemetry: Telemetry) -> contract.Health:
         "pass_seconds": agent.pass_times.durations(),
         "last_error": found.last_error or None,
         "vms": vms.counts(agent.snapshot),
+        "revision": agent.revision.of(agent.snapshot),
+        "last_event": agent.events.last,
     }
 
 

@@ -27,6 +27,13 @@ SHARE = 0.1
 """Judging takes no more than this share of one CPU, however often clients ask: 200 VMs of which half have just begun to
 move much more take some seconds."""
 
+USUAL_SHARE = 0.002
+"""The same, while that does not put it off for long: 200 calm VMs take some 50 ms, and a page and
+Prometheus ask ten times a minute. A host of few VMs is judged at each question, as before."""
+
+LATEST = 15.0
+"""Seconds for which calm VMs are not judged anew, at most."""
+
 CALM = 10
 """Samples before a step with which it can be judged, and some to spare."""
 
@@ -40,14 +47,21 @@ class Neighbours:
     :param snapshot: what the last pass knew.
     :param recent: what is judged by.
     :param events: hears of each judgement.
+    :param interval: seconds between two judgements that the agent asks for itself, which are never put off for calm
+        VMs; 0 without such.
     """
 
     def __init__(
-        self, snapshot: Callable[[], Snapshot], recent: RecentSamples, events: NeighbourEvents | None = None
+        self,
+        snapshot: Callable[[], Snapshot],
+        recent: RecentSamples,
+        events: NeighbourEvents | None = None,
+        interval: float = 0.0,
     ) -> None:
         self._snapshot = snapshot
         self._recent = recent
         self._events = events
+        self._latest = min(LATEST, 0.8 * interval) if interval else LATEST
         self._condition = threading.Condition()
         self._known: contract.Neighbours = _told(insight.Insight({}, []), None, recent.interval, 0, counted=False)
         self._is_judging = False
@@ -104,7 +118,8 @@ class Neighbours:
             LOG.exception("neighbours can't be judged")
         with self._condition:
             self._known = found or self._known
-            self._due = began + max(self._recent.interval, (time.monotonic() - began) / SHARE)
+            took = time.monotonic() - began
+            self._due = began + max(self._recent.interval, min(took / USUAL_SHARE, self._latest), took / SHARE)
             self._is_judging = False
             self._condition.notify_all()
 

@@ -19,10 +19,12 @@ class Counts:
 
     :ivar began: monotonic seconds, before the first of them was read.
     :ivar some_unassigned: whether a traffic counter has no hardware counter.
+    :ivar are_numbers: whether every counter was a whole number.
     """
 
     began: float
     some_unassigned: bool
+    are_numbers: bool
     _groups: int
     _domains: Sequence[Domain]
     _values: Sequence[Value]
@@ -38,6 +40,25 @@ class Counts:
             found += self._values[at : at + size]
             start += self._groups * size
         return found
+
+    def column(self, position: int) -> Sequence[Value]:
+        """What one file of every group said.
+
+        :param position: of the file among a group's.
+        """
+        start = 0
+        for domain in self._domains:
+            size = len(domain.files)
+            if position < size:
+                break
+            position -= size
+            start += self._groups * size
+        return self._values[start + position : start + self._groups * size : size]
+
+    def moments_of(self, cache: int) -> Sequence[float]:
+        """When every group was read on a cache."""
+        (number,) = (number for number, domain in enumerate(self._domains) if domain.cache == cache)
+        return self._moments[number * self._groups : (number + 1) * self._groups]
 
     def moments(self, group: int) -> Sequence[float]:
         """When each domain of one group was read: monotonic seconds, in the order of the domains."""
@@ -72,8 +93,8 @@ def read_all(
                 moments.append(monotonic())
                 raw += reader.read(number)
     values = whole_numbers(raw)
-    some_unassigned = False
+    some_unassigned, are_numbers = False, values is not None
     if values is None:
         values = parse_all(raw)
         some_unassigned = Missing.UNASSIGNED in values
-    return Counts(began, some_unassigned, len(readers), domains, values, moments)
+    return Counts(began, some_unassigned, are_numbers, len(readers), domains, values, moments)

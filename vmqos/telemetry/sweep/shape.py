@@ -41,6 +41,8 @@ class Shape:
     :ivar domains: the files, by the cache or the package that they count for.
     :ivar count: how many files there are.
     :ivar events: the events that are counted, in ascending order.
+    :ivar of_caches: the positions of each cache's three :data:`vmqos.telemetry.model.EVENTS`; empty unless each cache
+        counts all of them.
     :ivar of_packages: the positions of the packages' counters among a group's values.
     :ivar of_traffic: the positions of the memory traffic's.
     """
@@ -78,6 +80,9 @@ class Shape:
             for event in (MBM_TOTAL, MBM_LOCAL)
             if every[event] != _LAST
         )
+        whole = all(_LAST not in every.values() for every in self._caches.values())
+        of_caches = {cache: tuple(every[event] for event in EVENTS) for cache, every in self._caches.items()}
+        self.of_caches = of_caches if whole else {}
         self.of_packages = sorted(at for events in self._packages.values() for at in events.values())
         self.domains = tuple(domains.values())
         self.count = sum(len(domain.files) for domain in self.domains)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import Any, cast
 
 from vmqos.resctrl import exceptions, groups, info, monitoring, mount
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -17,7 +18,7 @@ from vmqos.resctrl.filesystem import Filesystem, join
 from vmqos.resctrl.monitoring import Value
 from vmqos.resctrl.mount import Mount
 from vmqos.telemetry import descriptors
-from vmqos.telemetry.model import GroupReading, HostReading, Missing, PolicyName, Snapshot, VmReading, without
+from vmqos.telemetry.model import Columns, GroupReading, HostReading, Missing, PolicyName, Snapshot, VmReading, without
 from vmqos.telemetry.sweep import carried, reading_cpus, ways
 from vmqos.telemetry.sweep.carried import Carried
 from vmqos.telemetry.sweep.controls import Controls
@@ -314,7 +315,21 @@ class _Mounted:
             self._aim(listing, held)
         look = self._read()
         vms = LazyMapping(self._numbers, look.vm)
-        return Snapshot(began, wall, vms, self._host(look), time.monotonic() - began)
+        return Snapshot(began, wall, vms, self._host(look), time.monotonic() - began, self._columns(look))
+
+    def _columns(self, look: _Look) -> Columns | None:
+        counts, shape = look.counts, self._shape
+        if look.readers is not self._steady or not counts.are_numbers or look.carried or shape.of_packages:
+            return None
+        # VMs stand behind the host, and a VM's second group beside its first.
+        vms = slice(1, 1 + len(self._numbers))
+        if any(target.rest is not None for target in self._targets[vms]):
+            return None
+        caches = {
+            cache: (*(counts.column(at)[vms] for at in positions), counts.moments_of(cache)[vms])
+            for cache, positions in shape.of_caches.items()
+        }
+        return Columns(tuple(self._numbers), self._steady, cast(Any, caches))
 
     def _look_at_machine(self) -> None:
         """Find out what is counted, again whenever caches come or go: their last CPU may be taken offline."""

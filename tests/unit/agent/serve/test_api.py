@@ -46,6 +46,15 @@ def test_a_plan_with_several_keys_is_understood() -> None:
     assert plan("hw:cache_ways=2", "hw:cache_policy=shared") == ("503 Service Unavailable", {"error": NOT_READ})
 
 
+def test_a_name_that_is_no_utf_8_is_told_as_it_is() -> None:
+    agent = SimpleNamespace(filesystem=SimpleNamespace())
+    live = SimpleNamespace(read=lambda read: [{"name": "g\udcff\N{SNOWMAN}"}])
+    (content,) = Api(agent, None, live)(  # type: ignore[arg-type]
+        {"REQUEST_METHOD": "GET", "PATH_INFO": "/v1/groups"}, lambda status, headers: None
+    )
+    assert json.loads(content) == {"groups": [{"name": "g\udcff\N{SNOWMAN}"}]}
+
+
 class Counters:
     """What a regular look at the counters found a while ago, and what a look finds now."""
 

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from tests.unit.agent.serve.test_vms import snapshot, with_record
+from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.remember.pass_times import PassTimes
+from vmqos.agent.remember.revision import Revision
 from vmqos.agent.serve import health_report
 from vmqos.agent.snapshot import Health, Snapshot
 from vmqos.agent.trial import Trials
@@ -51,6 +53,8 @@ class FakeAgent:
     audit_interval: float = 1.0
 
     trials: Trials = field(default_factory=lambda: Trials(lambda: None))
+    revision: Revision = field(default_factory=lambda: Revision("first"))
+    events: EventLog = field(default_factory=EventLog)
 
     uri = "qemu:///system"
     filesystem = SimpleNamespace(root="/sys/fs/resctrl")
@@ -182,3 +186,19 @@ def test_of_a_resctrl_that_can_not_be_read_nothing_is_told() -> None:
     found = told(snapshot=replace(snapshot(), resctrl=None))["resctrl"]
     assert found["groups"] == {}
     assert (found["closids"], found["closids_used"], found["rmids"], found["rmids_used"]) == (0, 0, 0, 0)
+
+
+def test_what_changed_since_a_client_asked_is_named() -> None:
+    agent = FakeAgent()
+
+    def names() -> tuple[str, str]:
+        told = health_report.health(agent, counters())  # type: ignore[arg-type]
+        return told["revision"], told["last_event"]
+
+    first = names()
+    assert names() == first
+    nobody = {"uuid": "", "name": "", "project": "", "flavor": ""}
+    agent.events.add([{"kind": "host", "state": "ok", "before": "", "reason": "", "reason_code": "", **nobody}])  # type: ignore[typeddict-item]
+    assert (names()[0], names()[1] != first[1]) == (first[0], True)
+    agent.snapshot = snapshot()
+    assert names()[0] != first[0]

@@ -161,16 +161,20 @@ def test_a_vm_whose_events_are_not_counted_has_none() -> None:
     assert (sample["counts"], sample["occupancy"]) == (None, {"0": 6 * MIB})
 
 
-def test_judging_takes_a_share_of_a_cpu_however_often_clients_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("latest, share", [(30.0, neighbours.USUAL_SHARE), (0.0, neighbours.SHARE)])
+def test_judging_takes_a_share_of_a_cpu_however_often_clients_ask(
+    latest: float, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     judged = list[tuple[float, float]]()
 
     def judge(*judged_by: object) -> insight.Insight:
         began = time.monotonic()
-        time.sleep(0.02)
+        time.sleep(0.001 if share < neighbours.SHARE else 0.02)
         judged.append((began, time.monotonic()))
         return insight.Insight({}, [])
 
     monkeypatch.setattr(neighbours.insight, "judge_series", judge)
+    monkeypatch.setattr(neighbours, "LATEST", latest)
     asked = Neighbours(sharing, RecentSamples(0.0, counted=False))
     until = time.monotonic() + 60.0
     while len(judged) < 4 and time.monotonic() < until:
@@ -178,7 +182,22 @@ def test_judging_takes_a_share_of_a_cpu_however_often_clients_ask(monkeypatch: p
         time.sleep(0.001)
     assert len(judged) == 4
     for (began, ended), (next_began, _) in itertools.pairwise(judged):
-        assert next_began - began >= (ended - began) / neighbours.SHARE
+        assert next_began - began >= (ended - began) / share
+
+
+@pytest.mark.parametrize("interval, latest", [(0.0, 15.0), (30.0, 15.0), (600.0, 15.0), (5.0, 4.0)])
+def test_a_judgement_that_takes_long_is_put_off_and_none_that_the_agent_asks_for_is(
+    interval: float, latest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judge(*judged_by: object) -> insight.Insight:
+        time.sleep(0.1)
+        return insight.Insight({}, [])
+
+    monkeypatch.setattr(neighbours.insight, "judge_series", judge)
+    asked = Neighbours(sharing, filled(), interval=interval)
+    began = time.monotonic()
+    asked.verdicts()
+    assert latest <= asked._due - began < latest + 1.0
 
 
 def test_a_client_does_not_wait_long_for_a_judgement_and_gets_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:

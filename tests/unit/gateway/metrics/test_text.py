@@ -25,7 +25,9 @@ from tests.unit.gateway.answers import (
 )
 from tests.unit.telemetry.values import snapshot as counted
 from tests.unit.telemetry.values import vm
+from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.remember.pass_times import PassTimes
+from vmqos.agent.remember.revision import Revision
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import caches, health_report, vms
 from vmqos.agent.snapshot import Health, Snapshot
@@ -76,7 +78,8 @@ class PlayedAgent:
     trials = Trials(lambda: None)
     conf = SimpleNamespace(agent=SimpleNamespace(audit_interval=1.0))
     pass_times = PassTimes()
-    trials = Trials(lambda: None)
+    revision = Revision("first")
+    events = EventLog()
 
     @property
     def _health(self) -> Health:

@@ -8,25 +8,37 @@ const MOST = 500;
 const FEW = 3;
 
 /**
- * The events that are known, the oldest first. They are asked for with every look and without waiting: only two clients
- * of all that the gateway has can wait at a time.
+ * The events that are known, the oldest first. They are asked for with every look after which the agent's health names
+ * another last one, and without waiting: only two clients of all that the gateway has can wait at a time.
  */
 export class Events {
   #epoch = "";
   #last = 0;
   #known = [];
+  #lastEvent = null;
 
-  /** What to ask the agent for. */
-  get question() {
-    return `v1/events?after=${this.#last}&epoch=${encodeURIComponent(this.#epoch)}`;
+  /** Whether the agent tells of events. */
+  areTold = false;
+
+  /** What to ask the agent for, by name. One before this one does not say which event is the last. */
+  question(health) {
+    if ((health?.last_event ?? null) !== null && health.last_event === this.#lastEvent) return {};
+    return { events: `v1/events?after=${this.#last}&epoch=${encodeURIComponent(this.#epoch)}` };
   }
 
   get known() {
     return this.#known;
   }
 
+  /** Take an answer to it; `health` is the one that was there before. */
+  hear({ value }, health) {
+    this.areTold = Boolean(value);
+    this.#lastEvent = value ? (health?.last_event ?? null) : null;
+    if (value) this.#add(value);
+  }
+
   /** Remember an answer. Another run of the agent numbers its events anew. */
-  add(answer) {
+  #add(answer) {
     const { epoch } = answer;
     const news = answer.events.filter((event) => epoch !== this.#epoch || event.number > this.#last);
     this.#known = [...this.#known, ...news.map((event) => ({ ...event, key: `${epoch} ${event.number}` }))].slice(-MOST);

@@ -13,6 +13,7 @@ import { duration, moment, visible } from "./format.js";
 import { oldAges, oldness, shownOf } from "./freshness.js";
 import { History } from "./history.js";
 import * as host from "./host.js";
+import { Known } from "./known.js";
 import { Numbers } from "./marks.js";
 import { toldApart } from "./names.js";
 import { changes, tell } from "./news.js";
@@ -22,14 +23,6 @@ import { Slowed } from "./slowed.js";
 import { VmTable } from "./vmtable.js";
 import { WayMap, markGroups } from "./waymap.js";
 
-const QUESTIONS = {
-  health: "v1/health",
-  vms: "v1/vms",
-  caches: "v1/caches",
-  capabilities: "v1/capabilities",
-  telemetry: "v1/telemetry",
-};
-
 /** Milliseconds between two looks, at the least: people can't follow more. */
 const PAUSE = 2000;
 
@@ -38,6 +31,7 @@ const PATIENT_PAUSE = 4000;
 
 const part = (id) => document.getElementById(id);
 const numbers = new Numbers();
+const known = new Known();
 const history = new History();
 const day = new Day();
 const executed = new Executed();
@@ -76,11 +70,17 @@ async function look() {
   clearTimeout(timer);
   try {
     const now = Date.now() / 1000;
-    const answers = await askAll({ ...QUESTIONS, ...executed.question(now), ...slowed.question(now), events: events.question });
+    const answers = await askAll({ health: "v1/health" });
+    const health = answers.health.value;
+    const changed = { ...known.question(health, now), ...events.question(health) };
+    const questions = { ...changed, ...executed.question(now), ...slowed.question(now), telemetry: "v1/telemetry" };
+    Object.assign(answers, await askAll(questions));
+    known.hear(answers, health, now);
+    Object.assign(answers, known.answers(now));
     if (answers.executed) executed.hear(answers.executed, now);
     if (answers.slowed) slowed.hear(answers.slowed, now);
     await remember(answers.telemetry.value);
-    if (answers.events.value) events.add(answers.events.value);
+    if (answers.events) events.hear(answers.events, health);
     answered = shownOf(answers.health.value, Date.now() / 1000);
     setText(part("time"), moment(answered));
     show(part("freshness"), true);
@@ -136,7 +136,7 @@ function render(answers) {
   const found = problems({ health, vms, errors }, now);
   attention.update(found, vms);
   slowed.update(vms, now);
-  changeList.update(events.known, vms, Boolean(answers.events.value));
+  changeList.update(events.known, vms, events.areTold);
   ranking.update(vms, history);
   host.update(part("host"), { health, vms, caches, capabilities, telemetry });
   if (!before) map.view = address.view;
