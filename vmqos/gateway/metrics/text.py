@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import re
 import threading
 import time
 
@@ -13,7 +12,6 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 
 from vmqos.gateway.health import OpenStackHealth, health
-from vmqos.gateway.metrics import lines
 from vmqos.gateway.metrics.agent_answers import Answers
 from vmqos.gateway.metrics.exposition import HostCollector
 from vmqos.local_api import contract
@@ -28,12 +26,6 @@ NEVER_OLD = 5.0
 
 JUDGED_FOR = 120.0
 """Seconds for which it is told who slows whom: the agent judges seldom where it takes long."""
-
-_OPENMETRICS = "application/openmetrics-text"
-
-_CHANGES_NAMES = re.compile(r"escaping=(?!underscores|allow-utf-8)")
-"""Finds, in a media type, that the client wants names written in another way. Ours need none, and no client is known to
-ask for one."""
 
 UNAVAILABLE = 503
 """The HTTP status of the agent's answer while it can't read the counters."""
@@ -75,10 +67,7 @@ class Metrics:
             made_at, text = self._made.get(content_type, (-math.inf, b""))
             if now - made_at > SHARED_FOR:
                 try:
-                    if _CHANGES_NAMES.search(content_type):
-                        text = encode(self._registry)
-                    else:
-                        text = lines.text(self._registry.collect(), openmetrics=content_type.startswith(_OPENMETRICS))
+                    text = encode(self._registry)
                 except (LookupError, TypeError, ValueError, OverflowError) as error:
                     problem = f"no metrics can be made of its answers: {type(error).__name__}: {error}"
                     raise NotOurApi(socket=self._agent.socket, problem=problem) from error
