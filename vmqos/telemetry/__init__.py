@@ -9,7 +9,7 @@ libvirt, and no rights but to read the files::
             print(vm.uuid, vm.totals["llc_occupancy"])
 """
 
-from vmqos.telemetry.bandwidth import Growth, Rates, growth, rate, rates
+from vmqos.telemetry.bandwidth import Growth, Rates, growth, rates
 from vmqos.telemetry.model import EVENTS, GroupReading, HostReading, Missing, Reading, Snapshot, VmReading
 from vmqos.telemetry.sweep.sweeper import Sweeper
 
@@ -25,6 +25,5 @@ __all__ = [
     "Sweeper",
     "VmReading",
     "growth",
-    "rate",
     "rates",
 ]

@@ -66,13 +66,19 @@ class Growth:
     total: Sequence[float]
     local: Sequence[float]
     remote: Sequence[float]
+    seconds: Sequence[float]
+
+    def rate(self, number: int) -> Rates:
+        """The bandwidth of one VM, by its place among ``uuids``."""
+        total, local, remote = Reading(self.total[number]), Reading(self.local[number]), Reading(self.remote[number])
+        return Rates(total, local, remote, self.seconds[number])
 
 
 def growth(before: Columns | None, after: Columns | None) -> Growth | None:
     """The bandwidth of every VM of ``after``; pure. ``None`` where :func:`rates` has to look at each VM."""
     if before is None or after is None or before.groups is not after.groups or not after.caches:
         return None
-    totals, locals_ = [], []
+    totals, locals_, intervals = [], [], []
     for cache, (_, total, local, moments) in after.caches.items():
         _, total_before, local_before, moments_before = before.caches[cache]
         seconds = list(map(sub, moments, moments_before))
@@ -83,8 +89,11 @@ def growth(before: Columns | None, after: Columns | None) -> Growth | None:
             return None
         totals.append(grown[0])
         locals_.append(grown[1])
+        intervals.append(seconds)
     total, local = (list(map(sum, zip(*of, strict=True))) for of in (totals, locals_))
-    return Growth(after.uuids, total, local, [max(0.0, one) for one in map(sub, total, local)])
+    remote = [max(0.0, one) for one in map(sub, total, local)]
+    # A VM's readings are as old as that of the first cache.
+    return Growth(after.uuids, total, local, remote, intervals[0])
 
 
 def rate(before: VmReading | None, after: VmReading) -> Rates:

@@ -32,7 +32,6 @@ from vmqos.telemetry import (
     descriptors,
     growth,
     hardware_events,
-    rate,
     rates,
 )
 from vmqos.telemetry.exceptions import SweepFailed, SweepTakesLong
@@ -342,7 +341,8 @@ class Telemetry:
         samples: dict[str, Sample]
         if grown is not None and now.columns is not None:
             # Each VM has numbers: what of it is shown is made when a client asks.
-            found = LazyMapping(now.vms, lambda uuid, vm: rate(before.vms.get(uuid), vm))
+            numbers = {uuid: number for number, uuid in enumerate(grown.uuids)}
+            found = LazyMapping(numbers, lambda uuid, number: grown.rate(number))
             self._measured, self._is_waiting = {}, False
             held = map(sum, zip(*(of_cache[0] for of_cache in now.columns.caches.values()), strict=True))
             samples = dict(

@@ -86,7 +86,7 @@ def _vm(vm: VmReading, found: Rates, last: contract.Measured | None) -> contract
         "package_rates": _values(found.packages),
         "packages_since": vm.since,
         "totals": _values(vm.totals),
-        "missing": {event: reading.missing.value for event, reading in vm.totals.items() if reading.missing},
+        "missing": {event: missing.value for event, (_, missing) in vm.totals.items() if missing},
         "rates": _rates(found),
         "rates_missing": {
             name: reading.missing.value
@@ -129,4 +129,4 @@ def _by_place(readings: Mapping[int, Mapping[str, Reading]]) -> dict[str, contra
 
 
 def _values(readings: Mapping[str, Reading]) -> contract.Counts:
-    return {name: reading.value for name, reading in readings.items()}
+    return {name: value for name, (value, _) in readings.items()}

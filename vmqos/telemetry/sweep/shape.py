@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from vmqos.resctrl.filesystem import join
 from vmqos.resctrl.monitoring import Counters, Value, readings
@@ -83,6 +84,10 @@ class Shape:
         whole = all(_LAST not in every.values() for every in self._caches.values())
         of_caches = {cache: tuple(every[event] for event in EVENTS) for cache, every in self._caches.items()}
         self.of_caches = of_caches if whole else {}
+        # Each has three events at least, so a picker returns a tuple.
+        self._pick_caches = [
+            (cache, tuple(every), itemgetter(*every.values())) for cache, every in self._caches.items()
+        ]
         self.of_packages = sorted(at for events in self._packages.values() for at in events.values())
         self.domains = tuple(domains.values())
         self.count = sum(len(domain.files) for domain in self.domains)
@@ -92,7 +97,7 @@ class Shape:
         found = readings(values)
         found.append(_NO_COUNTER)
         return (
-            {cache: _pick(found, events) for cache, events in self._caches.items()},
+            {cache: dict(zip(names, pick(found), strict=True)) for cache, names, pick in self._pick_caches},
             {event: self._total(values, positions) for event, positions in self._sums.items()},
             {cache: {node: _pick(found, events) for node, events in of.items()} for cache, of in self._nodes.items()},
             {package: _pick(found, events) for package, events in self._packages.items()},
