@@ -22,6 +22,7 @@ from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
 from tools.lab.workspace import AGENT_LOCKS, Workspace
+from vmqos.simulator import PROFILES
 
 REAL_RESCTRL = Path("/sys/fs/resctrl")
 REAL_SYSFS = Path("/sys/devices/system/cpu")
@@ -93,6 +94,7 @@ def _parse() -> argparse.Namespace:
         "--profile",
         metavar="NAME",
         default="cascade-lake",
+        choices=PROFILES,
         help="the machine to simulate (default: %(default)s); 'vmqos simulate --list-profiles' lists them",
     )
     return parser.parse_args()

@@ -11,7 +11,7 @@ from vmqos.cli import settings
 from vmqos.cli.output import Listing, is_for_machines
 from vmqos.cli.show.safe_text import neutralise
 from vmqos.cli.show.tables import Cell
-from vmqos.local_api.client import AgentClient
+from vmqos.local_api.client import TIMEOUT, AgentClient
 
 _STYLES = {"ok": "green", "warning": "bold yellow", "problem": "bold red"}
 
@@ -47,7 +47,8 @@ class Doctor(Listing):
         options = self.app.options
         agent = settings.agent(options)
         conf = settings.configuration(options)
-        gateway = AgentClient(conf.gateway.socket, program="vmqos-gateway")
+        # It hands the question on: where the agent hangs, it says so when its own patience, as long as ours, is over.
+        gateway = AgentClient(conf.gateway.socket, 1.5 * TIMEOUT, program="vmqos-gateway")
         findings = doctor.examine(
             conf, agent.health, gateway.health, check_claims=lambda: claim_checks.claims(conf, agent.vms)
         )

@@ -22,6 +22,7 @@ NAMESPACE = "vmqos.cli"
 """The entry point group of the commands; an underscore in a name stands for a blank."""
 
 USAGE_STATUS = 2
+INTERRUPT_STATUS = 130
 
 _DESCRIPTION = """\
 Cache and memory-bandwidth QoS for the VMs of this host: which VM owns which ways of the L3 caches, and why.
@@ -82,9 +83,10 @@ class VmqosApp(App):
             super().configure_logging()
             raise exceptions.UnusableFile(path=neutralise(path), problem=error.strerror) from error
         if self.options.verbose_level < 2:
-            # What the agent writes into its log of libvirt is no answer to a command, either.
-            for library in ("stevedore", "mfusepy", "fuse", "vmqos.hypervisor"):
+            for library in ("stevedore", "mfusepy", "fuse"):
                 logging.getLogger(library).setLevel(logging.WARNING)
+            # What the agent writes into its log of libvirt is no answer to a command, which says itself what failed.
+            logging.getLogger("vmqos.hypervisor").setLevel(logging.ERROR)
         make_visible(logging.getLogger())
 
     def initialize_app(self, argv: list[str]) -> None:
@@ -138,7 +140,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # A name that the locale can't write must not end the listing.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    return VmqosApp().run(list(sys.argv[1:] if argv is None else argv))
+    try:
+        return VmqosApp().run(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        # Before there is an application that takes it.
+        return INTERRUPT_STATUS
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def is_configured(conf: cfg.ConfigOpts, section: str) -> bool:
     if conf[section].os_cloud:
         return True
     found: dict[str, dict[str, str]] = {}
-    for _, sections in _parsed(conf):
+    for _, sections in parsed(conf):
         for name, options in sections.items():
             values = {option.replace("-", "_"): texts[-1] for option, texts in options.items() if texts}
             found.setdefault(name, {}).update(values)
@@ -90,7 +90,7 @@ def files_with_secrets(conf: cfg.ConfigOpts, clouds: Sequence[str] = CLOUDS) -> 
 
     :param clouds: the folders of clouds.yaml, which is one of the files where a section names a cloud.
     """
-    for path, sections in _parsed(conf):
+    for path, sections in parsed(conf):
         options = [(name, value) for found in sections.values() for name, values in found.items() for value in values]
         if any(value and name.replace("-", "_").endswith(_SECRET) for name, value in options):
             yield path
@@ -102,7 +102,7 @@ def files_with_secrets(conf: cfg.ConfigOpts, clouds: Sequence[str] = CLOUDS) -> 
                     yield path
 
 
-def _parsed(conf: cfg.ConfigOpts) -> Iterator[tuple[str, dict[str, dict[str, list[str]]]]]:
+def parsed(conf: cfg.ConfigOpts) -> Iterator[tuple[str, dict[str, dict[str, list[str]]]]]:
     """The files of this configuration that can be read, and the options of each by section."""
     for path in _files(conf):
         sections: dict[str, dict[str, list[str]]] = {}

@@ -123,13 +123,9 @@ def _written(conf: cfg.ConfigOpts, group: str, option: cfg.Opt, file: str) -> tu
 
     :param file: the file, where it is known already.
     """
-    for path in [file] if file else reversed(conf.config_file or []):
-        sections: dict[str, dict[str, list[str]]] = {}
-        try:
-            cfg.ConfigParser(path, sections).parse()
-        except (OSError, cfg.ParseError):
-            continue
-        if values := sections.get(group, {}).get(option.name):
+    for path, sections in reversed(list(keystone.parsed(conf))):
+        values = sections.get(group, {}).get(option.name)
+        if values and path == (file or path):
             return path, "" if option.secret else f" = {values[-1]}" if values[-1] else " is empty"
     return file, ""
 
@@ -158,9 +154,7 @@ def unknown_options(conf: cfg.ConfigOpts, of_keystoneauth: bool = True) -> Itera
     :param of_keystoneauth: whether the options of the sections that are keystoneauth's too are looked at.
     """
     known = {section.GROUP.name: {option.name for option in section.OPTIONS} for section in SECTIONS}
-    for path in conf.config_file or ():
-        sections: dict[str, dict[str, list[str]]] = {}
-        cfg.ConfigParser(path, sections).parse()
+    for path, sections in keystone.parsed(conf):
         of_others = {"DEFAULT"}
         for section in keystone.SECTIONS:
             of_others.update(sections.get(section, {}).get("auth_section", ()))

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import MethodType
 
 import pytest
 
 from tests.unit.cli.conftest import Run
 from tests.unit.local_api.fake_agent import FakeAgent
+from vmqos.local_api.client import AgentClient
 
 
 @pytest.fixture
@@ -40,3 +42,16 @@ def test_a_configuration_that_is_wrong_is_one_line(run: Run, tmp_path: Path) -> 
     assert (ran.status, ran.out) == (1, "")
     assert "default_ways_min" in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+def test_the_gateway_has_time_to_say_that_the_agent_hangs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[AgentClient] = []
+
+    def examine(conf: object, ask_agent: MethodType, ask_gateway: MethodType, **_: object) -> list[object]:
+        asked.extend((ask_agent.__self__, ask_gateway.__self__))
+        return []
+
+    monkeypatch.setattr("vmqos.host.doctor.examine", examine)
+    run("doctor")
+    agent, gateway = asked
+    assert gateway.timeout >= agent.timeout + 2.0

@@ -233,3 +233,12 @@ def test_a_log_file_that_can_not_be_written_is_named(agent: FakeAgent, run: Run)
         "",
         "vmqos: can't use /no/such/folder/log: No such file or directory\n",
     )
+
+
+def test_an_interrupt_while_commands_are_looked_for_is_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "CommandManager", interrupt)
+    ran = run("vm", "list")
+    assert (ran.status, ran.out, ran.err) == (130, "", "")

@@ -84,3 +84,16 @@ def test_a_secret_is_not_printed_with_what_is_wrong_about_it(tmp_path: Path) -> 
     with pytest.raises(ConfigurationError, match=r"vmqos\.conf: \[notifications\] transport_url: ") as raised:
         loader.load(write(tmp_path, "[notifications]\ntransport_url = rabbit://nova:pa$word@control/\n"))
     assert "word" not in str(raised.value)
+
+
+def test_the_files_of_a_folder_are_looked_at_too(tmp_path: Path) -> None:
+    (tmp_path / "10.conf").write_text("[agent]\naudit_intervall = 2\n")
+    (tmp_path / "20.conf").write_text("[telemetry]\ninterval = 3\n")
+    (told,) = loader.unknown_options(loader.load(["--config-dir", str(tmp_path)]))
+    assert told.startswith(f"{tmp_path}/10.conf: [agent] audit_intervall is unknown")
+    for text in ("", "soon"):
+        (tmp_path / "30.conf").write_text(f"[telemetry]\ninterval = {text}\n")
+        with pytest.raises(
+            ConfigurationError, match=rf"^{tmp_path}/30\.conf: \[telemetry\] interval (is empty|= soon): "
+        ):
+            loader.load(["--config-dir", str(tmp_path)])

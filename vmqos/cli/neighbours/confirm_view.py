@@ -48,7 +48,8 @@ class Progress(PhaseBar):
 
     def report(self, phase: str, passed: float) -> None:
         """Show the phase, and how many seconds of it have passed."""
-        self.show(self._doing[phase], PHASES.index(phase) * self._seconds + min(passed, self._seconds))
+        done = PHASES.index(phase) * self._seconds + min(passed, self._seconds)
+        self.show(self._doing[phase], done, len(PHASES) * self._seconds - done)
 
 
 def question(parties: Parties, seconds: float) -> str:

@@ -119,7 +119,8 @@ def _basis(found: contract.Neighbours, is_of_all: bool) -> str:
     """What an answer is based on: how much of a past, and with which counters."""
     count, interval = found["samples"], found["interval"]
     past = f" ({units.duration(count * interval)})" if count * interval >= 60 else ""
-    of = f" of {count_of(len(found['vms']))}" if is_of_all else ""
+    # The agent counts those of the VM that has most: one that has just come has fewer.
+    of = f" of {count_of(len(found['vms']))}" if is_of_all else " at most"
     events = "with hardware events" if found["counted"] else "without hardware events"
     return f"{count_of(count, 'sample')} of {interval:g} s{past}{of}, {events}"
 

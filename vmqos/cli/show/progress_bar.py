@@ -15,14 +15,17 @@ if TYPE_CHECKING:
     import rich.progress
 
 
-def for_terminals(stream: TextIO) -> rich.progress.Progress:
-    """A bar on a terminal, and nothing elsewhere."""
+def for_terminals(stream: TextIO, *columns: rich.progress.ProgressColumn) -> rich.progress.Progress:
+    """A bar on a terminal, and nothing elsewhere.
+
+    :param columns: what stands beside the bar; rich's own if there are none, which guess how long it still takes.
+    """
     # Imported here: most calls of the command show no progress.
     from rich.progress import Progress
 
     hidden = not stream.isatty()
     # A console that is quiet too: some versions of rich end a bar that was never shown with an empty line.
-    return Progress(console=Console(file=stream, quiet=hidden), transient=True, disable=hidden)
+    return Progress(*columns, console=Console(file=stream, quiet=hidden), transient=True, disable=hidden)
 
 
 class PhaseBar:
@@ -32,10 +35,19 @@ class PhaseBar:
     """
 
     def __init__(self, stream: TextIO, total: float) -> None:
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+
         self._stream = stream
         self._phase = ""
-        self._bar = for_terminals(stream)
-        self._task = self._bar.add_task("", total=total)
+        # rich's guess takes phases for alike: where one was over at once, it told of hours.
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[left]}"),
+        )
+        self._bar = for_terminals(stream, *columns)
+        self._task = self._bar.add_task("", total=total, left="")
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -49,13 +61,17 @@ class PhaseBar:
         _log_to(sys.stderr, self._stream)
         self._bar.stop()
 
-    def show(self, phase: str, done: float) -> None:
-        """Show the phase, for people, and how much is done."""
+    def show(self, phase: str, done: float, seconds_left: float | None = None) -> None:
+        """Show the phase, for people, and how much is done.
+
+        :param seconds_left: until the end, where that is known.
+        """
         if phase != self._phase and self._bar.disable:
             self._stream.write(f"{phase} ...\n")
             self._stream.flush()
         self._phase = phase
-        self._bar.update(self._task, completed=done, description=escape(phase))
+        left = "" if seconds_left is None else f"{seconds_left:.0f} s left"
+        self._bar.update(self._task, completed=done, description=escape(phase), left=left)
 
 
 def _log_to(before: TextIO, now: TextIO) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 
@@ -30,6 +31,16 @@ def test_in_a_terminal_each_phase_is_shown_as_it_is_called_and_gone_at_the_end(m
     assert "first ...\n" not in drawn
     assert "[red]second" in drawn and "100%" in drawn
     assert drawn.endswith("\x1b[2K"), "the line of the bar is not taken away"
+
+
+def test_the_time_left_is_told_where_it_is_known_and_never_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with PhaseBar(stream, 18.0) as bar:
+        bar.show("before", 6.0, 12.0)
+        time.sleep(0.01)
+        bar.show("during", 6.0001, 11.9999)
+    assert "12 s left" in stream.getvalue() and ":" not in stream.getvalue()
 
 
 def test_without_a_terminal_a_bar_shows_nothing_at_all() -> None:
