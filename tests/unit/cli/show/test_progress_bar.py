@@ -35,7 +35,7 @@ def test_in_a_terminal_each_phase_is_shown_as_it_is_called_and_gone_at_the_end(m
 
 def test_the_time_left_is_told_where_it_is_known_and_never_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    stream = Terminal()
+    stream = Stream()
     with PhaseBar(stream, 18.0) as bar:
         bar.show("before", 6.0, 12.0)
         time.sleep(0.01)
