@@ -188,7 +188,7 @@ class _Reader:
         self._revision = self._last_event = self._epoch = ""
         self._event = 0
         self.count = 0
-        _ask(self._connection, "/v1/telemetry/history?seconds=600")
+        _ask(self._connection, "/v1/telemetry/history?seconds=600&series=llc_occupancy&series=total")
 
     def __call__(self) -> float:
         """One look; seconds until the next one."""

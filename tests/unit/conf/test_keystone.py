@@ -46,6 +46,22 @@ def test_what_keystoneauth_knows_is_no_typing_error(tmp_path: Path, text: str) -
     assert list(loader.unknown_options(load(tmp_path, f"[placement]\n{common}{text}"))) == []
 
 
+def test_keystoneauth_is_not_asked_where_none_of_its_options_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[object]()
+
+    def names(options: object) -> set[str]:
+        asked.append(options)
+        return set()
+
+    monkeypatch.setattr(keystone, "names", names)
+    assert list(loader.unknown_options(load(tmp_path, "[placement]\n[nova]\n"))) == []
+    assert not asked
+    list(loader.unknown_options(load(tmp_path, f"[nova]\n{PASSWORD}")))
+    assert len(asked) == 1
+
+
 def test_a_typing_error_among_them_is_told(tmp_path: Path) -> None:
     told = list(loader.unknown_options(load(tmp_path, f"[nova]\n{PASSWORD}usernme = vmqos\nos_clud = lab\n")))
     assert any("[nova] usernme is unknown" in line and "did you mean username?" in line for line in told)
