@@ -236,6 +236,7 @@ def test_what_can_not_be_is_refused_before_anything_is_measured(make_agent: Make
         status = 2 if words == "a VM is measured by a --command" else 1
         assert (done.returncode, done.stdout) == (status, ""), arguments
         assert words in done.stderr
+        assert "libvirt" not in done.stderr, "the agent's log of libvirt is no answer"
     for number in range(7):
         (simulator.root / f"other{number}").mkdir()
         (simulator.root / f"other{number}" / "schemata").write_text("L3:0=400;1=400\n")
