@@ -57,6 +57,8 @@ def run(socket: str, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
             status = int(ended.code or 0)
         finally:
             root.handlers[:], root.level = before, level
+            # Other tests in this process read what the agent writes of libvirt.
+            logging.getLogger("vmqos.hypervisor").setLevel(logging.NOTSET)
         return Ran(status, *capsys.readouterr())
 
     yield run_command
