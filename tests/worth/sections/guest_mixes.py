@@ -11,6 +11,7 @@ from tests.worth.section import SAME, Bars, Claim, Section, Table
 
 HARMED = 1.10
 """``tests.worth.neighbours.truth.HARMED``."""
+MUCH = 1.5
 IN_TIME = 30
 MIXES = 40
 """``tests.worth.experiments.guest_mixes.MIXES``."""
@@ -87,8 +88,22 @@ def section(found: Mapping[str, Mix]) -> Section:
         "that natively has several on their way gets as many more cycles for each second. VMs have phases only in that "
         "they slow down. The host's own work fills two ways of a group of its own: on an emulated CPU it takes "
         f"{host:.0%} of a VM's second. A mix is quiet by the native library's word. The emulation makes no two runs "
-        "the same.",
+        f"the same: {_told_by_harm(harmful)} Some culprits begin less than four seconds before their victim slows "
+        "down, so that hardly more samples of one work are there than have to be; whether these are named is chance.",
     )
+
+
+def _told_by_harm(harmful: Sequence[Mix]) -> str:
+    """How many culprits are named of those that slow a VM much, and of the others."""
+    parts = []
+    for much, words in ((True, f"make a VM's work take {MUCH} times as long or longer"), (False, "slow it less")):
+        some = [one for one in harmful if (_most(one, "guest")[0] >= MUCH) == much]
+        named = (
+            _of(sum(_is_named(one["guest"]["said"][sight]) for one in some), len(some))
+            for sight in (NO_PMU, PMU_OF_THE_L3)
+        )
+        parts.append(f"of the culprits that {words}, {' and '.join(named)} are named")
+    return f"{'; '.join(parts)}, without a PMU and with the L3's events."
 
 
 def harmed(one: Mapping[str, Any]) -> bool:
