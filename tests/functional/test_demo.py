@@ -45,7 +45,7 @@ def test_it_checks_itself_and_says_who_owns_which_ways(profile: str) -> None:
 
 def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
     ended = subprocess.run([*DEMO, "--once", "--profile", "nonesuch"], cwd=CHECKOUT, capture_output=True, text=True)
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert "cascade-lake" in ended.stderr
 
 
