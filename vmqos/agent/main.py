@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import pwd
@@ -105,6 +106,10 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
     signal.signal(signal.SIGHUP, lambda *_: agent.reload())
     for part in (keeper, telemetry, hardware, live, watch, *servers):
         part.start()
+    # A full garbage collection holds up every thread, the one that gives ways back as well. What is there by now stays,
+    # so none goes through it again.
+    gc.collect()
+    gc.freeze()
     try:
         agent.run()
     finally:

@@ -30,7 +30,7 @@ from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, Request
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
-from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of, vm_group
+from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of, vm_group, vm_of
 from vmqos.host import resctrl_state
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor import processes, qemu_process
@@ -550,8 +550,14 @@ class Reconciler:
         if failure is not None:
             in_force = {uuid: judge.held_up(given, plan.allocations[uuid], failure) for uuid, given in in_force.items()}
         self._note_successes(plan, in_force, records)
+        # VMs that ended have no tasks to move: their groups do not wait for other VMs' tasks.
+        have_ended = all(vm_of(step.group) not in (None, *records) for step in plan.retire)
+        is_complete = failure is None and have_ended and self._groups.retire(plan, in_force)
+        if is_complete and plan.retire:
+            now = replace(now, layout=plan_steps.predict(now.layout, plan.retire))
         records = self._move_tasks(now, records, planned, in_force, look_at, share)
-        is_complete = failure is None and self._groups.retire(plan, in_force)
+        if failure is None and not have_ended:
+            is_complete = self._groups.retire(plan, in_force)
         if not (is_complete or _has_tried_ways(records)):
             # Where masks lie is no promise: what the kernel refuses is not tried again for that.
             self._before_trial = {}

@@ -359,6 +359,29 @@ def test_a_vm_does_not_wait_for_its_ways_until_strays_were_looked_for(host: Host
     assert host.inside(vm, f"vmqos.{vm}") == 1
 
 
+def test_the_group_of_a_vm_that_ended_is_gone_before_strays_are_looked_for(host: Host) -> None:
+    touched: list[str] = []
+    ends, stays = host.boot(OWN), host.boot(OWN)
+    host.settle()
+    host.libvirt.shut_off(ends)
+    host.resctrl.before = touched.append
+    host.run(everything=True)
+    assert touched.index(f"vmqos.{ends}") < touched.index("tasks") < touched.index(f"vmqos.{stays}/tasks")
+    assert host.groups() == {f"vmqos.{stays}"} and host.told(stays).state is KEPT
+
+
+def test_a_class_is_removed_after_the_tasks_of_its_vm_are_in_the_vms_own_group(host: Host) -> None:
+    touched: list[str] = []
+    vm = host.boot(SHARED)
+    host.settle()
+    shared = host.told(vm).group
+    host.libvirt.resize(vm, OWN)
+    host.resctrl.before = touched.append
+    host.run()
+    assert touched.index(f"vmqos.{vm}/tasks") < touched.index(shared)
+    assert host.groups() == {f"vmqos.{vm}"} and host.inside(vm, f"vmqos.{vm}") == len(host.threads(vm))
+
+
 # A pass holds the lock for a moment only.
 
 
@@ -366,13 +389,13 @@ def test_a_vm_does_not_wait_for_its_ways_until_strays_were_looked_for(host: Host
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass has no time: it does what each pass does at least."""
     monkeypatch.setattr(lock_share, "SHARE", 1e-9)
-    monkeypatch.setattr(LockShare, "is_over", lambda self, part=1.0: True)
+    monkeypatch.setattr(LockShare, "is_over", lambda self, part=1.0, at_least=0.0: True)
     monkeypatch.setattr("vmqos.agent.act.task_placer.TURN", 0.0)
 
 
 def test_a_vm_whose_group_is_still_empty_is_told_to_be_uncounted(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     # There is time to make all groups, and to move the tasks of one VM in each pass.
-    monkeypatch.setattr(LockShare, "is_over", lambda self, part=1.0: part > monitoring_groups.MAKING)
+    monkeypatch.setattr(LockShare, "is_over", lambda self, part=1.0, at_least=0.0: part > monitoring_groups.MAKING)
     vms = [host.boot({}) for _ in range(3)]
     for number in range(3):
         host.run()
@@ -422,6 +445,23 @@ def test_vms_with_many_threads_take_turns(host: Host) -> None:
     assert moved[0] == moved[1] > 0
 
 
+@pytest.mark.parametrize(("at_least", "passes"), [(0.0, 12), (60.0, 1)])
+def test_a_pass_whose_share_went_into_reading_resctrl_looks_at_more_than_one_vm(
+    host: Host, monkeypatch: pytest.MonkeyPatch, at_least: float, passes: int
+) -> None:
+    for _ in range(12):
+        host.boot({})
+    host.settle()
+    monkeypatch.setattr(LockShare, "end", lambda self, part=1.0: 0.0)
+    monkeypatch.setattr("vmqos.agent.act.task_placer.AT_LEAST", at_least)
+    host.run(everything=True)
+    count = 1
+    while host.reconciler.is_unfinished:
+        host.run()
+        count += 1
+    assert count == passes
+
+
 @pytest.mark.usefixtures("short")
 def test_an_agent_that_is_killed_between_two_passes_leaves_promises_that_hold(host: Host) -> None:
     crowd, other = host.boot(OWN, threads=400), host.boot(OWN)
@@ -441,7 +481,7 @@ def test_threads_that_were_moved_away_come_back_in_turns_too(host: Host, monkeyp
     vm = host.boot(OWN, threads=300)
     host.settle()
     tasks.move(host.resctrl, "", host.threads(vm))
-    monkeypatch.setattr(LockShare, "is_over", lambda self, part=1.0: True)
+    monkeypatch.setattr(LockShare, "is_over", lambda self, part=1.0, at_least=0.0: True)
     monkeypatch.setattr("vmqos.agent.act.task_placer.TURN", 0.0)
     assert host.run() and host.told(vm).state is DEGRADED
     host.settle()

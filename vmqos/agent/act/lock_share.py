@@ -45,12 +45,13 @@ class LockShare:
         """
         return self.began + self.seconds * part
 
-    def is_over(self, part: float = 1.0) -> bool:
+    def is_over(self, part: float = 1.0, at_least: float = 0.0) -> bool:
         """Whether the first part of the share is used up.
 
         :param part: 0 to 1.
+        :param at_least: it lasts until then, in monotonic seconds, unless something in a hurry waits for the lock.
         """
-        return time.monotonic() >= self.end(part) or self.is_wanted()
+        return time.monotonic() >= max(at_least, self.end(part)) or self.is_wanted()
 
 
 class Pace:

@@ -44,6 +44,10 @@ LOOKING = 0.4
 MOVING = 0.8
 """The part of a pass's share after which no turn begins: the rest is for removing groups and reading them back."""
 
+AT_LEAST = 0.01
+"""Seconds in which each pass reads where tasks are, and again in which it moves them, even if reading resctrl has used
+up the share: if it placed one VM alone, resctrl would be read once for each VM of the host."""
+
 YET_TO_BE_MOVED = "its tasks are yet to be moved to its group"
 
 
@@ -130,7 +134,7 @@ class Placer:
         # between the two reads, this read finds it.
         left_alone = self._foreign_tasks(now)
         # The first turn is never cut short, even if the reading took long.
-        until = time.monotonic() + TURN
+        until, at_least = time.monotonic() + TURN, time.monotonic() + AT_LEAST
         while turns:
             uuid = turns.popleft()
             if self._place_one(vms[uuid], aims[uuid], left_alone, there, until):
@@ -138,9 +142,9 @@ class Placer:
             else:
                 turns.append(uuid)
             self._served[uuid] = time.monotonic()
-            if share.is_over(MOVING):
+            if share.is_over(MOVING, at_least):
                 break
-            until = min(time.monotonic() + TURN, share.end(MOVING))
+            until = min(time.monotonic() + TURN, max(at_least, share.end(MOVING)))
 
     def _is_due(self, uuid: str, aim: TaskGroups, look_at: Set[str], fresh: Set[str]) -> bool:
         """Whether the VM may have tasks in a wrong group, unless a move failed a short time ago."""
@@ -162,9 +166,9 @@ class Placer:
         :param there: the tasks by directory; what is read is added.
         :returns: the VMs that have a turn in this pass, in order.
         """
-        turns = deque[str]()
+        turns, at_least = deque[str](), time.monotonic() + AT_LEAST
         for uuid in order:
-            if turns and share.is_over(LOOKING):
+            if turns and share.is_over(LOOKING, at_least):
                 break
             turns.append(uuid)
             for directory in aims[uuid].directories - there.keys():

@@ -85,9 +85,9 @@ class Looks(Generic[_T]):
         """Look at all of these keys whose look is not under way.
 
         :param deadline: tells the seconds after which a look is left behind; it is asked again after each :meth:`wake`.
-            The looks after one that was left behind have half of that, and so on, so that a hundred looks that hang do
-            not take a hundred times as long as one. A look that was only slow ends a little later, and a later call
-            returns it.
+            Where it says 0, no further look is begun either. The looks after one that was left behind have half of
+            that, and so on, so that a hundred looks that hang do not take a hundred times as long as one. A look that
+            was only slow ends a little later, and a later call returns it.
         :param budget: seconds after which no further look is begun; the first look is begun in any case.
         :returns: the looks that have ended, also those that an earlier call left behind.
         """
@@ -96,8 +96,9 @@ class Looks(Generic[_T]):
             self._queue.extend(key for key in keys if key not in self._under_way)
             asked_for = len(self._queue)
             while True:
-                now, seconds, lane = time.monotonic(), max(LEAST_DEADLINE, part * deadline()), self._lane
-                if now >= until and len(self._queue) < asked_for:
+                now, left, lane = time.monotonic(), part * deadline(), self._lane
+                seconds = max(LEAST_DEADLINE, left)
+                if (now >= until or left <= 0) and len(self._queue) < asked_for:
                     self._queue.clear()
                 if lane is not None and lane.key is not None and now >= lane.since + seconds:
                     lane.left_behind = True

@@ -247,8 +247,10 @@ class RunningVms:
         owed = self._owed(running)
         for uuid in running.keys() & self._vms.keys() - owed - {done.key for done in ended}:
             self._look_for_new_threads(uuid)
-        # If a QEMU died while libvirtd was being restarted, libvirtd may list its VM for a while.
-        gone = frozenset(self._forget_dead(owed & self._vms.keys()))
+        # The end that cut a round short is told by it. If a QEMU died while libvirtd was being restarted, libvirtd may
+        # list its VM for a while.
+        has_ended, self._has_ended = self._has_ended, False
+        gone = frozenset(self._forget_dead(self._vms.keys() if has_ended else owed & self._vms.keys()))
         troubles, due = self._sum_up(owed - gone)
         now = time.monotonic()
         with self._lock:

@@ -145,3 +145,20 @@ def test_a_look_that_hangs_is_left_behind_sooner_once_other_work_waits(looks: Lo
     began = time.monotonic()
     assert looks.run(["hung"], lambda: deadline, LONG) == []
     assert time.monotonic() - began < LONG / 2
+
+
+def test_no_further_look_is_begun_once_no_time_is_left(looks: Looks[str], slow: Slow) -> None:
+    keys = [f"key {number}" for number in range(100)]
+    slow.seconds = dict.fromkeys(keys, 0.05)
+    seconds = LONG
+
+    def hurry() -> None:
+        nonlocal seconds
+        seconds = 0.0
+        looks.wake()
+
+    timer = threading.Timer(0.2, hurry)
+    timer.start()
+    done = looks.run(keys, lambda: seconds, LONG)
+    assert 0 < len(slow.looked) < len(keys), "each look was quick, so the rest of them would have been made as well"
+    assert [*(each.key for each in done), *looks.under_way] == slow.looked

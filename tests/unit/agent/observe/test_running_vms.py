@@ -491,3 +491,30 @@ def test_an_end_ends_the_wait_for_a_libvirt_that_is_busy_with_it(running: Runnin
         timer.join()
     assert found.vms.keys() == {"a"}
     libvirt.answers.set()
+
+
+def test_an_end_ends_a_round_of_quick_looks_which_goes_on_in_the_next_one(
+    running: RunningVms, libvirt: Libvirt
+) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        libvirt.vms["ends"] = replace(libvirt.vm, uuid="ends", process=processes.of_pid(child.pid))
+        libvirt.vms |= {f"vm{number}": replace(libvirt.vm, uuid=f"vm{number}") for number in range(100)}
+        libvirt.listed = {"a": 1, **dict.fromkeys(libvirt.vms, 1)}
+        assert len(running.look(True, LONG).vms) == 102
+        before = libvirt.described
+
+        def end() -> None:
+            time.sleep(0.02)
+            if libvirt.described == before + 5:
+                child.kill()
+                os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+                running.note_end()
+
+        libvirt.on_describe = end
+        found = running.look(True, LONG)
+    assert "ends" not in found.vms and len(found.vms) == 101
+    assert libvirt.described < before + 100 and found.due is not None, "the others are still to be looked at"
+    libvirt.on_describe = lambda: None
+    looked = found.looked_at
+    found = running.look(False, LONG)
+    assert len(found.vms) == 101 and found.looked_at != looked and found.due is None
