@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from vmqos import allocation
 from vmqos.agent import judge, keep_current, request, trial
-from vmqos.agent.act import move_tasks, plan_steps
-from vmqos.agent.act.control_groups import ControlGroups, created
+from vmqos.agent.act import move_tasks
+from vmqos.agent.act.control_groups import ControlGroups, created, predict
 from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.monitoring_groups import MonitoringGroups
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
@@ -376,7 +376,7 @@ class Reconciler:
             # agent tells of these VMs may be wrong now: the next pass plans anew, and tells of them anew.
             self._settled = False
         self._granted = self._remembered(plan, before.vms)
-        now = now.after(plan_steps.predict(now.layout, plan.prepare))
+        now = now.after(predict(now.layout, plan.prepare))
         targets = {}
         for uuid, control in controls.items():
             targets[uuid] = self._monitoring.make_early(now, uuid, control)
@@ -542,7 +542,7 @@ class Reconciler:
         failure = self._groups.prepare(plan)
         if failure is None:
             self._granted = self._remembered(plan, records)
-            now = replace(now, layout=plan_steps.predict(now.layout, plan.prepare))
+            now = replace(now, layout=predict(now.layout, plan.prepare))
         else:
             now = resctrl_state.read(self._filesystem, now)
         in_force = {uuid: judge.in_force(now, plan, given) for uuid, given in plan.allocations.items()}

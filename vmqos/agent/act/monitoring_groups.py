@@ -7,14 +7,14 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from vmqos.agent.act import monitoring_plan, plan_steps
+from vmqos.agent.act import monitoring_plan
 from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
 from vmqos.daemon.backoff import Backoff
 from vmqos.group_names import vm_group, vm_of
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.reason import of_error
-from vmqos.resctrl import exceptions
+from vmqos.resctrl import exceptions, groups
 from vmqos.resctrl.filesystem import Filesystem
 
 LOG = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ class MonitoringGroups:
         if failure is not None and self._backoff.waits(key):
             return failure.reason.text
         try:
-            plan_steps.change_monitoring(self._filesystem, step)
+            _carry_out(self._filesystem, step)
         except exceptions.ResctrlError as error:
             if isinstance(step, monitoring_plan.Move) and getattr(error, "errno_name", "") == "EPERM":
                 LOG.info("this kernel does not rename monitoring groups; Linux does from 6.5 on")
@@ -182,6 +182,25 @@ class MonitoringGroups:
             return str(error)
         self._backoff.succeed(key)
         return ""
+
+
+def _carry_out(
+    filesystem: Filesystem, step: monitoring_plan.Move | monitoring_plan.Create | monitoring_plan.Remove
+) -> None:
+    """Carry out one change of a monitoring group; the caller holds the exclusive lock.
+
+    :raises vmqos.resctrl.exceptions.ResctrlError: if the kernel refuses.
+    """
+    match step:
+        case monitoring_plan.Move(name, source, target):
+            LOG.info("move the monitoring group %s from %s to %s", name, source or "/", target or "/")
+            groups.move_monitoring_group(filesystem, name, source, target)
+        case monitoring_plan.Create(name, control):
+            LOG.info("create the monitoring group %s in %s", name, control or "/")
+            groups.create_monitoring_group(filesystem, control, name)
+        case monitoring_plan.Remove(name, control):
+            LOG.info("remove the monitoring group %s from %s", name, control or "/")
+            groups.remove_monitoring_group(filesystem, control, name)
 
 
 def _uuid_of(step: monitoring_plan.Move | monitoring_plan.Create | monitoring_plan.Remove) -> str:
