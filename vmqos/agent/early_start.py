@@ -14,9 +14,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vmqos.agent import request
 from vmqos.agent.act import move_tasks
 from vmqos.agent.act.move_tasks import TaskGroup
+from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.starting_vms import StartingVm
 from vmqos.agent.reconcile import Reconciler
@@ -171,7 +171,7 @@ class EarlyStart:
         )
         pinning, every = starting.status.pinning, frozenset().union(*caches.cpus.values())
         everywhere = frozenset().union(*(_cpus(text, every) for text in {*pinning.vcpus, pinning.others}))
-        asked = request.of_flavors({vm.uuid: ObservedVm(vm, everywhere)}, None, self._once)[vm.uuid]
+        asked = flavor_request.read_all({vm.uuid: ObservedVm(vm, everywhere)}, None, self._once)[vm.uuid]
         wants = asked.wants
         if wants is None or (wants.vcpus is None and wants.l2_ways is None):
             return VmRecord(ObservedVm(vm, everywhere), asked)

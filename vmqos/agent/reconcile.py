@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from vmqos import allocation
-from vmqos.agent import judge, keep_current, request, trial
+from vmqos.agent import judge, keep_current, planner_requests, trial
 from vmqos.agent.act import move_tasks
 from vmqos.agent.act.control_groups import ControlGroups, created, predict
 from vmqos.agent.act.lock_share import LockShare
@@ -19,6 +19,7 @@ from vmqos.agent.act.monitoring_groups import MonitoringGroups
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
 from vmqos.agent.act.outside_time import OutsideTime
 from vmqos.agent.act.task_placer import YET_TO_BE_MOVED, Placer
+from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.cache_vcpus import UNNAMED, Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.lost_vms import LostVms
@@ -203,7 +204,7 @@ class Reconciler:
         :param reason: why resctrl is gone.
         """
         self.forget()
-        requests = request.of_flavors(vms, self._flavors, self._once)
+        requests = flavor_request.read_all(vms, self._flavors, self._once)
         records = {uuid: VmRecord(observed, requests[uuid], unmonitored=reason.text) for uuid, observed in vms.items()}
         lost = {uuid: Allocation(PromiseState.PENDING, reason=reason) for uuid in vms if records[uuid].wants_something}
         judged = judge.judge_all(records, lost, self.snapshot.vms, self._backoff)
@@ -236,11 +237,11 @@ class Reconciler:
             self._placer.outside.pop(before.uuid, None)
         again = {uuid: vms[uuid] for uuid in change.vms if uuid in vms}
         is_same = self._settled and not change.everything and list(requests) == list(vms)
-        if not is_same or any(map(request.lacks_specs, again.values())):
+        if not is_same or any(map(flavor_request.lacks_specs, again.values())):
             # Of all VMs at once: those that are left out are asked about no more.
-            requests = request.of_flavors(vms, self._flavors, self._once)
+            requests = flavor_request.read_all(vms, self._flavors, self._once)
         elif again:
-            fresh = request.of_flavors(again, None, self._once)
+            fresh = flavor_request.read_all(again, None, self._once)
             if any(requests[uuid] != asked for uuid, asked in fresh.items()):
                 requests = {**requests, **fresh}
         changed = vms.keys() if change.everything else change.vms
@@ -354,7 +355,7 @@ class Reconciler:
         now = resctrl_state.read_what_others_change(self._filesystem, before.resctrl)
         if now.mounted_as != before.resctrl.mounted_as:
             return {}
-        asked = request.of_the_planner(now, records.values(), before.topology, self._backoff)
+        asked = planner_requests.make(now, records.values(), before.topology, self._backoff)
         fresh = {one.uuid: one for one in asked}
         requests = (*(one for one in before.requests if one.uuid not in fresh), *asked)
         plan = allocation.plan(now.capabilities, now.layout, requests, before.policy, self._granted)
@@ -498,7 +499,7 @@ class Reconciler:
 
         :param starting: what was asked for the VMs that libvirt is starting, by UUID.
         """
-        requests = request.of_the_planner(now, records.values(), self.snapshot.topology, self._backoff)
+        requests = planner_requests.make(now, records.values(), self.snapshot.topology, self._backoff)
         requests += starting.values()
         # Whose vCPUs have no names yet keeps its tasks where they are: the threads of its vCPUs will be born there.
         parted = records.keys() & starting.keys()
