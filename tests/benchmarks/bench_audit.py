@@ -131,7 +131,7 @@ def _start(arena: Arena, effort: Effort, host: _Host) -> Comparison:
 
     def undo() -> None:
         host.filesystem.rmdir(made)
-        host.reconciler.end_start(uuid)
+        host.reconciler.starts.end(uuid)
         host.run()
 
     calls = [*rivals.reading([path("mode"), path("schemata")]), f"mkdir {path(made)}"]
