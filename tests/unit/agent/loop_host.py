@@ -50,6 +50,23 @@ class Host:
         for _ in range(3):
             self.agent.run_passes()
 
+    def serve(self, specs: dict[str, str]) -> str:
+        """Start a VM of which libvirt tells, and have passes run."""
+        uuid = self.libvirt.boot(specs)
+        self.agent._on_change(uuid)
+        self.settle()
+        return uuid
+
+    @contextlib.contextmanager
+    def started_anew(self) -> Iterator[None]:
+        """The agent was killed, and another one, which knows nothing yet, is in its place."""
+        killed, self.agent = self.agent, Agent(loader.load(["--config-file", str(self.conf)]))
+        try:
+            yield
+        finally:
+            self.agent._running_vms.close()
+            self.agent = killed
+
     def state(self, uuid: str) -> PromiseState | None:
         record = self.agent.snapshot.vms.get(uuid)
         return record.allocation.state if record is not None else None

@@ -13,14 +13,12 @@ from tests.unit.agent.loop_host import LONG, THREE, TWO, Host, Trouble, agent_in
 from tests.unit.eventually import eventually
 from vmqos import allocation
 from vmqos.agent import trial
-from vmqos.agent.loop import Agent
 from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.serve import trials
 from vmqos.agent.trial import TrialRefused
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import PromiseState
-from vmqos.conf import loader
 from vmqos.extra_specs import CacheRequest
 from vmqos.reason import Code
 from vmqos.resctrl import exceptions, tasks
@@ -155,13 +153,11 @@ def test_an_agent_that_is_started_anew_knows_no_trial_and_puts_everything_back(
     try_a_limit(host, vm)
     host.settle()
     assert limits_on(host, vm) == {"20"}
-    killed, host.agent = host.agent, Agent(loader.load(["--config-file", str(host.conf)]))
-    host.settle()
-    assert layout_of(host) == before
-    with pytest.raises(TrialRefused, match="there is no such trial"):
-        host.agent.trials.renew("key")
-    host.agent._running_vms.close()
-    host.agent = killed
+    with host.started_anew():
+        host.settle()
+        assert layout_of(host) == before
+        with pytest.raises(TrialRefused, match="there is no such trial"):
+            host.agent.trials.renew("key")
 
 
 def test_what_was_told_of_a_trial_while_passes_failed_is_done_by_the_next(host: Host, trouble: Trouble) -> None:
@@ -211,9 +207,7 @@ def test_a_trial_gives_the_last_closid_to_a_vm_that_is_promised_ways(host: Host)
     try_a_limit(host, vm)
     host.settle()
     assert limits_on(host, vm) == {"20"}
-    newcomer = host.libvirt.boot({"hw:cache_ways": "1"})
-    host.agent._on_change(newcomer)
-    host.settle()
+    newcomer = host.serve({"hw:cache_ways": "1"})
     assert host.state(newcomer) is PromiseState.KEPT and limits_on(host, vm) == {"100"}
     with pytest.raises(TrialRefused, match=f"VM {newcomer} needs a class of service"):
         host.agent.trials.renew("key")
@@ -313,11 +307,9 @@ def test_an_agent_that_is_started_anew_takes_back_the_ways_that_were_tried(host:
     try_ways(host, vm, 2 + free)
     host.settle()
     assert counts_of(host, vm) == {2 + free}
-    killed, host.agent = host.agent, Agent(loader.load(["--config-file", str(host.conf)]))
-    host.settle()
-    assert counts_of(host, vm) == counts_of(host, other) == {2} and free_on(host) == free
-    host.agent._running_vms.close()
-    host.agent = killed
+    with host.started_anew():
+        host.settle()
+        assert counts_of(host, vm) == counts_of(host, other) == {2} and free_on(host) == free
 
 
 @pytest.mark.usefixtures("long_lease")
@@ -325,9 +317,7 @@ def test_a_vm_that_is_promised_ways_has_them_at_once_though_they_are_tried_on_an
     vm, other, free = fit(host)
     try_ways(host, vm, 2 + free)
     host.settle()
-    newcomer = host.libvirt.boot({"hw:cache_ways": str(free)})
-    host.agent._on_change(newcomer)
-    host.settle()
+    newcomer = host.serve({"hw:cache_ways": str(free)})
     assert host.state(newcomer) is PromiseState.KEPT and counts_of(host, newcomer) == {free}
     assert counts_of(host, vm) == counts_of(host, other) == {2}
     assert host.state(vm) is PromiseState.KEPT
@@ -457,9 +447,7 @@ def test_the_class_of_a_vm_that_is_alone_in_it_is_kept_for_it(host: Host) -> Non
     host.settle()
     assert counts_of(host, vm) == {3} and classes <= layout_of(host).keys()
     # It takes all that is free beside what the class may fill.
-    newcomer = host.libvirt.boot({"hw:cache_ways": str(free_on(host))})
-    host.agent._on_change(newcomer)
-    host.settle()
+    newcomer = host.serve({"hw:cache_ways": str(free_on(host))})
     assert host.state(newcomer) is PromiseState.KEPT and counts_of(host, vm) == {3}
     host.agent.trials.end("key")
     host.settle()
@@ -477,14 +465,12 @@ def test_an_agent_that_is_started_anew_puts_a_vm_without_ways_of_its_own_where_i
     try_ways(host, vm, least + 1, may_fill_fewer=True)
     host.settle()
     assert counts_of(host, vm) == {least + 1}
-    killed, host.agent = host.agent, Agent(loader.load(["--config-file", str(host.conf)]))
-    host.settle()
-    assert layout_of(host).keys() == before.keys()
-    assert {name: there for name, (_, _, there) in layout_of(host).items()} == {
-        name: there for name, (_, _, there) in before.items()
-    }
-    host.agent._running_vms.close()
-    host.agent = killed
+    with host.started_anew():
+        host.settle()
+        assert layout_of(host).keys() == before.keys()
+        assert {name: there for name, (_, _, there) in layout_of(host).items()} == {
+            name: there for name, (_, _, there) in before.items()
+        }
 
 
 @NO_OWN
@@ -510,9 +496,7 @@ def test_a_newcomer_has_at_once_what_it_is_promised_though_a_vm_without_ways_of_
     where, free = host.agent.snapshot.vms[vm].allocation.group, free_on(host)
     try_ways(host, vm, free, may_fill_fewer=True)
     host.settle()
-    newcomer = host.libvirt.boot({"hw:cache_ways": str(free)})
-    host.agent._on_change(newcomer)
-    host.settle()
+    newcomer = host.serve({"hw:cache_ways": str(free)})
     assert host.state(newcomer) is PromiseState.KEPT and counts_of(host, newcomer) == {free}
     assert host.agent.snapshot.vms[vm].allocation.group == where
     with pytest.raises(TrialRefused, match=f"VM {newcomer} would have less for it"):
@@ -540,9 +524,7 @@ def test_the_last_closid_goes_to_a_vm_that_is_promised_ways_though_one_without_t
     try_ways(host, vm, least, may_fill_fewer=True)
     host.settle()
     assert counts_of(host, vm) == {least} and host.agent.snapshot.vms[vm].allocation.group == f"vmqos.{vm}"
-    newcomer = host.libvirt.boot({"hw:cache_ways": "1"})
-    host.agent._on_change(newcomer)
-    host.settle()
+    newcomer = host.serve({"hw:cache_ways": "1"})
     assert host.state(newcomer) is PromiseState.KEPT
     assert host.agent.snapshot.vms[vm].allocation.group == where
     with pytest.raises(TrialRefused, match=f"VM {newcomer} would have less for it"):
