@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from vmqos.agent import keep_current, trial
-from vmqos.agent.snapshot import CacheTopology
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Request, caches
 from vmqos.daemon.backoff import Backoff
 from vmqos.extra_specs import CacheRequest
 from vmqos.host.resctrl_state import ResctrlState
+from vmqos.resctrl.topology import CacheTopology
 
 
 def make(

@@ -16,12 +16,12 @@ from vmqos.agent.act.monitoring_groups import MonitoringGroups
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
 from vmqos.agent.act.task_placer import YET_TO_BE_MOVED, Placer
 from vmqos.agent.observe import flavor_request
-from vmqos.agent.observe.cache_vcpus import UNNAMED, Vcpus, VcpuWatch
+from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.lost_vms import LostVms
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.told_flavors import ToldFlavors
-from vmqos.agent.snapshot import CacheTopology, Snapshot
+from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.starts import Starts
 from vmqos.agent.trial import Trial
 from vmqos.agent.vm_record import VmRecord
@@ -35,6 +35,7 @@ from vmqos.hypervisor.model import Process
 from vmqos.reason import Reason
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
+from vmqos.resctrl.topology import CacheTopology
 
 LOG = logging.getLogger(__name__)
 
@@ -249,7 +250,8 @@ class Reconciler:
         is_same_host = now == before and topology == self.snapshot.topology and policy == self.snapshot.policy
         self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
         look_at = set(vms) if change.everything else {*change.vms, *self._requested.born}
-        starting = self._starting(vms)
+        starting, outside = self.starts.under_way(vms, self._requested.vcpus.limits)
+        self._placer.outside |= outside
         unseen = change.unseen | starting.keys()
         lost = self._lost.look(now, vms, unseen, everything=change.everything or before is None)
         unseen |= lost.vms.keys() | lost.classes.keys()
@@ -363,17 +365,6 @@ class Reconciler:
         self._unseen |= controls.keys()
         return targets
 
-    def _starting(self, vms: Mapping[str, ObservedVm]) -> dict[str, Request]:
-        """What the planner is asked for VMs that libvirt is starting, by UUID.
-
-        A VM's flavor may name vCPUs, and none of its threads has a vCPU's name before QEMU makes them.
-        """
-        limits = self._requested.vcpus.limits
-        nameless = {uuid for uuid, limit in limits.items() if limit.problem == UNNAMED}
-        requests, outside = self.starts.under_way(vms, nameless)
-        self._placer.outside |= outside
-        return requests
-
     def _plan_with_trial(
         self, now: ResctrlState, vms: Mapping[str, ObservedVm], starting: Mapping[str, Request]
     ) -> tuple[dict[str, VmRecord], Planned]:
@@ -414,11 +405,12 @@ class Reconciler:
     def _record(self, uuid: str, observed: ObservedVm, tried: Trial | None) -> VmRecord:
         """A VM with what its flavor asks for, and its tasks where they were last found."""
         requests, vcpus = self._requested.requests, self._requested.vcpus
+        limit = vcpus.limits.get(uuid)
         return VmRecord(
             observed,
             trial.applied(vcpus.applied(uuid, requests[uuid]), observed.vm, tried),
-            vcpus=vcpus.limits.get(uuid),
-            affinities=vcpus.affinities_of(uuid),
+            vcpus=limit,
+            affinities=limit.affinities if limit is not None else tuple(vcpus.affinities.get(uuid, ())),
             tasks=self._placer.placed.get(uuid),
         )
 

@@ -7,12 +7,13 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from vmqos.agent.act import move_tasks
 from vmqos.agent.act.move_tasks import TaskGroup
 from vmqos.agent.act.outside_time import OutsideTime
+from vmqos.agent.observe.cache_vcpus import UNNAMED, CacheVcpus
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.allocation import Request
 from vmqos.hypervisor import processes, qemu_process
@@ -81,13 +82,13 @@ class Starts:
             self._starts.pop(uuid, None)
 
     def under_way(
-        self, vms: Mapping[str, ObservedVm], nameless: Set[str]
+        self, vms: Mapping[str, ObservedVm], limits: Mapping[str, CacheVcpus]
     ) -> tuple[dict[str, Request], dict[str, OutsideTime]]:
         """What the planner was asked for VMs whose groups are still kept; forgets those that run, or have ended.
 
         :param vms: the VMs that are seen to run, by UUID.
-        :param nameless: UUIDs of VMs whose flavors name vCPUs, and whose threads have no vCPU's name. For a moment,
-            their groups are kept although they run.
+        :param limits: the vCPUs that get the ways, by UUID, for VMs whose flavors name some. Before QEMU makes these
+            vCPUs, no thread has the name of one: for a moment, such a VM's group is kept although the VM is seen.
         :returns: these requests by UUID, and the time outside of their groups of the VMs that are seen to run.
         """
         now, kept, outside = time.monotonic(), dict[str, Request](), dict[str, OutsideTime]()
@@ -96,7 +97,8 @@ class Starts:
                 process = start.process
                 if process is not None and uuid in vms and vms[uuid].vm.process == process:
                     outside[uuid] = OutsideTime(process, start.outside)
-                    if uuid in nameless and now < start.since + PROGRAM_PATIENCE:
+                    is_nameless = uuid in limits and limits[uuid].problem == UNNAMED
+                    if is_nameless and now < start.since + PROGRAM_PATIENCE:
                         kept[uuid] = start.request
                     else:
                         del self._starts[uuid]

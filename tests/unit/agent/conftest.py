@@ -11,7 +11,7 @@ import pytest
 from tests.unit.agent import loop_host
 from tests.unit.agent.host import Host, MakeHost
 from tests.unit.agent.machine import SimulatedResctrl
-from vmqos.agent.snapshot import CacheTopology
+from vmqos.resctrl.topology import CacheTopology
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.told_flavors import Found, ToldFlavors
 from vmqos.agent.reconcile import Change, Reconciler
-from vmqos.agent.snapshot import CacheTopology
 from vmqos.allocation import Allocation, Policy
 from vmqos.daemon.backoff import Backoff
 from vmqos.hypervisor import processes, vcpu_threads
 from vmqos.hypervisor.model import NovaMetadata, VirtualMachine
 from vmqos.resctrl import tasks
+from vmqos.resctrl.topology import CacheTopology
 
 NOT_GUARDED = Policy(kernel_exclusive=False)
 OWN, SHARED = {"hw:cache_ways": "2"}, {"hw:cache_ways": "2", "hw:cache_policy": "shared"}

@@ -96,11 +96,6 @@ class Vcpus:
             return replace(request, wants=None, unknown=self.unknown[uuid])
         return request.but(self.limits[uuid].problem) if uuid in self.limits else request
 
-    def affinities_of(self, uuid: str) -> tuple[frozenset[int], ...]:
-        """For each of the VM's vCPUs that get ways, the CPUs that it may run on; empty where that does not matter."""
-        limit = self.limits.get(uuid)
-        return limit.affinities if limit is not None else tuple(self.affinities.get(uuid, ()))
-
 
 class VcpuWatch:
     """Looks at the vCPUs of VMs before each pass, where they may have changed.
